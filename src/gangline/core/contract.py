@@ -1,0 +1,105 @@
+"""The trainer contract: a directory and a few signals, so that any training program plugs in.
+
+    spec.json  inputs/  resume/            in
+    progress.jsonl                         out: a line for each phase, step, metric
+    checkpoints/000100/…, manifest.json    out: the manifest is written last; it lists names, bytes and SHA-256
+    samples/  output/                      out
+    SIGTERM  save, exit 75   ·   SIGUSR1  save, go on
+
+Exit codes are those of sysexits.h where it has one: 0 done, 65 the input is bad, 75 stopped and resumable; anything else is a crash.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from gangline.core.canonical import digest
+from gangline.core.errors import Damaged
+from gangline.core.files import File, is_safe_path, is_sha256
+
+EXIT_DONE = 0
+EXIT_BAD_INPUT = 65
+EXIT_STOPPED = 75
+
+SPEC = "spec.json"
+INPUTS = "inputs"
+RESUME = "resume"
+PROGRESS = "progress.jsonl"
+CHECKPOINTS = "checkpoints"
+MANIFEST = "manifest.json"
+SAMPLES = "samples"
+OUTPUT = "output"
+
+Phase = Literal["starting", "downloading", "preparing", "training", "saving", "uploading"]
+
+
+def checkpoint_name(step: int) -> str:
+    return f"{step:06d}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What a checkpoint is: its step, whose it is, under which numerics it was made, and its files.
+
+    `fingerprint` names all that decides the bits besides spec and inputs: GPU, library versions, kernels,
+    microbatch, ranks. `exact` tells whether it stayed the same from the first step to this one.
+    """
+
+    step: int
+    spec_hash: str
+    fingerprint: dict[str, str]
+    exact: bool
+    files: tuple[File, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """With the digest of everything else, so that a manifest proves itself too."""
+        body = asdict(self)
+        return body | {"digest": digest(body)}
+
+
+def parse_manifest(value: object) -> Manifest:
+    """Raises `Damaged` for anything that `Manifest.to_json` did not write."""
+    try:
+        assert isinstance(value, dict)
+        body = {name: part for name, part in value.items() if name != "digest"}
+        files = tuple(_file(part) for part in body["files"])
+        manifest = Manifest(
+            step=int(body["step"]),
+            spec_hash=str(body["spec_hash"]),
+            fingerprint={str(name): str(part) for name, part in body["fingerprint"].items()},
+            exact=body["exact"] is True,
+            files=files,
+        )
+    except (AssertionError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise Damaged(f"the manifest is not one: {type(error).__name__} {error}".rstrip()) from None
+    if value.get("digest") != digest(asdict(manifest)):
+        raise Damaged("the manifest does not match its own digest")
+    return manifest
+
+
+def _file(value: dict[str, Any]) -> File:
+    file = File(path=value["path"], bytes=int(value["bytes"]), sha256=value["sha256"])
+    if not is_safe_path(file.path) or not is_sha256(file.sha256) or file.bytes < 0:
+        raise ValueError(file.path)
+    return file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """The last known point of a run. `seconds_per_step` is a recent mean; `loss` too."""
+
+    phase: Phase = "starting"
+    step: int = 0
+    steps: int = 0
+    loss: float | None = None
+    seconds_per_step: float | None = None
+
+
+FailureKind = Literal["bad data", "diverged", "out of memory", "disk full", "crashed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """What a trainer says of its own end."""
+
+    kind: FailureKind
+    because: str

@@ -1,0 +1,46 @@
+"""Files by content: the name a job gives to some bytes, how many there are, and their SHA-256."""
+
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Annotated
+
+from annotated_types import Ge, Le, MaxLen, MinLen, Predicate
+
+from gangline.core.canonical import digest
+
+FILE_BYTES_MAX = 64 * 2**30
+
+
+def is_safe_path(path: str) -> bool:
+    """Whether `path` stays below the folder that it is put in, on any system."""
+    parts = PurePosixPath(path).parts
+    return (
+        bool(parts)
+        and path == str(PurePosixPath(path))
+        and not path.startswith("/")
+        and not any(part in ("..", ".") for part in parts)
+        and not any(char in '\\:*?"<>|' or ord(char) < 32 or ord(char) == 127 for char in path)
+        and all(len(part.encode()) <= 255 for part in parts)
+    )
+
+
+def is_sha256(text: str) -> bool:
+    return len(text) == 64 and all(char in "0123456789abcdef" for char in text)
+
+
+SafePath = Annotated[str, MinLen(1), MaxLen(1024), Predicate(is_safe_path)]
+Sha256 = Annotated[str, Predicate(is_sha256)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """`path` is relative, with `/`; `bytes` is a length; `sha256` is in lower-case hexadecimal."""
+
+    path: SafePath
+    bytes: Annotated[int, Ge(0), Le(FILE_BYTES_MAX)]
+    sha256: Sha256
+
+
+def digest_of_files(files: tuple[File, ...]) -> str:
+    """One hash for a folder: its names and their contents, in any order."""
+    return digest(sorted((file.path, file.sha256) for file in files))

@@ -1,0 +1,1 @@
+"""Image data sets. Knows files and pixels; knows neither the service nor torch."""

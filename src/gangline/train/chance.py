@@ -1,0 +1,43 @@
+"""All chance of a run, as a pure function of (seed, purpose, step, sample).
+
+No generator has a state to save: an interrupted run draws the same numbers as an uninterrupted one.
+Philox is counter-based (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011): streams with
+different keys are independent, and starting one costs microseconds.
+"""
+
+from hashlib import blake2b
+
+import numpy as np
+import torch
+
+
+def stream(seed: int, purpose: str, step: int = 0, sample: int = 0) -> np.random.Generator:
+    name = f"{seed}/{purpose}/{step}/{sample}".encode()
+    key = int.from_bytes(blake2b(name, digest_size=16).digest(), "little")
+    return np.random.Generator(np.random.Philox(key=key))
+
+
+def normal(seed: int, purpose: str, step: int, samples: range, shape: tuple[int, ...]) -> torch.Tensor:
+    """Standard normal float32 numbers on the CPU, shape (len(samples), *shape)."""
+    draws = [stream(seed, purpose, step, sample).standard_normal(shape, dtype=np.float32) for sample in samples]
+    return torch.from_numpy(np.stack(draws))
+
+
+def integers(seed: int, purpose: str, step: int, samples: range, below: int) -> torch.Tensor:
+    """Whole numbers in [0, below) on the CPU, shape (len(samples),)."""
+    return torch.tensor([int(stream(seed, purpose, step, sample).integers(below)) for sample in samples])
+
+
+def seed_torch(seed: int, purpose: str, step: int = 0) -> None:
+    """Fix what the libraries themselves draw (initial weights, dropout) from here on."""
+    torch.manual_seed(int(stream(seed, purpose, step).integers(2**63)))
+
+
+def order(seed: int, step: int, batch: int, among: int) -> list[int]:
+    """Which of `among` samples make up `step` (from 1): each epoch is a permutation of its own, run through without a gap."""
+    first = (step - 1) * batch
+    return [_permutation(seed, place // among, among)[place % among] for place in range(first, first + batch)]
+
+
+def _permutation(seed: int, epoch: int, among: int) -> list[int]:
+    return stream(seed, "order", epoch).permutation(among).tolist()

@@ -1,0 +1,103 @@
+"""The trainer's side of the trainer contract: the directory it was given, what it reports, and the signals it obeys."""
+
+import json
+import signal
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gangline.core import contract
+from gangline.core.contract import Failure, Phase, Progress
+from gangline.core.errors import BadInput
+from gangline.core.spec import Spec, parse_spec
+
+
+@dataclass(slots=True)
+class Orders:
+    """What the agent wants: `stop` after this step (saved), or `save` and go on. Set by signals."""
+
+    stop: bool = False
+    save: bool = False
+
+    def obey_signals(self) -> None:
+        signal.signal(signal.SIGTERM, lambda *_: setattr(self, "stop", True))
+        signal.signal(signal.SIGUSR1, lambda *_: setattr(self, "save", True))
+
+
+@dataclass(slots=True)
+class RunDirectory:
+    """Paths and reports of one run. Every report is one whole line, flushed, so that a reader never sees half of one."""
+
+    path: Path
+    steps: int = 0
+    phase: Phase = "starting"
+    step: int = 0
+    _meter: "Meter" = field(default_factory=lambda: Meter())
+
+    @property
+    def inputs(self) -> Path:
+        return self.path / contract.INPUTS
+
+    @property
+    def resume(self) -> Path:
+        return self.path / contract.RESUME
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / contract.CHECKPOINTS
+
+    @property
+    def samples(self) -> Path:
+        return self.path / contract.SAMPLES
+
+    @property
+    def output(self) -> Path:
+        return self.path / contract.OUTPUT
+
+    def read_spec(self) -> Spec:
+        try:
+            value = json.loads((self.path / contract.SPEC).read_text())
+        except (OSError, ValueError) as error:
+            raise BadInput(f"{self.path / contract.SPEC} cannot be read: {error}") from None
+        return parse_spec(value)
+
+    def report_phase(self, phase: Phase) -> None:
+        self.phase = phase
+        self._write(asdict(Progress(phase=phase, step=self.step, steps=self.steps)))
+
+    def report_step(self, step: int, loss: float, *, steps_since: int) -> None:
+        """`loss` is the mean of the `steps_since` steps that ended just now."""
+        self.step = step
+        self._write(
+            asdict(
+                Progress(
+                    phase=self.phase,
+                    step=step,
+                    steps=self.steps,
+                    loss=loss,
+                    seconds_per_step=self._meter.seconds_per_step(steps_since),
+                )
+            )
+        )
+
+    def report_failure(self, failure: Failure) -> None:
+        self._write({"failure": asdict(failure)})
+
+    def restart_meter(self) -> None:
+        """Count from now: what lies behind was not a step."""
+        self._meter = Meter()
+
+    def _write(self, line: dict[str, Any]) -> None:
+        with (self.path / contract.PROGRESS).open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+@dataclass(slots=True)
+class Meter:
+    last_s: float = field(default_factory=time.monotonic)
+
+    def seconds_per_step(self, steps: int) -> float:
+        now = time.monotonic()
+        seconds, self.last_s = now - self.last_s, now
+        return seconds / steps

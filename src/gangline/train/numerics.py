@@ -1,0 +1,66 @@
+"""What decides the bits of a run besides its spec and inputs, and the switches that make those bits repeatable."""
+
+import importlib.metadata
+import os
+import platform
+from pathlib import Path
+
+import torch
+
+LIBRARIES = ("torch", "diffusers", "transformers", "peft", "numpy", "pillow")
+
+
+def make_deterministic() -> None:
+    """Only kernels that give the same bits each time; on the CPU one thread, as the order of sums follows their number."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.benchmark = False
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+
+
+def device() -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def dtype_of(precision: str, on: torch.device) -> torch.dtype:
+    """`auto` is bfloat16 where the GPU has it (Ampere and later), else float32."""
+    if precision == "auto":
+        return torch.bfloat16 if on.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
+    return {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
+
+
+def fingerprint(on: torch.device, dtype: torch.dtype, microbatch: int) -> dict[str, str]:
+    return {
+        "device": _device_name(on),
+        "kernels": _kernels(on),
+        "dtype": str(dtype).removeprefix("torch."),
+        "microbatch": str(microbatch),
+        "ranks": "1",
+        "threads": str(torch.get_num_threads()),
+        **{name: importlib.metadata.version(name) for name in LIBRARIES},
+    }
+
+
+def differences(before: dict[str, str], now: dict[str, str]) -> str:
+    """What changed, in words: `torch 2.12.0 → 2.13.0`; empty when nothing did."""
+    names = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+    return ", ".join(f"{name} {before.get(name, '–')} → {now.get(name, '–')}" for name in names)
+
+
+def _device_name(on: torch.device) -> str:
+    if on.type == "cuda":
+        return torch.cuda.get_device_name(on)
+    for line in _lines(Path("/proc/cpuinfo")):
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def _kernels(on: torch.device) -> str:
+    if on.type == "cuda":
+        return f"cuda {torch.version.cuda}, cudnn {torch.backends.cudnn.version()}"
+    return f"cpu {torch.backends.cpu.get_cpu_capability()}"
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []

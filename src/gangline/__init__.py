@@ -1,3 +1,23 @@
 """Gangline trains Stable Diffusion on GPUs that can vanish at any moment."""
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gangline.core.spec import DirectoryBase, HubBase, LoraSpec
+    from gangline.wire.client import Client
+
 __version__ = "0.1.0"
+__all__ = ["Client", "DirectoryBase", "HubBase", "LoraSpec"]
+
+_FROM = {"Client": "gangline.wire.client"} | dict.fromkeys(
+    ("DirectoryBase", "HubBase", "LoraSpec"), "gangline.core.spec"
+)
+
+
+def __getattr__(name: str) -> Any:
+    """Loaded when first used: a trainer that imports the package has no need of HTTP."""
+    if name not in _FROM:
+        raise AttributeError(f"module 'gangline' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_FROM[name]), name)

@@ -1,0 +1,1 @@
+"""HTTP routes: authenticate, call one use case, map its answer. Decides nothing; knows no adapter."""

@@ -46,7 +46,8 @@ def read_photo(path: Path) -> Image.Image:
         raise BadInput(f"{path.name} has too many pixels to be read safely", hint="make it smaller first") from None
     except (OSError, SyntaxError, ValueError, EOFError) as error:
         raise BadInput(
-            f"{path.name} cannot be read to its end: {error}", hint="the file is damaged: replace it or take it out"
+            f"{path.name} cannot be read to its end: {error}",
+            hint="the file is damaged: replace it or take it out",
         ) from None
 
 

@@ -26,6 +26,16 @@ class Orders:
 
 
 @dataclass(slots=True)
+class Meter:
+    last_s: float = field(default_factory=time.monotonic)
+
+    def seconds_per_step(self, steps: int) -> float:
+        now = time.monotonic()
+        seconds, self.last_s = now - self.last_s, now
+        return seconds / steps
+
+
+@dataclass(slots=True)
 class RunDirectory:
     """Paths and reports of one run. Every report is one whole line, flushed, so that a reader never sees half of one."""
 
@@ -33,7 +43,7 @@ class RunDirectory:
     steps: int = 0
     phase: Phase = "starting"
     step: int = 0
-    _meter: "Meter" = field(default_factory=lambda: Meter())
+    _meter: Meter = field(default_factory=Meter)
 
     @property
     def inputs(self) -> Path:
@@ -91,13 +101,3 @@ class RunDirectory:
     def _write(self, line: dict[str, Any]) -> None:
         with (self.path / contract.PROGRESS).open("a") as file:
             file.write(json.dumps(line) + "\n")
-
-
-@dataclass(slots=True)
-class Meter:
-    last_s: float = field(default_factory=time.monotonic)
-
-    def seconds_per_step(self, steps: int) -> float:
-        now = time.monotonic()
-        seconds, self.last_s = now - self.last_s, now
-        return seconds / steps

@@ -182,7 +182,9 @@ class Lora:
     def write_result(self, run: RunDirectory, held_out: list[dict[str, Any]]) -> None:
         """The weights as `StableDiffusionXLPipeline.load_lora_weights` takes them, and what is to be said of them."""
         self.base.unet.eval()
-        settings = {key: sorted(value) if isinstance(value, set) else value for key, value in self.config.to_dict().items()}
+        settings = {
+            key: sorted(value) if isinstance(value, set) else value for key, value in self.config.to_dict().items()
+        }
         StableDiffusionXLPipeline.save_lora_weights(
             run.output,
             unet_lora_layers=convert_state_dict_to_diffusers(get_peft_model_state_dict(self.base.unet)),

@@ -9,7 +9,11 @@ from gangline.train.prepare import Condition, Latents
 
 
 def denoising_loss(
-    base: Base, latents_BCHW: torch.Tensor, noise_BCHW: torch.Tensor, timesteps_B: torch.Tensor, condition: Condition
+    base: Base,
+    latents_BCHW: torch.Tensor,
+    noise_BCHW: torch.Tensor,
+    timesteps_B: torch.Tensor,
+    condition: Condition,
 ) -> torch.Tensor:
     """Mean squared error of what the base predicts: the noise (Ho et al. 2020, eq. 14) or the velocity (Salimans & Ho 2022)."""
     noisy = base.noise.add_noise(latents_BCHW, noise_BCHW, timesteps_B)

@@ -64,7 +64,11 @@ def encode_prompt(base: Base, prompt: str, side: int) -> Condition:
     pooled = None
     for tokenizer, encoder in zip(base.tokenizers, base.text_encoders, strict=True):
         ids = tokenizer(
-            prompt, padding="max_length", max_length=tokenizer.model_max_length, truncation=True, return_tensors="pt"
+            prompt,
+            padding="max_length",
+            max_length=tokenizer.model_max_length,
+            truncation=True,
+            return_tensors="pt",
         ).input_ids
         output = encoder(ids.to(encoder.device), output_hidden_states=True)
         hidden.append(output.hidden_states[-2])

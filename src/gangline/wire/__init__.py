@@ -1,0 +1,3 @@
+"""HTTP messages and the typed clients: for the worker, the command line and users' Python code alike."""
+
+PROTOCOL = "v1"

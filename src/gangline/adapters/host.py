@@ -1,0 +1,87 @@
+"""A node's own disk, below one folder: its machine id, its cache of bases, a folder for each run."""
+
+import fcntl
+import json
+import os
+import secrets
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from gangline.core import contract
+from gangline.core.contract import checkpoint_name
+from gangline.core.errors import UserError
+
+
+class LocalHost:
+    """Only one worker at a time may have `home`. What a killed one left of its runs is removed."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._runs = home / "runs"
+        self._cache = home / "cache"
+        self._cache.mkdir(parents=True, exist_ok=True)
+        self._lock = (home / "lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                f"another worker is at work in {home}", hint="give this one a folder of its own with --home"
+            ) from None
+        self.discard(self._runs)
+        self._runs.mkdir()
+
+    def machine(self) -> str:
+        """The same whenever a worker starts here."""
+        path = self._home / "machine"
+        if not path.exists():
+            path.write_text(f"machine-{secrets.token_hex(8)}")
+        return path.read_text()
+
+    def cached(self, sha256: str) -> Path:
+        return self._cache / sha256
+
+    def lay_out(self, attempt: str, spec: dict[str, Any]) -> Path:
+        directory = self._runs / attempt
+        directory.mkdir()
+        (directory / contract.SPEC).write_text(json.dumps(spec))
+        (directory / contract.INPUTS).mkdir()
+        return directory
+
+    def input_path(self, directory: Path, path: str) -> Path:
+        return directory / contract.INPUTS / path
+
+    def place_base(self, directory: Path, base: Path) -> None:
+        (directory / contract.INPUTS / "base").symlink_to(base, target_is_directory=True)
+
+    def place_cached(self, directory: Path, path: str, sha256: str) -> None:
+        target = self.input_path(directory, path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        os.link(self.cached(sha256), target)
+
+    def place_checkpoint(self, directory: Path, step: int, manifest: dict[str, Any]) -> Path:
+        folder = directory / contract.RESUME / checkpoint_name(step)
+        folder.mkdir(parents=True)
+        (folder / contract.MANIFEST).write_text(json.dumps(manifest))
+        return folder
+
+    def has(self, path: Path) -> bool:
+        return path.exists()
+
+    def discard(self, path: Path) -> None:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def describe_gpu() -> dict[str, str]:
+    """The first GPU as the driver names it; empty where there is none."""
+    query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
+    try:
+        answer = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    parts = [part.strip() for part in answer.splitlines()[0].split(",")] if answer.strip() else []
+    return dict(zip(("gpu", "gpu_memory", "driver"), parts, strict=False))

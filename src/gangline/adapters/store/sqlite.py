@@ -1,0 +1,84 @@
+"""The store on SQLite: embedded, in WAL mode, one writer at a time."""
+
+import sqlite3
+import threading
+import time
+from pathlib import Path
+
+from gangline.adapters.store.statements import migrations, statements
+from gangline.core.errors import GanglineError
+from gangline.ports.store import Row, Write
+
+BUSY_S = 30
+
+
+class SqliteStore:
+    """Readers have a connection for each thread and never wait for the writer; `synchronous = FULL` makes a commit durable."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._local = threading.local()
+        self._writing = threading.Lock()
+        self._opened: list[sqlite3.Connection] = []
+        self._migrate()
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def load(self, name: str, /, **values: object) -> list[Row]:
+        cursor = self._connection().execute(statements()[name], values)
+        columns = [column[0] for column in cursor.description]
+        return [dict(zip(columns, row, strict=True)) for row in cursor]
+
+    def apply(self, *writes: Write) -> bool:
+        with self._writing:
+            connection = self._connection()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                for write in writes:
+                    changed = connection.execute(statements()[write.name], write.values).rowcount
+                    if write.guard and changed == 0:
+                        connection.execute("ROLLBACK")
+                        return False
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+        return True
+
+    def close(self) -> None:
+        for connection in self._opened:
+            connection.close()
+
+    def _connection(self) -> sqlite3.Connection:
+        if not hasattr(self._local, "connection"):
+            self._local.connection = self._open()
+        return self._local.connection
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            connection = sqlite3.connect(self._path, isolation_level=None, timeout=BUSY_S, check_same_thread=False)
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA foreign_keys = ON")
+        except sqlite3.Error as error:
+            raise GanglineError(
+                f"the database {self._path} cannot be opened: {error}",
+                hint="is the folder there, and writable?",
+            ) from None
+        self._opened.append(connection)
+        return connection
+
+    def _migrate(self) -> None:
+        connection = self._connection()
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        known = migrations()
+        if version > known[-1][0]:
+            raise GanglineError(
+                f"the database {self._path} was written by a newer Gangline (schema {version}, known {known[-1][0]})",
+                hint="upgrade Gangline",
+            )
+        for number, text in known:
+            if number > version:
+                connection.executescript(f"BEGIN IMMEDIATE; {text}; PRAGMA user_version = {number}; COMMIT;")

@@ -1,0 +1,144 @@
+"""A trainer as a subprocess in its own session, with a small environment: no token, no key, no user's settings.
+
+When the agent dies the kernel kills the trainer too (PR_SET_PDEATHSIG), so a node never trains without a lease to renew.
+"""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from gangline.adapters.processes import die_with_parent
+from gangline.core import contract
+from gangline.core.contract import Failure, Manifest, Progress, parse_manifest
+from gangline.core.files import File
+from gangline.ports.trainer import Result, Saved
+
+MODULES = {"lora": "gangline.train.lora"}
+PASSED_ON = (
+    "CUDA_VISIBLE_DEVICES",
+    "LANG",
+    "LD_LIBRARY_PATH",
+    "NVIDIA_DRIVER_CAPABILITIES",
+    "NVIDIA_VISIBLE_DEVICES",
+    "OMP_NUM_THREADS",
+    "PATH",
+    "PYTHONPATH",
+    "TMPDIR",
+)
+LOG = "log.txt"
+
+
+class ProcessTrainer:
+    def start(self, kind: str, directory: Path) -> "ProcessRun":
+        with (directory / LOG).open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", MODULES[kind], str(directory)],
+                cwd=directory,
+                env=_environment(directory),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=die_with_parent,  # noqa: PLW1509 - one call into libc, and the agent's step has one thread
+            )
+        return ProcessRun(process, directory)
+
+
+class ProcessRun:
+    def __init__(self, process: "subprocess.Popen[bytes]", directory: Path) -> None:
+        self.directory = directory
+        self._process = process
+        self._read_to = 0
+        self._progress = Progress()
+        self._failure: Failure | None = None
+        self._known: dict[Path, Manifest] = {}
+
+    def exit_code(self) -> int | None:
+        return self._process.poll()
+
+    def progress(self) -> Progress:
+        self._read_reports()
+        return self._progress
+
+    def failure(self) -> Failure | None:
+        self._read_reports()
+        return self._failure
+
+    def checkpoints(self) -> list[Saved]:
+        folder = self.directory / contract.CHECKPOINTS
+        found = [Saved(path.parent, self._manifest(path)) for path in folder.glob(f"*/{contract.MANIFEST}")]
+        return sorted(found, key=lambda saved: saved.manifest.step)
+
+    def printed(self, first_byte: int, most: int) -> bytes:
+        with (self.directory / LOG).open("rb") as log:
+            log.seek(first_byte)
+            return log.read(most)
+
+    def result(self) -> Result:
+        return Result(
+            output=_describe_all(self.directory / contract.OUTPUT),
+            samples=_describe_all(self.directory / contract.SAMPLES),
+        )
+
+    def ask_to_stop(self) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def _manifest(self, path: Path) -> Manifest:
+        if path not in self._known:
+            self._known[path] = parse_manifest(json.loads(path.read_text()))
+        return self._known[path]
+
+    def _read_reports(self) -> None:
+        """Whole lines only: the trainer may be in the middle of one."""
+        path = self.directory / contract.PROGRESS
+        if not path.exists():
+            return
+        with path.open("rb") as file:
+            file.seek(self._read_to)
+            lines = file.read()
+        whole = lines[: lines.rfind(b"\n") + 1]
+        self._read_to += len(whole)
+        for line in whole.splitlines():
+            self._take(json.loads(line))
+
+    def _take(self, report: dict[str, Any]) -> None:
+        if "failure" in report:
+            self._failure = Failure(**report["failure"])
+            return
+        last = self._progress
+        self._progress = Progress(
+            phase=report["phase"],
+            step=report["step"],
+            steps=report["steps"],
+            loss=report["loss"] if report["loss"] is not None else last.loss,
+            seconds_per_step=report["seconds_per_step"] or last.seconds_per_step,
+        )
+
+
+def _environment(directory: Path) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    quiet = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "PYTHONUNBUFFERED": "1"}
+    return {"OMP_NUM_THREADS": "1"} | kept | quiet | {"HOME": str(directory)}
+
+
+def _describe_all(folder: Path) -> tuple[File, ...]:
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return tuple(_describe(path, folder) for path in paths)
+
+
+def _describe(path: Path, folder: Path) -> File:
+    with path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    return File(path=path.relative_to(folder).as_posix(), bytes=path.stat().st_size, sha256=sha256)

@@ -1,0 +1,38 @@
+"""Signed URLs of an object store that this server itself serves. The signature is the only authority here."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import FileResponse
+
+from gangline.api.problems import problem
+from gangline.core.errors import Denied
+from gangline.ports.object_server import ObjectServer
+from gangline.ports.store import Store
+from gangline.wire.problem import of_error
+
+FORBIDDEN = 403
+
+
+def object_routes(objects: ObjectServer, store: Store) -> APIRouter:
+    router = APIRouter(prefix="/v1/objects", tags=["objects"])
+    Expires = Annotated[int, Query(ge=0, le=2**62)]
+
+    @router.get("/{key:path}", response_class=FileResponse)
+    def get(key: str, expires: Expires, signature: str) -> Response:
+        try:
+            objects.check("GET", key, "", expires, signature, store.now_ms())
+        except Denied as error:
+            return problem(of_error(error), status=FORBIDDEN)
+        return FileResponse(objects.locate(key), media_type="application/octet-stream")
+
+    @router.put("/{key:path}", status_code=201)
+    async def put(key: str, expires: Expires, signature: str, what: str, request: Request) -> Response:
+        try:
+            objects.check("PUT", key, what, expires, signature, store.now_ms())
+        except Denied as error:
+            return problem(of_error(error), status=FORBIDDEN)
+        await objects.receive(key, what, request.stream())
+        return Response(status_code=201)
+
+    return router

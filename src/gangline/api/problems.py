@@ -1,0 +1,67 @@
+"""Every error leaves as `application/problem+json`."""
+
+import logging
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from gangline.core.errors import GanglineError, NotFound, UserError
+from gangline.core.spec import InvalidSpec, Problem
+from gangline.ports.server import Refused, Stale
+from gangline.wire.problem import MEDIA_TYPE, REFUSED, STALE, ProblemDetails, details, of_error
+
+T = TypeVar("T")
+log = logging.getLogger("gangline.api")
+
+
+class Refusal(Exception):
+    """An expected refusal, as a value of the use case, on its way out."""
+
+    def __init__(self, value: Stale | Refused) -> None:
+        super().__init__(value.because)
+        self.details = details(STALE if isinstance(value, Stale) else REFUSED, value.because)
+
+
+def accepted(value: T | Stale | Refused) -> T:
+    if isinstance(value, Stale | Refused):
+        raise Refusal(value)
+    return value
+
+
+def install(app: FastAPI) -> None:
+    @app.exception_handler(Refusal)
+    def refused(_: Request, error: Refusal) -> JSONResponse:
+        return problem(error.details)
+
+    @app.exception_handler(GanglineError)
+    def ours(_: Request, error: GanglineError) -> JSONResponse:
+        return problem(of_error(error))
+
+    @app.exception_handler(RequestValidationError)
+    def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+        return problem(of_error(InvalidSpec(tuple(_problem(found) for found in error.errors()))))
+
+    @app.exception_handler(HTTPException)
+    def http(request: Request, error: HTTPException) -> JSONResponse:
+        kind = NotFound if error.status_code == 404 else UserError
+        found = details(kind.code, f"{request.method} {request.url.path}: {error.detail}")
+        return problem(found, status=error.status_code)
+
+    @app.exception_handler(Exception)
+    def unexpected(request: Request, error: Exception) -> JSONResponse:
+        log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        return problem(details(GanglineError.code, "the server failed; its log says why"))
+
+
+def problem(found: ProblemDetails, *, status: int = 0) -> JSONResponse:
+    body = asdict(found) | ({"status": status} if status else {})
+    headers = {"WWW-Authenticate": "Bearer"} if body["status"] == 401 else None
+    return JSONResponse(body, status_code=body["status"], media_type=MEDIA_TYPE, headers=headers)
+
+
+def _problem(found: dict[str, Any]) -> Problem:
+    return Problem(".".join(str(part) for part in found["loc"][1:]) or "body", found["msg"])

@@ -1,0 +1,79 @@
+"""What nodes ask. A write about an attempt needs the node's token and the lease's fencing number, both."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Response
+
+from gangline.api.problems import accepted
+from gangline.api.who import At, Held, Joining, NodeId, Now
+from gangline.ports.server import (
+    Assignment,
+    Beat,
+    Commit,
+    Done,
+    Downloads,
+    Join,
+    Joined,
+    Log,
+    NoWork,
+    Outcome,
+    Reject,
+    Uploads,
+    Urls,
+)
+from gangline.service import checkpoint, claim, finish, nodes, renew
+
+router = APIRouter(prefix="/v1", tags=["workers"])
+
+
+@router.post("/nodes", status_code=201)
+def join(at: At, now: Now, _: Joining, request: Join) -> Joined:
+    return nodes.join(at, request, now)
+
+
+@router.delete("/nodes/self", status_code=204)
+def leave(at: At, now: Now, node: NodeId) -> None:
+    nodes.leave(at, node, now)
+
+
+@router.post("/claims", status_code=200, responses={201: {"model": Assignment}})
+def claim_job(at: At, now: Now, node: NodeId, response: Response) -> Assignment | NoWork:
+    """201 and a job, or 200 and the reason why there is none."""
+    answer = claim.claim(at, node, now)
+    response.status_code = 201 if isinstance(answer, Assignment) else 200
+    return answer
+
+
+@router.post("/attempts/{attempt}/heartbeats")
+def beat(at: At, now: Now, node: NodeId, hold: Held, request: Beat) -> Done:
+    return accepted(renew.renew(at, node, hold, request, now))
+
+
+@router.post("/attempts/{attempt}/uploads")
+def uploads(at: At, now: Now, node: NodeId, hold: Held, request: Uploads) -> Urls:
+    return accepted(checkpoint.uploads(at, node, hold, request, now))
+
+
+@router.post("/attempts/{attempt}/downloads")
+def downloads(at: At, now: Now, node: NodeId, hold: Held, request: Downloads) -> Urls:
+    return accepted(checkpoint.downloads(at, node, hold, request, now))
+
+
+@router.post("/attempts/{attempt}/checkpoints")
+def commit(at: At, now: Now, node: NodeId, hold: Held, request: Commit) -> Done:
+    return accepted(checkpoint.commit(at, node, hold, request, now))
+
+
+@router.post("/attempts/{attempt}/rejections")
+def reject(at: At, now: Now, node: NodeId, hold: Held, request: Reject) -> Done:
+    return accepted(checkpoint.reject(at, node, hold, request, now))
+
+
+@router.post("/attempts/{attempt}/logs")
+def log(at: At, node: NodeId, hold: Held, request: Log) -> Done:
+    return accepted(renew.log(at, node, hold, request))
+
+
+@router.post("/attempts/{attempt}/end")
+def end(at: At, now: Now, node: NodeId, hold: Held, outcome: Annotated[Outcome, Body(discriminator="outcome")]) -> Done:
+    return accepted(finish.finish(at, node, hold, outcome, now))

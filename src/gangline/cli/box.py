@@ -1,0 +1,63 @@
+"""A whole platform in a folder, as child processes: for the demo, and for tests that kill parts of it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from gangline.adapters.local_nodes import LocalNode, start_node, stop_all
+from gangline.core.errors import GanglineError
+from gangline.wire.client import Client
+
+
+class Box:
+    """A server on a free port, with nodes that are started, and killed, by name."""
+
+    def __init__(
+        self, home: Path, *, lease_s: float, heartbeat_interval_s: float, price_usd_per_hour: float = 0.0
+    ) -> None:
+        self.home = home
+        self.nodes: dict[str, LocalNode] = {}
+        self._options = {
+            "--home": str(home / "server"),
+            "--port": "0",
+            "--lease-s": str(lease_s),
+            "--heartbeat-interval-s": str(heartbeat_interval_s),
+            "--price-usd-per-hour": str(price_usd_per_hour),
+        }
+
+    def __enter__(self) -> Self:
+        self.home.mkdir(parents=True, exist_ok=True)
+        self._errors = (self.home / "server.log").open("ab")
+        options = [part for pair in self._options.items() for part in pair]
+        self._server = subprocess.Popen(
+            [sys.executable, "-m", "gangline.cli.main", "server", "-o", "json", *options],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            start_new_session=True,
+        )
+        assert self._server.stdout is not None
+        line = self._server.stdout.readline()
+        if not line:
+            raise GanglineError("the server did not start", hint=f"{self.home / 'server.log'} says why")
+        access = json.loads(line)
+        self.url: str = access["url"]
+        self.join_token: str = access["join_token"]
+        self.client = Client(self.url, access["user_token"])
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        stop_all(list(self.nodes.values()))
+        self._server.terminate()
+        self._server.communicate()
+        self._errors.close()
+
+    def start_node(self, name: str) -> LocalNode:
+        node = start_node(name=name, home=self.home / name, server=self.url, join_token=self.join_token)
+        self.nodes[name] = node
+        return node

@@ -1,0 +1,48 @@
+"""A live line of a job's progress, on standard error."""
+
+import threading
+from collections.abc import Callable
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from gangline.cli.output import err, number, say, usd
+from gangline.core.errors import Unreachable
+from gangline.core.job import ENDED
+from gangline.core.views import JobSummary, JobView
+from gangline.wire.client import Client
+
+POLL_S = 0.5
+
+
+def follow(client: Client, job: str, *, seen: Callable[[JobView], None] = lambda _: None) -> JobView:
+    """Until the job has ended; `seen` is called with every look at it. A server that is away is waited for."""
+    with progress_line() as line:
+        task = line.add_task(job, total=None)
+        while True:
+            try:
+                found = client.job(job)
+            except Unreachable as error:
+                line.update(task, description=f"waits for the server: {error.message}")
+            else:
+                show(line, task, found.summary)
+                seen(found)
+                if found.summary.state in ENDED:
+                    return found
+            threading.Event().wait(POLL_S)
+
+
+def progress_line() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=err
+    )
+
+
+def show(line: Progress, task: object, job: JobSummary) -> None:
+    where = f" on {job.node_name}" if job.phase and job.node_name else ""
+    loss = f"  loss {number(job.loss)}" if job.loss is not None else ""
+    text = f"{job.phase or job.state}{where}{loss}  {usd(job.cost_usd)}"
+    line.update(task, description=text, completed=job.step, total=job.steps)  # type: ignore[arg-type]
+
+
+def tell_end(job: JobSummary) -> None:
+    say(f"{job.id} {job.state}: {job.because}")

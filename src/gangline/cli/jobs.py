@@ -1,0 +1,113 @@
+"""`gangline jobs`: what was asked for and how it stands."""
+
+import typer
+from rich.console import Group
+from rich.text import Text
+
+from gangline import compose
+from gangline.cli.output import (
+    Output,
+    OutputOption,
+    ServerOption,
+    TokenOption,
+    duration,
+    moment,
+    number,
+    out,
+    print_json,
+    say,
+    table,
+    usd,
+)
+from gangline.core.views import EventView, JobSummary, JobView
+
+app = typer.Typer(help="Look at jobs, and cancel them.", no_args_is_help=True)
+
+
+@app.command("ls")
+def list_jobs(server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text) -> None:
+    """All jobs, the newest first."""
+    found = list(compose.make_client(server, token).jobs())
+    if output is Output.json:
+        print_json(found)
+        return
+    rows = table("job", "name", "state", ">step", ">loss", ">ETA", ">attempts", ">cost", "why")
+    for job in found:
+        rows.add_row(
+            job.id,
+            job.name,
+            job.phase or job.state,
+            f"{job.step}/{job.steps}",
+            number(job.loss),
+            duration(job.eta_s),
+            str(job.attempts),
+            usd(job.cost_usd),
+            job.because,
+        )
+    out.print(rows)
+
+
+@app.command("show")
+def show_job(
+    job: str, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
+) -> None:
+    """One job: its attempts, what happened, what it cost."""
+    client = compose.make_client(server, token)
+    found = client.job(job)
+    if output is Output.json:
+        print_json(found)
+        return
+    out.print(as_page(found, client.events(job)))
+
+
+@app.command("cancel")
+def cancel_job(
+    job: str, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
+) -> None:
+    """Stop a job for good. One that has ended stays as it is."""
+    found = compose.make_client(server, token).cancel(job)
+    if output is Output.json:
+        print_json(found)
+    else:
+        say(f"{job} is {found.summary.state}: {found.summary.because}")
+
+
+def as_page(job: JobView, events: list[EventView]) -> Group:
+    happened = table("when", "what", "why")
+    for event in events:
+        happened.add_row(moment(event.at_ms), event.kind, event.because)
+    return Group(_head(job.summary, job), Text(), attempts_table(job), Text(), happened)
+
+
+def attempts_table(job: JobView) -> object:
+    rows = table(">attempt", "node", "ended", ">from step", ">to step", ">s/step", ">time", ">cost", "why")
+    for fencing, attempt in enumerate(job.attempts, start=1):
+        seconds = None if attempt.ended_ms is None else (attempt.ended_ms - attempt.started_ms) / 1000
+        rows.add_row(
+            str(fencing),
+            attempt.node_name,
+            attempt.phase or attempt.state,
+            str(attempt.from_step),
+            str(attempt.step),
+            number(attempt.seconds_per_step, 3),
+            duration(seconds),
+            usd(attempt.cost_usd),
+            attempt.because,
+        )
+    return rows
+
+
+def _head(summary: JobSummary, job: JobView) -> object:
+    rows = table("", "")
+    rows.show_header = False
+    rows.add_row("job", summary.id)
+    rows.add_row("name", summary.name)
+    rows.add_row("state", f"{summary.state}: {summary.because}")
+    rows.add_row("step", f"{summary.step} of {summary.steps} (safe: {summary.committed_step})")
+    rows.add_row("loss", number(summary.loss))
+    rows.add_row("ETA", duration(summary.eta_s))
+    rows.add_row(
+        "interruptions", f"{summary.interruptions} ({job.steps_redone} steps redone, {job.seconds_lost:.1f} s lost)"
+    )
+    rows.add_row("cost", usd(summary.cost_usd))
+    return rows

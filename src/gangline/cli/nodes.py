@@ -1,0 +1,27 @@
+"""`gangline nodes`: who works here."""
+
+import typer
+
+from gangline import compose
+from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, out, print_json, table
+
+app = typer.Typer(help="Look at the nodes.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    pass
+
+
+@app.command("ls")
+def list_nodes(server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text) -> None:
+    """The nodes that are here, and what each is doing."""
+    found = compose.make_client(server, token).nodes()
+    if output is Output.json:
+        print_json(found)
+        return
+    rows = table("node", "name", "state", ">slots", ">$/hour", "job", "phase")
+    for node in found:
+        price = f"{node.price_usd_per_hour:.4f}"
+        rows.add_row(node.id, node.name, node.state, str(node.slots), price, node.job or "–", node.phase or "idle")
+    out.print(rows)

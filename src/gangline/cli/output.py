@@ -1,0 +1,79 @@
+"""How a command speaks: data on standard output, as text or JSON; words for people on standard error."""
+
+import json
+from dataclasses import asdict, is_dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from gangline.core.errors import GanglineError
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+class Output(StrEnum):
+    text = "text"
+    json = "json"
+
+
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How data is printed.")]
+ServerOption = Annotated[
+    str | None, typer.Option("--server", help="The server's URL; else GANGLINE_SERVER, else the one on this machine.")
+]
+TokenOption = Annotated[
+    str | None, typer.Option("--token", help="A user's token; else GANGLINE_TOKEN, else this machine's own.")
+]
+
+
+def print_json(value: Any) -> None:
+    plain = [asdict(part) for part in value] if isinstance(value, list) else value
+    typer.echo(json.dumps(asdict(plain) if is_dataclass(plain) else plain))
+
+
+def say(text: str) -> None:
+    err.print(text, markup=False)
+
+
+def say_error(error: GanglineError) -> None:
+    err.print(f"[bold red]error:[/] {_plain(error.message)}")
+    if error.hint:
+        err.print(f"[bold cyan]hint:[/] {_plain(error.hint)}")
+
+
+def table(*columns: str) -> Table:
+    """Columns that begin with `>` hold numbers."""
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in columns:
+        made.add_column(column.lstrip(">"), justify="right" if column.startswith(">") else "left", overflow="fold")
+    return made
+
+
+def usd(amount: float) -> str:
+    return f"${amount:.6f}" if 0 < amount < 0.01 else f"${amount:.4f}"
+
+
+def duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "–"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+def moment(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def _plain(text: str) -> str:
+    return text.replace("[", "\\[")

@@ -1,0 +1,45 @@
+"""`gangline worker`: one node's agent."""
+
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gangline import compose
+from gangline.cli.output import Output, OutputOption, print_json, say
+from gangline.core.errors import BadInput
+
+
+def worker(
+    server: Annotated[str | None, typer.Option(help="The server's URL; else GANGLINE_SERVER.")] = None,
+    token: Annotated[str | None, typer.Option(help="The join token; else GANGLINE_TOKEN.")] = None,
+    home: Annotated[
+        Path | None, typer.Option(help="Its folder: cache, runs, machine id. One worker each.", show_default=False)
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="What people call it; else the host's name.")] = None,
+    machine: Annotated[str | None, typer.Option(help="Its machine id; else one kept in its home.")] = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Work for a server: take jobs, train, hand in. SIGTERM or Ctrl-C saves, hands the job back and leaves."""
+    from gangline.worker.loop import run
+
+    settings = compose.read_settings()
+    known = token or settings.token
+    if not known:
+        raise BadInput("a worker needs a join token", hint="`gangline server` prints it; pass --token")
+    agent = compose.make_agent(
+        home=home or settings.home / "worker",
+        server=server or settings.server or compose.DEFAULT_SERVER,
+        token=known,
+        name=name,
+        machine=machine,
+    )
+    run(agent, lambda news: _tell(news, output))
+
+
+def _tell(news: str, output: Output) -> None:
+    if output is Output.json:
+        print_json({"news": news})
+    else:
+        say(f"{datetime.now().astimezone():%H:%M:%S} {news}")

@@ -1,0 +1,180 @@
+"""The composition root: the one reader of environment variables, the one chooser of adapters."""
+
+import json
+import os
+import secrets
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+from gangline.core.errors import UserError
+from gangline.core.policy import Policy
+
+if TYPE_CHECKING:
+    from gangline.ports.server import Server
+    from gangline.wire.client import Client
+    from gangline.worker.agent import Agent
+
+DEFAULT_PORT = 8420
+DEFAULT_SERVER = f"http://127.0.0.1:{DEFAULT_PORT}"
+ACCESS = "access.json"
+PRIVATE = 0o600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The environment's part: `home` is where this machine keeps everything of Gangline's."""
+
+    home: Path
+    server: str | None
+    token: str | None
+
+
+def read_settings() -> Settings:
+    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Settings(
+        home=Path(os.environ.get("GANGLINE_HOME") or Path(data) / "gangline"),
+        server=os.environ.get("GANGLINE_SERVER") or None,
+        token=os.environ.get("GANGLINE_TOKEN") or None,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """The secrets of a server, kept in its home, readable by its owner alone."""
+
+    url: str
+    user_token: str
+    join_token: str
+    signing_secret: str
+
+
+def read_access(home: Path) -> Access | None:
+    path = home / ACCESS
+    try:
+        return Access(**json.loads(path.read_text()))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(f"{path} cannot be read: {error}", hint="remove it, and start the server again") from None
+
+
+def keep_access(home: Path, url: str) -> Access:
+    """The same secrets at every start; `url` is where the server is this time."""
+    before = read_access(home)
+    access = Access(
+        url=url,
+        user_token=before.user_token if before else f"gl_user_{secrets.token_urlsafe(24)}",
+        join_token=before.join_token if before else f"gl_join_{secrets.token_urlsafe(24)}",
+        signing_secret=before.signing_secret if before else secrets.token_urlsafe(32),
+    )
+    partial = home / f".{ACCESS}"
+    partial.touch(PRIVATE)
+    partial.write_text(json.dumps({name: getattr(access, name) for name in access.__slots__}, indent=1))
+    partial.rename(home / ACCESS)
+    return access
+
+
+def make_client(server: str | None, token: str | None) -> "Client":
+    """What is not given comes from the environment, then from a server of this machine."""
+    from gangline.wire.client import Client
+
+    settings = read_settings()
+    local = read_access(settings.home)
+    url = server or settings.server or (local.url if local else DEFAULT_SERVER)
+    ours = local.user_token if local and local.url == url else None
+    known = token or settings.token or ours
+    return Client(url, known or "")
+
+
+def run_server(
+    *,
+    home: Path,
+    host: str,
+    port: int,
+    policy: Policy,
+    price_usd_per_hour: float,
+    ready: Callable[[Access], None],
+    stopping: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve until told to stop. `ready` is called once requests are taken, `stopping` while they still are."""
+    try:
+        from gangline.api.app import make_app
+        from gangline.api.serve import listen, serve
+    except ModuleNotFoundError as error:
+        raise missing_extra("server", error) from None
+    from gangline.adapters.hub import HuggingFaceHub
+    from gangline.adapters.objects_local import LocalObjects
+    from gangline.adapters.store.sqlite import SqliteStore
+    from gangline.service.access import admit
+    from gangline.service.deployment import Deployment
+
+    home = existing(home)
+    listening = listen(host, port)
+    access = keep_access(home, f"http://{host}:{listening.getsockname()[1]}")
+    store = SqliteStore(home / "gangline.sqlite")
+    objects = LocalObjects(home / "store", access.signing_secret)
+    deployment = Deployment(
+        store=store,
+        objects=objects,
+        hub=HuggingFaceHub(),
+        policy=policy,
+        new_id=new_id,
+        new_secret=lambda: f"gl_node_{secrets.token_urlsafe(24)}",
+        up_since_ms=store.now_ms(),
+        price_micro_usd_per_hour=round(price_usd_per_hour * 1e6),
+    )
+    admit(deployment, access.user_token, "user", now_ms=store.now_ms())
+    admit(deployment, access.join_token, "join", now_ms=store.now_ms())
+    try:
+        serve(make_app(deployment, objects), deployment, listening, ready=lambda: ready(access), stopping=stopping)
+    finally:
+        store.close()
+
+
+def make_agent(*, home: Path, server: str, token: str, name: str | None, machine: str | None) -> "Agent":
+    """A worker of this machine. Raises `UserError` where another one is at work in `home`."""
+    from gangline import __version__
+    from gangline.adapters.host import LocalHost, describe_gpu
+    from gangline.adapters.hub import HuggingFaceHub
+    from gangline.adapters.trainer_process import ProcessTrainer
+    from gangline.adapters.transfer import HttpTransfer
+    from gangline.ports.server import Join
+    from gangline.wire.agent import HttpServer
+    from gangline.worker.agent import Agent
+    from gangline.worker.edges import Edges
+
+    host = LocalHost(existing(home))
+    reached: Server = HttpServer(server, token)
+    machine = machine or host.machine()
+    edges = Edges(
+        server=reached,
+        transfer=HttpTransfer(server, HuggingFaceHub()),
+        trainer=ProcessTrainer(),
+        host=host,
+        rng=Random(machine),  # noqa: S311 - jitter, not a secret
+    )
+    capabilities = {"gangline": __version__, "python": sys.version.split()[0]} | describe_gpu()
+    return Agent(edges, Join(machine=machine, name=name or socket.gethostname(), capabilities=capabilities))
+
+
+def existing(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{folder} cannot be made: {error.strerror}", hint="choose another with --home") from None
+    return folder
+
+
+def missing_extra(extra: str, error: ModuleNotFoundError) -> UserError:
+    return UserError(f"{error.name} is not installed", hint=f"pip install 'gangline[{extra}]'")
+
+
+def new_id(kind: str) -> str:
+    """Sorts by time to the millisecond, and 80 random bits."""
+    return f"{kind}-{time.time_ns() // 1_000_000:011x}{secrets.token_hex(10)}"

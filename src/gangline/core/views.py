@@ -1,0 +1,111 @@
+"""What users are shown. Times are milliseconds UTC, money is US dollars with six decimals."""
+
+from dataclasses import dataclass
+
+from gangline.core.job import AttemptState, JobState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptView:
+    id: str
+    node: str
+    node_name: str
+    state: AttemptState
+    because: str
+    phase: str | None
+    from_step: int
+    step: int
+    loss: float | None
+    seconds_per_step: float | None
+    started_ms: int
+    ended_ms: int | None
+    cost_usd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSummary:
+    """`step` is the last that is known to be taken; `committed_step` the one that nothing can take away any more."""
+
+    id: str
+    name: str
+    kind: str
+    state: JobState
+    because: str
+    steps: int
+    step: int
+    committed_step: int
+    phase: str | None
+    node_name: str | None
+    loss: float | None
+    seconds_per_step: float | None
+    eta_s: float | None
+    attempts: int
+    interruptions: int
+    cost_usd: float
+    submitted_ms: int
+    ended_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobView:
+    summary: JobSummary
+    spec: dict[str, object]
+    attempts: tuple[AttemptView, ...]
+    steps_redone: int
+    seconds_lost: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPage:
+    """`next` asks for the page after this one; None where this is the last."""
+
+    jobs: tuple[JobSummary, ...]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventView:
+    number: int
+    at_ms: int
+    kind: str
+    attempt: str | None
+    node: str | None
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArtifactView:
+    path: str
+    bytes: int
+    sha256: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogView:
+    """A piece of what the trainers printed; `next` asks for what comes after it."""
+
+    text: str
+    next: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeView:
+    id: str
+    name: str
+    machine: str
+    pool: str
+    state: str
+    slots: int
+    price_usd_per_hour: float
+    job: str | None
+    phase: str | None
+    seen_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlobView:
+    """Whether the bytes are here; if not, the URL to put them to."""
+
+    present: bool
+    url: str | None

@@ -1,0 +1,213 @@
+"""What an agent may ask of the service, and what it may be answered.
+
+Every request but `join` is made with the node's token. Those about an attempt carry its fencing number, and are
+answered `Stale` once the lease is lost: then nothing that the agent still does about the attempt counts.
+Every call may raise `Unreachable`; all of them may be repeated.
+"""
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, Protocol
+
+from annotated_types import Ge, Le, MaxLen, MinLen
+
+from gangline.core.contract import Phase
+from gangline.core.failure import FailureKind
+from gangline.core.files import File, SafePath, Sha256
+
+Id = Annotated[str, MinLen(1), MaxLen(100)]
+Name = Annotated[str, MinLen(1), MaxLen(200)]
+Words = Annotated[str, MaxLen(4000)]
+Count = Annotated[int, Ge(0), Le(10**12)]
+LOG_CHUNK_BYTES_MAX = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Join:
+    """A node says what it is. `machine` is the same whenever a worker starts on this machine."""
+
+    machine: Id
+    name: Name
+    pool: Name = "default"
+    slots: Annotated[int, Ge(1), Le(1024)] = 1
+    capabilities: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    node: str
+    token: str
+    heartbeat_interval_s: float
+    claim_interval_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """A file and the key of its bytes in the object store."""
+
+    path: SafePath
+    bytes: Count
+    sha256: Sha256
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumable:
+    """A committed checkpoint to go on from."""
+
+    id: str
+    step: int
+    manifest: dict[str, Any]
+    files: tuple[Stored, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """Which lease a request stands on."""
+
+    attempt: Id
+    rank: Count = 0
+    fencing: Count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """A job to work on. `inputs` are those stored by content, by their path below `inputs/`; `resume` is newest first."""
+
+    job: str
+    name: str
+    hold: Hold
+    kind: str
+    spec: dict[str, Any]
+    inputs: tuple[Stored, ...]
+    resume: tuple[Resumable, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoWork:
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stale:
+    """The lease is lost: somebody else may have the job, or it has ended."""
+
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """The lease holds, but this cannot be done: the bytes are not there, or not what was said."""
+
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """A heartbeat: what the attempt is doing, from the first second to the last upload."""
+
+    phase: Phase
+    step: Count
+    loss: float | None = None
+    seconds_per_step: Annotated[float, Ge(0)] | None = None
+
+
+Folder = Literal["checkpoints", "output", "samples"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uploads:
+    """Files that a node wants to hand in, below a folder of its attempt; `step` for those of a checkpoint."""
+
+    folder: Folder
+    step: Count = 0
+    files: Annotated[tuple[File, ...], MinLen(1), MaxLen(1000)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Downloads:
+    """Keys of the assignment that a node wants to read."""
+
+    keys: Annotated[tuple[Annotated[str, MaxLen(2000)], ...], MinLen(1), MaxLen(1000)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Urls:
+    """Signed URLs in the order of what was asked. They expire."""
+
+    urls: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """A checkpoint whose files are all in the object store."""
+
+    manifest: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reject:
+    """A checkpoint of the assignment that turned out damaged."""
+
+    checkpoint: Id
+    because: Words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """What the trainer printed, from its byte `first_byte` on."""
+
+    first_byte: Count
+    text: Annotated[str, MaxLen(LOG_CHUNK_BYTES_MAX)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Succeeded:
+    outcome: Literal["succeeded"] = "succeeded"
+    output: Annotated[tuple[File, ...], MinLen(1), MaxLen(1000)]
+    samples: Annotated[tuple[File, ...], MaxLen(10_000)] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    outcome: Literal["failed"] = "failed"
+    kind: FailureKind
+    because: Words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released:
+    """The node was told to stop; what it saved is committed."""
+
+    outcome: Literal["released"] = "released"
+
+
+Outcome = Succeeded | Failed | Released
+
+
+class Server(Protocol):
+    def join(self, request: Join) -> Joined: ...
+
+    def leave(self) -> None:
+        """This node asks for nothing more."""
+        ...
+
+    def claim(self) -> Assignment | NoWork: ...
+
+    def beat(self, hold: Hold, beat: Beat) -> Done | Stale: ...
+
+    def uploads(self, hold: Hold, request: Uploads) -> Urls | Stale: ...
+
+    def downloads(self, hold: Hold, request: Downloads) -> Urls | Stale | Refused: ...
+
+    def commit(self, hold: Hold, request: Commit) -> Done | Stale | Refused: ...
+
+    def reject(self, hold: Hold, request: Reject) -> Done | Stale: ...
+
+    def log(self, hold: Hold, request: Log) -> Done | Stale: ...
+
+    def finish(self, hold: Hold, outcome: Outcome) -> Done | Stale | Refused: ...

@@ -1,0 +1,62 @@
+"""A trainer at work in a directory that keeps the trainer contract (gangline.core.contract)."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from gangline.core.contract import Failure, Manifest, Progress
+from gangline.core.files import File
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A checkpoint that is complete on the node."""
+
+    folder: Path
+    manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a run left in `output/` and `samples/`, by paths below them."""
+
+    output: tuple[File, ...]
+    samples: tuple[File, ...]
+
+
+class Run(Protocol):
+    directory: Path
+
+    def exit_code(self) -> int | None:
+        """None while it runs; negative for the signal that ended it."""
+        ...
+
+    def progress(self) -> Progress:
+        """The last line that it reported."""
+        ...
+
+    def failure(self) -> Failure | None:
+        """What it said of its own end."""
+        ...
+
+    def checkpoints(self) -> list[Saved]:
+        """Those that are complete, oldest first."""
+        ...
+
+    def printed(self, first_byte: int, most: int) -> bytes:
+        """What it printed from `first_byte` on, `most` bytes of it."""
+        ...
+
+    def result(self) -> Result: ...
+
+    def ask_to_stop(self) -> None:
+        """Save, then exit 75. Asking again is no error, nor is asking one that has ended."""
+        ...
+
+    def kill(self) -> None:
+        """It is gone on return, with every process that it started. No error if it is gone already."""
+        ...
+
+
+class Trainer(Protocol):
+    def start(self, kind: str, directory: Path) -> Run: ...

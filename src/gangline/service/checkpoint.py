@@ -1,0 +1,121 @@
+"""Bytes of an attempt: what a node may read and write, and when a checkpoint is committed."""
+
+import json
+
+from gangline.core.canonical import canonical_json
+from gangline.core.contract import parse_manifest
+from gangline.core.errors import Damaged
+from gangline.core.files import File
+from gangline.core.job import Job
+from gangline.core.keys import attempt_prefix, blob_key, folder_prefix
+from gangline.core.spec import parse_spec
+from gangline.ports.server import Commit, Done, Downloads, Hold, Refused, Reject, Stale, Uploads, Urls
+from gangline.ports.store import guard
+from gangline.service.attempts import LOST, event, job_of_hold, lease_of
+from gangline.service.deployment import Deployment
+
+
+def uploads(at: Deployment, node: str, hold: Hold, request: Uploads, now_ms: int) -> Urls | Stale:
+    """URLs below the attempt, each signed for exactly these bytes: no upload can touch another attempt's."""
+    job = job_of_hold(at, node, hold)
+    if job is None:
+        return LOST
+    prefix = folder_prefix(attempt_prefix(job.project, job.id, hold.attempt), request.folder, request.step)
+    return Urls(
+        urls=tuple(
+            at.objects.sign_put(
+                f"{prefix}/{file.path}",
+                bytes=file.bytes,
+                sha256=file.sha256,
+                now_ms=now_ms,
+                seconds=at.policy.url_s,
+            )
+            for file in request.files
+        )
+    )
+
+
+def downloads(at: Deployment, node: str, hold: Hold, request: Downloads, now_ms: int) -> Urls | Stale | Refused:
+    job = job_of_hold(at, node, hold)
+    if job is None:
+        return LOST
+    strange = set(request.keys) - _readable_keys(at, job)
+    if strange:
+        return Refused(because=f"{min(strange)} is no input or checkpoint of this job")
+    return Urls(urls=tuple(at.objects.sign_get(key, now_ms=now_ms, seconds=at.policy.url_s) for key in request.keys))
+
+
+def commit(at: Deployment, node: str, hold: Hold, request: Commit, now_ms: int) -> Done | Stale | Refused:
+    """The checkpoint exists from here on: every byte is in the object store, and one transaction records the manifest."""
+    job = job_of_hold(at, node, hold)
+    if job is None:
+        return LOST
+    row = at.store.load("job", id=job.id)[0]
+    try:
+        manifest = parse_manifest(request.manifest)
+    except Damaged as error:
+        return Refused(because=error.message)
+    if manifest.spec_hash != row["spec_hash"]:
+        return Refused(because="the checkpoint belongs to another job's spec")
+    if not 0 < manifest.step <= row["steps"]:
+        return Refused(because=f"step {manifest.step} is not one of this job's {row['steps']}")
+    prefix = folder_prefix(attempt_prefix(job.project, job.id, hold.attempt), "checkpoints", manifest.step)
+    verified = True
+    for file in manifest.files:
+        attested = stored_as(at, f"{prefix}/{file.path}", file)
+        if isinstance(attested, Refused):
+            return attested
+        verified = verified and attested
+    committed = at.store.apply(
+        guard("hold_lease", **lease_of(node, hold)),
+        guard(
+            "add_checkpoint",
+            id=at.new_id("checkpoint"),
+            job=job.id,
+            attempt=hold.attempt,
+            step=manifest.step,
+            verified=int(verified),
+            bytes=sum(file.bytes for file in manifest.files),
+            prefix=prefix,
+            manifest=canonical_json(request.manifest),
+            now=now_ms,
+        ),
+        event(job.id, "committed", f"step {manifest.step}", now_ms, attempt=hold.attempt, node=node),
+    )
+    if committed or job_of_hold(at, node, hold):
+        return Done()  # the second: it was committed before, and the answer was lost
+    return LOST
+
+
+def reject(at: Deployment, node: str, hold: Hold, request: Reject, now_ms: int) -> Done | Stale:
+    """A node read a checkpoint and found it damaged: no later attempt goes on from it."""
+    job = job_of_hold(at, node, hold)
+    if job is None:
+        return LOST
+    rejected = at.store.apply(
+        guard("hold_lease", **lease_of(node, hold)),
+        guard("reject_checkpoint", id=request.checkpoint, job=job.id, because=request.because),
+        event(job.id, "rejected", request.because, now_ms, attempt=hold.attempt, node=node),
+    )
+    if rejected or job_of_hold(at, node, hold):
+        return Done()  # the second: it was rejected before
+    return LOST
+
+
+def stored_as(at: Deployment, key: str, file: File) -> bool | Refused:
+    """Whether the store attests the SHA-256 of `file`, which lies under `key`; `Refused` where it does not lie there."""
+    found = at.objects.stat(key)
+    if found is None:
+        return Refused(because=f"{file.path} is not in the object store")
+    if found.bytes != file.bytes or found.sha256 not in (None, file.sha256):
+        return Refused(because=f"{file.path} in the object store is not what the manifest says")
+    return found.sha256 is not None
+
+
+def _readable_keys(at: Deployment, job: Job) -> set[str]:
+    spec = parse_spec(json.loads(at.store.load("job", id=job.id)[0]["spec"]))
+    keys = {blob_key(job.project, file.sha256) for file in spec.input_files().values()}
+    for row in at.store.load("checkpoints", job=job.id):
+        manifest = parse_manifest(json.loads(row["manifest"]))
+        keys |= {f"{row['prefix']}/{file.path}" for file in manifest.files}
+    return keys

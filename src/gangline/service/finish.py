@@ -1,0 +1,68 @@
+"""Finish: an attempt ends once. State, artifacts, bill and event are one transaction."""
+
+from gangline.core.failure import Verdict, after_failure, after_interruption
+from gangline.core.files import File
+from gangline.core.job import Job
+from gangline.core.keys import attempt_prefix, folder_prefix
+from gangline.ports.server import Done, Failed, Hold, Outcome, Refused, Stale, Succeeded
+from gangline.ports.store import Write, guard, write
+from gangline.service.attempts import LOST, ending, job_of_hold, lease_of
+from gangline.service.checkpoint import stored_as
+from gangline.service.deployment import Deployment
+
+
+def finish(at: Deployment, node: str, hold: Hold, outcome: Outcome, now_ms: int) -> Done | Stale | Refused:
+    job = job_of_hold(at, node, hold)
+    if job is None:
+        return _told_before(at, node, hold, outcome)
+    artifacts: list[Write] = []
+    if isinstance(outcome, Succeeded):
+        found = _artifacts(at, job, hold, outcome)
+        if isinstance(found, Refused):
+            return found
+        artifacts = found
+    attempt = at.store.load("attempt", id=hold.attempt)[0]
+    verdict = _verdict(at, job, node, outcome)
+    give_up = guard("give_up_lease", **lease_of(node, hold))
+    ended = at.store.apply(
+        *artifacts,
+        *ending(job, attempt, verdict, now_ms, lease=give_up),
+        write("node_seen", id=node, now=now_ms),
+    )
+    return Done() if ended else LOST
+
+
+def _verdict(at: Deployment, job: Job, node: str, outcome: Outcome) -> Verdict:
+    name = at.store.load("node", id=node)[0]["name"]
+    match outcome:
+        case Succeeded():
+            return Verdict("succeeded", "succeeded", job.attempts_failed, f"finished on {name}")
+        case Failed():
+            return after_failure(job, outcome.kind, outcome.because)
+        case _:
+            return after_interruption(job, name, released=True)
+
+
+def _artifacts(at: Deployment, job: Job, hold: Hold, outcome: Succeeded) -> list[Write] | Refused:
+    prefix = attempt_prefix(job.project, job.id, hold.attempt)
+    writes: list[Write] = []
+    for folder, files in (("output", outcome.output), ("samples", outcome.samples)):
+        for file in files:
+            key = f"{folder_prefix(prefix, folder, 0)}/{file.path}"
+            attested = stored_as(at, key, file)
+            if isinstance(attested, Refused):
+                return attested
+            writes.append(_artifact(job.id, hold.attempt, folder, key, file))
+    return writes
+
+
+def _artifact(job: str, attempt: str, folder: str, key: str, file: File) -> Write:
+    path = file.path if folder == "output" else f"{folder}/{file.path}"
+    return write("add_artifact", job=job, path=path, attempt=attempt, key=key, bytes=file.bytes, sha256=file.sha256)
+
+
+def _told_before(at: Deployment, node: str, hold: Hold, outcome: Outcome) -> Done | Stale:
+    """The same end told twice, because the first answer was lost, is no surprise."""
+    rows = at.store.load("attempt", id=hold.attempt)
+    same = rows and rows[0]["node"] == node and rows[0]["fencing"] == hold.fencing
+    return Done() if same and rows[0]["state"] == outcome.outcome else LOST

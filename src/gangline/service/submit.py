@@ -1,0 +1,79 @@
+"""Submit: photos and bases handed in by content, then a job that names them."""
+
+from dataclasses import replace
+
+from gangline.core.canonical import canonical_json
+from gangline.core.errors import BadInput
+from gangline.core.files import File
+from gangline.core.keys import blob_key
+from gangline.core.spec import HubBase, Spec, parse_spec, spec_hash, spec_to_json
+from gangline.core.views import BlobView
+from gangline.ports.store import guard, write
+from gangline.service.attempts import event
+from gangline.service.deployment import Deployment
+
+WAITS = "waits for a node"
+
+
+def offer_blob(at: Deployment, project: str, sha256: str, size: int, now_ms: int) -> BlobView:
+    """Ask before sending, and once more after: then the store is asked, and what it attests is recorded."""
+    key = blob_key(project, sha256)
+    found = at.objects.stat(key)
+    if found and found.bytes == size and found.sha256 in (None, sha256):
+        at.store.apply(write("add_blob", project=project, sha256=sha256, bytes=size, now=now_ms))
+        return BlobView(present=True, url=None)
+    url = at.objects.sign_put(key, bytes=size, sha256=sha256, now_ms=now_ms, seconds=at.policy.url_s)
+    return BlobView(present=False, url=url)
+
+
+def submit(
+    at: Deployment, project: str, value: dict[str, object], *, name: str, request: str | None, now_ms: int
+) -> str:
+    """The id of a new job, or of the one that the same `request` made before. Raises `BadInput`, `InvalidSpec`."""
+    spec = _pinned(at, parse_spec(value))
+    _check_inputs(at, project, spec)
+    job = at.new_id("job")
+    added = at.store.apply(
+        guard(
+            "add_job",
+            id=job,
+            project=project,
+            name=name or spec.prompt,
+            kind=spec.kind,
+            spec=canonical_json(spec_to_json(spec)),
+            spec_hash=spec_hash(spec),
+            request=request,
+            because=WAITS,
+            steps=spec.steps,
+            now=now_ms,
+        ),
+        event(job, "submitted", WAITS, now_ms),
+    )
+    if added:
+        return job
+    before = at.store.load("job_of_request", project=project, request=request)[0]
+    if before["spec_hash"] != spec_hash(spec):
+        raise BadInput(f"the request {request} was used for another spec", hint="use a new Idempotency-Key")
+    return before["id"]
+
+
+def _pinned(at: Deployment, spec: Spec) -> Spec:
+    """With the base's revision a commit, so that the job means the same for ever."""
+    if not isinstance(spec.base, HubBase):
+        return spec
+    commit = at.hub.pin(spec.base.repo, spec.base.revision)
+    return replace(spec, base=replace(spec.base, revision=commit))
+
+
+def _check_inputs(at: Deployment, project: str, spec: Spec) -> None:
+    missing = [path for path, file in sorted(spec.input_files().items()) if not _is_here(at, project, file)]
+    if missing:
+        raise BadInput(
+            f"{len(missing)} input files are not in the object store, {missing[0]} the first of them",
+            hint="hand each in with POST /v1/blobs before submitting",
+        )
+
+
+def _is_here(at: Deployment, project: str, file: File) -> bool:
+    rows = at.store.load("blob", project=project, sha256=file.sha256)
+    return bool(rows) and rows[0]["bytes"] == file.bytes

@@ -1,0 +1,82 @@
+"""The `server` port over HTTP: what a worker asks, with a token of its own for this node."""
+
+from typing import Any, TypeVar
+
+import httpx
+
+from gangline.core.errors import GanglineError
+from gangline.ports.server import (
+    Assignment,
+    Beat,
+    Commit,
+    Done,
+    Downloads,
+    Hold,
+    Join,
+    Joined,
+    Log,
+    NoWork,
+    Outcome,
+    Refused,
+    Reject,
+    Stale,
+    Uploads,
+    Urls,
+)
+from gangline.wire.http import Http, parse
+from gangline.wire.problem import Refusal
+
+T = TypeVar("T")
+
+
+class HttpServer:
+    def __init__(self, server: str, join_token: str, client: httpx.Client | None = None) -> None:
+        self._http = Http(server, join_token, client)
+        self._join_token = join_token
+
+    def join(self, request: Join) -> Joined:
+        self._http.token = self._join_token
+        joined = parse(Joined, self._http.ask("POST", "/v1/nodes", request))
+        self._http.token = joined.token
+        return joined
+
+    def leave(self) -> None:
+        self._http.ask("DELETE", "/v1/nodes/self")
+
+    def claim(self) -> Assignment | NoWork:
+        answer = self._http.ask("POST", "/v1/claims")
+        return parse(Assignment if answer.status_code == 201 else NoWork, answer)
+
+    def beat(self, hold: Hold, beat: Beat) -> Done | Stale:
+        return _never_refused(self._of_attempt(hold, "heartbeats", beat, Done))
+
+    def uploads(self, hold: Hold, request: Uploads) -> Urls | Stale:
+        return _never_refused(self._of_attempt(hold, "uploads", request, Urls))
+
+    def downloads(self, hold: Hold, request: Downloads) -> Urls | Stale | Refused:
+        return self._of_attempt(hold, "downloads", request, Urls)
+
+    def commit(self, hold: Hold, request: Commit) -> Done | Stale | Refused:
+        return self._of_attempt(hold, "checkpoints", request, Done)
+
+    def reject(self, hold: Hold, request: Reject) -> Done | Stale:
+        return _never_refused(self._of_attempt(hold, "rejections", request, Done))
+
+    def log(self, hold: Hold, request: Log) -> Done | Stale:
+        return _never_refused(self._of_attempt(hold, "logs", request, Done))
+
+    def finish(self, hold: Hold, outcome: Outcome) -> Done | Stale | Refused:
+        return self._of_attempt(hold, "end", outcome, Done)
+
+    def _of_attempt(self, hold: Hold, what: str, body: Any, kind: type[T]) -> T | Stale | Refused:
+        fence = {"rank": hold.rank, "fencing": hold.fencing}
+        try:
+            return parse(kind, self._http.ask("POST", f"/v1/attempts/{hold.attempt}/{what}", body, params=fence))
+        except Refusal as refusal:
+            return refusal.value
+
+
+def _never_refused(answer: T | Stale | Refused) -> T | Stale:
+    if isinstance(answer, Refused):
+        raise GanglineError(answer.because)
+    return answer

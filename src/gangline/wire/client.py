@@ -1,0 +1,138 @@
+"""`from gangline import Client`: everything a user may ask for, typed.
+
+client = Client("http://127.0.0.1:8420", token)
+photos = client.hand_in([Path("photos/1.jpg")], below=Path("photos"))
+job = client.submit(LoraSpec(base=HubBase(repo="stabilityai/stable-diffusion-xl-base-1.0"), photos=photos, prompt="…"))
+client.job(job.summary.id).summary.state
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urljoin
+from uuid import uuid4
+
+import httpx
+
+from gangline.core.errors import BadInput, Damaged, Unreachable
+from gangline.core.files import File
+from gangline.core.spec import Spec, spec_to_json
+from gangline.core.views import (
+    ArtifactView,
+    BlobView,
+    EventView,
+    JobPage,
+    JobSummary,
+    JobView,
+    LogView,
+    NodeView,
+)
+from gangline.wire.http import Http, parse, problem_of
+from gangline.wire.problem import to_error
+
+CHUNK = 1 << 20
+
+
+class Client:
+    """Raises `UserError` for what the caller can mend, `Unreachable` where nobody answers."""
+
+    def __init__(self, server: str, token: str) -> None:
+        self._http = Http(server, token)
+        self._bytes = httpx.Client(timeout=httpx.Timeout(60, connect=5))
+
+    def hand_in(
+        self, paths: list[Path], below: Path, tell: Callable[[File], None] = lambda _: None
+    ) -> tuple[File, ...]:
+        """Put files into the object store by content; those that are there already are not sent again."""
+        return tuple(self._hand_in(path, below, tell) for path in paths)
+
+    def submit(self, spec: Spec, *, name: str = "", key: str = "") -> JobView:
+        """`key` makes it safe to submit again after an answer was lost: the same key gives the same job."""
+        body = {"spec": spec_to_json(spec), "name": name}
+        return parse(JobView, self._http.ask("POST", "/v1/jobs", body, key=key or uuid4().hex))
+
+    def jobs(self) -> Iterator[JobSummary]:
+        """Newest first."""
+        cursor: str | None = None
+        while True:
+            params = {"cursor": cursor} if cursor else {}
+            page = parse(JobPage, self._http.ask("GET", "/v1/jobs", params=params))
+            yield from page.jobs
+            cursor = page.next
+            if cursor is None:
+                return
+
+    def job(self, job: str) -> JobView:
+        return parse(JobView, self._http.ask("GET", f"/v1/jobs/{job}"))
+
+    def cancel(self, job: str) -> JobView:
+        return parse(JobView, self._http.ask("POST", f"/v1/jobs/{job}/cancel"))
+
+    def events(self, job: str, after: int = 0) -> list[EventView]:
+        return parse(list[EventView], self._http.ask("GET", f"/v1/jobs/{job}/events", params={"after": after}))
+
+    def logs(self, job: str, after: str | None = None) -> LogView:
+        return parse(LogView, self._http.ask("GET", f"/v1/jobs/{job}/logs", params={"after": after} if after else {}))
+
+    def artifacts(self, job: str) -> list[ArtifactView]:
+        return parse(list[ArtifactView], self._http.ask("GET", f"/v1/jobs/{job}/artifacts"))
+
+    def nodes(self) -> list[NodeView]:
+        return parse(list[NodeView], self._http.ask("GET", "/v1/nodes"))
+
+    def download(self, artifact: ArtifactView, folder: Path) -> Path:
+        """Whole and with the right SHA-256, or not at all."""
+        target = folder / artifact.path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial = target.with_name(f".{target.name}.partial")
+        try:
+            sha256 = self._read_into(partial, artifact)
+        except httpx.HTTPError as error:
+            raise Unreachable(f"{artifact.path} could not be downloaded: {type(error).__name__}") from None
+        if sha256 != artifact.sha256:
+            partial.unlink()
+            raise Damaged(f"{artifact.path} does not match its SHA-256", hint="try again")
+        return partial.rename(target)
+
+    def _read_into(self, partial: Path, artifact: ArtifactView) -> str:
+        hashed = hashlib.sha256()
+        with self._bytes.stream("GET", self._absolute(artifact.url)) as answer, partial.open("wb") as out:
+            if not answer.is_success:
+                answer.read()
+                raise to_error(answer.status_code, problem_of(answer))
+            for chunk in answer.iter_bytes(CHUNK):
+                hashed.update(chunk)
+                out.write(chunk)
+        return hashed.hexdigest()
+
+    def _hand_in(self, path: Path, below: Path, tell: Callable[[File], None]) -> File:
+        with path.open("rb") as content:
+            sha256 = hashlib.file_digest(content, "sha256").hexdigest()
+        file = File(path=path.relative_to(below).as_posix(), bytes=path.stat().st_size, sha256=sha256)
+        tell(file)
+        offered = self._offer(file)
+        if offered.present:
+            return file
+        assert offered.url is not None, "what is not there has a URL to go to"
+        self._put(offered.url, path, file)
+        if not self._offer(file).present:
+            raise BadInput(f"{path} changed while it was handed in", hint="try again")
+        return file
+
+    def _offer(self, file: File) -> BlobView:
+        body: dict[str, Any] = {"sha256": file.sha256, "bytes": file.bytes}
+        return parse(BlobView, self._http.ask("POST", "/v1/blobs", body))
+
+    def _put(self, url: str, path: Path, file: File) -> None:
+        headers = {"Content-Length": str(file.bytes)}
+        try:
+            with path.open("rb") as content:
+                answer = self._bytes.put(self._absolute(url), content=content, headers=headers)
+        except httpx.HTTPError as error:
+            raise Unreachable(f"{path} could not be handed in: {type(error).__name__}") from None
+        if not answer.is_success:
+            raise to_error(answer.status_code, problem_of(answer))
+
+    def _absolute(self, url: str) -> str:
+        return urljoin(self._http.server, url)

@@ -1,0 +1,76 @@
+"""One way to ask over HTTP: typed bodies out, typed answers in, problems as errors."""
+
+import json
+from dataclasses import asdict
+from functools import cache
+from typing import Any, TypeVar
+
+import httpx
+from pydantic import TypeAdapter
+
+from gangline.core.errors import Unreachable
+from gangline.wire.problem import to_error
+
+T = TypeVar("T")
+TIMEOUT = httpx.Timeout(20, connect=5)
+
+
+class Http:
+    def __init__(self, server: str, token: str, client: httpx.Client | None = None) -> None:
+        self.server = server.rstrip("/")
+        self.token = token
+        self._client = client or httpx.Client(base_url=self.server, timeout=TIMEOUT)
+
+    def ask(
+        self, method: str, path: str, body: Any = None, *, params: dict[str, Any] | None = None, key: str = ""
+    ) -> httpx.Response:
+        """The answer, where it is a success. Raises the error that a problem stands for, or `Unreachable`."""
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        if key:
+            headers["Idempotency-Key"] = key
+        content = json.dumps(body if isinstance(body, dict) else asdict(body)) if body is not None else None
+        if content is not None:
+            headers["Content-Type"] = "application/json"
+        try:
+            answer = self._client.request(method, path, content=content, headers=headers, params=params)
+        except httpx.InvalidURL as error:
+            raise Unreachable(
+                f"{self.server} is not an address: {error}", hint="it looks like http://HOST:PORT"
+            ) from None
+        except httpx.HTTPError as error:
+            raise Unreachable(
+                f"there is no Gangline server at {self.server} ({_why(error)})",
+                hint="start one with `gangline up`, or name another with --server",
+            ) from None
+        if answer.is_success:
+            return answer
+        raise to_error(answer.status_code, problem_of(answer))
+
+
+def problem_of(answer: httpx.Response) -> dict[str, Any]:
+    try:
+        body = answer.json()
+    except ValueError:
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+def parse(kind: type[T], answer: httpx.Response) -> T:
+    try:
+        return _adapter(kind).validate_json(answer.content)
+    except ValueError:
+        raise Unreachable(
+            f"{answer.request.url.copy_with(query=None)} did not answer as a Gangline server does",
+            hint="is the address right?",
+        ) from None
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def _why(error: httpx.HTTPError) -> str:
+    if isinstance(error, httpx.TimeoutException):
+        return "no answer in time"
+    return "connection refused" if "refused" in str(error) else str(error) or type(error).__name__

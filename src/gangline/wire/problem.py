@@ -1,0 +1,84 @@
+"""Errors on the wire: `application/problem+json` (RFC 9457), and what they are again on the other side."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from gangline.core.errors import BadInput, Damaged, Denied, GanglineError, NotFound, Unreachable, UserError
+from gangline.core.spec import InvalidSpec, Problem
+from gangline.ports.server import Refused, Stale
+
+MEDIA_TYPE = "application/problem+json"
+STALE = "stale"
+REFUSED = "refused"
+TITLES: dict[str, tuple[int, str]] = {
+    BadInput.code: (422, "What was given cannot be used"),
+    InvalidSpec.code: (422, "The request is not valid"),
+    Damaged.code: (422, "The bytes are not what was said"),
+    Denied.code: (401, "Not allowed"),
+    NotFound.code: (404, "Not found"),
+    UserError.code: (400, "The request cannot be served"),
+    STALE: (409, "The lease is lost"),
+    REFUSED: (422, "Refused"),
+    Unreachable.code: (503, "Not available now"),
+    GanglineError.code: (500, "The server failed"),
+}
+ERRORS: dict[str, type[GanglineError]] = {
+    kind.code: kind for kind in (BadInput, Damaged, Denied, NotFound, UserError, Unreachable)
+}
+
+
+class Refusal(GanglineError):
+    """An expected refusal on its way through HTTP; a client hands out its `value`."""
+
+    def __init__(self, value: Stale | Refused) -> None:
+        super().__init__(value.because)
+        self.value = value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProblemDetails:
+    """`type` names the kind of problem; `hint` says what to do; `problems` lists every field that is wrong."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    hint: str = ""
+    problems: tuple[dict[str, str], ...] = field(default=())
+
+
+def details(code: str, message: str, *, hint: str = "", problems: tuple[Problem, ...] = ()) -> ProblemDetails:
+    status, title = TITLES[code]
+    fields = tuple({"field": problem.field, "message": problem.message} for problem in problems)
+    return ProblemDetails(
+        type=f"urn:gangline:problem:{code}",
+        title=title,
+        status=status,
+        detail=message,
+        hint=hint,
+        problems=fields,
+    )
+
+
+def of_error(error: GanglineError) -> ProblemDetails:
+    problems = error.problems if isinstance(error, InvalidSpec) else ()
+    return details(error.code, error.message, hint=error.hint, problems=problems)
+
+
+def code_of(body: dict[str, Any]) -> str:
+    return str(body.get("type", "")).removeprefix("urn:gangline:problem:")
+
+
+def to_error(status: int, body: dict[str, Any]) -> GanglineError:
+    """The error that a problem stands for. What we cannot read is the server's trouble, and may pass."""
+    code, message, hint = code_of(body), str(body.get("detail", "")), str(body.get("hint", ""))
+    if code == InvalidSpec.code:
+        found = [part for part in body.get("problems", []) if isinstance(part, dict)]
+        return InvalidSpec(tuple(Problem(str(part.get("field")), str(part.get("message"))) for part in found))
+    if code in (STALE, REFUSED):
+        return Refusal(Stale(because=message) if code == STALE else Refused(because=message))
+    if code in ERRORS:
+        return ERRORS[code](message, hint=hint)
+    if status >= 500:
+        return Unreachable(f"the server failed (HTTP {status})", hint="its log says more")
+    return UserError(message or f"the server refused the request (HTTP {status})", hint=hint)

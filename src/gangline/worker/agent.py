@@ -1,0 +1,88 @@
+"""The agent: joins, asks for work, does it, until it is told to stop. `step` never waits for anything."""
+
+from gangline.core.errors import Denied, Unreachable
+from gangline.ports.server import Assignment, Join
+from gangline.worker.edges import Edges, retry_s
+from gangline.worker.move import LeaseLost
+from gangline.worker.work import Work
+
+
+class Agent:
+    """`news` are lines for people about what happened since they were last taken."""
+
+    def __init__(self, edges: Edges, join: Join) -> None:
+        self.stopped = False
+        self.news: list[str] = []
+        self._edges = edges
+        self._join = join
+        self._node: str | None = None
+        self._heartbeat_interval_s = self._claim_interval_s = 0.0
+        self._work: Work | None = None
+        self._stopping = False
+        self._next_s = 0.0
+        self._tries = 0
+
+    def ask_to_stop(self) -> None:
+        """Hand the job back at its newest step, leave, and be `stopped`. Safe in a signal handler."""
+        self._stopping = True
+
+    def step(self, now_s: float) -> None:
+        """Raises `Denied` where the join token is refused: only a person can help then."""
+        if self._work:
+            self._step_work(self._work, now_s)
+        elif self._stopping:
+            self._leave()
+        elif now_s >= self._next_s:
+            self._ask(now_s)
+
+    def _step_work(self, work: Work, now_s: float) -> None:
+        if self._stopping:
+            work.ask_to_stop()
+        try:
+            work.step(now_s)
+        except LeaseLost:
+            self.news.append(f"{work.assignment.job}: the lease is lost; stopped and cleaned up")
+        except Denied:
+            self._node = None
+            self.news.append("the server has given this node up; joining again")
+        if work.ended:
+            self._work = None
+
+    def _ask(self, now_s: float) -> None:
+        try:
+            if self._node is None:
+                self._do_join()
+            self._do_claim(now_s)
+            self._tries = 0
+        except Unreachable as error:
+            if self._tries == 0:
+                self.news.append(f"{error.message}; trying again")
+            self._next_s = now_s + retry_s(self._tries, self._edges.rng)
+            self._tries += 1
+
+    def _do_join(self) -> None:
+        joined = self._edges.server.join(self._join)
+        self._node = joined.node
+        self._heartbeat_interval_s = joined.heartbeat_interval_s
+        self._claim_interval_s = joined.claim_interval_s
+        self.news.append(f"joined as {self._join.name} ({joined.node})")
+
+    def _do_claim(self, now_s: float) -> None:
+        try:
+            answer = self._edges.server.claim()
+        except Denied:
+            self._node = None
+            return
+        if isinstance(answer, Assignment):
+            self.news.append(f"{answer.job}: {answer.name}")
+            self._work = Work(self._edges, answer, heartbeat_interval_s=self._heartbeat_interval_s, now_s=now_s)
+        else:
+            self._next_s = now_s + self._claim_interval_s
+
+    def _leave(self) -> None:
+        if self._node is not None:
+            try:
+                self._edges.server.leave()
+            except (Unreachable, Denied):
+                self.news.append("could not say goodbye; the server will notice")
+        self.stopped = True

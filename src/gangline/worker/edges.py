@@ -1,0 +1,58 @@
+"""What an agent works with, and how an activity of it waits without blocking."""
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from random import Random
+from typing import TypeVar
+
+from gangline.core.errors import Unreachable
+from gangline.ports.host import Host
+from gangline.ports.server import Server
+from gangline.ports.trainer import Trainer
+from gangline.ports.transfer import Transfer
+
+T = TypeVar("T")
+
+Activity = Generator[None, None, T]
+"""Something that takes time: each `yield` gives the agent's step back, and is resumed by the next one."""
+
+RETRY_S_FIRST = 0.5
+RETRY_S_MAX = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edges:
+    server: Server
+    transfer: Transfer
+    trainer: Trainer
+    host: Host
+    rng: Random
+
+
+@dataclass(slots=True)
+class Clock:
+    """The moment of the agent's step, in seconds; set by it alone."""
+
+    now_s: float
+
+
+def wait(clock: Clock, seconds: float) -> Activity[None]:
+    until = clock.now_s + seconds
+    while clock.now_s < until:
+        yield
+
+
+def patiently(call: Callable[[], T], clock: Clock, rng: Random) -> Activity[T]:
+    """What `call` answers, asked again for as long as nobody is there."""
+    tries = 0
+    while True:
+        try:
+            return call()
+        except Unreachable:
+            yield from wait(clock, retry_s(tries, rng))
+            tries += 1
+
+
+def retry_s(tries: int, rng: Random) -> float:
+    """Exponential back-off with jitter."""
+    return min(RETRY_S_MAX, RETRY_S_FIRST * 2**tries) * rng.uniform(0.5, 1)

@@ -1,0 +1,80 @@
+"""Files between the node and the object store, a few at once, tried again as long as that can help."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gangline.core.errors import Denied, GanglineError, Unreachable
+from gangline.core.failure import FailureKind
+from gangline.core.files import File
+from gangline.ports.server import Refused, Stale, Urls
+from gangline.ports.transfer import Task
+from gangline.worker.edges import Activity, Clock, Edges, patiently, retry_s, wait
+
+AT_ONCE = 8
+TRIES_MAX = 3
+
+
+class LeaseLost(Exception):
+    """Whatever this node still does about the attempt counts for nothing."""
+
+
+class AttemptFailed(Exception):
+    """This node cannot bring the attempt to its end."""
+
+    def __init__(self, kind: FailureKind, because: str) -> None:
+        super().__init__(because)
+        self.kind: FailureKind = kind
+        self.because = because
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One file, its place on the node, and the name by which its URL is asked for."""
+
+    file: File
+    local: Path
+    name: str
+
+
+def move_all(
+    edges: Edges,
+    clock: Clock,
+    moves: list[Move],
+    *,
+    ask: Callable[[tuple[Move, ...]], Urls | Stale | Refused],
+    start: Callable[[str, Move], Task],
+) -> Activity[None]:
+    """Until all are there. Raises `LeaseLost`, or the error of a file that failed `TRIES_MAX` times.
+
+    A store that is away and a URL that has expired are waited for and asked for again, without counting.
+    """
+    waiting, failures, pauses = list(moves), 0, 0
+    while waiting:
+        now, later = tuple(waiting[:AT_ONCE]), waiting[AT_ONCE:]
+        urls = yield from granted(edges, clock, lambda now=now: ask(now))
+        tasks = [start(url, move) for url, move in zip(urls.urls, now, strict=True)]
+        while not all(task.done for task in tasks):
+            yield
+        failed = [(move, task.error) for move, task in zip(now, tasks, strict=True) if task.error is not None]
+        waiting = [move for move, _ in failed] + later
+        if not failed:
+            failures = pauses = 0
+            continue
+        final = next((error for _, error in failed if not isinstance(error, Unreachable | Denied)), None)
+        failures += final is not None
+        if final is not None and failures >= TRIES_MAX:
+            raise final
+        yield from wait(clock, retry_s(pauses, edges.rng))
+        pauses += 1
+
+
+def granted(edges: Edges, clock: Clock, ask: Callable[[], Urls | Stale | Refused]) -> Activity[Urls]:
+    answer = yield from patiently(ask, clock, edges.rng)
+    match answer:
+        case Stale():
+            raise LeaseLost
+        case Refused():
+            raise GanglineError(answer.because)
+        case _:
+            return answer

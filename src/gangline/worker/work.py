@@ -1,0 +1,238 @@
+"""One attempt on this node, from its claim to its end: a few activities that never block, and a heartbeat beside them."""
+
+from collections.abc import Generator
+from errno import ENOSPC
+from pathlib import Path
+
+from gangline.core.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED, Phase
+from gangline.core.errors import GanglineError, Unreachable
+from gangline.core.files import File
+from gangline.ports.server import (
+    Assignment,
+    Beat,
+    Commit,
+    Failed,
+    Folder,
+    Log,
+    Outcome,
+    Refused,
+    Released,
+    Stale,
+    Succeeded,
+    Uploads,
+)
+from gangline.ports.trainer import Run, Saved
+from gangline.worker.edges import Activity, Clock, Edges, patiently
+from gangline.worker.fetch import fetch_checkpoint, fetch_inputs
+from gangline.worker.move import AttemptFailed, LeaseLost, Move, move_all
+
+ACTIVITY_ENDED = object()
+LOG_EVERY_S = 2.0
+LOG_PIECE_BYTES = 64 * 1024
+LAST_WORDS_BYTES = 2000
+
+
+class Work:
+    """Call `step` again and again until `ended`. The lease may be lost at any moment: then the trainer is killed, and that is all."""
+
+    def __init__(self, edges: Edges, assignment: Assignment, *, heartbeat_interval_s: float, now_s: float) -> None:
+        self.assignment = assignment
+        self.ended = False
+        self._edges = edges
+        self._hold = assignment.hold
+        self._clock = Clock(now_s)
+        self._heartbeat_interval_s = heartbeat_interval_s
+        self._next_beat_s = now_s
+        self._phase: Phase = "starting"
+        self._from_step = 0
+        self._stopping = False
+        self._directory: Path | None = None
+        self._run: Run | None = None
+        self._shipped_step = 0
+        self._logged_bytes = 0
+        self._log_shipped = False
+        self._activities: list[Generator[None, None, None]] = [self._main()]
+
+    def step(self, now_s: float) -> None:
+        self._clock.now_s = now_s
+        try:
+            if now_s >= self._next_beat_s:
+                self._beat()
+            for activity in list(self._activities):
+                if next(activity, ACTIVITY_ENDED) is ACTIVITY_ENDED:
+                    self._activities.remove(activity)
+        except BaseException:
+            self._clean_up()
+            raise
+        if not self._activities:
+            self._clean_up()
+
+    def ask_to_stop(self) -> None:
+        """Save, hand over what was made, release the job. Asking again is no error."""
+        if self._run and not self._stopping:
+            self._run.ask_to_stop()
+        self._stopping = True
+
+    def _beat(self) -> None:
+        """From the first second to the last upload. A server that is away is no reason to stop working."""
+        self._next_beat_s = self._clock.now_s + self._heartbeat_interval_s
+        try:
+            answer = self._edges.server.beat(self._hold, self._state())
+        except Unreachable:
+            return
+        if isinstance(answer, Stale):
+            raise LeaseLost
+
+    def _state(self) -> Beat:
+        if self._run is None:
+            return Beat(phase=self._phase, step=self._from_step)
+        progress = self._run.progress()
+        return Beat(
+            phase=self._phase if self._phase == "uploading" else progress.phase,
+            step=max(progress.step, self._from_step),
+            loss=progress.loss,
+            seconds_per_step=progress.seconds_per_step,
+        )
+
+    def _main(self) -> Activity[None]:
+        try:
+            outcome = yield from self._attempt()
+        except AttemptFailed as failure:
+            outcome = Failed(kind=failure.kind, because=failure.because)
+        except OSError as error:
+            outcome = Failed(kind="disk full" if error.errno == ENOSPC else "crashed", because=str(error))
+        except GanglineError as error:
+            outcome = Failed(kind="crashed", because=error.message)
+        answer = yield from patiently(
+            lambda: self._edges.server.finish(self._hold, outcome), self._clock, self._edges.rng
+        )
+        if isinstance(answer, Refused):
+            failed = Failed(kind="upload failed", because=answer.because)
+            answer = yield from patiently(
+                lambda: self._edges.server.finish(self._hold, failed), self._clock, self._edges.rng
+            )
+        if isinstance(answer, Stale):
+            raise LeaseLost
+
+    def _attempt(self) -> Activity[Outcome]:
+        self._directory = self._edges.host.lay_out(self._hold.attempt, self.assignment.spec)
+        self._phase = "downloading"
+        yield from fetch_inputs(self._edges, self._clock, self.assignment, self._directory)
+        self._from_step = yield from fetch_checkpoint(self._edges, self._clock, self.assignment, self._directory)
+        self._shipped_step = self._from_step
+        if self._stopping:
+            return Released()
+        self._run = self._edges.trainer.start(self.assignment.kind, self._directory)
+        self._activities.append(self._ship_log(self._run))
+        while (code := self._run.exit_code()) is None:
+            yield from self._ship_newest(self._run)
+            yield
+        self._phase = "uploading"
+        yield from self._ship_newest(self._run)
+        while not self._log_shipped:
+            yield
+        return (yield from self._outcome(self._run, code))
+
+    def _outcome(self, run: Run, code: int) -> Activity[Outcome]:
+        if code == EXIT_DONE:
+            return (yield from self._ship_result(run))
+        if code == EXIT_STOPPED:
+            return Released()
+        said = run.failure()
+        if code == EXIT_BAD_INPUT:
+            return Failed(kind="bad data", because=said.because if said else self._last_words(run))
+        if said:
+            return Failed(kind=said.kind, because=said.because)
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        return Failed(kind="crashed", because=f"{how}; its last words: {self._last_words(run)}")
+
+    def _ship_newest(self, run: Run) -> Activity[None]:
+        """Upload and commit the newest complete checkpoint. Those that it has overtaken are not worth the way."""
+        saved = run.checkpoints()
+        if not saved or saved[-1].manifest.step <= self._shipped_step:
+            return
+        newest = saved[-1]
+        moves = [Move(file, newest.folder / file.path, file.path) for file in newest.manifest.files]
+        try:
+            yield from self._upload("checkpoints", moves, step=newest.manifest.step)
+            yield from self._commit(newest)
+        except GanglineError:
+            pass  # the store does not take it; the next checkpoint is another chance
+        self._shipped_step = newest.manifest.step
+        for old in saved[:-1]:
+            self._edges.host.discard(old.folder)
+
+    def _commit(self, saved: Saved) -> Activity[None]:
+        request = Commit(manifest=saved.manifest.to_json())
+        answer = yield from patiently(
+            lambda: self._edges.server.commit(self._hold, request), self._clock, self._edges.rng
+        )
+        if isinstance(answer, Stale):
+            raise LeaseLost
+
+    def _ship_result(self, run: Run) -> Activity[Outcome]:
+        result = run.result()
+        if not result.output:
+            raise AttemptFailed("no result", "its output folder is empty")
+        folders: tuple[tuple[Folder, tuple[File, ...]], ...] = (
+            ("output", result.output),
+            ("samples", result.samples),
+        )
+        for folder, files in folders:
+            moves = [Move(file, run.directory / folder / file.path, file.path) for file in files]
+            try:
+                yield from self._upload(folder, moves)
+            except GanglineError as error:
+                raise AttemptFailed("upload failed", error.message) from None
+        return Succeeded(output=result.output, samples=result.samples)
+
+    def _upload(self, folder: Folder, moves: list[Move], step: int = 0) -> Activity[None]:
+        return move_all(
+            self._edges,
+            self._clock,
+            moves,
+            ask=lambda now: self._edges.server.uploads(
+                self._hold, Uploads(folder=folder, step=step, files=tuple(move.file for move in now))
+            ),
+            start=lambda url, move: self._edges.transfer.upload(url, move.file, move.local),
+        )
+
+    def _ship_log(self, run: Run) -> Activity[None]:
+        """What the trainer prints, every few seconds, and all of it once it has ended."""
+        while True:
+            ended = run.exit_code() is not None
+            piece = _whole_lines(run.printed(self._logged_bytes, LOG_PIECE_BYTES))
+            if piece:
+                yield from self._send_log(piece)
+            elif ended:
+                break
+            else:
+                pause_ends_s = self._clock.now_s + LOG_EVERY_S
+                while self._clock.now_s < pause_ends_s and run.exit_code() is None:
+                    yield
+        self._log_shipped = True
+
+    def _send_log(self, piece: bytes) -> Activity[None]:
+        request = Log(first_byte=self._logged_bytes, text=piece.decode(errors="replace"))
+        answer = yield from patiently(lambda: self._edges.server.log(self._hold, request), self._clock, self._edges.rng)
+        if isinstance(answer, Stale):
+            raise LeaseLost
+        self._logged_bytes += len(piece)
+
+    def _last_words(self, run: Run) -> str:
+        lines = run.printed(max(0, self._logged_bytes - LAST_WORDS_BYTES), LAST_WORDS_BYTES).decode(errors="replace")
+        return lines.strip().splitlines()[-1] if lines.strip() else "none"
+
+    def _clean_up(self) -> None:
+        """Nothing of the run stays on the node: no process, no photo."""
+        self.ended = True
+        self._activities.clear()
+        if self._run:
+            self._run.kill()
+        if self._directory:
+            self._edges.host.discard(self._directory)
+
+
+def _whole_lines(piece: bytes) -> bytes:
+    """Up to its last line end, so that no character is cut in two; all of it where it has none."""
+    return piece[: piece.rfind(b"\n") + 1] or piece

@@ -9,7 +9,6 @@ from typing import Self
 
 from gangline.adapters.local_nodes import LocalNode, start_node, stop_all
 from gangline.core.errors import GanglineError
-from gangline.wire.client import Client
 
 
 class Box:
@@ -43,6 +42,8 @@ class Box:
         line = self._server.stdout.readline()
         if not line:
             raise GanglineError("the server did not start", hint=f"{self.home / 'server.log'} says why")
+        from gangline.wire.client import Client  # loads HTTP, which `--help` need not wait for
+
         access = json.loads(line)
         self.url: str = access["url"]
         self.join_token: str = access["join_token"]

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -9,12 +10,14 @@ from gangline.cli.output import err, number, say, usd
 from gangline.core.errors import Unreachable
 from gangline.core.job import ENDED
 from gangline.core.views import JobSummary, JobView
-from gangline.wire.client import Client
+
+if TYPE_CHECKING:
+    from gangline.wire.client import Client
 
 POLL_S = 0.5
 
 
-def follow(client: Client, job: str, *, seen: Callable[[JobView], None] = lambda _: None) -> JobView:
+def follow(client: "Client", job: str, *, seen: Callable[[JobView], None] = lambda _: None) -> JobView:
     """Until the job has ended; `seen` is called with every look at it. A server that is away is waited for."""
     with progress_line() as line:
         task = line.add_task(job, total=None)

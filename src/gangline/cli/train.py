@@ -3,7 +3,7 @@
 import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,7 +14,9 @@ from gangline.core.bases import files_needed, is_complete
 from gangline.core.errors import BadInput
 from gangline.core.files import File
 from gangline.core.spec import DirectoryBase, HubBase, Spec, parse_spec
-from gangline.wire.client import Client
+
+if TYPE_CHECKING:
+    from gangline.wire.client import Client
 
 EXIT_JOB_FAILED = 1
 HUB_ID = re.compile(r"^[\w.-]+/[\w.-]+(@[\w./-]+)?$")
@@ -90,7 +92,7 @@ def read_recipe(path: Path | None) -> dict[str, Any]:
 
 
 def hand_in(
-    client: Client, photos: Path, base: str | None, hold_out: list[str] | tuple[str, ...], settings: dict[str, Any]
+    client: "Client", photos: Path, base: str | None, hold_out: list[str] | tuple[str, ...], settings: dict[str, Any]
 ) -> Spec:
     """Check everything that can be checked here, then hand the files in; the spec that names them."""
     from gangline.data.photos import find_photos
@@ -104,7 +106,7 @@ def hand_in(
         raise BadInput("every photo is held out", hint="leave at least one to train on")
     hub = _as_hub(base)
     base_files = [] if hub else find_base(Path(base))
-    _check(settings, trained_on, photos)
+    _check(settings)
     tell = Handing(len(base_files) + len(found))
     model = hub or DirectoryBase(files=client.hand_in(base_files, Path(base), tell))
     return parse_spec(
@@ -159,13 +161,13 @@ def _held_out(folder: Path, photos: list[Path], name: str) -> Path:
     raise BadInput(f"there is no photo {name} in {folder} to hold out")
 
 
-def _check(settings: dict[str, Any], photos: list[Path], folder: Path) -> None:
+def _check(settings: dict[str, Any]) -> None:
     """The settings, with stand-ins for what is not handed in yet: a wrong number costs no upload."""
     stand_in = File(path="x", bytes=0, sha256="0" * 64)
     parse_spec(settings | {"base": DirectoryBase(files=(stand_in,)), "photos": (stand_in,)})
 
 
-def _watch(client: Client, job: str, output: Output) -> None:
+def _watch(client: "Client", job: str, output: Output) -> None:
     try:
         ended = follow(client, job)
     except KeyboardInterrupt:

@@ -1,0 +1,116 @@
+"""What every store promises. SQLite is the first one."""
+
+import re
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+
+from gangline.adapters.store.sqlite import SqliteStore
+from gangline.adapters.store.statements import statements
+from gangline.core.errors import GanglineError
+from gangline.ports.store import Store, guard, write
+
+PARAMETER = re.compile(r"(?<!:):(\w+)")
+JOB = {
+    "project": "p",
+    "name": "n",
+    "kind": "lora",
+    "spec": '{"attempts_max": 3}',
+    "spec_hash": "h",
+    "request": None,
+    "because": "",
+    "steps": 3,
+    "now": 1,
+}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return SqliteStore(tmp_path / "db.sqlite")
+
+
+def test_every_statement_is_one_that_the_engine_understands(tmp_path: Path) -> None:
+    SqliteStore(tmp_path / "db.sqlite").close()
+    connection = sqlite3.connect(tmp_path / "db.sqlite")
+    for name, text in statements().items():
+        values = dict.fromkeys(PARAMETER.findall(text), 0)
+        assert connection.execute(f"EXPLAIN {text}", values).fetchall(), name
+
+
+def test_every_statement_is_used_and_every_use_is_a_statement() -> None:
+    service = Path("src/gangline/service")
+    sources = "".join(path.read_text() for path in [*service.glob("*.py"), Path("src/gangline/api/app.py")])
+    used = set(re.findall(r"""(?:load|guard|write)\(\s*"(\w+)\"""", sources))
+    assert used == set(statements())
+
+
+def test_a_guard_that_changes_nothing_undoes_the_whole_transaction(store: Store) -> None:
+    assert not store.apply(write("add_job", id="j", **JOB), guard("take_job", id="j", version=99, because=""))
+    assert store.load("job", id="j") == []
+
+
+def test_an_error_undoes_the_whole_transaction(store: Store) -> None:
+    with pytest.raises(sqlite3.Error):
+        store.apply(write("add_job", id="j", **JOB), write("add_job", id="k", **(JOB | {"steps": None})))
+    assert store.load("job", id="j") == []
+    assert store.apply(guard("add_job", id="j", **JOB))
+
+
+def test_the_schema_refuses_a_second_live_attempt(store: Store) -> None:
+    node = {"machine": "m", "name": "n", "pool": "p", "slots": 1, "capabilities": "{}", "price_micro_usd_per_hour": 0}
+    attempt = {"job": "j", "node": "n", "machine": "m", "because": "", "slots": 1, "price_micro_usd_per_hour": 0}
+    store.apply(write("add_job", id="j", **JOB), write("add_node", id="n", now=1, **node))
+    store.apply(write("add_attempt", id="a", fencing=1, from_step=0, now=1, **attempt))
+    with pytest.raises(sqlite3.IntegrityError):
+        store.apply(write("add_attempt", id="b", fencing=2, from_step=0, now=1, **attempt))
+
+
+def test_of_many_who_take_the_same_version_one_gets_it(store: Store) -> None:
+    store.apply(write("add_job", id="j", **JOB))
+    took: list[bool] = []
+    together = threading.Barrier(8)
+
+    def take() -> None:
+        together.wait()
+        took.append(store.apply(guard("take_job", id="j", version=1, because="")))
+
+    threads = [threading.Thread(target=take) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(took) == [False] * 7 + [True]
+
+
+def test_events_are_numbered_for_each_job(store: Store) -> None:
+    fact = {"kind": "k", "attempt": None, "node": None, "because": "", "now": 1}
+    store.apply(write("add_job", id="j", **JOB), write("add_job", id="k", **JOB))
+    for job in ("j", "j", "k"):
+        store.apply(write("add_event", job=job, **fact))
+    assert [row["number"] for row in store.load("events", job="j", after=0)] == [1, 2]
+    assert [row["number"] for row in store.load("events", job="k", after=0)] == [1]
+
+
+def test_what_was_applied_is_there_after_a_restart(tmp_path: Path) -> None:
+    first = SqliteStore(tmp_path / "db.sqlite")
+    first.apply(write("add_job", id="j", **JOB))
+    first.close()
+    assert SqliteStore(tmp_path / "db.sqlite").load("job", id="j")[0]["steps"] == 3
+
+
+def test_a_schema_from_the_future_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "db.sqlite"
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 999")
+    connection.close()
+    with pytest.raises(GanglineError, match="newer Gangline"):
+        SqliteStore(path)
+
+
+def test_a_file_that_is_no_database_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "db.sqlite"
+    path.write_text("this is no database, but long enough to be read as one" * 100)
+    with pytest.raises(GanglineError, match="cannot be opened"):
+        SqliteStore(path)

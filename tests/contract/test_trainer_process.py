@@ -1,0 +1,131 @@
+"""A trainer as a subprocess: what it gets to see, and that it never outlives its agent."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gangline.adapters import trainer_process
+from gangline.adapters.trainer_process import ProcessRun, ProcessTrainer
+from gangline.core.contract import EXIT_BAD_INPUT, EXIT_STOPPED, Progress
+
+PROGRAM = """
+import json, os, pathlib, signal, subprocess, sys, threading
+run = pathlib.Path(sys.argv[1])
+spec = json.loads((run / "spec.json").read_text())
+(run / "environment.json").write_text(json.dumps(dict(os.environ)))
+print("hello", flush=True)
+stop = threading.Event()
+signal.signal(signal.SIGTERM, lambda *_: stop.set())
+child = subprocess.Popen([sys.executable, "-c", "import threading; threading.Event().wait()"])
+(run / "child").write_text(str(child.pid))
+with (run / "progress.jsonl").open("a") as progress:
+    progress.write(json.dumps({"phase": "training", "step": 3, "steps": 9, "loss": 0.5, "seconds_per_step": 0.1}) + "\\n")
+    progress.write('{"phase": "tra')
+if spec.get("exit") is not None:
+    sys.exit(spec["exit"])
+(run / "ready").touch()
+stop.wait()
+sys.exit(75)
+"""
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run directory for a small program of this test's own, which any trainer could be."""
+    (tmp_path / "small_trainer.py").write_text(PROGRAM)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("GANGLINE_TOKEN", "a secret")
+    monkeypatch.setitem(trainer_process.MODULES, "small", "small_trainer")
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "spec.json").write_text("{}")
+    return run
+
+
+@pytest.fixture
+def run(directory: Path) -> Iterator[ProcessRun]:
+    started = ProcessTrainer().start("small", directory)
+    until(lambda: (directory / "ready").exists())
+    yield started
+    started.kill()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Look again and again, as the agent does; pytest's time-out ends it."""
+    while not condition():
+        os.sched_yield()
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def test_it_does_not_see_the_agents_secrets(run: ProcessRun) -> None:
+    environment = json.loads((run.directory / "environment.json").read_text())
+    assert "GANGLINE_TOKEN" not in environment
+    assert environment["HOME"] == str(run.directory)
+
+
+def test_reports_are_read_line_by_line_and_half_a_line_waits(run: ProcessRun) -> None:
+    assert run.progress() == Progress(phase="training", step=3, steps=9, loss=0.5, seconds_per_step=0.1)
+
+
+def test_what_it_prints_can_be_read_from_any_byte(run: ProcessRun) -> None:
+    assert run.printed(0, 100) == b"hello\n"
+    assert run.printed(2, 2) == b"ll"
+
+
+def test_asked_to_stop_it_exits_as_resumable(run: ProcessRun) -> None:
+    run.ask_to_stop()
+    until(lambda: run.exit_code() is not None)
+    assert run.exit_code() == EXIT_STOPPED
+    run.ask_to_stop()
+
+
+def test_killed_it_is_gone_with_all_that_it_started(run: ProcessRun) -> None:
+    child = int((run.directory / "child").read_text())
+    run.kill()
+    run.kill()
+    until(lambda: not is_running(child))
+    assert run.exit_code() == -9
+
+
+def test_its_exit_code_is_told(directory: Path) -> None:
+    (directory / "spec.json").write_text('{"exit": 65}')
+    run = ProcessTrainer().start("small", directory)
+    until(lambda: run.exit_code() is not None)
+    assert run.exit_code() == EXIT_BAD_INPUT
+    run.kill()
+
+
+def test_it_dies_with_its_agent(directory: Path) -> None:
+    agent = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import sys, threading; from pathlib import Path\n"
+            "from gangline.adapters import trainer_process\n"
+            "trainer_process.MODULES['small'] = 'small_trainer'\n"
+            "run = trainer_process.ProcessTrainer().start('small', Path(sys.argv[1]))\n"
+            "print(run._process.pid, flush=True); threading.Event().wait()",
+            str(directory),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert agent.stdout is not None
+    trainer = int(agent.stdout.readline())
+    until(lambda: (directory / "ready").exists())
+    child = int((directory / "child").read_text())
+    agent.kill()
+    agent.communicate()
+    until(lambda: not is_running(trainer))
+    os.kill(child, 9)

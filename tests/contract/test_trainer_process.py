@@ -50,7 +50,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def run(directory: Path) -> Iterator[ProcessRun]:
     started = ProcessTrainer().start("small", directory)
-    until(lambda: (directory / "ready").exists())
+    until((directory / "ready").exists)
     yield started
     started.kill()
 
@@ -123,7 +123,7 @@ def test_it_dies_with_its_agent(directory: Path) -> None:
     )
     assert agent.stdout is not None
     trainer = int(agent.stdout.readline())
-    until(lambda: (directory / "ready").exists())
+    until((directory / "ready").exists)
     child = int((directory / "child").read_text())
     agent.kill()
     agent.communicate()

@@ -10,7 +10,7 @@ from gangline.core.job import Job
 from gangline.core.keys import attempt_prefix, blob_key, folder_prefix
 from gangline.core.spec import parse_spec
 from gangline.ports.server import Commit, Done, Downloads, Hold, Refused, Reject, Stale, Uploads, Urls
-from gangline.ports.store import guard
+from gangline.ports.store import guard, write
 from gangline.service.attempts import LOST, event, job_of_hold, lease_of
 from gangline.service.deployment import Deployment
 
@@ -95,6 +95,7 @@ def reject(at: Deployment, node: str, hold: Hold, request: Reject, now_ms: int) 
     rejected = at.store.apply(
         guard("hold_lease", **lease_of(node, hold)),
         guard("reject_checkpoint", id=request.checkpoint, job=job.id, because=request.because),
+        write("restart_attempt", attempt=hold.attempt),
         event(job.id, "rejected", request.because, now_ms, attempt=hold.attempt, node=node),
     )
     if rejected or job_of_hold(at, node, hold):

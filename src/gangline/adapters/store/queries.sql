@@ -196,6 +196,12 @@ SELECT job FROM checkpoint WHERE state = 'committed' GROUP BY job HAVING COUNT(*
 -- name: reject_checkpoint
 UPDATE checkpoint SET state = 'rejected', because = :because WHERE id = :id AND job = :job AND state = 'committed'
 
+-- name: restart_attempt
+-- After a rejection: it goes on from the newest checkpoint that is left.
+UPDATE attempt SET from_step = COALESCE((SELECT MAX(checkpoint.step) FROM checkpoint
+                                         WHERE checkpoint.job = attempt.job AND checkpoint.state = 'committed'), 0)
+WHERE id = :attempt
+
 -- name: prune_checkpoint
 UPDATE checkpoint SET state = 'pruned', because = :because WHERE id = :id AND state = 'committed'
 

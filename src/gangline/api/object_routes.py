@@ -12,11 +12,11 @@ from gangline.ports.store import Store
 from gangline.wire.problem import of_error
 
 FORBIDDEN = 403
+Expires = Annotated[int, Query(ge=0, le=2**62)]
 
 
 def object_routes(objects: ObjectServer, store: Store) -> APIRouter:
     router = APIRouter(prefix="/v1/objects", tags=["objects"])
-    Expires = Annotated[int, Query(ge=0, le=2**62)]
 
     @router.get("/{key:path}", response_class=FileResponse)
     def get(key: str, expires: Expires, signature: str) -> Response:

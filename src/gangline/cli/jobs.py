@@ -2,6 +2,7 @@
 
 import typer
 from rich.console import Group
+from rich.table import Table
 from rich.text import Text
 
 from gangline import compose
@@ -79,8 +80,8 @@ def as_page(job: JobView, events: list[EventView]) -> Group:
     return Group(_head(job.summary, job), Text(), attempts_table(job), Text(), happened)
 
 
-def attempts_table(job: JobView) -> object:
-    rows = table(">attempt", "node", "ended", ">from step", ">to step", ">s/step", ">time", ">cost", "why")
+def attempts_table(job: JobView) -> Table:
+    rows = table(">attempt", "node", "ended", ">from", ">to step", ">s/step", ">time", ">cost", "why")
     for fencing, attempt in enumerate(job.attempts, start=1):
         seconds = None if attempt.ended_ms is None else (attempt.ended_ms - attempt.started_ms) / 1000
         rows.add_row(
@@ -97,7 +98,7 @@ def attempts_table(job: JobView) -> object:
     return rows
 
 
-def _head(summary: JobSummary, job: JobView) -> object:
+def _head(summary: JobSummary, job: JobView) -> Table:
     rows = table("", "")
     rows.show_header = False
     rows.add_row("job", summary.id)

@@ -1,7 +1,7 @@
 """How a command speaks: data on standard output, as text or JSON; words for people on standard error."""
 
 import json
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
@@ -31,8 +31,8 @@ TokenOption = Annotated[
 
 
 def print_json(value: Any) -> None:
-    plain = [asdict(part) for part in value] if isinstance(value, list) else value
-    typer.echo(json.dumps(asdict(plain) if is_dataclass(plain) else plain))
+    """Dataclasses, lists of them, and what JSON knows."""
+    typer.echo(json.dumps(value, default=asdict))
 
 
 def say(text: str) -> None:
@@ -49,7 +49,8 @@ def table(*columns: str) -> Table:
     """Columns that begin with `>` hold numbers."""
     made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in columns:
-        made.add_column(column.lstrip(">"), justify="right" if column.startswith(">") else "left", overflow="fold")
+        right, sentence = column.startswith(">"), column == "why"
+        made.add_column(column.lstrip(">"), justify="right" if right else "left", overflow="fold", no_wrap=not sentence)
     return made
 
 

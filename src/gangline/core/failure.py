@@ -55,5 +55,5 @@ def after_failure(job: Job, kind: FailureKind, words: str) -> Verdict:
 def after_interruption(job: Job, node: str, *, released: bool) -> Verdict:
     """A node that is gone, or had notice to go: never a failure of the job."""
     if released:
-        return Verdict("released", "queued", job.attempts_failed, f"{node} was asked to stop and handed the job back")
-    return Verdict("interrupted", "queued", job.attempts_failed, f"{node} fell silent; waits for another node")
+        return Verdict("released", "queued", job.attempts_failed, f"{node} was told to stop and handed it back")
+    return Verdict("interrupted", "queued", job.attempts_failed, f"{node} fell silent")

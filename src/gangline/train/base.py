@@ -17,14 +17,17 @@ PIPELINE = "StableDiffusionXLPipeline"
 
 @dataclass(slots=True)
 class Base:
-    """`noise` is the forward process that the model was trained with; `path` holds the rest of it."""
+    """`noise` is the forward process that the model was trained with; `path` holds the rest of it.
+
+    The parts are `Any`, as their configurations have no types.
+    """
 
     path: Path
-    tokenizers: tuple[CLIPTokenizer, CLIPTokenizer]
-    text_encoders: tuple[CLIPTextModel, CLIPTextModelWithProjection]
-    vae: AutoencoderKL
-    unet: UNet2DConditionModel
-    noise: DDPMScheduler
+    tokenizers: tuple[Any, Any]
+    text_encoders: tuple[Any, Any]
+    vae: Any
+    unet: Any
+    noise: Any
 
     @property
     def latent_factor(self) -> int:

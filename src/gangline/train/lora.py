@@ -100,7 +100,7 @@ class Lora:
         chance.seed_torch(spec.seed, "initial weights")
         self.config = LoraConfig(
             r=spec.rank,
-            lora_alpha=spec.alpha,
+            lora_alpha=spec.alpha,  # pyright: ignore[reportArgumentType] - peft scales by alpha / r, whole or not
             init_lora_weights="gaussian",
             target_modules=list(spec.target_modules),
         )

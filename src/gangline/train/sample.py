@@ -1,6 +1,7 @@
 """Pictures from a base and its LoRA, with the models that are already in memory."""
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from diffusers import DDIMScheduler, StableDiffusionXLPipeline
@@ -17,14 +18,15 @@ LABEL = 34
 
 def render(base: Base, spec: LoraSpec, prompt: str, seed: int) -> Image.Image:
     """One picture by DDIM (Song et al. 2020). Its first noise comes from `chance`, so every device begins alike."""
-    pipeline = StableDiffusionXLPipeline(
+    scheduler: Any = DDIMScheduler.from_config(base.noise.config, clip_sample=False)
+    pipeline: Any = StableDiffusionXLPipeline(
         vae=base.vae,
         text_encoder=base.text_encoders[0],
         text_encoder_2=base.text_encoders[1],
         tokenizer=base.tokenizers[0],
         tokenizer_2=base.tokenizers[1],
         unet=base.unet,
-        scheduler=DDIMScheduler.from_config(base.noise.config, clip_sample=False),
+        scheduler=scheduler,
     )
     pipeline.set_progress_bar_config(disable=True)
     side = spec.resolution // base.latent_factor

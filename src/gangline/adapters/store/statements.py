@@ -11,7 +11,7 @@ COMMENT = re.compile(r"^--.*\n?", re.MULTILINE)
 @cache
 def statements() -> dict[str, str]:
     """Every statement of queries.sql by its name, with parameters as `:name`."""
-    text = files(__package__).joinpath("queries.sql").read_text()
+    text = files("gangline.adapters.store").joinpath("queries.sql").read_text()
     parts = NAME.split(text)[1:]
     found = {name: COMMENT.sub("", body).strip() for name, body in zip(parts[::2], parts[1::2], strict=True)}
     assert len(found) == len(parts) // 2, "two statements have the same name"
@@ -20,6 +20,6 @@ def statements() -> dict[str, str]:
 
 def migrations() -> list[tuple[int, str]]:
     """In order; the number is that of the schema afterwards."""
-    folder = files(__package__).joinpath("migrations")
+    folder = files("gangline.adapters.store").joinpath("migrations")
     found = [(int(path.name[:4]), path.read_text()) for path in folder.iterdir() if path.name.endswith(".sql")]
     return sorted(found)

@@ -1,0 +1,104 @@
+"""Every refusal over HTTP is a problem+json 4xx; garbage never makes a 5xx."""
+
+from typing import Any
+
+import pytest
+
+from gangline.core.spec import spec_to_json
+from tests.service.conftest import JOIN, USER, Service
+
+
+def problem(answer: Any, status: int, code: str) -> dict[str, Any]:
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    body = answer.json()
+    assert body["type"] == f"urn:gangline:problem:{code}"
+    assert body["status"] == status and body["title"] and body["detail"]
+    return body
+
+
+@pytest.mark.parametrize("token", ["", "wrong", JOIN])
+def test_without_the_right_token_nothing_is_told(service: Service, token: str) -> None:
+    answer = service.ask("GET", "/v1/jobs", token=token)
+    assert problem(answer, 401, "denied")["hint"] or token == JOIN
+    assert answer.headers["www-authenticate"] == "Bearer"
+
+
+def test_a_users_token_does_not_join(service: Service) -> None:
+    problem(service.ask("POST", "/v1/nodes", json={"machine": "m", "name": "n"}), 401, "denied")
+
+
+def test_an_invalid_spec_names_every_field(service: Service) -> None:
+    spec = spec_to_json(service.spec()) | {"steps": -1, "resolution": 0}
+    body = problem(service.ask("POST", "/v1/jobs", json={"spec": spec}), 422, "invalid-spec")
+    assert {found["field"] for found in body["problems"]} == {"steps", "resolution"}
+
+
+def test_a_spec_whose_photos_were_not_handed_in_is_refused(service: Service) -> None:
+    spec = spec_to_json(service.spec())
+    spec["photos"][0]["sha256"] = "0" * 64
+    assert "photos/a.png" in problem(service.ask("POST", "/v1/jobs", json={"spec": spec}), 422, "bad-input")["detail"]
+    assert service.ask("GET", "/v1/jobs").json()["jobs"] == []
+
+
+def test_the_same_request_twice_is_one_job(service: Service) -> None:
+    body = {"spec": spec_to_json(service.spec())}
+    headers = {"Authorization": f"Bearer {USER}", "Idempotency-Key": "once"}
+    first = service.http.post("/v1/jobs", json=body, headers=headers)
+    again = service.http.post("/v1/jobs", json=body, headers=headers)
+    assert first.status_code == again.status_code == 201
+    assert first.json()["summary"]["id"] == again.json()["summary"]["id"]
+    other = {"spec": spec_to_json(service.spec(seed=5))}
+    problem(service.http.post("/v1/jobs", json=other, headers=headers), 422, "bad-input")
+
+
+def test_jobs_come_in_pages_newest_first(service: Service) -> None:
+    submitted = []
+    for _ in range(5):
+        service.wait(1)
+        submitted.append(service.submit())
+    listed: list[str] = []
+    cursor = ""
+    while True:
+        page = service.ask("GET", f"/v1/jobs?limit=2{cursor}").json()
+        listed += [job["id"] for job in page["jobs"]]
+        if page["next"] is None:
+            break
+        cursor = f"&cursor={page['next']}"
+    assert listed == submitted[::-1]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/v1/jobs/none", "/v1/jobs/none/events", "/v1/jobs/none/logs", "/v1/jobs/none/artifacts", "/v1/no-such-route"],
+)
+def test_what_is_not_there_is_a_404(service: Service, path: str) -> None:
+    problem(service.ask("GET", path), 404, "not-found")
+
+
+GARBAGE = [b"", b"null", b"[]", b"{", b'"x"', b'{"spec": 3}', b'{"spec": {"kind": []}}', b"\xff\xfe", b"[" * 5000]
+
+
+@pytest.mark.parametrize("body", GARBAGE)
+@pytest.mark.parametrize(("method", "path"), [("POST", "/v1/jobs"), ("POST", "/v1/blobs"), ("POST", "/v1/nodes")])
+def test_garbage_is_a_4xx(service: Service, method: str, path: str, body: bytes) -> None:
+    token = JOIN if path == "/v1/nodes" else USER
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    answer = service.http.request(method, path, content=body, headers=headers)
+    assert 400 <= answer.status_code < 500, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize("query", ["", "?expires=x&signature=y", "?expires=99999999999999&signature=00&what=1-aa"])
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+def test_an_object_without_a_good_signature_is_refused(service: Service, method: str, query: str) -> None:
+    answer = service.http.request(method, f"/v1/objects/projects/default/blobs/{service.photo.sha256}{query}")
+    assert answer.status_code in (403, 422)
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_a_blob_is_put_once_and_read_never_by_its_hash_alone(service: Service) -> None:
+    answer = service.ask("POST", "/v1/blobs", json={"sha256": service.photo.sha256, "bytes": service.photo.bytes})
+    assert answer.json() == {"present": True, "url": None}
+    wrong_size = service.ask("POST", "/v1/blobs", json={"sha256": service.photo.sha256, "bytes": 999})
+    assert wrong_size.json()["present"] is False

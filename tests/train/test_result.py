@@ -1,0 +1,184 @@
+"""What the trainer leaves: weights that diffusers loads, pictures, a subject that was learned; and what it refuses."""
+
+import json
+import signal
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from threading import Event
+
+import pytest
+import torch
+from PIL import Image
+
+from gangline.core.contract import EXIT_BAD_INPUT, EXIT_STOPPED
+from gangline.core.errors import BadInput
+from gangline.train import chance
+from gangline.train.base import load_base
+from gangline.train.contract import Orders, RunDirectory
+from gangline.train.lora import WEIGHTS, Diverged, Losses, train
+from tests.conftest import BASE, ROOT, SUBJECT, file_at
+from tests.train.conftest import finish, lay_out, report_of, small_spec
+
+SUBJECT_MODULES = tuple(tomllib.loads((ROOT / "recipes" / "tiny_subject.toml").read_text())["target_modules"])
+LOSS_FALLS_BY = 0.25
+OTHERS = ROOT / "examples" / "other"
+
+
+def test_the_pipeline_loads_the_weights_as_they_were_trained(uninterrupted: RunDirectory) -> None:
+    from diffusers import StableDiffusionXLPipeline
+    from diffusers.utils import convert_state_dict_to_diffusers
+    from peft.utils import get_peft_model_state_dict
+    from safetensors.torch import load_file
+
+    pipeline = StableDiffusionXLPipeline.from_pretrained(BASE, local_files_only=True)
+    pipeline.load_lora_weights(uninterrupted.output, weight_name=WEIGHTS)
+    adapter = pipeline.get_active_adapters()[0]
+    loaded = convert_state_dict_to_diffusers(get_peft_model_state_dict(pipeline.unet, adapter_name=adapter))
+    trained = load_file(uninterrupted.output / WEIGHTS)
+    assert len(loaded) == len(trained) > 0
+    for name, tensor in loaded.items():
+        assert torch.equal(tensor, trained[f"unet.{name}"]), name
+    config = pipeline.unet.peft_config[adapter]
+    assert (config.r, config.lora_alpha) == (4, 16.0)
+
+
+def test_the_grid_shows_base_and_lora_side_by_side(uninterrupted: RunDirectory) -> None:
+    names = {path.name for path in uninterrupted.samples.iterdir()}
+    assert names == {"grid.png", "prompt-00-base-seed-1.png", "prompt-00-lora-seed-1.png"}
+    with Image.open(uninterrupted.samples / "grid.png") as grid:
+        assert grid.width > 2 * 256 and grid.height > 256
+
+
+def test_the_subject_is_learned_and_not_only_its_style(tmp_path: Path) -> None:
+    """A pose that was never trained on gets likelier, and by more than other characters of the same style."""
+    spec = small_spec(
+        steps=120,
+        batch_size=5,
+        rank=16,
+        target_modules=SUBJECT_MODULES,
+        checkpoint_every_steps=None,
+        held_out=(
+            file_at(SUBJECT / "crying-cat.png", SUBJECT),
+            file_at(OTHERS / "dog-face.png", OTHERS),
+            file_at(OTHERS / "fox.png", OTHERS),
+        ),
+    )
+    run = lay_out(tmp_path / "run", spec)
+    held_out = run.inputs / "held_out"
+    held_out.unlink()
+    held_out.mkdir()
+    for path in (SUBJECT / "crying-cat.png", OTHERS / "dog-face.png", OTHERS / "fox.png"):
+        (held_out / path.name).symlink_to(path)
+    fell = {
+        photo["photo"]: 1 - photo["loss_after"] / photo["loss_before"] for photo in report_of(finish(run))["held_out"]
+    }
+    print(fell)
+    assert fell["crying-cat.png"] > LOSS_FALLS_BY
+    assert fell["crying-cat.png"] > 1.5 * max(fell["dog-face.png"], fell["fox.png"])
+
+
+def test_no_way_of_loading_unpickles_anything(tmp_path: Path) -> None:
+    """In a process of its own, as an audit hook cannot be taken out again."""
+    lay_out(tmp_path / "run", small_spec(checkpoint_every_steps=5))
+    program = """
+import sys
+import tomllib
+from pathlib import Path
+found = []
+sys.addaudithook(lambda event, arguments: found.append(arguments) if event == "pickle.find_class" else None)
+from gangline.core.contract import Phase
+from tests.train.conftest import StopsAtItsFirstSave, train
+from gangline.train.contract import RunDirectory, Orders
+from gangline.train.lora import WEIGHTS
+from tests.conftest import BASE
+run = StopsAtItsFirstSave(Path(sys.argv[1]))
+assert train(run, run.orders) == 75
+assert train(RunDirectory(Path(sys.argv[1])), Orders()) == 0
+from diffusers import StableDiffusionXLPipeline
+StableDiffusionXLPipeline.from_pretrained(BASE, local_files_only=True).load_lora_weights(run.output, weight_name=WEIGHTS)
+assert found == [], found
+import pickle
+from collections import OrderedDict
+pickle.loads(pickle.dumps(OrderedDict()))
+assert found, "the hook hears"
+"""
+    subprocess.run([sys.executable, "-c", program, tmp_path / "run"], check=True, cwd=ROOT)
+
+
+def test_sigterm_saves_and_exits_as_resumable(tmp_path: Path) -> None:
+    run = lay_out(tmp_path / "run", small_spec(steps=5000, checkpoint_every_steps=None))
+    process = subprocess.Popen([sys.executable, "-m", "gangline.train.lora", run.path])
+    while not ((run.path / "progress.jsonl").exists() and '"training"' in (run.path / "progress.jsonl").read_text()):
+        assert process.poll() is None
+        Event().wait(0.02)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait() == EXIT_STOPPED
+    (saved,) = run.checkpoints.iterdir()
+    assert (saved / "manifest.json").exists()
+
+
+def run_alone(run: RunDirectory) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "gangline.train.lora", str(run.path)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_photo_that_is_none_is_bad_input_with_its_name(tmp_path: Path) -> None:
+    run = lay_out(tmp_path / "run", small_spec())
+    (run.inputs / "photos").unlink()
+    (run.inputs / "photos").mkdir()
+    for photo in small_spec().photos:
+        (run.inputs / "photos" / photo.path).write_text("no image")
+    ended = run_alone(run)
+    assert ended.returncode == EXIT_BAD_INPUT
+    assert ended.stderr.endswith("error: cat-face.png is not an image\nhint: take it out of the folder\n")
+    last = json.loads((run.path / "progress.jsonl").read_text().splitlines()[-1])
+    assert last["failure"]["kind"] == "bad data"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [({"target_modules": ("no_such_layer",)}, "target_modules"), ({"resolution": 76}, "multiple of 8")],
+)
+def test_settings_that_do_not_fit_the_base_are_bad_input(tmp_path: Path, change: dict[str, object], says: str) -> None:
+    with pytest.raises(BadInput, match=says):
+        train(lay_out(tmp_path / "run", small_spec(**change)), Orders())
+
+
+def test_a_folder_that_is_no_base_is_bad_input(tmp_path: Path) -> None:
+    (tmp_path / "model_index.json").write_text('{"_class_name": "StableDiffusionPipeline"}')
+    with pytest.raises(BadInput, match="this trainer needs a StableDiffusionXLPipeline"):
+        load_base(tmp_path, torch.device("cpu"), torch.float32)
+    with pytest.raises(BadInput, match=r"model_index\.json"):
+        load_base(tmp_path / "none", torch.device("cpu"), torch.float32)
+
+
+def test_a_base_with_a_damaged_part_is_bad_input(tmp_path: Path) -> None:
+    import shutil
+
+    shutil.copytree(BASE, tmp_path / "base")
+    unet = tmp_path / "base" / "unet" / "diffusion_pytorch_model.safetensors"
+    unet.write_bytes(unet.read_bytes()[:1000])
+    with pytest.raises(BadInput, match="cannot be loaded"):
+        load_base(tmp_path / "base", torch.device("cpu"), torch.float32)
+
+
+def test_every_epoch_is_a_permutation_and_every_step_goes_on_where_the_last_one_ended() -> None:
+    drawn = [sample for step in range(1, 11) for sample in chance.order(7, step, 3, 5)]
+    assert [sorted(drawn[at : at + 5]) for at in range(0, 30, 5)] == [[0, 1, 2, 3, 4]] * 6
+    assert drawn != [sample for step in range(1, 11) for sample in chance.order(8, step, 3, 5)]
+
+
+def test_chance_is_a_function_of_seed_purpose_step_and_sample() -> None:
+    first = chance.normal(1, "noise", 2, range(3, 5), (4,))
+    assert torch.equal(first[1], chance.normal(1, "noise", 2, range(4, 5), (4,))[0])
+    for other in [(2, "noise", 2), (1, "posterior", 2), (1, "noise", 3)]:
+        assert not torch.equal(first, chance.normal(*other, range(3, 5), (4,)))
+
+
+def test_a_loss_that_is_no_number_is_never_taken_for_one() -> None:
+    losses = Losses(torch.device("cpu"))
+    losses.add(torch.tensor(float("nan")))
+    with pytest.raises(Diverged):
+        losses.take()

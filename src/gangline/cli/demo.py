@@ -16,7 +16,7 @@ from gangline import compose
 from gangline.cli.box import Box
 from gangline.cli.follow import follow
 from gangline.cli.jobs import attempts_table
-from gangline.cli.output import Output, OutputOption, err, out, print_json, say, table, usd
+from gangline.cli.output import Output, OutputOption, err, facts, out, print_json, say, usd
 from gangline.cli.train import find_base, hand_in, read_recipe
 from gangline.core.errors import BadInput, GanglineError
 from gangline.core.spec import Spec
@@ -151,21 +151,26 @@ def _compare(interrupted: JobView, uninterrupted: JobView, to: Path, *, seed: in
 
 def _print(outcome: Outcome, interrupted: JobView) -> None:
     out.print(attempts_table(interrupted))
-    rows = table("", "")
-    rows.show_header = False
-    rows.add_row("interruptions", str(outcome.interruptions))
-    rows.add_row("steps redone", str(outcome.steps_redone))
-    rows.add_row("seconds lost", f"{outcome.seconds_lost:.1f}")
-    rows.add_row("cost", f"{usd(outcome.cost_usd)} at ${PRICE_USD_PER_HOUR}/hour")
-    for photo in outcome.held_out:
-        fell = 1 - photo["loss_after"] / photo["loss_before"]
-        rows.add_row(
-            f"loss of {photo['photo']}", f"{photo['loss_before']:.4f} → {photo['loss_after']:.4f} (−{fell:.0%})"
+    learned = [
+        (
+            f"loss of {photo['photo']}",
+            f"{photo['loss_before']:.4f} → {photo['loss_after']:.4f} ({photo['loss_after'] / photo['loss_before'] - 1:+.0%}),"
+            " never trained on",
         )
-    rows.add_row("SHA-256 interrupted", outcome.digest_interrupted)
-    rows.add_row("SHA-256 uninterrupted", outcome.digest_uninterrupted)
-    rows.add_row("equal", "[bold green]yes, to the bit[/]" if outcome.equal else "[bold red]NO[/]")
-    rows.add_row("picture", outcome.picture)
-    rows.add_row("time", f"{outcome.seconds:.0f} s")
+        for photo in outcome.held_out
+    ]
     out.print()
-    out.print(rows)
+    out.print(
+        facts(
+            ("interruptions", str(outcome.interruptions)),
+            ("steps redone", str(outcome.steps_redone)),
+            ("seconds lost", f"{outcome.seconds_lost:.1f}"),
+            ("cost", f"{usd(outcome.cost_usd)} at ${PRICE_USD_PER_HOUR} an hour"),
+            *learned,
+            ("interrupted", outcome.digest_interrupted),
+            ("uninterrupted", outcome.digest_uninterrupted),
+            ("equal", "[bold green]yes, to the bit[/]" if outcome.equal else "[bold red]NO[/]"),
+            ("picture", outcome.picture),
+            ("time", f"{outcome.seconds:.0f} s"),
+        )
+    )

@@ -12,6 +12,7 @@ from gangline.cli.output import (
     ServerOption,
     TokenOption,
     duration,
+    facts,
     moment,
     number,
     out,
@@ -81,7 +82,7 @@ def as_page(job: JobView, events: list[EventView]) -> Group:
 
 
 def attempts_table(job: JobView) -> Table:
-    rows = table(">attempt", "node", "ended", ">from", ">to step", ">s/step", ">time", ">cost", "why")
+    rows = table(">attempt", "node", "ended", ">from", ">to step", ">s/step", ">time", ">cost")
     for fencing, attempt in enumerate(job.attempts, start=1):
         seconds = None if attempt.ended_ms is None else (attempt.ended_ms - attempt.started_ms) / 1000
         rows.add_row(
@@ -93,22 +94,18 @@ def attempts_table(job: JobView) -> Table:
             number(attempt.seconds_per_step, 3),
             duration(seconds),
             usd(attempt.cost_usd),
-            attempt.because,
         )
     return rows
 
 
 def _head(summary: JobSummary, job: JobView) -> Table:
-    rows = table("", "")
-    rows.show_header = False
-    rows.add_row("job", summary.id)
-    rows.add_row("name", summary.name)
-    rows.add_row("state", f"{summary.state}: {summary.because}")
-    rows.add_row("step", f"{summary.step} of {summary.steps} (safe: {summary.committed_step})")
-    rows.add_row("loss", number(summary.loss))
-    rows.add_row("ETA", duration(summary.eta_s))
-    rows.add_row(
-        "interruptions", f"{summary.interruptions} ({job.steps_redone} steps redone, {job.seconds_lost:.1f} s lost)"
+    return facts(
+        ("job", summary.id),
+        ("name", summary.name),
+        ("state", f"{summary.state}: {summary.because}"),
+        ("step", f"{summary.step} of {summary.steps} (safe: {summary.committed_step})"),
+        ("loss", number(summary.loss)),
+        ("ETA", duration(summary.eta_s)),
+        ("interruptions", f"{summary.interruptions} ({job.steps_redone} steps redone, {job.seconds_lost:.1f} s lost)"),
+        ("cost", usd(summary.cost_usd)),
     )
-    rows.add_row("cost", usd(summary.cost_usd))
-    return rows

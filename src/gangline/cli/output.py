@@ -54,6 +54,16 @@ def table(*columns: str) -> Table:
     return made
 
 
+def facts(*rows: tuple[str, str]) -> Table:
+    """A name and a value on each line."""
+    made = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    made.add_column(no_wrap=True)
+    made.add_column(overflow="fold")
+    for row in rows:
+        made.add_row(*row)
+    return made
+
+
 def usd(amount: float) -> str:
     return f"${amount:.6f}" if 0 < amount < 0.01 else f"${amount:.4f}"
 

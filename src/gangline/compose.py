@@ -176,5 +176,5 @@ def missing_extra(extra: str, error: ModuleNotFoundError) -> UserError:
 
 
 def new_id(kind: str) -> str:
-    """Sorts by time to the millisecond, and 80 random bits."""
-    return f"{kind}-{time.time_ns() // 1_000_000:011x}{secrets.token_hex(10)}"
+    """Sorts by time to the millisecond; 32 random bits tell those of one millisecond apart."""
+    return f"{kind}-{time.time_ns() // 1_000_000:011x}{secrets.token_hex(4)}"

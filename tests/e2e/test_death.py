@@ -181,3 +181,19 @@ def test_a_canceled_job_leaves_no_process_and_no_photo_on_its_node(box: Box) -> 
     while trainers_below(box.home / "node-a") or list((box.home / "node-a" / "runs").iterdir()):
         Event().wait(0.05)
     assert box.client.job(job).summary.state == "canceled"
+
+
+def test_a_server_that_was_killed_and_comes_back_costs_no_attempt_and_no_step(
+    box: Box, tmp_path: Path, expected: str
+) -> None:
+    box.start_node("node-a")
+    job = submit(box)
+    before = until(box, job, is_safe_and_further(3))
+    box.kill_server()
+    while trainers_below(box.home / "node-a"):  # it trains on to its end, for longer than a lease
+        Event().wait(0.05)
+    box.start_server()
+    ended = until(box, job, has_ended)
+    assert [attempt.id for attempt in ended.attempts] == [before.attempts[0].id]
+    assert (ended.summary.interruptions, ended.steps_redone) == (0, 0)
+    assert digest_of(box, job, tmp_path / "results") == expected

@@ -19,9 +19,9 @@ class Box:
     ) -> None:
         self.home = home
         self.nodes: dict[str, LocalNode] = {}
+        self._port = 0
         self._options = {
             "--home": str(home / "server"),
-            "--port": "0",
             "--lease-s": str(lease_s),
             "--heartbeat-interval-s": str(heartbeat_interval_s),
             "--price-usd-per-hour": str(price_usd_per_hour),
@@ -29,26 +29,45 @@ class Box:
 
     def __enter__(self) -> Self:
         self.home.mkdir(parents=True, exist_ok=True)
-        self._errors = (self.home / "server.log").open("ab")
+        self.start_server()
+        return self
+
+    def start_server(self) -> None:
+        """On a free port the first time, and on the same one after `kill_server`."""
+        from gangline.wire.client import Client  # loads HTTP, which `--help` need not wait for
+
         options = [part for pair in self._options.items() for part in pair]
-        self._server = subprocess.Popen(
-            [sys.executable, "-m", "gangline.cli.main", "server", "-o", "json", *options],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            start_new_session=True,
-        )
+        with (self.home / "server.log").open("ab") as errors:
+            self._server = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "gangline.cli.main",
+                    "server",
+                    "-o",
+                    "json",
+                    "--port",
+                    str(self._port),
+                    *options,
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,
+            )
         assert self._server.stdout is not None
         line = self._server.stdout.readline()
         if not line:
             raise GanglineError("the server did not start", hint=f"{self.home / 'server.log'} says why")
-        from gangline.wire.client import Client  # loads HTTP, which `--help` need not wait for
-
         access = json.loads(line)
         self.url: str = access["url"]
         self.join_token: str = access["join_token"]
         self.client = Client(self.url, access["user_token"])
-        return self
+        self._port = int(self.url.rsplit(":", 1)[1])
+
+    def kill_server(self) -> None:
+        self._server.kill()
+        self._server.communicate()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -56,7 +75,6 @@ class Box:
         stop_all(list(self.nodes.values()))
         self._server.terminate()
         self._server.communicate()
-        self._errors.close()
 
     def start_node(self, name: str) -> LocalNode:
         node = start_node(name=name, home=self.home / name, server=self.url, join_token=self.join_token)

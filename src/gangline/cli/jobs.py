@@ -33,16 +33,14 @@ def list_jobs(server: ServerOption = None, token: TokenOption = None, output: Ou
     if output is Output.json:
         print_json(found)
         return
-    rows = table("job", "name", "state", ">step", ">loss", ">ETA", ">attempts", ">cost", "why")
+    rows = table("job", "name", "state", ">step", ">ETA", ">cost", "why")
     for job in found:
         rows.add_row(
             job.id,
             job.name,
             job.phase or job.state,
             f"{job.step}/{job.steps}",
-            number(job.loss),
             duration(job.eta_s),
-            str(job.attempts),
             usd(job.cost_usd),
             job.because,
         )

@@ -1,6 +1,7 @@
 """How a command speaks: data on standard output, as text or JSON; words for people on standard error."""
 
 import json
+import sys
 from dataclasses import asdict
 from datetime import datetime
 from enum import StrEnum
@@ -12,7 +13,9 @@ from rich.table import Table
 
 from gangline.core.errors import GanglineError
 
-out = Console(highlight=False, soft_wrap=True)
+PIPE_WIDTH = 200  # a table that goes into a file or another program is not cut
+
+out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else PIPE_WIDTH)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
@@ -49,8 +52,8 @@ def table(*columns: str) -> Table:
     """Columns that begin with `>` hold numbers."""
     made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in columns:
-        right, sentence = column.startswith(">"), column == "why"
-        made.add_column(column.lstrip(">"), justify="right" if right else "left", overflow="fold", no_wrap=not sentence)
+        right, words = column.startswith(">"), column in ("name", "why")
+        made.add_column(column.lstrip(">"), justify="right" if right else "left", overflow="fold", no_wrap=not words)
     return made
 
 

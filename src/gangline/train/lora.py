@@ -18,6 +18,7 @@ from diffusers import StableDiffusionXLPipeline
 from diffusers.utils import convert_state_dict_to_diffusers, logging
 from peft import LoraConfig
 from peft.utils import get_peft_model_state_dict
+from transformers.utils.logging import disable_progress_bar
 
 from gangline.core.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED, Failure, FailureKind
 from gangline.core.errors import BadInput
@@ -264,6 +265,7 @@ def main() -> int:
     orders.obey_signals()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
+    disable_progress_bar()
     try:
         return train(run, orders)
     except Exception as error:

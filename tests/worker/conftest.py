@@ -1,0 +1,5 @@
+"""The worker's tests reach the same real service as the service's own."""
+
+from tests.service.conftest import service
+
+__all__ = ["service"]

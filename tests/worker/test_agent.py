@@ -1,0 +1,237 @@
+"""The agent's step never blocks: edges that take their time, a clock that the test moves, the real service behind HTTP."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from gangline.adapters.host import LocalHost
+from gangline.core.contract import Manifest, Progress
+from gangline.core.files import File
+from gangline.ports.server import Join
+from gangline.ports.trainer import Result, Saved
+from gangline.wire.agent import HttpServer
+from gangline.worker.agent import Agent
+from gangline.worker.edges import Edges
+from tests.service.conftest import JOIN, POLICY, PROJECT, Service
+
+OUTPUT = b"the weights"
+
+
+@dataclass
+class SlowTask:
+    """Has happened after `left` looks."""
+
+    happen: Callable[[], None]
+    left: int
+    error: Exception | None = None
+    path: Path = Path()
+
+    def __post_init__(self) -> None:
+        self.happen()  # the store looks at a URL when a transfer begins
+
+    @property
+    def done(self) -> bool:
+        self.left -= 1
+        return self.left < 0
+
+
+@dataclass
+class SlowTransfer:
+    """Moves real bytes to and from the real store, each file in `looks` looks."""
+
+    service: Service
+    looks: int = 15
+
+    def download(self, url: str, file: File, to: Path) -> SlowTask:
+        def happen() -> None:
+            to.parent.mkdir(parents=True, exist_ok=True)
+            to.write_bytes(self.service.http.get(url).content)
+
+        return SlowTask(happen, self.looks)
+
+    def upload(self, url: str, file: File, source: Path) -> SlowTask:
+        return SlowTask(lambda: self._put(url, source.read_bytes()), self.looks)
+
+    def fetch_base(self, repo: str, commit: str) -> SlowTask:
+        raise AssertionError("no base of the hub here")
+
+    def _put(self, url: str, content: bytes) -> None:
+        assert self.service.http.put(url, content=content).status_code == 201
+
+
+@dataclass
+class ScriptedRun:
+    """A trainer that says one thing after the other, a look at a time, and then exits."""
+
+    directory: Path
+    script: list[Progress]
+    code: int = 0
+    stopped: bool = False
+    killed: bool = False
+    saved: list[Saved] = field(default_factory=list)
+
+    def exit_code(self) -> int | None:
+        if len(self.script) > 1 and not self.stopped:
+            self.script.pop(0)
+            return None
+        return 75 if self.stopped else self.code
+
+    def progress(self) -> Progress:
+        return self.script[0]
+
+    def failure(self) -> None:
+        return None
+
+    def checkpoints(self) -> list[Saved]:
+        return self.saved
+
+    def printed(self, first_byte: int, most: int) -> bytes:
+        return b"said\n"[first_byte : first_byte + most]
+
+    def result(self) -> Result:
+        (self.directory / "output").mkdir(exist_ok=True)
+        (self.directory / "output" / "w").write_bytes(OUTPUT)
+        import hashlib
+
+        return Result((File(path="w", bytes=len(OUTPUT), sha256=hashlib.sha256(OUTPUT).hexdigest()),), ())
+
+    def ask_to_stop(self) -> None:
+        self.stopped = True
+
+    def kill(self) -> None:
+        self.killed = True
+
+
+@dataclass
+class ScriptedTrainer:
+    script: list[Progress]
+    runs: list[ScriptedRun] = field(default_factory=list)
+
+    def start(self, kind: str, directory: Path) -> ScriptedRun:
+        self.runs.append(ScriptedRun(directory, list(self.script)))
+        return self.runs[-1]
+
+
+def looks(count: int, **said: Any) -> list[Progress]:
+    return [Progress(**said)] * count
+
+
+SCRIPT = [
+    *looks(60, phase="preparing", steps=100),
+    *looks(60, phase="training", step=50, steps=100, loss=0.5, seconds_per_step=0.2),
+    *looks(60, phase="saving", step=100, steps=100, loss=0.4, seconds_per_step=0.2),
+]
+
+
+@dataclass
+class Node:
+    service: Service
+    agent: Agent
+    trainer: ScriptedTrainer
+    host: LocalHost
+
+    def step(self) -> None:
+        """A second passes; the agent does what can be done in it."""
+        self.service.wait(1)
+        self.agent.step(self.service.now_ms / 1000)
+
+    def lease(self) -> dict[str, Any] | None:
+        rows = self.service.store.load("overdue_leases", now=2**62)
+        if not rows:
+            return None
+        attempt = self.service.store.load("attempt", id=rows[0]["attempt"])[0]
+        return dict(self.service.store.load("attempts", job=attempt["job"])[-1])
+
+
+@pytest.fixture
+def node(service: Service, tmp_path: Path) -> Node:
+    host = LocalHost(tmp_path / "node")
+    trainer = ScriptedTrainer(SCRIPT)
+    server = HttpServer("http://testserver", JOIN, service.http)  # type: ignore[arg-type]
+    edges = Edges(server=server, transfer=SlowTransfer(service), trainer=trainer, host=host, rng=Random(0))
+    return Node(service, Agent(edges, Join(machine="m", name="node-a")), trainer, host)
+
+
+def test_every_phase_is_told_from_the_first_second_to_the_last_upload(node: Node) -> None:
+    job = node.service.submit()
+    told: list[tuple[str, int]] = []
+    while node.service.state(job) != "succeeded":
+        node.step()
+        lease = node.lease()
+        if lease and (lease["phase"], lease["step"]) not in told:
+            told.append((lease["phase"], lease["step"]))
+            assert lease["beat_ms"] > node.service.now_ms - 1000 * (POLICY.heartbeat_interval_s + 1)
+    phases = [phase for phase, _ in told]
+    assert phases == ["starting", "downloading", "preparing", "training", "saving", "uploading"]
+    attempt = node.service.store.load("attempts", job=job)[0]
+    assert (attempt["step"], attempt["loss"], attempt["seconds_per_step"]) == (100, 0.4, 0.2)
+    assert node.service.ask("GET", f"/v1/jobs/{job}/logs").json()["text"] == "said\n"
+    assert list((node.host._runs).iterdir()) == []
+
+
+def test_an_upload_that_takes_hours_does_not_stop_the_heartbeat(node: Node) -> None:
+    job = node.service.submit()
+    while not (node.lease() and node.lease()["phase"] == "training"):  # type: ignore[index]
+        node.step()
+    node.agent._edges.transfer.looks = 7200  # type: ignore[attr-defined]
+    from gangline.service.controller import tick
+
+    while node.service.state(job) != "succeeded":
+        node.step()
+        tick(node.service.at, node.service.now_ms)
+    assert len(node.service.store.load("attempts", job=job)) == 1
+
+
+def test_a_lost_lease_kills_the_trainer_and_wipes_the_run(node: Node) -> None:
+    job = node.service.submit()
+    while not node.trainer.runs:
+        node.step()
+    assert node.service.ask("POST", f"/v1/jobs/{job}/cancel").json()["summary"]["state"] == "canceled"
+    while not node.trainer.runs[0].killed:
+        node.step()
+    assert list(node.host._runs.iterdir()) == []
+    assert "the lease is lost" in node.agent.news[-1]
+
+
+def test_told_to_stop_while_it_downloads_a_node_hands_the_job_back(node: Node) -> None:
+    job = node.service.submit()
+    while node.lease() is None:
+        node.step()
+    node.agent.ask_to_stop()
+    while not node.agent.stopped:
+        node.step()
+    assert node.service.state(job) == "queued"
+    assert node.service.ask("GET", "/v1/nodes").json() == []
+
+
+def test_two_attempts_on_one_node_use_a_fresh_directory_each(node: Node) -> None:
+    job = node.service.submit()
+    while not node.trainer.runs:
+        node.step()
+    node.trainer.runs[0].script[:] = node.trainer.runs[0].script[:1]
+    node.trainer.runs[0].code = 1
+    while len(node.trainer.runs) < 2:
+        node.step()
+    attempts = node.service.ask("GET", f"/v1/jobs/{job}").json()["attempts"]
+    assert attempts[0]["state"] == "failed" and "exit code 1; its last words: said" in attempts[0]["because"]
+    assert node.trainer.runs[0].directory != node.trainer.runs[1].directory
+
+
+def test_a_checkpoint_is_shipped_while_training_goes_on(node: Node) -> None:
+    job = node.service.submit()
+    while not node.trainer.runs:
+        node.step()
+    run = node.trainer.runs[0]
+    manifest: Manifest = node.service.manifest(50)
+    folder = run.directory / "checkpoints" / "000050"
+    folder.mkdir(parents=True)
+    (folder / "weights.safetensors").write_bytes(b"weights")
+    run.saved.append(Saved(folder, manifest))
+    while node.service.ask("GET", f"/v1/jobs/{job}").json()["summary"]["committed_step"] != 50:
+        node.step()
+        assert run.exit_code() is None
+    assert PROJECT in node.service.store.load("checkpoints", job=job)[0]["prefix"]

@@ -72,6 +72,17 @@ def test_a_key_that_is_taken_keeps_its_bytes(objects: LocalObjects) -> None:
     assert objects.read(KEY) == BYTES
 
 
+def test_a_crash_before_the_attestation_does_not_open_the_key(objects: LocalObjects, tmp_path: Path) -> None:
+    put(objects)
+    (tmp_path / "attested" / KEY).unlink()
+    other = b"other bytes!"
+    url = objects.sign_put(KEY, bytes=len(other), sha256=hashlib.sha256(other).hexdigest(), now_ms=0, seconds=1)
+    with pytest.raises(BadInput):
+        use(objects, "PUT", url, other)
+    put(objects)
+    assert objects.stat(KEY) == Stat(bytes=len(BYTES), sha256=SHA256)
+
+
 def test_an_expired_url_is_refused(objects: LocalObjects) -> None:
     with pytest.raises(Denied, match="expired"):
         put(objects, now_ms=1001)

@@ -1,6 +1,6 @@
 """The agent: joins, asks for work, does it, until it is told to stop. `step` never waits for anything."""
 
-from gangline.core.errors import Denied, Unreachable
+from gangline.core.errors import Denied, GanglineError, Unreachable
 from gangline.ports.server import Assignment, Join
 from gangline.worker.edges import Edges, retry_s
 from gangline.worker.move import LeaseLost
@@ -45,6 +45,8 @@ class Agent:
         except Denied:
             self._node = None
             self.news.append("the server has given this node up; joining again")
+        except GanglineError as error:
+            self.news.append(f"{work.assignment.job}: given up: {error.message}")
         if work.ended:
             self._work = None
 

@@ -18,10 +18,6 @@ class LocalNode:
     name: str
     process: "subprocess.Popen[bytes]"
 
-    @property
-    def alive(self) -> bool:
-        return self.process.poll() is None
-
     def kill(self) -> None:
         """SIGKILL, as when the power goes: its trainer dies with it."""
         self.process.kill()

@@ -5,7 +5,7 @@
     │   ├── BadInput     … a photo, a prompt, a number, a base              exit 65 in a trainer
     │   ├── Denied       … a token
     │   └── NotFound     … a name or an id
-    ├── Unreachable      somebody is not there; trying again may help       exit 69
+    ├── Unreachable      somebody is not there; trying again may help       exit 2, HTTP 503
     └── Damaged          bytes are not what their SHA-256 says
 
 Expected refusals (`Stale`, `NoWork`) are values, not errors; broken invariants are assertions.

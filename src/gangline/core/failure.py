@@ -1,14 +1,13 @@
 """What the end of an attempt means for its job: one table, from which retry and the user's sentence follow."""
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from gangline.core.contract import FailureKind as TrainerFailureKind
 from gangline.core.job import AttemptState, Job, JobState
 
 NodeFailureKind = Literal["download failed", "upload failed", "no result"]
 FailureKind = TrainerFailureKind | NodeFailureKind
-KINDS: tuple[str, ...] = get_args(TrainerFailureKind) + get_args(NodeFailureKind)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from gangline.core.errors import Damaged, GanglineError, NotFound, Unreachable
 from gangline.core.files import File
-from gangline.ports.server import Assignment, Downloads, Reject, Resumable, Stale, Stored
-from gangline.worker.edges import Activity, Clock, Edges, patiently, retry_s, wait
-from gangline.worker.move import AttemptFailed, LeaseLost, Move, move_all
+from gangline.ports.server import Assignment, Downloads, Reject, Resumable, Stored
+from gangline.worker.edges import Activity, Clock, Edges, retry_s, wait
+from gangline.worker.move import AttemptFailed, Move, held, move_all
 
 BASE = "base/"
 
@@ -72,9 +72,7 @@ def _download(edges: Edges, clock: Clock, assignment: Assignment, moves: list[Mo
 
 def _reject(edges: Edges, clock: Clock, assignment: Assignment, resumable: Resumable, reason: str) -> Activity[None]:
     request = Reject(checkpoint=resumable.id, because=f"the checkpoint of step {resumable.step} is damaged: {reason}")
-    answer = yield from patiently(lambda: edges.server.reject(assignment.hold, request), clock, edges.rng)
-    if isinstance(answer, Stale):
-        raise LeaseLost
+    yield from held(edges, clock, lambda: edges.server.reject(assignment.hold, request))
 
 
 def _place(edges: Edges, directory: Path, stored: Stored) -> Path:

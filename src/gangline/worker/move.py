@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from gangline.core.errors import Denied, GanglineError, Unreachable
 from gangline.core.failure import FailureKind
@@ -10,6 +11,8 @@ from gangline.core.files import File
 from gangline.ports.server import Refused, Stale, Urls
 from gangline.ports.transfer import Task
 from gangline.worker.edges import Activity, Clock, Edges, patiently, retry_s, wait
+
+T = TypeVar("T")
 
 AT_ONCE = 8
 TRIES_MAX = 3
@@ -70,11 +73,15 @@ def move_all(
 
 
 def granted(edges: Edges, clock: Clock, ask: Callable[[], Urls | Stale | Refused]) -> Activity[Urls]:
+    answer = yield from held(edges, clock, ask)
+    if isinstance(answer, Refused):
+        raise GanglineError(answer.because)
+    return answer
+
+
+def held(edges: Edges, clock: Clock, ask: Callable[[], T | Stale]) -> Activity[T]:
+    """What the server answers, however long that takes, to one who holds the lease. Raises `LeaseLost` otherwise."""
     answer = yield from patiently(ask, clock, edges.rng)
-    match answer:
-        case Stale():
-            raise LeaseLost
-        case Refused():
-            raise GanglineError(answer.because)
-        case _:
-            return answer
+    if isinstance(answer, Stale):
+        raise LeaseLost
+    return answer

@@ -11,6 +11,7 @@ from gangline.ports.server import (
     Assignment,
     Beat,
     Commit,
+    Done,
     Failed,
     Folder,
     Log,
@@ -22,9 +23,9 @@ from gangline.ports.server import (
     Uploads,
 )
 from gangline.ports.trainer import Run, Saved
-from gangline.worker.edges import Activity, Clock, Edges, patiently
+from gangline.worker.edges import Activity, Clock, Edges
 from gangline.worker.fetch import fetch_checkpoint, fetch_inputs
-from gangline.worker.move import AttemptFailed, LeaseLost, Move, move_all
+from gangline.worker.move import AttemptFailed, LeaseLost, Move, held, move_all
 
 ACTIVITY_ENDED = object()
 LOG_EVERY_S = 2.0
@@ -103,16 +104,12 @@ class Work:
             outcome = Failed(kind="disk full" if error.errno == ENOSPC else "crashed", because=str(error))
         except GanglineError as error:
             outcome = Failed(kind="crashed", because=error.message)
-        answer = yield from patiently(
-            lambda: self._edges.server.finish(self._hold, outcome), self._clock, self._edges.rng
-        )
+        answer = yield from self._finish(outcome)
         if isinstance(answer, Refused):
-            failed = Failed(kind="upload failed", because=answer.because)
-            answer = yield from patiently(
-                lambda: self._edges.server.finish(self._hold, failed), self._clock, self._edges.rng
-            )
-        if isinstance(answer, Stale):
-            raise LeaseLost
+            yield from self._finish(Failed(kind="upload failed", because=answer.because))
+
+    def _finish(self, outcome: Outcome) -> Activity[Done | Refused]:
+        return held(self._edges, self._clock, lambda: self._edges.server.finish(self._hold, outcome))
 
     def _attempt(self) -> Activity[Outcome]:
         self._directory = self._edges.host.lay_out(self._hold.attempt, self.assignment.spec)
@@ -164,11 +161,7 @@ class Work:
 
     def _commit(self, saved: Saved) -> Activity[None]:
         request = Commit(manifest=saved.manifest.to_json())
-        answer = yield from patiently(
-            lambda: self._edges.server.commit(self._hold, request), self._clock, self._edges.rng
-        )
-        if isinstance(answer, Stale):
-            raise LeaseLost
+        yield from held(self._edges, self._clock, lambda: self._edges.server.commit(self._hold, request))
 
     def _ship_result(self, run: Run) -> Activity[Outcome]:
         result = run.result()
@@ -214,9 +207,7 @@ class Work:
 
     def _send_log(self, piece: bytes) -> Activity[None]:
         request = Log(first_byte=self._logged_bytes, text=piece.decode(errors="replace"))
-        answer = yield from patiently(lambda: self._edges.server.log(self._hold, request), self._clock, self._edges.rng)
-        if isinstance(answer, Stale):
-            raise LeaseLost
+        yield from held(self._edges, self._clock, lambda: self._edges.server.log(self._hold, request))
         self._logged_bytes += len(piece)
 
     def _last_words(self, run: Run) -> str:

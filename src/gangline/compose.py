@@ -12,10 +12,12 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
+from gangline.core.autoscale import PoolLimits
 from gangline.core.errors import UserError
 from gangline.core.policy import Policy
 
 if TYPE_CHECKING:
+    from gangline.adapters.pools.local import LocalPool
     from gangline.ports.server import Server
     from gangline.wire.client import Client
     from gangline.worker.agent import Agent
@@ -24,6 +26,7 @@ DEFAULT_PORT = 8420
 DEFAULT_SERVER = f"http://127.0.0.1:{DEFAULT_PORT}"
 ACCESS = "access.json"
 PRIVATE = 0o600
+NO_NODES = PoolLimits(name="default", nodes_min=0, nodes_max=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,9 +103,9 @@ def run_server(
     policy: Policy,
     price_usd_per_hour: float,
     ready: Callable[[Access], None],
-    stopping: Callable[[], None] = lambda: None,
+    nodes: PoolLimits = NO_NODES,
 ) -> None:
-    """Serve until told to stop. `ready` is called once requests are taken, `stopping` while they still are."""
+    """Serve until told to stop, with `nodes` of this box. `ready` is called once requests are taken."""
     try:
         from gangline.api.app import make_app
         from gangline.api.serve import listen, serve
@@ -112,13 +115,15 @@ def run_server(
     from gangline.adapters.objects_local import LocalObjects
     from gangline.adapters.store.sqlite import SqliteStore
     from gangline.service.access import admit
-    from gangline.service.deployment import Deployment
+    from gangline.service.deployment import Deployment, RentedPool
 
     home = existing(home)
     listening = listen(host, port)
     access = keep_access(home, f"http://{host}:{listening.getsockname()[1]}")
+    price = round(price_usd_per_hour * 1e6)
     store = SqliteStore(home / "gangline.sqlite")
     objects = LocalObjects(home / "store", access.signing_secret)
+    local = _nodes_of_this_box(home / "nodes", nodes.nodes_max, access, price)
     deployment = Deployment(
         store=store,
         objects=objects,
@@ -127,20 +132,37 @@ def run_server(
         new_id=new_id,
         new_secret=lambda: f"gl_node_{secrets.token_urlsafe(24)}",
         up_since_ms=store.now_ms(),
-        price_micro_usd_per_hour=round(price_usd_per_hour * 1e6),
+        price_micro_usd_per_hour=price,
+        pools={nodes.name: RentedPool(nodes, local)},
     )
     admit(deployment, access.user_token, "user", now_ms=store.now_ms())
     admit(deployment, access.join_token, "join", now_ms=store.now_ms())
     try:
-        serve(make_app(deployment, objects), deployment, listening, ready=lambda: ready(access), stopping=stopping)
+        app = make_app(deployment, objects)
+        serve(app, deployment, listening, ready=lambda: ready(access), stopping=local.stop_all)
     finally:
         store.close()
+
+
+def _nodes_of_this_box(homes: Path, nodes_max: int, access: Access, price_micro_usd_per_hour: int) -> "LocalPool":
+    from gangline.adapters.host import describe_gpu, gpu_memory_gb
+    from gangline.adapters.pools.local import LocalPool
+    from gangline.ports.pool import Offer
+
+    gpu = describe_gpu()
+    offer = Offer(
+        id="local",
+        gpu=gpu.get("gpu", ""),
+        gpu_memory_gb=gpu_memory_gb(gpu),
+        price_micro_usd_per_hour=price_micro_usd_per_hour,
+    )
+    return LocalPool(homes, nodes_max=nodes_max, offer=offer, server=access.url, join_token=access.join_token)
 
 
 def make_agent(*, home: Path, server: str, token: str, name: str | None, machine: str | None) -> "Agent":
     """A worker of this machine. Raises `UserError` where another one is at work in `home`."""
     from gangline import __version__
-    from gangline.adapters.host import LocalHost, describe_gpu
+    from gangline.adapters.host import LocalHost, describe_gpu, gpu_memory_gb
     from gangline.adapters.hub import HuggingFaceHub
     from gangline.adapters.trainer_process import ProcessTrainer
     from gangline.adapters.transfer import HttpTransfer
@@ -159,8 +181,16 @@ def make_agent(*, home: Path, server: str, token: str, name: str | None, machine
         host=host,
         rng=Random(machine),  # noqa: S311 - jitter, not a secret
     )
-    capabilities = {"gangline": __version__, "python": sys.version.split()[0]} | describe_gpu()
-    return Agent(edges, Join(machine=machine, name=name or socket.gethostname(), capabilities=capabilities))
+    gpu = describe_gpu()
+    join = Join(
+        machine=machine,
+        name=name or socket.gethostname(),
+        node=os.environ.get("GANGLINE_NODE", ""),
+        gpu=gpu.get("gpu", ""),
+        gpu_memory_gb=gpu_memory_gb(gpu),
+        capabilities={"gangline": __version__, "python": sys.version.split()[0]} | gpu,
+    )
+    return Agent(edges, join)
 
 
 def existing(folder: Path) -> Path:

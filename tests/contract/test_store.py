@@ -22,8 +22,47 @@ JOB = {
     "request": None,
     "because": "",
     "steps": 3,
+    "save_s": 60,
+    "priority": 0,
+    "base": "files:b",
+    "workload": "w",
+    "slots": 1,
+    "gpu": "",
+    "gpu_memory_gb": 0,
+    "pool": "",
+    "trust": 0,
+    "exact": "preferred",
+    "attempts_max": 3,
     "now": 1,
 }
+NODE = {
+    "machine": "m",
+    "name": "n",
+    "pool": "p",
+    "state": "ready",
+    "because": "",
+    "gpu": "",
+    "gpu_memory_gb": 0,
+    "numerics": "",
+    "slots": 1,
+    "capabilities": "{}",
+    "price_micro_usd_per_hour": 0,
+    "now": 1,
+}
+ATTEMPT = {
+    "job": "j",
+    "node": "n",
+    "machine": "m",
+    "pool": "p",
+    "gpu": "",
+    "gpu_memory_gb": 0,
+    "because": "",
+    "slots": 1,
+    "price_micro_usd_per_hour": 0,
+    "from_step": 0,
+    "now": 1,
+}
+USERS = ("service/*.py", "sim/*.py", "api/app.py")
 
 
 @pytest.fixture
@@ -40,9 +79,8 @@ def test_every_statement_is_one_that_the_engine_understands(tmp_path: Path) -> N
 
 
 def test_every_statement_is_used_and_every_use_is_a_statement() -> None:
-    service = Path("src/gangline/service")
-    sources = "".join(path.read_text() for path in [*service.glob("*.py"), Path("src/gangline/api/app.py")])
-    used = set(re.findall(r"""(?:load|guard|write)\(\s*"(\w+)\"""", sources))
+    sources = "".join(path.read_text() for folder in USERS for path in Path("src/gangline").glob(folder))
+    used = set(re.findall(r"""(?:load|guard|write|_candidates)\(\s*(?:at, )?"(\w+)\"""", sources))
     assert used == set(statements())
 
 
@@ -59,12 +97,10 @@ def test_an_error_undoes_the_whole_transaction(store: Store) -> None:
 
 
 def test_the_schema_refuses_a_second_live_attempt(store: Store) -> None:
-    node = {"machine": "m", "name": "n", "pool": "p", "slots": 1, "capabilities": "{}", "price_micro_usd_per_hour": 0}
-    attempt = {"job": "j", "node": "n", "machine": "m", "because": "", "slots": 1, "price_micro_usd_per_hour": 0}
-    store.apply(write("add_job", id="j", **JOB), write("add_node", id="n", now=1, **node))
-    store.apply(write("add_attempt", id="a", fencing=1, from_step=0, now=1, **attempt))
+    store.apply(write("add_job", id="j", **JOB), write("add_node", id="n", **NODE))
+    store.apply(write("add_attempt", id="a", fencing=1, **ATTEMPT))
     with pytest.raises(sqlite3.IntegrityError):
-        store.apply(write("add_attempt", id="b", fencing=2, from_step=0, now=1, **attempt))
+        store.apply(write("add_attempt", id="b", fencing=2, **ATTEMPT))
 
 
 def test_of_many_who_take_the_same_version_one_gets_it(store: Store) -> None:

@@ -142,6 +142,22 @@ def test_a_port_in_use(gangline, tmp_path: Path) -> None:
     assert not (tmp_path / "h" / "gangline.sqlite").exists()
 
 
+@pytest.mark.parametrize(
+    ("nodes", "names"),
+    [
+        ("4..1", "at least 4 and at most 1 nodes cannot be"),
+        ("x", "'x' is no number of nodes"),
+        ("-1", "'-1' is no number of nodes"),
+        ("1.5", "'1.5' is no number of nodes"),
+        ("0..", "'0..' is no number of nodes"),
+        ("0..1000", "1000 nodes are too many for one box"),
+    ],
+)
+def test_a_number_of_nodes_that_cannot_be(gangline, tmp_path: Path, nodes: str, names: str) -> None:
+    says(gangline("up", "--home", str(tmp_path / "h"), "--nodes", nodes), names, "hint: --nodes takes a number like 2")
+    assert not (tmp_path / "h").exists()
+
+
 def test_a_worker_with_a_wrong_token_says_so_and_ends(box: Box, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "gangline.cli.main", "worker", "--server", box.url, "--token", "wrong"]
     ended = subprocess.run([*command, "--home", tmp_path], capture_output=True, text=True, check=False)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gangline.adapters.local_nodes import LocalNode
+from gangline.adapters.pools.local import LocalNode
 from gangline.cli.box import Box
 from gangline.cli.train import find_base, hand_in
 from gangline.core.views import JobView

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,16 @@ from gangline.adapters.store.sqlite import SqliteStore
 from gangline.api.app import make_app
 from gangline.core.contract import Manifest
 from gangline.core.files import File
+from gangline.core.keys import blob_key
 from gangline.core.policy import Policy
 from gangline.core.spec import DirectoryBase, LoraSpec, spec_hash, spec_to_json
 from gangline.ports.server import Assignment, Join, NoWork
-from gangline.service.access import admit
+from gangline.service.access import admit, set_project
 from gangline.service.claim import claim
+from gangline.service.controller import Controller
 from gangline.service.deployment import Deployment
 from gangline.service.nodes import join
-from gangline.service.submit import submit
+from gangline.service.submit import offer_blob, submit
 
 POLICY = Policy(lease_s=45, heartbeat_interval_s=10)
 START_MS = 1_000_000_000
@@ -80,12 +82,19 @@ class Service:
         }
         return LoraSpec(**(values | settings))
 
-    def submit(self, **settings: Any) -> str:
+    def submit(self, project: str = PROJECT, **settings: Any) -> str:
         value = spec_to_json(self.spec(**settings))
-        return submit(self.at, PROJECT, value, name="", request=None, now_ms=self.now_ms)
+        return submit(self.at, project, value, name="", request=None, now_ms=self.now_ms)
 
-    def join(self, name: str = "node-a") -> str:
-        return join(self.at, Join(machine=f"machine-of-{name}", name=name), self.now_ms).node
+    def add_project(self, project: str, *, share: float = 1.0, budget_usd: float | None = None) -> str:
+        """Another project, with the photo in its store."""
+        set_project(self.at, project, share=share, budget_usd=budget_usd)
+        self.objects.write(blob_key(project, self.photo.sha256), b"a photo")
+        assert offer_blob(self.at, project, self.photo.sha256, self.photo.bytes, self.now_ms).present
+        return project
+
+    def join(self, name: str = "node-a", **facts: Any) -> str:
+        return join(self.at, Join(machine=f"machine-of-{name}", name=name, **facts), self.now_ms).node
 
     def claim(self, node: str) -> Assignment:
         assignment = claim(self.at, node, self.now_ms)
@@ -110,6 +119,13 @@ class Service:
 
     def state(self, job: str) -> str:
         return self.store.load("job", id=job)[0]["state"]
+
+    def tick(self) -> None:
+        """Everything that the service does of itself, now."""
+        Controller(self.at).tick(self.now_ms)
+
+    def change_policy(self, **changes: Any) -> None:
+        self.at = replace(self.at, policy=replace(self.at.policy, **changes))
 
     def ask(self, method: str, path: str, token: str = USER, **rest: Any) -> httpx.Response:
         return self.http.request(method, path, headers={"Authorization": f"Bearer {token}"}, **rest)

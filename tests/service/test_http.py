@@ -97,6 +97,71 @@ def test_an_object_without_a_good_signature_is_refused(service: Service, method:
     assert answer.headers["content-type"] == "application/problem+json"
 
 
+def summary(answer: Any, status: int = 200) -> dict[str, Any]:
+    assert answer.status_code == status, answer.text
+    return answer.json()["summary"]
+
+
+def test_a_job_is_paused_resumed_canceled_and_tried_again_as_a_new_one(service: Service) -> None:
+    job = service.submit()
+    assert summary(service.ask("POST", f"/v1/jobs/{job}/pause"))["state"] == "paused"
+    assert summary(service.ask("POST", f"/v1/jobs/{job}/resume"))["state"] == "queued"
+    body = problem(service.ask("POST", f"/v1/jobs/{job}/retry"), 422, "bad-input")
+    assert "may still succeed" in body["detail"] and body["hint"] == "cancel it first"
+    assert summary(service.ask("POST", f"/v1/jobs/{job}/cancel"))["state"] == "canceled"
+    assert summary(service.ask("POST", f"/v1/jobs/{job}/pause"))["state"] == "canceled"
+    assert summary(service.ask("POST", f"/v1/jobs/{job}/resume"))["state"] == "canceled"
+    again = summary(service.ask("POST", f"/v1/jobs/{job}/retry"), 201)
+    assert again["id"] != job and again["state"] == "queued"
+
+
+@pytest.mark.parametrize("verb", ["cancel", "pause", "resume", "retry"])
+def test_another_projects_job_cannot_be_steered_nor_told_from_none(service: Service, verb: str) -> None:
+    job = service.submit(project=service.add_project("other"))
+    body = problem(service.ask("POST", f"/v1/jobs/{job}/{verb}"), 404, "not-found")
+    unknown = problem(service.ask("POST", f"/v1/jobs/none/{verb}"), 404, "not-found")
+    assert body["detail"].replace(job, "none") == unknown["detail"]
+    assert service.state(job) == "queued"
+
+
+def test_a_project_shows_its_money_and_takes_a_share_and_a_budget(service: Service) -> None:
+    first = {"project": "default", "share": 1.0, "budget_usd": None, "spent_usd": 0.0, "reserved_usd": 0.0}
+    assert service.ask("GET", "/v1/project").json() == first
+    changed = service.ask("PUT", "/v1/project", json={"share": 2.5, "budget_usd": 12.345678})
+    assert changed.json() == service.ask("GET", "/v1/project").json()
+    assert changed.json() == first | {"share": 2.5, "budget_usd": 12.345678}
+    service.submit()
+    service.claim(service.join())
+    assert service.ask("GET", "/v1/project").json()["reserved_usd"] == 0.09
+    assert service.ask("PUT", "/v1/project", json={}).json()["budget_usd"] is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"share": 0}, {"share": -1}, {"budget_usd": -0.01}, {"share": "x"}, {"budget_usd": 1e300}, {"share": None}],
+)
+def test_a_wrong_share_or_budget_is_refused_with_the_field_named(service: Service, wrong: dict[str, Any]) -> None:
+    body = problem(service.ask("PUT", "/v1/project", json=wrong), 422, "invalid-spec")
+    assert next(iter(wrong)) in body["problems"][0]["field"]
+    assert service.ask("GET", "/v1/project").json()["share"] == 1.0
+
+
+def test_a_heartbeat_over_http_is_told_to_stop_and_a_late_one_that_the_lease_is_lost(service: Service) -> None:
+    join = {"machine": "m", "name": "n", "gpu": "T4", "gpu_memory_gb": 16}
+    joined = service.ask("POST", "/v1/nodes", JOIN, json=join).json()
+    job = service.submit()
+    hold = service.ask("POST", "/v1/claims", joined["token"]).json()["hold"]
+    path = f"/v1/attempts/{hold['attempt']}/heartbeats?fencing={hold['fencing']}"
+    beat = {"phase": "training", "step": 1}
+    assert service.ask("POST", path, joined["token"], json=beat).json() == {"stop": ""}
+    service.ask("POST", f"/v1/jobs/{job}/pause")
+    assert service.ask("POST", path, joined["token"], json=beat).json() == {"stop": "paused by its owner"}
+    service.ask("POST", f"/v1/jobs/{job}/cancel")
+    problem(service.ask("POST", path, joined["token"], json=beat), 409, "stale")
+    shown = service.ask("GET", "/v1/nodes").json()[0]
+    assert (shown["gpu"], shown["state"], shown["job"]) == ("T4", "ready", None)
+
+
 def test_a_blob_is_put_once_and_read_never_by_its_hash_alone(service: Service) -> None:
     answer = service.ask("POST", "/v1/blobs", json={"sha256": service.photo.sha256, "bytes": service.photo.bytes})
     assert answer.json() == {"present": True, "url": None}

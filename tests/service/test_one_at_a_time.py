@@ -10,6 +10,7 @@ from gangline.core.views import JobView
 from gangline.ports.server import (
     Assignment,
     Beat,
+    Beaten,
     Commit,
     Done,
     Downloads,
@@ -24,11 +25,10 @@ from gangline.ports.server import (
     Uploads,
 )
 from gangline.service import checkpoint, query, renew
-from gangline.service.cancel import cancel
 from gangline.service.claim import claim
-from gangline.service.controller import tick
 from gangline.service.finish import finish
 from gangline.service.nodes import leave
+from gangline.service.steer import cancel
 from tests.service.conftest import POLICY, PROJECT, Service
 
 Answer = Any
@@ -164,9 +164,9 @@ def test_an_overdue_lease_that_nobody_took_away_can_be_renewed(service: Service)
     node = service.join()
     hold = service.claim(node).hold
     service.wait(POLICY.lease_s + 100)
-    assert renew.renew(service.at, node, hold, Beat(phase="training", step=1), service.now_ms) == Done()
-    tick(service.at, service.now_ms)
-    assert renew.renew(service.at, node, hold, Beat(phase="training", step=2), service.now_ms) == Done()
+    assert renew.renew(service.at, node, hold, Beat(phase="training", step=1), service.now_ms) == Beaten()
+    service.tick()
+    assert renew.renew(service.at, node, hold, Beat(phase="training", step=2), service.now_ms) == Beaten()
 
 
 def test_many_nodes_at_once_get_distinct_jobs(service: Service) -> None:
@@ -239,4 +239,4 @@ def test_an_end_without_its_files_is_refused_and_the_lease_stays(service: Servic
     missing = service.manifest(1, b"never uploaded").files[0]
     assert isinstance(finish(service.at, node, hold, Succeeded(output=(missing,)), service.now_ms), Refused)
     assert service.state(job) == "running"
-    assert renew.renew(service.at, node, hold, Beat(phase="uploading", step=100), service.now_ms) == Done()
+    assert renew.renew(service.at, node, hold, Beat(phase="uploading", step=100), service.now_ms) == Beaten()

@@ -13,6 +13,7 @@ from gangline.core.contract import Manifest, Progress
 from gangline.core.files import File
 from gangline.ports.server import Join
 from gangline.ports.trainer import Result, Saved
+from gangline.service.controller import Controller
 from gangline.wire.agent import HttpServer
 from gangline.worker.agent import Agent
 from gangline.worker.edges import Edges
@@ -173,16 +174,16 @@ def test_every_phase_is_told_from_the_first_second_to_the_last_upload(node: Node
     assert list((node.host._runs).iterdir()) == []
 
 
-def test_an_upload_that_takes_hours_does_not_stop_the_heartbeat(node: Node) -> None:
+def test_an_upload_that_takes_most_of_an_hour_does_not_stop_the_heartbeat(node: Node) -> None:
     job = node.service.submit()
     while not (node.lease() and node.lease()["phase"] == "training"):  # type: ignore[index]
         node.step()
-    node.agent._edges.transfer.looks = 7200  # type: ignore[attr-defined]
-    from gangline.service.controller import tick
-
-    while node.service.state(job) != "succeeded":
+    node.agent._edges.transfer.looks = 3300  # type: ignore[attr-defined]
+    controller = Controller(node.service.at)
+    while node.service.state(job) == "running":
         node.step()
-        tick(node.service.at, node.service.now_ms)
+        controller.tick(node.service.now_ms)
+    assert node.service.state(job) == "succeeded"
     assert len(node.service.store.load("attempts", job=job)) == 1
 
 
@@ -214,11 +215,26 @@ def test_two_attempts_on_one_node_use_a_fresh_directory_each(node: Node) -> None
         node.step()
     node.trainer.runs[0].script[:] = node.trainer.runs[0].script[:1]
     node.trainer.runs[0].code = 1
-    while len(node.trainer.runs) < 2:
+    controller = Controller(node.service.at)
+    while len(node.trainer.runs) < 2:  # it is the only machine here, so its ban yields after a while
         node.step()
+        controller.tick(node.service.now_ms)
     attempts = node.service.ask("GET", f"/v1/jobs/{job}").json()["attempts"]
     assert attempts[0]["state"] == "failed" and "exit code 1; its last words: said" in attempts[0]["because"]
     assert node.trainer.runs[0].directory != node.trainer.runs[1].directory
+    assert node.service.now_ms - attempts[0]["ended_ms"] >= 1000 * POLICY.ban_yields_s
+
+
+def test_told_with_a_heartbeat_to_stop_a_node_saves_and_hands_the_job_back(node: Node) -> None:
+    job = node.service.submit()
+    while not node.trainer.runs:
+        node.step()
+    assert node.service.ask("POST", f"/v1/jobs/{job}/pause").json()["summary"]["state"] == "running"
+    while node.service.state(job) == "running":
+        node.step()
+    assert node.trainer.runs[0].stopped and not node.agent.stopped
+    attempt = node.service.ask("GET", f"/v1/jobs/{job}").json()["attempts"][0]
+    assert (node.service.state(job), attempt["state"]) == ("paused", "released")
 
 
 def test_a_checkpoint_is_shipped_while_training_goes_on(node: Node) -> None:

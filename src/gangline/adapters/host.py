@@ -85,3 +85,9 @@ def describe_gpu() -> dict[str, str]:
         return {}
     parts = [part.strip() for part in answer.splitlines()[0].split(",")] if answer.strip() else []
     return dict(zip(("gpu", "gpu_memory", "driver"), parts, strict=False))
+
+
+def gpu_memory_gb(described: dict[str, str]) -> float:
+    """Of a GPU as `describe_gpu` has it: `24564 MiB` is one of 24 GB, as its users say."""
+    memory = described.get("gpu_memory", "").split()
+    return round(float(memory[0]) / 1024) if memory and memory[0].isdigit() else 0.0

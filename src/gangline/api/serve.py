@@ -10,10 +10,9 @@ import uvicorn
 from fastapi import FastAPI
 
 from gangline.core.errors import UserError
-from gangline.service.controller import tick
+from gangline.service.controller import Controller
 from gangline.service.deployment import Deployment
 
-TICK_EVERY_S = 1.0
 log = logging.getLogger("gangline.controller")
 
 
@@ -59,8 +58,9 @@ def serve(
 
 
 def _keep_ticking(deployment: Deployment, stopping: threading.Event) -> None:
-    while not stopping.wait(TICK_EVERY_S):
+    controller = Controller(deployment)
+    while not stopping.wait(deployment.policy.tick_interval_s):
         try:
-            tick(deployment, deployment.store.now_ms())
+            controller.tick(deployment.store.now_ms())
         except Exception:
             log.exception("a tick failed; the next one tries again")

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from annotated_types import Ge, Le, MaxLen
+from annotated_types import Ge, Gt, Le, MaxLen
 from fastapi import APIRouter, Header, Query
 
 from gangline.api.who import At, Now, Project
 from gangline.core.files import FILE_BYTES_MAX, Sha256
-from gangline.core.views import ArtifactView, BlobView, EventView, JobPage, JobView, LogView, NodeView
-from gangline.service import cancel, query, submit
+from gangline.core.views import ArtifactView, BlobView, EventView, JobPage, JobView, LogView, NodeView, ProjectView
+from gangline.service import access, query, steer, submit
 
 router = APIRouter(prefix="/v1", tags=["users"])
 
@@ -28,6 +28,14 @@ class Submission:
 
     spec: dict[str, Any]
     name: Annotated[str, MaxLen(200)] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a project may have: its share beside the others', and a budget for all that it ever spends (None: no limit)."""
+
+    share: Annotated[float, Gt(0), Le(1e6)] = 1.0
+    budget_usd: Annotated[float, Ge(0), Le(1e9)] | None = None
 
 
 @router.post("/blobs")
@@ -68,8 +76,42 @@ def show_job(at: At, now: Now, project: Project, job: str) -> JobView:
 def cancel_job(at: At, now: Now, project: Project, job: str) -> JobView:
     """A job that has ended stays as it is."""
     query.owned(at, project, job)
-    cancel.cancel(at, job, now)
+    steer.cancel(at, job, now)
     return query.job(at, project, job, now)
+
+
+@router.post("/jobs/{job}/pause")
+def pause_job(at: At, now: Now, project: Project, job: str) -> JobView:
+    """A node at work saves and hands it back first. A job that has ended stays as it is."""
+    query.owned(at, project, job)
+    steer.pause(at, job, now)
+    return query.job(at, project, job, now)
+
+
+@router.post("/jobs/{job}/resume")
+def resume_job(at: At, now: Now, project: Project, job: str) -> JobView:
+    """One that was not paused stays as it is."""
+    query.owned(at, project, job)
+    steer.resume(at, job, now)
+    return query.job(at, project, job, now)
+
+
+@router.post("/jobs/{job}/retry", status_code=201)
+def retry_job(at: At, now: Now, project: Project, job: str) -> JobView:
+    """A new job from the spec of one that has ended."""
+    query.owned(at, project, job)
+    return query.job(at, project, steer.retry(at, project, job, now), now)
+
+
+@router.get("/project")
+def show_project(at: At, project: Project) -> ProjectView:
+    return query.project(at, project)
+
+
+@router.put("/project")
+def set_project(at: At, project: Project, wanted: Wanted) -> ProjectView:
+    access.set_project(at, project, share=wanted.share, budget_usd=wanted.budget_usd)
+    return query.project(at, project)
 
 
 @router.get("/jobs/{job}/events")

@@ -9,6 +9,7 @@ from gangline.api.who import At, Held, Joining, NodeId, Now
 from gangline.ports.server import (
     Assignment,
     Beat,
+    Beaten,
     Commit,
     Done,
     Downloads,
@@ -45,7 +46,7 @@ def claim_job(at: At, now: Now, node: NodeId, response: Response) -> Assignment 
 
 
 @router.post("/attempts/{attempt}/heartbeats")
-def beat(at: At, now: Now, node: NodeId, hold: Held, request: Beat) -> Done:
+def beat(at: At, now: Now, node: NodeId, hold: Held, request: Beat) -> Beaten:
     return accepted(renew.renew(at, node, hold, request, now))
 
 

@@ -7,19 +7,26 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from gangline.adapters.local_nodes import LocalNode, start_node, stop_all
+from gangline.adapters.pools.local import LocalNode, start_node, stop_all
 from gangline.core.errors import GanglineError
 
 
 class Box:
-    """A server on a free port, with nodes that are started, and killed, by name."""
+    """A server on a free port, with nodes that are started, and killed, by name; or one that rents `up_nodes` of its own."""
 
     def __init__(
-        self, home: Path, *, lease_s: float, heartbeat_interval_s: float, price_usd_per_hour: float = 0.0
+        self,
+        home: Path,
+        *,
+        lease_s: float,
+        heartbeat_interval_s: float,
+        price_usd_per_hour: float = 0.0,
+        up_nodes: str | None = None,
     ) -> None:
         self.home = home
         self.nodes: dict[str, LocalNode] = {}
         self._port = 0
+        self._command = ["up", "--nodes", up_nodes] if up_nodes else ["server"]
         self._options = {
             "--home": str(home / "server"),
             "--lease-s": str(lease_s),
@@ -43,7 +50,7 @@ class Box:
                     sys.executable,
                     "-m",
                     "gangline.cli.main",
-                    "server",
+                    *self._command,
                     "-o",
                     "json",
                     "--port",
@@ -69,12 +76,18 @@ class Box:
         self._server.kill()
         self._server.communicate()
 
+    def stop_server(self) -> int:
+        """As Ctrl-C does; its exit code."""
+        self._server.terminate()
+        self._server.communicate()
+        return self._server.returncode
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         stop_all(list(self.nodes.values()))
-        self._server.terminate()
-        self._server.communicate()
+        if self._server.returncode is None:
+            self.stop_server()
 
     def start_node(self, name: str) -> LocalNode:
         node = start_node(name=name, home=self.home / name, server=self.url, join_token=self.join_token)

@@ -23,7 +23,7 @@ from gangline.cli.output import (
 )
 from gangline.core.views import EventView, JobSummary, JobView
 
-app = typer.Typer(help="Look at jobs, and cancel them.", no_args_is_help=True)
+app = typer.Typer(help="Look at jobs, and steer them.", no_args_is_help=True)
 
 
 @app.command("ls")
@@ -65,11 +65,41 @@ def cancel_job(
     job: str, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
     """Stop a job for good. One that has ended stays as it is."""
-    found = compose.make_client(server, token).cancel(job)
+    _tell(compose.make_client(server, token).cancel(job), output)
+
+
+@app.command("pause")
+def pause_job(
+    job: str, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
+) -> None:
+    """Stop a job until it is resumed. A node at work saves and hands it back first."""
+    _tell(compose.make_client(server, token).pause(job), output)
+
+
+@app.command("resume")
+def resume_job(
+    job: str, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
+) -> None:
+    """Let a paused job go on. One that was not paused stays as it is."""
+    _tell(compose.make_client(server, token).resume(job), output)
+
+
+@app.command("retry")
+def retry_job(
+    job: str, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
+) -> None:
+    """Submit a new job from the same spec as one that has ended."""
+    found = compose.make_client(server, token).retry(job)
+    _tell(found, output)
+    if output is Output.text:
+        out.print(found.summary.id)
+
+
+def _tell(found: JobView, output: Output) -> None:
     if output is Output.json:
         print_json(found)
     else:
-        say(f"{job} is {found.summary.state}: {found.summary.because}")
+        say(f"{found.summary.id} is {found.summary.state}: {found.summary.because}")
 
 
 def as_page(job: JobView, events: list[EventView]) -> Group:

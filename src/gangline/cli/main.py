@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gangline import __version__
-from gangline.cli import artifacts, demo, jobs, logs, nodes, server, train, up, worker
+from gangline.cli import artifacts, budget, demo, jobs, logs, nodes, server, sim, train, up, worker
 from gangline.cli.output import say_error
 from gangline.core.errors import GanglineError
 
@@ -24,10 +24,12 @@ app.add_typer(jobs.app, name="jobs")
 app.command()(logs.logs)
 app.command()(artifacts.artifacts)
 app.add_typer(nodes.app, name="nodes")
+app.command()(budget.budget)
 app.command()(up.up)
 app.command()(server.server)
 app.command()(worker.worker)
 app.command()(demo.demo)
+app.add_typer(sim.app, name="sim")
 
 
 def _show_version(wanted: bool) -> None:

@@ -20,8 +20,16 @@ def list_nodes(server: ServerOption = None, token: TokenOption = None, output: O
     if output is Output.json:
         print_json(found)
         return
-    rows = table("node", "name", "state", ">slots", ">$/hour", "job", "phase")
+    rows = table("node", "name", "state", "gpu", ">slots", ">$/hour", "job", "why")
     for node in found:
-        price = f"{node.price_usd_per_hour:.4f}"
-        rows.add_row(node.id, node.name, node.state, str(node.slots), price, node.job or "–", node.phase or "idle")
+        rows.add_row(
+            node.id,
+            node.name,
+            node.phase or node.state,
+            node.gpu or "–",
+            str(node.slots),
+            f"{node.price_usd_per_hour:.4f}",
+            node.job or "–",
+            node.because,
+        )
     out.print(rows)

@@ -1,6 +1,7 @@
 """How a command speaks: data on standard output, as text or JSON; words for people on standard error."""
 
 import json
+import logging
 import sys
 from dataclasses import asdict
 from datetime import datetime
@@ -40,6 +41,12 @@ def print_json(value: Any) -> None:
 
 def say(text: str) -> None:
     err.print(text, markup=False)
+
+
+def show_log() -> None:
+    """What the service does of itself, for people: which nodes it starts and ends, and why."""
+    logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    logging.getLogger("gangline").setLevel(logging.INFO)
 
 
 def say_error(error: GanglineError) -> None:

@@ -47,6 +47,16 @@ def train(
     ] = None,
     checkpoint_every_s: Annotated[float | None, typer.Option(help="Seconds between saves.  [default: 60]")] = None,
     checkpoint_every_steps: Annotated[int | None, typer.Option(help="Steps between saves, besides.")] = None,
+    priority: Annotated[int | None, typer.Option(help="Higher goes first among your jobs.  [default: 0]")] = None,
+    gpu: Annotated[
+        str | None, typer.Option(help="The class of GPU that it needs, as `gangline nodes ls` shows.")
+    ] = None,
+    gpu_memory_gb: Annotated[float | None, typer.Option(help="The memory of a GPU that it needs.")] = None,
+    pool: Annotated[str | None, typer.Option(help="The pool that it may run in.")] = None,
+    exact: Annotated[
+        str | None,
+        typer.Option(help="Go on only where the bits stay the same: required, preferred, off.  [default: preferred]"),
+    ] = None,
     name: Annotated[str, typer.Option(help="For people; else the prompt.")] = "",
     detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
     server: ServerOption = None,
@@ -70,8 +80,11 @@ def train(
         "sample_prompts": sample_prompt,
         "checkpoint_every_s": checkpoint_every_s,
         "checkpoint_every_steps": checkpoint_every_steps,
+        "priority": priority,
+        "exact": exact,
     }
-    settings = read_recipe(recipe) | {field: value for field, value in given.items() if value is not None}
+    needs = {"gpu": gpu, "gpu_memory_gb": gpu_memory_gb, "pool": pool}
+    settings = with_options(read_recipe(recipe), given, needs)
     client = compose.make_client(server, token)
     spec = hand_in(client, photos, base or settings.pop("base", None), hold_out or (), settings)
     job = client.submit(spec, name=name).summary
@@ -89,6 +102,14 @@ def read_recipe(path: Path | None) -> dict[str, Any]:
         return tomllib.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise BadInput(f"the recipe {path} cannot be read: {error}") from None
+
+
+def with_options(recipe: dict[str, Any], given: dict[str, Any], needs: dict[str, Any]) -> dict[str, Any]:
+    """What is given goes before the recipe; of what the job needs of a node, field by field."""
+    settings = recipe | {field: value for field, value in given.items() if value is not None}
+    needed = {field: value for field, value in needs.items() if value is not None}
+    before = settings.get("needs", {})
+    return settings | {"needs": before | needed} if needed and isinstance(before, dict) else settings
 
 
 def hand_in(

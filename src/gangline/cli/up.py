@@ -1,11 +1,12 @@
 """`gangline up`: the whole platform on this box."""
 
+import re
 from typing import Annotated
 
 import typer
 
 from gangline import compose
-from gangline.cli.output import Output, OutputOption, say
+from gangline.cli.output import Output, OutputOption, show_log
 from gangline.cli.server import (
     BeatOption,
     HomeOption,
@@ -16,11 +17,19 @@ from gangline.cli.server import (
     announce,
     make_policy,
 )
+from gangline.core.autoscale import PoolLimits
+from gangline.core.errors import BadInput
 from gangline.core.policy import Policy
+
+NODES_MAX = 64
+NODES = re.compile(r"(\d{1,6})(?:\.\.(\d{1,6}))?")
 
 
 def up(
-    nodes: Annotated[int, typer.Option("--nodes", min=0, max=64, help="How many nodes to run on this box.")] = 1,
+    nodes: Annotated[
+        str,
+        typer.Option("--nodes", metavar="N|MIN..MAX", help="How many nodes run on this box: always, or as work comes."),
+    ] = "1",
     home: HomeOption = None,
     host: HostOption = "127.0.0.1",
     port: PortOption = compose.DEFAULT_PORT,
@@ -30,25 +39,28 @@ def up(
     output: OutputOption = Output.text,
 ) -> None:
     """Run the service and some nodes here, each with a machine id of its own. Ctrl-C stops all of it; jobs go on later."""
-    from gangline.adapters.local_nodes import LocalNode, start_node, stop_all
-
-    folder = home or compose.read_settings().home
-    started: list[LocalNode] = []
-
-    def ready(access: compose.Access) -> None:
-        announce(access, output)
-        for number in range(1, nodes + 1):
-            node_home = folder / "nodes" / str(number)
-            node = start_node(name=f"local-{number}", home=node_home, server=access.url, join_token=access.join_token)
-            started.append(node)
-            say(f"node {node.name} (process {node.process.pid}) writes {node_home / 'worker.log'}")
-
+    limits = parse_nodes(nodes)
+    show_log()
     compose.run_server(
-        home=folder,
+        home=home or compose.read_settings().home,
         host=host,
         port=port,
         policy=make_policy(lease_s, heartbeat_interval_s),
         price_usd_per_hour=price_usd_per_hour,
-        ready=ready,
-        stopping=lambda: stop_all(started),
+        ready=lambda access: announce(access, output),
+        nodes=limits,
     )
+
+
+def parse_nodes(text: str) -> PoolLimits:
+    """`4` is `4..4`."""
+    found = NODES.fullmatch(text.strip())
+    hint = f"--nodes takes a number like 2, or two like 0..4, up to {NODES_MAX}"
+    if not found:
+        raise BadInput(f"{text!r} is no number of nodes", hint=hint)
+    least, most = int(found[1]), int(found[2] or found[1])
+    if least > most:
+        raise BadInput(f"at least {least} and at most {most} nodes cannot be", hint=hint)
+    if most > NODES_MAX:
+        raise BadInput(f"{most} nodes are too many for one box", hint=hint)
+    return PoolLimits(name="default", nodes_min=least, nodes_max=most)

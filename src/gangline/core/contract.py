@@ -9,7 +9,7 @@
 Exit codes are those of sysexits.h where it has one: 0 done, 65 the input is bad, 75 stopped and resumable; anything else is a crash.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from gangline.core.canonical import digest
@@ -52,8 +52,18 @@ class Manifest:
 
     def to_json(self) -> dict[str, Any]:
         """With the digest of everything else, so that a manifest proves itself too."""
-        body = asdict(self)
+        body = _body(self)
         return body | {"digest": digest(body)}
+
+
+def _body(manifest: Manifest) -> dict[str, Any]:
+    return {
+        "step": manifest.step,
+        "spec_hash": manifest.spec_hash,
+        "fingerprint": manifest.fingerprint,
+        "exact": manifest.exact,
+        "files": [{"path": file.path, "bytes": file.bytes, "sha256": file.sha256} for file in manifest.files],
+    }
 
 
 def parse_manifest(value: object) -> Manifest:
@@ -71,7 +81,7 @@ def parse_manifest(value: object) -> Manifest:
         )
     except (AssertionError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise Damaged(f"the manifest is not one: {type(error).__name__} {error}".rstrip()) from None
-    if value.get("digest") != digest(asdict(manifest)):
+    if value.get("digest") != digest(_body(manifest)):
         raise Damaged("the manifest does not match its own digest")
     return manifest
 

@@ -1,16 +1,75 @@
-"""What time on a node costs, and what interruptions cost."""
+"""What time on a node costs, what it was spent on, and what interruptions cost."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal
 
-from gangline.core.job import Attempt
+from gangline.core.job import Attempt, AttemptState
 
 HOUR_MS = 3_600_000
+GB = 10**9
+MONTH_MS = 30 * 24 * HOUR_MS
+
+Cause = Literal[
+    "training",  # steps that are part of the result
+    "start-up",  # a rented node before it has joined
+    "download",  # from the claim to the first step: inputs, base, checkpoint, preparing
+    "redone steps",  # lost with an interruption: another attempt trains them again
+    "failed",  # of an attempt that failed, after its last checkpoint
+    "idle",  # a node without work
+    "storage",
+    "egress",
+    "correction",  # what the provider did not bill after all: a node that was gone before we knew
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A line of the ledger."""
+
+    cause: Cause
+    from_ms: int
+    to_ms: int
+    micro_usd: int
 
 
 def time_cost_micro_usd(*, price_micro_usd_per_hour: int, from_ms: int, to_ms: int) -> int:
-    """Rounded half up, so that a ledger's lines never fall short of the provider's together by more than half a micro-dollar each."""
-    return (price_micro_usd_per_hour * max(0, to_ms - from_ms) * 2 + HOUR_MS) // (2 * HOUR_MS)
+    """The difference of two running totals, so that the parts of a time cost exactly what the whole costs."""
+    return price_micro_usd_per_hour * max(from_ms, to_ms) // HOUR_MS - price_micro_usd_per_hour * from_ms // HOUR_MS
+
+
+def time_line(cause: Cause, price_micro_usd_per_hour: int, from_ms: int, to_ms: int) -> Line:
+    cost = time_cost_micro_usd(price_micro_usd_per_hour=price_micro_usd_per_hour, from_ms=from_ms, to_ms=to_ms)
+    return Line(cause=cause, from_ms=from_ms, to_ms=to_ms, micro_usd=cost)
+
+
+def lines_of_attempt(attempt: Attempt, state: AttemptState, now_ms: int) -> list[Line]:
+    """What the time of an attempt that ends now, as `state`, was spent on: without gaps, from its start."""
+    trained_ms = attempt.training_ms if attempt.training_ms is not None else now_ms
+    cuts = [attempt.started_ms, min(trained_ms, now_ms), _lost_from_ms(attempt, state, now_ms), now_ms]
+    lost: Cause = "failed" if state == "failed" else "redone steps"
+    parts = zip(("download", "training", lost), pairwise(cuts), strict=True)
+    return [time_line(cause, attempt.price_micro_usd_per_hour, a, b) for cause, (a, b) in parts if b > a]
+
+
+def _lost_from_ms(attempt: Attempt, state: AttemptState, now_ms: int) -> int:
+    """When the steps began that the end takes away: those after the last commit, and the silence before the end."""
+    if attempt.training_ms is None or state in ("succeeded", "canceled"):
+        return now_ms
+    lost_steps = max(0, attempt.step - max(attempt.committed_step, attempt.from_step))
+    if state == "released" and lost_steps == 0:
+        return now_ms
+    lost_ms = round(1000 * lost_steps * (attempt.seconds_per_step or 0))
+    return min(now_ms, max(attempt.training_ms, attempt.beat_ms - lost_ms))
+
+
+def storage_micro_usd(size: int, from_ms: int, to_ms: int, usd_per_gb_month: float) -> int:
+    return round(usd_per_gb_month * 1e6 * size / GB * (to_ms - from_ms) / MONTH_MS)
+
+
+def egress_micro_usd(size: int, usd_per_gb: float) -> int:
+    return round(usd_per_gb * 1e6 * size / GB)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +81,7 @@ class Lost:
     ms: int
 
 
-def lost(attempts: list[Attempt]) -> Lost:
+def lost(attempts: Sequence[Attempt]) -> Lost:
     """Over a job's attempts in order. Time lost: from the last heartbeat of the one that was cut off until the next
     one trains, and then the steps that it does again, at its own pace."""
     interruptions = steps = ms = 0

@@ -1,58 +1,171 @@
-"""What the end of an attempt means for its job: one table, from which retry and the user's sentence follow."""
+"""What the end of an attempt means: one table, from which retry, ban, strike and the user's sentence follow.
 
-from dataclasses import dataclass
+Blame needs contrast. What a single try cannot tell — is the input bad, or the node? does the job kill its hosts? — is
+decided over the job's past attempts; what a machine is to be blamed for is decided in `gangline.core.trust`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from gangline.core.contract import FailureKind as TrainerFailureKind
-from gangline.core.job import AttemptState, Job, JobState
+from gangline.core.job import Attempt, AttemptState, Job, JobState
+from gangline.core.policy import Policy
 
-NodeFailureKind = Literal["download failed", "upload failed", "no result"]
+NodeFailureKind = Literal["download failed", "upload failed", "no result", "gpu error", "other numerics"]
+ServerFailureKind = Literal["no progress", "too slow", "outpaced", "kills its hosts"]
 FailureKind = TrainerFailureKind | NodeFailureKind
+Blame = Literal["job", "node", "network", "unknown"]
+
+STRIKE = 4
+"""Strikes are counted in quarters."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Meaning:
-    """`ends_job`: another node would fail alike. `says`: how it begins the sentence that the user reads."""
+    """`confirm`: ends the job once a second machine says the same. `strike`: quarters of a strike against the machine."""
 
-    ends_job: bool
     says: str
+    blame: Blame
+    counts: bool = True
+    ban: bool = True
+    strike: int = 0
+    confirm: bool = False
 
 
 MEANING: dict[str, Meaning] = {
-    "bad data": Meaning(ends_job=True, says="the input is bad"),
-    "diverged": Meaning(ends_job=True, says="training diverged"),
-    "out of memory": Meaning(ends_job=False, says="out of memory"),
-    "disk full": Meaning(ends_job=False, says="the node's disk is full"),
-    "crashed": Meaning(ends_job=False, says="the trainer crashed"),
-    "download failed": Meaning(ends_job=False, says="an input could not be downloaded"),
-    "upload failed": Meaning(ends_job=False, says="a result could not be uploaded"),
-    "no result": Meaning(ends_job=False, says="the trainer ended without a result"),
+    "bad data": Meaning(says="the input is bad", blame="job", confirm=True, strike=STRIKE),
+    "diverged": Meaning(says="training diverged", blame="job", confirm=True, strike=STRIKE),
+    "out of memory": Meaning(says="out of memory", blame="node", strike=STRIKE),
+    "disk full": Meaning(says="the node's disk is full", blame="node", strike=STRIKE),
+    "gpu error": Meaning(says="the GPU failed", blame="node", strike=STRIKE),
+    "crashed": Meaning(says="the trainer crashed", blame="unknown", strike=STRIKE // 2),
+    "no result": Meaning(says="the trainer ended without a result", blame="unknown", strike=STRIKE // 2),
+    "download failed": Meaning(says="an input could not be downloaded", blame="network", ban=False, strike=1),
+    "upload failed": Meaning(says="a result could not be uploaded", blame="network", ban=False, strike=1),
+    "other numerics": Meaning(says="the node computes with other numerics", blame="job", counts=False),
+    "no progress": Meaning(says="no progress", blame="node", strike=STRIKE),
+    "too slow": Meaning(says="too slow beside its peers", blame="node", counts=False, strike=STRIKE),
+    "outpaced": Meaning(says="gives way to a faster machine", blame="node", counts=False, ban=False),
+    "kills its hosts": Meaning(says="the job seems to kill its hosts", blame="job", ban=False),
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What becomes of the attempt and of its job."""
+    """What becomes of the attempt, its job and the machine. `wait_s`: before the next try. `gpu_memory_gb`: its need from now on."""
 
     attempt: AttemptState
     job: JobState
     attempts_failed: int
     because: str
+    kind: str = ""
+    ban: bool = False
+    strike: int = 0
+    wait_s: float = 0
+    gpu_memory_gb: float = 0
 
 
-def after_failure(job: Job, kind: FailureKind, words: str) -> Verdict:
+def succeeded(job: Job, node: str) -> Verdict:
+    return Verdict(
+        attempt="succeeded", job="succeeded", attempts_failed=job.attempts_failed, because=f"finished on {node}"
+    )
+
+
+def canceled(job: Job) -> Verdict:
+    return Verdict(
+        attempt="canceled", job="canceled", attempts_failed=job.attempts_failed, because="canceled by its owner"
+    )
+
+
+def after_failure(
+    job: Job, attempt: Attempt, past: Sequence[Attempt], kind: str, words: str, policy: Policy
+) -> Verdict:
+    """`past` are the job's earlier attempts, in any order; `attempt` is the one that fails now."""
     meaning = MEANING[kind]
-    failed = job.attempts_failed + 1
     because = f"{meaning.says}: {words}" if words else meaning.says
-    if meaning.ends_job:
-        return Verdict("failed", "failed", failed, because)
-    if failed >= job.attempts_max:
-        return Verdict("failed", "failed", failed, f"{because} (failed {failed} times, the most that it may)")
-    return Verdict("failed", "queued", failed, f"to be tried again ({failed} of {job.attempts_max} failed): {because}")
+    failed = job.attempts_failed + meaning.counts
+    verdict = Verdict(
+        attempt="failed" if meaning.counts else "released",
+        job="queued",
+        attempts_failed=failed,
+        because=because,
+        kind=kind,
+        ban=meaning.ban and policy.bans,
+        strike=meaning.strike,
+        wait_s=wait_s(failed, policy) if meaning.counts else 0,
+        gpu_memory_gb=job.gpu_memory_gb,
+    )
+    others = [before for before in past if before.kind == kind and before.machine != attempt.machine]
+    if meaning.confirm:
+        return _confirmed(verdict, attempt, past, others)
+    if kind == "out of memory" and any(before.gpu == attempt.gpu for before in others):
+        verdict = _needs_more(verdict, attempt)
+    if meaning.counts and failed >= job.attempts_max:
+        return replace(verdict, job="failed", because=f"{because} (failed {times(failed)}, the most that it may)")
+    if meaning.counts:
+        return replace(verdict, because=f"to be tried again ({failed} of {job.attempts_max} failed): {verdict.because}")
+    return verdict
 
 
-def after_interruption(job: Job, node: str, *, released: bool) -> Verdict:
-    """A node that is gone, or had notice to go: never a failure of the job."""
+def _confirmed(verdict: Verdict, attempt: Attempt, past: Sequence[Attempt], others: list[Attempt]) -> Verdict:
+    again = any(before.kind == verdict.kind for before in past if before.machine == attempt.machine)
+    if others or again:
+        who = "a second machine" if others else "the only machine here, twice"
+        return replace(verdict, job="failed", strike=0, because=f"{verdict.because} (so says {who})")
+    return replace(verdict, wait_s=0, because=f"a second machine is to confirm: {verdict.because}")
+
+
+def _needs_more(verdict: Verdict, attempt: Attempt) -> Verdict:
+    """Two machines of a class have too little memory for it: it is the job that needs more."""
+    need = max(verdict.gpu_memory_gb, attempt.gpu_memory_gb + 1)
+    because = f"{verdict.because}; on a second {attempt.gpu or 'machine'} too, so it needs {need:g} GB or more"
+    return replace(verdict, strike=0, gpu_memory_gb=need, because=because)
+
+
+def after_interruption(
+    job: Job, attempt: Attempt, past: Sequence[Attempt], node: str, policy: Policy, *, released: bool = False
+) -> Verdict:
+    """A node that is gone, or had notice to go: never a failure of the job, unless it seems to kill its hosts.
+
+    `past` are the job's earlier attempts, the newest first.
+    """
     if released:
-        return Verdict("released", "queued", job.attempts_failed, f"{node} was told to stop and handed it back")
-    return Verdict("interrupted", "queued", job.attempts_failed, f"{node} fell silent")
+        return Verdict(
+            attempt="released",
+            job="queued",
+            attempts_failed=job.attempts_failed,
+            because=f"{node} was told to stop and handed it back",
+            gpu_memory_gb=job.gpu_memory_gb,
+        )
+    silent = f"{node} fell silent"
+    machines = _lost_in_a_row(attempt, past)
+    if len(machines) >= policy.interruptions_blamed:
+        words = f"{len(machines)} machines in a row fell silent and no checkpoint came of it"
+        return replace(after_failure(job, attempt, past, "kills its hosts", words, policy), attempt="interrupted")
+    return Verdict(
+        attempt="interrupted",
+        job="queued",
+        attempts_failed=job.attempts_failed,
+        because=silent,
+        gpu_memory_gb=job.gpu_memory_gb,
+    )
+
+
+def _lost_in_a_row(attempt: Attempt, past: Sequence[Attempt]) -> set[str]:
+    """The machines lost since the job last came further, or was last blamed for such a row."""
+    machines: set[str] = set()
+    for lost in (attempt, *past):
+        if lost.advanced or lost.kind or lost.state not in ("live", "interrupted"):
+            break
+        machines.add(lost.machine)
+    return machines
+
+
+def wait_s(failed: int, policy: Policy) -> float:
+    """Before try number `failed` + 1: doubles each time, up to a bound."""
+    return min(policy.retry_max_s, policy.retry_first_s * 2 ** (min(failed, 30) - 1)) if failed else 0
+
+
+def times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")

@@ -1,22 +1,79 @@
 """The operator's knobs, passed to every decision."""
 
 from dataclasses import dataclass
+from typing import Literal
+
+SlowRule = Literal["mad", "two_sigma", "off"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """`node_silent_s` without a word make a node gone; a signed URL lives `url_s`."""
+    """Bounds and intervals in the unit that each name ends with; money in US dollars."""
 
+    # Leases
     heartbeat_interval_s: float = 10.0
     lease_s: float = 45.0
+    tick_interval_s: float = 5.0
     claim_interval_s: float = 5.0
-    node_silent_s: float = 135.0
+    node_silent_s: float = 135.0  # without a word for so long, a node is gone
+    stop_grace_s: float = 120.0  # a node that was asked to hand a job back does so within this, or loses it
+
+    # Checkpoints
     checkpoints_kept: int = 2
+
+    # Retry
+    retry_first_s: float = 10.0  # doubles with each failed attempt
+    retry_max_s: float = 900.0
+    interruptions_blamed: int = 3  # so many in a row on as many machines without a checkpoint are one failure
+    ban_yields_s: float = 600.0  # a job that was banned from every node here may go back to one after this
+    unmatched_s: float = 86_400.0  # a job that nothing here and nothing for rent can run fails after this
+
+    # Whom to trust
+    bans: bool = True  # a machine that failed a job does not get it again
+    strikes_max: float = 2.0
+    strike_window_s: float = 21_600.0
+    rest_first_s: float = 15.0  # a machine that failed pauses; doubles with each failure in a row
+    rest_max_s: float = 600.0
+    quarantine_s: float = 3_600.0  # doubles with each time
+    quarantined_share_max: float = 0.1  # of a pool, in an hour; above it an operator must look
+    watch_interval_s: float = 60.0
+    stall_s: float = 900.0  # training without a step
+    start_s: float = 7_200.0  # from the claim to the first step
+    commit_s: float = 3_600.0  # training without a checkpoint in the object store
+
+    # Speed
+    slow_rule: SlowRule = "mad"
+    slow_mads: float = 3.0  # robust standard deviations above the median, on the log, make a machine slow
+    slow_ratio_min: float = 1.3  # and so many times the median
+    slow_peers_min: int = 4
+    move_s: float = 180.0  # what moving a job costs: start, download, the steps done again
+    seek_faster: bool = (
+        True  # give a sound machine back where another is expected to be faster, by more than moving costs
+    )
+    seek_share_max: float = 0.1  # of a pool, at a time
+    moves_max: int = 3  # of a job, for speed
+
+    # Queue
+    base_wait_s: float = 60.0  # so long the next job may be passed over for one whose base the node holds
+    usage_half_life_s: float = 86_400.0
+    entry_charge_usd: float = 0.002  # what each claim adds to a project's usage, so that a flood of tiny jobs counts
+    reserve_s: float = 900.0  # a budget is reserved for so much of an attempt at a time
+
+    # Autoscaling
+    scale_interval_s: float = 15.0
+    idle_s: float = 60.0  # a node idle for so long is given back
+    starting_s: float = 3_600.0  # a node that has not joined after this is given up
+    start_pause_s: float = 30.0  # after a start that came to nothing
+
+    # Prices besides those of the nodes
+    storage_usd_per_gb_month: float = 0.0
+    egress_usd_per_gb: float = 0.0
 
     def __post_init__(self) -> None:
         assert 0 < self.heartbeat_interval_s < self.lease_s, "a lease outlives a heartbeat"
         assert self.node_silent_s >= self.lease_s, "a node is given up after its leases, not before"
         assert self.checkpoints_kept >= 2, "one may turn out damaged"
+        assert self.reserve_s > self.stop_margin_s, "a reservation outlives the notice to stop"
 
     @property
     def url_s(self) -> float:
@@ -25,3 +82,8 @@ class Policy:
     @property
     def lease_ms(self) -> int:
         return round(self.lease_s * 1000)
+
+    @property
+    def stop_margin_s(self) -> float:
+        """From the notice that an attempt must stop until the server takes its lease away, at the latest."""
+        return self.stop_grace_s + self.lease_s + 2 * self.tick_interval_s

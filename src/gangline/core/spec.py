@@ -1,6 +1,7 @@
 """What a user asks for. A spec is complete: with its inputs it gives the result, whoever runs it and however often it is interrupted."""
 
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Interval, Le, MaxLen, MinLen, MultipleOf, Predicate
@@ -48,6 +49,18 @@ class HubBase:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What a job asks of a node. Empty or 0: any. `gpu_memory_gb` of each of its `slots` GPUs; `trust` is the pool's tier."""
+
+    __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
+    gpu: Annotated[str, MaxLen(200)] = ""
+    gpu_memory_gb: Annotated[float, Ge(0), Le(10_000)] = 0
+    slots: Annotated[int, Ge(1), Le(64)] = 1
+    pool: Annotated[str, MaxLen(200)] = ""
+    trust: Annotated[int, Ge(0), Le(9)] = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoraSpec:
     """A subject-driven (DreamBooth, Ruiz et al. 2022) LoRA (Hu et al. 2021) of the U-Net of an SDXL-architecture model.
 
@@ -80,6 +93,9 @@ class LoraSpec:
     sample_steps: Annotated[int, Ge(1), Le(1000)] = 30
     guidance_scale: Annotated[float, Ge(0), Le(100)] = 5.0
     attempts_max: Annotated[int, Ge(1), Le(100)] = 3
+    priority: Annotated[int, Ge(-1000), Le(1000)] = 0
+    needs: Needs = Needs()
+    exact: Literal["required", "preferred", "off"] = "preferred"
 
     @property
     def prompts_to_sample(self) -> tuple[str, ...]:
@@ -116,13 +132,20 @@ class InvalidSpec(BadInput):
 
 def parse_spec(value: object) -> Spec:
     """A spec from JSON values. Raises `InvalidSpec` with every problem that it has."""
-    from pydantic import TypeAdapter, ValidationError  # 0.2 s that `--help` need not pay
+    from pydantic import ValidationError
 
     try:
-        spec = TypeAdapter(Spec).validate_python(value)
+        spec = _adapter().validate_python(value)
     except ValidationError as error:
         raise InvalidSpec(tuple(_problem(dict(found)) for found in error.errors())) from None
     return _checked(spec)
+
+
+@cache
+def _adapter() -> Any:
+    from pydantic import TypeAdapter  # 0.2 s that `--help` need not pay
+
+    return TypeAdapter(Spec)
 
 
 def _problem(found: dict[str, Any]) -> Problem:
@@ -153,9 +176,31 @@ def spec_to_json(spec: Spec) -> dict[str, Any]:
     return asdict(spec)
 
 
+NOT_OF_THE_RESULT = ("checkpoint_every_s", "checkpoint_every_steps", "attempts_max", "priority", "needs", "exact")
+OF_THE_SUBJECT = (
+    "photos",
+    "held_out",
+    "prompt",
+    "seed",
+    "steps",
+    "learning_rate",
+    "weight_decay",
+    "gradient_norm_max",
+    "alpha",
+)
+
+
 def spec_hash(spec: Spec) -> str:
-    """Equal for jobs that ask for the same result: settings of saving and retrying are left out."""
+    """Equal for jobs that ask for the same result: settings of saving, retrying and placing are left out."""
     value = spec_to_json(spec)
-    for name in ("checkpoint_every_s", "checkpoint_every_steps", "attempts_max"):
+    for name in NOT_OF_THE_RESULT:
         del value[name]
     return digest(value)
+
+
+def workload(spec: Spec) -> str:
+    """Equal for jobs that ask the same of a machine: memory, time per step. Not what the pictures show, nor how long."""
+    value = {name: part for name, part in spec_to_json(spec).items() if not name.startswith("sample_")}
+    for name in (*NOT_OF_THE_RESULT, *OF_THE_SUBJECT):
+        del value[name]
+    return digest(value | {"base": spec.base.id})[:16]

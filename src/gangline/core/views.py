@@ -96,6 +96,8 @@ class NodeView:
     machine: str
     pool: str
     state: str
+    because: str
+    gpu: str
     slots: int
     price_usd_per_hour: float
     job: str | None
@@ -109,3 +111,14 @@ class BlobView:
 
     present: bool
     url: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectView:
+    """`reserved_usd` is set aside for what runs; `budget_usd` is None where there is no limit."""
+
+    project: str
+    share: float
+    budget_usd: float | None
+    spent_usd: float
+    reserved_usd: float

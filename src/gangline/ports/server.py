@@ -23,12 +23,16 @@ LOG_CHUNK_BYTES_MAX = 256 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
-    """A node says what it is. `machine` is the same whenever a worker starts on this machine."""
+    """A node says what it is. `machine` is the same whenever a worker starts on this machine; `node` is given to a rented one.
+    `gpu` is the class of its GPUs, `gpu_memory_gb` the memory of each."""
 
     machine: Id
     name: Name
     pool: Name = "default"
+    node: Annotated[str, MaxLen(100)] = ""
     slots: Annotated[int, Ge(1), Le(1024)] = 1
+    gpu: Annotated[str, MaxLen(200)] = ""
+    gpu_memory_gb: Annotated[float, Ge(0), Le(10_000)] = 0
     capabilities: dict[str, str] = field(default_factory=dict)
 
 
@@ -104,6 +108,13 @@ class Refused:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
     pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beaten:
+    """The lease is renewed. `stop` is empty, or says why the node is to save and hand the job back."""
+
+    stop: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +209,7 @@ class Server(Protocol):
 
     def claim(self) -> Assignment | NoWork: ...
 
-    def beat(self, hold: Hold, beat: Beat) -> Done | Stale: ...
+    def beat(self, hold: Hold, beat: Beat) -> Beaten | Stale: ...
 
     def uploads(self, hold: Hold, request: Uploads) -> Urls | Stale: ...
 

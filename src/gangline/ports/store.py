@@ -1,10 +1,16 @@
 """The store: short reads, and guarded writes that happen together or not at all."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-Row = Mapping[str, Any]
+
+class Row(Protocol):
+    """A row by the names of its columns; `**row` and `dict(row)` work."""
+
+    def keys(self) -> Iterable[str]: ...
+
+    def __getitem__(self, column: str, /) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,11 +37,17 @@ def identify(at: Deployment, token: str, role: Role) -> Identity:
 
 def admit(at: Deployment, token: str, role: Role, *, now_ms: int) -> None:
     """Make `token` known, if it is not."""
-    at.store.apply(adding(token, role, node=None, now_ms=now_ms))
+    at.store.apply(write("add_project", id=DEFAULT_PROJECT), adding(token, role, node=None, now_ms=now_ms))
 
 
 def adding(token: str, role: Role, *, node: str | None, now_ms: int) -> Write:
     return write("add_token", hash=_hash(token), role=role, project=DEFAULT_PROJECT, node=node, now=now_ms)
+
+
+def set_project(at: Deployment, project: str, *, share: float, budget_usd: float | None) -> None:
+    """What a project may have. A budget below what is spent stops what runs at its next heartbeats."""
+    budget = None if budget_usd is None else round(budget_usd * 1e6)
+    at.store.apply(write("add_project", id=project), write("set_project", id=project, share=share, budget=budget))
 
 
 def _hash(token: str) -> str:

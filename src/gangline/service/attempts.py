@@ -1,83 +1,145 @@
-"""What all ends of an attempt have in common: its last beat kept, its bill written, its job moved on, one event."""
+"""What all ends of an attempt have in common: its last beat kept, its bill written, its job moved on, the machine judged, one event."""
 
-import json
-from collections.abc import Iterator
-from dataclasses import fields
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
 
-from gangline.core.cost import time_cost_micro_usd
-from gangline.core.failure import Verdict, after_interruption
-from gangline.core.job import Attempt, Job
+from gangline.core.errors import Unreachable
+from gangline.core.failure import MEANING, Verdict, after_failure, after_interruption
+from gangline.core.job import Attempt, Job, Node
 from gangline.core.lease import is_overdue
+from gangline.core.trust import rest_ms
 from gangline.ports.server import Hold, Stale
 from gangline.ports.store import Row, Write, guard, write
+from gangline.service import bill
 from gangline.service.deployment import Deployment
 
 LOST = Stale(because="the lease is lost: the job was given to another node, or has ended")
+TRIES_MAX = 20
 
+JOB_COLUMNS = tuple(field.name for field in fields(Job))
+ATTEMPT_COLUMNS = tuple(field.name for field in fields(Attempt))
+NODE_COLUMNS = tuple(field.name for field in fields(Node) if field.name != "slots_free")
 
-def load_job(at: Deployment, job: str) -> Job | None:
-    rows = at.store.load("job", id=job)
-    return as_job(rows[0]) if rows else None
+Decide = Callable[[Job, Attempt, Sequence[Attempt]], Verdict]
+"""What the end of an attempt means, given its job and the job's earlier attempts, the newest first."""
 
 
 def as_job(row: Row) -> Job:
-    return Job(
-        id=row["id"],
-        project=row["project"],
-        state=row["state"],
-        fencing=row["fencing"],
-        version=row["version"],
-        attempts_failed=row["attempts_failed"],
-        attempts_max=json.loads(row["spec"])["attempts_max"],
-    )
+    return Job(**{name: row[name] for name in JOB_COLUMNS})
 
 
 def as_attempt(row: Row) -> Attempt:
-    return Attempt(**{field.name: row[field.name] for field in fields(Attempt)})
+    return Attempt(**{name: row[name] for name in ATTEMPT_COLUMNS})
 
 
-def job_of_hold(at: Deployment, node: str, hold: Hold) -> Job | None:
+def load_node(at: Deployment, node: str) -> Node:
+    row = at.store.load("node", id=node)[0]
+    known = {name: row[name] for name in NODE_COLUMNS}
+    return Node(**known, slots_free=row["slots"] - row["slots_taken"])
+
+
+def job_of_hold(at: Deployment, node: str, hold: Hold) -> Row | None:
     """The job whose live lease this is; None where the lease is lost."""
-    rows = at.store.load("lease", **lease_of(node, hold))
-    return load_job(at, rows[0]["job"]) if rows else None
+    if not at.store.load("lease", **lease_of(node, hold)):
+        return None
+    return at.store.load("job_of_attempt", attempt=hold.attempt)[0]
 
 
 def lease_of(node: str, hold: Hold) -> dict[str, object]:
     return {"attempt": hold.attempt, "rank": hold.rank, "fencing": hold.fencing, "node": node}
 
 
-def ending(job: Job, attempt: Row, verdict: Verdict, now_ms: int, *, lease: Write) -> list[Write]:
-    """The writes that end `attempt` as `verdict` says. `lease` removes its lease, under the guard that gives the right to end it."""
-    cost = time_cost_micro_usd(
-        price_micro_usd_per_hour=attempt["price_micro_usd_per_hour"],
-        from_ms=attempt["started_ms"],
-        to_ms=now_ms,
-    )
+def conclude(
+    at: Deployment, attempt_id: str, decide: Decide, now_ms: int, *, lease: Write, more: Sequence[Write] = ()
+) -> bool:
+    """End a live attempt as `decide` says. `lease` removes its lease, under the guard that gives the right to end it.
+
+    False where it has ended already, or the right to end it is gone.
+    """
+    for _ in range(TRIES_MAX):
+        rows = at.store.load("attempt", id=attempt_id)
+        if not rows or rows[0]["state"] != "live":
+            return False
+        row, attempt = rows[0], as_attempt(rows[0])
+        job = as_job(at.store.load("job_of_attempt", attempt=attempt_id)[0])
+        past = [as_attempt(before) for before in at.store.load("earlier_attempts", job=job.id, fencing=attempt.fencing)]
+        verdict = _heeding(row["stop"], decide(job, attempt, past))
+        if at.store.apply(*_ending(at, job, row, attempt, verdict, now_ms, lease), *more):
+            return True
+        if lease.name == "seize_overdue_lease":
+            return False  # it was renewed at the last moment, or the next tick tries again
+    raise Unreachable(f"{attempt_id} changed {TRIES_MAX} times while it was being ended")
+
+
+def _heeding(stop: str, verdict: Verdict) -> Verdict:
+    """Whatever ended the attempt, a job that its owner paused is not tried again."""
+    if stop.startswith(PAUSED) and verdict.job == "queued":
+        return replace(verdict, job="paused", because=stop)
+    return verdict
+
+
+def _ending(
+    at: Deployment, job: Job, row: Row, attempt: Attempt, verdict: Verdict, now_ms: int, lease: Write
+) -> list[Write]:
+    """The guards first: what follows is written once."""
+    node = load_node(at, attempt.node)
+    now_ms = max(now_ms, node.meter_ms)  # another request may have come and gone while this one was under way
+    spent, lines = bill.spend(at, job, attempt, verdict.attempt, row["downloaded_bytes"], now_ms)
     return [
-        write("copy_last_beat", attempt=attempt["id"]),
+        spent,
+        write("copy_last_beat", attempt=attempt.id),
+        write("hear_node", attempt=attempt.id),
         lease,
-        guard("end_attempt", attempt=attempt["id"], state=verdict.attempt, because=verdict.because, now=now_ms),
-        guard(
-            "set_job_state",
-            id=job.id,
-            version=job.version,
-            state=verdict.job,
+        *lines,
+        write(
+            "end_attempt",
+            attempt=attempt.id,
+            state=verdict.attempt,
+            kind=verdict.kind,
             because=verdict.because,
-            attempts_failed=verdict.attempts_failed,
             now=now_ms,
         ),
-        write(
-            "add_cost",
-            attempt=attempt["id"],
-            cause="time on the node",
-            job=job.id,
-            node=attempt["node"],
-            from_ms=attempt["started_ms"],
-            to_ms=now_ms,
-            micro_usd=cost,
-        ),
-        event(job.id, verdict.attempt, verdict.because, now_ms, attempt=attempt["id"], node=attempt["node"]),
+        moving(job, verdict, now_ms),
+        *bill.meter(node, now_ms),
+        *_judging(at, row, verdict, now_ms),
+        event(job.id, verdict.attempt, verdict.because, now_ms, attempt=attempt.id, node=attempt.node),
     ]
+
+
+def moving(job: Job, verdict: Verdict, now_ms: int) -> Write:
+    """The job, moved on as the verdict says, if nobody else did."""
+    return guard(
+        "set_job_state",
+        id=job.id,
+        version=job.version,
+        state=verdict.job,
+        because=verdict.because,
+        attempts_failed=verdict.attempts_failed,
+        gpu_memory_gb=max(job.gpu_memory_gb, verdict.gpu_memory_gb),
+        ready_ms=now_ms + round(verdict.wait_s * 1000),
+        now=now_ms,
+    )
+
+
+def _judging(at: Deployment, row: Row, verdict: Verdict, now_ms: int) -> list[Write]:
+    """What the end says of the machine."""
+    machine, writes = row["machine"], list[Write]()
+    if verdict.attempt == "succeeded":
+        writes.append(write("machine_went_well", id=machine))
+        writes.append(write("set_node_state", id=row["node"], before="on_trial", state="ready", because="went well"))
+    if verdict.kind and MEANING[verdict.kind].counts and verdict.attempt == "failed":
+        failures = at.store.load("machine", id=machine)[0]["failures"] + 1
+        writes.append(write("machine_failed", id=machine, rest_until_ms=now_ms + rest_ms(failures, at.policy)))
+    if verdict.ban:
+        writes.append(write("add_ban", job=row["job"], machine=machine, because=verdict.because, now=now_ms))
+    if verdict.strike:
+        strike = {key: row[key] for key in ("machine", "job", "workload", "gpu")}
+        writes.append(
+            write("add_strike", attempt=row["id"], kind=verdict.kind, quarters=verdict.strike, now=now_ms, **strike)
+        )
+    elif verdict.kind and MEANING[verdict.kind].strike:  # it is the job, after all
+        writes.append(write("forgive_strikes", job=row["job"], kind=verdict.kind))
+    return writes
 
 
 def event(
@@ -92,19 +154,62 @@ def end_overdue(at: Deployment, now_ms: int) -> None:
         overdue = is_overdue(expires_ms=row["expires_ms"], now_ms=now_ms, up_since_ms=at.up_since_ms, policy=at.policy)
         if overdue:
             seize = guard("seize_overdue_lease", attempt=row["attempt"], now=now_ms)
-            at.store.apply(*_interruption(at, row["attempt"], now_ms, released=False, lease=seize))
+            conclude(at, row["attempt"], interruption(at), now_ms, lease=seize)
 
 
-def ending_of_node(at: Deployment, node: str, now_ms: int) -> Iterator[list[Write]]:
-    """For each attempt that `node` still holds, the writes that hand its job back."""
+def end_unheeded(at: Deployment, now_ms: int) -> None:
+    """Who was asked to hand its job back, and did not in time, loses it."""
+    before = now_ms - round(at.policy.stop_grace_s * 1000)
+    if at.up_since_ms > before:
+        return  # it may have tried to reach us
+    for row in at.store.load("unheeded_stops", before=before):
+        drop = guard("drop_leases", attempt=row["attempt"])
+        conclude(at, row["attempt"], stopped(at, row["stop"]), now_ms, lease=drop)
+
+
+def end_attempts_of_node(at: Deployment, node: str, now_ms: int, *, told: bool) -> None:
+    """Hand back every job that `node` still holds; `told`: it had notice, and time to save."""
     for row in at.store.load("leases_of_node", node=node):
         drop = guard("drop_leases", attempt=row["attempt"])
-        yield _interruption(at, row["attempt"], now_ms, released=True, lease=drop)
+        conclude(at, row["attempt"], interruption(at, released=told), now_ms, lease=drop)
 
 
-def _interruption(at: Deployment, attempt: str, now_ms: int, *, released: bool, lease: Write) -> list[Write]:
-    row = at.store.load("attempt", id=attempt)[0]
-    job = load_job(at, row["job"])
-    assert job is not None, "an attempt has a job"
-    node = at.store.load("node", id=row["node"])[0]["name"]
-    return ending(job, row, after_interruption(job, node, released=released), now_ms, lease=lease)
+def interruption(at: Deployment, *, released: bool = False) -> Decide:
+    def decide(job: Job, attempt: Attempt, past: Sequence[Attempt]) -> Verdict:
+        name = at.store.load("node", id=attempt.node)[0]["name"]
+        return after_interruption(job, attempt, past, name, at.policy, released=released)
+
+    return decide
+
+
+def failure(at: Deployment, kind: str, words: str) -> Decide:
+    return lambda job, attempt, past: after_failure(job, attempt, past, kind, words, at.policy)
+
+
+PAUSED = "paused by its owner"
+"""What begins the reason of a stop whose attempt is not to be tried again."""
+
+
+def stopped(at: Deployment, stop: str) -> Decide:
+    """The end of an attempt that was asked to stop, for `stop`: a failure's sentence, or any other reason."""
+    kind = next((kind for kind in STOPS if stop.startswith(MEANING[kind].says)), None)
+
+    def decide(job: Job, attempt: Attempt, past: Sequence[Attempt]) -> Verdict:
+        if kind:
+            return after_failure(job, attempt, past, kind, stop.partition(": ")[2], at.policy)
+        return replace(after_interruption(job, attempt, past, "", at.policy, released=True), because=stop)
+
+    return decide
+
+
+STOPS = ("too slow", "outpaced")
+
+
+def ask_to_stop(at: Deployment, lease: Row, because: str, now_ms: int, *more: Write, kind: str = "") -> bool:
+    """Have a node save and hand its job back; it hears of it with its next heartbeat."""
+    stop = f"{MEANING[kind].says}: {because}" if kind else because
+    return at.store.apply(
+        guard("ask_to_stop", attempt=lease["attempt"], because=stop, now=now_ms),
+        *more,
+        event(lease["job"], "asked to stop", stop, now_ms, attempt=lease["attempt"], node=lease["node"]),
+    )

@@ -6,11 +6,12 @@ from gangline.core.canonical import canonical_json
 from gangline.core.contract import parse_manifest
 from gangline.core.errors import Damaged
 from gangline.core.files import File
-from gangline.core.job import Job
 from gangline.core.keys import attempt_prefix, blob_key, folder_prefix
+from gangline.core.retention import Kept, to_prune
 from gangline.core.spec import parse_spec
 from gangline.ports.server import Commit, Done, Downloads, Hold, Refused, Reject, Stale, Uploads, Urls
-from gangline.ports.store import guard, write
+from gangline.ports.store import Row, Write, guard, write
+from gangline.service import bill
 from gangline.service.attempts import LOST, event, job_of_hold, lease_of
 from gangline.service.deployment import Deployment
 
@@ -20,7 +21,7 @@ def uploads(at: Deployment, node: str, hold: Hold, request: Uploads, now_ms: int
     job = job_of_hold(at, node, hold)
     if job is None:
         return LOST
-    prefix = folder_prefix(attempt_prefix(job.project, job.id, hold.attempt), request.folder, request.step)
+    prefix = folder_prefix(attempt_prefix(job["project"], job["id"], hold.attempt), request.folder, request.step)
     return Urls(
         urls=tuple(
             at.objects.sign_put(
@@ -39,9 +40,12 @@ def downloads(at: Deployment, node: str, hold: Hold, request: Downloads, now_ms:
     job = job_of_hold(at, node, hold)
     if job is None:
         return LOST
-    strange = set(request.keys) - _readable_keys(at, job)
+    readable = _readable_keys(at, job)
+    strange = set(request.keys) - readable.keys()
     if strange:
         return Refused(because=f"{min(strange)} is no input or checkpoint of this job")
+    size = sum(readable[key] for key in request.keys)
+    at.store.apply(write("count_download", attempt=hold.attempt, bytes=size))
     return Urls(urls=tuple(at.objects.sign_get(key, now_ms=now_ms, seconds=at.policy.url_s) for key in request.keys))
 
 
@@ -50,28 +54,28 @@ def commit(at: Deployment, node: str, hold: Hold, request: Commit, now_ms: int) 
     job = job_of_hold(at, node, hold)
     if job is None:
         return LOST
-    row = at.store.load("job", id=job.id)[0]
     try:
         manifest = parse_manifest(request.manifest)
     except Damaged as error:
         return Refused(because=error.message)
-    if manifest.spec_hash != row["spec_hash"]:
+    if manifest.spec_hash != job["spec_hash"]:
         return Refused(because="the checkpoint belongs to another job's spec")
-    if not 0 < manifest.step <= row["steps"]:
-        return Refused(because=f"step {manifest.step} is not one of this job's {row['steps']}")
-    prefix = folder_prefix(attempt_prefix(job.project, job.id, hold.attempt), "checkpoints", manifest.step)
+    if not 0 < manifest.step <= job["steps"]:
+        return Refused(because=f"step {manifest.step} is not one of this job's {job['steps']}")
+    prefix = folder_prefix(attempt_prefix(job["project"], job["id"], hold.attempt), "checkpoints", manifest.step)
     verified = True
     for file in manifest.files:
         attested = stored_as(at, f"{prefix}/{file.path}", file)
         if isinstance(attested, Refused):
             return attested
         verified = verified and attested
+    attempt = at.store.load("attempt", id=hold.attempt)[0]
     committed = at.store.apply(
         guard("hold_lease", **lease_of(node, hold)),
         guard(
             "add_checkpoint",
             id=at.new_id("checkpoint"),
-            job=job.id,
+            job=job["id"],
             attempt=hold.attempt,
             step=manifest.step,
             verified=int(verified),
@@ -80,8 +84,12 @@ def commit(at: Deployment, node: str, hold: Hold, request: Commit, now_ms: int) 
             manifest=canonical_json(request.manifest),
             now=now_ms,
         ),
-        event(job.id, "committed", f"step {manifest.step}", now_ms, attempt=hold.attempt, node=node),
+        write("advance_attempt", attempt=hold.attempt, step=manifest.step, now=now_ms),
+        *_learned(job, attempt, now_ms),
+        event(job["id"], "committed", f"step {manifest.step}", now_ms, attempt=hold.attempt, node=node),
     )
+    if committed:
+        prune(at, job["id"], now_ms)
     if committed or job_of_hold(at, node, hold):
         return Done()  # the second: it was committed before, and the answer was lost
     return LOST
@@ -94,9 +102,9 @@ def reject(at: Deployment, node: str, hold: Hold, request: Reject, now_ms: int) 
         return LOST
     rejected = at.store.apply(
         guard("hold_lease", **lease_of(node, hold)),
-        guard("reject_checkpoint", id=request.checkpoint, job=job.id, because=request.because),
+        guard("reject_checkpoint", id=request.checkpoint, job=job["id"], because=request.because),
         write("restart_attempt", attempt=hold.attempt),
-        event(job.id, "rejected", request.because, now_ms, attempt=hold.attempt, node=node),
+        event(job["id"], "rejected", request.because, now_ms, attempt=hold.attempt, node=node),
     )
     if rejected or job_of_hold(at, node, hold):
         return Done()  # the second: it was rejected before
@@ -113,10 +121,39 @@ def stored_as(at: Deployment, key: str, file: File) -> bool | Refused:
     return found.sha256 is not None
 
 
-def _readable_keys(at: Deployment, job: Job) -> set[str]:
-    spec = parse_spec(json.loads(at.store.load("job", id=job.id)[0]["spec"]))
-    keys = {blob_key(job.project, file.sha256) for file in spec.input_files().values()}
-    for row in at.store.load("checkpoints", job=job.id):
+def _learned(job: Row, attempt: Row, now_ms: int) -> list[Write]:
+    """What a commit shows besides: the machine's pace, the base that it holds, the numerics that the job is bound to."""
+    workload = {"workload": attempt["workload"], "gpu": attempt["gpu"], "machine": attempt["machine"]}
+    writes = [
+        write("set_pace", **workload, seconds_per_step=attempt["seconds_per_step"], now=now_ms),
+        write("add_base", node=attempt["node"], base=job["base"]),
+    ]
+    if job["exact"] == "required":
+        writes.append(write("pin_numerics", id=job["id"], node=attempt["node"]))
+    return writes
+
+
+def prune(at: Deployment, job: str, now_ms: int) -> None:
+    """Forget old checkpoints, then delete their bytes: in this order nothing committed is ever without them."""
+    rows = {row["id"]: row for row in at.store.load("checkpoints", job=job)}
+    known = [Kept(id=row["id"], step=row["step"], verified=bool(row["verified"])) for row in rows.values()]
+    keep = at.policy.checkpoints_kept
+    for checkpoint in to_prune(known, keep=keep):
+        row = rows[checkpoint.id]
+        forgotten = at.store.apply(
+            guard("prune_checkpoint", id=checkpoint.id, because=f"newer ones are kept ({keep} of them)"),
+            *bill.storage(at, row, now_ms),
+        )
+        if forgotten:
+            for file in json.loads(row["manifest"])["files"]:
+                at.objects.delete(f"{row['prefix']}/{file['path']}")
+
+
+def _readable_keys(at: Deployment, job: Row) -> dict[str, int]:
+    """The keys of the job's inputs and checkpoints, with their lengths in bytes."""
+    spec = parse_spec(json.loads(at.store.load("job", id=job["id"])[0]["spec"]))
+    keys = {blob_key(job["project"], file.sha256): file.bytes for file in spec.input_files().values()}
+    for row in at.store.load("checkpoints", job=job["id"]):
         manifest = parse_manifest(json.loads(row["manifest"]))
-        keys |= {f"{row['prefix']}/{file.path}" for file in manifest.files}
+        keys |= {f"{row['prefix']}/{file.path}": file.bytes for file in manifest.files}
     return keys

@@ -1,35 +1,43 @@
 """What the service does of itself, a little at a time. Calling it again, or from several places, changes nothing more."""
 
-import json
+from collections.abc import Callable
 
-from gangline.core.contract import parse_manifest
-from gangline.core.retention import Kept, to_prune
-from gangline.ports.store import Row, guard
-from gangline.service.attempts import end_overdue
+from gangline.service.attempts import end_overdue, end_unheeded
+from gangline.service.checkpoint import prune
 from gangline.service.deployment import Deployment
+from gangline.service.fleet import seek_faster, tend
+from gangline.service.health import begin_trials, judge_machines, watch
 from gangline.service.nodes import give_up_silent
+from gangline.service.waiting import fail_unmatched, yield_bans
+
+SWEEP_S = 600.0
 
 
-def tick(at: Deployment, now_ms: int) -> None:
-    end_overdue(at, now_ms)
-    give_up_silent(at, now_ms)
-    prune(at)
+class Controller:
+    """Remembers only when it last did what need not be done at each tick."""
+
+    def __init__(self, at: Deployment) -> None:
+        self._at = at
+        self._last_ms: dict[str, int] = {}
+
+    def tick(self, now_ms: int) -> None:
+        at, policy = self._at, self._at.policy
+        end_overdue(at, now_ms)
+        end_unheeded(at, now_ms)
+        give_up_silent(at, now_ms)
+        self._every(policy.watch_interval_s, now_ms, watch, judge_machines, begin_trials, yield_bans, fail_unmatched)
+        self._every(policy.watch_interval_s, now_ms, seek_faster)
+        self._every(policy.scale_interval_s, now_ms, tend)
+        self._every(SWEEP_S, now_ms, sweep)
+
+    def _every(self, seconds: float, now_ms: int, *parts: Callable[[Deployment, int], None]) -> None:
+        for part in parts:
+            if now_ms - self._last_ms.get(part.__name__, -(10**15)) >= seconds * 1000:
+                self._last_ms[part.__name__] = now_ms
+                part(self._at, now_ms)
 
 
-def prune(at: Deployment) -> None:
-    """Forget old checkpoints, then delete their bytes: in this order nothing committed is ever without them."""
+def sweep(at: Deployment, now_ms: int) -> None:
+    """Checkpoints that were to be pruned after a commit, and were not because the server died in between."""
     for row in at.store.load("jobs_to_prune", kept=at.policy.checkpoints_kept):
-        rows = {checkpoint["id"]: checkpoint for checkpoint in at.store.load("checkpoints", job=row["job"])}
-        known = [
-            Kept(id=checkpoint["id"], step=checkpoint["step"], verified=bool(checkpoint["verified"]))
-            for checkpoint in rows.values()
-        ]
-        for checkpoint in to_prune(known, keep=at.policy.checkpoints_kept):
-            because = f"newer ones are kept ({at.policy.checkpoints_kept} of them)"
-            if at.store.apply(guard("prune_checkpoint", id=checkpoint.id, because=because)):
-                _delete(at, rows[checkpoint.id])
-
-
-def _delete(at: Deployment, checkpoint: Row) -> None:
-    for file in parse_manifest(json.loads(checkpoint["manifest"])).files:
-        at.objects.delete(f"{checkpoint['prefix']}/{file.path}")
+        prune(at, row["job"], now_ms)

@@ -1,17 +1,27 @@
 """What every use case works with."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
+from gangline.core.autoscale import PoolLimits
 from gangline.core.policy import Policy
 from gangline.ports.hub import Hub
 from gangline.ports.objects import Objects
+from gangline.ports.pool import Pool
 from gangline.ports.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class RentedPool:
+    """A pool whose nodes a driver rents and gives back."""
+
+    limits: PoolLimits
+    driver: Pool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """`new_id(kind)` gives an id that sorts by time; `new_secret()` a text that nobody guesses."""
+    """`new_id(kind)` gives an id that sorts by time; `new_secret()` a text that nobody guesses; `pools` by their names."""
 
     store: Store
     objects: Objects
@@ -21,3 +31,4 @@ class Deployment:
     new_secret: Callable[[], str]
     up_since_ms: int
     price_micro_usd_per_hour: int
+    pools: Mapping[str, RentedPool] = field(default_factory=dict)

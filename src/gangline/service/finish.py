@@ -1,14 +1,14 @@
 """Finish: an attempt ends once. State, artifacts, bill and event are one transaction."""
 
-from gangline.core.failure import Verdict, after_failure, after_interruption
+from gangline.core.failure import after_interruption, succeeded
 from gangline.core.files import File
-from gangline.core.job import Job
 from gangline.core.keys import attempt_prefix, folder_prefix
 from gangline.ports.server import Done, Failed, Hold, Outcome, Refused, Stale, Succeeded
-from gangline.ports.store import Write, guard, write
-from gangline.service.attempts import LOST, ending, job_of_hold, lease_of
+from gangline.ports.store import Row, Write, guard, write
+from gangline.service.attempts import LOST, Decide, conclude, failure, job_of_hold, lease_of, stopped
 from gangline.service.checkpoint import stored_as
 from gangline.service.deployment import Deployment
+from gangline.service.health import judge_machine
 
 
 def finish(at: Deployment, node: str, hold: Hold, outcome: Outcome, now_ms: int) -> Done | Stale | Refused:
@@ -22,29 +22,31 @@ def finish(at: Deployment, node: str, hold: Hold, outcome: Outcome, now_ms: int)
             return found
         artifacts = found
     attempt = at.store.load("attempt", id=hold.attempt)[0]
-    verdict = _verdict(at, job, node, outcome)
     give_up = guard("give_up_lease", **lease_of(node, hold))
-    ended = at.store.apply(
-        *artifacts,
-        *ending(job, attempt, verdict, now_ms, lease=give_up),
-        write("node_seen", id=node, now=now_ms),
-    )
-    return Done() if ended else LOST
+    seen = write("node_seen", id=node, now=now_ms)
+    if not conclude(at, hold.attempt, _meaning(at, attempt, outcome), now_ms, lease=give_up, more=[*artifacts, seen]):
+        return LOST
+    if isinstance(outcome, Failed):
+        judge_machine(at, attempt["machine"], attempt["pool"], now_ms)
+    return Done()
 
 
-def _verdict(at: Deployment, job: Job, node: str, outcome: Outcome) -> Verdict:
-    name = at.store.load("node", id=node)[0]["name"]
+def _meaning(at: Deployment, attempt: Row, outcome: Outcome) -> Decide:
     match outcome:
         case Succeeded():
-            return Verdict("succeeded", "succeeded", job.attempts_failed, f"finished on {name}")
+            return lambda job, _attempt, _past: succeeded(job, attempt["node_name"])
         case Failed():
-            return after_failure(job, outcome.kind, outcome.because)
+            return failure(at, outcome.kind, outcome.because)
+        case _ if attempt["stop"]:
+            return stopped(at, attempt["stop"])
         case _:
-            return after_interruption(job, name, released=True)
+            return lambda job, now, past: after_interruption(
+                job, now, past, attempt["node_name"], at.policy, released=True
+            )
 
 
-def _artifacts(at: Deployment, job: Job, hold: Hold, outcome: Succeeded) -> list[Write] | Refused:
-    prefix = attempt_prefix(job.project, job.id, hold.attempt)
+def _artifacts(at: Deployment, job: Row, hold: Hold, outcome: Succeeded) -> list[Write] | Refused:
+    prefix = attempt_prefix(job["project"], job["id"], hold.attempt)
     writes: list[Write] = []
     for folder, files in (("output", outcome.output), ("samples", outcome.samples)):
         for file in files:
@@ -52,7 +54,7 @@ def _artifacts(at: Deployment, job: Job, hold: Hold, outcome: Succeeded) -> list
             attested = stored_as(at, key, file)
             if isinstance(attested, Refused):
                 return attested
-            writes.append(_artifact(job.id, hold.attempt, folder, key, file))
+            writes.append(_artifact(job["id"], hold.attempt, folder, key, file))
     return writes
 
 

@@ -1,29 +1,51 @@
 """Nodes come and go."""
 
-from gangline.core.canonical import canonical_json
+import logging
+
+from gangline.core.canonical import canonical_json, digest
+from gangline.core.errors import Denied
+from gangline.core.job import NodeState
 from gangline.ports.server import Join, Joined
-from gangline.ports.store import guard, write
+from gangline.ports.store import Write, guard, write
+from gangline.service import bill
 from gangline.service.access import adding
-from gangline.service.attempts import ending_of_node
+from gangline.service.attempts import end_attempts_of_node, load_node
 from gangline.service.deployment import Deployment
+
+TRIES_MAX = 20
+log = logging.getLogger("gangline.nodes")
 
 
 def join(at: Deployment, request: Join, now_ms: int) -> Joined:
-    node, token = at.new_id("node"), at.new_secret()
-    at.store.apply(
-        write(
-            "add_node",
-            id=node,
-            machine=request.machine,
-            name=request.name,
-            pool=request.pool,
-            slots=request.slots,
-            capabilities=canonical_json(request.capabilities),
-            price_micro_usd_per_hour=at.price_micro_usd_per_hour,
-            now=now_ms,
-        ),
-        adding(token, "node", node=node, now_ms=now_ms),
-    )
+    """A worker of a rented node becomes that node; any other makes a node of its own. Raises `Denied` for a node that was given up."""
+    at.store.apply(write("know_machine", id=request.machine, pool=_pool(at, request)))
+    state, because = _welcome(at, request.machine, now_ms)
+    token = at.new_secret()
+    facts = {
+        "machine": request.machine,
+        "state": state,
+        "because": because,
+        "gpu": request.gpu,
+        "gpu_memory_gb": request.gpu_memory_gb,
+        "numerics": digest({"gpu": request.gpu, "capabilities": request.capabilities})[:16],
+        "slots": request.slots,
+        "capabilities": canonical_json(request.capabilities),
+        "now": now_ms,
+    }
+    node = request.node or at.new_id("node")
+    admission = adding(token, "node", node=node, now_ms=now_ms)
+    if request.node:
+        admitted = at.store.apply(guard("node_joined", id=node, **facts), admission)
+        if not admitted and not _joined_before(at, node, request.machine):
+            raise Denied(f"{node} is not waited for", hint="it was given up; its provider will be told to end it")
+        if not admitted:
+            at.store.apply(admission)
+    else:
+        price = at.price_micro_usd_per_hour
+        added = write(
+            "add_node", id=node, name=request.name, pool=request.pool, price_micro_usd_per_hour=price, **facts
+        )
+        at.store.apply(added, admission)
     return Joined(
         node=node,
         token=token,
@@ -32,11 +54,31 @@ def join(at: Deployment, request: Join, now_ms: int) -> Joined:
     )
 
 
+def _pool(at: Deployment, request: Join) -> str:
+    """A rented node is of the pool that it was rented for, whatever its worker was told."""
+    rented = at.store.load("node", id=request.node) if request.node else []
+    return rented[0]["pool"] if rented else request.pool
+
+
+def _joined_before(at: Deployment, node: str, machine: str) -> bool:
+    """The answer was lost, or the worker started again."""
+    rows = at.store.load("node", id=node)
+    return bool(rows) and rows[0]["machine"] == machine and rows[0]["state"] != "gone"
+
+
+def _welcome(at: Deployment, machine: str, now_ms: int) -> tuple[NodeState, str]:
+    known = at.store.load("machine", id=machine)[0]
+    if known["quarantined_until_ms"] > now_ms:
+        return "quarantined", known["because"]
+    if known["on_trial"]:
+        return "on_trial", "on trial after a quarantine"
+    return "ready", ""
+
+
 def leave(at: Deployment, node: str, now_ms: int) -> None:
     """Nothing is to be expected from this node any more; what it still held goes back to the queue."""
-    for writes in ending_of_node(at, node, now_ms):
-        at.store.apply(*writes)
-    at.store.apply(guard("node_gone", id=node))
+    end_attempts_of_node(at, node, now_ms, told=True)
+    gone(at, node, "left", now_ms)
 
 
 def give_up_silent(at: Deployment, now_ms: int) -> None:
@@ -45,4 +87,18 @@ def give_up_silent(at: Deployment, now_ms: int) -> None:
     if now_ms - at.up_since_ms < silent_ms:
         return
     for row in at.store.load("silent_nodes", before=now_ms - silent_ms):
-        at.store.apply(guard("node_silent_gone", id=row["id"], before=now_ms - silent_ms))
+        gone(at, row["id"], f"no word for {at.policy.node_silent_s:.0f} s", now_ms)
+
+
+def gone(at: Deployment, node_id: str, because: str, now_ms: int) -> None:
+    """It is not coming back: its idle time is billed up to now, what it held is interrupted."""
+    for _ in range(TRIES_MAX):
+        end_attempts_of_node(at, node_id, now_ms, told=False)
+        node = load_node(at, node_id)
+        if node.state == "gone":
+            return
+        metered: list[Write] = [] if node.state == "starting" else bill.meter(node, max(now_ms, node.meter_ms))
+        if at.store.apply(guard("node_gone", id=node_id, because=because), *metered):
+            log.info("node %s is gone: %s", node_id, because)
+            return
+    raise AssertionError(f"{node_id} changed {TRIES_MAX} times while it was given up")

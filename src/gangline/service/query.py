@@ -1,10 +1,12 @@
 """What users ask to see. Reads only."""
 
 import json
-from dataclasses import fields
+from dataclasses import dataclass, fields
 
+from gangline.core.claim import Purse
 from gangline.core.cost import lost, time_cost_micro_usd
 from gangline.core.errors import NotFound
+from gangline.core.job import Node
 from gangline.core.views import (
     ArtifactView,
     AttemptView,
@@ -14,9 +16,13 @@ from gangline.core.views import (
     JobView,
     LogView,
     NodeView,
+    ProjectView,
 )
+from gangline.core.why import why_queued
 from gangline.ports.store import Row
 from gangline.service.attempts import as_attempt
+from gangline.service.bill import load_purse
+from gangline.service.claim import as_candidate
 from gangline.service.deployment import Deployment
 
 PAGE_MAX = 200
@@ -29,9 +35,9 @@ def jobs(at: Deployment, project: str, now_ms: int, *, limit: int, cursor: str |
     rows = at.store.load(
         "jobs_page", project=project, before_ms=before_ms, before_id=before_id, limit=min(limit, PAGE_MAX) + 1
     )
-    page = rows[: min(limit, PAGE_MAX)]
+    page, here = rows[: min(limit, PAGE_MAX)], _here(at, project)
     following = f"{page[-1]['submitted_ms']}.{page[-1]['id']}" if len(rows) > len(page) else None
-    return JobPage(jobs=tuple(_summary(at, row, now_ms) for row in page), next=following)
+    return JobPage(jobs=tuple(_summary(at, row, here, now_ms) for row in page), next=following)
 
 
 def job(at: Deployment, project: str, job_id: str, now_ms: int) -> JobView:
@@ -39,7 +45,7 @@ def job(at: Deployment, project: str, job_id: str, now_ms: int) -> JobView:
     attempts = at.store.load("attempts", job=job_id)
     cost_of_interruptions = lost([as_attempt(attempt) for attempt in attempts])
     return JobView(
-        summary=_summary(at, row, now_ms),
+        summary=_summary(at, row, _here(at, project), now_ms),
         spec=json.loads(row["spec"]),
         attempts=tuple(_attempt(attempt, now_ms) for attempt in attempts),
         steps_redone=cost_of_interruptions.steps_redone,
@@ -95,6 +101,8 @@ def nodes(at: Deployment) -> list[NodeView]:
             machine=row["machine"],
             pool=row["pool"],
             state=row["state"],
+            because=row["because"],
+            gpu=row["gpu"],
             slots=row["slots"],
             price_usd_per_hour=row["price_micro_usd_per_hour"] / 1e6,
             job=row["job"],
@@ -105,7 +113,39 @@ def nodes(at: Deployment) -> list[NodeView]:
     ]
 
 
-def _summary(at: Deployment, row: Row, now_ms: int) -> JobSummary:
+def project(at: Deployment, project: str) -> ProjectView:
+    purse = load_purse(at, project)
+    return ProjectView(
+        project=project,
+        share=purse.share,
+        budget_usd=None if purse.budget is None else purse.budget / 1e6,
+        spent_usd=purse.spent / 1e6,
+        reserved_usd=purse.reserved / 1e6,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Here:
+    """What a project's queued jobs wait for: money, and nodes that work."""
+
+    purse: Purse
+    nodes: tuple[Node, ...]
+
+
+def _here(at: Deployment, project: str) -> _Here:
+    return _Here(load_purse(at, project), tuple(Node(**row) for row in at.store.load("working_nodes")))
+
+
+def _because(at: Deployment, job: Row, here: _Here, now_ms: int) -> str:
+    """What was said when its state changed; of a queued job, why it waits now."""
+    if job["state"] != "queued":
+        return job["because"]
+    bans = at.store.load("bans", job=job["id"]) if job["fencing"] else []
+    banned = frozenset(ban["machine"] for ban in bans)
+    return why_queued(as_candidate(job), job["because"], here.purse, here.nodes, banned, now_ms, at.policy)
+
+
+def _summary(at: Deployment, row: Row, here: _Here, now_ms: int) -> JobSummary:
     attempts = at.store.load("attempts", job=row["id"])
     checkpoints = at.store.load("checkpoints", job=row["id"])
     last = attempts[-1] if attempts else None
@@ -119,7 +159,7 @@ def _summary(at: Deployment, row: Row, now_ms: int) -> JobSummary:
         name=row["name"],
         kind=row["kind"],
         state=row["state"],
-        because=row["because"],
+        because=_because(at, row, here, now_ms),
         steps=row["steps"],
         step=step,
         committed_step=checkpoints[0]["step"] if checkpoints else 0,
@@ -142,10 +182,11 @@ def _attempt(row: Row, now_ms: int) -> AttemptView:
 
 
 def _micro_usd(attempt: Row, now_ms: int) -> int:
-    """What the ledger says once the attempt has ended, and what it would say if it ended now."""
-    if attempt["micro_usd"] is not None:
-        return attempt["micro_usd"]
-    return time_cost_micro_usd(
+    """What the ledger says, and of one that lives what it would say of its time if it ended now."""
+    known = attempt["micro_usd"] or 0
+    if attempt["state"] != "live":
+        return known
+    return known + time_cost_micro_usd(
         price_micro_usd_per_hour=attempt["price_micro_usd_per_hour"],
         from_ms=attempt["started_ms"],
         to_ms=now_ms,

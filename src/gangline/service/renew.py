@@ -1,13 +1,18 @@
 """Renew: a heartbeat, and what the trainer printed meanwhile."""
 
+from gangline.core.cost import HOUR_MS
 from gangline.core.keys import attempt_prefix, log_key
-from gangline.ports.server import Beat, Done, Hold, Log, Stale
-from gangline.ports.store import guard, write
+from gangline.ports.server import Beat, Beaten, Done, Hold, Log, Stale
+from gangline.ports.store import Row, guard, write
 from gangline.service.attempts import LOST, job_of_hold, lease_of
 from gangline.service.deployment import Deployment
 
 
-def renew(at: Deployment, node: str, hold: Hold, beat: Beat, now_ms: int) -> Done | Stale:
+def renew(at: Deployment, node: str, hold: Hold, beat: Beat, now_ms: int) -> Beaten | Stale:
+    """The answer says whether the node is to save and hand its job back."""
+    rows = at.store.load("lease", **lease_of(node, hold))
+    if not rows:
+        return LOST
     held = at.store.apply(
         guard(
             "renew_lease",
@@ -21,14 +26,36 @@ def renew(at: Deployment, node: str, hold: Hold, beat: Beat, now_ms: int) -> Don
             now=now_ms,
         )
     )
-    return Done() if held else LOST
+    if not held:
+        return LOST
+    stop = rows[0]["stop"] or _without_money(at, rows[0], now_ms)
+    return Beaten(stop=stop)
+
+
+def _without_money(at: Deployment, lease: Row, now_ms: int) -> str:
+    """Reserve more of the budget before what was reserved is spent; why the attempt must stop where that cannot be."""
+    price, reserved = lease["price_micro_usd_per_hour"], lease["reserved"]
+    margin_ms = now_ms - lease["started_ms"] + 1000 * (at.policy.stop_margin_s + at.policy.heartbeat_interval_s)
+    if reserved * HOUR_MS >= price * margin_ms:
+        return ""
+    more = round(price * at.policy.reserve_s / 3600)
+    job = at.store.load("job_of_attempt", attempt=lease["attempt"])[0]
+    extended = at.store.apply(
+        guard("reserve", id=job["project"], micro_usd=more),
+        guard("extend_reservation", attempt=lease["attempt"], seen=reserved, micro_usd=more),
+    )
+    if extended or at.store.load("attempt", id=lease["attempt"])[0]["reserved"] != reserved:
+        return ""  # where not by this heartbeat, by another at the same time
+    because = f"the budget of {job['project']} is spent or reserved"
+    at.store.apply(write("ask_to_stop", attempt=lease["attempt"], because=because, now=now_ms))
+    return because
 
 
 def log(at: Deployment, node: str, hold: Hold, request: Log) -> Done | Stale:
     job = job_of_hold(at, node, hold)
     if job is None:
         return LOST
-    key = log_key(attempt_prefix(job.project, job.id, hold.attempt), request.first_byte)
+    key = log_key(attempt_prefix(job["project"], job["id"], hold.attempt), request.first_byte)
     content = request.text.encode()
     at.objects.write(key, content)
     held = at.store.apply(

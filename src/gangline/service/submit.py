@@ -6,7 +6,7 @@ from gangline.core.canonical import canonical_json
 from gangline.core.errors import BadInput
 from gangline.core.files import File
 from gangline.core.keys import blob_key
-from gangline.core.spec import HubBase, Spec, parse_spec, spec_hash, spec_to_json
+from gangline.core.spec import HubBase, Spec, parse_spec, spec_hash, spec_to_json, workload
 from gangline.core.views import BlobView
 from gangline.ports.store import guard, write
 from gangline.service.attempts import event
@@ -34,6 +34,7 @@ def submit(
     _check_inputs(at, project, spec)
     job = at.new_id("job")
     added = at.store.apply(
+        write("add_project", id=project),
         guard(
             "add_job",
             id=job,
@@ -45,6 +46,17 @@ def submit(
             request=request,
             because=WAITS,
             steps=spec.steps,
+            save_s=spec.checkpoint_every_s,
+            priority=spec.priority,
+            base=spec.base.id,
+            workload=workload(spec),
+            slots=spec.needs.slots,
+            gpu=spec.needs.gpu,
+            gpu_memory_gb=spec.needs.gpu_memory_gb,
+            pool=spec.needs.pool,
+            trust=spec.needs.trust,
+            exact=spec.exact,
+            attempts_max=spec.attempts_max,
             now=now_ms,
         ),
         event(job, "submitted", WAITS, now_ms),

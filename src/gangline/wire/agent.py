@@ -8,6 +8,7 @@ from gangline.core.errors import GanglineError
 from gangline.ports.server import (
     Assignment,
     Beat,
+    Beaten,
     Commit,
     Done,
     Downloads,
@@ -47,8 +48,8 @@ class HttpServer:
         answer = self._http.ask("POST", "/v1/claims")
         return parse(Assignment if answer.status_code == 201 else NoWork, answer)
 
-    def beat(self, hold: Hold, beat: Beat) -> Done | Stale:
-        return _never_refused(self._of_attempt(hold, "heartbeats", beat, Done))
+    def beat(self, hold: Hold, beat: Beat) -> Beaten | Stale:
+        return _never_refused(self._of_attempt(hold, "heartbeats", beat, Beaten))
 
     def uploads(self, hold: Hold, request: Uploads) -> Urls | Stale:
         return _never_refused(self._of_attempt(hold, "uploads", request, Urls))

@@ -27,6 +27,7 @@ from gangline.core.views import (
     JobView,
     LogView,
     NodeView,
+    ProjectView,
 )
 from gangline.wire.http import Http, parse, problem_of
 from gangline.wire.problem import to_error
@@ -68,6 +69,23 @@ class Client:
 
     def cancel(self, job: str) -> JobView:
         return parse(JobView, self._http.ask("POST", f"/v1/jobs/{job}/cancel"))
+
+    def pause(self, job: str) -> JobView:
+        return parse(JobView, self._http.ask("POST", f"/v1/jobs/{job}/pause"))
+
+    def resume(self, job: str) -> JobView:
+        return parse(JobView, self._http.ask("POST", f"/v1/jobs/{job}/resume"))
+
+    def retry(self, job: str) -> JobView:
+        """A new job from the same spec."""
+        return parse(JobView, self._http.ask("POST", f"/v1/jobs/{job}/retry"))
+
+    def project(self) -> ProjectView:
+        return parse(ProjectView, self._http.ask("GET", "/v1/project"))
+
+    def set_project(self, *, share: float = 1.0, budget_usd: float | None = None) -> ProjectView:
+        body = {"share": share, "budget_usd": budget_usd}
+        return parse(ProjectView, self._http.ask("PUT", "/v1/project", body))
 
     def events(self, job: str, after: int = 0) -> list[EventView]:
         return parse(list[EventView], self._http.ask("GET", f"/v1/jobs/{job}/events", params={"after": after}))

@@ -1,5 +1,7 @@
 """The agent: joins, asks for work, does it, until it is told to stop. `step` never waits for anything."""
 
+import math
+
 from gangline.core.errors import Denied, GanglineError, Unreachable
 from gangline.ports.server import Assignment, Join
 from gangline.worker.edges import Edges, retry_s
@@ -25,6 +27,18 @@ class Agent:
     def ask_to_stop(self) -> None:
         """Hand the job back at its newest step, leave, and be `stopped`. Safe in a signal handler."""
         self._stopping = True
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it has a job."""
+        return self._work is not None
+
+    @property
+    def due_s(self) -> float:
+        """When it is to be stepped at the latest, if no edge has news before."""
+        if self._work:
+            return self._work.due_s
+        return -math.inf if self._stopping else self._next_s
 
     def step(self, now_s: float) -> None:
         """Raises `Denied` where the join token is refused: only a person can help then."""

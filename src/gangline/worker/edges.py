@@ -1,5 +1,6 @@
 """What an agent works with, and how an activity of it waits without blocking."""
 
+import math
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from random import Random
@@ -13,8 +14,12 @@ from gangline.ports.transfer import Transfer
 
 T = TypeVar("T")
 
-Activity = Generator[None, None, T]
-"""Something that takes time: each `yield` gives the agent's step back, and is resumed by the next one."""
+Activity = Generator[float, None, T]
+"""Something that takes time: each `yield` gives the agent's step back, until the moment (in seconds) that it yields, or until
+an edge has news: a transfer that ended, a trainer that wrote something. Being resumed earlier does no harm."""
+
+NEWS = math.inf
+"""Yielded by who waits for an edge alone."""
 
 RETRY_S_FIRST = 0.5
 RETRY_S_MAX = 15.0
@@ -39,7 +44,7 @@ class Clock:
 def wait(clock: Clock, seconds: float) -> Activity[None]:
     until = clock.now_s + seconds
     while clock.now_s < until:
-        yield
+        yield until
 
 
 def patiently(call: Callable[[], T], clock: Clock, rng: Random) -> Activity[T]:

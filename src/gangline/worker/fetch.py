@@ -5,7 +5,7 @@ from pathlib import Path
 from gangline.core.errors import Damaged, GanglineError, NotFound, Unreachable
 from gangline.core.files import File
 from gangline.ports.server import Assignment, Downloads, Reject, Resumable, Stored
-from gangline.worker.edges import Activity, Clock, Edges, retry_s, wait
+from gangline.worker.edges import NEWS, Activity, Clock, Edges, retry_s, wait
 from gangline.worker.move import AttemptFailed, Move, held, move_all
 
 BASE = "base/"
@@ -50,7 +50,7 @@ def _fetch_hub_base(edges: Edges, clock: Clock, repo: str, commit: str, director
     while True:
         task = edges.transfer.fetch_base(repo, commit)
         while not task.done:
-            yield
+            yield NEWS
         if task.error is None:
             edges.host.place_base(directory, task.path)
             return

@@ -10,7 +10,7 @@ from gangline.core.failure import FailureKind
 from gangline.core.files import File
 from gangline.ports.server import Refused, Stale, Urls
 from gangline.ports.transfer import Task
-from gangline.worker.edges import Activity, Clock, Edges, patiently, retry_s, wait
+from gangline.worker.edges import NEWS, Activity, Clock, Edges, patiently, retry_s, wait
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ def move_all(
         urls = yield from granted(edges, clock, lambda now=now: ask(now))
         tasks = [start(url, move) for url, move in zip(urls.urls, now, strict=True)]
         while not all(task.done for task in tasks):
-            yield
+            yield NEWS
         failed = [(move, task.error) for move, task in zip(now, tasks, strict=True) if task.error is not None]
         waiting = [move for move, _ in failed] + later
         if not failed:

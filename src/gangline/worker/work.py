@@ -1,6 +1,6 @@
 """One attempt on this node, from its claim to its end: a few activities that never block, and a heartbeat beside them."""
 
-from collections.abc import Generator
+from collections.abc import Callable
 from errno import ENOSPC
 from pathlib import Path
 
@@ -23,11 +23,13 @@ from gangline.ports.server import (
     Uploads,
 )
 from gangline.ports.trainer import Run, Saved
-from gangline.worker.edges import Activity, Clock, Edges
+from gangline.worker.edges import NEWS, Activity, Clock, Edges, wait
 from gangline.worker.fetch import fetch_checkpoint, fetch_inputs
 from gangline.worker.move import AttemptFailed, LeaseLost, Move, held, move_all
 
-ACTIVITY_ENDED = object()
+ACTIVITY_ENDED = -1.0
+REFUSED_TRIES_MAX = 4
+REFUSED_PAUSE_S = 5.0
 LOG_EVERY_S = 2.0
 LOG_PIECE_BYTES = 64 * 1024
 LAST_WORDS_BYTES = 2000
@@ -52,7 +54,7 @@ class Work:
         self._shipped_step = 0
         self._logged_bytes = 0
         self._log_shipped = False
-        self._activities: list[Generator[None, None, None]] = [self._main()]
+        self._activities: dict[Activity[None], float] = {self._main(): now_s}
 
     def step(self, now_s: float) -> None:
         self._clock.now_s = now_s
@@ -60,13 +62,21 @@ class Work:
             if now_s >= self._next_beat_s:
                 self._beat()
             for activity in list(self._activities):
-                if next(activity, ACTIVITY_ENDED) is ACTIVITY_ENDED:
-                    self._activities.remove(activity)
+                until_s = next(activity, ACTIVITY_ENDED)
+                if until_s is ACTIVITY_ENDED:
+                    del self._activities[activity]
+                else:
+                    self._activities[activity] = until_s
         except BaseException:
             self._clean_up()
             raise
         if not self._activities:
             self._clean_up()
+
+    @property
+    def due_s(self) -> float:
+        """When it is to be stepped at the latest, if no edge has news before."""
+        return min(self._next_beat_s, *self._activities.values()) if self._activities else self._clock.now_s
 
     def ask_to_stop(self) -> None:
         """Save, hand over what was made, release the job. Asking again is no error."""
@@ -83,6 +93,8 @@ class Work:
             return
         if isinstance(answer, Stale):
             raise LeaseLost
+        if answer.stop:
+            self.ask_to_stop()
 
     def _state(self) -> Beat:
         if self._run is None:
@@ -109,7 +121,16 @@ class Work:
             yield from self._finish(Failed(kind="upload failed", because=answer.because))
 
     def _finish(self, outcome: Outcome) -> Activity[Done | Refused]:
-        return held(self._edges, self._clock, lambda: self._edges.server.finish(self._hold, outcome))
+        return self._insistently(lambda: self._edges.server.finish(self._hold, outcome))
+
+    def _insistently(self, ask: Callable[[], Done | Stale | Refused]) -> Activity[Done | Refused]:
+        """What was just uploaded may not be there for everybody yet: a refusal is asked about again, a few times."""
+        for _ in range(REFUSED_TRIES_MAX - 1):
+            answer = yield from held(self._edges, self._clock, ask)
+            if not isinstance(answer, Refused):
+                return answer
+            yield from wait(self._clock, REFUSED_PAUSE_S)
+        return (yield from held(self._edges, self._clock, ask))
 
     def _attempt(self) -> Activity[Outcome]:
         self._directory = self._edges.host.lay_out(self._hold.attempt, self.assignment.spec)
@@ -120,14 +141,14 @@ class Work:
         if self._stopping:
             return Released()
         self._run = self._edges.trainer.start(self.assignment.kind, self._directory)
-        self._activities.append(self._ship_log(self._run))
+        self._activities[self._ship_log(self._run)] = self._clock.now_s
         while (code := self._run.exit_code()) is None:
             yield from self._ship_newest(self._run)
-            yield
+            yield NEWS
         self._phase = "uploading"
         yield from self._ship_newest(self._run)
         while not self._log_shipped:
-            yield
+            yield self._clock.now_s  # until the activity beside this one is done
         return (yield from self._outcome(self._run, code))
 
     def _outcome(self, run: Run, code: int) -> Activity[Outcome]:
@@ -161,7 +182,7 @@ class Work:
 
     def _commit(self, saved: Saved) -> Activity[None]:
         request = Commit(manifest=saved.manifest.to_json())
-        yield from held(self._edges, self._clock, lambda: self._edges.server.commit(self._hold, request))
+        yield from self._insistently(lambda: self._edges.server.commit(self._hold, request))
 
     def _ship_result(self, run: Run) -> Activity[Outcome]:
         result = run.result()
@@ -196,19 +217,20 @@ class Work:
             ended = run.exit_code() is not None
             piece = _whole_lines(run.printed(self._logged_bytes, LOG_PIECE_BYTES))
             if piece:
-                yield from self._send_log(piece)
+                yield from self._send_log(run, piece)
             elif ended:
                 break
             else:
-                pause_ends_s = self._clock.now_s + LOG_EVERY_S
-                while self._clock.now_s < pause_ends_s and run.exit_code() is None:
-                    yield
+                yield NEWS
         self._log_shipped = True
 
-    def _send_log(self, piece: bytes) -> Activity[None]:
+    def _send_log(self, run: Run, piece: bytes) -> Activity[None]:
         request = Log(first_byte=self._logged_bytes, text=piece.decode(errors="replace"))
         yield from held(self._edges, self._clock, lambda: self._edges.server.log(self._hold, request))
         self._logged_bytes += len(piece)
+        pause_ends_s = self._clock.now_s + LOG_EVERY_S
+        while self._clock.now_s < pause_ends_s and run.exit_code() is None:
+            yield pause_ends_s
 
     def _last_words(self, run: Run) -> str:
         lines = run.printed(max(0, self._logged_bytes - LAST_WORDS_BYTES), LAST_WORDS_BYTES).decode(errors="replace")

@@ -12,39 +12,241 @@ INSERT INTO token (hash, role, project, node, made_ms) VALUES (:hash, :role, :pr
 ON CONFLICT (hash) DO NOTHING
 
 -- name: add_node
-INSERT INTO node (id, machine, name, pool, state, slots, capabilities, price_micro_usd_per_hour, joined_ms, seen_ms)
-VALUES (:id, :machine, :name, :pool, 'ready', :slots, :capabilities, :price_micro_usd_per_hour, :now, :now)
+-- One that joins by hand.
+INSERT INTO node (id, machine, name, pool, state, because, gpu, gpu_memory_gb, trust, numerics, slots, capabilities,
+                  price_micro_usd_per_hour, rented, missing, since_ms, joined_ms, seen_ms, meter_ms)
+VALUES (:id, :machine, :name, :pool, :state, :because, :gpu, :gpu_memory_gb, 0, :numerics, :slots, :capabilities,
+        :price_micro_usd_per_hour, 0, 0, :now, :now, :now, :now)
+
+-- name: rent_node
+-- One that was asked of a provider; its worker will join as it.
+INSERT INTO node (id, machine, name, pool, state, because, gpu, gpu_memory_gb, trust, numerics, slots, capabilities,
+                  price_micro_usd_per_hour, rented, missing, since_ms, seen_ms, meter_ms)
+VALUES (:id, '', :id, :pool, 'starting', :because, :gpu, :gpu_memory_gb, :trust, '', :slots, '{}',
+        :price_micro_usd_per_hour, 1, 0, :now, :now, :now)
+
+-- name: node_joined
+-- The worker of a rented node, once.
+UPDATE node SET machine = :machine, state = :state, because = :because, gpu = :gpu, gpu_memory_gb = :gpu_memory_gb,
+       numerics = :numerics, slots = :slots, capabilities = :capabilities, joined_ms = :now, seen_ms = :now, meter_ms = :now
+WHERE id = :id AND state = 'starting'
 
 -- name: node
-SELECT id, machine, name, pool, state, slots, price_micro_usd_per_hour, seen_ms FROM node WHERE id = :id
+SELECT node.id, node.machine, node.name, node.pool, node.state, node.because, node.gpu, node.gpu_memory_gb, node.trust,
+       node.numerics, node.slots, node.price_micro_usd_per_hour, node.rented, node.instance, node.since_ms, node.joined_ms,
+       node.seen_ms, node.meter_ms, COALESCE(machine.rest_until_ms, 0) AS rest_until_ms,
+       (SELECT COALESCE(SUM(lease.slots), 0) FROM lease WHERE lease.node = node.id) AS slots_taken
+FROM node LEFT JOIN machine ON machine.id = node.machine
+WHERE node.id = :id
 
 -- name: nodes
 -- Those that are here, and what each is working on.
-SELECT node.id, node.machine, node.name, node.pool, node.state, node.slots, node.price_micro_usd_per_hour,
-       node.joined_ms, node.seen_ms, attempt.job, lease.phase
+SELECT node.id, node.machine, node.name, node.pool, node.state, node.because, node.gpu, node.slots,
+       node.price_micro_usd_per_hour, node.joined_ms, node.seen_ms, attempt.job, lease.phase
 FROM node LEFT JOIN lease ON lease.node = node.id LEFT JOIN attempt ON attempt.id = lease.attempt
 WHERE node.state <> 'gone'
-ORDER BY node.joined_ms, node.id
+ORDER BY node.since_ms, node.id
+
+-- name: working_nodes
+-- Those that get work, whoever uses their slots now.
+SELECT id, machine, name, pool, state, because, gpu, gpu_memory_gb, trust, numerics, slots, slots AS slots_free,
+       price_micro_usd_per_hour, meter_ms, joined_ms
+FROM node WHERE state IN ('ready', 'on_trial')
+ORDER BY since_ms, id
+
+-- name: nodes_of_machine
+SELECT id, pool, state, rented FROM node WHERE machine = :machine AND state <> 'gone'
+
+-- name: nodes_of_pool
+-- As the autoscaler sees them. A node that holds a lease is heard of through it.
+SELECT node.id, node.state, node.since_ms, node.instance, node.missing, node.rented, node.seen_ms, node.meter_ms,
+       MAX(lease.beat_ms) AS beat_ms, COUNT(lease.attempt) AS leases
+FROM node LEFT JOIN lease ON lease.node = node.id
+WHERE node.pool = :pool AND node.state <> 'gone'
+GROUP BY node.id, node.state, node.since_ms, node.instance, node.missing, node.rented, node.seen_ms, node.meter_ms
+ORDER BY node.since_ms, node.id
+
+-- name: failed_starts
+-- Nodes that were asked for of late, and are gone without having joined.
+SELECT id FROM node WHERE pool = :pool AND joined_ms IS NULL AND since_ms > :since AND state = 'gone' LIMIT 1
 
 -- name: silent_nodes
--- A node that holds a lease is heard of through it.
 SELECT id FROM node
-WHERE state <> 'gone' AND seen_ms < :before AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.node = node.id)
-
--- name: node_seen
-UPDATE node SET seen_ms = :now WHERE id = :id AND state <> 'gone'
-
--- name: node_gone
-UPDATE node SET state = 'gone' WHERE id = :id AND state <> 'gone'
-
--- name: node_silent_gone
--- Only if it is silent still.
-UPDATE node SET state = 'gone'
-WHERE id = :id AND state <> 'gone' AND seen_ms < :before
+WHERE state IN ('ready', 'on_trial', 'draining', 'quarantined') AND seen_ms < :before
   AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.node = node.id)
 
--- name: slots_taken
-SELECT COALESCE(SUM(slots), 0) AS slots FROM lease WHERE node = :node
+-- name: node_seen
+UPDATE node SET seen_ms = :now WHERE id = :id
+
+-- name: meter_node
+-- Its bill is written up to now; only if nobody else wrote on it since it was read.
+UPDATE node SET meter_ms = :now WHERE id = :id AND meter_ms = :seen
+
+-- name: node_gone
+-- It holds nothing any more: what it claimed in between must end first.
+UPDATE node SET state = 'gone', because = :because
+WHERE id = :id AND state <> 'gone' AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.node = node.id)
+
+-- name: set_node_state
+UPDATE node SET state = :state, because = :because WHERE id = :id AND state = :before
+
+-- name: drain_idle
+-- A busy node is never the one to go.
+UPDATE node SET state = 'draining', because = :because
+WHERE id = :id AND state IN ('ready', 'on_trial') AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.node = node.id)
+
+-- name: adopt
+UPDATE node SET instance = :instance, missing = 0 WHERE id = :id AND instance IS NULL
+
+-- name: count_missing
+UPDATE node SET missing = CASE WHEN :listed = 1 THEN 0 ELSE missing + 1 END WHERE id = :id
+
+-- name: open_instances
+SELECT id FROM instance WHERE settled = 0 AND billed_to_ms IS NULL
+
+-- name: known_instance
+SELECT 1 AS known FROM instance WHERE id = :id
+
+-- name: see_instance
+INSERT INTO instance (id, node, billed_from_ms, billed_to_ms, settled) VALUES (:id, :node, :billed_from_ms, :billed_to_ms, 0)
+ON CONFLICT (id) DO UPDATE SET billed_to_ms = excluded.billed_to_ms
+
+-- name: instances_to_settle
+-- All of a node's have ended, and the node too, so that nothing more is written on it.
+SELECT instance.id, instance.node, instance.billed_from_ms, instance.billed_to_ms,
+       node.joined_ms, node.price_micro_usd_per_hour, node.instance
+FROM instance JOIN node ON node.id = instance.node
+WHERE instance.settled = 0 AND node.state = 'gone'
+  AND NOT EXISTS (SELECT 1 FROM instance AS other WHERE other.node = node.id AND other.billed_to_ms IS NULL)
+
+-- name: settle
+UPDATE instance SET settled = 1 WHERE id = :id AND settled = 0
+
+-- name: known_bill
+-- What the ledger says of a node so far, and the other instances of its name that were settled.
+SELECT COALESCE(SUM(ledger.micro_usd), 0) AS micro_usd FROM ledger
+WHERE ledger.node = :node AND ledger.cause NOT IN ('storage', 'egress')
+
+-- name: settled_instances
+SELECT billed_from_ms, billed_to_ms FROM instance WHERE node = :node AND settled = 1
+
+-- name: add_base
+INSERT INTO node_base (node, base) VALUES (:node, :base) ON CONFLICT (node, base) DO NOTHING
+
+-- name: bases
+SELECT base FROM node_base WHERE node = :node
+
+-- name: know_machine
+INSERT INTO machine (id, pool, failures, rest_until_ms, quarantines, quarantined_until_ms, on_trial, because)
+VALUES (:id, :pool, 0, 0, 0, 0, 0, '')
+ON CONFLICT (id) DO NOTHING
+
+-- name: machine
+SELECT id, pool, failures, rest_until_ms, quarantines, quarantined_ms, quarantined_until_ms, on_trial, because
+FROM machine WHERE id = :id
+
+-- name: machine_failed
+UPDATE machine SET failures = failures + 1, rest_until_ms = :rest_until_ms WHERE id = :id
+
+-- name: machine_went_well
+UPDATE machine SET failures = 0, rest_until_ms = 0, on_trial = 0 WHERE id = :id
+
+-- name: quarantine_machine
+-- Once for what it did.
+UPDATE machine SET quarantines = quarantines + 1, quarantined_ms = :now, quarantined_until_ms = :until_ms, on_trial = 1,
+       because = :because
+WHERE id = :id AND quarantines = :quarantines
+
+-- name: alarm
+UPDATE machine SET because = :because WHERE id = :id
+
+-- name: quarantined_lately
+SELECT COUNT(*) AS machines FROM machine WHERE pool = :pool AND quarantined_ms > :since AND id <> :id
+
+-- name: nodes_working
+SELECT COUNT(*) AS nodes FROM node WHERE pool = :pool AND state IN ('ready', 'on_trial', 'quarantined')
+
+-- name: quarantines_over
+-- Nodes of machines that have served their time.
+SELECT node.id, node.machine FROM node JOIN machine ON machine.id = node.machine
+WHERE node.state = 'quarantined' AND machine.quarantined_until_ms <= :now
+
+-- name: add_strike
+INSERT INTO strike (attempt, machine, job, workload, gpu, kind, quarters, at_ms)
+VALUES (:attempt, :machine, :job, :workload, :gpu, :kind, :quarters, :now)
+
+-- name: forgive_strikes
+DELETE FROM strike WHERE kind = :kind AND attempt IN (SELECT id FROM attempt WHERE job = :job)
+
+-- name: strikes
+-- Those that are not paid for, each with its contrast: what went well on another machine of the class.
+SELECT strike.kind, strike.workload, strike.quarters,
+       EXISTS (SELECT 1 FROM pace WHERE pace.workload = strike.workload AND pace.gpu = strike.gpu
+               AND pace.machine <> strike.machine) AS workload_elsewhere,
+       EXISTS (SELECT 1 FROM attempt WHERE attempt.job = strike.job AND attempt.machine <> strike.machine
+               AND (attempt.committed_step > 0 OR attempt.state = 'succeeded')) AS job_elsewhere
+FROM strike JOIN machine ON machine.id = strike.machine
+WHERE strike.machine = :machine AND strike.at_ms > :since AND strike.at_ms > COALESCE(machine.quarantined_ms, -1)
+
+-- name: struck_machines
+-- Those with strikes that are not paid for.
+SELECT DISTINCT strike.machine FROM strike JOIN machine ON machine.id = strike.machine
+WHERE strike.at_ms > :since AND strike.at_ms > COALESCE(machine.quarantined_ms, -1)
+
+-- name: set_pace
+INSERT INTO pace (workload, gpu, machine, seconds_per_step, at_ms) VALUES (:workload, :gpu, :machine, :seconds_per_step, :now)
+ON CONFLICT (workload, gpu, machine)
+DO UPDATE SET seconds_per_step = COALESCE(excluded.seconds_per_step, pace.seconds_per_step), at_ms = excluded.at_ms
+
+-- name: paces
+SELECT machine, seconds_per_step FROM pace WHERE workload = :workload AND gpu = :gpu AND seconds_per_step IS NOT NULL
+
+-- name: pace_of_gpu
+-- The latest workload that is known of a class, on all of its machines.
+SELECT workload, AVG(seconds_per_step) AS seconds_per_step FROM pace
+WHERE gpu = :gpu AND seconds_per_step IS NOT NULL GROUP BY workload ORDER BY MAX(at_ms) DESC, workload LIMIT 1
+
+-- name: lost_of_gpu
+SELECT COALESCE(SUM(CASE WHEN state = 'interrupted' THEN 1 ELSE 0 END), 0) AS interruptions,
+       COALESCE(SUM(ended_ms - started_ms), 0) AS ms
+FROM attempt WHERE gpu = :gpu AND state <> 'live' AND ended_ms > :since
+
+-- name: add_ban
+INSERT INTO ban (job, machine, because, at_ms) VALUES (:job, :machine, :because, :now)
+ON CONFLICT (job, machine) DO NOTHING
+
+-- name: bans
+SELECT machine FROM ban WHERE job = :job
+
+-- name: lift_bans
+DELETE FROM ban WHERE job = :job
+
+-- name: add_project
+INSERT INTO project (id, share, usage, usage_ms, spent, reserved) VALUES (:id, 1, 0, 0, 0, 0) ON CONFLICT (id) DO NOTHING
+
+-- name: project
+SELECT id, share, usage, usage_ms, budget, spent, reserved FROM project WHERE id = :id
+
+-- name: set_project
+UPDATE project SET share = :share, budget = :budget WHERE id = :id
+
+-- name: waiting_projects
+SELECT id, share, usage, usage_ms, budget, spent, reserved FROM project
+WHERE EXISTS (SELECT 1 FROM job WHERE job.project = project.id AND job.state = 'queued' AND job.fencing = 0)
+
+-- name: reserve
+-- Within the budget, or not at all.
+UPDATE project SET reserved = reserved + :micro_usd
+WHERE id = :id AND (budget IS NULL OR spent + reserved + :micro_usd <= budget)
+
+-- name: use
+UPDATE project SET usage = :usage, usage_ms = :now WHERE id = :id
+
+-- name: spend
+-- An attempt has ended: what it cost takes the place of what was reserved for it.
+UPDATE project SET spent = spent + :micro_usd, usage = :usage, usage_ms = :now,
+       reserved = reserved - (SELECT COALESCE(SUM(lease.reserved), 0) FROM lease WHERE lease.attempt = :attempt)
+WHERE id = :id
 
 -- name: blob
 SELECT bytes FROM blob WHERE project = :project AND sha256 = :sha256
@@ -54,35 +256,101 @@ INSERT INTO blob (project, sha256, bytes, made_ms) VALUES (:project, :sha256, :b
 ON CONFLICT (project, sha256) DO NOTHING
 
 -- name: add_job
-INSERT INTO job (id, project, name, kind, spec, spec_hash, request, state, because, steps, fencing, attempts_failed,
+INSERT INTO job (id, project, name, kind, spec, spec_hash, request, state, because, steps, save_s, priority, base, workload,
+                 slots, gpu, gpu_memory_gb, pool, trust, exact, numerics, fencing, attempts_failed, attempts_max, ready_ms,
                  version, submitted_ms, queued_ms)
-VALUES (:id, :project, :name, :kind, :spec, :spec_hash, :request, 'queued', :because, :steps, 0, 0, 1, :now, :now)
+VALUES (:id, :project, :name, :kind, :spec, :spec_hash, :request, 'queued', :because, :steps, :save_s, :priority, :base,
+        :workload, :slots, :gpu, :gpu_memory_gb, :pool, :trust, :exact, '', 0, 0, :attempts_max, :now, 1, :now, :now)
 ON CONFLICT DO NOTHING
 
 -- name: job_of_request
 SELECT id, spec_hash FROM job WHERE project = :project AND request = :request
 
 -- name: job
-SELECT id, project, name, kind, spec, spec_hash, state, because, steps, fencing, attempts_failed, version,
+SELECT id, project, name, kind, spec, spec_hash, state, because, steps, priority, base, workload, slots, gpu,
+       gpu_memory_gb, pool, trust, exact, numerics, fencing, attempts_failed, attempts_max, ready_ms, version,
        submitted_ms, queued_ms, ended_ms
 FROM job WHERE id = :id
 
+-- name: job_of_attempt
+-- Without what is long.
+SELECT job.id, job.project, job.spec_hash, job.state, job.because, job.steps, job.fencing, job.version,
+       job.attempts_failed, job.attempts_max, job.gpu_memory_gb, job.base, job.workload, job.exact, job.numerics
+FROM job JOIN attempt ON attempt.job = job.id WHERE attempt.id = :attempt
+
 -- name: jobs_page
 -- Newest first, after the one that the last page ended with.
-SELECT id, project, name, kind, spec_hash, state, because, steps, fencing, attempts_failed, version,
-       submitted_ms, queued_ms, ended_ms
+SELECT id, project, name, kind, spec_hash, state, because, steps, priority, base, fencing, attempts_failed, version,
+       ready_ms, gpu, gpu_memory_gb, pool, trust, numerics, slots, submitted_ms, queued_ms, ended_ms
 FROM job
 WHERE project = :project
   AND (submitted_ms < :before_ms OR (submitted_ms = :before_ms AND id < :before_id))
 ORDER BY submitted_ms DESC, id DESC
 LIMIT :limit
 
--- name: candidates
--- Jobs that a node may take: those that were interrupted before fresh ones, then by age.
-SELECT id, project, spec, fencing, version, attempts_failed, queued_ms
-FROM job WHERE state = 'queued'
-ORDER BY CASE WHEN fencing > 0 THEN 0 ELSE 1 END, submitted_ms, id
+-- name: interrupted_candidates
+-- Jobs that were tried before, for a node that may have them; with money for them.
+SELECT id, project, fencing, version, priority, queued_ms, ready_ms, base, slots, gpu, gpu_memory_gb, pool, trust, numerics
+FROM job
+WHERE state = 'queued' AND fencing > 0 AND ready_ms <= :now AND gpu_memory_gb <= :gpu_memory_gb AND slots <= :slots_free
+  AND gpu IN ('', :gpu) AND pool IN ('', :pool) AND trust <= :trust AND numerics IN ('', :numerics)
+  AND EXISTS (SELECT 1 FROM project WHERE project.id = job.project
+              AND (budget IS NULL OR spent + reserved + :reserve * job.slots <= budget))
+  AND NOT EXISTS (SELECT 1 FROM ban WHERE ban.job = job.id AND ban.machine = :machine)
+ORDER BY priority DESC, queued_ms, id
 LIMIT :limit
+
+-- name: fresh_candidates
+-- Jobs of a project that were never tried, for a node that may have them.
+SELECT id, project, fencing, version, priority, queued_ms, ready_ms, base, slots, gpu, gpu_memory_gb, pool, trust, numerics
+FROM job
+WHERE project = :project AND state = 'queued' AND fencing = 0 AND gpu_memory_gb <= :gpu_memory_gb AND slots <= :slots_free
+  AND gpu IN ('', :gpu) AND pool IN ('', :pool) AND trust <= :trust
+ORDER BY priority DESC, submitted_ms, id
+LIMIT :limit
+
+-- name: demand
+-- Queued jobs that a node of this pool could take now, as many as matter; with money for them.
+SELECT job.id, job.gpu, job.gpu_memory_gb, job.trust, job.ready_ms FROM job JOIN project ON project.id = job.project
+WHERE job.state = 'queued' AND job.ready_ms <= :now AND job.gpu_memory_gb <= :gpu_memory_gb AND job.trust <= :trust
+  AND job.pool IN ('', :pool)
+  AND (project.budget IS NULL OR project.spent + project.reserved + :reserve <= project.budget)
+LIMIT :limit
+
+-- name: stuck
+-- Queued jobs that no node here may take, though one of this pool could: banned, or too large for those that are here.
+SELECT job.id, job.gpu, job.gpu_memory_gb, job.trust FROM job JOIN project ON project.id = job.project
+WHERE job.state = 'queued' AND job.ready_ms <= :now AND job.gpu_memory_gb <= :gpu_memory_gb AND job.trust <= :trust
+  AND job.pool IN ('', :pool)
+  AND (project.budget IS NULL OR project.spent + project.reserved + :reserve <= project.budget)
+  AND (job.fencing > 0 OR job.gpu_memory_gb > :smallest_gb OR job.gpu <> '' OR job.trust > 0)
+  AND NOT EXISTS (SELECT 1 FROM node WHERE node.state IN ('ready', 'on_trial') AND node.gpu_memory_gb >= job.gpu_memory_gb
+                  AND job.gpu IN ('', node.gpu) AND job.pool IN ('', node.pool) AND job.trust <= node.trust
+                  AND job.numerics IN ('', node.numerics)
+                  AND NOT EXISTS (SELECT 1 FROM ban WHERE ban.job = job.id AND ban.machine = node.machine))
+LIMIT :limit
+
+-- name: banned_jobs
+-- Queued for long although ready: machines here could have them but for a ban, and no other could.
+SELECT job.id, job.version FROM job
+WHERE job.state = 'queued' AND job.queued_ms < :before AND job.ready_ms < :before
+  AND EXISTS (SELECT 1 FROM ban WHERE ban.job = job.id)
+  AND (SELECT MIN(CASE WHEN EXISTS (SELECT 1 FROM ban WHERE ban.job = job.id AND ban.machine = node.machine) THEN 1 ELSE 0 END)
+       FROM node WHERE node.state IN ('ready', 'on_trial') AND node.gpu_memory_gb >= job.gpu_memory_gb
+       AND job.gpu IN ('', node.gpu) AND job.pool IN ('', node.pool) AND job.trust <= node.trust
+       AND job.numerics IN ('', node.numerics)) = 1
+LIMIT 100
+
+-- name: queued_for_long
+SELECT id, project, state, version, fencing, attempts_failed, attempts_max, gpu, gpu_memory_gb, pool, trust, numerics
+FROM job WHERE state = 'queued' AND queued_ms < :before LIMIT 100
+
+-- name: node_for
+-- Whether anything here could run such a job, bans aside.
+SELECT 1 AS found FROM node
+WHERE node.state <> 'gone' AND node.gpu_memory_gb >= :gpu_memory_gb AND :gpu IN ('', node.gpu) AND :pool IN ('', node.pool)
+  AND :trust <= node.trust AND :numerics IN ('', node.numerics)
+LIMIT 1
 
 -- name: queue_length
 SELECT COUNT(*) AS jobs FROM job WHERE state = 'queued'
@@ -90,28 +358,48 @@ SELECT COUNT(*) AS jobs FROM job WHERE state = 'queued'
 -- name: take_job
 -- The claim: only if the job is still as it was seen.
 UPDATE job SET state = 'running', because = :because, fencing = fencing + 1, version = version + 1
-WHERE id = :id AND version = :version AND state = 'queued'
+WHERE id = :id AND version = :version
 
 -- name: add_attempt
-INSERT INTO attempt (id, job, node, machine, fencing, state, because, slots, price_micro_usd_per_hour,
-                     from_step, step, beat_ms, started_ms)
-VALUES (:id, :job, :node, :machine, :fencing, 'live', :because, :slots, :price_micro_usd_per_hour,
-        :from_step, :from_step, :now, :now)
+INSERT INTO attempt (id, job, node, machine, pool, gpu, gpu_memory_gb, workload, fencing, kind, committed_step, state,
+                     because, slots, price_micro_usd_per_hour, from_step, step, beat_ms, started_ms)
+SELECT :id, job.id, :node, :machine, :pool, :gpu, :gpu_memory_gb, job.workload, :fencing, '', 0, 'live', :because, :slots,
+       :price_micro_usd_per_hour, :from_step, :from_step, :now, :now
+FROM job WHERE job.id = :job
 
 -- name: add_lease
--- Only on a node that is here and has the slots free.
-INSERT INTO lease (attempt, rank, node, fencing, slots, expires_ms, beat_ms, phase, step)
-SELECT :attempt, :rank, node.id, :fencing, :slots, :expires_ms, :now, 'starting', :from_step
+-- Only on a node that works and has the slots free.
+INSERT INTO lease (attempt, rank, node, fencing, slots, expires_ms, beat_ms, phase, step, stepped_ms, reserved,
+                   downloaded_bytes, stop)
+SELECT :attempt, :rank, node.id, :fencing, :slots, :expires_ms, :now, 'starting', :from_step, :now, :reserved, 0, ''
 FROM node
-WHERE node.id = :node AND node.state = 'ready'
+WHERE node.id = :node AND node.state IN ('ready', 'on_trial')
   AND node.slots >= :slots + (SELECT COALESCE(SUM(held.slots), 0) FROM lease AS held WHERE held.node = node.id)
 
 -- name: renew_lease
 -- A heartbeat. A holder whose lease is overdue but not yet taken away may renew it.
 UPDATE lease SET expires_ms = :expires_ms, beat_ms = :now, phase = :phase, step = :step,
        loss = COALESCE(:loss, loss), seconds_per_step = COALESCE(:seconds_per_step, seconds_per_step),
-       training_ms = CASE WHEN training_ms IS NULL AND :has_trained = 1 THEN :now ELSE training_ms END
+       training_ms = CASE WHEN training_ms IS NULL AND :has_trained = 1 THEN :now ELSE training_ms END,
+       stepped_ms = CASE WHEN :step > step THEN :now ELSE stepped_ms END
 WHERE attempt = :attempt AND rank = :rank AND node = :node AND fencing = :fencing
+
+-- name: extend_reservation
+UPDATE lease SET reserved = reserved + :micro_usd WHERE attempt = :attempt AND reserved = :seen
+
+-- name: ask_to_stop
+-- The node hears of it with its next heartbeat. The first reason stays.
+UPDATE lease SET stop = :because, stop_ms = :now WHERE attempt = :attempt AND stop = ''
+
+-- name: ask_to_pause
+-- The owner's wish goes before any other reason to stop.
+UPDATE lease SET stop = :because, stop_ms = COALESCE(stop_ms, :now) WHERE attempt = :attempt AND stop <> :because
+
+-- name: unpause_lease
+UPDATE lease SET stop = 'resumed by its owner' WHERE attempt = :attempt AND stop = :because
+
+-- name: count_download
+UPDATE lease SET downloaded_bytes = downloaded_bytes + :bytes WHERE attempt = :attempt
 
 -- name: hold_lease
 -- The guard of every other write of a worker: it holds the live lease.
@@ -119,16 +407,31 @@ UPDATE lease SET beat_ms = beat_ms
 WHERE attempt = :attempt AND rank = :rank AND node = :node AND fencing = :fencing
 
 -- name: lease
-SELECT lease.attempt, lease.rank, lease.node, lease.fencing, lease.expires_ms, lease.beat_ms, lease.phase, lease.step,
-       lease.loss, lease.seconds_per_step, lease.training_ms, attempt.job
+SELECT lease.attempt, lease.stop, lease.reserved, attempt.job, attempt.price_micro_usd_per_hour, attempt.started_ms
 FROM lease JOIN attempt ON attempt.id = lease.attempt
 WHERE lease.attempt = :attempt AND lease.rank = :rank AND lease.node = :node AND lease.fencing = :fencing
 
+-- name: live_leases
+-- What the watchdog and the comparison of speeds look at.
+SELECT lease.attempt, lease.phase, lease.step, lease.seconds_per_step, lease.training_ms, lease.stepped_ms, lease.stop,
+       attempt.node, attempt.job, attempt.machine, attempt.pool, attempt.workload, attempt.gpu, attempt.started_ms,
+       attempt.committed_ms, job.steps, job.save_s, node.rented, node.state AS node_state
+FROM lease JOIN attempt ON attempt.id = lease.attempt JOIN job ON job.id = attempt.job JOIN node ON node.id = lease.node
+WHERE lease.rank = 0
+
+-- name: moves
+-- How often a job gave way to a faster machine.
+SELECT COUNT(*) AS moves FROM attempt WHERE job = :job AND kind = 'outpaced'
+
 -- name: overdue_leases
-SELECT lease.attempt, lease.node, lease.expires_ms FROM lease WHERE lease.expires_ms < :now ORDER BY lease.expires_ms
+SELECT lease.attempt, lease.expires_ms FROM lease WHERE lease.expires_ms < :now ORDER BY lease.expires_ms, lease.attempt
+
+-- name: unheeded_stops
+-- Attempts that were asked to stop, and did not in time.
+SELECT attempt, stop FROM lease WHERE stop <> '' AND stop_ms < :before ORDER BY stop_ms, attempt
 
 -- name: leases_of_node
-SELECT lease.attempt, lease.node, lease.expires_ms FROM lease WHERE lease.node = :node
+SELECT attempt FROM lease WHERE node = :node ORDER BY attempt
 
 -- name: seize_overdue_lease
 -- The server's right to end an attempt: only while its lease is overdue.
@@ -148,33 +451,65 @@ UPDATE attempt SET step = lease.step, loss = lease.loss, seconds_per_step = leas
        training_ms = lease.training_ms, beat_ms = lease.beat_ms
 FROM lease WHERE attempt.id = :attempt AND lease.attempt = attempt.id AND lease.rank = 0
 
+-- name: hear_node
+-- A heartbeat touches the lease alone; when that goes, the node was heard of with its last one.
+UPDATE node SET seen_ms = lease.beat_ms
+FROM lease WHERE lease.attempt = :attempt AND lease.rank = 0 AND node.id = lease.node AND node.seen_ms < lease.beat_ms
+
 -- name: end_attempt
-UPDATE attempt SET state = :state, because = :because, ended_ms = :now WHERE id = :attempt AND state = 'live'
+UPDATE attempt SET state = :state, kind = :kind, because = :because, ended_ms = :now WHERE id = :attempt
 
 -- name: attempt
-SELECT id, job, node, machine, fencing, state, because, slots, price_micro_usd_per_hour, from_step, step, loss,
-       seconds_per_step, training_ms, beat_ms, started_ms, ended_ms
-FROM attempt WHERE id = :id
+-- A live one with what its lease knows.
+SELECT attempt.id, attempt.job, attempt.node, attempt.machine, node.name AS node_name, attempt.pool, attempt.gpu,
+       attempt.gpu_memory_gb, attempt.workload, attempt.fencing, attempt.state, attempt.kind, attempt.because, attempt.slots,
+       attempt.price_micro_usd_per_hour, attempt.from_step, attempt.committed_step, attempt.started_ms, attempt.ended_ms,
+       COALESCE(lease.step, attempt.step) AS step,
+       COALESCE(lease.seconds_per_step, attempt.seconds_per_step) AS seconds_per_step,
+       COALESCE(lease.training_ms, attempt.training_ms) AS training_ms, COALESCE(lease.beat_ms, attempt.beat_ms) AS beat_ms,
+       lease.stop, lease.reserved, lease.downloaded_bytes
+FROM attempt JOIN node ON node.id = attempt.node
+     LEFT JOIN lease ON lease.attempt = attempt.id AND lease.rank = 0
+WHERE attempt.id = :id
 
 -- name: attempts
 -- Of a job, in order; a live one with what its lease knows.
-SELECT attempt.id, attempt.job, attempt.node, attempt.machine, node.name AS node_name, attempt.fencing, attempt.state,
-       attempt.because, attempt.slots, attempt.price_micro_usd_per_hour, attempt.from_step, attempt.started_ms, attempt.ended_ms,
+SELECT attempt.id, attempt.job, attempt.node, attempt.machine, node.name AS node_name, attempt.gpu, attempt.gpu_memory_gb,
+       attempt.fencing, attempt.state, attempt.kind, attempt.because, attempt.slots, attempt.price_micro_usd_per_hour,
+       attempt.from_step, attempt.committed_step, attempt.started_ms, attempt.ended_ms,
        COALESCE(lease.step, attempt.step) AS step, COALESCE(lease.loss, attempt.loss) AS loss,
        COALESCE(lease.seconds_per_step, attempt.seconds_per_step) AS seconds_per_step,
        COALESCE(lease.training_ms, attempt.training_ms) AS training_ms,
-       COALESCE(lease.beat_ms, attempt.beat_ms) AS beat_ms, lease.phase,
-       (SELECT SUM(micro_usd) FROM ledger WHERE ledger.attempt = attempt.id) AS micro_usd
+       COALESCE(lease.beat_ms, attempt.beat_ms) AS beat_ms, lease.phase, lease.stop,
+       (SELECT SUM(micro_usd) FROM ledger WHERE ledger.job = attempt.job AND ledger.attempt = attempt.id) AS micro_usd
 FROM attempt JOIN node ON node.id = attempt.node
      LEFT JOIN lease ON lease.attempt = attempt.id AND lease.rank = 0
 WHERE attempt.job = :job ORDER BY attempt.fencing
 
+-- name: earlier_attempts
+-- The newest first, as many as any rule looks back.
+SELECT id, job, node, machine, gpu, gpu_memory_gb, fencing, state, kind, slots, price_micro_usd_per_hour, from_step, step,
+       committed_step, seconds_per_step, started_ms, training_ms, beat_ms, ended_ms
+FROM attempt WHERE job = :job AND fencing < :fencing ORDER BY fencing DESC LIMIT 50
+
+-- name: advance_attempt
+-- A checkpoint was committed.
+UPDATE attempt SET committed_step = :step, committed_ms = :now WHERE id = :attempt
+
+-- name: pin_numerics
+-- Where the job must stay exact, its first checkpoint decides where it may go on.
+UPDATE job SET numerics = (SELECT node.numerics FROM node WHERE node.id = :node)
+WHERE id = :id AND exact = 'required' AND numerics = ''
+
 -- name: set_job_state
 -- Only if nobody else moved the job on since it was read.
 UPDATE job SET state = :state, because = :because, attempts_failed = :attempts_failed, version = version + 1,
-       queued_ms = CASE WHEN :state = 'queued' THEN :now ELSE queued_ms END,
+       gpu_memory_gb = :gpu_memory_gb, ready_ms = :ready_ms, queued_ms = :now,
        ended_ms = CASE WHEN :state IN ('succeeded', 'failed', 'canceled') THEN :now ELSE NULL END
 WHERE id = :id AND version = :version
+
+-- name: say_why
+UPDATE job SET because = :because WHERE id = :id AND version = :version
 
 -- name: add_checkpoint
 INSERT INTO checkpoint (id, job, attempt, step, state, because, verified, bytes, prefix, manifest, committed_ms)
@@ -184,8 +519,8 @@ ON CONFLICT (attempt, step) DO NOTHING
 -- name: checkpoints
 -- The committed ones of a job, newest first: among equal steps the younger attempt's.
 SELECT checkpoint.id, checkpoint.job, checkpoint.attempt, checkpoint.step, checkpoint.state, checkpoint.verified,
-       checkpoint.bytes, checkpoint.prefix, checkpoint.manifest, checkpoint.committed_ms
-FROM checkpoint JOIN attempt ON attempt.id = checkpoint.attempt
+       checkpoint.bytes, checkpoint.prefix, checkpoint.manifest, checkpoint.committed_ms, attempt.node, job.project
+FROM checkpoint JOIN attempt ON attempt.id = checkpoint.attempt JOIN job ON job.id = checkpoint.job
 WHERE checkpoint.job = :job AND checkpoint.state = 'committed'
 ORDER BY checkpoint.step DESC, attempt.fencing DESC
 
@@ -230,5 +565,5 @@ SELECT :job, COALESCE(MAX(number), 0) + 1, :now, :kind, :attempt, :node, :becaus
 SELECT number, at_ms, kind, attempt, node, because FROM event WHERE job = :job AND number > :after ORDER BY number
 
 -- name: add_cost
-INSERT INTO ledger (attempt, cause, job, node, from_ms, to_ms, micro_usd)
-VALUES (:attempt, :cause, :job, :node, :from_ms, :to_ms, :micro_usd)
+INSERT INTO ledger (node, attempt, cause, from_ms, to_ms, job, project, micro_usd)
+VALUES (:node, :attempt, :cause, :from_ms, :to_ms, :job, :project, :micro_usd)

@@ -26,13 +26,14 @@ class SqliteStore:
         return time.time_ns() // 1_000_000
 
     def load(self, name: str, /, **values: object) -> list[Row]:
-        cursor = self._connection().execute(statements()[name], values)
-        columns = [column[0] for column in cursor.description]
-        return [dict(zip(columns, row, strict=True)) for row in cursor]
+        return self._connection().execute(statements()[name], values).fetchall()
 
     def apply(self, *writes: Write) -> bool:
         with self._writing:
             connection = self._connection()
+            if len(writes) == 1:  # one statement is a transaction by itself
+                changed = connection.execute(statements()[writes[0].name], writes[0].values).rowcount
+                return changed > 0 or not writes[0].guard
             connection.execute("BEGIN IMMEDIATE")
             try:
                 for write in writes:
@@ -58,7 +59,10 @@ class SqliteStore:
 
     def _open(self) -> sqlite3.Connection:
         try:
-            connection = sqlite3.connect(self._path, isolation_level=None, timeout=BUSY_S, check_same_thread=False)
+            connection = sqlite3.connect(
+                self._path, isolation_level=None, timeout=BUSY_S, check_same_thread=False, cached_statements=256
+            )
+            connection.row_factory = sqlite3.Row
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA foreign_keys = ON")

@@ -1,0 +1,227 @@
+"""The `local` driver: nodes are workers on this box, as subprocesses. Each lives in a home, and a home is a machine: who starts
+there later has its machine id and its cache. The kernel kills the nodes when the server dies, however it dies."""
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from gangline.adapters.processes import die_with_parent
+from gangline.ports.pool import Instance, NoCapacity, Offer
+
+WORKER = (sys.executable, "-m", "gangline.cli.main", "worker")
+LOG = "worker.log"
+RECORD = "instance.json"
+GRACE_S = 30
+ENDED_KEPT_S = 600
+log = logging.getLogger("gangline.fleet.local")
+
+
+@dataclass(slots=True)
+class LocalNode:
+    name: str
+    process: "subprocess.Popen[bytes]"
+
+    def kill(self) -> None:
+        """SIGKILL, as when the power goes: its trainer dies with it."""
+        self.process.kill()
+        self.process.wait()
+
+
+def start_node(
+    *, name: str, home: Path, server: str, join_token: str, node: str = "", command: Sequence[str] = WORKER
+) -> LocalNode:
+    """It joins as `node`, where that was rented for it. The token goes through the environment, where `ps` does not show it.
+    It dies with the thread that calls this."""
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / LOG).open("ab") as output:
+        process = subprocess.Popen(
+            [*command, "--server", server, "--name", name, "--home", home],
+            env=os.environ | {"GANGLINE_TOKEN": join_token, "GANGLINE_NODE": node},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=die_with_parent,  # noqa: PLW1509 - one call into libc, which was loaded before
+        )
+    return LocalNode(name, process)
+
+
+def stop_all(nodes: Sequence[LocalNode]) -> None:
+    """Each saves, hands its job back and leaves; who takes too long is killed."""
+    for node in nodes:
+        with suppress(ProcessLookupError):
+            node.process.send_signal(signal.SIGTERM)
+    until_s = time.monotonic() + GRACE_S
+    for node in nodes:
+        try:
+            node.process.wait(max(0, until_s - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            node.kill()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Rented:
+    """`running` until it has ended; `asked_s`, `ended_s`: when it was first asked to stop, and when it was seen to have ended."""
+
+    id: str
+    name: str
+    home: Path
+    from_ms: int
+    running: LocalNode | None
+    to_ms: int | None = None
+    asked_s: float | None = None
+    ended_s: float | None = None
+
+
+class LocalPool:
+    """At most `nodes_max` nodes at a time. Its calls may come from several threads; none of them waits for a node."""
+
+    def __init__(
+        self,
+        homes: Path,
+        *,
+        nodes_max: int,
+        offer: Offer,
+        server: str,
+        join_token: str,
+        command: Sequence[str] = WORKER,
+    ) -> None:
+        self._offer = offer
+        self._homes = [homes / str(number) for number in range(1, nodes_max + 1)]
+        self._server = server
+        self._join_token = join_token
+        self._command = command
+        self._lock = threading.Lock()
+        self._closed = False
+        # A node dies with the thread that started it: this one lives as long as the server.
+        self._starter = ThreadPoolExecutor(1, thread_name_prefix="nodes")
+        self._rented = _remembered(homes)
+
+    def offers(self) -> list[Offer]:
+        return [self._offer] if self._homes else []
+
+    def start(self, offer: str, name: str) -> None:
+        with self._lock:
+            self._look()
+            home = self._free_home()
+            if self._closed or offer != self._offer.id:
+                raise NoCapacity(f"this box is stopping, or has no offer {offer}")
+            if home is None:
+                raise NoCapacity(f"all {len(self._homes)} places for nodes on this box are taken")
+            from_ms = _now_ms()
+            node = self._start(name, home)
+            instance = f"local-{from_ms}-{node.process.pid}"
+            rented = _Rented(id=instance, name=name, home=home, from_ms=from_ms, running=node)
+            self._rented.append(rented)
+            _record(rented)
+        log.info("node %s is process %d and writes %s", name, node.process.pid, home / LOG)
+
+    def stop(self, instance: str) -> None:
+        with self._lock:
+            self._look()
+            for rented in self._rented:
+                if rented.id == instance and rented.running:
+                    _stop(rented, rented.running)
+
+    def list(self) -> list[Instance]:
+        with self._lock:
+            self._look()
+            return [
+                Instance(id=rented.id, name=rented.name, billed_from_ms=rented.from_ms, billed_to_ms=rented.to_ms)
+                for rented in self._rented
+            ]
+
+    def stop_all(self) -> None:
+        """For good: nothing starts here any more."""
+        with self._lock:
+            self._closed = True
+            running = [rented for rented in self._rented if rented.running]
+            for rented in running:
+                rented.asked_s = time.monotonic()
+        stop_all([rented.running for rented in running if rented.running])
+        self.list()
+        self._starter.shutdown()
+
+    def _start(self, name: str, home: Path) -> LocalNode:
+        try:
+            return self._starter.submit(
+                start_node,
+                name=name,
+                home=home,
+                server=self._server,
+                join_token=self._join_token,
+                node=name,
+                command=self._command,
+            ).result()
+        except OSError as error:
+            raise NoCapacity(f"no process can be started on this box: {error}") from None
+
+    def _look(self) -> None:
+        """Who has ended since? Those who ended long ago are forgotten."""
+        now_s = time.monotonic()
+        for rented in self._rented:
+            if rented.running:
+                _look(rented, rented.running, now_s)
+        self._rented = [
+            rented for rented in self._rented if rented.ended_s is None or now_s - rented.ended_s < ENDED_KEPT_S
+        ]
+
+    def _free_home(self) -> Path | None:
+        taken = {rented.home for rented in self._rented if rented.running}
+        return next((home for home in self._homes if home not in taken), None)
+
+
+def _look(rented: _Rented, node: LocalNode, now_s: float) -> None:
+    exit_code = node.process.poll()
+    if exit_code is None:
+        with suppress(OSError):
+            os.utime(rented.home / RECORD)
+        return
+    if exit_code != 0 and rented.asked_s is None:
+        log.warning("node %s ended with exit code %d; its log is %s", rented.name, exit_code, rented.home / LOG)
+    rented.running, rented.to_ms, rented.ended_s = None, _now_ms(), now_s
+    _record(rented)
+
+
+def _stop(rented: _Rented, node: LocalNode) -> None:
+    now_s = time.monotonic()
+    if rented.asked_s is None:
+        rented.asked_s = now_s
+        node.process.terminate()
+    elif now_s - rented.asked_s >= GRACE_S:
+        node.process.kill()
+
+
+def _record(rented: _Rented) -> None:
+    """For a server that comes back after a crash: which nodes died with it. One that is lost costs an estimate, not a tick."""
+    partial = rented.home / f".{RECORD}"
+    facts = {"id": rented.id, "name": rented.name, "from_ms": rented.from_ms, "to_ms": rented.to_ms}
+    with suppress(OSError):
+        partial.write_text(json.dumps(facts))
+        partial.rename(rented.home / RECORD)
+
+
+def _remembered(homes: Path) -> list[_Rented]:
+    """They have ended: where nobody saw when, then when they were last seen."""
+    found = []
+    for record in sorted(homes.glob(f"*/{RECORD}")):
+        with suppress(OSError, ValueError):
+            facts = json.loads(record.read_text())
+            seen_ms = max(facts["from_ms"], record.stat().st_mtime_ns // 1_000_000)
+            to_ms = facts.pop("to_ms") or seen_ms
+            found.append(_Rented(**facts, home=record.parent, running=None, to_ms=to_ms, ended_s=time.monotonic()))
+    return found
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

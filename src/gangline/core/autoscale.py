@@ -1,0 +1,203 @@
+"""How many nodes a pool should have, which to rent, which to give back; and what the provider's list says of ours."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gangline.core.job import NodeState
+from gangline.core.policy import Policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolLimits:
+    """A pool of `driver`'s nodes between two numbers. `mean_s` estimates are learned, never configured."""
+
+    name: str
+    nodes_min: int
+    nodes_max: int
+
+    def __post_init__(self) -> None:
+        assert 0 <= self.nodes_min <= self.nodes_max, "a pool's limits are in order"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rented:
+    """A node of the pool. `idle_since_ms` is None while it works; so many lists in a row, before this one, were `missing` it."""
+
+    id: str
+    state: NodeState
+    since_ms: int
+    idle_since_ms: int | None
+    heard_ms: int
+    instance: str | None
+    missing: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """`takable`: queued jobs that a further node of this pool could take now; the first of them has waited since `since_ms`.
+    `stuck`: those of them that no node here may take."""
+
+    takable: int
+    stuck: int
+    since_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    node: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """A node that never came, or that the provider has lost: gone."""
+
+    node: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopInstance:
+    instance: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """`instance` is the one that `node` was rented as."""
+
+    node: str
+    instance: str
+
+
+LISTS_WITHOUT_MAX = 3
+
+
+def scale(
+    limits: PoolLimits, nodes: Sequence[Rented], demand: Demand, now_ms: int, policy: Policy
+) -> list[Start | Drain | GiveUp]:
+    """Rent for work that a further node could take, cold starts counted; give back what has been idle for long.
+
+    A node that stays idle while jobs wait may have none of them: it makes room for one that may. Only for that are there ever
+    fewer nodes than the minimum.
+    """
+    actions: list[Start | Drain | GiveUp] = []
+    starting = [node for node in nodes if node.state == "starting"]
+    for node in starting:
+        if now_ms - node.since_ms > policy.starting_s * 1000:
+            actions.append(GiveUp(node.id, f"has not joined in {policy.starting_s / 60:.0f} min"))
+    room = limits.nodes_max - (len(nodes) - len(actions))  # who leaves is still paid for
+    coming = len(starting) - len(actions)
+    working = [node for node in nodes if node.state in ("ready", "on_trial")]
+    idle = sorted(
+        (node for node in working if node.idle_since_ms is not None), key=lambda node: (node.idle_since_ms, node.id)
+    )
+    just_came = demand.takable and now_ms - demand.since_ms < policy.idle_s * 1000
+    useless = [] if just_came else [node for node in idle if _idle_s(node, now_ms) >= policy.idle_s]
+    useful_idle = min(len(idle) - len(useless), max(0, demand.takable - demand.stuck))
+    for_work = demand.takable - useful_idle - coming
+    for_minimum = limits.nodes_min - len(working) - coming
+    because = (
+        _why(demand, len(working), coming) if for_work > 0 else f"the pool keeps at least {limits.nodes_min} nodes"
+    )
+    actions += [Start(because)] * min(room, max(for_work, for_minimum))
+    spare = max(demand.takable, len(working) + coming - limits.nodes_min)
+    why = "may have none of the jobs that wait" if demand.takable else "no work for it"
+    actions += [Drain(node.id, f"idle for {_idle_s(node, now_ms):.0f} s, {why}") for node in useless[:spare]]
+    return actions
+
+
+def _idle_s(node: Rented, now_ms: int) -> float:
+    assert node.idle_since_ms is not None, "it is idle"
+    return (now_ms - node.idle_since_ms) / 1000
+
+
+def _why(demand: Demand, working: int, coming: int) -> str:
+    waiting = "1 job waits" if demand.takable == 1 else f"{demand.takable} jobs wait"
+    refused = ""
+    if demand.stuck and working:
+        which = "" if demand.stuck == demand.takable else f", {demand.stuck} of which"
+        refused = f"{which or ' and'} may have none of the nodes here"
+    return f"{waiting}{refused}; {coming} nodes are coming"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """An instance of the provider's list; `ended` once it is no longer there."""
+
+    id: str
+    name: str
+    ended: bool
+
+
+def reconcile(
+    nodes: Sequence[Rented], instances: Sequence[Seen], now_ms: int, policy: Policy
+) -> list[Adopt | StopInstance | GiveUp]:
+    """Ours beside the provider's. What it runs and we do not want is stopped; what we had and it has not is gone."""
+    actions: list[Adopt | StopInstance | GiveUp] = []
+    ours = {node.id: node for node in nodes}
+    alive = [instance for instance in instances if not instance.ended]
+    listed = {instance.id for instance in instances}
+    for instance in alive:
+        node = ours.get(instance.name)
+        if node is None or node.state == "gone":
+            actions.append(StopInstance(instance.id, "no node of ours is meant to run there"))
+        elif node.instance is None:
+            ours[node.id] = _adopted(node, instance.id)
+            actions.append(Adopt(node.id, instance.id))
+        elif node.instance != instance.id:
+            actions.append(StopInstance(instance.id, f"a double of {node.id}"))
+        elif node.state in ("draining", "quarantined") and node.idle_since_ms is not None:
+            actions.append(StopInstance(instance.id, f"{node.id} is {node.state}"))
+    ended = {instance.name for instance in instances if instance.ended} - {instance.name for instance in alive}
+    for node in ours.values():
+        if node.state == "gone":
+            continue
+        if node.id in ended:
+            actions.append(GiveUp(node.id, "the provider took it back"))
+        elif node.instance not in listed and node.missing + 1 >= LISTS_WITHOUT_MAX and _silent(node, now_ms, policy):
+            actions.append(GiveUp(node.id, f"not in {node.missing + 1} lists of the provider"))
+    return actions
+
+
+def _adopted(node: Rented, instance: str) -> Rented:
+    return Rented(
+        id=node.id,
+        state=node.state,
+        since_ms=node.since_ms,
+        idle_since_ms=node.idle_since_ms,
+        heard_ms=node.heard_ms,
+        instance=instance,
+        missing=0,
+    )
+
+
+def _silent(node: Rented, now_ms: int, policy: Policy) -> bool:
+    return now_ms - node.heard_ms > policy.lease_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """An offer and what is known of its kind: seconds per step (None: unknown) and interruptions per hour."""
+
+    offer: str
+    price_micro_usd_per_hour: int
+    seconds_per_step: float | None
+    interruptions_per_hour: float
+
+
+def cheapest(rates: Sequence[Rate], policy: Policy) -> list[Rate]:
+    """By expected dollars per step: price × seconds per step × what interruptions add. Unknown speeds count as the best known one."""
+    known = [rate.seconds_per_step for rate in rates if rate.seconds_per_step]
+    best = min(known, default=1.0)
+
+    def expected(rate: Rate) -> tuple[float, str]:
+        redone = 1 + rate.interruptions_per_hour * policy.move_s / 3600
+        return rate.price_micro_usd_per_hour * (rate.seconds_per_step or best) * redone, rate.offer
+
+    return sorted(rates, key=expected)

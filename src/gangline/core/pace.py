@@ -1,0 +1,63 @@
+"""Slow nodes: seconds per step beside those of the same workload on the same GPU class. Moving must pay for itself."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, median, pstdev
+
+from gangline.core.policy import Policy
+
+MAD_TO_SIGMA = 1.4826
+"""The median absolute deviation of a normal distribution times this is its standard deviation (Hampel 1974)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peers:
+    """The machines that do the same work: how many, their usual pace, and the one above which a machine is slow. Seconds per step."""
+
+    machines: int
+    usual: float
+    slow: float
+
+
+def compare(paces: Sequence[float], policy: Policy) -> Peers | None:
+    """None where they are too few to tell, or nobody is to be called slow."""
+    if policy.slow_rule == "off" or len(paces) < policy.slow_peers_min:
+        return None
+    if policy.slow_rule == "two_sigma":
+        return Peers(machines=len(paces), usual=fmean(paces), slow=fmean(paces) + 2 * pstdev(paces))
+    logs = sorted(math.log(pace) for pace in paces)
+    centre = median(logs)
+    sigma = MAD_TO_SIGMA * median(abs(value - centre) for value in logs)
+    ratio = max(policy.slow_ratio_min, math.exp(policy.slow_mads * sigma))
+    return Peers(machines=len(paces), usual=math.exp(centre), slow=math.exp(centre) * ratio)
+
+
+def too_slow(mine: float, peers: Peers, steps_left: int, policy: Policy) -> str | None:
+    """Why the job should move on, or None."""
+    if mine <= peers.slow:
+        return None
+    saved_s = steps_left * (mine - peers.usual)
+    if saved_s <= policy.move_s:
+        return None
+    return (
+        f"{mine:.3g} s a step beside {peers.usual:.3g} on {peers.machines} machines; "
+        f"moving saves {saved_s / 60:.0f} min and costs {policy.move_s / 60:.0f}"
+    )
+
+
+def worth_replacing(mine: float, seen: Sequence[float], steps_ahead: float, policy: Policy) -> str | None:
+    """Why to give a sound machine back and rent another, or None.
+
+    `seen` are the paces of all machines tried so far, `steps_ahead` the work that waits for this node. Another machine is
+    worth its start if one drawn like those is expected to save more (optimal stopping: McCall 1970).
+    """
+    if not policy.seek_faster or len(seen) < policy.slow_peers_min:
+        return None
+    saved_s = steps_ahead * fmean(max(0.0, mine - pace) for pace in seen)
+    if saved_s <= policy.move_s:
+        return None
+    return (
+        f"{mine:.3g} s a step; of {len(seen)} machines tried, another saves {saved_s / 60:.0f} min "
+        f"of the work ahead on average and costs {policy.move_s / 60:.0f}"
+    )

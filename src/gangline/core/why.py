@@ -1,0 +1,44 @@
+"""One true sentence why a queued job is not running yet."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gangline.core.claim import Candidate, Purse, mismatch, over_budget, reservation
+from gangline.core.job import Node
+from gangline.core.policy import Policy
+
+NODES_NAMED_MAX = 3
+
+
+def why_queued(
+    job: Candidate,
+    said: str,
+    purse: Purse,
+    nodes: Sequence[Node],
+    banned: frozenset[str],
+    now_ms: int,
+    policy: Policy,
+) -> str:
+    """`said` when it was queued; `nodes`: those here that work; `banned`: the machines that may not have it."""
+    if job.ready_ms > now_ms:
+        return f"waits {(job.ready_ms - now_ms) / 1000:.0f} s before its next try: {said}"
+    misfits = {node.id: _misfit(job, node, banned, now_ms) for node in nodes}
+    least = min((reservation(node, job.slots, policy) for node in nodes if misfits[node.id] is None), default=0)
+    too_much = over_budget(purse, least)
+    if too_much:
+        return too_much
+    if not nodes:
+        return "waits for a node: none is here"
+    if all(misfits.values()):
+        return f"no node here can take it: {_listed([why for why in misfits.values() if why])}"
+    return said
+
+
+def _misfit(job: Candidate, node: Node, banned: frozenset[str], now_ms: int) -> str | None:
+    """Why it may never have this node; that others are using it now is no reason."""
+    return mismatch(replace(job, banned=node.machine in banned), replace(node, slots_free=node.slots), now_ms)
+
+
+def _listed(reasons: Sequence[str]) -> str:
+    named, more = reasons[:NODES_NAMED_MAX], len(reasons) - NODES_NAMED_MAX
+    return "; ".join(named) + (f"; and {more} more" if more > 0 else "")

@@ -1,0 +1,236 @@
+"""The fleet: what providers rent us beside what we want, until they agree; nodes rented for work, and given back without it."""
+
+import logging
+import math
+
+from gangline.core.autoscale import (
+    Adopt,
+    Demand,
+    Drain,
+    GiveUp,
+    Rate,
+    Rented,
+    Seen,
+    Start,
+    StopInstance,
+    cheapest,
+    reconcile,
+    scale,
+)
+from gangline.core.cost import HOUR_MS
+from gangline.core.errors import GanglineError, Unreachable
+from gangline.core.failure import MEANING
+from gangline.core.pace import worth_replacing
+from gangline.ports.pool import Instance, Offer
+from gangline.ports.store import Row, guard, write
+from gangline.service import bill
+from gangline.service.attempts import ask_to_stop
+from gangline.service.deployment import Deployment, RentedPool
+from gangline.service.health import by_workload, known_paces, pacing
+from gangline.service.nodes import gone
+
+DAY_MS = 24 * HOUR_MS
+DEMAND_MAX = 10_000
+log = logging.getLogger("gangline.fleet")
+
+
+def tend(at: Deployment, now_ms: int) -> None:
+    """One look at every pool. A provider that is away is asked again at the next."""
+    for name, pool in at.pools.items():
+        try:
+            instances = pool.driver.list()
+            _agree(at, pool, instances, now_ms)
+            offers = pool.driver.offers()
+            _scale(at, pool, offers, now_ms)
+        except Unreachable as error:
+            log.warning("pool %s: %s; trying again", name, error.message)
+    settle(at)
+
+
+def _agree(at: Deployment, pool: RentedPool, instances: list[Instance], now_ms: int) -> None:
+    _note_bills(at, instances)
+    listed = {instance.id for instance in instances}
+    rented = _rented(at, pool)
+    for node in rented:
+        if node.missing or node.instance not in listed:
+            at.store.apply(write("count_missing", id=node.id, listed=int(node.instance in listed)))
+    seen_now = [Seen(id=i.id, name=i.name, ended=i.billed_to_ms is not None) for i in instances]
+    for action in reconcile(rented, seen_now, now_ms, at.policy):
+        match action:
+            case Adopt():
+                at.store.apply(guard("adopt", id=action.node, instance=action.instance))
+            case StopInstance():
+                pool.driver.stop(action.instance)
+            case GiveUp():
+                gone(at, action.node, action.because, now_ms)
+
+
+def _note_bills(at: Deployment, instances: list[Instance]) -> None:
+    """What is billed, from when until when; written where it is news."""
+    known = {row["id"] for row in at.store.load("open_instances")}
+    for instance in instances:
+        if instance.billed_from_ms is None or (instance.id in known and instance.billed_to_ms is None):
+            continue
+        if instance.id in known or not at.store.load("known_instance", id=instance.id):
+            seen = {"billed_from_ms": instance.billed_from_ms, "billed_to_ms": instance.billed_to_ms}
+            at.store.apply(write("see_instance", id=instance.id, node=instance.name, **seen))
+
+
+def _rented(at: Deployment, pool: RentedPool) -> list[Rented]:
+    return [
+        Rented(
+            id=row["id"],
+            state=row["state"],
+            since_ms=row["since_ms"],
+            idle_since_ms=None if row["leases"] else max(row["meter_ms"], at.up_since_ms),
+            heard_ms=max(row["seen_ms"], row["beat_ms"] or 0),
+            instance=row["instance"],
+            missing=row["missing"],
+        )
+        for row in at.store.load("nodes_of_pool", pool=pool.limits.name)
+        if row["rented"]
+    ]
+
+
+def _scale(at: Deployment, pool: RentedPool, offers: list[Offer], now_ms: int) -> None:
+    nodes = _rented(at, pool)
+    stuck, waiting = _demand(at, pool, offers, now_ms)
+    since_ms = min((job["ready_ms"] for job in waiting), default=now_ms)
+    demand = Demand(takable=len(waiting), stuck=len(stuck), since_ms=since_ms)
+    ranked, refused = _ranked(at, offers, now_ms), set[str]()
+    wanting = iter([*stuck, *waiting])
+    instances = {node.id: node.instance for node in nodes}
+    pauses = _starts_failed(at, pool, now_ms)
+    for action in scale(pool.limits, nodes, demand, now_ms, at.policy):
+        match action:
+            case Start() if not pauses:
+                job = next(wanting, None)
+                fitting = [offer for offer in ranked if job is None or _fits(offer, job)]
+                _rent(at, pool, fitting, refused, action, now_ms)
+            case Drain():
+                if at.store.apply(guard("drain_idle", id=action.node, because=action.because)):
+                    log.info("node %s drains: %s", action.node, action.because)
+                    pool.driver.stop(instances[action.node] or "")
+            case GiveUp():
+                gone(at, action.node, action.because, now_ms)
+
+
+def _starts_failed(at: Deployment, pool: RentedPool, now_ms: int) -> bool:
+    """Whether a node that was asked for a moment ago has come to nothing: no capacity, or a worker that ends at once."""
+    since = now_ms - round(at.policy.start_pause_s * 1000)
+    return bool(at.store.load("failed_starts", pool=pool.limits.name, since=since))
+
+
+def _demand(at: Deployment, pool: RentedPool, offers: list[Offer], now_ms: int) -> tuple[list[Row], list[Row]]:
+    """Jobs that no node here may take though one more of this pool could; and all that one more could take now."""
+    if not offers:
+        return [], []
+    price = min(offer.price_micro_usd_per_hour for offer in offers)
+    could = {
+        "now": now_ms,
+        "gpu_memory_gb": max(offer.gpu_memory_gb for offer in offers),
+        "trust": max(offer.trust for offer in offers),
+        "pool": pool.limits.name,
+        "reserve": round(price * at.policy.reserve_s / 3600),
+        "limit": min(DEMAND_MAX, 2 * pool.limits.nodes_max),
+    }
+    waiting = [job for job in at.store.load("demand", **could) if any(_fits(offer, job) for offer in offers)]
+    if not waiting:
+        return [], []
+    smallest = min(offer.gpu_memory_gb for offer in offers)
+    found = at.store.load("stuck", smallest_gb=smallest, **could)
+    return [job for job in found if any(_fits(offer, job) for offer in offers)], waiting
+
+
+def _fits(offer: Offer, job: Row) -> bool:
+    return offer.gpu_memory_gb >= job["gpu_memory_gb"] and job["gpu"] in ("", offer.gpu) and job["trust"] <= offer.trust
+
+
+def _ranked(at: Deployment, offers: list[Offer], now_ms: int) -> list[Offer]:
+    """The cheapest per expected step first, by what is known of each class."""
+    rates = [_rate(at, offer, now_ms) for offer in offers]
+    by_id = {offer.id: offer for offer in offers}
+    return [by_id[rate.offer] for rate in cheapest(rates, at.policy)]
+
+
+def _rate(at: Deployment, offer: Offer, now_ms: int) -> Rate:
+    pace = at.store.load("pace_of_gpu", gpu=offer.gpu)
+    lost = at.store.load("lost_of_gpu", gpu=offer.gpu, since=now_ms - DAY_MS)[0]
+    return Rate(
+        offer=offer.id,
+        price_micro_usd_per_hour=offer.price_micro_usd_per_hour,
+        seconds_per_step=pace[0]["seconds_per_step"] if pace else None,
+        interruptions_per_hour=lost["interruptions"] * HOUR_MS / lost["ms"] if lost["ms"] else 0,
+    )
+
+
+def _rent(at: Deployment, pool: RentedPool, ranked: list[Offer], refused: set[str], action: Start, now_ms: int) -> None:
+    """The first offer that is to be had. `refused` grows by those that are not. The row comes first, so that no node is ever unknown."""
+    for offer in ranked:
+        if offer.id in refused:
+            continue
+        node = at.new_id("node")
+        at.store.apply(
+            write(
+                "rent_node",
+                id=node,
+                pool=pool.limits.name,
+                because=action.because,
+                gpu=offer.gpu,
+                gpu_memory_gb=offer.gpu_memory_gb,
+                trust=offer.trust,
+                slots=offer.slots,
+                price_micro_usd_per_hour=offer.price_micro_usd_per_hour,
+                now=now_ms,
+            )
+        )
+        try:
+            pool.driver.start(offer.id, node)
+        except Unreachable:
+            return  # it may have been rented all the same: the list will tell
+        except GanglineError as error:
+            gone(at, node, error.message, now_ms)
+            refused.add(offer.id)
+        else:
+            log.info("node %s starts: %s", node, action.because)
+            return
+
+
+def seek_faster(at: Deployment, now_ms: int) -> None:
+    """Give sound machines back, a few at a time, where another is expected to save more than it costs to move."""
+    for pool in at.pools.values() if at.policy.seek_faster else ():
+        nodes = _rented(at, pool)
+        coming = sum(node.state in ("starting", "draining") for node in nodes)
+        most = math.ceil(at.policy.seek_share_max * len(nodes)) - coming
+        if most > 0:
+            _give_way(at, pool, len(nodes), most, now_ms)
+
+
+def _give_way(at: Deployment, pool: RentedPool, nodes: int, most: int, now_ms: int) -> None:
+    """The slowest first, `most` of them."""
+    waiting = at.store.load("queue_length")[0]["jobs"] / nodes
+    found: list[tuple[float, Row, str]] = []
+    leases = [lease for lease in at.store.load("live_leases") if lease["rented"] and lease["pool"] == pool.limits.name]
+    for (workload, gpu), group in by_workload(pacing(leases)).items():
+        seen = known_paces(at, workload, gpu, group)
+        for lease in group:
+            ahead = lease["steps"] - lease["step"] + waiting * lease["steps"]
+            because = worth_replacing(lease["seconds_per_step"], seen, ahead, at.policy)
+            if because and at.store.load("moves", job=lease["job"])[0]["moves"] < at.policy.moves_max:
+                found.append((lease["seconds_per_step"], lease, because))
+    for _, lease, because in sorted(found, key=lambda one: (-one[0], one[1]["attempt"]))[:most]:
+        why = f"{MEANING['outpaced'].says}: {because}"
+        drain = guard("set_node_state", id=lease["node"], before=lease["node_state"], state="draining", because=why)
+        if ask_to_stop(at, lease, because, now_ms, drain, kind="outpaced"):
+            log.info("node %s drains: %s", lease["node"], why)
+
+
+def settle(at: Deployment) -> None:
+    """Once a node and its instance have ended, the ledger says of it what the provider's bill says."""
+    for row in at.store.load("instances_to_settle"):
+        known = at.store.load("known_bill", node=row["node"])[0]["micro_usd"]
+        settled = sum(
+            bill.bill_of(row["price_micro_usd_per_hour"], before)
+            for before in at.store.load("settled_instances", node=row["node"])
+        )
+        at.store.apply(guard("settle", id=row["id"]), *bill.settlement(row, known, settled, row["node"]))

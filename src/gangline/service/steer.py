@@ -1,0 +1,88 @@
+"""What a job's owner may do with it: cancel, pause, resume, retry. At once, whatever its node is doing."""
+
+import json
+from collections.abc import Callable
+
+from gangline.core.errors import BadInput, Unreachable
+from gangline.core.failure import Verdict, canceled
+from gangline.core.job import ENDED, Job
+from gangline.ports.store import Row, guard, write
+from gangline.service.attempts import PAUSED, as_job, conclude, event, moving
+from gangline.service.deployment import Deployment
+from gangline.service.submit import WAITS, submit
+
+TRIES_MAX = 20
+
+
+def cancel(at: Deployment, job_id: str, now_ms: int) -> bool:
+    """False where the job had ended already: then nothing changes."""
+
+    def act(job: Job, live: Row | None) -> bool:
+        if live:
+            lease = guard("drop_leases", attempt=live["id"])
+            return conclude(at, live["id"], lambda now, _attempt, _past: canceled(now), now_ms, lease=lease)
+        return _move(at, job, "canceled", canceled(job).because, now_ms)
+
+    return _until_done(at, job_id, act, leave=ENDED)
+
+
+def pause(at: Deployment, job_id: str, now_ms: int) -> bool:
+    """A node at work saves and hands the job back first. False where the job has ended, or is paused already."""
+
+    def act(job: Job, live: Row | None) -> bool | None:
+        if live and live["stop"] == PAUSED:
+            return None
+        if live:
+            return at.store.apply(
+                write("ask_to_pause", attempt=live["id"], because=PAUSED, now=now_ms),
+                guard("say_why", id=job.id, version=job.version, because=PAUSED),
+            )
+        return _move(at, job, "paused", PAUSED, now_ms)
+
+    return _until_done(at, job_id, act, leave=ENDED | {"paused"})
+
+
+def resume(at: Deployment, job_id: str, now_ms: int) -> bool:
+    """A paused job waits again, in its old place. False where it was not paused."""
+
+    def act(job: Job, live: Row | None) -> bool | None:
+        if live and live["stop"] != PAUSED:
+            return None
+        if live:
+            return at.store.apply(
+                write("unpause_lease", attempt=live["id"], because=PAUSED),
+                guard("say_why", id=job.id, version=job.version, because="resumed by its owner"),
+            )
+        return _move(at, job, "queued", WAITS, now_ms)
+
+    return _until_done(at, job_id, act, leave=ENDED | {"queued"})
+
+
+def retry(at: Deployment, project: str, job_id: str, now_ms: int) -> str:
+    """A new job from the same spec; its id. Raises `BadInput` while the old one may still succeed."""
+    row = at.store.load("job", id=job_id)[0]
+    if row["state"] not in ENDED:
+        raise BadInput(f"{job_id} is {row['state']} and may still succeed", hint="cancel it first")
+    return submit(at, project, json.loads(row["spec"]), name=row["name"], request=None, now_ms=now_ms)
+
+
+Act = Callable[[Job, Row | None], bool | None]
+"""Given the job and its live attempt. False where somebody moved it on in between, None where there is nothing to do."""
+
+
+def _until_done(at: Deployment, job_id: str, act: Act, *, leave: frozenset[str]) -> bool:
+    """Again while others move the job on in between; False where it is in a state to `leave` alone, or nothing is to do."""
+    for _ in range(TRIES_MAX):
+        row = at.store.load("job", id=job_id)[0]
+        if row["state"] in leave:
+            return False
+        live = next((found for found in at.store.load("attempts", job=job_id) if found["state"] == "live"), None)
+        done = act(as_job(row), live)
+        if done is not False:
+            return done is True
+    raise Unreachable(f"{job_id} changed {TRIES_MAX} times meanwhile; try again")
+
+
+def _move(at: Deployment, job: Job, state: str, because: str, now_ms: int) -> bool:
+    verdict = Verdict(attempt="canceled", job=state, attempts_failed=job.attempts_failed, because=because)  # type: ignore[arg-type]
+    return at.store.apply(moving(job, verdict, now_ms), event(job.id, state, because, now_ms))

@@ -1,0 +1,270 @@
+"""The checkers: after each event they hold the promises, over what the store says, not over what the service meant.
+
+1 one at a time · 2 nothing lost · 4 it ends · 5 every dollar explained · 6 one true sentence why; and of 3, that a result
+is that of an uninterrupted run.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from gangline.core.job import ENDED
+from gangline.ports.server import Hold
+from gangline.ports.store import Write
+from gangline.sim.objects import SimObjects
+from gangline.sim.store import SimStore
+from gangline.sim.trainer import content_sha256, lineage_of
+from gangline.sim.world import World
+
+FACTS = (
+    "SELECT id, state, because, version, fencing, attempts_failed FROM job WHERE id = ?",
+    "SELECT * FROM attempt WHERE job = ? ORDER BY fencing",
+    "SELECT * FROM checkpoint WHERE job = ? ORDER BY id",
+    "SELECT * FROM artifact WHERE job = ? ORDER BY path",
+    "SELECT * FROM ledger WHERE job = ? ORDER BY attempt, cause, from_ms",
+    "SELECT * FROM event WHERE job = ? ORDER BY number",
+    "SELECT lease.* FROM lease JOIN attempt ON attempt.id = lease.attempt WHERE attempt.job = ?",
+    "SELECT log_chunk.* FROM log_chunk JOIN attempt ON attempt.id = log_chunk.attempt WHERE attempt.job = ? ORDER BY 1, 2",
+)
+
+
+class Violation(AssertionError):
+    """A promise is broken."""
+
+
+class Checks:
+    """`after_event` looks at what the event's transactions touched; `at_the_end` at everything."""
+
+    def __init__(self, world: World, store: SimStore, objects: SimObjects) -> None:
+        self._world = world
+        self._store = store
+        self._objects = objects
+        self._touched: set[str] = set()
+        self._projects: set[str] = set()
+        self._ended_attempts: list[str] = []
+        self._claimed: list[tuple[str, str, int]] = []
+        self._committed: list[str] = []
+        self._best: dict[str, int] = {}
+        self._fencing: dict[str, int] = {}
+        self._ended: dict[str, Any] = {}
+        self._rejected: set[str] = set()
+        self._pruned: list[str] = []
+        self._keys_of: dict[str, dict[str, str]] = {}
+        self._job_of: dict[str, str] = {}
+        self._writers: set[str] = set()
+        store.applied = self._heard
+
+    def _heard(self, writes: tuple[Write, ...]) -> None:
+        for write in writes:
+            hear = self._HEAR.get(write.name)
+            if hear:
+                hear(self, write.values)
+
+    def _hear_event(self, values: dict[str, Any]) -> None:
+        self._touched.add(values["job"])
+        if values["attempt"]:
+            self._writers.add(values["attempt"])
+        if not values["because"]:
+            self._fail(6, f"{values['job']}: {values['kind']} without a reason")
+
+    def _hear_claim(self, values: dict[str, Any]) -> None:
+        self._job_of[values["id"]] = values["job"]
+        self._claimed.append((values["job"], values["id"], values["from_step"]))
+        self._touched.add(values["job"])
+
+    _HEAR: dict[str, Callable[["Checks", dict[str, Any]], None]] = {  # noqa: RUF012 - never written
+        "add_event": _hear_event,
+        "add_attempt": _hear_claim,
+        "add_checkpoint": lambda self, values: self._committed.append(values["id"]),
+        "reject_checkpoint": lambda self, values: self._rejected.add(values["job"]),
+        "prune_checkpoint": lambda self, values: self._pruned.append(values["id"]),
+        "end_attempt": lambda self, values: self._ended_attempts.append(values["attempt"]),
+        "set_job_state": lambda self, values: self._touched.add(values["id"]),
+        "take_job": lambda self, values: self._touched.add(values["id"]),
+        "spend": lambda self, values: self._projects.add(values["id"]),
+        "reserve": lambda self, values: self._projects.add(values["id"]),
+    }
+
+    def job_of(self, attempt: str) -> str | None:
+        return self._job_of.get(attempt)
+
+    def before(self, hold: Hold | None) -> tuple[str, int, list[Any]] | None:
+        """A request about an attempt comes in: where its lease is lost already, what is known of its job."""
+        job = self._job_of.get(hold.attempt) if hold else None
+        if hold is None or job is None or self._store.look("SELECT 1 FROM lease WHERE attempt = ?", hold.attempt):
+            return None
+        return job, self._world.events, self._facts(job)
+
+    def after(self, what: str, stale: tuple[str, int, list[Any]] | None) -> None:
+        """Promise 1: a request whose lease was lost before it came changed nothing of its job."""
+        if stale is None:
+            return
+        job, events, facts = stale
+        if events == self._world.events and self._facts(job) != facts:
+            self._fail(1, f"{what} after the lease was lost changed {job}")
+
+    def _facts(self, job: str) -> list[Any]:
+        return [self._store.look(sql, job) for sql in FACTS]
+
+    def after_event(self) -> None:
+        if self._claimed:
+            self._check_claims()
+        if self._committed:
+            self._check_commits()
+        if self._pruned:
+            self._check_prunes()
+        while self._touched:
+            self._check_job(self._touched.pop())
+        if self._ended_attempts:
+            self._check_bills()
+        while self._projects:
+            self._check_project(self._projects.pop())
+        self._rejected.clear()
+
+    def _check_claims(self) -> None:
+        for job, attempt, from_step in self._claimed:
+            newest = self._newest(job)
+            row = self._store.look("SELECT from_step FROM attempt WHERE id = ?", attempt)
+            if row and from_step < newest and row[0][0] < newest and not self._committed:
+                self._fail(2, f"{attempt} begins at step {from_step}, behind the checkpoint of step {newest}")
+        self._claimed.clear()
+
+    def _check_commits(self) -> None:
+        for checkpoint in self._committed:
+            job, state = self._store.look("SELECT job, state FROM checkpoint WHERE id = ?", checkpoint)[0]
+            self._touched.add(job)
+            for key, sha256 in self._keys(checkpoint).items():
+                found = self._objects.objects.get(key)
+                if state == "committed" and (found is None or found.sha256 != sha256):
+                    self._fail(2, f"{checkpoint} of {job} is committed without its bytes")
+        self._committed.clear()
+
+    def _check_prunes(self) -> None:
+        """Two are kept."""
+        for checkpoint in self._pruned:
+            job = self._store.look("SELECT job FROM checkpoint WHERE id = ?", checkpoint)[0][0]
+            kept = self._store.look("SELECT COUNT(*) FROM checkpoint WHERE job = ? AND state = 'committed'", job)[0][0]
+            if kept < 2:
+                self._fail(2, f"{job} keeps {kept} checkpoints after one was pruned")
+        self._pruned.clear()
+
+    def _newest(self, job: str) -> int:
+        sql = "SELECT COALESCE(MAX(step), 0) FROM checkpoint WHERE job = ? AND state = 'committed'"
+        return self._store.look(sql, job)[0][0]
+
+    def _check_job(self, job: str) -> None:
+        look = self._store.look
+        rows = look("SELECT state, because, fencing, ended_ms, spec, steps FROM job WHERE id = ?", job)
+        state, because, fencing, ended_ms, spec, _ = rows[0]
+        live = look("SELECT id, fencing FROM attempt WHERE job = ? AND state = 'live'", job)
+        leases = look(
+            "SELECT lease.fencing FROM lease JOIN attempt ON attempt.id = lease.attempt WHERE attempt.job = ?", job
+        )
+        if len(live) > 1 or len(leases) != len(live) or (state == "running") != (len(live) == 1):
+            self._fail(1, f"{job} is {state} with {len(live)} live attempts and {len(leases)} leases")
+        if live and (live[0][1] != fencing or leases[0][0] != fencing):
+            self._fail(1, f"{job} has the fencing number {fencing} and its live attempt {live[0][1]}")
+        if fencing < self._fencing.get(job, 0):
+            self._fail(1, f"the fencing number of {job} went back to {fencing}")
+        self._fencing[job] = fencing
+        if not because:
+            self._fail(6, f"{job} is {state} without a reason")
+        newest = self._newest(job)
+        if newest < self._best.get(job, 0) and job not in self._rejected:
+            self._fail(2, f"{job} fell from step {self._best[job]} to {newest}")
+        self._best[job] = newest
+        self._check_kept(job)
+        self._check_end(job, state, ended_ms, spec)
+
+    def _check_kept(self, job: str) -> None:
+        """What is kept has its bytes, and one of it was verified."""
+        sql = "SELECT id, verified FROM checkpoint WHERE job = ? AND state = 'committed'"
+        kept = self._store.look(sql, job)
+        if kept and not any(row[1] for row in kept):
+            self._fail(2, f"{job} keeps no verified checkpoint")
+        for checkpoint, _ in kept:
+            if any(key not in self._objects.objects for key in self._keys(checkpoint)):
+                self._fail(2, f"a kept checkpoint of {job} has lost its bytes")
+
+    def _keys(self, checkpoint: str) -> dict[str, str]:
+        """The SHA-256 of each object of a checkpoint, by its key."""
+        if checkpoint not in self._keys_of:
+            sql = "SELECT prefix, manifest FROM checkpoint WHERE id = ?"
+            prefix, manifest = self._store.look(sql, checkpoint)[0]
+            files = json.loads(manifest)["files"]
+            self._keys_of[checkpoint] = {f"{prefix}/{file['path']}": file["sha256"] for file in files}
+        return self._keys_of[checkpoint]
+
+    def _check_end(self, job: str, state: str, ended_ms: int | None, spec: str) -> None:
+        if (state in ENDED) != (ended_ms is not None):
+            self._fail(4, f"{job} is {state} and its end is {ended_ms}")
+        if job in self._ended:
+            if self._terminal(job) != self._ended[job]:
+                self._fail(1, f"{job} had ended, and changed: {self._ended[job]} {self._terminal(job)}")
+        elif state in ENDED:
+            self._ended[job] = self._terminal(job)
+            if state == "succeeded":
+                self._check_result(job, json.loads(spec))
+
+    def _terminal(self, job: str) -> list[Any]:
+        return [self._store.look(sql, job) for sql in (FACTS[0], FACTS[3])]
+
+    def _check_result(self, job: str, spec: dict[str, Any]) -> None:
+        """Exact: the weights are those of a run that nobody interrupted."""
+        wanted = content_sha256(f"result of {lineage_of(spec)}", spec["steps"])
+        found = self._store.look("SELECT sha256, key, attempt FROM artifact WHERE job = ?", job)
+        if [row[0] for row in found] != [wanted]:
+            self._fail(3, f"the result of {job} is not that of an uninterrupted run")
+        if found[0][1] not in self._objects.objects:
+            self._fail(2, f"the result of {job} is not in the object store")
+
+    def _check_bills(self) -> None:
+        """The time of an attempt that ended is billed without gap, to the micro-dollar."""
+        for attempt in self._ended_attempts:
+            price, started, ended = self._store.look(
+                "SELECT price_micro_usd_per_hour, started_ms, ended_ms FROM attempt WHERE id = ?", attempt
+            )[0]
+            lines = self._store.look(
+                "SELECT from_ms, to_ms, micro_usd FROM ledger WHERE attempt = ? AND cause NOT IN ('storage', 'egress') ORDER BY 1",
+                attempt,
+            )
+            whole = price * ended // 3_600_000 - price * started // 3_600_000
+            if sum(line[2] for line in lines) != whole or sum(line[1] - line[0] for line in lines) != ended - started:
+                self._fail(5, f"{attempt} cost {whole} and the ledger says {lines}")
+        self._ended_attempts.clear()
+
+    def _check_project(self, project: str) -> None:
+        reserved, budget, spent = self._store.look("SELECT reserved, budget, spent FROM project WHERE id = ?", project)[
+            0
+        ]
+        live = self._store.look(
+            "SELECT COALESCE(SUM(lease.reserved), 0) FROM lease JOIN attempt ON attempt.id = lease.attempt "
+            "JOIN job ON job.id = attempt.job WHERE job.project = ?",
+            project,
+        )[0][0]
+        if reserved != live:
+            self._fail(5, f"{project} has {reserved} reserved, and its leases {live}")
+        if spent < 0 or reserved < 0:
+            self._fail(5, f"{project} has spent {spent} and reserved {reserved}")
+        del budget
+
+    def at_the_end(self, invoice: dict[str, int], nodes_min: int) -> None:
+        """Of a liveness phase: everything has ended, the fleet is small, the ledger is the provider's invoice."""
+        for job, state, because in self._store.look("SELECT id, state, because FROM job"):
+            if state not in ENDED:
+                self._fail(4, f"{job} is {state} for ever: {because}")
+        here = self._store.look("SELECT id, state FROM node WHERE state NOT IN ('gone') AND rented = 1")
+        if len(here) > nodes_min:
+            self._fail(4, f"{len(here)} nodes stay, {nodes_min} are meant to: {here[:5]}")
+        sql = "SELECT node, SUM(micro_usd) FROM ledger WHERE cause NOT IN ('storage', 'egress') GROUP BY node"
+        ledger = {node: total for node, total in self._store.look(sql) if total}
+        rented = {node for (node,) in self._store.look("SELECT id FROM node WHERE rented = 1")}
+        ours = {node: total for node, total in ledger.items() if node in rented}
+        theirs = {node: total for node, total in invoice.items() if total}
+        staying = {node for node, _ in here}
+        for node in sorted(ours.keys() | theirs.keys()):
+            if node not in staying and ours.get(node, 0) != theirs.get(node, 0):
+                self._fail(5, f"{node}: the ledger says {ours.get(node, 0)}, the provider {theirs.get(node, 0)}")
+
+    def _fail(self, promise: int, what: str) -> None:
+        raise Violation(f"promise {promise}, seed {self._world.seed}, {self._world.now_s:.3f} s: {what}")

@@ -1,0 +1,69 @@
+"""What goes wrong, and how often it did. Rates are chances of each message or transfer; the rest strikes at moments."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from random import Random
+
+from gangline.sim.world import World
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """Chances, from 0 to 1."""
+
+    request_lost: float = 0.0
+    answer_lost: float = 0.0
+    delayed: float = 0.0
+    doubled: float = 0.0
+    upload_cut: float = 0.0
+    start_times_out: float = 0.0
+    no_capacity: float = 0.0
+    loses_instance: float = 0.0
+    api_killed: float = 0.0
+    meanwhile: float = 0.0
+    cancel_races: float = 0.0
+
+
+@dataclass(slots=True)
+class Faults:
+    """The state of all that can fail. `struck` counts each kind; `over()` ends the safety phase."""
+
+    world: World
+    rates: Rates = field(default_factory=Rates)
+    struck: Counter[str] = field(default_factory=Counter)
+    store_down_until_ms: int = 0
+    store_slow_until_ms: int = 0
+    stale_until_ms: int = 0
+    no_capacity_until_ms: int = 0
+
+    def over(self) -> None:
+        self.rates = Rates()
+        self.store_down_until_ms = self.store_slow_until_ms = self.stale_until_ms = self.no_capacity_until_ms = 0
+
+    def happens(self, rng: Random, kind: str, chance: float) -> bool:
+        if chance <= 0 or rng.random() >= chance:
+            return False
+        self.struck[kind] += 1
+        return True
+
+    def is_store_down(self) -> bool:
+        down = self.store_down_until_ms > self.world.now_ms
+        if down:
+            self.struck["store failing"] += 1
+        return down
+
+    def store_slowness(self) -> float:
+        if self.store_slow_until_ms <= self.world.now_ms:
+            return 1.0
+        self.struck["store slow"] += 1
+        return 10.0
+
+    def is_listing_stale(self, made_ms: int) -> bool:
+        """What was written in the last seconds is not told of yet."""
+        stale = self.stale_until_ms > self.world.now_ms and self.world.now_ms - made_ms < 4000
+        if stale:
+            self.struck["listing stale"] += 1
+        return stale
+
+    def cuts_upload(self, rng: Random) -> bool:
+        return self.happens(rng, "upload cut", self.rates.upload_cut)

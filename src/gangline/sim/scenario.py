@@ -1,0 +1,315 @@
+"""What is simulated: machines, jobs, a pool, a policy, faults. As people write it in TOML; every mistake is told at once."""
+
+import math
+import tomllib
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, replace
+from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from annotated_types import Ge, Gt, Le, MaxLen, MinLen
+
+from gangline.core.errors import BadInput, NotFound
+from gangline.core.files import FILE_BYTES_MAX, SafePath
+from gangline.core.policy import Policy
+
+MachineTrait = Literal["", "fails_at_once", "fails_long", "false_progress", "lies_65"]
+JobTrait = Literal["", "kills_hosts", "bad_input"]
+FaultKind = Literal[
+    "kill", "pause", "clock", "api", "database", "store_down", "store_slow", "listing_stale", "reclaim", "no_capacity"
+]
+STRICT: dict[str, Any] = {"extra": "forbid", "allow_inf_nan": False}
+Positive = Annotated[float, Gt(0)]
+NotNegative = Annotated[float, Ge(0)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineModel:
+    """One machine of the provider. `interruptions_per_hour` while it is rented; `start_s`: from the trainer's start to its first step."""
+
+    id: str
+    gpu: str
+    gpu_memory_gb: float
+    price_micro_usd_per_hour: int
+    seconds_per_step: float
+    slowness: float
+    start_s: float
+    interruptions_per_hour: float
+    up_bytes_per_s: float
+    down_bytes_per_s: float
+    trait: MachineTrait
+    trait_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machines:
+    """A group of like machines. The pace of each is drawn: log-normal around `seconds_per_step` with `spread`, then times `slowness`."""
+
+    __pydantic_config__: ClassVar[Any] = STRICT
+    count: Annotated[int, Ge(1), Le(1_000_000)]
+    gpu: str = "RTX 4090"
+    gpu_memory_gb: NotNegative = 24
+    price_usd_per_hour: NotNegative = 0.3
+    seconds_per_step: Positive = 2.0
+    spread: NotNegative = 0.0
+    fastest: NotNegative = 0.0
+    slowness: Positive = 1.0
+    start_s: NotNegative = 20.0
+    interruptions_per_hour: NotNegative = 0.0
+    uplink_mbit: Positive = 100.0
+    downlink_mbit: Positive = 500.0
+    trait: MachineTrait = ""
+    trait_s: NotNegative = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobModel:
+    """What a job is besides its spec: `pace` multiplies the machine's; `memory_gb` is what it really needs."""
+
+    pace: float
+    memory_gb: float
+    checkpoint_bytes: int
+    trait: JobTrait
+    trait_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Jobs:
+    """A batch handed in at `at_s`. `memory_gb` is what they need, `says_gb` what their spec says."""
+
+    __pydantic_config__: ClassVar[Any] = STRICT
+    count: Annotated[int, Ge(1), Le(1_000_000)]
+    project: Annotated[str, MinLen(1), MaxLen(100)] = "default"
+    at_s: NotNegative = 0.0
+    steps: Annotated[int, Ge(1), Le(10_000_000)] = 500
+    checkpoint_every_s: Annotated[float, Gt(0), Le(86_400)] = 60.0
+    checkpoint_every_steps: Annotated[int, Ge(1), Le(10_000_000)] | None = None
+    checkpoint_mb: Positive = 66.0
+    base_gb: Annotated[float, Ge(0), Le(FILE_BYTES_MAX / 1e9)] = 0.0
+    base: Annotated[SafePath, MaxLen(100)] = "base"
+    pace: Positive = 1.0
+    memory_gb: NotNegative = 0.0
+    says_gb: Annotated[float, Ge(0), Le(10_000)] = 0.0
+    attempts_max: Annotated[int, Ge(1), Le(100)] = 3
+    priority: Annotated[int, Ge(-1000), Le(1000)] = 0
+    trait: JobTrait = ""
+    trait_s: NotNegative = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """The pool. A node comes after `start_s`, log-normal with `start_spread`; it is billed from when it runs."""
+
+    __pydantic_config__: ClassVar[Any] = STRICT
+    nodes_min: Annotated[int, Ge(0)] = 0
+    nodes_max: Annotated[int, Ge(1)] = 40
+    start_s: Positive = 300.0
+    start_spread: NotNegative = 0.5
+    boot_s: NotNegative = 5.0
+
+    def __post_init__(self) -> None:
+        assert self.nodes_min <= self.nodes_max, "nodes_max is at least nodes_min"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """Something that happens at `at_s` and lasts for `seconds`; `share` of the nodes, for those that strike nodes."""
+
+    __pydantic_config__: ClassVar[Any] = STRICT
+    kind: FaultKind
+    at_s: NotNegative
+    seconds: NotNegative = 60.0
+    share: Annotated[float, Gt(0), Le(1)] = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """`hours_max`: a run that is not over by then is unfinished. `policy` names settings that differ from the defaults;
+    `compare` those of a second run, shown beside; `published` a table of published figures to show beside."""
+
+    __pydantic_config__: ClassVar[Any] = STRICT
+    title: str
+    says: str = ""
+    hours_max: Positive = 240.0
+    fleet: Fleet = Fleet()
+    machines: Annotated[tuple[Machines, ...], MinLen(1)]
+    jobs: Annotated[tuple[Jobs, ...], MinLen(1)]
+    faults: tuple[Fault, ...] = ()
+    policy: dict[str, Any] = field(default_factory=dict)
+    compare: dict[str, Any] = field(default_factory=dict)
+    published: str = ""
+
+
+TABLES: dict[str, type] = {"fleet": Fleet, "machines": Machines, "jobs": Jobs, "faults": Fault}
+FIELDS_HINT = "docs/simulator.md tells every field and its unit"
+ABOVE_ZERO = ("_interval_s", "_half_life_s")
+"""Settings that end so would let time stand still at 0."""
+
+
+def names() -> list[str]:
+    return sorted(path.name.removesuffix(".toml") for path in _folder().iterdir() if path.name.endswith(".toml"))
+
+
+def load(name: str) -> Scenario:
+    """One of Gangline's own by name, or a file. Raises `NotFound`, `BadInput`."""
+    if name in names():
+        return parse(_folder().joinpath(f"{name}.toml").read_text(), name)
+    path = Path(name)
+    try:
+        return parse(path.read_text(), name)
+    except OSError as error:
+        hint = f"there are {', '.join(names())}; or give a file"
+        raise NotFound(f"there is no scenario {name} ({error.strerror})", hint=hint) from None
+    except UnicodeDecodeError:
+        raise BadInput(f"{name} is not a text", hint="a scenario is TOML") from None
+
+
+def parse(text: str, name: str) -> Scenario:
+    from pydantic import ValidationError
+
+    try:
+        scenario = _adapter(Scenario).validate_python(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput(f"{name} is not TOML: {_as_words(str(error))}", hint=FIELDS_HINT) from None
+    except ValidationError as error:
+        found = error.errors()
+        raise BadInput(f"{name}: {_sentence(found)}", hint=_hint(found)) from None
+    try:
+        make_policy(scenario.policy)
+        make_policy(scenario.policy | scenario.compare, "compare")
+        figures(scenario.published)
+    except BadInput as error:
+        raise BadInput(f"{name}: {error.message}", hint=error.hint) from None
+    return scenario
+
+
+def figures(table: str) -> dict[str, float]:
+    """The published figures of a table by their names; of none, none. Raises `BadInput`."""
+    if not table:
+        return {}
+    known = tomllib.loads(files("gangline.sim").joinpath("published", "salad.toml").read_text())
+    if table not in known:
+        raise BadInput(f"published: there is no table {table}", hint=_nearest(table, known))
+    return {name: value for name, value in known[table].items() if isinstance(value, int | float)}
+
+
+def with_settings(scenario: Scenario, settings: dict[str, str]) -> Scenario:
+    """With `policy.x` and `fleet.x` set from text, all of them at once. Raises `BadInput` for what there is not."""
+    changes: dict[str, dict[str, Any]] = {"policy": {}, "fleet": {}}
+    for name, text in settings.items():
+        part, _, setting = name.partition(".")
+        if part not in changes or not setting:
+            raise BadInput(f"there is no setting {name}", hint="there are policy.NAME and fleet.NAME")
+        changes[part][setting] = _value(text)
+    policy = scenario.policy | changes["policy"]
+    make_policy(policy)
+    make_policy(policy | scenario.compare, "compare")
+    return replace(scenario, policy=policy, fleet=_make_fleet(asdict(scenario.fleet) | changes["fleet"]))
+
+
+def make_policy(settings: dict[str, Any], where: str = "policy") -> Policy:
+    """Raises `BadInput` for a setting that there is not, or values that cannot be or contradict each other."""
+    from pydantic import ValidationError
+
+    unknown = sorted(set(settings) - set(Policy.__slots__))
+    if unknown:
+        raise BadInput(f"{where} has no setting {unknown[0]}", hint=_nearest(unknown[0], Policy.__slots__))
+    try:
+        policy = _adapter(Policy).validate_python(settings)
+    except ValidationError as error:
+        found = [{**problem, "loc": (where, *problem["loc"])} for problem in error.errors()]
+        raise BadInput(_sentence(found), hint=FIELDS_HINT) from None
+    for name in settings:
+        value, above_zero = getattr(policy, name), name.endswith(ABOVE_ZERO)
+        if isinstance(value, float | int) and not (
+            math.isfinite(value) and (value > 0 or (value == 0 and not above_zero))
+        ):
+            least = "above 0" if above_zero else "of 0 or more"
+            raise BadInput(f"{where}.{name} should be a finite number {least}, not {value}", hint=FIELDS_HINT)
+    return policy
+
+
+def _make_fleet(settings: dict[str, Any]) -> Fleet:
+    from pydantic import ValidationError
+
+    try:
+        return _adapter(Fleet).validate_python(settings)
+    except ValidationError as error:
+        found = [{**problem, "loc": ("fleet", *problem["loc"])} for problem in error.errors()]
+        raise BadInput(_sentence(found), hint=_hint(found)) from None
+
+
+def _sentence(found: list[Any]) -> str:
+    """Of pydantic's errors, without those that only follow from another one."""
+    places = [problem["loc"] for problem in found]
+    causes = [problem for problem in found if not any(_is_above(problem["loc"], place) for place in places)]
+    return "; ".join(_problem(problem) for problem in causes)
+
+
+def _is_above(place: tuple[str | int, ...], other: tuple[str | int, ...]) -> bool:
+    return len(place) < len(other) and other[: len(place)] == place
+
+
+def _problem(found: Any) -> str:
+    place = _place(found["loc"])
+    match found["type"]:
+        case "unexpected_keyword_argument":
+            *above, last = found["loc"]
+            return f"{_place(above) or 'a scenario'} has no field {last}"
+        case "missing":
+            return f"{place} is missing"
+        case "tuple_type":
+            return f"{place} is a list: each of its tables is headed [[{place}]]"
+        case "dataclass_type":
+            return f"{place} is a table"
+        case "predicate_failed":
+            return f"{place} cannot be a file's name"
+        case "too_short":
+            return f"{place} is empty"
+        case "assertion_error":
+            return f"{place} contradicts this rule: {found['ctx']['error']}"
+    return f"{place} {_as_words(found['msg']).removeprefix('input ')}"
+
+
+def _place(loc: Iterable[str | int]) -> str:
+    """`machines[0].count`: the first of its kind has the number 0."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).removeprefix(".")
+
+
+def _hint(found: list[Any]) -> str:
+    for problem in found:
+        if problem["type"] == "unexpected_keyword_argument":
+            *above, last = problem["loc"]
+            return _nearest(last, (TABLES[above[0]] if above else Scenario).__slots__)
+    return FIELDS_HINT
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    near = get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}"
+
+
+def _as_words(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def _value(text: str) -> Any:
+    """As TOML would read it; else the text itself."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+@cache
+def _adapter(of: type) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(of)
+
+
+def _folder() -> Any:
+    return files("gangline.sim").joinpath("scenarios")

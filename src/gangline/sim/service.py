@@ -1,0 +1,225 @@
+"""The real service, killed and started again, and each node's link to it."""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from random import Random
+from typing import Any
+
+from gangline.core.errors import GanglineError, Unreachable
+from gangline.core.policy import Policy
+from gangline.ports.server import (
+    Assignment,
+    Beat,
+    Beaten,
+    Commit,
+    Done,
+    Downloads,
+    Hold,
+    Join,
+    Joined,
+    Log,
+    NoWork,
+    Outcome,
+    Refused,
+    Reject,
+    Stale,
+    Uploads,
+    Urls,
+)
+from gangline.service import checkpoint, claim, finish, nodes, renew
+from gangline.service.access import admit, identify
+from gangline.service.controller import Controller
+from gangline.service.deployment import Deployment, RentedPool
+from gangline.sim.checks import Checks
+from gangline.sim.faults import Faults
+from gangline.sim.objects import SimObjects
+from gangline.sim.store import ServerKilled, SimStore
+from gangline.sim.world import World
+
+JOIN_TOKEN = "gl_join_simulated"  # noqa: S105 - opens nothing
+TIMED_OUT = "the request timed out"
+
+
+class NoHub:
+    """No simulated base is on a hub."""
+
+    def pin(self, repo: str, revision: str) -> str:
+        raise Unreachable("there is no hub here")
+
+
+class SimService:
+    """One server process over the store; `ask` is a request that reached it."""
+
+    def __init__(
+        self,
+        world: World,
+        store: SimStore,
+        objects: SimObjects,
+        faults: Faults,
+        checks: Checks,
+        policy: Policy,
+        pools: Mapping[str, RentedPool],
+    ) -> None:
+        self._world = world
+        self._store = store
+        self._objects = objects
+        self._faults = faults
+        self._checks = checks
+        self._policy = policy
+        self._pools = pools
+        self._ids = 0
+        self._rng = world.rng("service")
+        self._ticking = False
+        self._lives = 0
+        self.doing: list[str] = []
+        self.start()
+        admit(self.at, JOIN_TOKEN, "join", now_ms=world.now_ms)
+
+    @property
+    def is_up(self) -> bool:
+        return self._up
+
+    def start(self) -> None:
+        """A fresh process: it knows what the store knows."""
+        self._up = True
+        self._lives += 1
+        self.at = Deployment(
+            store=self._store,
+            objects=self._objects,
+            hub=NoHub(),
+            policy=self._policy,
+            new_id=self._new_id,
+            new_secret=lambda: self._new_id("secret"),
+            up_since_ms=self._world.now_ms,
+            price_micro_usd_per_hour=0,
+            pools=self._pools,
+        )
+        self._controller = Controller(self.at)
+        self._tick_later(self._lives)
+
+    def stop_for(self, seconds: float) -> None:
+        """The process is gone, and comes back."""
+        if self._up:
+            self._up = False
+            self._store.kill_in = None
+            self._world.after(seconds, "server starts", self.start)
+
+    def _new_id(self, kind: str) -> str:
+        self._ids += 1
+        return f"{kind}-{self._ids:07d}"
+
+    def _tick_later(self, life: int) -> None:
+        def tick() -> None:
+            if self._up and life == self._lives:
+                self._tick()
+                self._tick_later(life)
+
+        self._world.after(self._policy.tick_interval_s, "tick", tick)
+
+    def _tick(self) -> None:
+        if self._ticking:
+            return
+        self._ticking = True
+        with suppress(GanglineError):  # as the server's own loop: the next tick tries again
+            self.run("tick", lambda: self._controller.tick(self._world.now_ms))
+        self._ticking = False
+
+    def run(self, what: str, act: Callable[[], Any]) -> Any:
+        """Something that the server process does, which may be killed in its midst."""
+        if not self._up:
+            raise Unreachable("nobody answers")
+        if self._faults.happens(self._rng, "api killed", self._faults.rates.api_killed):
+            self._store.kill_in = self._rng.randrange(8)
+        self.doing.append(what)
+        try:
+            return act()
+        except ServerKilled:
+            self.stop_for(self._rng.uniform(1, 120))
+            raise Unreachable("the connection was closed") from None
+        finally:
+            self.doing.pop()
+
+    def ask(self, token: str, what: str, hold: Hold | None, act: Callable[[Deployment, str, int], Any]) -> Any:
+        """A node's request: its token, then the use case, as the HTTP routes do it."""
+
+        def answer() -> Any:
+            identity = identify(self.at, token, "join" if what == "join" else "node")
+            return act(self.at, identity.node or "", self._world.now_ms)
+
+        stale = self._checks.before(hold)
+        try:
+            return self.run(what, answer)
+        finally:
+            self._checks.after(what, stale)
+
+
+class Link:
+    """The `server` port of one node: messages are lost, delayed, doubled, and so reordered."""
+
+    def __init__(self, world: World, service: SimService, faults: Faults, rng: Random) -> None:
+        self._world = world
+        self._service = service
+        self._faults = faults
+        self._rng = rng
+        self._token = JOIN_TOKEN
+        self._sent = 0
+
+    def join(self, request: Join) -> Joined:
+        self._token = JOIN_TOKEN
+        joined = self._send("join", None, lambda at, _node, now: nodes.join(at, request, now))
+        self._token = joined.token
+        return joined
+
+    def leave(self) -> None:
+        self._send("leave", None, nodes.leave)
+
+    def claim(self) -> Assignment | NoWork:
+        return self._send("claim", None, claim.claim)
+
+    def beat(self, hold: Hold, beat: Beat) -> Beaten | Stale:
+        return self._send("beat", hold, lambda at, node, now: renew.renew(at, node, hold, beat, now))
+
+    def uploads(self, hold: Hold, request: Uploads) -> Urls | Stale:
+        return self._send("uploads", hold, lambda at, node, now: checkpoint.uploads(at, node, hold, request, now))
+
+    def downloads(self, hold: Hold, request: Downloads) -> Urls | Stale | Refused:
+        return self._send("downloads", hold, lambda at, node, now: checkpoint.downloads(at, node, hold, request, now))
+
+    def commit(self, hold: Hold, request: Commit) -> Done | Stale | Refused:
+        return self._send("commit", hold, lambda at, node, now: checkpoint.commit(at, node, hold, request, now))
+
+    def reject(self, hold: Hold, request: Reject) -> Done | Stale:
+        return self._send("reject", hold, lambda at, node, now: checkpoint.reject(at, node, hold, request, now))
+
+    def log(self, hold: Hold, request: Log) -> Done | Stale:
+        return self._send("log", hold, lambda at, node, _now: renew.log(at, node, hold, request))
+
+    def finish(self, hold: Hold, outcome: Outcome) -> Done | Stale | Refused:
+        return self._send("finish", hold, lambda at, node, now: finish.finish(at, node, hold, outcome, now))
+
+    def _send(self, what: str, hold: Hold | None, act: Callable[[Deployment, str, int], Any]) -> Any:
+        token, faults, rates = self._token, self._faults, self._faults.rates
+        self._sent += 1
+        if faults.happens(self._rng, "message lost", rates.request_lost):
+            raise Unreachable(TIMED_OUT)
+        if faults.happens(self._rng, "message delayed", rates.delayed):
+            self._later(token, what, hold, act)
+            raise Unreachable(TIMED_OUT)
+        if faults.happens(self._rng, "message doubled", rates.doubled):
+            self._later(token, what, hold, act)
+        answer = self._service.ask(token, what, hold, act)
+        if faults.happens(self._rng, "message lost", rates.answer_lost):
+            raise Unreachable(TIMED_OUT)
+        return answer
+
+    def _later(self, token: str, what: str, hold: Hold | None, act: Callable[[Deployment, str, int], Any]) -> None:
+        """It arrives after all, when its sender has long given it up, and perhaps after what was sent later."""
+        sent = self._sent
+
+        def arrive() -> None:
+            if self._sent > sent:
+                self._faults.struck["message reordered"] += 1
+            with suppress(GanglineError):
+                self._service.ask(token, what, hold, act)
+
+        self._world.after(self._rng.uniform(0.1, 180), f"late {what}", arrive)

@@ -1,0 +1,283 @@
+"""A scenario run through: a safety phase with its faults, then a liveness phase without, in which everything must end."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from gangline.core.autoscale import PoolLimits
+from gangline.core.errors import GanglineError
+from gangline.core.files import File
+from gangline.core.job import ENDED
+from gangline.core.keys import blob_key
+from gangline.core.spec import DirectoryBase, LoraSpec, Needs, spec_to_json
+from gangline.ports.store import Write
+from gangline.service import steer
+from gangline.service.access import set_project
+from gangline.service.deployment import RentedPool
+from gangline.service.submit import offer_blob, submit
+from gangline.sim.checks import Checks
+from gangline.sim.cloud import POOL, Cloud, SimNode, draw
+from gangline.sim.faults import Faults, Rates
+from gangline.sim.objects import Object, SimObjects
+from gangline.sim.scenario import Fault, JobModel, Jobs, Scenario, make_policy
+from gangline.sim.service import SimService
+from gangline.sim.store import SimStore
+from gangline.sim.world import START_MS, World
+
+HOUR_MS = 3_600_000
+LIVENESS_HOURS_MAX = 24
+LOOK_EVERY = 64
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of it. `unfinished` jobs are none, or promise 4 is broken."""
+
+    seed: int
+    events: int
+    trace: str
+    seconds: float
+    attempts: int
+    unfinished: int
+    states: Counter[str] = field(default_factory=Counter)
+    struck: Counter[str] = field(default_factory=Counter)
+
+
+class Simulation:
+    """`run` plays it to its end. `user_acts` lets the simulated users cancel, pause, resume and retry."""
+
+    def __init__(self, scenario: Scenario, seed: int, *, rates: Rates | None = None, checked: bool = True) -> None:
+        self.scenario = scenario
+        self.world = World(seed)
+        self.faults = Faults(self.world)
+        self.store = SimStore(self.world)
+        self.objects = SimObjects(self.world, self.faults)
+        self.policy = make_policy(scenario.policy)
+        self.checks = Checks(self.world, self.store, self.objects)
+        machines = draw(list(scenario.machines), self.world.rng("machines"))
+        self.cloud = Cloud(self.world, machines, scenario.fleet, self.objects, self.faults)
+        limits = PoolLimits(name=POOL, nodes_min=scenario.fleet.nodes_min, nodes_max=scenario.fleet.nodes_max)
+        pools = {POOL: RentedPool(limits, self.cloud)}
+        self.service = SimService(self.world, self.store, self.objects, self.faults, self.checks, self.policy, pools)
+        self.cloud.service = self.service
+        self.cloud.job_of = lambda index: self._models[index]
+        self.at_peace = False
+        self.jobs: list[str] = []
+        self._models: list[JobModel] = []
+        self._bases: dict[str, File] = {}
+        self._checked = checked
+        self._nested = 0
+        self._meanwhile = self.world.rng("meanwhile")
+        self.faults.rates = rates or Rates()
+        if rates and rates.meanwhile:
+            self.store.meanwhile = self._others_act
+        for batch in scenario.jobs:
+            self.world.after(batch.at_s, "jobs come", lambda batch=batch: self._submit(batch, batch.count))
+        for fault in scenario.faults:
+            self.world.after(fault.at_s, fault.kind, lambda fault=fault: self.strike(fault))
+
+    def run(self) -> Outcome:
+        self.play(until_ms=START_MS + round(self.scenario.hours_max * HOUR_MS))
+        self.faults.over()
+        return self.outcome()
+
+    def play(self, *, until_ms: int) -> None:
+        """Until everything has ended, at most until `until_ms`."""
+        steps = 0
+        while self.world.step(until_ms=until_ms):
+            if self._checked:
+                self.checks.after_event()
+            steps += 1
+            if steps % LOOK_EVERY == 0 and self.is_over():
+                break
+
+    def is_over(self) -> bool:
+        """All jobs have come and ended, the fleet is down to its minimum, and every bill is settled."""
+        if len(self.jobs) < sum(batch.count for batch in self.scenario.jobs):
+            return False
+        look = self.store.look
+        if look("SELECT 1 FROM job WHERE state NOT IN ('succeeded', 'failed', 'canceled') LIMIT 1"):
+            return False
+        here = look("SELECT COUNT(*) FROM node WHERE state <> 'gone'")[0][0]
+        if max(here, self.cloud.running()) > self.scenario.fleet.nodes_min:
+            return False
+        settled = look("SELECT COUNT(*) FROM instance WHERE settled = 1")[0][0]
+        return settled >= self.cloud.billed()
+
+    def outcome(self) -> Outcome:
+        states = Counter(dict(self.store.look("SELECT state, COUNT(*) FROM job GROUP BY state")))
+        return Outcome(
+            seed=self.world.seed,
+            events=self.world.events,
+            trace=self.world.trace(),
+            seconds=self.world.now_s,
+            attempts=self.store.look("SELECT COUNT(*) FROM attempt")[0][0],
+            unfinished=sum(count for state, count in states.items() if state not in ENDED),
+            states=states,
+            struck=self.faults.struck,
+        )
+
+    def live(self) -> Outcome:
+        """The liveness phase: no fault any more; the users resume what they paused and raise their budgets. Checks the end."""
+        self.at_peace = True
+        self.faults.over()
+        self.store.meanwhile = lambda _: None
+        self.store.kill_in = None
+        at = self.service
+        for project in self._projects():
+            self._insist(lambda project=project: set_project(at.at, project, share=1, budget_usd=None))
+        for job in self.jobs:
+            self._insist(lambda job=job: steer.resume(at.at, job, self.world.now_ms))
+        self.play(until_ms=self.world.now_ms + LIVENESS_HOURS_MAX * HOUR_MS)
+        if self._checked:
+            self.checks.at_the_end(self.cloud.invoice(), self.scenario.fleet.nodes_min)
+        return self.outcome()
+
+    def _projects(self) -> list[str]:
+        return [row[0] for row in self.store.look("SELECT id FROM project ORDER BY id")]
+
+    # What users do
+
+    def _submit(self, batch: Jobs, left: int) -> None:
+        """The batch, or what of it is left; while the server is away it is tried again."""
+        while left:
+            try:
+                self.service.run("submit", lambda: self._hand_in(batch, len(self._models)))
+            except GanglineError:
+                self.world.after(5, "submit again", lambda left=left: self._submit(batch, left))
+                return
+            self._models.append(_model(batch))
+            left -= 1
+
+    def _hand_in(self, batch: Jobs, index: int) -> None:
+        photo = File(path="photo.png", bytes=300_000, sha256=hashlib.sha256(f"photo {index}".encode()).hexdigest())
+        spec = LoraSpec(
+            base=DirectoryBase(files=(self._base(batch),)),
+            photos=(photo,),
+            prompt="sks dog",
+            steps=batch.steps,
+            seed=index,
+            checkpoint_every_s=batch.checkpoint_every_s,
+            checkpoint_every_steps=batch.checkpoint_every_steps,
+            attempts_max=batch.attempts_max,
+            priority=batch.priority,
+            needs=Needs(gpu_memory_gb=batch.says_gb),
+        )
+        at, now = self.service.at, self.world.now_ms
+        for file in spec.input_files().values():
+            key = blob_key(batch.project, file.sha256)
+            self.objects.objects.setdefault(key, Object(file.bytes, file.sha256, 0))
+            offer_blob(at, batch.project, file.sha256, file.bytes, now)
+        job = submit(at, batch.project, spec_to_json(spec), name="", request=f"request {index}", now_ms=now)
+        if job not in self.jobs[-1:]:
+            self.jobs.append(job)
+
+    def _base(self, batch: Jobs) -> File:
+        size = round(batch.base_gb * 1e9)
+        return File(
+            path=f"{batch.base}.safetensors", bytes=size, sha256=hashlib.sha256(batch.base.encode()).hexdigest()
+        )
+
+    def user(self, act: Callable[[], object]) -> bool:
+        """A user's request; while nobody answers it is lost."""
+        try:
+            self.service.run("user", act)
+        except GanglineError:
+            return False
+        return True
+
+    def _insist(self, act: Callable[[], object]) -> None:
+        """A user's request, made again until somebody answers."""
+        if not self.user(act):
+            self.world.after(5, "user again", lambda: self._insist(act))
+
+    # What others do in the midst of a request
+
+    def _others_act(self, writes: tuple[Write, ...]) -> None:
+        """Between the load and the write of a request: another one, or the owner's cancel of the very job."""
+        rates, rng = self.faults.rates, self._meanwhile
+        if self._nested or rates.meanwhile <= 0:
+            return
+        race, job = self._race(self.service.doing[-1] if self.service.doing else "", writes)
+        self._nested += 1
+        kill, self.store.kill_in = self.store.kill_in, None
+        try:
+            if race and job and self.faults.happens(rng, f"cancel racing {race}", rates.cancel_races):
+                self.user(lambda: steer.cancel(self.service.at, job, self.world.now_ms))
+            elif rng.random() < rates.meanwhile:
+                self.world.step(until_ms=self.world.now_ms + 2000)
+        finally:
+            self._nested -= 1
+            if self.service.is_up:
+                self.store.kill_in = kill
+
+    def _race(self, doing: str, writes: tuple[Write, ...]) -> tuple[str, str | None]:
+        """What a cancel would race here, and of which job."""
+        values = {write.name: write.values for write in writes}
+        if doing == "beat" and "extend_reservation" in values:
+            return "budget", self.checks.job_of(values["extend_reservation"]["attempt"])
+        if doing == "claim" and "take_job" in values:
+            return "claim", values["take_job"]["id"]
+        if doing == "finish" and "set_job_state" in values:
+            moved = values["set_job_state"]
+            return "retry" if moved["state"] == "queued" else "finish", moved["id"]
+        return "", None
+
+    # What goes wrong
+
+    def strike(self, fault: Fault) -> None:
+        if self.at_peace:
+            return
+        until_ms = self.world.now_ms + round(fault.seconds * 1000)
+        match fault.kind:
+            case "store_down":
+                self.faults.store_down_until_ms = until_ms
+            case "store_slow":
+                self.faults.store_slow_until_ms = until_ms
+            case "listing_stale":
+                self.faults.stale_until_ms = until_ms
+            case "no_capacity":
+                self.faults.no_capacity_until_ms = until_ms
+            case "api":
+                self.faults.struck["api down"] += 1
+                self.service.stop_for(fault.seconds)
+            case "database":
+                self.faults.struck["database restarted"] += 1
+                self.store.down_until_ms = until_ms
+            case _:
+                self._strike_nodes(fault)
+
+    def _strike_nodes(self, fault: Fault) -> None:
+        nodes = self.cloud.nodes()
+        rng = self.world.rng(f"strike {self.world.now_ms} {fault.kind}")
+        for node in rng.sample(nodes, round(len(nodes) * fault.share) if fault.share < 1 else len(nodes)):
+            self.strike_node(fault.kind, node, fault.seconds)
+
+    def strike_node(self, kind: str, node: SimNode, seconds: float) -> None:
+        match kind:
+            case "kill":
+                self.faults.struck["node killed"] += 1
+                self.cloud.reclaim(node)
+            case "reclaim":
+                self.faults.struck["fleet reclaimed"] += 1
+                self.cloud.reclaim(node)
+            case "lose":
+                self.faults.struck["instance lost"] += 1
+                self.cloud.lose(node)
+            case "pause":
+                self.faults.struck["node paused"] += 1
+                node.pause(seconds)
+            case "clock":
+                self.faults.struck["clock off"] += 1
+                node.skew(86_400)
+
+
+def _model(batch: Jobs) -> JobModel:
+    return JobModel(
+        pace=batch.pace,
+        memory_gb=batch.memory_gb,
+        checkpoint_bytes=round(batch.checkpoint_mb * 1e6),
+        trait=batch.trait,
+        trait_s=batch.trait_s,
+    )

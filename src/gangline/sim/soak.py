@@ -1,0 +1,246 @@
+"""Chaos: for each seed another fleet, other jobs, all kinds of faults; then peace, in which everything must end."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from random import Random
+
+from gangline.service import steer
+from gangline.service.access import set_project
+from gangline.sim.checks import Violation
+from gangline.sim.faults import Rates
+from gangline.sim.scenario import Fault, Fleet, Jobs, Machines, Scenario
+from gangline.sim.simulation import Outcome, Simulation
+from gangline.sim.world import START_MS, World
+
+NODES_MIN, JOBS_MIN = 8, 20
+SAFETY_S = 1800
+
+KINDS = (
+    "node killed",
+    "node paused",
+    "clock off",
+    "message lost",
+    "message delayed",
+    "message doubled",
+    "message reordered",
+    "api killed",
+    "database restarted",
+    "store failing",
+    "store slow",
+    "upload cut",
+    "listing stale",
+    "checkpoint damaged",
+    "no capacity",
+    "created although timed out",
+    "instance lost",
+    "fleet reclaimed",
+    "fails at once",
+    "fails long",
+    "slow 2x",
+    "slow 12x",
+    "false progress",
+    "lying 65",
+    "kills hosts",
+    "memory",
+    "cancel racing finish",
+    "cancel racing claim",
+    "cancel racing retry",
+    "cancel racing budget",
+)
+"""Every kind of fault. A soak in which one of them never struck has proved nothing about it."""
+
+POLICY: dict[str, float | int | str | bool] = {
+    "stall_s": 300,
+    "start_s": 900,
+    "commit_s": 600,
+    "ban_yields_s": 300,
+    "retry_first_s": 5,
+    "retry_max_s": 60,
+    "quarantine_s": 600,
+    "rest_max_s": 120,
+    "starting_s": 600,
+    "stop_grace_s": 60,
+    "reserve_s": 300,
+    "move_s": 60,
+    "unmatched_s": 1800,
+    "tick_interval_s": 10,
+    "claim_interval_s": 15,
+    "scale_interval_s": 20,
+    "storage_usd_per_gb_month": 0.02,
+    "egress_usd_per_gb": 0.01,
+}
+
+
+@dataclass(slots=True)
+class Soak:
+    """What all seeds together came to. `because`: each violation's sentence."""
+
+    seeds: int = 0
+    attempts: int = 0
+    events: int = 0
+    violations: int = 0
+    unfinished: int = 0
+    struck: Counter[str] = field(default_factory=Counter)
+    because: list[str] = field(default_factory=list)
+
+    def add(self, outcome: Outcome) -> None:
+        self.seeds += 1
+        self.attempts += outcome.attempts
+        self.events += outcome.events
+        self.unfinished += outcome.unfinished
+        self.struck += outcome.struck
+
+    def never(self) -> list[str]:
+        """The kinds of fault that never struck."""
+        return [kind for kind in KINDS if not self.struck[kind]]
+
+
+def soak(seeds: Iterable[int]) -> Soak:
+    found = Soak()
+    for seed in seeds:
+        try:
+            found.add(play(seed))
+        except Violation as violation:
+            found.seeds += 1
+            found.violations += 1
+            found.because.append(str(violation))
+    return found
+
+
+def play(seed: int) -> Outcome:
+    """One seed through both phases. Raises `Violation`."""
+    chaos = Chaos(seed)
+    chaos.simulation.play(until_ms=START_MS + SAFETY_S * 1000)
+    return chaos.simulation.live()
+
+
+class Chaos:
+    """The simulation of a seed, with what will happen to it already on its heap."""
+
+    def __init__(self, seed: int) -> None:
+        rng = World(seed).rng("chaos")
+        self.simulation = Simulation(_scenario(rng), seed, rates=_rates(rng))
+        self._rng = rng
+        self._world = self.simulation.world
+        self.simulation.cloud.skews_clocks = True
+        for _ in range(rng.randrange(12, 30)):
+            self._world.after(rng.uniform(60, SAFETY_S), "strike", self._strike)
+        for _ in range(rng.randrange(6, 16)):
+            self._world.after(rng.uniform(60, SAFETY_S), "user", self._user)
+
+    def _strike(self) -> None:
+        rng, simulation = self._rng, self.simulation
+        if simulation.at_peace:
+            return
+        kind = rng.choice(("kill", "kill", "pause", "pause", "clock", "lose", "damage"))
+        nodes = simulation.cloud.nodes()
+        busy = [node for node in nodes if node.is_busy] or nodes
+        if kind == "damage":
+            self._damage()
+        elif busy:
+            simulation.strike_node(kind, rng.choice(busy), rng.uniform(20, 300))
+
+    def _damage(self) -> None:
+        """A bit flips in a checkpoint that somebody will go on from."""
+        rows = self.simulation.store.look(
+            "SELECT prefix FROM checkpoint JOIN job ON job.id = checkpoint.job WHERE checkpoint.state = 'committed' "
+            "AND job.state IN ('running', 'queued', 'paused') ORDER BY checkpoint.committed_ms, checkpoint.id"
+        )
+        newest = dict.fromkeys(prefix.split("/attempts/")[0] for (prefix,) in rows)
+        for job in self._rng.sample(list(newest), min(3, len(newest))):
+            prefix = [prefix for (prefix,) in rows if prefix.startswith(job)][-1]
+            stored = self.simulation.objects.objects.get(f"{prefix}/state.safetensors")
+            if stored and not stored.damaged:
+                stored.damaged = True
+                self.simulation.faults.struck["checkpoint damaged"] += 1
+        for node in [node for node in self.simulation.cloud.nodes() if node.is_busy][:2]:
+            self.simulation.strike_node("kill", node, 0)
+
+    def _user(self) -> None:
+        """What users do of their own: cancel, pause, resume, retry, and change a budget."""
+        rng, simulation = self._rng, self.simulation
+        if simulation.at_peace or not simulation.jobs:
+            return
+        job, now, at = rng.choice(simulation.jobs), self._world.now_ms, simulation.service.at
+        project = simulation.store.look("SELECT project FROM job WHERE id = ?", job)[0][0]
+        match rng.choice(("cancel", "pause", "pause", "resume", "resume", "retry", "budget")):
+            case "cancel":
+                simulation.user(lambda: steer.cancel(at, job, now))
+            case "pause":
+                simulation.user(lambda: steer.pause(at, job, now))
+            case "resume":
+                simulation.user(lambda: steer.resume(at, job, now))
+            case "retry":
+                simulation.user(lambda: steer.retry(at, project, job, now))
+            case _:
+                budget = rng.choice((None, 0.2, 0.5))
+                simulation.user(lambda: set_project(at, project, share=rng.choice((1, 2)), budget_usd=budget))
+
+
+def _scenario(rng: Random) -> Scenario:
+    """At least 8 nodes and 20 jobs; some machines and some jobs are not what they seem."""
+    good = Machines(
+        count=rng.randrange(14, 24),
+        seconds_per_step=1.0,
+        spread=0.15,
+        interruptions_per_hour=rng.choice((0.2, 1.0, 3.0)),
+        uplink_mbit=rng.choice((10, 40, 200)),
+    )
+    odd: list[Machines] = []
+    for traits in rng.sample(_ODD, rng.randrange(2, 5)):
+        odd.append(Machines(count=1, **traits))
+    jobs = [
+        Jobs(count=rng.randrange(24, 48), steps=rng.randrange(40, 240), checkpoint_every_s=40, checkpoint_mb=20),
+        Jobs(count=rng.randrange(6, 16), project="other", at_s=rng.uniform(0, 600), steps=90, checkpoint_every_s=30),
+    ]
+    for traits in rng.sample(_ODD_JOBS, rng.randrange(0, 3)):
+        jobs.append(Jobs(count=rng.randrange(1, 3), at_s=rng.uniform(0, 300), steps=200, **traits))
+    faults = [
+        Fault(kind=kind, at_s=rng.uniform(120, SAFETY_S * 0.8), seconds=rng.uniform(5, 120))
+        for kind in ("api", "database", "store_down", "store_slow", "listing_stale", "no_capacity")
+        if rng.random() < 0.6
+    ]
+    if rng.random() < 0.4:
+        faults.append(Fault(kind="reclaim", at_s=rng.uniform(300, SAFETY_S * 0.8), share=0.8))
+    large = [Machines(count=3, gpu="A100", gpu_memory_gb=80, price_usd_per_hour=1.2)] if rng.random() < 0.5 else []
+    return Scenario(
+        title="chaos",
+        fleet=Fleet(nodes_min=rng.choice((0, 0, 1)), nodes_max=rng.randrange(NODES_MIN, 15), start_s=40, boot_s=2),
+        machines=(good, *odd, *large),
+        jobs=tuple(jobs),
+        faults=tuple(faults),
+        policy=POLICY,
+    )
+
+
+_ODD: tuple[dict, ...] = (
+    {"trait": "fails_at_once"},
+    {"trait": "fails_long", "trait_s": 90},
+    {"trait": "false_progress"},
+    {"trait": "lies_65"},
+    {"slowness": 2.0},
+    {"slowness": 12.0},
+)
+_ODD_JOBS: tuple[dict, ...] = (
+    {"trait": "kills_hosts", "trait_s": 20},
+    {"trait": "bad_input"},
+    {"memory_gb": 40, "says_gb": 10},
+)
+
+
+def _rates(rng: Random) -> Rates:
+    """Half of the seeds have a bad network; most have servers that die and requests that meet others in their midst."""
+    bad = rng.choice((0.0, 0.02, 0.1))
+    return Rates(
+        request_lost=bad,
+        answer_lost=bad,
+        delayed=bad / 2,
+        doubled=bad / 2,
+        upload_cut=rng.choice((0.0, 0.05, 0.2)),
+        start_times_out=rng.choice((0.0, 0.3)),
+        no_capacity=rng.choice((0.0, 0.2)),
+        api_killed=rng.choice((0.0, 0.001, 0.003)),
+        meanwhile=rng.choice((0.0, 0.05, 0.2)),
+        cancel_races=rng.choice((0.0, 0.01, 0.03)),
+    )

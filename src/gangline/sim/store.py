@@ -1,0 +1,56 @@
+"""The real store in memory, in virtual time: it restarts, its server is killed, and others act between a load and a write."""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from gangline.adapters.store.sqlite import SqliteStore
+from gangline.core.errors import Unreachable
+from gangline.ports.store import Row, Write
+from gangline.sim.world import World
+
+
+class ServerKilled(BaseException):
+    """The server's process is gone in the midst of a request. No `except Exception` of its own may notice."""
+
+
+class SimStore(SqliteStore):
+    """`applied` hears of every transaction that happened; `meanwhile` is called before each, where others may act."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.down_until_ms = 0
+        self.kill_in: int | None = None
+        self.applied: Callable[[tuple[Write, ...]], None] = lambda _: None
+        self.meanwhile: Callable[[tuple[Write, ...]], None] = lambda _: None
+        self.calls: Counter[str] = Counter()
+        super().__init__(Path(":memory:"))
+
+    def now_ms(self) -> int:
+        return self._world.now_ms
+
+    def load(self, name: str, /, **values: object) -> list[Row]:
+        self._perhaps_die()
+        return super().load(name, **values)
+
+    def apply(self, *writes: Write) -> bool:
+        self.meanwhile(writes)
+        self._perhaps_die()
+        done = super().apply(*writes)
+        if done:
+            self.applied(writes)
+        self._perhaps_die()
+        return done
+
+    def look(self, sql: str, *values: object) -> list[tuple]:
+        """For checkers: any query, past all faults."""
+        return [tuple(row) for row in self._connection().execute(sql, values)]
+
+    def _perhaps_die(self) -> None:
+        if self.down_until_ms > self._world.now_ms:
+            raise Unreachable("the database is restarting")
+        if self.kill_in is not None:
+            self.kill_in -= 1
+            if self.kill_in < 0:
+                self.kill_in = None
+                raise ServerKilled

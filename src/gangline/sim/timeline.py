@@ -1,0 +1,211 @@
+"""The timeline as an SVG: a lane for each job, in the order of their first claim, and a bar for each attempt, coloured by its machine."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from gangline.core.cost import HOUR_MS
+from gangline.sim.world import START_MS
+
+if TYPE_CHECKING:
+    from gangline.sim.simulation import Simulation
+
+WIDTH, LEFT, RIGHT, TOP, BOTTOM = 1280, 110, 20, 94, 44
+PLOT = WIDTH - LEFT - RIGHT
+LANE_MAX, PLOT_MAX = 18.0, 1600.0
+"""In pixels: how tall a lane gets, and all of them together."""
+
+LABEL_EVERY = 13.0
+TICKS_MAX = 14
+TICK_MINUTES = (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440)
+LEGEND_MACHINES = 7
+
+HUES = (
+    *("#0072b2", "#e69f00", "#56b4e9", "#009e73", "#d55e00", "#cc79a7", "#f0e442", "#8c8c8c"),
+    *("#332288", "#882255", "#999933", "#6f4c1e"),
+)
+"""Okabe and Ito's colours, and four of Paul Tol's muted ones: told apart by the colour-blind too."""
+
+SHADES = ((0, 0.0), (255, 0.45), (0, 0.35))
+"""Each as it is, mixed with white, and with black."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """An attempt; of a job that was never claimed there is none. Milliseconds since the start; an end of None: it goes on."""
+
+    job: str
+    attempt: str
+    machine: str
+    state: str
+    because: str
+    from_ms: int
+    to_ms: int | None
+
+
+def make_timeline(of: "Simulation") -> str:
+    rows = of.store.look(
+        "SELECT job.id, attempt.id, attempt.machine, attempt.state, attempt.because, attempt.started_ms, attempt.ended_ms "
+        "FROM job JOIN attempt ON attempt.job = job.id ORDER BY attempt.started_ms, attempt.id"
+    )
+    bars = [
+        Bar(
+            job=job,
+            attempt=attempt,
+            machine=machine,
+            state=state,
+            because=because,
+            from_ms=from_ms - START_MS,
+            to_ms=None if to_ms is None else to_ms - START_MS,
+        )
+        for job, attempt, machine, state, because, from_ms, to_ms in rows
+    ]
+    jobs = [job for (job,) in of.store.look("SELECT id FROM job ORDER BY submitted_ms, id")]
+    title = f"{of.scenario.title} (seed {of.world.seed})"
+    return draw(title, jobs, bars, of.world.now_ms - START_MS)
+
+
+def draw(title: str, jobs: Sequence[str], bars: Sequence[Bar], until_ms: int) -> str:
+    """`bars` in the order of their start; `jobs` are all of them, those that nobody claimed too."""
+    return "\n".join(_Drawing(title, jobs, bars, until_ms).lines()) + "\n"
+
+
+def colour(machine: str) -> str:
+    """Always the same for a machine."""
+    number = int.from_bytes(hashlib.sha256(machine.encode()).digest()[:4])
+    hue, (towards, share) = HUES[number % len(HUES)], SHADES[number // len(HUES) % len(SHADES)]
+    parts = (int(hue[at : at + 2], 16) for at in (1, 3, 5))
+    return "#" + "".join(f"{round(part + (towards - part) * share):02x}" for part in parts)
+
+
+def _text(text: str) -> str:
+    """As XML holds it, which has no control characters."""
+    return escape("".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text))
+
+
+class _Drawing:
+    def __init__(self, title: str, jobs: Sequence[str], bars: Sequence[Bar], until_ms: int) -> None:
+        self._title = title
+        self._bars = bars
+        self._lanes = list(dict.fromkeys([*(bar.job for bar in bars), *jobs]))
+        self._until_ms = max(until_ms, 1)
+        self._lane = min(LANE_MAX, PLOT_MAX / max(1, len(self._lanes)))
+        self._bottom = TOP + self._lane * len(self._lanes)
+
+    def lines(self) -> Iterator[str]:
+        height = round(self._bottom + BOTTOM)
+        yield (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
+            'font-family="system-ui, DejaVu Sans, sans-serif" font-size="11" fill="#222">'
+        )
+        yield f"<title>{_text(self._title)}</title>"
+        yield HATCH
+        yield f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>'
+        yield f'<text x="{LEFT}" y="24" font-size="15" font-weight="bold">{_text(self._title)}</text>'
+        yield from self._legend()
+        yield from self._axis()
+        yield from self._jobs()
+        yield "</svg>"
+
+    def _x(self, ms: int) -> float:
+        return LEFT + PLOT * ms / self._until_ms
+
+    def _legend(self) -> Iterator[str]:
+        """How bars end, as far as it occurs; and the machines that worked longest."""
+        x = LEFT
+        for state in ENDS:
+            if any(bar.state == state for bar in self._bars):
+                yield f'<rect x="{x}" y="36" width="26" height="10" fill="#88ccee"/>'
+                yield from _end(state, x, 36, 26, 10)
+                yield f'<text x="{x + 32}" y="45">{state}</text>'
+                x += 46 + 6 * len(state)
+        busy = Counter[str]()
+        for bar in self._bars:
+            busy[bar.machine] += self._to_ms(bar) - bar.from_ms
+        x = LEFT
+        for machine, _ in busy.most_common(LEGEND_MACHINES):
+            yield f'<rect x="{x}" y="54" width="10" height="10" fill="{colour(machine)}"/>'
+            yield f'<text x="{x + 14}" y="63">{_text(machine[:20])}</text>'
+            x += 28 + 6.4 * min(20, len(machine))
+        if len(busy) > LEGEND_MACHINES:
+            yield f'<text x="{x:.0f}" y="63" fill="#666">and {len(busy) - LEGEND_MACHINES} more machines</text>'
+
+    def _axis(self) -> Iterator[str]:
+        """A line at each full tick, its time above and below the lanes."""
+        minutes = next(
+            (step for step in TICK_MINUTES if self._until_ms / 60_000 / step <= TICKS_MAX),
+            1440 * max(1, round(self._until_ms / HOUR_MS / 24 / TICKS_MAX)),
+        )
+        for at in range(0, self._until_ms // 60_000 + 1, minutes):
+            x = self._x(at * 60_000)
+            yield f'<line x1="{x:.1f}" y1="{TOP - 4}" x2="{x:.1f}" y2="{self._bottom + 4:.1f}" stroke="#ddd"/>'
+            for y in (TOP - 8, self._bottom + 16):
+                yield f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="middle" fill="#666">{at // 60}:{at % 60:02d}</text>'
+        middle = LEFT + PLOT / 2
+        yield f'<text x="{middle}" y="{self._bottom + 32:.1f}" text-anchor="middle" fill="#666">hours:minutes</text>'
+
+    def _jobs(self) -> Iterator[str]:
+        number = {job: lane for lane, job in enumerate(self._lanes)}
+        of_job = {
+            job: list(bars)
+            for job, bars in groupby(sorted(self._bars, key=lambda bar: number[bar.job]), lambda bar: bar.job)
+        }
+        label_every = max(1, -(-LABEL_EVERY // self._lane))
+        for lane, job in enumerate(self._lanes):
+            y = TOP + lane * self._lane
+            yield f'<g class="lane" data-job="{_text(job)}">'
+            if lane % label_every == 0:
+                middle = y + self._lane / 2 + 4
+                yield f'<text x="{LEFT - 8}" y="{middle:.1f}" text-anchor="end">{_text(job[-16:])}</text>'
+            yield from self._lane_of(of_job.get(job, []), y)
+            yield "</g>"
+
+    def _lane_of(self, bars: Sequence[Bar], y: float) -> Iterator[str]:
+        """A thin line from the first claim to the end: where it shows, the job waits."""
+        if not bars:
+            return
+        gap = 0.15 * self._lane
+        middle = y + self._lane / 2
+        a, b = self._x(bars[0].from_ms), self._x(self._to_ms(bars[-1]))
+        stroke = min(1.0, self._lane / 4)
+        yield f'<path d="M{a:.1f} {middle:.2f}H{b:.1f}" stroke="#aaa" stroke-width="{stroke:.2f}"/>'
+        for bar in bars:
+            x, to = self._x(bar.from_ms), self._x(self._to_ms(bar))
+            width, height = max(0.5, to - x), self._lane - gap
+            words = f"{bar.attempt} of {bar.job} on {bar.machine}: {bar.state}, {bar.because}"
+            yield (
+                f'<rect x="{x:.1f}" y="{y + gap / 2:.2f}" width="{width:.1f}" height="{height:.2f}" '
+                f'fill="{colour(bar.machine)}"><title>{_text(words)}</title></rect>'
+            )
+            yield from _end(bar.state, x, y + gap / 2, width, height)
+
+    def _to_ms(self, bar: Bar) -> int:
+        return self._until_ms if bar.to_ms is None else bar.to_ms
+
+
+ENDS = ("interrupted", "failed", "released", "canceled")
+HATCH = (
+    '<defs><pattern id="hatch" width="4" height="4" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+    '<rect width="4" height="4" fill="#fff"/><rect width="2" height="4" fill="#000"/></pattern></defs>'
+)
+
+
+def _end(state: str, x: float, y: float, width: float, height: float) -> Iterator[str]:
+    """How a bar shows its end: success is plain, an interruption a black cap, a failure hatched."""
+    cap = min(width, 3.0, max(1.0, height / 2))
+    part = min(width, 12.0, height) if state == "failed" else cap
+    at = f'x="{x + width - part:.1f}" y="{y:.2f}" width="{part:.1f}" height="{height:.2f}"'
+    edge = f'stroke="#000" stroke-width="{min(0.6, height / 10):.2f}"'
+    match state:
+        case "interrupted":
+            yield f'<rect {at} fill="#000"/>'
+        case "failed":
+            yield f'<rect {at} fill="url(#hatch)" {edge}/>'
+        case "released":
+            yield f'<rect {at} fill="#fff" {edge}/>'
+        case "canceled":
+            yield f'<rect {at} fill="#aaa" {edge}/>'

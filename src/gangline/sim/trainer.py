@@ -1,0 +1,265 @@
+"""A trainer that takes its time but computes nothing: steps, checkpoints, exit codes and lies."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from gangline.core import contract
+from gangline.core.canonical import canonical_json
+from gangline.core.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED, Failure, Manifest, Progress
+from gangline.core.files import File
+from gangline.core.spec import parse_spec, spec_hash
+from gangline.ports.trainer import Result, Run, Saved
+from gangline.sim.scenario import JobModel, MachineModel
+from gangline.sim.world import World
+
+SAVE_S = 0.5
+FIRST_STEPS = 3
+"""So many steps make a measured pace."""
+
+OUTPUT_BYTES = 23_000_000
+
+
+@cache
+def content_sha256(lineage: str, step: int) -> str:
+    """Of the state after `step` steps of what `lineage` began: equal for equal histories, and for those alone."""
+    return hashlib.sha256(f"{lineage}:{step}".encode()).hexdigest()
+
+
+def lineage_of(spec: dict[str, Any]) -> str:
+    """Of an uninterrupted run."""
+    return _lineage_of(canonical_json(spec))
+
+
+@cache
+def _lineage_of(spec: str) -> str:
+    return spec_hash(parse_spec(json.loads(spec)))
+
+
+class SimHost:
+    """The disk of a node: which files lie there. The cache stays as long as the node."""
+
+    def __init__(self) -> None:
+        self.files: dict[Path, str] = {}
+        self.specs: dict[Path, dict[str, Any]] = {}
+        self.resume: dict[Path, Manifest] = {}
+
+    def cached(self, sha256: str) -> Path:
+        return Path(f"/cache/{sha256}")
+
+    def lay_out(self, attempt: str, spec: dict[str, Any]) -> Path:
+        directory = Path(f"/runs/{attempt}")
+        self.specs[directory] = spec
+        return directory
+
+    def input_path(self, directory: Path, path: str) -> Path:
+        return directory / contract.INPUTS / path
+
+    def place_base(self, directory: Path, base: Path) -> None:
+        raise AssertionError("simulated jobs have their base in the object store")
+
+    def place_cached(self, directory: Path, path: str, sha256: str) -> None:
+        assert self.cached(sha256) in self.files, "what is placed was downloaded"
+
+    def place_checkpoint(self, directory: Path, step: int, manifest: dict[str, Any]) -> Path:
+        self.resume[directory] = contract.parse_manifest(manifest)
+        return directory / contract.RESUME / contract.checkpoint_name(step)
+
+    def has(self, path: Path) -> bool:
+        return path in self.files
+
+    def discard(self, path: Path) -> None:
+        if path.parent.name == contract.RESUME:
+            self.resume.pop(path.parent.parent, None)
+        if path in self.specs:
+            del self.specs[path]
+            self.resume.pop(path, None)
+            self.files = {file: sha256 for file, sha256 in self.files.items() if not file.is_relative_to(path)}
+
+    def arrived(self, path: Path, file: File) -> None:
+        self.files[path] = file.sha256
+
+
+@dataclass(slots=True, kw_only=True)
+class SimTrainer:
+    """The `trainer` port of one node."""
+
+    world: World
+    host: SimHost
+    machine: MachineModel
+    jobs: Callable[[int], JobModel]
+    news: Callable[[], None]
+    die: Callable[[], None]
+    struck: Callable[[str], None]
+    rng: Random
+
+    def start(self, kind: str, directory: Path) -> Run:
+        return SimRun(self, directory)
+
+
+class SimRun:
+    """From `start_s` after its start it takes a step every `pace` seconds."""
+
+    def __init__(self, at: SimTrainer, directory: Path) -> None:
+        self.directory = directory
+        self._at = at
+        self._world = at.world
+        self._spec = at.host.specs[directory]
+        self._job = at.jobs(self._spec["seed"])
+        self._lineage = self._spec_hash = lineage_of(self._spec)
+        self._code: int | None = None
+        self._failure: Failure | None = None
+        self._saved: list[Saved] = []
+        self._dead = False
+        self._stopping = False
+        self._from_step = self._step = self._resumed()
+        self._steps: int = self._spec["steps"]
+        self._pace = at.machine.seconds_per_step * self._job.pace
+        self._training_ms = self._since_ms = self._world.now_ms + round(1000 * at.machine.start_s)
+        every_s, every_steps = self._spec["checkpoint_every_s"], self._spec["checkpoint_every_steps"]
+        by_time = max(1, int(every_s / self._pace))
+        self._every = min(by_time, every_steps) if every_steps else by_time
+        self._begin()
+
+    def _resumed(self) -> int:
+        """The step to go on from. Any state but the job's own makes its result another one."""
+        manifest = self._at.host.resume.get(self.directory)
+        if manifest is None:
+            return 0
+        if manifest.files[0].sha256 != content_sha256(self._lineage, manifest.step):
+            self._lineage = f"broken {self._lineage}"
+        return manifest.step
+
+    def _begin(self) -> None:
+        machine, job, at = self._at.machine, self._job, self._at
+        doom = _doom(machine, job)
+        if doom:
+            kind, seconds = doom
+            at.struck(kind)
+            self._later(seconds, lambda: self._end_badly(kind))
+            return
+        if machine.trait == "false_progress":
+            at.struck("false progress")
+            return  # it reports steps for ever, and saves nothing
+        if machine.trait == "fails_long":
+            self._later(machine.trait_s, lambda: (at.struck("fails long"), self._end_badly("fails long")))
+        if job.trait == "kills_hosts":
+            self._later(machine.start_s + job.trait_s, lambda: (at.struck("kills hosts"), at.die()))
+        self._later((self._since_ms - self._world.now_ms) / 1000, self._train_on)
+
+    def _train_on(self) -> None:
+        """From here to the next checkpoint, or the end."""
+        steps = min(self._every, self._steps - self._step)
+        self._since_ms = self._world.now_ms
+        if steps <= 0:
+            self._end(EXIT_DONE)
+        else:
+            self._later(steps * self._pace + SAVE_S, lambda: self._save_and_go_on(self._step + steps))
+
+    def _save_and_go_on(self, step: int) -> None:
+        if self._stopping:
+            return
+        self._save(step)
+        self._train_on()
+
+    def _save(self, step: int) -> None:
+        self._step, self._since_ms = step, self._world.now_ms
+        sha256 = content_sha256(self._lineage, step)
+        file = File(path="state.safetensors", bytes=self._job.checkpoint_bytes, sha256=sha256)
+        manifest = Manifest(
+            step=step, spec_hash=self._spec_hash, fingerprint={"gpu": self._at.machine.gpu}, exact=True, files=(file,)
+        )
+        self._saved.append(Saved(self.directory / contract.CHECKPOINTS / contract.checkpoint_name(step), manifest))
+        self._at.news()
+
+    def _end_badly(self, kind: str) -> None:
+        code = EXIT_BAD_INPUT if kind in ("lying 65", "bad input") else 1
+        self._failure = {
+            "memory": Failure(kind="out of memory", because="CUDA out of memory"),
+            "lying 65": Failure(kind="bad data", because="an image cannot be read"),
+            "bad input": Failure(kind="bad data", because="an image cannot be read"),
+        }.get(kind)
+        self._end(code)
+
+    def _end(self, code: int) -> None:
+        self._code = code
+        self._at.news()
+
+    def _later(self, seconds: float, act: Callable[[], object]) -> None:
+        def happen() -> None:
+            if not self._dead and self._code is None:
+                act()
+
+        self._world.after(seconds, "trainer", happen)
+
+    def _now_step(self) -> int:
+        passed = (self._world.now_ms - self._since_ms) / 1000
+        bound = (
+            self._steps if self._at.machine.trait == "false_progress" else min(self._steps, self._step + self._every)
+        )
+        return max(self._step, min(bound, self._step + int(passed / self._pace)))
+
+    def exit_code(self) -> int | None:
+        return self._code
+
+    def progress(self) -> Progress:
+        step = self._now_step()
+        if self._world.now_ms < self._training_ms:
+            return Progress(phase="preparing", step=self._from_step, steps=self._steps)
+        measured = step - self._from_step >= FIRST_STEPS
+        return Progress(
+            phase="training",
+            step=step,
+            steps=self._steps,
+            loss=0.1 if step > self._from_step else None,
+            seconds_per_step=self._pace if measured else None,
+        )
+
+    def failure(self) -> Failure | None:
+        return self._failure
+
+    def checkpoints(self) -> list[Saved]:
+        return list(self._saved)
+
+    def printed(self, first_byte: int, most: int) -> bytes:
+        return b"training\n"[first_byte : first_byte + most]
+
+    def result(self) -> Result:
+        sha256 = content_sha256(f"result of {self._lineage}", self._steps)
+        return Result(output=(File(path="weights.safetensors", bytes=OUTPUT_BYTES, sha256=sha256),), samples=())
+
+    def ask_to_stop(self) -> None:
+        if self._code is not None or self._stopping:
+            return
+        self._stopping = True
+        step = self._now_step()
+        if self._at.machine.trait == "false_progress":
+            return
+
+        def stop() -> None:
+            if step > self._step:
+                self._save(step)
+            self._end(EXIT_STOPPED)
+
+        self._later(SAVE_S, stop)
+
+    def kill(self) -> None:
+        self._dead = True
+
+
+def _doom(machine: MachineModel, job: JobModel) -> tuple[str, float] | None:
+    """How a run on this machine ends as soon as it starts, and after how many seconds."""
+    if machine.trait == "fails_at_once":
+        return "fails at once", machine.trait_s
+    if machine.trait == "lies_65":
+        return "lying 65", machine.trait_s
+    if job.trait == "bad_input":
+        return "bad input", machine.start_s
+    if job.memory_gb > machine.gpu_memory_gb:
+        return "memory", machine.start_s
+    return None

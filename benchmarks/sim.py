@@ -78,7 +78,8 @@ def show(name: str, figures: Figures) -> None:
     shares = " / ".join(f"{share:.3f}" for share in figures.shares)
     print(
         f"{name:28} {figures.succeeded:5} {shares:>22} {figures.minutes_mean:7.2f} {figures.minutes_median:7.2f} "
-        f"{figures.minutes_max:8.2f} {figures.job_usd:8.4f} {figures.usd:8.4f} {figures.waste:7.2%} {figures.hours:6.1f} {figures.cpu_s:6.1f}"
+        f"{figures.minutes_max:8.2f} {figures.job_usd:8.4f} {figures.usd:8.4f} {figures.waste:7.2%} "
+        f"{figures.hours:6.1f} {figures.cpu_s:6.1f}"
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangline.core.pace import compare, too_slow, worth_replacing
+from gangline.core.pace import Outlook, compare, too_slow, worth_replacing
 from tests.unit.examples import POLICY
 
 SOUND = [0.98, 1.0, 1.0, 1.01, 1.02, 1.05, 0.99]
@@ -75,23 +75,37 @@ def test_a_move_must_save_more_than_it_costs() -> None:
     assert sentence is not None and "12 s a step beside 1 on 8 machines" in sentence
 
 
+def outlook(seen: list[float], returned: list[float] | None = None, new_share: float = 1.0) -> Outlook:
+    return Outlook(seen=tuple(seen), returned=tuple(seen if returned is None else returned), new_share=new_share)
+
+
 def test_a_sound_machine_gives_way_where_another_is_expected_to_save_more_than_the_move() -> None:
-    sentence = worth_replacing(2.0, [1.0, 1.0, 2.0, 2.0], 1000, POLICY)
+    sentence = worth_replacing(2.0, outlook([1.0, 1.0, 2.0, 2.0]), 1000, POLICY)
     assert sentence is not None and "another saves 8 min" in sentence  # 1000 steps × 0.5 s
-    assert worth_replacing(2.0, [1.0, 1.0, 2.0, 2.0], 100, POLICY) is None
+    assert worth_replacing(2.0, outlook([1.0, 1.0, 2.0, 2.0]), 100, POLICY) is None
 
 
 def test_of_few_machines_nothing_is_expected() -> None:
-    assert worth_replacing(2.0, [1.0, 2.0, 2.0], 10**6, POLICY) is None
-    assert worth_replacing(2.0, [1.0] * 9, 10**6, replace(POLICY, seek_faster=False)) is None
+    assert worth_replacing(2.0, outlook([1.0, 2.0, 2.0]), 10**6, POLICY) is None
+    assert worth_replacing(2.0, outlook([1.0] * 9), 10**6, replace(POLICY, seek_faster=False)) is None
+
+
+def test_where_no_machine_is_new_only_those_that_were_given_back_can_come() -> None:
+    seen = [1.0, 1.0, 2.0, 2.0, 3.0]
+    assert worth_replacing(2.0, outlook(seen, returned=[2.0, 3.0], new_share=0.0), 10**6, POLICY) is None
+    assert worth_replacing(2.0, outlook(seen, returned=[], new_share=0.0), 10**6, POLICY) is None
+    assert worth_replacing(2.0, outlook(seen, returned=[2.0, 3.0], new_share=0.5), 10**6, POLICY) is not None
 
 
 @given(paces, st.floats(0, 10**6))
 def test_the_fastest_machine_is_never_given_back(known: list[float], steps: float) -> None:
-    assert worth_replacing(min(known), known, steps, POLICY) is None
+    assert worth_replacing(min(known), outlook(known), steps, POLICY) is None
 
 
-@given(paces, st.floats(0, 10**6))
-def test_where_one_machine_is_worth_replacing_every_slower_one_is(known: list[float], steps: float) -> None:
-    verdicts = [worth_replacing(pace, known, steps, POLICY) is not None for pace in sorted(known)]
+@given(paces, st.floats(0, 10**6), st.floats(0, 1))
+def test_where_one_machine_is_worth_replacing_every_slower_one_is(
+    known: list[float], steps: float, new_share: float
+) -> None:
+    future = outlook(known, known[::2], new_share)
+    verdicts = [worth_replacing(pace, future, steps, POLICY) is not None for pace in sorted(known)]
     assert verdicts == sorted(verdicts)

@@ -272,7 +272,8 @@ def _as_page(report: "Report", other: "Report | None", published: dict[str, floa
         rows.add_row(name, *ours, *theirs)
     for name, show in (*_spent(reports), *_waited(reports)):
         rows.add_row(name, *map(show, reports))
-    return Group(Text(f"{report.title} (seed {report.seed})", style="bold"), Text(), rows, *_notes(reports, asked))
+    title = Text(f"{report.title} (seed {report.seed})", style="bold")
+    return Group(title, *([Text(asked.says)] if asked.says else []), Text(), rows, *_notes(reports, asked))
 
 
 Rows = Iterator[tuple[str, Callable[["Report"], str]]]

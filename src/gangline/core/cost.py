@@ -46,10 +46,17 @@ def time_line(cause: Cause, price_micro_usd_per_hour: int, from_ms: int, to_ms: 
 
 def lines_of_attempt(attempt: Attempt, state: AttemptState, now_ms: int) -> list[Line]:
     """What the time of an attempt that ends now, as `state`, was spent on: without gaps, from its start."""
+    started_ms = attempt.started_ms
+    if attempt.training_ms is None and state == "failed":
+        return _parts(attempt, ("failed",), [started_ms, now_ms])
     trained_ms = attempt.training_ms if attempt.training_ms is not None else now_ms
-    cuts = [attempt.started_ms, min(trained_ms, now_ms), _lost_from_ms(attempt, state, now_ms), now_ms]
     lost: Cause = "failed" if state == "failed" else "redone steps"
-    parts = zip(("download", "training", lost), pairwise(cuts), strict=True)
+    cuts = [started_ms, min(trained_ms, now_ms), _lost_from_ms(attempt, state, now_ms), now_ms]
+    return _parts(attempt, ("download", "training", lost), cuts)
+
+
+def _parts(attempt: Attempt, causes: tuple[Cause, ...], cuts: list[int]) -> list[Line]:
+    parts = zip(causes, pairwise(cuts), strict=True)
     return [time_line(cause, attempt.price_micro_usd_per_hour, a, b) for cause, (a, b) in parts if b > a]
 
 

@@ -75,7 +75,8 @@ class Node:
     slots_free: int
     price_micro_usd_per_hour: int
     meter_ms: int
-    joined_ms: int
+    joined_ms: int | None
+    rented: int = 0
     rest_until_ms: int = 0
     because: str = ""
 

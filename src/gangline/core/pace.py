@@ -46,18 +46,37 @@ def too_slow(mine: float, peers: Peers, steps_left: int, policy: Policy) -> str 
     )
 
 
-def worth_replacing(mine: float, seen: Sequence[float], steps_ahead: float, policy: Policy) -> str | None:
-    """Why to give a sound machine back and rent another, or None.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What another machine would be like. `seen`: the paces of all that were tried; `returned`: of those that are not here now.
 
-    `seen` are the paces of all machines tried so far, `steps_ahead` the work that waits for this node. Another machine is
-    worth its start if one drawn like those is expected to save more (optimal stopping: McCall 1970).
+    `new_share` is the chance that the next one was never tried: the share of those seen but once (Good 1953).
     """
-    if not policy.seek_faster or len(seen) < policy.slow_peers_min:
+
+    seen: tuple[float, ...]
+    returned: tuple[float, ...]
+    new_share: float
+
+    def gain(self, mine: float) -> float:
+        """Seconds per step that the next machine is expected to save, where a slower one is given back in its turn."""
+        return self.new_share * _gain(mine, self.seen) + (1 - self.new_share) * _gain(mine, self.returned)
+
+
+def _gain(mine: float, paces: Sequence[float]) -> float:
+    return fmean(max(0.0, mine - pace) for pace in paces) if paces else 0.0
+
+
+def worth_replacing(mine: float, outlook: Outlook, steps_ahead: float, policy: Policy) -> str | None:
+    """Why to give a sound machine back and rent another, or None. `steps_ahead`: the work that waits for this node.
+
+    Another machine is worth its start if it is expected to save more than that (optimal stopping: McCall 1970).
+    """
+    if not policy.seek_faster or len(outlook.seen) < policy.slow_peers_min:
         return None
-    saved_s = steps_ahead * fmean(max(0.0, mine - pace) for pace in seen)
+    saved_s = steps_ahead * outlook.gain(mine)
     if saved_s <= policy.move_s:
         return None
     return (
-        f"{mine:.3g} s a step; of {len(seen)} machines tried, another saves {saved_s / 60:.0f} min "
+        f"{mine:.3g} s a step; of {len(outlook.seen)} machines tried, another saves {saved_s / 60:.0f} min "
         f"of the work ahead on average and costs {policy.move_s / 60:.0f}"
     )

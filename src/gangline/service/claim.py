@@ -14,6 +14,7 @@ from gangline.ports.store import Row, guard, write
 from gangline.service import bill
 from gangline.service.attempts import end_overdue, event, load_node
 from gangline.service.deployment import Deployment
+from gangline.service.speed import turned_away
 
 TRIES_MAX = 20
 CANDIDATES_MAX = 16
@@ -25,6 +26,8 @@ def claim(at: Deployment, node_id: str, now_ms: int) -> Assignment | NoWork:
     for _ in range(TRIES_MAX):
         node = load_node(at, node_id)
         choice = refusal(node, now_ms) or _choose(at, node, now_ms)
+        if isinstance(choice, Choice) and (why := turned_away(at, node, choice.job.id, now_ms)):
+            choice = Nothing(why)
         if isinstance(choice, Nothing):
             at.store.apply(write("node_seen", id=node_id, now=now_ms))
             return NoWork(because=choice.because)
@@ -66,8 +69,7 @@ def _candidates(at: Deployment, query: str, node: Node, **values: object) -> lis
 
 def as_candidate(row: Row) -> Candidate:
     """One that is banned is no candidate."""
-    names = [field.name for field in fields(Candidate) if field.name != "banned"]
-    return Candidate(**{name: row[name] for name in names}, banned=False)
+    return Candidate(**{name: row[name] for name in CANDIDATE_COLUMNS}, banned=False)
 
 
 def _take(at: Deployment, node: Node, choice: Choice, now_ms: int) -> Assignment | None:

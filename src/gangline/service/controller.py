@@ -5,9 +5,10 @@ from collections.abc import Callable
 from gangline.service.attempts import end_overdue, end_unheeded
 from gangline.service.checkpoint import prune
 from gangline.service.deployment import Deployment
-from gangline.service.fleet import seek_faster, tend
+from gangline.service.fleet import tend
 from gangline.service.health import begin_trials, judge_machines, watch
 from gangline.service.nodes import give_up_silent
+from gangline.service.speed import seek_faster
 from gangline.service.waiting import fail_unmatched, yield_bans
 
 SWEEP_S = 600.0

@@ -1,7 +1,6 @@
 """The fleet: what providers rent us beside what we want, until they agree; nodes rented for work, and given back without it."""
 
 import logging
-import math
 
 from gangline.core.autoscale import (
     Adopt,
@@ -19,14 +18,10 @@ from gangline.core.autoscale import (
 )
 from gangline.core.cost import HOUR_MS
 from gangline.core.errors import GanglineError, Unreachable
-from gangline.core.failure import MEANING
-from gangline.core.pace import worth_replacing
 from gangline.ports.pool import Instance, Offer
 from gangline.ports.store import Row, guard, write
 from gangline.service import bill
-from gangline.service.attempts import ask_to_stop
 from gangline.service.deployment import Deployment, RentedPool
-from gangline.service.health import by_workload, known_paces, pacing
 from gangline.service.nodes import gone
 
 DAY_MS = 24 * HOUR_MS
@@ -50,15 +45,15 @@ def tend(at: Deployment, now_ms: int) -> None:
 def _agree(at: Deployment, pool: RentedPool, instances: list[Instance], now_ms: int) -> None:
     _note_bills(at, instances)
     listed = {instance.id for instance in instances}
-    rented = _rented(at, pool)
-    for node in rented:
+    ours = rented(at, pool)
+    for node in ours:
         if node.missing or node.instance not in listed:
             at.store.apply(write("count_missing", id=node.id, listed=int(node.instance in listed)))
     seen_now = [Seen(id=i.id, name=i.name, ended=i.billed_to_ms is not None) for i in instances]
-    for action in reconcile(rented, seen_now, now_ms, at.policy):
+    for action in reconcile(ours, seen_now, now_ms, at.policy):
         match action:
             case Adopt():
-                at.store.apply(guard("adopt", id=action.node, instance=action.instance))
+                at.store.apply(write("adopt", id=action.node, instance=action.instance))
             case StopInstance():
                 pool.driver.stop(action.instance)
             case GiveUp():
@@ -76,7 +71,7 @@ def _note_bills(at: Deployment, instances: list[Instance]) -> None:
             at.store.apply(write("see_instance", id=instance.id, node=instance.name, **seen))
 
 
-def _rented(at: Deployment, pool: RentedPool) -> list[Rented]:
+def rented(at: Deployment, pool: RentedPool) -> list[Rented]:
     return [
         Rented(
             id=row["id"],
@@ -93,7 +88,7 @@ def _rented(at: Deployment, pool: RentedPool) -> list[Rented]:
 
 
 def _scale(at: Deployment, pool: RentedPool, offers: list[Offer], now_ms: int) -> None:
-    nodes = _rented(at, pool)
+    nodes = rented(at, pool)
     stuck, waiting = _demand(at, pool, offers, now_ms)
     since_ms = min((job["ready_ms"] for job in waiting), default=now_ms)
     demand = Demand(takable=len(waiting), stuck=len(stuck), since_ms=since_ms)
@@ -194,35 +189,6 @@ def _rent(at: Deployment, pool: RentedPool, ranked: list[Offer], refused: set[st
         else:
             log.info("node %s starts: %s", node, action.because)
             return
-
-
-def seek_faster(at: Deployment, now_ms: int) -> None:
-    """Give sound machines back, a few at a time, where another is expected to save more than it costs to move."""
-    for pool in at.pools.values() if at.policy.seek_faster else ():
-        nodes = _rented(at, pool)
-        coming = sum(node.state in ("starting", "draining") for node in nodes)
-        most = math.ceil(at.policy.seek_share_max * len(nodes)) - coming
-        if most > 0:
-            _give_way(at, pool, len(nodes), most, now_ms)
-
-
-def _give_way(at: Deployment, pool: RentedPool, nodes: int, most: int, now_ms: int) -> None:
-    """The slowest first, `most` of them."""
-    waiting = at.store.load("queue_length")[0]["jobs"] / nodes
-    found: list[tuple[float, Row, str]] = []
-    leases = [lease for lease in at.store.load("live_leases") if lease["rented"] and lease["pool"] == pool.limits.name]
-    for (workload, gpu), group in by_workload(pacing(leases)).items():
-        seen = known_paces(at, workload, gpu, group)
-        for lease in group:
-            ahead = lease["steps"] - lease["step"] + waiting * lease["steps"]
-            because = worth_replacing(lease["seconds_per_step"], seen, ahead, at.policy)
-            if because and at.store.load("moves", job=lease["job"])[0]["moves"] < at.policy.moves_max:
-                found.append((lease["seconds_per_step"], lease, because))
-    for _, lease, because in sorted(found, key=lambda one: (-one[0], one[1]["attempt"]))[:most]:
-        why = f"{MEANING['outpaced'].says}: {because}"
-        drain = guard("set_node_state", id=lease["node"], before=lease["node_state"], state="draining", because=why)
-        if ask_to_stop(at, lease, because, now_ms, drain, kind="outpaced"):
-            log.info("node %s drains: %s", lease["node"], why)
 
 
 def settle(at: Deployment) -> None:

@@ -132,7 +132,7 @@ def _watched(lease: Row) -> Watched:
 
 def _move_slow(at: Deployment, leases: list[Row], now_ms: int) -> None:
     for (workload, gpu), group in by_workload(leases).items():
-        peers = compare(known_paces(at, workload, gpu, group), at.policy)
+        peers = compare(list(known_paces(at, workload, gpu, group).values()), at.policy)
         if peers is None:
             continue
         for lease in group:
@@ -141,11 +141,11 @@ def _move_slow(at: Deployment, leases: list[Row], now_ms: int) -> None:
                 ask_to_stop(at, lease, because, now_ms, kind="too slow")
 
 
-def known_paces(at: Deployment, workload: str, gpu: str, group: list[Row]) -> list[float]:
+def known_paces(at: Deployment, workload: str, gpu: str, group: list[Row]) -> dict[str, float]:
     """Seconds per step of every machine that was tried, as they were last heard of."""
     known = {row["machine"]: row["seconds_per_step"] for row in at.store.load("paces", workload=workload, gpu=gpu)}
     known |= {lease["machine"]: lease["seconds_per_step"] for lease in group}
-    return list(known.values())
+    return known
 
 
 def by_workload(leases: list[Row]) -> dict[tuple[str, str], list[Row]]:

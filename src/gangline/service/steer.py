@@ -50,7 +50,7 @@ def resume(at: Deployment, job_id: str, now_ms: int) -> bool:
             return None
         if live:
             return at.store.apply(
-                write("unpause_lease", attempt=live["id"], because=PAUSED),
+                write("unpause_lease", attempt=live["id"]),
                 guard("say_why", id=job.id, version=job.version, because="resumed by its owner"),
             )
         return _move(at, job, "queued", WAITS, now_ms)

@@ -46,12 +46,14 @@ class Checks:
         self._committed: list[str] = []
         self._best: dict[str, int] = {}
         self._fencing: dict[str, int] = {}
+        self._budgets: dict[str, tuple[int | None, int]] = {}
         self._ended: dict[str, Any] = {}
+        self.overshoot = 0
+        """Micro-dollars by which what is spent and reserved may pass a budget: of attempts that end late. Set by the simulation."""
         self._rejected: set[str] = set()
         self._pruned: list[str] = []
         self._keys_of: dict[str, dict[str, str]] = {}
         self._job_of: dict[str, str] = {}
-        self._writers: set[str] = set()
         store.applied = self._heard
 
     def _heard(self, writes: tuple[Write, ...]) -> None:
@@ -62,8 +64,6 @@ class Checks:
 
     def _hear_event(self, values: dict[str, Any]) -> None:
         self._touched.add(values["job"])
-        if values["attempt"]:
-            self._writers.add(values["attempt"])
         if not values["because"]:
             self._fail(6, f"{values['job']}: {values['kind']} without a reason")
 
@@ -91,7 +91,8 @@ class Checks:
     def before(self, hold: Hold | None) -> tuple[str, int, list[Any]] | None:
         """A request about an attempt comes in: where its lease is lost already, what is known of its job."""
         job = self._job_of.get(hold.attempt) if hold else None
-        if hold is None or job is None or self._store.look("SELECT 1 FROM lease WHERE attempt = ?", hold.attempt):
+        lease = "SELECT 1 FROM lease WHERE attempt = ? AND fencing = ? AND rank = ?"
+        if hold is None or job is None or self._store.look(lease, hold.attempt, hold.fencing, hold.rank):
             return None
         return job, self._world.events, self._facts(job)
 
@@ -125,7 +126,8 @@ class Checks:
         for job, attempt, from_step in self._claimed:
             newest = self._newest(job)
             row = self._store.look("SELECT from_step FROM attempt WHERE id = ?", attempt)
-            if row and from_step < newest and row[0][0] < newest and not self._committed:
+            committed_since = any(found == job for found in map(self._job_of_checkpoint, self._committed))
+            if row and row[0][0] < newest and from_step < newest and not committed_since:
                 self._fail(2, f"{attempt} begins at step {from_step}, behind the checkpoint of step {newest}")
         self._claimed.clear()
 
@@ -139,10 +141,13 @@ class Checks:
                     self._fail(2, f"{checkpoint} of {job} is committed without its bytes")
         self._committed.clear()
 
+    def _job_of_checkpoint(self, checkpoint: str) -> str:
+        return self._store.look("SELECT job FROM checkpoint WHERE id = ?", checkpoint)[0][0]
+
     def _check_prunes(self) -> None:
         """Two are kept."""
         for checkpoint in self._pruned:
-            job = self._store.look("SELECT job FROM checkpoint WHERE id = ?", checkpoint)[0][0]
+            job = self._job_of_checkpoint(checkpoint)
             kept = self._store.look("SELECT COUNT(*) FROM checkpoint WHERE job = ? AND state = 'committed'", job)[0][0]
             if kept < 2:
                 self._fail(2, f"{job} keeps {kept} checkpoints after one was pruned")
@@ -246,7 +251,12 @@ class Checks:
             self._fail(5, f"{project} has {reserved} reserved, and its leases {live}")
         if spent < 0 or reserved < 0:
             self._fail(5, f"{project} has spent {spent} and reserved {reserved}")
-        del budget
+        before = self._budgets.get(project)
+        self._budgets[project] = (budget, spent + reserved)
+        if before is None or budget is None or before[0] != budget:
+            return
+        if reserved and spent + reserved > max(budget, before[1]) + self.overshoot:
+            self._fail(5, f"{project} may spend {budget}; {spent} are spent and {reserved} reserved")
 
     def at_the_end(self, invoice: dict[str, int], nodes_min: int) -> None:
         """Of a liveness phase: everything has ended, the fleet is small, the ledger is the provider's invoice."""
@@ -258,6 +268,13 @@ class Checks:
             self._fail(4, f"{len(here)} nodes stay, {nodes_min} are meant to: {here[:5]}")
         sql = "SELECT node, SUM(micro_usd) FROM ledger WHERE cause NOT IN ('storage', 'egress') GROUP BY node"
         ledger = {node: total for node, total in self._store.look(sql) if total}
+        for project, spent in self._store.look("SELECT id, spent FROM project"):
+            lines = "SELECT COALESCE(SUM(micro_usd), 0) FROM ledger WHERE project = ? AND cause <> 'storage'"
+            if spent != self._store.look(lines, project)[0][0]:
+                self._fail(5, f"{project} has spent {spent}, and the ledger says otherwise")
+        for what in ("attempt WHERE because = ''", "node WHERE because = '' AND state <> 'ready'"):
+            for (found,) in self._store.look(f"SELECT id FROM {what}"):  # noqa: S608 - the two above
+                self._fail(6, f"{found} without a reason")
         rented = {node for (node,) in self._store.look("SELECT id FROM node WHERE rented = 1")}
         ours = {node: total for node, total in ledger.items() if node in rented}
         theirs = {node: total for node, total in invoice.items() if total}

@@ -18,7 +18,6 @@ class Rates:
     upload_cut: float = 0.0
     start_times_out: float = 0.0
     no_capacity: float = 0.0
-    loses_instance: float = 0.0
     api_killed: float = 0.0
     meanwhile: float = 0.0
     cancel_races: float = 0.0

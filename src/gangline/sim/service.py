@@ -76,8 +76,9 @@ class SimService:
         admit(self.at, JOIN_TOKEN, "join", now_ms=world.now_ms)
 
     @property
-    def is_up(self) -> bool:
-        return self._up
+    def life(self) -> int | None:
+        """Which process it is; None while there is none."""
+        return self._lives if self._up else None
 
     def start(self) -> None:
         """A fresh process: it knows what the store knows."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gangline.core.autoscale import PoolLimits
-from gangline.core.errors import GanglineError
+from gangline.core.errors import GanglineError, Unreachable
 from gangline.core.files import File
 from gangline.core.job import ENDED
 from gangline.core.keys import blob_key
@@ -22,7 +22,7 @@ from gangline.sim.faults import Faults, Rates
 from gangline.sim.objects import Object, SimObjects
 from gangline.sim.scenario import Fault, JobModel, Jobs, Scenario, make_policy
 from gangline.sim.service import SimService
-from gangline.sim.store import SimStore
+from gangline.sim.store import ServerKilled, SimStore
 from gangline.sim.world import START_MS, World
 
 HOUR_MS = 3_600_000
@@ -45,7 +45,7 @@ class Outcome:
 
 
 class Simulation:
-    """`run` plays it to its end. `user_acts` lets the simulated users cancel, pause, resume and retry."""
+    """`run` plays it to its end; `play` and `live` are its two phases where there is chaos."""
 
     def __init__(self, scenario: Scenario, seed: int, *, rates: Rates | None = None, checked: bool = True) -> None:
         self.scenario = scenario
@@ -59,6 +59,9 @@ class Simulation:
         self.cloud = Cloud(self.world, machines, scenario.fleet, self.objects, self.faults)
         limits = PoolLimits(name=POOL, nodes_min=scenario.fleet.nodes_min, nodes_max=scenario.fleet.nodes_max)
         pools = {POOL: RentedPool(limits, self.cloud)}
+        dearest = max(machine.price_micro_usd_per_hour for machine in machines)
+        late_s = self.policy.heartbeat_interval_s + self.policy.stop_grace_s
+        self.checks.overshoot = round(scenario.fleet.nodes_max * dearest * late_s / 3600)
         self.service = SimService(self.world, self.store, self.objects, self.faults, self.checks, self.policy, pools)
         self.cloud.service = self.service
         self.cloud.job_of = lambda index: self._models[index]
@@ -144,7 +147,7 @@ class Simulation:
         while left:
             try:
                 self.service.run("submit", lambda: self._hand_in(batch, len(self._models)))
-            except GanglineError:
+            except Unreachable:
                 self.world.after(5, "submit again", lambda left=left: self._submit(batch, left))
                 return
             self._models.append(_model(batch))
@@ -201,7 +204,7 @@ class Simulation:
             return
         race, job = self._race(self.service.doing[-1] if self.service.doing else "", writes)
         self._nested += 1
-        kill, self.store.kill_in = self.store.kill_in, None
+        life, kill, self.store.kill_in = self.service.life, self.store.kill_in, None
         try:
             if race and job and self.faults.happens(rng, f"cancel racing {race}", rates.cancel_races):
                 self.user(lambda: steer.cancel(self.service.at, job, self.world.now_ms))
@@ -209,8 +212,9 @@ class Simulation:
                 self.world.step(until_ms=self.world.now_ms + 2000)
         finally:
             self._nested -= 1
-            if self.service.is_up:
-                self.store.kill_in = kill
+        if self.service.life != life:
+            raise ServerKilled  # the request in whose midst this happened died with its process
+        self.store.kill_in = kill
 
     def _race(self, doing: str, writes: tuple[Write, ...]) -> tuple[str, str | None]:
         """What a cancel would race here, and of which job."""

@@ -101,10 +101,11 @@ def soak(seeds: Iterable[int]) -> Soak:
     for seed in seeds:
         try:
             found.add(play(seed))
-        except Violation as violation:
+        except Exception as error:  # whatever it is, it must not go unseen, nor end the soak
             found.seeds += 1
             found.violations += 1
-            found.because.append(str(violation))
+            known = isinstance(error, Violation)
+            found.because.append(str(error) if known else f"seed {seed}: {type(error).__name__}: {error}")
     return found
 
 

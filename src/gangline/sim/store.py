@@ -1,6 +1,5 @@
 """The real store in memory, in virtual time: it restarts, its server is killed, and others act between a load and a write."""
 
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,7 +22,6 @@ class SimStore(SqliteStore):
         self.kill_in: int | None = None
         self.applied: Callable[[tuple[Write, ...]], None] = lambda _: None
         self.meanwhile: Callable[[tuple[Write, ...]], None] = lambda _: None
-        self.calls: Counter[str] = Counter()
         super().__init__(Path(":memory:"))
 
     def now_ms(self) -> int:
@@ -38,6 +36,7 @@ class SimStore(SqliteStore):
         self._perhaps_die()
         done = super().apply(*writes)
         if done:
+            self._world.note("+".join(write.name for write in writes))
             self.applied(writes)
         self._perhaps_die()
         return done

@@ -211,9 +211,25 @@ SELECT COALESCE(SUM(CASE WHEN state = 'interrupted' THEN 1 ELSE 0 END), 0) AS in
        COALESCE(SUM(ended_ms - started_ms), 0) AS ms
 FROM attempt WHERE gpu = :gpu AND state <> 'live' AND ended_ms > :since
 
+-- name: pace_at_job
+-- How fast a machine is at such a job, where that is known.
+SELECT pace.seconds_per_step, pace.workload, job.steps FROM job
+JOIN pace ON pace.workload = job.workload AND pace.gpu = :gpu AND pace.machine = :machine
+WHERE job.id = :job AND pace.seconds_per_step IS NOT NULL
+
+-- name: machines_working
+SELECT machine FROM node WHERE pool = :pool AND state IN ('ready', 'on_trial')
+
+-- name: machines_tried
+-- How many nodes a pool has had of late, and how many of their machines but once.
+SELECT COALESCE(SUM(times), 0) AS nodes, COALESCE(SUM(CASE WHEN times = 1 THEN 1 ELSE 0 END), 0) AS once
+FROM (SELECT COUNT(*) AS times FROM node WHERE pool = :pool AND joined_ms > :since GROUP BY machine) AS tried
+
+-- name: nodes_of_machine_since
+SELECT COUNT(*) AS nodes FROM node WHERE machine = :machine AND joined_ms > :since
+
 -- name: add_ban
 INSERT INTO ban (job, machine, because, at_ms) VALUES (:job, :machine, :because, :now)
-ON CONFLICT (job, machine) DO NOTHING
 
 -- name: bans
 SELECT machine FROM ban WHERE job = :job
@@ -393,10 +409,10 @@ UPDATE lease SET stop = :because, stop_ms = :now WHERE attempt = :attempt AND st
 
 -- name: ask_to_pause
 -- The owner's wish goes before any other reason to stop.
-UPDATE lease SET stop = :because, stop_ms = COALESCE(stop_ms, :now) WHERE attempt = :attempt AND stop <> :because
+UPDATE lease SET stop = :because, stop_ms = COALESCE(stop_ms, :now) WHERE attempt = :attempt
 
 -- name: unpause_lease
-UPDATE lease SET stop = 'resumed by its owner' WHERE attempt = :attempt AND stop = :because
+UPDATE lease SET stop = 'resumed by its owner' WHERE attempt = :attempt
 
 -- name: count_download
 UPDATE lease SET downloaded_bytes = downloaded_bytes + :bytes WHERE attempt = :attempt
@@ -498,8 +514,7 @@ UPDATE attempt SET committed_step = :step, committed_ms = :now WHERE id = :attem
 
 -- name: pin_numerics
 -- Where the job must stay exact, its first checkpoint decides where it may go on.
-UPDATE job SET numerics = (SELECT node.numerics FROM node WHERE node.id = :node)
-WHERE id = :id AND exact = 'required' AND numerics = ''
+UPDATE job SET numerics = (SELECT node.numerics FROM node WHERE node.id = :node) WHERE id = :id
 
 -- name: set_job_state
 -- Only if nobody else moved the job on since it was read.
@@ -509,7 +524,8 @@ UPDATE job SET state = :state, because = :because, attempts_failed = :attempts_f
 WHERE id = :id AND version = :version
 
 -- name: say_why
-UPDATE job SET because = :because WHERE id = :id AND version = :version
+-- A move of its own: who moves the job on at the same time looks again, and hears of the owner's wish.
+UPDATE job SET because = :because, version = version + 1 WHERE id = :id AND version = :version
 
 -- name: add_checkpoint
 INSERT INTO checkpoint (id, job, attempt, step, state, because, verified, bytes, prefix, manifest, committed_ms)

@@ -34,7 +34,8 @@ CREATE TABLE node (
 CREATE INDEX node_here ON node (pool, since_ms, id) WHERE state <> 'gone';
 CREATE INDEX node_silence ON node (seen_ms) WHERE state IN ('ready', 'on_trial', 'draining', 'quarantined');
 CREATE INDEX node_never_joined ON node (pool, since_ms) WHERE joined_ms IS NULL;
-CREATE INDEX node_machine ON node (machine) WHERE state <> 'gone';
+CREATE INDEX node_machine ON node (machine, joined_ms);
+CREATE INDEX node_joined ON node (pool, joined_ms, machine);
 
 -- What providers said of what they bill us for.
 CREATE TABLE instance (

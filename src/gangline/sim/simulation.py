@@ -76,7 +76,7 @@ class Simulation:
         if rates and rates.meanwhile:
             self.store.meanwhile = self._others_act
         for batch in scenario.jobs:
-            self.world.after(batch.at_s, "jobs come", lambda batch=batch: self._submit(batch, batch.count))
+            self.world.after(batch.at_s, "jobs come", lambda batch=batch: self._come(batch))
         for fault in scenario.faults:
             self.world.after(fault.at_s, fault.kind, lambda fault=fault: self.strike(fault))
 
@@ -142,16 +142,20 @@ class Simulation:
 
     # What users do
 
-    def _submit(self, batch: Jobs, left: int) -> None:
-        """The batch, or what of it is left; while the server is away it is tried again."""
-        while left:
+    def _come(self, batch: Jobs) -> None:
+        first = len(self._models)
+        self._models += [_model(batch)] * batch.count
+        self._submit(batch, list(range(first, first + batch.count)))
+
+    def _submit(self, batch: Jobs, left: list[int]) -> None:
+        """What is left of a batch; while the server is away it is tried again, as the same requests."""
+        for done, index in enumerate(left):
             try:
-                self.service.run("submit", lambda: self._hand_in(batch, len(self._models)))
+                self.service.run("submit", lambda index=index: self._hand_in(batch, index))
             except Unreachable:
-                self.world.after(5, "submit again", lambda left=left: self._submit(batch, left))
+                rest = left[done:]
+                self.world.after(5, "submit again", lambda: self._submit(batch, rest))
                 return
-            self._models.append(_model(batch))
-            left -= 1
 
     def _hand_in(self, batch: Jobs, index: int) -> None:
         photo = File(path="photo.png", bytes=300_000, sha256=hashlib.sha256(f"photo {index}".encode()).hexdigest())
@@ -173,8 +177,7 @@ class Simulation:
             self.objects.objects.setdefault(key, Object(file.bytes, file.sha256, 0))
             offer_blob(at, batch.project, file.sha256, file.bytes, now)
         job = submit(at, batch.project, spec_to_json(spec), name="", request=f"request {index}", now_ms=now)
-        if job not in self.jobs[-1:]:
-            self.jobs.append(job)
+        self.jobs.append(job)
 
     def _base(self, batch: Jobs) -> File:
         size = round(batch.base_gb * 1e9)

@@ -87,7 +87,7 @@ def soak(
 
     whole, step = Soak(), max(1, seeds // PROGRESS_LINES)
     for part in _played(range(first, first + seeds), jobs):
-        _add(whole, part)
+        whole.join(part)
         if err.is_terminal or whole.seeds % step == 0:
             _tell(whole, seeds)
     if output is Output.json:
@@ -197,16 +197,6 @@ def _play(seed: int) -> "Soak":
 
     with _silence():
         return play([seed])
-
-
-def _add(whole: "Soak", part: "Soak") -> None:
-    whole.seeds += part.seeds
-    whole.attempts += part.attempts
-    whole.events += part.events
-    whole.violations += part.violations
-    whole.unfinished += part.unfinished
-    whole.struck += part.struck
-    whole.because += part.because
 
 
 def _tell(whole: "Soak", seeds: int) -> None:

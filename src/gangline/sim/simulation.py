@@ -153,8 +153,7 @@ class Simulation:
             try:
                 self.service.run("submit", lambda index=index: self._hand_in(batch, index))
             except Unreachable:
-                rest = left[done:]
-                self.world.after(5, "submit again", lambda: self._submit(batch, rest))
+                self.world.after(5, "submit again", lambda rest=left[done:]: self._submit(batch, rest))
                 return
 
     def _hand_in(self, batch: Jobs, index: int) -> None:

@@ -91,6 +91,15 @@ class Soak:
         self.unfinished += outcome.unfinished
         self.struck += outcome.struck
 
+    def join(self, other: "Soak") -> None:
+        self.seeds += other.seeds
+        self.attempts += other.attempts
+        self.events += other.events
+        self.violations += other.violations
+        self.unfinished += other.unfinished
+        self.struck += other.struck
+        self.because += other.because
+
     def never(self) -> list[str]:
         """The kinds of fault that never struck."""
         return [kind for kind in KINDS if not self.struck[kind]]

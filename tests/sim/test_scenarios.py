@@ -1,0 +1,141 @@
+"""What each scenario shows. Its sentence is the test's name."""
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+
+from gangline.sim.scenario import load, names
+from gangline.sim.simulation import Simulation
+
+
+@cache
+def played(name: str, seed: int = 0, *, compared: bool = False) -> Simulation:
+    scenario = load(name)
+    if compared:
+        scenario = replace(scenario, policy=scenario.policy | scenario.compare)
+    simulation = Simulation(scenario, seed)
+    simulation.run()
+    simulation.checks.at_the_end(simulation.cloud.invoice(), scenario.fleet.nodes_min)
+    return simulation
+
+
+def one(simulation: Simulation, sql: str) -> Any:
+    return simulation.store.look(sql)[0][0]
+
+
+def jobs(simulation: Simulation, state: str) -> int:
+    return one(simulation, f"SELECT COUNT(*) FROM job WHERE state = '{state}'")
+
+
+def all_succeed(simulation: Simulation) -> bool:
+    return jobs(simulation, "succeeded") == sum(batch.count for batch in simulation.scenario.jobs)
+
+
+def paid(simulation: Simulation, *causes: str) -> float:
+    listed = ", ".join(f"'{cause}'" for cause in causes)
+    return one(simulation, f"SELECT COALESCE(SUM(micro_usd), 0) / 1e6 FROM ledger WHERE cause IN ({listed})")
+
+
+def test_every_scenario_is_a_scenario() -> None:
+    assert {"salad_1000", "bad_node", "flood", "bursts"} <= set(names())
+    for name in names():
+        load(name)
+
+
+def test_one_bad_node_ruins_the_queue_without_the_rules_and_fails_nothing_with_them() -> None:
+    ruined = jobs(played("bad_node", compared=True), "failed")
+    assert ruined > 50
+    assert all_succeed(played("bad_node"))
+    assert one(played("bad_node"), "SELECT MAX(quarantines) FROM machine") > 0
+
+
+def test_no_job_stays_with_a_node_that_is_twelve_times_as_slow() -> None:
+    simulation = played("slow_node")
+    assert all_succeed(simulation)
+    minutes = [
+        row[0]
+        for row in simulation.store.look(
+            "SELECT SUM(ended_ms - started_ms) / 60000.0 FROM attempt GROUP BY job ORDER BY 1"
+        )
+    ]
+    assert minutes[-1] < 2 * minutes[len(minutes) // 2]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_last_job_banned_from_the_only_node_gets_another_one_without_a_hand(seed: int) -> None:
+    simulation = played("last_banned_node", seed)
+    assert all_succeed(simulation)
+
+
+def test_the_only_node_was_banned_in_one_of_these_at_least() -> None:
+    assert sum(one(played("last_banned_node", seed), "SELECT COUNT(*) FROM ban") for seed in range(4)) > 0
+
+
+def test_a_job_that_kills_its_hosts_ends_and_the_others_succeed() -> None:
+    simulation = played("poison_job")
+    assert (jobs(simulation, "failed"), jobs(simulation, "succeeded")) == (1, 40)
+    assert "kill its hosts" in one(simulation, "SELECT because FROM job WHERE state = 'failed'")
+
+
+def test_jobs_that_need_more_memory_than_they_say_find_larger_nodes_and_nobody_is_blamed() -> None:
+    simulation = played("oom_batch")
+    assert all_succeed(simulation)
+    assert one(simulation, "SELECT COUNT(*) FROM machine WHERE quarantines > 0") == 0
+    finished_on = simulation.store.look(
+        "SELECT DISTINCT attempt.gpu FROM attempt JOIN job ON job.id = attempt.job "
+        "WHERE job.gpu_memory_gb > 24 AND attempt.state = 'succeeded'"
+    )
+    assert finished_on == [("A100",)]
+
+
+def test_the_word_of_one_machine_that_the_input_is_bad_ends_no_job() -> None:
+    simulation = played("lying_65")
+    assert all_succeed(simulation)
+    liars = simulation.store.look("SELECT machine FROM attempt WHERE kind = 'bad data' GROUP BY machine")
+    assert len(liars) == 1
+    assert simulation.store.look("SELECT id FROM machine WHERE quarantines > 0") == liars
+
+
+@pytest.mark.parametrize("name", ["api_down_10_min", "store_down_10_min"])
+def test_an_outage_of_ten_minutes_ends_no_attempt_and_costs_no_step(name: str) -> None:
+    simulation = played(name)
+    assert all_succeed(simulation)
+    assert one(simulation, "SELECT COUNT(*) FROM attempt") == 20
+    assert paid(simulation, "redone steps", "failed") == 0
+
+
+def test_four_fifths_of_the_fleet_taken_back_at_once_cost_a_few_steps_each_and_no_job() -> None:
+    simulation = played("reclaim_80_percent")
+    assert all_succeed(simulation)
+    lost = one(simulation, "SELECT COUNT(*) FROM attempt WHERE state = 'interrupted'")
+    assert lost > 20
+    assert paid(simulation, "redone steps") < 0.02 * paid(simulation, "training")
+
+
+def waits_s(simulation: Simulation, project: str) -> float:
+    return one(
+        simulation,
+        "SELECT AVG(attempt.started_ms - job.submitted_ms) / 1000.0 FROM job JOIN attempt ON attempt.job = job.id "
+        f"WHERE job.project = '{project}' AND attempt.fencing = 1",
+    )
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.nightly
+def test_a_flood_of_tiny_jobs_makes_the_others_wait_less_than_a_tenth_longer() -> None:
+    flooded = played("flood")
+    scenario = flooded.scenario
+    calm = Simulation(replace(scenario, jobs=(*scenario.jobs[:2], replace(scenario.jobs[2], count=60, steps=600))), 0)
+    calm.run()
+    for project in ("a", "b"):
+        print(project, waits_s(flooded, project), waits_s(calm, project))
+        assert waits_s(flooded, project) < 1.1 * waits_s(calm, project)
+
+
+def test_idle_nodes_cost_less_than_half_of_what_they_cost_by_the_rule_of_five_minutes() -> None:
+    ours, theirs = played("bursts"), played("bursts", compared=True)
+    assert all_succeed(ours) and all_succeed(theirs)
+    print(paid(ours, "idle"), paid(theirs, "idle"))
+    assert paid(ours, "idle") < 0.5 * paid(theirs, "idle")

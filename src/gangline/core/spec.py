@@ -1,6 +1,6 @@
 """What a user asks for. A spec is complete: with its inputs it gives the result, whoever runs it and however often it is interrupted."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -173,7 +173,7 @@ def _checked(spec: Spec) -> Spec:
 
 
 def spec_to_json(spec: Spec) -> dict[str, Any]:
-    return asdict(spec)
+    return _adapter().dump_python(spec)
 
 
 NOT_OF_THE_RESULT = ("checkpoint_every_s", "checkpoint_every_steps", "attempts_max", "priority", "needs", "exact")

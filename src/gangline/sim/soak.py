@@ -51,6 +51,9 @@ KINDS = (
 """Every kind of fault. A soak in which one of them never struck has proved nothing about it."""
 
 POLICY: dict[str, float | int | str | bool] = {
+    "heartbeat_interval_s": 20,
+    "lease_s": 60,
+    "node_silent_s": 180,
     "stall_s": 300,
     "start_s": 900,
     "commit_s": 600,
@@ -194,6 +197,7 @@ def _scenario(rng: Random) -> Scenario:
         count=rng.randrange(14, 24),
         seconds_per_step=1.0,
         spread=0.15,
+        start_s=5,
         interruptions_per_hour=rng.choice((0.2, 1.0, 3.0)),
         uplink_mbit=rng.choice((10, 40, 200)),
     )
@@ -201,7 +205,8 @@ def _scenario(rng: Random) -> Scenario:
     for traits in rng.sample(_ODD, rng.randrange(2, 5)):
         odd.append(Machines(count=1, **traits))
     jobs = [
-        Jobs(count=rng.randrange(24, 48), steps=rng.randrange(40, 240), checkpoint_every_s=40, checkpoint_mb=20),
+        Jobs(count=rng.randrange(20, 40), steps=rng.randrange(40, 200), checkpoint_every_s=40, checkpoint_mb=20),
+        Jobs(count=rng.randrange(40, 90), steps=rng.randrange(8, 30), at_s=rng.uniform(0, 900)),
         Jobs(count=rng.randrange(6, 16), project="other", at_s=rng.uniform(0, 600), steps=90, checkpoint_every_s=30),
     ]
     for traits in rng.sample(_ODD_JOBS, rng.randrange(0, 3)):

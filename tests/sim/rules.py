@@ -1,0 +1,413 @@
+"""Rules that checkers and probes hold, each as one edit that breaks it. Under which promise it falls stands first in its name."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from gangline.adapters.store.statements import statements
+from gangline.core.failure import MEANING
+from tests.sim.mutants import Mutant, edited, replaced_statement
+
+
+def rule(name: str, where: str, old: str, new: str) -> Mutant:
+    """`where` is module:function, below gangline, or the name of a statement."""
+    return Mutant(name, partial(_edit, where, old, new))
+
+
+def _edit(where: str, old: str, new: str) -> AbstractContextManager[None]:
+    if ":" in where:
+        module, function = where.split(":")
+        return edited(f"gangline.{module}", function, old, new)
+    sql = statements()[where]
+    assert sql.count(old) == 1, f"{where} says {old!r} {sql.count(old)} times"
+    return replaced_statement(where, sql.replace(old, new))
+
+
+def meaning(name: str, kind: str, **changes: Any) -> Mutant:
+    return Mutant(name, partial(_changed_meaning, kind, changes))
+
+
+@contextmanager
+def _changed_meaning(kind: str, changes: dict[str, Any]) -> Iterator[None]:
+    before = MEANING[kind]
+    MEANING[kind] = replace(before, **changes)
+    try:
+        yield
+    finally:
+        MEANING[kind] = before
+
+
+RULES = [
+    # 1: one at a time
+    rule("1: a claim is a move of the job", "take_job", ", version = version + 1", ""),
+    rule("1: an end is a move of the job", "set_job_state", " version = version + 1,", ""),
+    rule("1: a wish is a move of the job", "say_why", ", version = version + 1", ""),
+    rule("1: each attempt has a number of its own", "take_job", "fencing = fencing + 1, ", ""),
+    rule("1: an overdue lease is taken away", "service.attempts:end_overdue", "if overdue:", "if False:"),
+    rule(
+        "1: after an outage nobody is overdue",
+        "core.lease:is_overdue",
+        " and now_ms - up_since_ms >= policy.lease_ms",
+        "",
+    ),
+    rule(
+        "1: after an outage nobody is unheeding",
+        "service.attempts:end_unheeded",
+        "if at.up_since_ms > before:",
+        "if False:",
+    ),
+    rule(
+        "1: after an outage nobody is silent",
+        "service.nodes:give_up_silent",
+        "if now_ms - at.up_since_ms < silent_ms:",
+        "if False:",
+    ),
+    rule("1: after an outage nobody has stalled", "core.watch:_late", "max(since_ms, up_since_ms)", "since_ms"),
+    rule("1: only a live attempt ends", "service.attempts:conclude", ' or rows[0]["state"] != "live"', ""),
+    rule(
+        "1: who has the lease is asked first",
+        "service.attempts:job_of_hold",
+        "if not at.store",
+        "if False and not at.store",
+    ),
+    rule(
+        "1: the same end may be told twice", "service.finish:_told_before", "Done() if same and", "Done() if False and"
+    ),
+    rule("1: a token is for one role", "service.access:identify", 'if found["role"] != role:', "if False:"),
+    rule(
+        "1: a token of a node that is gone opens nothing",
+        "service.access:identify",
+        'if found["node_state"] == "gone":',
+        "if False:",
+    ),
+    rule(
+        "1: a job is paused however its attempt ends",
+        "service.attempts:_heeding",
+        "if stop.startswith(PAUSED)",
+        "if False",
+    ),
+    # 2: nothing lost
+    rule(
+        "2: two are kept",
+        "core.retention:to_prune",
+        "checkpoints[:keep], checkpoints[keep:]",
+        "checkpoints[:1], checkpoints[1:]",
+    ),
+    rule("2: one of them is verified", "core.retention:to_prune", "if not any(", "if False and not any("),
+    rule("2: the newest goes on", "checkpoints", "checkpoint.step DESC", "checkpoint.step"),
+    rule(
+        "2: an attempt begins where the last checkpoint is",
+        "service.claim:_take",
+        'checkpoints[0]["step"] if checkpoints else 0',
+        "0",
+    ),
+    rule(
+        "2: no checkpoint without its bytes",
+        "service.checkpoint:stored_as",
+        "if found is None:",
+        "if found is None: return True\n    if False:",
+    ),
+    rule(
+        "2: no checkpoint of other bytes",
+        "service.checkpoint:stored_as",
+        "if found.bytes != file.bytes or",
+        "if False and",
+    ),
+    rule(
+        "2: no checkpoint of another spec",
+        "service.checkpoint:commit",
+        'if manifest.spec_hash != job["spec_hash"]:',
+        "if False:",
+    ),
+    rule(
+        "2: no checkpoint beyond the end",
+        "service.checkpoint:commit",
+        'if not 0 < manifest.step <= job["steps"]:',
+        "if False:",
+    ),
+    rule(
+        "2: no result without its bytes", "service.finish:_artifacts", "if isinstance(attested, Refused):", "if False:"
+    ),
+    rule(
+        "2: what was not pruned is pruned later",
+        "service.controller:sweep",
+        "kept=at.policy.checkpoints_kept",
+        "kept=10**6",
+    ),
+    rule(
+        "7: a node reads its own job's files",
+        "service.checkpoint:downloads",
+        "if strange:",
+        "request = Downloads(keys=tuple(set(request.keys) - strange))\n    if False:",
+    ),
+    # 3: exact
+    rule("3: what must stay exact is pinned", "service.checkpoint:_learned", 'job["exact"] == "required"', "False"),
+    rule("3: what need not stay exact is free", "service.checkpoint:_learned", 'job["exact"] == "required"', "True"),
+    # 4: it ends
+    rule(
+        "4: a failure counts",
+        "core.failure:after_failure",
+        "job.attempts_failed + meaning.counts",
+        "job.attempts_failed",
+    ),
+    rule(
+        "4: only so many are allowed",
+        "core.failure:after_failure",
+        "failed >= job.attempts_max",
+        "failed > job.attempts_max",
+    ),
+    rule("4: a failed job waits", "core.failure:after_failure", "wait_s(failed, policy) if meaning.counts else 0", "0"),
+    rule("4: and longer each time", "core.failure:wait_s", "2 ** (min(failed, 30) - 1)", "1"),
+    rule("4: bad input needs a second word", "core.failure:_confirmed", "if others or again:", "if True:"),
+    rule("4: and with that it ends", "core.failure:_confirmed", "if others or again:", "if False:"),
+    rule("4: the only machine's second word counts", "core.failure:_confirmed", "if others or again:", "if others:"),
+    rule(
+        "4: memory may be the job's need",
+        "core.failure:after_failure",
+        'if kind == "out of memory" and',
+        "if False and",
+    ),
+    rule(
+        "4: a job that kills its hosts is blamed",
+        "core.failure:after_interruption",
+        "len(machines) >= policy.interruptions_blamed",
+        "False",
+    ),
+    rule("4: a job that goes on is not", "core.failure:_lost_in_a_row", "lost.advanced or ", ""),
+    rule("4: and none twice for the same row", "core.failure:_lost_in_a_row", "or lost.kind or", "or"),
+    rule("4: a release is no loss", "core.failure:after_interruption", "if released:", "if False:"),
+    rule("4: who never begins is given up", "core.watch:no_progress", "policy.start_s", "1e12"),
+    rule("4: who stalls is given up", "core.watch:no_progress", "policy.stall_s", "1e12"),
+    rule("4: who never saves is given up", "core.watch:no_progress", "policy.commit_s, ", "1e12, "),
+    rule("4: who is to save seldom is not", "core.watch:no_progress", "2 * watched.save_s", "0"),
+    rule("4: who does not heed a stop is ended", "unheeded_stops", "stop <> '' AND", "FALSE AND"),
+    rule("4: a stop is told", "service.renew:renew", 'rows[0]["stop"] or ', ""),
+    rule("4: bans yield", "banned_jobs", "job.state = 'queued' AND", "FALSE AND"),
+    rule("4: bans yield only where no other is here", "banned_jobs", "= 1\nLIMIT", "<= 1\nLIMIT"),
+    rule(
+        "4: what nothing can run fails",
+        "service.waiting:fail_unmatched",
+        'at.store.load("queued_for_long", before=before)',
+        "[]",
+    ),
+    rule(
+        "4: but not what something can", "service.waiting:fail_unmatched", 'at.store.load("node_for", **needs) or ', ""
+    ),
+    rule("4: silent nodes are given up", "silent_nodes", "seen_ms < :before", "FALSE"),
+    rule("4: nodes are rented for work", "core.autoscale:scale", "demand.takable - useful_idle - coming", "0"),
+    rule(
+        "4: those that are coming count",
+        "core.autoscale:scale",
+        "demand.takable - useful_idle - coming",
+        "demand.takable - useful_idle",
+    ),
+    rule(
+        "4: those that are idle count",
+        "core.autoscale:scale",
+        "demand.takable - useful_idle - coming",
+        "demand.takable - coming",
+    ),
+    rule(
+        "4: never more than the most", "core.autoscale:scale", "limits.nodes_max - (len(nodes) - len(actions))", "10**6"
+    ),
+    rule("4: never less than the least", "core.autoscale:scale", "for_minimum = limits.nodes_min", "for_minimum = 0"),
+    rule("4: nor drained below it", "core.autoscale:scale", "coming - limits.nodes_min)", "coming)"),
+    rule("4: idle nodes are given back", "core.autoscale:scale", "useless[:spare]", "[]"),
+    rule(
+        "4: but not at once",
+        "core.autoscale:scale",
+        "_idle_s(node, now_ms) >= policy.idle_s",
+        "_idle_s(node, now_ms) >= 0",
+    ),
+    rule("4: who never comes is given up", "core.autoscale:scale", "policy.starting_s * 1000", "1e15"),
+    rule(
+        "4: an orphan is ended",
+        "core.autoscale:reconcile",
+        'actions.append(StopInstance(instance.id, "no node',
+        'str(("no node',
+    ),
+    rule("4: a double is ended", "core.autoscale:reconcile", "elif node.instance != instance.id:", "elif False:"),
+    rule(
+        "4: what drains is ended",
+        "core.autoscale:reconcile",
+        'elif node.state in ("draining", "quarantined") and',
+        "elif False and",
+    ),
+    rule("4: what was taken back is gone", "core.autoscale:reconcile", "if node.id in ended:", "if False:"),
+    rule(
+        "4: what is not in the list is gone",
+        "core.autoscale:reconcile",
+        "node.missing + 1 >= LISTS_WITHOUT_MAX",
+        "False",
+    ),
+    rule("4: unless it is heard of", "core.autoscale:reconcile", " and _silent(node, now_ms, policy)", ""),
+    rule(
+        "4: an instance is known by its node",
+        "core.autoscale:reconcile",
+        "actions.append(Adopt(node.id, instance.id))",
+        "pass",
+    ),
+    rule("4: jobs that no node here may have get another", "service.fleet:_scale", "stuck=len(stuck)", "stuck=0"),
+    rule(
+        "4: a failed start is not repeated at once", "service.fleet:_scale", "_starts_failed(at, pool, now_ms)", "False"
+    ),
+    # 5: every dollar explained
+    rule("5: idle time is billed", "service.bill:meter", "if node.slots_free and", "if False and"),
+    rule(
+        "5: where an attempt trained is billed",
+        "core.cost:_parts",
+        "if b > a]",
+        'if b > a and cause != "training"]',
+    ),
+    rule(
+        "5: where it downloaded is billed",
+        "core.cost:_parts",
+        "if b > a]",
+        'if b > a and cause != "download"]',
+    ),
+    rule(
+        "5: what it lost is billed",
+        "core.cost:_parts",
+        "if b > a]",
+        'if b > a and cause not in ("failed", "redone steps")]',
+    ),
+    rule("5: and as lost", "core.cost:_lost_from_ms", "lost_ms = round(", "lost_ms = 0 * round("),
+    rule(
+        "5: all of it, where it never trained",
+        "core.cost:lines_of_attempt",
+        'is None and state == "failed"',
+        "is None and False",
+    ),
+    rule("5: a failure's loss is a failure's", "core.cost:lines_of_attempt", '"failed" if state == "failed" else', ""),
+    rule(
+        "5: parts cost what the whole costs",
+        "core.cost:time_cost_micro_usd",
+        "max(from_ms, to_ms) // HOUR_MS - price_micro_usd_per_hour * from_ms // HOUR_MS",
+        "(max(from_ms, to_ms) - from_ms) // HOUR_MS",
+    ),
+    rule("5: money splits by slot", "core.job:Node.price_of", " * slots // self.slots", ""),
+    rule(
+        "5: what a provider bills is settled",
+        "service.bill:settlement",
+        "for line in (start_up, correction)",
+        "for line in (start_up,)",
+    ),
+    rule(
+        "5: a start-up has a name",
+        "service.bill:settlement",
+        "for line in (start_up, correction)",
+        "for line in (correction,)",
+    ),
+    rule("5: other instances of a node are settled too", "service.bill:settlement", " + settled_micro_usd", ""),
+    rule("5: egress is billed", "service.bill:spend", "if sent:", "if False:"),
+    rule("5: storage is billed", "service.bill:storage", "if not cost:", "if True:"),
+    rule("5: a claim reserves", "core.claim:reservation", "round(node.price_of(slots) * policy.reserve_s / 3600)", "0"),
+    rule(
+        "5: an end gives back",
+        "spend",
+        "reserved = reserved - (SELECT COALESCE(SUM(lease.reserved), 0)",
+        "reserved = reserved - (SELECT 0",
+    ),
+    rule("5: an end is spent", "spend", "spent = spent + :micro_usd", "spent = spent"),
+    rule(
+        "5: a heartbeat reserves more",
+        "service.renew:_without_money",
+        "if reserved * HOUR_MS >= price * margin_ms:",
+        "if True:",
+    ),
+    rule(
+        "5: in time",
+        "service.renew:_without_money",
+        "1000 * (at.policy.stop_margin_s + at.policy.heartbeat_interval_s)",
+        "0",
+    ),
+    rule(
+        "5: or stops it",
+        "service.renew:_without_money",
+        'at.store.apply(write("ask_to_stop"',
+        'str(write("ask_to_stop"',
+    ),
+    rule(
+        "5: two heartbeats at once are one",
+        "service.renew:_without_money",
+        "if extended or",
+        "if extended or False and",
+    ),
+    # 6: one true sentence why
+    rule("6: no money", "core.claim:over_budget", "if purse.budget is None or", "if True or"),
+    rule("6: waits for its next try", "core.why:why_queued", "if job.ready_ms > now_ms:", "if False:"),
+    rule("6: nobody is here", "core.why:why_queued", "if not nodes:", "if False:"),
+    rule("6: failed it before", "core.claim:mismatch", "if job.banned:", "if False:"),
+    rule("6: memory", "core.claim:mismatch", "if job.gpu_memory_gb > node.gpu_memory_gb:", "if False:"),
+    rule("6: class", "core.claim:mismatch", "if job.gpu and", "if False and"),
+    rule("6: pool", "core.claim:mismatch", "if job.pool and", "if False and"),
+    rule("6: trust", "core.claim:mismatch", "if job.trust > node.trust:", "if False:"),
+    rule("6: numerics", "core.claim:mismatch", "if job.numerics and", "if False and"),
+    rule("6: slots", "core.claim:mismatch", "if job.slots > node.slots_free:", "if False:"),
+    rule("6: what a node is", "core.claim:refusal", "if node.state not in WORKING:", "if False:"),
+    rule("6: that it pauses", "core.claim:refusal", "if node.rest_until_ms > now_ms:", "if False:"),
+    rule("6: that it is full", "core.claim:refusal", "if node.slots_free <= 0:", "if False:"),
+    # §6: blame and trust
+    rule("blame: a ban", "core.failure:after_failure", "meaning.ban and policy.bans", "False"),
+    rule("blame: a ban holds", "interrupted_candidates", "ban.machine = :machine", "FALSE"),
+    rule("blame: a strike", "core.failure:after_failure", "strike=meaning.strike", "strike=0"),
+    meaning("blame: not for the network", "download failed", ban=True),
+    meaning("blame: a loss of memory strikes", "gpu error", strike=0),
+    meaning("blame: slow ones are not the job's fault", "too slow", counts=True),
+    rule("blame: a contrast", "core.trust:counting", "if strike.elsewhere or", "if True or"),
+    rule("blame: by what went well elsewhere", "core.trust:counting", "if strike.elsewhere or", "if False or"),
+    rule("blame: or two workloads", "core.trust:counting", "len(own) >= 2 or on_trial", "on_trial"),
+    rule(
+        "blame: a word about a job needs that job",
+        "core.trust:counting",
+        ' and MEANING[strike.kind].blame != "job")\n    ]',
+        ")\n    ]",
+    ),
+    rule(
+        "trust: on trial the first failure is enough", "core.trust:judge", "STRIKE // 2 if machine.on_trial else ", ""
+    ),
+    rule("trust: longer each time", "core.trust:judge", "2 ** min(machine.quarantines, 10)", "1"),
+    rule("trust: not too many at once", "core.trust:judge", "if quarantined_lately + 1 >", "if False and 1 >"),
+    rule("trust: a pause after failures", "core.trust:rest_ms", "return round(", "return 0 * round("),
+    rule("trust: that a success ends", "machine_went_well", "failures = 0, rest_until_ms = 0", "failures = failures"),
+    rule("trust: a success ends the trial", "machine_went_well", ", on_trial = 0", ""),
+    rule(
+        "trust: a quarantine outlasts a join",
+        "service.nodes:_welcome",
+        'if known["quarantined_until_ms"] > now_ms:',
+        "if False:",
+    ),
+    rule("trust: so does a trial", "service.nodes:_welcome", 'if known["on_trial"]:', "if False:"),
+    rule("trust: a quarantine ends", "quarantines_over", "machine.quarantined_until_ms <= :now", "FALSE"),
+    rule("trust: but not early", "quarantines_over", "machine.quarantined_until_ms <= :now", "TRUE"),
+    rule(
+        "trust: strikes that are paid for do not count",
+        "strikes",
+        " AND strike.at_ms > COALESCE(machine.quarantined_ms, -1)",
+        "",
+    ),
+    rule("speed: slow ones move", "core.pace:too_slow", "if mine <= peers.slow:", "if True:"),
+    rule("speed: where that pays", "core.pace:too_slow", "if saved_s <= policy.move_s:", "if False:"),
+    rule("speed: sound ones give way", "core.pace:worth_replacing", "if saved_s <= policy.move_s:", "if True:"),
+    # Whose turn it is
+    rule("turn: interrupted first", "service.claim:_choose", "dict.fromkeys(job.project for job in again)", "()"),
+    rule("turn: by what was used", "core.claim:by_fair_share", "decayed(purse, now_ms, policy) / purse.share", "0"),
+    rule(
+        "turn: which is forgotten",
+        "core.claim:decayed",
+        " * 2 ** (-(now_ms - purse.usage_ms) / 1000 / policy.usage_half_life_s)",
+        "",
+    ),
+    rule("turn: an entry charge", "service.claim:_take", "at.policy.entry_charge_usd * 1e6", "0"),
+    rule("turn: by priority", "fresh_candidates", "ORDER BY priority DESC, ", "ORDER BY "),
+    rule("turn: who holds the base", "core.claim:_preferred", "if first.base in held or", "if True or"),
+    rule(
+        "turn: but not for long",
+        "core.claim:_preferred",
+        " or now_ms - first.queued_ms > policy.base_wait_s * 1000",
+        "",
+    ),
+]
+"""Most are a condition that never holds, or holds always."""

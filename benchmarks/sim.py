@@ -10,95 +10,62 @@ import logging
 import resource
 import sys
 import time
-from dataclasses import dataclass, replace
-from statistics import fmean, median
+from dataclasses import asdict, replace
 
 from gangline.sim.bound import clairvoyant_usd
-from gangline.sim.cloud import draw
+from gangline.sim.report import Report, make_report
 from gangline.sim.scenario import Fleet, Jobs, Machines, Scenario, load
 from gangline.sim.simulation import Simulation
 from gangline.sim.soak import soak
-from gangline.sim.world import START_MS, World
+from gangline.sim.world import START_MS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
-    """Of a run of `salad_1000`. Minutes are those on nodes; `usd` is everything that was paid, for each finished job."""
-
-    succeeded: int
-    shares: tuple[float, float, float]
-    minutes_mean: float
-    minutes_median: float
-    minutes_max: float
-    job_usd: float
-    usd: float
-    waste: float
-    hours: float
-    cpu_s: float
-    bound_usd: float
-
-
-def measure(scenario: Scenario, seed: int) -> Figures:
+def measure(scenario: Scenario, seed: int) -> tuple[Report, float]:
+    """What came of it, and the CPU seconds that it took."""
     started = time.process_time()
     simulation = Simulation(scenario, seed)
-    outcome = simulation.run()
-    cpu_s = time.process_time() - started
-    look = simulation.store.look
-    jobs = look(
-        "SELECT SUM(ended_ms - started_ms) / 60000.0, SUM(state = 'interrupted') FROM attempt "
-        "WHERE job IN (SELECT id FROM job WHERE state = 'succeeded') GROUP BY job"
-    )
-    paid = dict(look("SELECT cause, SUM(micro_usd) FROM ledger GROUP BY cause"))
-    of_jobs = look("SELECT SUM(micro_usd) FROM ledger WHERE job <> ''")[0][0]
-    total, count = sum(paid.values()), len(jobs)
-    batch = scenario.jobs[0]
-    bound = clairvoyant_usd(
-        draw(list(scenario.machines), World(seed).rng("machines")),
-        steps=batch.steps * batch.count,
-        jobs=batch.count,
-        hours=outcome.seconds / 3600,
-    )
-    minutes = [row[0] for row in jobs]
-    return Figures(
-        succeeded=count,
-        shares=tuple(sum(low <= row[1] <= high for row in jobs) / count for low, high in ((0, 0), (1, 1), (2, 10**9))),  # type: ignore[arg-type]
-        minutes_mean=fmean(minutes),
-        minutes_median=median(minutes),
-        minutes_max=max(minutes),
-        job_usd=of_jobs / count / 1e6,
-        usd=total / count / 1e6,
-        waste=1 - paid["training"] / total,
-        hours=outcome.seconds / 3600,
-        cpu_s=cpu_s,
-        bound_usd=bound / count,
-    )
+    simulation.run()
+    return make_report(simulation, "salad_1000"), time.process_time() - started
 
 
-def show(name: str, figures: Figures) -> None:
-    shares = " / ".join(f"{share:.3f}" for share in figures.shares)
-    print(
-        f"{name:28} {figures.succeeded:5} {shares:>22} {figures.minutes_mean:7.2f} {figures.minutes_median:7.2f} "
-        f"{figures.minutes_max:8.2f} {figures.job_usd:8.4f} {figures.usd:8.4f} {figures.waste:7.2%} "
-        f"{figures.hours:6.1f} {figures.cpu_s:6.1f}"
-    )
+COLUMNS = (
+    "share_uninterrupted",
+    "share_interrupted_once",
+    "share_interrupted_more",
+    "minutes_mean",
+    "minutes_median",
+    "minutes_max",
+    "usd_per_job_mean",
+)
+
+
+def show(name: str, values: dict[str, float], *rest: str) -> None:
+    print(f"{name:28}", *(f"{values[column]:9.4g}" for column in COLUMNS), *(f"{text:>9}" for text in rest))
 
 
 def head() -> None:
-    print(
-        f"{'':28} {'jobs':>5} {'never / once / more':>22} {'mean':>7} {'median':>7} {'max min':>8} {'$/job':>8} {'all-in':>8} "
-        f"{'waste':>7} {'hours':>6} {'CPU s':>6}"
-    )
+    names = ("never", "once", "more", "min mean", "median", "max", "$/job", "all-in", "waste", "hours", "CPU s")
+    print(f"{'':28}", *(f"{name:>9}" for name in names))
+
+
+def row(name: str, report: Report, cpu_s: float) -> None:
+    assert report.per_job is not None, "jobs succeed"
+    all_in = f"{report.per_job.usd_per_job_all_in:.4f}"
+    show(name, asdict(report.per_job), all_in, f"{report.share_wasted:.2%}", f"{report.hours:.1f}", f"{cpu_s:.1f}")
 
 
 def compare(seed: int) -> None:
     scenario = load("salad_1000")
-    theirs = measure(replace(scenario, policy=scenario.policy | scenario.compare), seed)
-    ours = measure(scenario, seed)
-    show(f"its authors' rules, seed {seed}", theirs)
-    show(f"Gangline's, seed {seed}", ours)
+    theirs, their_cpu_s = measure(replace(scenario, policy=scenario.policy | scenario.compare), seed)
+    ours, cpu_s = measure(scenario, seed)
+    row(f"its authors' rules, seed {seed}", theirs, their_cpu_s)
+    row(f"Gangline's, seed {seed}", ours, cpu_s)
+    assert ours.per_job is not None and theirs.per_job is not None, "jobs succeed"
+    bound = clairvoyant_usd(scenario, seed, hours=ours.hours)
+    usd = ours.per_job.usd_per_job_all_in
     print(
-        f"{'':28} cheaper by {1 - ours.usd / theirs.usd:.1%}; {ours.usd / ours.bound_usd - 1:.1%} above the clairvoyant bound "
-        f"of ${ours.bound_usd:.4f}; the longest job takes {ours.minutes_max / ours.minutes_median:.2f} medians"
+        f"{'':28} {ours.jobs} at {1 - usd / theirs.per_job.usd_per_job_all_in:.1%} less; {usd / bound - 1:.1%} above the "
+        f"clairvoyant bound of ${bound:.4f}; the longest job takes {ours.per_job.minutes_max / ours.per_job.minutes_median:.2f} medians"
     )
 
 

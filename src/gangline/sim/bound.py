@@ -2,18 +2,26 @@
 
 from collections.abc import Sequence
 
-from gangline.sim.scenario import MachineModel
+from gangline.sim.cloud import draw
+from gangline.sim.scenario import MachineModel, Scenario
+from gangline.sim.world import World
 
 
-def clairvoyant_usd(machines: Sequence[MachineModel], *, steps: int, jobs: int, hours: float) -> float:
-    """A lower bound for any scheduler that does `steps` steps of `jobs` jobs in `hours`.
+def clairvoyant_usd(scenario: Scenario, seed: int, *, hours: float) -> float:
+    """A lower bound of the cost of a finished job, for any scheduler that does the scenario's work in `hours`."""
+    machines = draw(list(scenario.machines), World(seed).rng("machines"))
+    jobs = sum(batch.count for batch in scenario.jobs)
+    steps = sum(batch.count * batch.steps * batch.pace for batch in scenario.jobs)
+    return cheapest_usd(machines, steps=steps, jobs=jobs, hours=hours) / jobs
 
-    It fills the machines with the cheapest steps first, each for all of the time, as if it had known their paces before it
+
+def cheapest_usd(machines: Sequence[MachineModel], *, steps: float, jobs: int, hours: float) -> float:
+    """It fills the machines with the cheapest steps first, each for all of the time, as if it had known their paces before it
     rented them; nothing is ever interrupted, downloaded, saved or idle. Only each job's start on a machine is paid for: the
-    shortest there is. More nodes than any pool may have are no help to it: it takes the fastest anyhow.
+    shortest there is. How many nodes a pool may have at a time does not bind it.
     """
     cheapest = sorted(machines, key=lambda machine: machine.price_micro_usd_per_hour * machine.seconds_per_step)
-    left, micro_usd = float(steps), 0.0
+    left, micro_usd = steps, 0.0
     for machine in cheapest:
         taken = min(left, hours * 3600 / machine.seconds_per_step)
         micro_usd += taken * machine.seconds_per_step * machine.price_micro_usd_per_hour / 3600

@@ -366,7 +366,7 @@ RULES = [
         ")\n    ]",
     ),
     rule(
-        "trust: on trial the first failure is enough", "core.trust:judge", "STRIKE // 2 if machine.on_trial else ", ""
+        "trust: on trial the first failure is enough", "core.trust:is_due", "STRIKE // 2 if machine.on_trial else ", ""
     ),
     rule("trust: longer each time", "core.trust:judge", "2 ** min(machine.quarantines, 10)", "1"),
     rule("trust: not too many at once", "core.trust:judge", "if quarantined_lately + 1 >", "if False and 1 >"),

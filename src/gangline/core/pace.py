@@ -63,7 +63,7 @@ class Outlook:
 
 
 def _gain(mine: float, paces: Sequence[float]) -> float:
-    return fmean(max(0.0, mine - pace) for pace in paces) if paces else 0.0
+    return sum(mine - pace for pace in paces if pace < mine) / len(paces) if paces else 0.0
 
 
 def worth_replacing(mine: float, outlook: Outlook, steps_ahead: float, policy: Policy) -> str | None:

@@ -55,11 +55,10 @@ def judge(
     policy: Policy,
 ) -> Quarantine | Alarm | None:
     """`quarantined_lately` of the `pool_nodes` of its pool, within the last hour, the machine itself not counted."""
+    if not is_due(machine, strikes, policy):
+        return None
     counted = counting(strikes, on_trial=machine.on_trial)
     quarters = sum(strike.quarters for strike in counted)
-    bound = STRIKE // 2 if machine.on_trial else policy.strikes_max * STRIKE
-    if quarters < bound:
-        return None
     kinds = ", ".join(sorted({MEANING[strike.kind].says for strike in counted}))
     because = f"{quarters / STRIKE:g} strikes: {kinds}"
     if machine.on_trial:
@@ -71,6 +70,12 @@ def judge(
         )
     seconds = policy.quarantine_s * 2 ** min(machine.quarantines, 10)
     return Quarantine(now_ms + round(seconds * 1000), because)
+
+
+def is_due(machine: Machine, strikes: Sequence[Strike], policy: Policy) -> bool:
+    """Whether its strikes are enough; on trial, half a one is."""
+    quarters = sum(strike.quarters for strike in counting(strikes, on_trial=machine.on_trial))
+    return quarters >= (STRIKE // 2 if machine.on_trial else policy.strikes_max * STRIKE)
 
 
 def counting(strikes: Sequence[Strike], *, on_trial: bool = False) -> list[Strike]:

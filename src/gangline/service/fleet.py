@@ -33,16 +33,15 @@ def tend(at: Deployment, now_ms: int) -> None:
     """One look at every pool. A provider that is away is asked again at the next."""
     for name, pool in at.pools.items():
         try:
-            instances = pool.driver.list()
-            _agree(at, pool, instances, now_ms)
-            offers = pool.driver.offers()
-            _scale(at, pool, offers, now_ms)
+            nodes = _agree(at, pool, pool.driver.list(), now_ms)
+            _scale(at, pool, nodes, pool.driver.offers(), now_ms)
         except Unreachable as error:
             log.warning("pool %s: %s; trying again", name, error.message)
     settle(at)
 
 
-def _agree(at: Deployment, pool: RentedPool, instances: list[Instance], now_ms: int) -> None:
+def _agree(at: Deployment, pool: RentedPool, instances: list[Instance], now_ms: int) -> list[Rented]:
+    """Ours as they are after it."""
     _note_bills(at, instances)
     listed = {instance.id for instance in instances}
     ours = rented(at, pool)
@@ -50,7 +49,8 @@ def _agree(at: Deployment, pool: RentedPool, instances: list[Instance], now_ms: 
         if node.missing or node.instance not in listed:
             at.store.apply(write("count_missing", id=node.id, listed=int(node.instance in listed)))
     seen_now = [Seen(id=i.id, name=i.name, ended=i.billed_to_ms is not None) for i in instances]
-    for action in reconcile(ours, seen_now, now_ms, at.policy):
+    actions = reconcile(ours, seen_now, now_ms, at.policy)
+    for action in actions:
         match action:
             case Adopt():
                 at.store.apply(write("adopt", id=action.node, instance=action.instance))
@@ -58,15 +58,16 @@ def _agree(at: Deployment, pool: RentedPool, instances: list[Instance], now_ms: 
                 pool.driver.stop(action.instance)
             case GiveUp():
                 gone(at, action.node, action.because, now_ms)
+    return rented(at, pool) if actions else ours
 
 
 def _note_bills(at: Deployment, instances: list[Instance]) -> None:
     """What is billed, from when until when; written where it is news."""
-    known = {row["id"] for row in at.store.load("open_instances")}
+    ended = [instance.billed_to_ms for instance in instances if instance.billed_to_ms is not None]
+    known = {row["id"]: row["billed_to_ms"] for row in at.store.load("known_instances", since=min(ended, default=0))}
     for instance in instances:
-        if instance.billed_from_ms is None or (instance.id in known and instance.billed_to_ms is None):
-            continue
-        if instance.id in known or not at.store.load("known_instance", id=instance.id):
+        told = instance.id in known and known[instance.id] == instance.billed_to_ms
+        if instance.billed_from_ms is not None and not told:
             seen = {"billed_from_ms": instance.billed_from_ms, "billed_to_ms": instance.billed_to_ms}
             at.store.apply(write("see_instance", id=instance.id, node=instance.name, **seen))
 
@@ -87,18 +88,18 @@ def rented(at: Deployment, pool: RentedPool) -> list[Rented]:
     ]
 
 
-def _scale(at: Deployment, pool: RentedPool, offers: list[Offer], now_ms: int) -> None:
-    nodes = rented(at, pool)
+def _scale(at: Deployment, pool: RentedPool, nodes: list[Rented], offers: list[Offer], now_ms: int) -> None:
     stuck, waiting = _demand(at, pool, offers, now_ms)
     since_ms = min((job["ready_ms"] for job in waiting), default=now_ms)
     demand = Demand(takable=len(waiting), stuck=len(stuck), since_ms=since_ms)
-    ranked, refused = _ranked(at, offers, now_ms), set[str]()
+    actions = scale(pool.limits, nodes, demand, now_ms, at.policy)
+    starts = any(isinstance(action, Start) for action in actions) and not _starts_failed(at, pool, now_ms)
+    ranked, refused = _ranked(at, offers, now_ms) if starts else [], set[str]()
     wanting = iter([*stuck, *waiting])
     instances = {node.id: node.instance for node in nodes}
-    pauses = _starts_failed(at, pool, now_ms)
-    for action in scale(pool.limits, nodes, demand, now_ms, at.policy):
+    for action in actions:
         match action:
-            case Start() if not pauses:
+            case Start() if starts:
                 job = next(wanting, None)
                 fitting = [offer for offer in ranked if job is None or _fits(offer, job)]
                 _rent(at, pool, fitting, refused, action, now_ms)

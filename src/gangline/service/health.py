@@ -5,7 +5,7 @@ import logging
 from gangline.core.failure import MEANING
 from gangline.core.job import WORKING
 from gangline.core.pace import compare, too_slow
-from gangline.core.trust import Alarm, Machine, Quarantine, Strike, judge
+from gangline.core.trust import Alarm, Machine, Quarantine, Strike, is_due, judge
 from gangline.core.watch import Watched, no_progress
 from gangline.ports.store import Row, Write, guard, write
 from gangline.service.attempts import ask_to_stop, conclude, failure
@@ -27,22 +27,18 @@ def judge_machine(at: Deployment, machine_id: str, pool: str, now_ms: int) -> No
     strikes = _strikes(at, machine_id, now_ms)
     if not strikes or row["quarantined_until_ms"] > now_ms:
         return
-    verdict = judge(
-        Machine(
-            id=machine_id,
-            quarantined_until_ms=row["quarantined_until_ms"],
-            quarantines=row["quarantines"],
-            on_trial=bool(row["on_trial"]),
-            failures=row["failures"],
-        ),
-        strikes,
-        quarantined_lately=at.store.load("quarantined_lately", pool=pool, id=machine_id, since=now_ms - HOUR_MS)[0][
-            "machines"
-        ],
-        pool_nodes=at.store.load("nodes_working", pool=pool)[0]["nodes"],
-        now_ms=now_ms,
-        policy=at.policy,
+    machine = Machine(
+        id=machine_id,
+        quarantined_until_ms=row["quarantined_until_ms"],
+        quarantines=row["quarantines"],
+        on_trial=bool(row["on_trial"]),
+        failures=row["failures"],
     )
+    if not is_due(machine, strikes, at.policy):
+        return
+    lately = at.store.load("quarantined_lately", pool=pool, id=machine_id, since=now_ms - HOUR_MS)[0]["machines"]
+    nodes = at.store.load("nodes_working", pool=pool)[0]["nodes"]
+    verdict = judge(machine, strikes, quarantined_lately=lately, pool_nodes=nodes, now_ms=now_ms, policy=at.policy)
     if isinstance(verdict, Quarantine):
         _quarantine(at, row, verdict, now_ms)
     elif isinstance(verdict, Alarm) and verdict.because != row["because"]:

@@ -101,11 +101,10 @@ UPDATE node SET instance = :instance, missing = 0 WHERE id = :id AND instance IS
 -- name: count_missing
 UPDATE node SET missing = CASE WHEN :listed = 1 THEN 0 ELSE missing + 1 END WHERE id = :id
 
--- name: open_instances
-SELECT id FROM instance WHERE settled = 0 AND billed_to_ms IS NULL
-
--- name: known_instance
-SELECT 1 AS known FROM instance WHERE id = :id
+-- name: known_instances
+-- Those that were not seen to end, and those that ended of late.
+SELECT id, billed_to_ms FROM instance WHERE billed_to_ms IS NULL
+UNION ALL SELECT id, billed_to_ms FROM instance WHERE billed_to_ms >= :since
 
 -- name: see_instance
 INSERT INTO instance (id, node, billed_from_ms, billed_to_ms, settled) VALUES (:id, :node, :billed_from_ms, :billed_to_ms, 0)
@@ -164,7 +163,7 @@ UPDATE machine SET because = :because WHERE id = :id
 SELECT COUNT(*) AS machines FROM machine WHERE pool = :pool AND quarantined_ms > :since AND id <> :id
 
 -- name: nodes_working
-SELECT COUNT(*) AS nodes FROM node WHERE pool = :pool AND state IN ('ready', 'on_trial', 'quarantined')
+SELECT COUNT(*) AS nodes FROM node WHERE pool = :pool AND state <> 'gone' AND state IN ('ready', 'on_trial', 'quarantined')
 
 -- name: quarantines_over
 -- Nodes of machines that have served their time.

@@ -32,6 +32,7 @@ CREATE TABLE node (
     meter_ms                 BIGINT NOT NULL    -- up to here its time is in the ledger; where it is idle, since then
 );
 CREATE INDEX node_here ON node (pool, since_ms, id) WHERE state <> 'gone';
+CREATE INDEX node_working ON node (pool, machine) WHERE state IN ('ready', 'on_trial');
 CREATE INDEX node_silence ON node (seen_ms) WHERE state IN ('ready', 'on_trial', 'draining', 'quarantined');
 CREATE INDEX node_never_joined ON node (pool, since_ms) WHERE joined_ms IS NULL;
 CREATE INDEX node_machine ON node (machine, joined_ms);
@@ -46,6 +47,7 @@ CREATE TABLE instance (
     settled        BIGINT NOT NULL      -- 1: the ledger has all of it
 );
 CREATE INDEX instance_open ON instance (id) WHERE settled = 0;
+CREATE INDEX instance_ended ON instance (billed_to_ms);
 CREATE INDEX instance_node ON instance (node);
 
 -- The bases that a node holds.

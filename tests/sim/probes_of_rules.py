@@ -343,6 +343,15 @@ def a_job_that_nothing_can_run_fails_in_the_end_and_no_other(bench: Bench) -> No
     assert bench.because(job) == "no node that it needs came in 24 h (a H200)"
 
 
+@probe()
+def a_job_that_a_pool_could_run_waits_for_its_provider_however_long(bench: Bench) -> None:
+    bench.provider.has_capacity = False
+    job = bench.submit()
+    bench.wait(bench.policy.unmatched_s + 1)
+    bench.tick()
+    assert bench.state(job) == "queued"
+
+
 # Promise 5: every dollar explained
 
 

@@ -192,9 +192,8 @@ RULES = [
         'at.store.load("queued_for_long", before=before)',
         "[]",
     ),
-    rule(
-        "4: but not what something can", "service.waiting:fail_unmatched", 'at.store.load("node_for", **needs) or ', ""
-    ),
+    rule("4: but not what a node here can", "queued_for_long", "node.state <> 'gone'", "FALSE"),
+    rule("4: nor what is offered", "service.waiting:fail_unmatched", "_may_be_offered(at, row)", "False"),
     rule("4: silent nodes are given up", "silent_nodes", "seen_ms < :before", "FALSE"),
     rule("4: nodes are rented for work", "core.autoscale:scale", "demand.takable - useful_idle - coming", "0"),
     rule(

@@ -78,6 +78,8 @@ class Shop:
         ({"gpu_memory_gb": 48}, (SMALL, LARGE), ["large"]),
         ({"gpu": "H100"}, (SMALL, LARGE), ["large"]),
         ({"gpu": "H100"}, (SMALL,), []),
+        ({"slots": 4}, (SMALL, replace(LARGE, slots=8)), ["large"]),
+        ({"slots": 4}, (SMALL, LARGE), []),
     ],
 )
 def test_only_a_node_that_a_waiting_job_could_have_is_rented(

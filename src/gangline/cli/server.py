@@ -55,6 +55,7 @@ def make_policy(lease_s: float, heartbeat_interval_s: float) -> Policy:
         claim_interval_s=min(default.claim_interval_s, heartbeat_interval_s),
         tick_interval_s=min(default.tick_interval_s, heartbeat_interval_s / 2),
         node_silent_s=3 * lease_s,
+        seek_faster=False,  # all nodes of this box are the same machine
         ban_yields_s=min(default.ban_yields_s, 2 * lease_s),
         retry_first_s=min(default.retry_first_s, heartbeat_interval_s),
         rest_first_s=min(default.rest_first_s, heartbeat_interval_s),

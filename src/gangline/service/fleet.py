@@ -139,7 +139,8 @@ def _demand(at: Deployment, pool: RentedPool, offers: list[Offer], now_ms: int) 
 
 
 def _fits(offer: Offer, job: Row) -> bool:
-    return offer.gpu_memory_gb >= job["gpu_memory_gb"] and job["gpu"] in ("", offer.gpu) and job["trust"] <= offer.trust
+    large = offer.gpu_memory_gb >= job["gpu_memory_gb"] and offer.slots >= job["slots"]
+    return large and job["gpu"] in ("", offer.gpu) and job["trust"] <= offer.trust
 
 
 def _ranked(at: Deployment, offers: list[Offer], now_ms: int) -> list[Offer]:

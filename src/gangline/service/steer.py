@@ -43,7 +43,7 @@ def pause(at: Deployment, job_id: str, now_ms: int) -> bool:
 
 
 def resume(at: Deployment, job_id: str, now_ms: int) -> bool:
-    """A paused job waits again, in its old place. False where it was not paused."""
+    """A paused job waits again. False where it was not paused."""
 
     def act(job: Job, live: Row | None) -> bool | None:
         if live and live["stop"] != PAUSED:

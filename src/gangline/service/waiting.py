@@ -23,8 +23,7 @@ def fail_unmatched(at: Deployment, now_ms: int) -> None:
     """A job that nothing here and nothing for rent can run does not wait for ever."""
     before = now_ms - round(at.policy.unmatched_s * 1000)
     for row in at.store.load("queued_for_long", before=before):
-        needs = {name: row[name] for name in ("gpu", "gpu_memory_gb", "pool", "trust", "numerics")}
-        if at.store.load("node_for", **needs) or _may_be_offered(at, row):
+        if _may_be_offered(at, row):
             continue
         job = as_job(row)
         because = f"no node that it needs came in {at.policy.unmatched_s / 3600:.0f} h ({_needs(row)})"
@@ -40,6 +39,7 @@ def _may_be_offered(at: Deployment, job: Row) -> bool:
             offer.gpu_memory_gb >= job["gpu_memory_gb"]
             and job["gpu"] in ("", offer.gpu)
             and job["trust"] <= offer.trust
+            and job["slots"] <= offer.slots
             for pool in pools
             for offer in pool.driver.offers()
         )
@@ -52,6 +52,7 @@ def _needs(job: Row) -> str:
     parts = [
         f"{job['gpu_memory_gb']:g} GB of GPU memory" if job["gpu_memory_gb"] else "",
         f"a {job['gpu']}" if job["gpu"] else "",
+        f"{job['slots']} GPUs" if job["slots"] > 1 else "",
         f"the pool {job['pool']}" if job["pool"] else "",
         f"trust {job['trust']}" if job["trust"] else "",
         "the numerics of its checkpoints" if job["numerics"] else "",

@@ -326,7 +326,7 @@ LIMIT :limit
 
 -- name: demand
 -- Queued jobs that a node of this pool could take now, as many as matter; with money for them.
-SELECT job.id, job.gpu, job.gpu_memory_gb, job.trust, job.ready_ms FROM job JOIN project ON project.id = job.project
+SELECT job.id, job.gpu, job.gpu_memory_gb, job.trust, job.slots, job.ready_ms FROM job JOIN project ON project.id = job.project
 WHERE job.state = 'queued' AND job.ready_ms <= :now AND job.gpu_memory_gb <= :gpu_memory_gb AND job.trust <= :trust
   AND job.pool IN ('', :pool)
   AND (project.budget IS NULL OR project.spent + project.reserved + :reserve <= project.budget)
@@ -334,14 +334,14 @@ LIMIT :limit
 
 -- name: stuck
 -- Queued jobs that no node here may take, though one of this pool could: banned, or too large for those that are here.
-SELECT job.id, job.gpu, job.gpu_memory_gb, job.trust FROM job JOIN project ON project.id = job.project
+SELECT job.id, job.gpu, job.gpu_memory_gb, job.trust, job.slots FROM job JOIN project ON project.id = job.project
 WHERE job.state = 'queued' AND job.ready_ms <= :now AND job.gpu_memory_gb <= :gpu_memory_gb AND job.trust <= :trust
   AND job.pool IN ('', :pool)
   AND (project.budget IS NULL OR project.spent + project.reserved + :reserve <= project.budget)
-  AND (job.fencing > 0 OR job.gpu_memory_gb > :smallest_gb OR job.gpu <> '' OR job.trust > 0)
+  AND (job.fencing > 0 OR job.gpu_memory_gb > :smallest_gb OR job.gpu <> '' OR job.slots > 1 OR job.trust > 0)
   AND NOT EXISTS (SELECT 1 FROM node WHERE node.state IN ('ready', 'on_trial') AND node.gpu_memory_gb >= job.gpu_memory_gb
                   AND job.gpu IN ('', node.gpu) AND job.pool IN ('', node.pool) AND job.trust <= node.trust
-                  AND job.numerics IN ('', node.numerics)
+                  AND job.numerics IN ('', node.numerics) AND job.slots <= node.slots
                   AND NOT EXISTS (SELECT 1 FROM ban WHERE ban.job = job.id AND ban.machine = node.machine))
 LIMIT :limit
 
@@ -357,15 +357,14 @@ WHERE job.state = 'queued' AND job.queued_ms < :before AND job.ready_ms < :befor
 LIMIT 100
 
 -- name: queued_for_long
-SELECT id, project, state, version, fencing, attempts_failed, attempts_max, gpu, gpu_memory_gb, pool, trust, numerics
-FROM job WHERE state = 'queued' AND queued_ms < :before LIMIT 100
-
--- name: node_for
--- Whether anything here could run such a job, bans aside.
-SELECT 1 AS found FROM node
-WHERE node.state <> 'gone' AND node.gpu_memory_gb >= :gpu_memory_gb AND :gpu IN ('', node.gpu) AND :pool IN ('', node.pool)
-  AND :trust <= node.trust AND :numerics IN ('', node.numerics)
-LIMIT 1
+-- And nothing here could run them, bans aside.
+SELECT id, project, state, version, fencing, attempts_failed, attempts_max, slots, gpu, gpu_memory_gb, pool, trust, numerics
+FROM job
+WHERE state = 'queued' AND queued_ms < :before
+  AND NOT EXISTS (SELECT 1 FROM node WHERE node.state <> 'gone' AND node.gpu_memory_gb >= job.gpu_memory_gb
+                  AND job.gpu IN ('', node.gpu) AND job.pool IN ('', node.pool) AND job.trust <= node.trust
+                  AND job.numerics IN ('', node.numerics) AND job.slots <= node.slots)
+ORDER BY queued_ms, id LIMIT 100
 
 -- name: queue_length
 SELECT COUNT(*) AS jobs FROM job WHERE state = 'queued'

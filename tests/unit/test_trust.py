@@ -11,7 +11,7 @@ from gangline.core.failure import MEANING, STRIKE
 from gangline.core.trust import Alarm, Machine, Quarantine, Strike, counting, judge, rest_ms
 from tests.unit.examples import POLICY
 
-MACHINE = Machine(id="m")
+MACHINE = Machine()
 SURE = Strike(kind="gpu error", workload="w", quarters=STRIKE, elsewhere=True)
 ALONE = replace(SURE, elsewhere=False)
 OTHER_WORK = replace(ALONE, workload="w-2")

@@ -1,7 +1,7 @@
 """How many nodes a pool should have, which to rent, which to give back; and what the provider's list says of ours."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gangline.core.job import NodeState
 from gangline.core.policy import Policy
@@ -9,7 +9,7 @@ from gangline.core.policy import Policy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolLimits:
-    """A pool of `driver`'s nodes between two numbers. `mean_s` estimates are learned, never configured."""
+    """How many nodes a pool has, at least and at most."""
 
     name: str
     nodes_min: int
@@ -148,7 +148,7 @@ def reconcile(
         if node is None or node.state == "gone":
             actions.append(StopInstance(instance.id, "no node of ours is meant to run there"))
         elif node.instance is None:
-            ours[node.id] = _adopted(node, instance.id)
+            ours[node.id] = replace(node, instance=instance.id, missing=0)
             actions.append(Adopt(node.id, instance.id))
         elif node.instance != instance.id:
             actions.append(StopInstance(instance.id, f"a double of {node.id}"))
@@ -163,18 +163,6 @@ def reconcile(
         elif node.instance not in listed and node.missing + 1 >= LISTS_WITHOUT_MAX and _silent(node, now_ms, policy):
             actions.append(GiveUp(node.id, f"not in {node.missing + 1} lists of the provider"))
     return actions
-
-
-def _adopted(node: Rented, instance: str) -> Rented:
-    return Rented(
-        id=node.id,
-        state=node.state,
-        since_ms=node.since_ms,
-        idle_since_ms=node.idle_since_ms,
-        heard_ms=node.heard_ms,
-        instance=instance,
-        missing=0,
-    )
 
 
 def _silent(node: Rented, now_ms: int, policy: Policy) -> bool:

@@ -8,8 +8,9 @@ from typing import Literal
 from gangline.core.job import Attempt, AttemptState
 
 HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
 GB = 10**9
-MONTH_MS = 30 * 24 * HOUR_MS
+MONTH_MS = 30 * DAY_MS
 
 Cause = Literal[
     "training",  # steps that are part of the result

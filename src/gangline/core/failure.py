@@ -78,12 +78,17 @@ def canceled(job: Job) -> Verdict:
     )
 
 
+def sentence(kind: str, words: str) -> str:
+    """What a user reads of a failure of this kind."""
+    return f"{MEANING[kind].says}: {words}" if words else MEANING[kind].says
+
+
 def after_failure(
     job: Job, attempt: Attempt, past: Sequence[Attempt], kind: str, words: str, policy: Policy
 ) -> Verdict:
     """`past` are the job's earlier attempts, in any order; `attempt` is the one that fails now."""
     meaning = MEANING[kind]
-    because = f"{meaning.says}: {words}" if words else meaning.says
+    because = sentence(kind, words)
     failed = job.attempts_failed + meaning.counts
     verdict = Verdict(
         attempt="failed" if meaning.counts else "released",

@@ -47,9 +47,7 @@ class Policy:
     slow_ratio_min: float = 1.3  # and so many times the median
     slow_peers_min: int = 4
     move_s: float = 180.0  # what moving a job costs: start, download, the steps done again
-    seek_faster: bool = (
-        True  # give a sound machine back where another is expected to be faster, by more than moving costs
-    )
+    seek_faster: bool = True  # give a sound machine back where another is expected to save more than moving costs
     seek_share_max: float = 0.1  # of a pool, at a time
     moves_max: int = 3  # of a job, for speed
 

@@ -7,7 +7,7 @@ machine failed two workloads. What a machine said of a job ("the input is bad") 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gangline.core.failure import MEANING, STRIKE, times
+from gangline.core.failure import MEANING, STRIKE
 from gangline.core.policy import Policy
 
 
@@ -23,13 +23,10 @@ class Strike:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """`quarantines`: how often so far; `failures`: in a row, until something goes well."""
+    """`quarantines`: how often so far."""
 
-    id: str
-    quarantined_until_ms: int = 0
     quarantines: int = 0
     on_trial: bool = False
-    failures: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +90,3 @@ def rest_ms(failures: int, policy: Policy) -> int:
     if failures < 2:
         return 0
     return round(1000 * min(policy.rest_max_s, policy.rest_first_s * 2 ** min(failures - 2, 20)))
-
-
-def rests_because(failures: int) -> str:
-    return f"pauses after failing {times(failures)} in a row"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 
 from gangline.core.errors import Unreachable
-from gangline.core.failure import MEANING, Verdict, after_failure, after_interruption
+from gangline.core.failure import MEANING, Verdict, after_failure, after_interruption, sentence
 from gangline.core.job import Attempt, Job, Node
 from gangline.core.lease import is_overdue
 from gangline.core.trust import rest_ms
@@ -207,7 +207,7 @@ STOPS = ("too slow", "outpaced")
 
 def ask_to_stop(at: Deployment, lease: Row, because: str, now_ms: int, *more: Write, kind: str = "") -> bool:
     """Have a node save and hand its job back; it hears of it with its next heartbeat."""
-    stop = f"{MEANING[kind].says}: {because}" if kind else because
+    stop = sentence(kind, because) if kind else because
     return at.store.apply(
         guard("ask_to_stop", attempt=lease["attempt"], because=stop, now=now_ms),
         *more,

@@ -16,7 +16,7 @@ from gangline.core.autoscale import (
     reconcile,
     scale,
 )
-from gangline.core.cost import HOUR_MS
+from gangline.core.cost import DAY_MS, HOUR_MS
 from gangline.core.errors import GanglineError, Unreachable
 from gangline.ports.pool import Instance, Offer
 from gangline.ports.store import Row, guard, write
@@ -24,7 +24,6 @@ from gangline.service import bill
 from gangline.service.deployment import Deployment, RentedPool
 from gangline.service.nodes import gone
 
-DAY_MS = 24 * HOUR_MS
 DEMAND_MAX = 10_000
 log = logging.getLogger("gangline.fleet")
 
@@ -101,7 +100,7 @@ def _scale(at: Deployment, pool: RentedPool, nodes: list[Rented], offers: list[O
         match action:
             case Start() if starts:
                 job = next(wanting, None)
-                fitting = [offer for offer in ranked if job is None or _fits(offer, job)]
+                fitting = [offer for offer in ranked if job is None or fits(offer, job)]
                 _rent(at, pool, fitting, refused, action, now_ms)
             case Drain():
                 if at.store.apply(guard("drain_idle", id=action.node, because=action.because)):
@@ -130,15 +129,16 @@ def _demand(at: Deployment, pool: RentedPool, offers: list[Offer], now_ms: int) 
         "reserve": round(price * at.policy.reserve_s / 3600),
         "limit": min(DEMAND_MAX, 2 * pool.limits.nodes_max),
     }
-    waiting = [job for job in at.store.load("demand", **could) if any(_fits(offer, job) for offer in offers)]
+    waiting = [job for job in at.store.load("demand", **could) if any(fits(offer, job) for offer in offers)]
     if not waiting:
         return [], []
     smallest = min(offer.gpu_memory_gb for offer in offers)
     found = at.store.load("stuck", smallest_gb=smallest, **could)
-    return [job for job in found if any(_fits(offer, job) for offer in offers)], waiting
+    return [job for job in found if any(fits(offer, job) for offer in offers)], waiting
 
 
-def _fits(offer: Offer, job: Row) -> bool:
+def fits(offer: Offer, job: Row) -> bool:
+    """Whether a node of this offer could run the job; its pool and the job's bans aside."""
     large = offer.gpu_memory_gb >= job["gpu_memory_gb"] and offer.slots >= job["slots"]
     return large and job["gpu"] in ("", offer.gpu) and job["trust"] <= offer.trust
 

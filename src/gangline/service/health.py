@@ -2,6 +2,7 @@
 
 import logging
 
+from gangline.core.cost import HOUR_MS
 from gangline.core.failure import MEANING
 from gangline.core.job import WORKING
 from gangline.core.pace import compare, too_slow
@@ -11,7 +12,6 @@ from gangline.ports.store import Row, Write, guard, write
 from gangline.service.attempts import ask_to_stop, conclude, failure
 from gangline.service.deployment import Deployment
 
-HOUR_MS = 3_600_000
 log = logging.getLogger("gangline.health")
 
 
@@ -27,13 +27,7 @@ def judge_machine(at: Deployment, machine_id: str, pool: str, now_ms: int) -> No
     strikes = _strikes(at, machine_id, now_ms)
     if not strikes or row["quarantined_until_ms"] > now_ms:
         return
-    machine = Machine(
-        id=machine_id,
-        quarantined_until_ms=row["quarantined_until_ms"],
-        quarantines=row["quarantines"],
-        on_trial=bool(row["on_trial"]),
-        failures=row["failures"],
-    )
+    machine = Machine(quarantines=row["quarantines"], on_trial=bool(row["on_trial"]))
     if not is_due(machine, strikes, at.policy):
         return
     lately = at.store.load("quarantined_lately", pool=pool, id=machine_id, since=now_ms - HOUR_MS)[0]["machines"]

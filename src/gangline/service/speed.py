@@ -3,8 +3,8 @@
 import logging
 import math
 
-from gangline.core.cost import HOUR_MS
-from gangline.core.failure import MEANING
+from gangline.core.cost import DAY_MS, HOUR_MS
+from gangline.core.failure import sentence
 from gangline.core.job import Node
 from gangline.core.pace import Outlook, worth_replacing
 from gangline.ports.store import Row, guard
@@ -13,7 +13,6 @@ from gangline.service.deployment import Deployment, RentedPool
 from gangline.service.fleet import rented
 from gangline.service.health import by_workload, known_paces, pacing
 
-DAY_MS = 24 * HOUR_MS
 log = logging.getLogger("gangline.fleet")
 
 
@@ -39,7 +38,7 @@ def _give_way(at: Deployment, pool: RentedPool, waiting: float, most: int, now_m
             if because and at.store.load("moves", job=lease["job"])[0]["moves"] < at.policy.moves_max:
                 found.append((lease["seconds_per_step"], lease, because))
     for _, lease, because in sorted(found, key=lambda one: (-one[0], one[1]["attempt"]))[:most]:
-        why = f"{MEANING['outpaced'].says}: {because}"
+        why = sentence("outpaced", because)
         drain = guard("set_node_state", id=lease["node"], before=lease["node_state"], state="draining", because=why)
         if ask_to_stop(at, lease, because, now_ms, drain, kind="outpaced"):
             log.info("node %s drains: %s", lease["node"], why)
@@ -61,7 +60,7 @@ def turned_away(at: Deployment, node: Node, job: str, now_ms: int) -> str | None
     because = worth_replacing(mine, outlook, steps * (1 + _waiting(at, here)), at.policy)
     if because is None:
         return None
-    why = f"{MEANING['outpaced'].says}: {because}"
+    why = sentence("outpaced", because)
     drained = at.store.apply(guard("set_node_state", id=node.id, before=node.state, state="draining", because=why))
     return why if drained else None
 

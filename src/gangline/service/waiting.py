@@ -5,6 +5,7 @@ from gangline.core.failure import Verdict
 from gangline.ports.store import Row, guard, write
 from gangline.service.attempts import as_job, event, moving
 from gangline.service.deployment import Deployment
+from gangline.service.fleet import fits
 
 
 def yield_bans(at: Deployment, now_ms: int) -> None:
@@ -35,14 +36,7 @@ def _may_be_offered(at: Deployment, job: Row) -> bool:
     """Whether a pool that rents could have such a node, or is away. Numerics are known only of nodes that are here."""
     pools = [pool for name, pool in at.pools.items() if job["pool"] in ("", name)]
     try:
-        return any(
-            offer.gpu_memory_gb >= job["gpu_memory_gb"]
-            and job["gpu"] in ("", offer.gpu)
-            and job["trust"] <= offer.trust
-            and job["slots"] <= offer.slots
-            for pool in pools
-            for offer in pool.driver.offers()
-        )
+        return any(fits(offer, job) for pool in pools for offer in pool.driver.offers())
     except Unreachable:
         return True
 

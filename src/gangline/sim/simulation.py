@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gangline.core.autoscale import PoolLimits
+from gangline.core.cost import HOUR_MS
 from gangline.core.errors import GanglineError, Unreachable
 from gangline.core.files import File
 from gangline.core.job import ENDED
@@ -25,7 +26,6 @@ from gangline.sim.service import SimService
 from gangline.sim.store import ServerKilled, SimStore
 from gangline.sim.world import START_MS, World
 
-HOUR_MS = 3_600_000
 LIVENESS_HOURS_MAX = 24
 LOOK_EVERY = 64
 
@@ -68,7 +68,6 @@ class Simulation:
         self.at_peace = False
         self.jobs: list[str] = []
         self._models: list[JobModel] = []
-        self._bases: dict[str, File] = {}
         self._checked = checked
         self._nested = 0
         self._meanwhile = self.world.rng("meanwhile")

@@ -34,7 +34,7 @@ NO_JOB = "no job waits that may run here"
 
 
 def beat(service: Service, node: str, hold: Hold, step: int, **said: Any) -> Beaten | Stale:
-    known = {"phase": "training", "loss": 0.5} | said
+    known = {"phase": "training", "loss": 0.5, "training_s": 0} | said
     return renew(service.at, node, hold, Beat(step=step, **known), service.now_ms)
 
 

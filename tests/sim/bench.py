@@ -239,7 +239,9 @@ class Bench:
         return assignment.hold
 
     def beat(self, node: str, hold: Hold, step: int = 1, **said: Any) -> Any:
-        beat = Beat(**({"phase": "training", "loss": 0.5, "seconds_per_step": 1.0, "step": step} | said))
+        beat = Beat(
+            **({"phase": "training", "loss": 0.5, "seconds_per_step": 1.0, "step": step, "training_s": 0} | said)
+        )
         return renew.renew(self.at, node, hold, beat, self.now_ms)
 
     def keep_beating(self, node: str, hold: Hold, seconds: float, step: Callable[[int], int] = lambda n: n) -> Any:

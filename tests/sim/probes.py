@@ -131,7 +131,7 @@ def a_lease_opens_to_its_holder_alone(bench: Bench) -> None:
         "step": 1,
         "loss": 1,
         "seconds_per_step": 1,
-        "has_trained": 1,
+        "training_ms": 1,
     }
     whose = {"attempt": hold.attempt, "rank": 0, "node": node, "fencing": hold.fencing}
     for other in ({"node": "node-x"}, {"fencing": hold.fencing + 1}, {"fencing": hold.fencing - 1}, {"rank": 1}):
@@ -743,7 +743,7 @@ def two_who_settle_a_bill_at_once_settle_it_once(bench: Bench) -> None:
     bench.wait(30)
     bench.meanwhile("settle", lambda: settle(bench.at))
     bench.tend()
-    assert [line[0] for line in bench.ledger(node)] == ["start-up", "training", "idle", "correction"]
+    assert [line[0] for line in bench.ledger(node)] == ["start-up", "training", "idle"]
     bench.checks.at_the_end(bench.provider.invoice(), nodes_min=0)
 
 

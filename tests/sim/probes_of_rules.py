@@ -289,7 +289,7 @@ def what_beats_but_never_begins_is_given_up(bench: Bench) -> None:
     hold = bench.take(node, job)
     for _ in range(70):
         bench.wait(10)
-        bench.beat(node, hold, 0, phase="preparing", loss=None, seconds_per_step=None)
+        bench.beat(node, hold, 0, phase="preparing", training_s=None, loss=None, seconds_per_step=None)
         bench.tick()
     assert "no progress: no step for 10 min" in bench.said(job)
 
@@ -907,6 +907,55 @@ def a_quarantined_node_is_given_back(bench: Bench) -> None:
     for _ in range(2):
         bench.tend()
     assert bench.node(node)["state"] == "gone"
+
+
+@probe()
+def a_node_that_is_to_leave_is_ended_when_it_asks_for_work_and_keeps_none(bench: Bench) -> None:
+    for state in ("draining", "quarantined"):
+        node = bench.rent()[0]
+        hold = bench.claim(node).hold
+        bench.store.apply(write("set_node_state", id=node, before="ready", state=state, because="others are better"))
+        bench.claim_nothing(node)
+        assert bench.provider.running(), "it still has a job"
+        bench.succeed(node, hold)
+        bench.claim_nothing(node)
+        assert not bench.provider.running()
+        for _ in range(2):
+            bench.tend()
+        assert bench.node(node)["state"] == "gone"
+
+
+@probe()
+def a_node_is_not_idle_any_more_once_it_has_ended(bench: Bench) -> None:
+    node = bench.rent()[0]
+    bench.wait(10)
+    bench.provider.stop(bench.provider.instance_of(node))
+    bench.wait(50)
+    bench.tend()
+    idle = bench.look("SELECT SUM(to_ms - from_ms) FROM ledger WHERE node = ? AND cause = 'idle'", node)
+    assert idle == [10_000]
+
+
+@probe()
+def what_came_before_the_first_step_is_no_training_however_seldom_a_node_beats(bench: Bench) -> None:
+    job, node = bench.submit(), bench.join()
+    hold = bench.take(node, job)
+    bench.wait(60)
+    bench.beat(node, hold, 20, training_s=25)
+    bench.wait(10)
+    bench.succeed(node, hold)
+    spent = bench.look("SELECT cause, SUM(to_ms - from_ms) FROM ledger WHERE job = ? GROUP BY cause", job)
+    assert dict(spent) == {"download": 35_000, "training": 35_000}
+
+
+@probe()
+def no_step_was_before_the_attempt(bench: Bench) -> None:
+    job, node = bench.submit(), bench.join()
+    hold = bench.take(node, job)
+    bench.wait(60)
+    bench.beat(node, hold, 20, training_s=86_400)
+    bench.succeed(node, hold)
+    assert bench.look("SELECT DISTINCT cause FROM ledger WHERE job = ?", job) == ["training"]
 
 
 @probe()

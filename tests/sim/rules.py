@@ -69,8 +69,8 @@ RULES = [
     rule(
         "1: who has the lease is asked first",
         "service.attempts:job_of_hold",
-        "if not at.store",
-        "if False and not at.store",
+        "rows[0] if rows else None",
+        'at.store.load("job_of_attempt", attempt=hold.attempt)[0]',
     ),
     rule(
         "1: the same end may be told twice", "service.finish:_told_before", "Done() if same and", "Done() if False and"
@@ -228,6 +228,17 @@ RULES = [
         'str(("no node',
     ),
     rule("4: a double is ended", "core.autoscale:reconcile", "elif node.instance != instance.id:", "elif False:"),
+    rule("5: what is to leave is ended at once", "service.claim:claim", "give_back(at, node_id)", "pass"),
+    rule(
+        "5: with work on it, it stays",
+        "instance_to_end",
+        "AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.node = node.id)",
+        "",
+    ),
+    rule("5: what is wanted stays", "instance_to_end", "AND state IN ('draining', 'quarantined')", ""),
+    rule("5: what has ended is not idle", "service.fleet:_agree", ", ended_ms=ends.get(action.node)", ""),
+    rule("5: the first step was when it was", "service.renew:_training_ms", " - round(beat.training_s * 1000)", ""),
+    rule("5: and not before the attempt", "service.renew:_training_ms", "max(started_ms, ", "max(0, "),
     rule(
         "4: what drains is ended",
         "core.autoscale:reconcile",

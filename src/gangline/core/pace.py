@@ -50,7 +50,7 @@ def too_slow(mine: float, peers: Peers, steps_left: int, policy: Policy) -> str 
 class Outlook:
     """What another machine would be like. `seen`: the paces of all that were tried; `returned`: of those that are not here now.
 
-    `new_share` is the chance that the next one was never tried: the share of those seen but once (Good 1953).
+    `new_share` is the chance that the next one was never tried.
     """
 
     seen: tuple[float, ...]

@@ -119,10 +119,12 @@ class Beaten:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """A heartbeat: what the attempt is doing, from the first second to the last upload."""
+    """A heartbeat: what the attempt is doing, from the first second to the last upload. `training_s`: so long ago was its
+    first step; None before."""
 
     phase: Phase
     step: Count
+    training_s: Annotated[float, Ge(0)] | None = None
     loss: float | None = None
     seconds_per_step: Annotated[float, Ge(0)] | None = None
 

@@ -39,10 +39,9 @@ def load_node(at: Deployment, node: str) -> Node:
 
 
 def job_of_hold(at: Deployment, node: str, hold: Hold) -> Row | None:
-    """The job whose live lease this is; None where the lease is lost."""
-    if not at.store.load("lease", **lease_of(node, hold)):
-        return None
-    return at.store.load("job_of_attempt", attempt=hold.attempt)[0]
+    """The job whose live lease this is, with what is known of the attempt; None where the lease is lost."""
+    rows = at.store.load("held_job", **lease_of(node, hold))
+    return rows[0] if rows else None
 
 
 def lease_of(node: str, hold: Hold) -> dict[str, object]:

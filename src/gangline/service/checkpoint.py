@@ -69,7 +69,6 @@ def commit(at: Deployment, node: str, hold: Hold, request: Commit, now_ms: int) 
         if isinstance(attested, Refused):
             return attested
         verified = verified and attested
-    attempt = at.store.load("attempt", id=hold.attempt)[0]
     committed = at.store.apply(
         guard("hold_lease", **lease_of(node, hold)),
         guard(
@@ -85,7 +84,7 @@ def commit(at: Deployment, node: str, hold: Hold, request: Commit, now_ms: int) 
             now=now_ms,
         ),
         write("advance_attempt", attempt=hold.attempt, step=manifest.step, now=now_ms),
-        *_learned(job, attempt, now_ms),
+        *_learned(job, node, now_ms),
         event(job["id"], "committed", f"step {manifest.step}", now_ms, attempt=hold.attempt, node=node),
     )
     if committed:
@@ -121,15 +120,15 @@ def stored_as(at: Deployment, key: str, file: File) -> bool | Refused:
     return found.sha256 is not None
 
 
-def _learned(job: Row, attempt: Row, now_ms: int) -> list[Write]:
+def _learned(job: Row, node: str, now_ms: int) -> list[Write]:
     """What a commit shows besides: the machine's pace, the base that it holds, the numerics that the job is bound to."""
-    workload = {"workload": attempt["workload"], "gpu": attempt["gpu"], "machine": attempt["machine"]}
+    workload = {name: job[name] for name in ("workload", "gpu", "machine", "seconds_per_step")}
     writes = [
-        write("set_pace", **workload, seconds_per_step=attempt["seconds_per_step"], now=now_ms),
-        write("add_base", node=attempt["node"], base=job["base"]),
+        write("set_pace", **workload, now=now_ms),
+        write("add_base", node=node, base=job["base"]),
     ]
     if job["exact"] == "required":
-        writes.append(write("pin_numerics", id=job["id"], node=attempt["node"]))
+        writes.append(write("pin_numerics", id=job["id"], node=node))
     return writes
 
 

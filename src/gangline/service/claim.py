@@ -14,6 +14,7 @@ from gangline.ports.store import Row, guard, write
 from gangline.service import bill
 from gangline.service.attempts import end_overdue, event, load_node
 from gangline.service.deployment import Deployment
+from gangline.service.fleet import give_back
 from gangline.service.speed import turned_away
 
 TRIES_MAX = 20
@@ -30,6 +31,7 @@ def claim(at: Deployment, node_id: str, now_ms: int) -> Assignment | NoWork:
             choice = Nothing(why)
         if isinstance(choice, Nothing):
             at.store.apply(write("node_seen", id=node_id, now=now_ms))
+            give_back(at, node_id)
             return NoWork(because=choice.because)
         assignment = _take(at, node, choice, now_ms)
         if assignment:

@@ -1,6 +1,7 @@
 """The fleet: what providers rent us beside what we want, until they agree; nodes rented for work, and given back without it."""
 
 import logging
+from contextlib import suppress
 
 from gangline.core.autoscale import (
     Adopt,
@@ -47,6 +48,7 @@ def _agree(at: Deployment, pool: RentedPool, instances: list[Instance], now_ms: 
     for node in ours:
         if node.missing or node.instance not in listed:
             at.store.apply(write("count_missing", id=node.id, listed=int(node.instance in listed)))
+    ends = {instance.name: instance.billed_to_ms for instance in instances}
     seen_now = [Seen(id=i.id, name=i.name, ended=i.billed_to_ms is not None) for i in instances]
     actions = reconcile(ours, seen_now, now_ms, at.policy)
     for action in actions:
@@ -56,8 +58,17 @@ def _agree(at: Deployment, pool: RentedPool, instances: list[Instance], now_ms: 
             case StopInstance():
                 pool.driver.stop(action.instance)
             case GiveUp():
-                gone(at, action.node, action.because, now_ms)
+                gone(at, action.node, action.because, now_ms, ended_ms=ends.get(action.node))
     return rented(at, pool) if actions else ours
+
+
+def give_back(at: Deployment, node: str) -> None:
+    """End at once what a node that has no more to do here is rented as: it costs until then. Where the provider is away, a
+    tick will do it."""
+    for row in at.store.load("instance_to_end", node=node):
+        if row["pool"] in at.pools:
+            with suppress(GanglineError):
+                at.pools[row["pool"]].driver.stop(row["instance"])
 
 
 def _note_bills(at: Deployment, instances: list[Instance]) -> None:

@@ -18,8 +18,8 @@ log = logging.getLogger("gangline.health")
 def judge_machines(at: Deployment, now_ms: int) -> None:
     """Contrast may come later than the strike: another machine does well what this one failed."""
     since = now_ms - round(at.policy.strike_window_s * 1000)
-    for row in at.store.load("struck_machines", since=since):
-        judge_machine(at, row["machine"], at.store.load("machine", id=row["machine"])[0]["pool"], now_ms)
+    for machine in at.store.load("struck_machines", since=since, now=now_ms):
+        judge_machine(at, machine["id"], machine["pool"], now_ms)
 
 
 def judge_machine(at: Deployment, machine_id: str, pool: str, now_ms: int) -> None:

@@ -18,7 +18,7 @@ log = logging.getLogger("gangline.nodes")
 
 def join(at: Deployment, request: Join, now_ms: int) -> Joined:
     """A worker of a rented node becomes that node; any other makes a node of its own. Raises `Denied` for a node that was given up."""
-    at.store.apply(write("know_machine", id=request.machine, pool=_pool(at, request)))
+    at.store.apply(write("know_machine", id=request.machine, pool=_pool(at, request), now=now_ms))
     state, because = _welcome(at, request.machine, now_ms)
     token = at.new_secret()
     facts = {
@@ -90,14 +90,15 @@ def give_up_silent(at: Deployment, now_ms: int) -> None:
         gone(at, row["id"], f"no word for {at.policy.node_silent_s:.0f} s", now_ms)
 
 
-def gone(at: Deployment, node_id: str, because: str, now_ms: int) -> None:
-    """It is not coming back: its idle time is billed up to now, what it held is interrupted."""
+def gone(at: Deployment, node_id: str, because: str, now_ms: int, *, ended_ms: int | None = None) -> None:
+    """It is not coming back: its idle time is billed up to now, or to when it `ended`; what it held is interrupted."""
+    until_ms = min(now_ms, ended_ms or now_ms)
     for _ in range(TRIES_MAX):
         end_attempts_of_node(at, node_id, now_ms, told=False)
         node = load_node(at, node_id)
         if node.state == "gone":
             return
-        metered: list[Write] = [] if node.state == "starting" else bill.meter(node, max(now_ms, node.meter_ms))
+        metered: list[Write] = [] if node.state == "starting" else bill.meter(node, max(until_ms, node.meter_ms))
         if at.store.apply(guard("node_gone", id=node_id, because=because), *metered):
             log.info("node %s is gone: %s", node_id, because)
             return

@@ -22,7 +22,7 @@ def renew(at: Deployment, node: str, hold: Hold, beat: Beat, now_ms: int) -> Bea
             step=beat.step,
             loss=beat.loss,
             seconds_per_step=beat.seconds_per_step,
-            has_trained=int(beat.loss is not None),
+            training_ms=_training_ms(beat, rows[0]["started_ms"], now_ms),
             now=now_ms,
         )
     )
@@ -30,6 +30,11 @@ def renew(at: Deployment, node: str, hold: Hold, beat: Beat, now_ms: int) -> Bea
         return LOST
     stop = rows[0]["stop"] or _without_money(at, rows[0], now_ms)
     return Beaten(stop=stop)
+
+
+def _training_ms(beat: Beat, started_ms: int, now_ms: int) -> int | None:
+    """When its first step was: how long before a heartbeat that may be is the node's to say, within the attempt."""
+    return None if beat.training_s is None else max(started_ms, now_ms - round(beat.training_s * 1000))
 
 
 def _without_money(at: Deployment, lease: Row, now_ms: int) -> str:

@@ -3,7 +3,7 @@
 import logging
 import math
 
-from gangline.core.cost import DAY_MS, HOUR_MS
+from gangline.core.cost import HOUR_MS
 from gangline.core.failure import sentence
 from gangline.core.job import Node
 from gangline.core.pace import Outlook, worth_replacing
@@ -12,6 +12,9 @@ from gangline.service.attempts import ask_to_stop
 from gangline.service.deployment import Deployment, RentedPool
 from gangline.service.fleet import rented
 from gangline.service.health import by_workload, known_paces, pacing
+
+TRIED_LAST = 100
+"""So many of the nodes that came last tell how likely the next one is a machine that never came before."""
 
 log = logging.getLogger("gangline.fleet")
 
@@ -67,11 +70,11 @@ def turned_away(at: Deployment, node: Node, job: str, now_ms: int) -> str | None
 
 def _outlook(at: Deployment, pool: str, paces: dict[str, float], now_ms: int) -> Outlook:
     here = {row["machine"] for row in at.store.load("machines_working", pool=pool)}
-    tried = at.store.load("machines_tried", pool=pool, since=now_ms - DAY_MS)[0]
+    tried = at.store.load("machines_tried", pool=pool, last=TRIED_LAST)[0]
     return Outlook(
         seen=tuple(paces.values()),
         returned=tuple(pace for machine, pace in paces.items() if machine not in here),
-        new_share=tried["once"] / tried["nodes"] if tried["nodes"] else 1.0,
+        new_share=tried["new"] / tried["nodes"] if tried["nodes"] else 1.0,
     )
 
 

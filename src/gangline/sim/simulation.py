@@ -99,7 +99,7 @@ class Simulation:
         if len(self.jobs) < sum(batch.count for batch in self.scenario.jobs):
             return False
         look = self.store.look
-        if look("SELECT 1 FROM job WHERE state NOT IN ('succeeded', 'failed', 'canceled') LIMIT 1"):
+        if look("SELECT 1 FROM job WHERE ended_ms IS NULL ORDER BY rowid DESC LIMIT 1"):
             return False
         here = look("SELECT COUNT(*) FROM node WHERE state <> 'gone'")[0][0]
         if max(here, self.cloud.running()) > self.scenario.fleet.nodes_min:

@@ -150,7 +150,9 @@ class SimRun:
             self._later(machine.trait_s, lambda: (at.struck("fails long"), self._end_badly("fails long")))
         if job.trait == "kills_hosts":
             self._later(machine.start_s + job.trait_s, lambda: (at.struck("kills hosts"), at.die()))
-        self._later((self._since_ms - self._world.now_ms) / 1000, self._train_on)
+        starts_s = (self._since_ms - self._world.now_ms) / 1000
+        self._later(starts_s + self._pace, self._at.news)
+        self._later(starts_s, self._train_on)
 
     def _train_on(self) -> None:
         """From here to the next checkpoint, or the end."""

@@ -48,6 +48,7 @@ class Work:
         self._next_beat_s = now_s
         self._phase: Phase = "starting"
         self._from_step = 0
+        self._first_step_s: float | None = None
         self._stopping = False
         self._directory: Path | None = None
         self._run: Run | None = None
@@ -59,6 +60,7 @@ class Work:
     def step(self, now_s: float) -> None:
         self._clock.now_s = now_s
         try:
+            self._look_for_first_step()
             if now_s >= self._next_beat_s:
                 self._beat()
             for activity in list(self._activities):
@@ -84,6 +86,10 @@ class Work:
             self._run.ask_to_stop()
         self._stopping = True
 
+    def _look_for_first_step(self) -> None:
+        if self._run and self._first_step_s is None and self._run.progress().loss is not None:
+            self._first_step_s = self._clock.now_s
+
     def _beat(self) -> None:
         """From the first second to the last upload. A server that is away is no reason to stop working."""
         self._next_beat_s = self._clock.now_s + self._heartbeat_interval_s
@@ -103,6 +109,7 @@ class Work:
         return Beat(
             phase=self._phase if self._phase == "uploading" else progress.phase,
             step=max(progress.step, self._from_step),
+            training_s=None if self._first_step_s is None else self._clock.now_s - self._first_step_s,
             loss=progress.loss,
             seconds_per_step=progress.seconds_per_step,
         )

@@ -95,6 +95,12 @@ UPDATE node SET state = :state, because = :because WHERE id = :id AND state = :b
 UPDATE node SET state = 'draining', because = :because
 WHERE id = :id AND state IN ('ready', 'on_trial') AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.node = node.id)
 
+-- name: instance_to_end
+-- What a node is rented as that is to leave and has nothing more to do.
+SELECT pool, instance FROM node
+WHERE id = :node AND rented = 1 AND instance IS NOT NULL AND state IN ('draining', 'quarantined')
+  AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.node = node.id)
+
 -- name: adopt
 UPDATE node SET instance = :instance, missing = 0 WHERE id = :id AND instance IS NULL
 
@@ -136,8 +142,8 @@ INSERT INTO node_base (node, base) VALUES (:node, :base) ON CONFLICT (node, base
 SELECT base FROM node_base WHERE node = :node
 
 -- name: know_machine
-INSERT INTO machine (id, pool, failures, rest_until_ms, quarantines, quarantined_until_ms, on_trial, because)
-VALUES (:id, :pool, 0, 0, 0, 0, 0, '')
+INSERT INTO machine (id, pool, known_ms, failures, rest_until_ms, quarantines, quarantined_until_ms, on_trial, because)
+VALUES (:id, :pool, :now, 0, 0, 0, 0, 0, '')
 ON CONFLICT (id) DO NOTHING
 
 -- name: machine
@@ -188,9 +194,9 @@ FROM strike JOIN machine ON machine.id = strike.machine
 WHERE strike.machine = :machine AND strike.at_ms > :since AND strike.at_ms > COALESCE(machine.quarantined_ms, -1)
 
 -- name: struck_machines
--- Those with strikes that are not paid for.
-SELECT DISTINCT strike.machine FROM strike JOIN machine ON machine.id = strike.machine
-WHERE strike.at_ms > :since AND strike.at_ms > COALESCE(machine.quarantined_ms, -1)
+-- Those at work with strikes that are not paid for.
+SELECT DISTINCT machine.id, machine.pool FROM strike JOIN machine ON machine.id = strike.machine
+WHERE strike.at_ms > :since AND strike.at_ms > COALESCE(machine.quarantined_ms, -1) AND machine.quarantined_until_ms <= :now
 
 -- name: set_pace
 INSERT INTO pace (workload, gpu, machine, seconds_per_step, at_ms) VALUES (:workload, :gpu, :machine, :seconds_per_step, :now)
@@ -220,9 +226,10 @@ WHERE job.id = :job AND pace.seconds_per_step IS NOT NULL
 SELECT machine FROM node WHERE pool = :pool AND state IN ('ready', 'on_trial')
 
 -- name: machines_tried
--- How many nodes a pool has had of late, and how many of their machines but once.
-SELECT COALESCE(SUM(times), 0) AS nodes, COALESCE(SUM(CASE WHEN times = 1 THEN 1 ELSE 0 END), 0) AS once
-FROM (SELECT COUNT(*) AS times FROM node WHERE pool = :pool AND joined_ms > :since GROUP BY machine) AS tried
+-- Of the nodes that came to a pool last, how many were machines that had never come before.
+SELECT COUNT(*) AS nodes, COALESCE(SUM(CASE WHEN machine.known_ms = latest.joined_ms THEN 1 ELSE 0 END), 0) AS new
+FROM (SELECT machine, joined_ms FROM node WHERE pool = :pool AND joined_ms IS NOT NULL ORDER BY joined_ms DESC LIMIT :last) AS latest
+     JOIN machine ON machine.id = latest.machine
 
 -- name: nodes_of_machine_since
 SELECT COUNT(*) AS nodes FROM node WHERE machine = :machine AND joined_ms > :since
@@ -247,7 +254,8 @@ UPDATE project SET share = :share, budget = :budget WHERE id = :id
 
 -- name: waiting_projects
 SELECT id, share, usage, usage_ms, budget, spent, reserved FROM project
-WHERE EXISTS (SELECT 1 FROM job WHERE job.project = project.id AND job.state = 'queued' AND job.fencing = 0)
+WHERE (SELECT id FROM job WHERE job.project = project.id AND job.state = 'queued' AND job.fencing = 0
+       ORDER BY priority DESC LIMIT 1) IS NOT NULL
 
 -- name: reserve
 -- Within the budget, or not at all.
@@ -292,6 +300,13 @@ FROM job WHERE id = :id
 SELECT job.id, job.project, job.spec_hash, job.state, job.because, job.steps, job.fencing, job.version,
        job.attempts_failed, job.attempts_max, job.gpu_memory_gb, job.base, job.workload, job.exact, job.numerics
 FROM job JOIN attempt ON attempt.job = job.id WHERE attempt.id = :attempt
+
+-- name: held_job
+-- The job of a live lease, and the attempt.
+SELECT job.id, job.project, job.spec_hash, job.steps, job.base, job.exact, attempt.machine, attempt.gpu, attempt.workload,
+       lease.seconds_per_step
+FROM lease JOIN attempt ON attempt.id = lease.attempt JOIN job ON job.id = attempt.job
+WHERE lease.attempt = :attempt AND lease.rank = :rank AND lease.node = :node AND lease.fencing = :fencing
 
 -- name: jobs_page
 -- Newest first, after the one that the last page ended with.
@@ -348,7 +363,7 @@ LIMIT :limit
 -- name: banned_jobs
 -- Queued for long although ready: machines here could have them but for a ban, and no other could.
 SELECT job.id, job.version FROM job
-WHERE job.state = 'queued' AND job.queued_ms < :before AND job.ready_ms < :before
+WHERE job.state = 'queued' AND job.fencing > 0 AND job.queued_ms < :before AND job.ready_ms < :before
   AND EXISTS (SELECT 1 FROM ban WHERE ban.job = job.id)
   AND (SELECT MIN(CASE WHEN EXISTS (SELECT 1 FROM ban WHERE ban.job = job.id AND ban.machine = node.machine) THEN 1 ELSE 0 END)
        FROM node WHERE node.state IN ('ready', 'on_trial') AND node.gpu_memory_gb >= job.gpu_memory_gb
@@ -394,7 +409,7 @@ WHERE node.id = :node AND node.state IN ('ready', 'on_trial')
 -- A heartbeat. A holder whose lease is overdue but not yet taken away may renew it.
 UPDATE lease SET expires_ms = :expires_ms, beat_ms = :now, phase = :phase, step = :step,
        loss = COALESCE(:loss, loss), seconds_per_step = COALESCE(:seconds_per_step, seconds_per_step),
-       training_ms = CASE WHEN training_ms IS NULL AND :has_trained = 1 THEN :now ELSE training_ms END,
+       training_ms = COALESCE(training_ms, :training_ms),
        stepped_ms = CASE WHEN :step > step THEN :now ELSE stepped_ms END
 WHERE attempt = :attempt AND rank = :rank AND node = :node AND fencing = :fencing
 

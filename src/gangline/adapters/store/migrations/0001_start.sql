@@ -34,6 +34,7 @@ CREATE TABLE node (
 CREATE INDEX node_here ON node (pool, since_ms, id) WHERE state <> 'gone';
 CREATE INDEX node_working ON node (pool, machine) WHERE state IN ('ready', 'on_trial');
 CREATE INDEX node_silence ON node (seen_ms) WHERE state IN ('ready', 'on_trial', 'draining', 'quarantined');
+CREATE INDEX node_quarantined ON node (machine) WHERE state = 'quarantined';
 CREATE INDEX node_never_joined ON node (pool, since_ms) WHERE joined_ms IS NULL;
 CREATE INDEX node_machine ON node (machine, joined_ms);
 CREATE INDEX node_joined ON node (pool, joined_ms, machine);
@@ -61,6 +62,7 @@ CREATE TABLE node_base (
 CREATE TABLE machine (
     id                   TEXT   PRIMARY KEY,
     pool                 TEXT   NOT NULL,
+    known_ms             BIGINT NOT NULL,   -- when it came first
     failures             BIGINT NOT NULL,   -- in a row
     rest_until_ms        BIGINT NOT NULL,
     quarantines          BIGINT NOT NULL,   -- so far

@@ -424,6 +424,36 @@ def what_is_stored_is_paid_for(bench: Bench) -> None:
     assert bench.look("SELECT cause, micro_usd FROM ledger WHERE cause = 'storage'") == [("storage", 46)]
 
 
+@probe(storage_usd_per_gb_month=1e9)
+def what_a_job_keeps_costs_more_with_each_day(bench: Bench) -> None:
+    def cost_usd() -> float:
+        return query.job(bench.at, PROJECT, job, bench.now_ms).summary.cost_usd
+
+    job, node = bench.submit(), bench.join()
+    hold = bench.take(node, job)
+    bench.commit(node, hold, 10)
+    begun = cost_usd()
+    bench.wait(60)
+    assert cost_usd() - begun > 60 * PRICE / 3600 / 1e6 + 1e-3, "the checkpoint costs beside the node"
+    bench.release(node, hold)
+    bench.succeed(node, bench.take(node, job))
+    [size] = bench.look("SELECT SUM(bytes) FROM checkpoint WHERE job = ? AND state = 'committed'", job)
+    [result] = bench.look("SELECT SUM(bytes) FROM artifact WHERE job = ?", job)
+    ended = cost_usd()
+    bench.wait(86_400)
+    assert abs(cost_usd() - ended - (size + result) / 30) < 0.01
+
+
+@probe()
+def who_loses_the_lease_while_asking_for_downloads_gets_none(bench: Bench) -> None:
+    job, node = bench.submit(), bench.join()
+    assignment = bench.claim(node)
+    bench.meanwhile("count_download", lambda: bench.release(node, assignment.hold))
+    asked = Downloads(keys=(assignment.inputs[0].key,))
+    assert is_stale(checkpoint.downloads(bench.at, node, assignment.hold, asked, bench.now_ms))
+    assert bench.state(job) == "queued"
+
+
 @probe()
 def an_end_gives_back_what_was_reserved_and_books_what_was_spent(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()

@@ -312,6 +312,14 @@ RULES = [
     ),
     rule("5: other instances of a node are settled too", "service.bill:settlement", " + settled_micro_usd", ""),
     rule("5: egress is billed", "service.bill:spend", "if sent:", "if False:"),
+    rule(
+        "5: only who holds the lease downloads",
+        "service.checkpoint:downloads",
+        "return LOST\n    return Urls",
+        "pass\n    return Urls",
+    ),
+    rule("5: results are stored too", "stored", "artifact.bytes", "0 AS bytes"),
+    rule("5: checkpoints are stored", "stored", "SELECT checkpoint.bytes", "SELECT 0 AS bytes"),
     rule("5: storage is billed", "service.bill:storage", "if not cost:", "if True:"),
     rule("5: a claim reserves", "core.claim:reservation", "round(node.price_of(slots) * policy.reserve_s / 3600)", "0"),
     rule(

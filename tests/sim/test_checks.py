@@ -250,3 +250,21 @@ def test_an_end_that_is_none_is_seen(promise: int, sql: str) -> None:
     simulation.store.look(sql)
     with pytest.raises(Violation, match=f"^promise {promise}, "):
         simulation.checks.at_the_end(simulation.cloud.invoice(), nodes_min=0)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        pytest.param("UPDATE ledger SET micro_usd = 9 * micro_usd WHERE cause = 'storage'", id="storage costs more"),
+        pytest.param("UPDATE checkpoint SET bytes = 9 * bytes", id="more is stored than there is"),
+        pytest.param("DELETE FROM ledger WHERE cause = 'egress'", id="egress is missing"),
+    ],
+)
+def test_a_bill_that_the_object_store_would_not_write_is_seen(sql: str) -> None:
+    rates = {"storage_usd_per_gb_month": 20.0, "egress_usd_per_gb": 0.1}
+    simulation = Simulation(replace(load("small"), hours_max=2, policy=load("small").policy | rates), seed=3)
+    simulation.run()
+    simulation.checks.against_the_store(simulation.policy)
+    simulation.store.look(sql)
+    with pytest.raises(Violation, match=r"^promise 5, "):
+        simulation.checks.against_the_store(simulation.policy)

@@ -139,3 +139,14 @@ def test_idle_nodes_cost_less_than_half_of_what_they_cost_by_the_rule_of_five_mi
     assert all_succeed(ours) and all_succeed(theirs)
     print(paid(ours, "idle"), paid(theirs, "idle"))
     assert paid(ours, "idle") < 0.5 * paid(theirs, "idle")
+
+
+def test_storage_and_egress_are_billed_as_the_store_counts_them() -> None:
+    scenario = load("bursts")
+    rates = {"storage_usd_per_gb_month": 20.0, "egress_usd_per_gb": 0.1}
+    simulation = Simulation(replace(scenario, policy=scenario.policy | rates), 0)
+    simulation.run()
+    billed, lay = simulation.checks.against_the_store(simulation.policy)
+    assert billed == pytest.approx(lay, rel=0.01)
+    sent = simulation.objects.bytes_sent / 1e9 * rates["egress_usd_per_gb"]
+    assert paid(simulation, "egress") == pytest.approx(sent, rel=1e-3)

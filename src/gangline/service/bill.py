@@ -56,6 +56,13 @@ def storage(at: Deployment, checkpoint: Row, now_ms: int) -> list[Write]:
     return [_add(line, **of)]
 
 
+def stored_micro_usd(at: Deployment, job: str, now_ms: int) -> int:
+    """What the checkpoints and results that a job keeps have cost so far. The ledger has what is deleted."""
+    rate = at.policy.storage_usd_per_gb_month
+    kept = at.store.load("stored", job=job) if rate else []
+    return sum(storage_micro_usd(row["bytes"], row["since_ms"], now_ms, rate) for row in kept)
+
+
 def bill_of(price_micro_usd_per_hour: int, instance: Row) -> int:
     """What the provider bills for an instance that has ended, in micro-dollars."""
     return time_cost_micro_usd(

@@ -21,7 +21,7 @@ from gangline.core.views import (
 from gangline.core.why import why_queued
 from gangline.ports.store import Row
 from gangline.service.attempts import as_attempt
-from gangline.service.bill import load_purse
+from gangline.service.bill import load_purse, stored_micro_usd
 from gangline.service.claim import as_candidate
 from gangline.service.deployment import Deployment
 
@@ -154,6 +154,7 @@ def _summary(at: Deployment, row: Row, here: _Here, now_ms: int) -> JobSummary:
         row["steps"] if row["state"] == "succeeded" else max((attempt["step"] for attempt in attempts[-1:]), default=0)
     )
     pace = last["seconds_per_step"] if last else None
+    spent = sum(_micro_usd(attempt, now_ms) for attempt in attempts)
     return JobSummary(
         id=row["id"],
         name=row["name"],
@@ -170,7 +171,7 @@ def _summary(at: Deployment, row: Row, here: _Here, now_ms: int) -> JobSummary:
         eta_s=round(pace * (row["steps"] - step), 1) if live and pace else None,
         attempts=len(attempts),
         interruptions=sum(attempt["state"] in ("interrupted", "released") for attempt in attempts),
-        cost_usd=sum(_micro_usd(attempt, now_ms) for attempt in attempts) / 1e6,
+        cost_usd=(spent + stored_micro_usd(at, row["id"], now_ms)) / 1e6,
         submitted_ms=row["submitted_ms"],
         ended_ms=row["ended_ms"],
     )

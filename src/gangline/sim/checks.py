@@ -8,7 +8,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from gangline.core.cost import Cause, egress_micro_usd, storage_micro_usd
 from gangline.core.job import ENDED
+from gangline.core.policy import Policy
 from gangline.ports.server import Hold
 from gangline.ports.store import Write
 from gangline.sim.objects import SimObjects
@@ -286,6 +288,31 @@ class Checks:
         for node in sorted(ours.keys() | theirs.keys()):
             if node not in staying and ours.get(node, 0) != theirs.get(node, 0):
                 self._fail(5, f"{node}: the ledger says {ours.get(node, 0)}, the provider {theirs.get(node, 0)}")
+
+    def against_the_store(self, policy: Policy) -> tuple[int, int]:
+        """Promise 5: what is billed for storage lay in the object store, and what it sent is billed. Both in micro-dollars,
+        storage as it is billed and as the store counts it: it counts uploads too that were never committed."""
+        now, rate = self._world.now_ms, policy.storage_usd_per_gb_month
+        billed, lines = self._billed("storage")
+        for size, since_ms in self._store.look(
+            "SELECT bytes, committed_ms FROM checkpoint WHERE state = 'committed' "
+            "UNION ALL SELECT bytes, ended_ms FROM artifact JOIN job ON job.id = artifact.job"
+        ):
+            billed, lines = billed + storage_micro_usd(size, since_ms, now, rate), lines + 1
+        lay = storage_micro_usd(self._objects.byte_ms_of_attempts(), 0, 1, rate)
+        if billed > lay + lines:
+            self._fail(5, f"{billed} are billed for storage, and the store bills {lay}")
+        egress, attempts = self._billed("egress")
+        sent = egress_micro_usd(self._objects.bytes_sent, policy.egress_usd_per_gb)
+        if egress + attempts < sent:
+            self._fail(5, f"{egress} are billed for egress, and the store bills {sent}")
+        return billed, lay
+
+    def _billed(self, cause: Cause) -> tuple[int, int]:
+        """Micro-dollars, and lines, each of which is rounded."""
+        sql = "SELECT COALESCE(SUM(micro_usd), 0), COUNT(*) FROM ledger WHERE cause = ?"
+        total, lines = self._store.look(sql, cause)[0]
+        return total, lines
 
     def _fail(self, promise: int, what: str) -> None:
         raise Violation(f"promise {promise}, seed {self._world.seed}, {self._world.now_s:.3f} s: {what}")

@@ -35,6 +35,7 @@ class SimObjects:
         self._faults = faults
         self.objects: dict[str, Object] = {}
         self.bytes_sent = 0
+        self._byte_ms_deleted: dict[str, int] = {}
 
     def sign_put(self, key: str, *, bytes: int, sha256: str, now_ms: int, seconds: float) -> str:
         return f"PUT {now_ms + round(seconds * 1000)} {bytes} {sha256} {key}"
@@ -61,7 +62,9 @@ class SimObjects:
 
     def delete(self, key: str) -> None:
         self._reach()
-        self.objects.pop(key, None)
+        found = self.objects.pop(key, None)
+        if found:
+            self._byte_ms_deleted[key] = found.size * (self._world.now_ms - found.made_ms)
 
     def receive(self, url: str, file: File) -> None:
         """An upload that has come in whole."""
@@ -87,6 +90,12 @@ class SimObjects:
         self.bytes_sent += found.size
         if found.damaged or found.sha256 != file.sha256:
             raise Damaged(f"{file.path} does not match its SHA-256")
+
+    def byte_ms_of_attempts(self) -> int:
+        """Bytes × milliseconds of all that attempts have written, as a store bills them."""
+        now = self._world.now_ms
+        lies = {key: found.size * (now - found.made_ms) for key, found in self.objects.items()}
+        return sum(spent for key, spent in [*lies.items(), *self._byte_ms_deleted.items()] if "/attempts/" in key)
 
     def _reach(self) -> None:
         if self._faults.is_store_down():

@@ -134,6 +134,7 @@ class Simulation:
         self.play(until_ms=self.world.now_ms + LIVENESS_HOURS_MAX * HOUR_MS)
         if self._checked:
             self.checks.at_the_end(self.cloud.invoice(), self.scenario.fleet.nodes_min)
+            self.checks.against_the_store(self.policy)
         return self.outcome()
 
     def _projects(self) -> list[str]:

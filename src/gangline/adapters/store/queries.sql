@@ -575,6 +575,13 @@ INSERT INTO artifact (job, path, attempt, key, bytes, sha256) VALUES (:job, :pat
 -- name: artifacts
 SELECT path, attempt, key, bytes, sha256 FROM artifact WHERE job = :job ORDER BY path
 
+-- name: stored
+-- What a job keeps in the object store, and since when.
+SELECT checkpoint.bytes, checkpoint.committed_ms AS since_ms FROM checkpoint
+WHERE checkpoint.job = :job AND checkpoint.state = 'committed'
+UNION ALL
+SELECT artifact.bytes, job.ended_ms AS since_ms FROM artifact JOIN job ON job.id = artifact.job WHERE artifact.job = :job
+
 -- name: add_log_chunk
 INSERT INTO log_chunk (attempt, first_byte, bytes, key) VALUES (:attempt, :first_byte, :bytes, :key)
 ON CONFLICT (attempt, first_byte) DO NOTHING

@@ -109,10 +109,19 @@ def test_a_job_is_paused_resumed_canceled_and_tried_again_as_a_new_one(service: 
     body = problem(service.ask("POST", f"/v1/jobs/{job}/retry"), 422, "bad-input")
     assert "may still succeed" in body["detail"] and body["hint"] == "cancel it first"
     assert summary(service.ask("POST", f"/v1/jobs/{job}/cancel"))["state"] == "canceled"
-    assert summary(service.ask("POST", f"/v1/jobs/{job}/pause"))["state"] == "canceled"
-    assert summary(service.ask("POST", f"/v1/jobs/{job}/resume"))["state"] == "canceled"
+    assert summary(service.ask("POST", f"/v1/jobs/{job}/cancel"))["state"] == "canceled"
+    for verb in ("pause", "resume"):
+        body = problem(service.ask("POST", f"/v1/jobs/{job}/{verb}"), 422, "bad-input")
+        assert body["detail"].startswith(f"{job} has been canceled and cannot be {verb}")
     again = summary(service.ask("POST", f"/v1/jobs/{job}/retry"), 201)
     assert again["id"] != job and again["state"] == "queued"
+
+
+@pytest.mark.parametrize("number", [2**63, 2**65])
+def test_a_number_that_no_store_holds_is_a_4xx(service: Service, number: int) -> None:
+    job, text = service.submit(), "9" * 5000 if number > 2**64 else str(number)
+    for path in (f"jobs/{job}/events?after={text}", f"jobs?cursor={text}.x", f"jobs/{job}/logs?after={text}.0"):
+        assert 400 <= service.ask("GET", f"/v1/{path}").status_code < 500, path
 
 
 @pytest.mark.parametrize("verb", ["cancel", "pause", "resume", "retry"])

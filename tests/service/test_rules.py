@@ -559,8 +559,9 @@ def test_a_paused_job_that_succeeds_all_the_same_has_succeeded(service: Service)
     steer.pause(service.at, job, service.now_ms)
     succeed(service, node, hold)
     assert service.state(job) == "succeeded"
-    assert not steer.pause(service.at, job, service.now_ms)
-    assert not steer.resume(service.at, job, service.now_ms)
+    for act in (steer.pause, steer.resume):
+        with pytest.raises(BadInput, match="has succeeded and cannot be"):
+            act(service.at, job, service.now_ms)
 
 
 def test_to_resume_a_job_that_was_not_paused_changes_nothing(service: Service) -> None:

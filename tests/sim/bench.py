@@ -29,7 +29,7 @@ from gangline.ports.server import (
     Uploads,
     Urls,
 )
-from gangline.ports.store import Write
+from gangline.ports.store import Write, write
 from gangline.service import checkpoint, nodes, query, renew
 from gangline.service.access import admit, set_project
 from gangline.service.claim import claim
@@ -144,6 +144,7 @@ class Bench:
             pools={POOL: RentedPool(limits, self.provider)},
         )
         admit(self.at, "user-token", "user", now_ms=0)
+        self.wait(0)
 
     def close(self) -> None:
         """The end of a probe: what it set up has happened, and every promise holds."""
@@ -168,6 +169,7 @@ class Bench:
     def wait(self, seconds: float) -> None:
         self.checks.after_event()
         self.world.now_ms += round(seconds * 1000)
+        self.store.apply(write("tick", now=self.now_ms, gap_ms=10**15))  # as if it had ticked all the while
 
     def meanwhile(self, statement: str, act: Callable[[], object]) -> None:
         """Once, just before the next transaction that writes `statement`, `act` happens."""

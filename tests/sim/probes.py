@@ -136,6 +136,7 @@ def a_lease_opens_to_its_holder_alone(bench: Bench) -> None:
     whose = {"attempt": hold.attempt, "rank": 0, "node": node, "fencing": hold.fencing}
     for other in ({"node": "node-x"}, {"fencing": hold.fencing + 1}, {"fencing": hold.fencing - 1}, {"rank": 1}):
         assert not bench.store.apply(guard("hold_lease", **(whose | other)))
+        assert not bench.store.apply(guard("count_download", bytes=1, **(whose | other)))
         assert not bench.store.apply(guard("renew_lease", **(whose | beat | other)))
         assert not bench.store.apply(guard("give_up_lease", **(whose | other)))
     assert bench.store.apply(guard("hold_lease", **whose))
@@ -360,7 +361,7 @@ def a_job_that_finishes_while_it_is_paused_has_finished(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
     hold = bench.take(node, job)
     bench.meanwhile("ask_to_pause", lambda: bench.succeed(node, hold))
-    assert not steer.pause(bench.at, job, bench.now_ms)
+    assert refused(BadInput, lambda: steer.pause(bench.at, job, bench.now_ms))
     assert bench.state(job) == "succeeded"
 
 

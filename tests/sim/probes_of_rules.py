@@ -10,9 +10,10 @@ from gangline.ports.store import write
 from gangline.service import checkpoint, query, steer
 from gangline.service.access import identify
 from gangline.service.attempts import end_overdue
+from gangline.service.deployment import RentedPool
 from gangline.service.finish import finish
 from gangline.service.nodes import leave
-from tests.sim.bench import POOL, PRICE, PROJECT, Bench, is_stale, probe, refused
+from tests.sim.bench import POOL, PRICE, PROJECT, Bench, Provider, is_stale, probe, refused
 from tests.sim.probes import contrast, idle_rented, misbehave, slow_one
 
 RESERVED = PRICE // 4
@@ -29,6 +30,23 @@ def an_overdue_lease_is_taken_away_and_the_job_goes_on_elsewhere(bench: Bench) -
     bench.tick()
     assert bench.state(job) == "queued" and is_stale(bench.beat(node, hold))
     assert bench.take(other, job).fencing == 2
+
+
+@probe()
+def while_the_database_was_away_nobody_fell_silent(bench: Bench) -> None:
+    job, node, other = bench.submit(), bench.join("a"), bench.join("b")
+    hold = bench.take(node, job)
+    bench.tick()
+    bench.world.now_ms += round(1000 * bench.policy.node_silent_s) + 1
+    bench.claim_nothing(other)
+    assert bench.state(job) == "running"
+    bench.tick()
+    assert bench.state(job) == "running" and bench.node(node)["state"] == "ready"
+    bench.wait(bench.policy.lease_s - 1)
+    assert not is_stale(bench.beat(node, hold))
+    bench.wait(bench.policy.lease_s + 1)
+    bench.tick()
+    assert bench.state(job) == "queued"
 
 
 @probe()
@@ -953,6 +971,43 @@ def a_node_that_is_to_leave_is_ended_when_it_asks_for_work_and_keeps_none(bench:
         for _ in range(2):
             bench.tend()
         assert bench.node(node)["state"] == "gone"
+
+
+@probe()
+def a_node_has_ended_when_its_own_instance_has_not_when_a_double_had(bench: Bench) -> None:
+    node = bench.rent()[0]
+    bench.provider.add(node)
+    bench.wait(10)
+    bench.tend()
+    bench.wait(50)
+    bench.provider.stop(bench.provider.instance_of(node))
+    bench.wait(20)
+    bench.tend()
+    idle = bench.look("SELECT SUM(to_ms - from_ms) FROM ledger WHERE node = ? AND cause = 'idle'", node)
+    assert idle == [60_000]
+
+
+@probe()
+def no_more_nodes_are_rented_than_budgets_pay_for(bench: Bench) -> None:
+    bench.budget(2.5 * PRICE * bench.policy.reserve_s / 3600 / 1e6)
+    for seed in range(4):
+        bench.submit(seed=seed)
+    bench.tend()
+    assert len(bench.rented()) == 2
+
+
+@probe()
+def one_job_is_rented_for_in_one_pool(bench: Bench) -> None:
+    limits = bench.at.pools[POOL].limits
+    other = RentedPool(replace(limits, name="other"), Provider(bench.world, bench.provider.offers()))
+    bench.at = replace(bench.at, pools={**bench.at.pools, "other": other})
+    bench.submit()
+    for _ in range(3):
+        bench.tend()
+    assert len(bench.rented()) == 1
+    bench.submit(seed=1)
+    bench.tend()
+    assert len(bench.rented()) == 2
 
 
 @probe()

@@ -82,7 +82,7 @@ def test_a_job_gets_a_node_that_has_all_it_asks_for_and_no_more() -> None:
 def test_the_queues_order_decides_and_the_choice_says_why() -> None:
     again = replace(CANDIDATE, id="again", fencing=1)
     assert choice(again, CANDIDATE).job is again
-    assert choice(again).because == "goes on after an interruption, on node-a"
+    assert choice(again).because == "begun before, so ahead of fresh ones, on node-a"
     assert choice(CANDIDATE).because == "the next in line, on node-a"
 
 

@@ -20,7 +20,7 @@ def make_app(deployment: Deployment, objects: ObjectServer) -> FastAPI:
     @app.get("/healthz", tags=["operations"])
     def healthz() -> dict[str, str]:
         """Whether the server and its database answer."""
-        deployment.store.load("queue_length")
+        deployment.store.load("queue_length", limit=1)
         return {"status": "ok", "version": __version__}
 
     return app

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from annotated_types import Ge, Gt, Le, MaxLen
 from fastapi import APIRouter, Header, Query
 
-from gangline.api.who import At, Now, Project
+from gangline.api.who import NUMBER_MAX, At, Now, Project
 from gangline.core.files import FILE_BYTES_MAX, Sha256
 from gangline.core.views import ArtifactView, BlobView, EventView, JobPage, JobView, LogView, NodeView, ProjectView
 from gangline.service import access, query, steer, submit
@@ -82,7 +82,7 @@ def cancel_job(at: At, now: Now, project: Project, job: str) -> JobView:
 
 @router.post("/jobs/{job}/pause")
 def pause_job(at: At, now: Now, project: Project, job: str) -> JobView:
-    """A node at work saves and hands it back first. A job that has ended stays as it is."""
+    """A node at work saves and hands it back first. 422 for a job that has ended."""
     query.owned(at, project, job)
     steer.pause(at, job, now)
     return query.job(at, project, job, now)
@@ -90,7 +90,7 @@ def pause_job(at: At, now: Now, project: Project, job: str) -> JobView:
 
 @router.post("/jobs/{job}/resume")
 def resume_job(at: At, now: Now, project: Project, job: str) -> JobView:
-    """One that was not paused stays as it is."""
+    """One that was not paused stays as it is. 422 for a job that has ended."""
     query.owned(at, project, job)
     steer.resume(at, job, now)
     return query.job(at, project, job, now)
@@ -115,7 +115,9 @@ def set_project(at: At, project: Project, wanted: Wanted) -> ProjectView:
 
 
 @router.get("/jobs/{job}/events")
-def list_events(at: At, project: Project, job: str, after: Annotated[int, Query(ge=0)] = 0) -> list[EventView]:
+def list_events(
+    at: At, project: Project, job: str, after: Annotated[int, Query(ge=0, le=NUMBER_MAX)] = 0
+) -> list[EventView]:
     return query.events(at, project, job, after)
 
 

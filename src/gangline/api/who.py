@@ -8,6 +8,8 @@ from gangline.ports.server import Hold
 from gangline.service.access import Identity, Role, identify
 from gangline.service.deployment import Deployment
 
+NUMBER_MAX = 10**15
+
 
 def deployment(request: Request) -> Deployment:
     return cast(Deployment, request.app.state.deployment)
@@ -36,8 +38,8 @@ def _project(identity: Annotated[Identity, Depends(_has_role("user"))]) -> str:
 
 def _hold(
     attempt: Annotated[str, Path(max_length=100)],
-    fencing: Annotated[int, Query(ge=0)],
-    rank: Annotated[int, Query(ge=0)] = 0,
+    fencing: Annotated[int, Query(ge=0, le=NUMBER_MAX)],
+    rank: Annotated[int, Query(ge=0, le=NUMBER_MAX)] = 0,
 ) -> Hold:
     return Hold(attempt=attempt, rank=rank, fencing=fencing)
 

@@ -135,6 +135,7 @@ def _simulate(scenario: "Scenario", seed: int) -> "Simulation":
             simulation.run()
             if simulation.is_over():
                 simulation.checks.at_the_end(simulation.cloud.invoice(), scenario.fleet.nodes_min)
+                simulation.checks.against_the_store(simulation.policy)
         except Violation as violation:
             say_error(GanglineError(str(violation), hint="the same seed and the same version repeat it"))
             raise typer.Exit(EXIT_BROKEN_PROMISE) from None

@@ -142,5 +142,5 @@ def _preferred(fitting: Sequence[Candidate], held: frozenset[str], now_ms: int, 
 
 def _why(job: Candidate, first: Candidate) -> str:
     if job.fencing:
-        return "goes on after an interruption"
+        return "begun before, so ahead of fresh ones"
     return "the next in line" if job is first else "the next in line whose base is there"

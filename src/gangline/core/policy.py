@@ -82,6 +82,11 @@ class Policy:
         return round(self.lease_s * 1000)
 
     @property
+    def outage_ms(self) -> int:
+        """Ticks further apart than this were an outage. Who could not be heard for less has time to renew its lease."""
+        return round(1000 * max(self.lease_s / 2, 2 * self.tick_interval_s))
+
+    @property
     def stop_margin_s(self) -> float:
         """From the notice that an attempt must stop until the server takes its lease away, at the latest."""
         return self.stop_grace_s + self.lease_s + 2 * self.tick_interval_s

@@ -8,7 +8,7 @@ Every call may raise `Unreachable`; all of them may be repeated.
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Protocol
 
-from annotated_types import Ge, Le, MaxLen, MinLen
+from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 
 from gangline.core.contract import Phase
 from gangline.core.failure import FailureKind
@@ -124,9 +124,9 @@ class Beat:
 
     phase: Phase
     step: Count
-    training_s: Annotated[float, Ge(0)] | None = None
+    training_s: Annotated[float, Ge(0), Le(10**9)] | None = None
     loss: float | None = None
-    seconds_per_step: Annotated[float, Ge(0)] | None = None
+    seconds_per_step: Annotated[float, Gt(0), Le(86_400)] | None = None
 
 
 Folder = Literal["checkpoints", "output", "samples"]

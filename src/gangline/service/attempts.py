@@ -12,6 +12,7 @@ from gangline.ports.server import Hold, Stale
 from gangline.ports.store import Row, Write, guard, write
 from gangline.service import bill
 from gangline.service.deployment import Deployment
+from gangline.service.outage import back_since_ms
 
 LOST = Stale(because="the lease is lost: the job was given to another node, or has ended")
 TRIES_MAX = 20
@@ -149,9 +150,10 @@ def event(
 
 def end_overdue(at: Deployment, now_ms: int) -> None:
     """Take every overdue lease away; its job goes back to the queue."""
-    for row in at.store.load("overdue_leases", now=now_ms):
-        overdue = is_overdue(expires_ms=row["expires_ms"], now_ms=now_ms, up_since_ms=at.up_since_ms, policy=at.policy)
-        if overdue:
+    rows = at.store.load("overdue_leases", now=now_ms)
+    back_ms = back_since_ms(at, now_ms) if rows else now_ms
+    for row in rows:
+        if is_overdue(expires_ms=row["expires_ms"], now_ms=now_ms, up_since_ms=back_ms, policy=at.policy):
             seize = guard("seize_overdue_lease", attempt=row["attempt"], now=now_ms)
             conclude(at, row["attempt"], interruption(at), now_ms, lease=seize)
 
@@ -159,9 +161,10 @@ def end_overdue(at: Deployment, now_ms: int) -> None:
 def end_unheeded(at: Deployment, now_ms: int) -> None:
     """Who was asked to hand its job back, and did not in time, loses it."""
     before = now_ms - round(at.policy.stop_grace_s * 1000)
-    if at.up_since_ms > before:
+    rows = at.store.load("unheeded_stops", before=before)
+    if not rows or back_since_ms(at, now_ms) > before:
         return  # it may have tried to reach us
-    for row in at.store.load("unheeded_stops", before=before):
+    for row in rows:
         drop = guard("drop_leases", attempt=row["attempt"])
         conclude(at, row["attempt"], stopped(at, row["stop"]), now_ms, lease=drop)
 

@@ -45,7 +45,7 @@ def downloads(at: Deployment, node: str, hold: Hold, request: Downloads, now_ms:
     if strange:
         return Refused(because=f"{min(strange)} is no input or checkpoint of this job")
     size = sum(readable[key] for key in request.keys)
-    if not at.store.apply(guard("count_download", attempt=hold.attempt, bytes=size)):
+    if not at.store.apply(guard("count_download", **lease_of(node, hold), bytes=size)):
         return LOST
     return Urls(urls=tuple(at.objects.sign_get(key, now_ms=now_ms, seconds=at.policy.url_s) for key in request.keys))
 

@@ -8,6 +8,7 @@ from gangline.service.deployment import Deployment
 from gangline.service.fleet import tend
 from gangline.service.health import begin_trials, judge_machines, watch
 from gangline.service.nodes import give_up_silent
+from gangline.service.outage import note_tick
 from gangline.service.speed import seek_faster
 from gangline.service.waiting import fail_unmatched, yield_bans
 
@@ -23,6 +24,7 @@ class Controller:
 
     def tick(self, now_ms: int) -> None:
         at, policy = self._at, self._at.policy
+        note_tick(at, now_ms)
         end_overdue(at, now_ms)
         end_unheeded(at, now_ms)
         give_up_silent(at, now_ms)

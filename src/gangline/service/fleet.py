@@ -1,6 +1,7 @@
 """The fleet: what providers rent us beside what we want, until they agree; nodes rented for work, and given back without it."""
 
 import logging
+from collections import Counter
 from contextlib import suppress
 
 from gangline.core.autoscale import (
@@ -24,6 +25,7 @@ from gangline.ports.store import Row, guard, write
 from gangline.service import bill
 from gangline.service.deployment import Deployment, RentedPool
 from gangline.service.nodes import gone
+from gangline.service.outage import back_since_ms
 
 DEMAND_MAX = 10_000
 log = logging.getLogger("gangline.fleet")
@@ -31,24 +33,26 @@ log = logging.getLogger("gangline.fleet")
 
 def tend(at: Deployment, now_ms: int) -> None:
     """One look at every pool. A provider that is away is asked again at the next."""
+    covered: set[str] = set()
     for name, pool in at.pools.items():
         try:
             nodes = _agree(at, pool, pool.driver.list(), now_ms)
-            _scale(at, pool, nodes, pool.driver.offers(), now_ms)
-        except Unreachable as error:
+            covered |= _scale(at, pool, nodes, pool.driver.offers(), covered, now_ms)
+        except GanglineError as error:
             log.warning("pool %s: %s; trying again", name, error.message)
     settle(at)
 
 
 def _agree(at: Deployment, pool: RentedPool, instances: list[Instance], now_ms: int) -> list[Rented]:
     """Ours as they are after it."""
-    _note_bills(at, instances)
+    _note_bills(at, instances, now_ms)
     listed = {instance.id for instance in instances}
-    ours = rented(at, pool)
+    ours = rented(at, pool, now_ms)
     for node in ours:
         if node.missing or node.instance not in listed:
             at.store.apply(write("count_missing", id=node.id, listed=int(node.instance in listed)))
-    ends = {instance.name: instance.billed_to_ms for instance in instances}
+    ends = {instance.id: instance.billed_to_ms for instance in instances}
+    rented_as = {node.id: node.instance for node in ours}
     seen_now = [Seen(id=i.id, name=i.name, ended=i.billed_to_ms is not None) for i in instances]
     actions = reconcile(ours, seen_now, now_ms, at.policy)
     for action in actions:
@@ -58,8 +62,8 @@ def _agree(at: Deployment, pool: RentedPool, instances: list[Instance], now_ms: 
             case StopInstance():
                 pool.driver.stop(action.instance)
             case GiveUp():
-                gone(at, action.node, action.because, now_ms, ended_ms=ends.get(action.node))
-    return rented(at, pool) if actions else ours
+                gone(at, action.node, action.because, now_ms, ended_ms=ends.get(rented_as[action.node] or ""))
+    return rented(at, pool, now_ms) if actions else ours
 
 
 def give_back(at: Deployment, node: str) -> None:
@@ -69,12 +73,15 @@ def give_back(at: Deployment, node: str) -> None:
         if row["pool"] in at.pools:
             with suppress(GanglineError):
                 at.pools[row["pool"]].driver.stop(row["instance"])
+                log.info("node %s ends: %s", node, row["because"])
 
 
-def _note_bills(at: Deployment, instances: list[Instance]) -> None:
+def _note_bills(at: Deployment, instances: list[Instance], now_ms: int) -> None:
     """What is billed, from when until when; written where it is news."""
     ended = [instance.billed_to_ms for instance in instances if instance.billed_to_ms is not None]
-    known = {row["id"]: row["billed_to_ms"] for row in at.store.load("known_instances", since=min(ended, default=0))}
+    known = {
+        row["id"]: row["billed_to_ms"] for row in at.store.load("known_instances", since=min(ended, default=now_ms))
+    }
     for instance in instances:
         told = instance.id in known and known[instance.id] == instance.billed_to_ms
         if instance.billed_from_ms is not None and not told:
@@ -82,13 +89,14 @@ def _note_bills(at: Deployment, instances: list[Instance]) -> None:
             at.store.apply(write("see_instance", id=instance.id, node=instance.name, **seen))
 
 
-def rented(at: Deployment, pool: RentedPool) -> list[Rented]:
+def rented(at: Deployment, pool: RentedPool, now_ms: int) -> list[Rented]:
+    back_ms = back_since_ms(at, now_ms)
     return [
         Rented(
             id=row["id"],
             state=row["state"],
             since_ms=row["since_ms"],
-            idle_since_ms=None if row["leases"] else max(row["meter_ms"], at.up_since_ms),
+            idle_since_ms=None if row["leases"] else max(row["meter_ms"], back_ms),
             heard_ms=max(row["seen_ms"], row["beat_ms"] or 0),
             instance=row["instance"],
             missing=row["missing"],
@@ -98,15 +106,17 @@ def rented(at: Deployment, pool: RentedPool) -> list[Rented]:
     ]
 
 
-def _scale(at: Deployment, pool: RentedPool, nodes: list[Rented], offers: list[Offer], now_ms: int) -> None:
-    stuck, waiting = _demand(at, pool, offers, now_ms)
+def _scale(
+    at: Deployment, pool: RentedPool, nodes: list[Rented], offers: list[Offer], covered: set[str], now_ms: int
+) -> set[str]:
+    """The jobs for which this pool has, or will have, nodes. `covered`: those of other pools."""
+    stuck, waiting = ([job for job in jobs if job["id"] not in covered] for jobs in _demand(at, pool, offers, now_ms))
     since_ms = min((job["ready_ms"] for job in waiting), default=now_ms)
     demand = Demand(takable=len(waiting), stuck=len(stuck), since_ms=since_ms)
     actions = scale(pool.limits, nodes, demand, now_ms, at.policy)
     starts = any(isinstance(action, Start) for action in actions) and not _starts_failed(at, pool, now_ms)
     ranked, refused = _ranked(at, offers, now_ms) if starts else [], set[str]()
     wanting = iter([*stuck, *waiting])
-    instances = {node.id: node.instance for node in nodes}
     for action in actions:
         match action:
             case Start() if starts:
@@ -114,11 +124,13 @@ def _scale(at: Deployment, pool: RentedPool, nodes: list[Rented], offers: list[O
                 fitting = [offer for offer in ranked if job is None or fits(offer, job)]
                 _rent(at, pool, fitting, refused, action, now_ms)
             case Drain():
-                if at.store.apply(guard("drain_idle", id=action.node, because=action.because)):
-                    log.info("node %s drains: %s", action.node, action.because)
-                    pool.driver.stop(instances[action.node] or "")
+                at.store.apply(write("drain_idle", id=action.node, because=action.because))
+                give_back(at, action.node)
             case GiveUp():
                 gone(at, action.node, action.because, now_ms)
+    coming = sum(node.state == "starting" for node in nodes) + sum(isinstance(action, Start) for action in actions)
+    idle = sum(node.state in ("ready", "on_trial") and node.idle_since_ms is not None for node in nodes)
+    return {job["id"] for job in waiting[: coming + min(idle, len(waiting) - len(stuck))]}
 
 
 def _starts_failed(at: Deployment, pool: RentedPool, now_ms: int) -> bool:
@@ -140,12 +152,24 @@ def _demand(at: Deployment, pool: RentedPool, offers: list[Offer], now_ms: int) 
         "reserve": round(price * at.policy.reserve_s / 3600),
         "limit": min(DEMAND_MAX, 2 * pool.limits.nodes_max),
     }
-    waiting = [job for job in at.store.load("demand", **could) if any(fits(offer, job) for offer in offers)]
+    found = at.store.load("demand", **could)
+    waiting = [job for job in _affordable(found, could["reserve"]) if any(fits(offer, job) for offer in offers)]
     if not waiting:
         return [], []
     smallest = min(offer.gpu_memory_gb for offer in offers)
     found = at.store.load("stuck", smallest_gb=smallest, **could)
     return [job for job in found if any(fits(offer, job) for offer in offers)], waiting
+
+
+def _affordable(jobs: list[Row], reserve: int) -> list[Row]:
+    """As many of each project's as its budget has reservations left for."""
+    taken: Counter[str] = Counter()
+    found: list[Row] = []
+    for job in jobs:
+        taken[job["project"]] += 1
+        if job["left"] is None or taken[job["project"]] * reserve <= job["left"]:
+            found.append(job)
+    return found
 
 
 def fits(offer: Offer, job: Row) -> bool:

@@ -11,7 +11,9 @@ from gangline.core.watch import Watched, no_progress
 from gangline.ports.store import Row, Write, guard, write
 from gangline.service.attempts import ask_to_stop, conclude, failure
 from gangline.service.deployment import Deployment
+from gangline.service.outage import back_since_ms
 
+PACES_MAX = 1000
 log = logging.getLogger("gangline.health")
 
 
@@ -93,9 +95,9 @@ def begin_trials(at: Deployment, now_ms: int) -> None:
 
 def watch(at: Deployment, now_ms: int) -> None:
     """Over everything that runs: end what makes no progress, and move what another machine would do for less."""
-    leases = at.store.load("live_leases")
+    leases, back_ms = at.store.load("live_leases"), back_since_ms(at, now_ms)
     for lease in leases:
-        because = no_progress(_watched(lease), now_ms, at.up_since_ms, at.policy)
+        because = no_progress(_watched(lease), now_ms, back_ms, at.policy)
         if because:
             drop = guard("drop_leases", attempt=lease["attempt"])
             conclude(at, lease["attempt"], failure(at, "no progress", because), now_ms, lease=drop)
@@ -133,7 +135,8 @@ def _move_slow(at: Deployment, leases: list[Row], now_ms: int) -> None:
 
 def known_paces(at: Deployment, workload: str, gpu: str, group: list[Row]) -> dict[str, float]:
     """Seconds per step of every machine that was tried, as they were last heard of."""
-    known = {row["machine"]: row["seconds_per_step"] for row in at.store.load("paces", workload=workload, gpu=gpu)}
+    rows = at.store.load("paces", workload=workload, gpu=gpu, limit=PACES_MAX)
+    known = {row["machine"]: row["seconds_per_step"] for row in rows}
     known |= {lease["machine"]: lease["seconds_per_step"] for lease in group}
     return known
 

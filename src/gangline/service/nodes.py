@@ -11,6 +11,7 @@ from gangline.service import bill
 from gangline.service.access import adding
 from gangline.service.attempts import end_attempts_of_node, load_node
 from gangline.service.deployment import Deployment
+from gangline.service.outage import back_since_ms
 
 TRIES_MAX = 20
 log = logging.getLogger("gangline.nodes")
@@ -84,9 +85,10 @@ def leave(at: Deployment, node: str, now_ms: int) -> None:
 def give_up_silent(at: Deployment, now_ms: int) -> None:
     """Nodes without a word for long are gone, unless it was we who could not hear."""
     silent_ms = round(at.policy.node_silent_s * 1000)
-    if now_ms - at.up_since_ms < silent_ms:
+    rows = at.store.load("silent_nodes", before=now_ms - silent_ms)
+    if not rows or now_ms - back_since_ms(at, now_ms) < silent_ms:
         return
-    for row in at.store.load("silent_nodes", before=now_ms - silent_ms):
+    for row in rows:
         gone(at, row["id"], f"no word for {at.policy.node_silent_s:.0f} s", now_ms)
 
 
@@ -99,7 +101,8 @@ def gone(at: Deployment, node_id: str, because: str, now_ms: int, *, ended_ms: i
         if node.state == "gone":
             return
         metered: list[Write] = [] if node.state == "starting" else bill.meter(node, max(until_ms, node.meter_ms))
-        if at.store.apply(guard("node_gone", id=node_id, because=because), *metered):
+        why = node.because if node.state in ("draining", "quarantined") else because
+        if at.store.apply(guard("node_gone", id=node_id, because=why), *metered):
             log.info("node %s is gone: %s", node_id, because)
             return
     raise AssertionError(f"{node_id} changed {TRIES_MAX} times while it was given up")

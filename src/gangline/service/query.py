@@ -198,7 +198,7 @@ def _parse_cursor(cursor: str | None) -> tuple[int, str]:
     if cursor is None:
         return FAR_FUTURE_MS, ""
     at_ms, _, job_id = cursor.partition(".")
-    if not at_ms.isdecimal():
+    if not _is_number(at_ms):
         raise NotFound(f"there is no page {cursor}", hint="use the `next` of the page before")
     return int(at_ms), job_id
 
@@ -207,6 +207,11 @@ def _parse_log_cursor(cursor: str | None) -> tuple[int, int]:
     if cursor is None:
         return 0, 0
     fencing, _, first_byte = cursor.partition(".")
-    if not (fencing.isdecimal() and first_byte.isdecimal()):
+    if not (_is_number(fencing) and _is_number(first_byte)):
         raise NotFound(f"there is no piece {cursor} of a log", hint="use the `next` of the piece before")
     return int(fencing), int(first_byte)
+
+
+def _is_number(text: str) -> bool:
+    """One that the store can hold."""
+    return text.isdecimal() and len(text) < 19

@@ -33,8 +33,10 @@ def renew(at: Deployment, node: str, hold: Hold, beat: Beat, now_ms: int) -> Bea
 
 
 def _training_ms(beat: Beat, started_ms: int, now_ms: int) -> int | None:
-    """When its first step was: how long before a heartbeat that may be is the node's to say, within the attempt."""
-    return None if beat.training_s is None else max(started_ms, now_ms - round(beat.training_s * 1000))
+    """When its first step was: how long ago is the node's to say, within the attempt. Who has a loss has made a step."""
+    if beat.training_s is None:
+        return None if beat.loss is None else now_ms
+    return max(started_ms, now_ms - round(beat.training_s * 1000))
 
 
 def _without_money(at: Deployment, lease: Row, now_ms: int) -> str:

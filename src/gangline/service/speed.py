@@ -13,6 +13,7 @@ from gangline.service.deployment import Deployment, RentedPool
 from gangline.service.fleet import rented
 from gangline.service.health import by_workload, known_paces, pacing
 
+WAITING_MAX = 10_000
 TRIED_LAST = 100
 """So many of the nodes that came last tell how likely the next one is a machine that never came before."""
 
@@ -22,7 +23,7 @@ log = logging.getLogger("gangline.fleet")
 def seek_faster(at: Deployment, now_ms: int) -> None:
     """A few of a pool at a time."""
     for pool in at.pools.values() if at.policy.seek_faster else ():
-        nodes = rented(at, pool)
+        nodes = rented(at, pool, now_ms)
         leaving = sum(node.state == "draining" for node in nodes)
         most = math.ceil(at.policy.seek_share_max * len(nodes)) - leaving
         if most > 0:
@@ -80,4 +81,4 @@ def _outlook(at: Deployment, pool: str, paces: dict[str, float], now_ms: int) ->
 
 def _waiting(at: Deployment, nodes: int) -> float:
     """Jobs that wait, for each node."""
-    return at.store.load("queue_length")[0]["jobs"] / max(1, nodes)
+    return at.store.load("queue_length", limit=WAITING_MAX)[0]["jobs"] / max(1, nodes)

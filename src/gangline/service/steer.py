@@ -27,7 +27,7 @@ def cancel(at: Deployment, job_id: str, now_ms: int) -> bool:
 
 
 def pause(at: Deployment, job_id: str, now_ms: int) -> bool:
-    """A node at work saves and hands the job back first. False where the job has ended, or is paused already."""
+    """A node at work saves and hands the job back first. False where it is paused already. Raises `BadInput` where it has ended."""
 
     def act(job: Job, live: Row | None) -> bool | None:
         if live and live["stop"] == PAUSED:
@@ -39,11 +39,11 @@ def pause(at: Deployment, job_id: str, now_ms: int) -> bool:
             )
         return _move(at, job, "paused", PAUSED, now_ms)
 
-    return _until_done(at, job_id, act, leave=ENDED | {"paused"})
+    return _until_done(at, job_id, act, leave=frozenset({"paused"}), refuse="paused")
 
 
 def resume(at: Deployment, job_id: str, now_ms: int) -> bool:
-    """A paused job waits again. False where it was not paused."""
+    """A paused job waits again. False where it was not paused. Raises `BadInput` where it has ended."""
 
     def act(job: Job, live: Row | None) -> bool | None:
         if live and live["stop"] != PAUSED:
@@ -55,7 +55,7 @@ def resume(at: Deployment, job_id: str, now_ms: int) -> bool:
             )
         return _move(at, job, "queued", WAITS, now_ms)
 
-    return _until_done(at, job_id, act, leave=ENDED | {"queued"})
+    return _until_done(at, job_id, act, leave=frozenset({"queued"}), refuse="resumed")
 
 
 def retry(at: Deployment, project: str, job_id: str, now_ms: int) -> str:
@@ -66,16 +66,23 @@ def retry(at: Deployment, project: str, job_id: str, now_ms: int) -> str:
     return submit(at, project, json.loads(row["spec"]), name=row["name"], request=None, now_ms=now_ms)
 
 
+_HAS = {"succeeded": "succeeded", "failed": "failed", "canceled": "been canceled"}
+
 Act = Callable[[Job, Row | None], bool | None]
 """Given the job and its live attempt. False where somebody moved it on in between, None where there is nothing to do."""
 
 
-def _until_done(at: Deployment, job_id: str, act: Act, *, leave: frozenset[str]) -> bool:
-    """Again while others move the job on in between; False where it is in a state to `leave` alone, or nothing is to do."""
+def _until_done(at: Deployment, job_id: str, act: Act, *, leave: frozenset[str], refuse: str = "") -> bool:
+    """Again while others move the job on in between; False where it is in a state to `leave` alone, or nothing is to do.
+    What has ended cannot be what `refuse` says."""
     for _ in range(TRIES_MAX):
         row = at.store.load("job", id=job_id)[0]
         if row["state"] in leave:
             return False
+        if row["state"] in ENDED:
+            raise BadInput(
+                f"{job_id} has {_HAS[row['state']]} and cannot be {refuse}", hint="`gangline jobs retry` begins it anew"
+            )
         live = next((found for found in at.store.load("attempts", job=job_id) if found["state"] == "live"), None)
         done = act(as_job(row), live)
         if done is not False:

@@ -3,11 +3,12 @@
 import hashlib
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from gangline.core.autoscale import PoolLimits
 from gangline.core.cost import HOUR_MS
-from gangline.core.errors import GanglineError, Unreachable
+from gangline.core.errors import BadInput, GanglineError, Unreachable
 from gangline.core.files import File
 from gangline.core.job import ENDED
 from gangline.core.keys import blob_key
@@ -130,12 +131,16 @@ class Simulation:
         for project in self._projects():
             self._insist(lambda project=project: set_project(at.at, project, share=1, budget_usd=None))
         for job in self.jobs:
-            self._insist(lambda job=job: steer.resume(at.at, job, self.world.now_ms))
+            self._insist(lambda job=job: self._resume(job))
         self.play(until_ms=self.world.now_ms + LIVENESS_HOURS_MAX * HOUR_MS)
         if self._checked:
             self.checks.at_the_end(self.cloud.invoice(), self.scenario.fleet.nodes_min)
             self.checks.against_the_store(self.policy)
         return self.outcome()
+
+    def _resume(self, job: str) -> None:
+        with suppress(BadInput):  # it has ended
+            steer.resume(self.service.at, job, self.world.now_ms)
 
     def _projects(self) -> list[str]:
         return [row[0] for row in self.store.look("SELECT id FROM project ORDER BY id")]

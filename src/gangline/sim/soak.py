@@ -70,8 +70,8 @@ POLICY: dict[str, float | int | str | bool] = {
     "tick_interval_s": 10,
     "claim_interval_s": 15,
     "scale_interval_s": 20,
-    "storage_usd_per_gb_month": 0.02,
-    "egress_usd_per_gb": 0.01,
+    "storage_usd_per_gb_month": 100.0,
+    "egress_usd_per_gb": 1.0,
 }
 
 

@@ -88,7 +88,7 @@ class Work:
 
     def _look_for_first_step(self) -> None:
         if self._run and self._first_step_s is None and self._run.progress().loss is not None:
-            self._first_step_s = self._clock.now_s
+            self._first_step_s = self._next_beat_s = self._clock.now_s
 
     def _beat(self) -> None:
         """From the first second to the last upload. A server that is away is no reason to stop working."""

@@ -97,7 +97,7 @@ WHERE id = :id AND state IN ('ready', 'on_trial') AND NOT EXISTS (SELECT 1 FROM 
 
 -- name: instance_to_end
 -- What a node is rented as that is to leave and has nothing more to do.
-SELECT pool, instance FROM node
+SELECT pool, instance, because FROM node
 WHERE id = :node AND rented = 1 AND instance IS NOT NULL AND state IN ('draining', 'quarantined')
   AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.node = node.id)
 
@@ -204,7 +204,9 @@ ON CONFLICT (workload, gpu, machine)
 DO UPDATE SET seconds_per_step = COALESCE(excluded.seconds_per_step, pace.seconds_per_step), at_ms = excluded.at_ms
 
 -- name: paces
+-- Of the machines that were tried, as many as matter.
 SELECT machine, seconds_per_step FROM pace WHERE workload = :workload AND gpu = :gpu AND seconds_per_step IS NOT NULL
+ORDER BY machine LIMIT :limit
 
 -- name: pace_of_gpu
 -- The latest workload that is known of a class, on all of its machines.
@@ -341,7 +343,9 @@ LIMIT :limit
 
 -- name: demand
 -- Queued jobs that a node of this pool could take now, as many as matter; with money for them.
-SELECT job.id, job.gpu, job.gpu_memory_gb, job.trust, job.slots, job.ready_ms FROM job JOIN project ON project.id = job.project
+SELECT job.id, job.project, job.gpu, job.gpu_memory_gb, job.trust, job.slots, job.ready_ms,
+       project.budget - project.spent - project.reserved AS left
+FROM job JOIN project ON project.id = job.project
 WHERE job.state = 'queued' AND job.ready_ms <= :now AND job.gpu_memory_gb <= :gpu_memory_gb AND job.trust <= :trust
   AND job.pool IN ('', :pool)
   AND (project.budget IS NULL OR project.spent + project.reserved + :reserve <= project.budget)
@@ -382,7 +386,8 @@ WHERE state = 'queued' AND queued_ms < :before
 ORDER BY queued_ms, id LIMIT 100
 
 -- name: queue_length
-SELECT COUNT(*) AS jobs FROM job WHERE state = 'queued'
+-- As many as matter.
+SELECT COUNT(*) AS jobs FROM (SELECT id FROM job WHERE state = 'queued' LIMIT :limit) AS waiting
 
 -- name: take_job
 -- The claim: only if the job is still as it was seen.
@@ -409,7 +414,7 @@ WHERE node.id = :node AND node.state IN ('ready', 'on_trial')
 -- A heartbeat. A holder whose lease is overdue but not yet taken away may renew it.
 UPDATE lease SET expires_ms = :expires_ms, beat_ms = :now, phase = :phase, step = :step,
        loss = COALESCE(:loss, loss), seconds_per_step = COALESCE(:seconds_per_step, seconds_per_step),
-       training_ms = COALESCE(training_ms, :training_ms),
+       training_ms = CASE WHEN training_ms IS NULL OR training_ms > :training_ms THEN :training_ms ELSE training_ms END,
        stepped_ms = CASE WHEN :step > step THEN :now ELSE stepped_ms END
 WHERE attempt = :attempt AND rank = :rank AND node = :node AND fencing = :fencing
 
@@ -428,7 +433,8 @@ UPDATE lease SET stop = :because, stop_ms = COALESCE(stop_ms, :now) WHERE attemp
 UPDATE lease SET stop = 'resumed by its owner' WHERE attempt = :attempt
 
 -- name: count_download
-UPDATE lease SET downloaded_bytes = downloaded_bytes + :bytes WHERE attempt = :attempt
+UPDATE lease SET downloaded_bytes = downloaded_bytes + :bytes
+WHERE attempt = :attempt AND rank = :rank AND node = :node AND fencing = :fencing
 
 -- name: hold_lease
 -- The guard of every other write of a worker: it holds the live lease.
@@ -539,6 +545,13 @@ WHERE id = :id AND version = :version
 -- name: say_why
 -- A move of its own: who moves the job on at the same time looks again, and hears of the owner's wish.
 UPDATE job SET because = :because, version = version + 1 WHERE id = :id AND version = :version
+
+-- name: ticks
+SELECT ticked_ms, back_ms FROM service WHERE id = 1
+
+-- name: tick
+-- A gap before it was an outage, whoever was away.
+UPDATE service SET back_ms = CASE WHEN :now - ticked_ms > :gap_ms THEN :now ELSE back_ms END, ticked_ms = :now WHERE id = 1
 
 -- name: add_checkpoint
 INSERT INTO checkpoint (id, job, attempt, step, state, because, verified, bytes, prefix, manifest, committed_ms)

@@ -160,6 +160,14 @@ CREATE INDEX job_again ON job (priority DESC, queued_ms, id) WHERE state = 'queu
 CREATE INDEX job_waiting ON job (queued_ms) WHERE state = 'queued';
 CREATE INDEX job_page ON job (project, submitted_ms, id);
 
+-- When the service ticked last, and since when without a gap.
+CREATE TABLE service (
+    id        BIGINT PRIMARY KEY CHECK (id = 1),
+    ticked_ms BIGINT NOT NULL,
+    back_ms   BIGINT NOT NULL
+);
+INSERT INTO service (id, ticked_ms, back_ms) VALUES (1, 0, 0);
+
 CREATE TABLE attempt (
     id                       TEXT   PRIMARY KEY,
     job                      TEXT   NOT NULL REFERENCES job (id),
@@ -181,7 +189,7 @@ CREATE TABLE attempt (
     step                     BIGINT NOT NULL,   -- the last that it was heard to have taken; this and the next four: from its lease, when it ends
     loss                     DOUBLE PRECISION,
     seconds_per_step         DOUBLE PRECISION,
-    training_ms              BIGINT,            -- when its first step was heard of
+    training_ms              BIGINT,            -- when its first step was
     beat_ms                  BIGINT NOT NULL,
     started_ms               BIGINT NOT NULL,
     ended_ms                 BIGINT,

@@ -257,14 +257,21 @@ def _as_page(report: "Report", other: "Report | None", published: dict[str, floa
     rows = table("", *([">policy", ">compare"] if other else [">here"]), *([">published"] if published else []))
     for name, show in _counted(reports):
         rows.add_row(name, *map(show, reports))
+    tried = [_percent(each.first_try_failed_share) for each in reports]
+    rows.add_row("failed at the first try", *tried, *_beside(published, "first_try_failed_share", _percent))
     for name, figure, as_text in PER_JOB:
         ours = ("–" if each.per_job is None else as_text(getattr(each.per_job, figure)) for each in reports)
-        theirs = [as_text(published[figure]) if figure in published else "–"] if published else []
-        rows.add_row(name, *ours, *theirs)
+        rows.add_row(name, *ours, *_beside(published, figure, as_text))
     for name, show in (*_spent(reports), *_waited(reports)):
         rows.add_row(name, *map(show, reports))
     title = Text(f"{report.title} (seed {report.seed})", style="bold")
     return Group(title, *([Text(asked.says)] if asked.says else []), Text(), rows, *_notes(reports, asked))
+
+
+def _beside(published: dict[str, float], figure: str, as_text: Callable[[float], str]) -> list[str]:
+    if not published:
+        return []
+    return [as_text(published[figure]) if figure in published else "–"]
 
 
 Rows = Iterator[tuple[str, Callable[["Report"], str]]]

@@ -35,7 +35,7 @@ def _give_way(at: Deployment, pool: RentedPool, waiting: float, most: int, now_m
     found: list[tuple[float, Row, str]] = []
     leases = [lease for lease in at.store.load("live_leases") if lease["rented"] and lease["pool"] == pool.limits.name]
     for (workload, gpu), group in by_workload(pacing(leases)).items():
-        outlook = _outlook(at, pool.limits.name, known_paces(at, workload, gpu, group), now_ms)
+        outlook = _outlook(at, pool.limits.name, known_paces(at, workload, gpu, group))
         for lease in group:
             ahead = lease["steps"] - lease["step"] + waiting * lease["steps"]
             because = worth_replacing(lease["seconds_per_step"], outlook, ahead, at.policy)
@@ -59,7 +59,7 @@ def turned_away(at: Deployment, node: Node, job: str, now_ms: int) -> str | None
     came = at.store.load("nodes_of_machine_since", machine=node.machine, since=now_ms - HOUR_MS)[0]["nodes"]
     if came > at.policy.moves_max:
         return None  # there seems to be no other
-    outlook = _outlook(at, node.pool, known_paces(at, workload, node.gpu, []), now_ms)
+    outlook = _outlook(at, node.pool, known_paces(at, workload, node.gpu, []))
     here = at.store.load("nodes_working", pool=node.pool)[0]["nodes"]
     because = worth_replacing(mine, outlook, steps * (1 + _waiting(at, here)), at.policy)
     if because is None:
@@ -69,7 +69,7 @@ def turned_away(at: Deployment, node: Node, job: str, now_ms: int) -> str | None
     return why if drained else None
 
 
-def _outlook(at: Deployment, pool: str, paces: dict[str, float], now_ms: int) -> Outlook:
+def _outlook(at: Deployment, pool: str, paces: dict[str, float]) -> Outlook:
     here = {row["machine"] for row in at.store.load("machines_working", pool=pool)}
     tried = at.store.load("machines_tried", pool=pool, last=TRIED_LAST)[0]
     return Outlook(

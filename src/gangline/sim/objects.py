@@ -28,7 +28,7 @@ class Object:
 
 
 class SimObjects:
-    """The `objects` port. `stale_until_ms`: until then the store does not tell of what was just written."""
+    """The `objects` port."""
 
     def __init__(self, world: World, faults: "Faults") -> None:
         self._world = world

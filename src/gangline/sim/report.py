@@ -92,6 +92,7 @@ class Report:
     node_hours: float
     nodes_rented: int
     share_wasted: float
+    first_try_failed_share: float
     spent: tuple[Spent, ...]
     waits: tuple[Wait, ...]
     trust: Trust
@@ -121,11 +122,18 @@ def make_report(of: "Simulation", scenario: str) -> Report:
         node_hours=sum(part.node_hours for part in spent),
         nodes_rented=_count(of, "instance"),
         share_wasted=sum(part.share for part in spent if part.cause not in NOT_WASTE),
+        first_try_failed_share=_first_try_failed(of),
         spent=spent,
         waits=_waits(of),
         trust=_trust(of),
         struck=dict(sorted(of.faults.struck.items())),
     )
+
+
+def _first_try_failed(of: "Simulation") -> float:
+    """Of the jobs that were tried, those that failed at the first attempt."""
+    tried = of.store.look("SELECT AVG(state = 'failed') FROM attempt WHERE fencing = 1")
+    return tried[0][0] or 0.0
 
 
 def _per_job(of: "Simulation") -> PerJob | None:

@@ -128,7 +128,7 @@ WHERE instance.settled = 0 AND node.state = 'gone'
 UPDATE instance SET settled = 1 WHERE id = :id AND settled = 0
 
 -- name: known_bill
--- What the ledger says of a node so far, and the other instances of its name that were settled.
+-- What the ledger says of a node's time so far.
 SELECT COALESCE(SUM(ledger.micro_usd), 0) AS micro_usd FROM ledger
 WHERE ledger.node = :node AND ledger.cause NOT IN ('storage', 'egress')
 
@@ -194,7 +194,7 @@ FROM strike JOIN machine ON machine.id = strike.machine
 WHERE strike.machine = :machine AND strike.at_ms > :since AND strike.at_ms > COALESCE(machine.quarantined_ms, -1)
 
 -- name: struck_machines
--- Those at work with strikes that are not paid for.
+-- Those with strikes that are not paid for, and not in quarantine.
 SELECT DISTINCT machine.id, machine.pool FROM strike JOIN machine ON machine.id = strike.machine
 WHERE strike.at_ms > :since AND strike.at_ms > COALESCE(machine.quarantined_ms, -1) AND machine.quarantined_until_ms <= :now
 
@@ -299,8 +299,7 @@ FROM job WHERE id = :id
 
 -- name: job_of_attempt
 -- Without what is long.
-SELECT job.id, job.project, job.spec_hash, job.state, job.because, job.steps, job.fencing, job.version,
-       job.attempts_failed, job.attempts_max, job.gpu_memory_gb, job.base, job.workload, job.exact, job.numerics
+SELECT job.id, job.project, job.state, job.fencing, job.version, job.attempts_failed, job.attempts_max, job.gpu_memory_gb
 FROM job JOIN attempt ON attempt.job = job.id WHERE attempt.id = :attempt
 
 -- name: held_job

@@ -81,7 +81,7 @@ def test_nodes_come_with_the_work_are_replaced_when_they_die_and_go_without_it(b
     assert ended[0].attempts[1].node != killed.id and ended[0].attempts[1].from_step >= 10
     until(lambda: box.client.nodes() == [] and processes("worker", str(box.home)) == [])
     assert len(list((box.home / "server" / "nodes").iterdir())) == 2
-    until(lambda: "drains: idle for" in (box.home / "server.log").read_text())
+    until(lambda: "ends: idle for" in (box.home / "server.log").read_text())
     assert box.stop_server() == 0
     assert processes(str(box.home)) == []
 

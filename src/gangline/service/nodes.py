@@ -103,6 +103,6 @@ def gone(at: Deployment, node_id: str, because: str, now_ms: int, *, ended_ms: i
         metered: list[Write] = [] if node.state == "starting" else bill.meter(node, max(until_ms, node.meter_ms))
         why = node.because if node.state in ("draining", "quarantined") else because
         if at.store.apply(guard("node_gone", id=node_id, because=why), *metered):
-            log.info("node %s is gone: %s", node_id, because)
+            log.info("node %s is gone: %s", node_id, why)
             return
     raise AssertionError(f"{node_id} changed {TRIES_MAX} times while it was given up")

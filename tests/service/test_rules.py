@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gangline.core.autoscale import PoolLimits
-from gangline.core.claim import reservation
+from gangline.core.budget import reservation
 from gangline.core.cost import HOUR_MS
 from gangline.core.errors import BadInput
 from gangline.core.spec import DirectoryBase, Needs
@@ -432,7 +432,7 @@ def test_an_end_gives_back_what_was_reserved_and_books_what_was_spent(service: S
     set_project(service.at, PROJECT, share=1, budget_usd=1)
     service.submit()
     node = service.join()
-    assert reservation(load_node(service.at, node), 1, service.at.policy) == RESERVED
+    assert reservation(load_node(service.at, node).price_of(1), 0, service.at.policy) == RESERVED
     hold = service.claim(node).hold
     service.wait(20)
     release(service, node, hold)

@@ -2,12 +2,13 @@
 
 import sqlite3
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from gangline.core.errors import BadInput, Denied
-from gangline.ports.server import Beaten, Done, Hold, Log
+from gangline.ports.server import Beaten, Done, Downloads, Hold, Log
 from gangline.ports.store import guard, write
-from gangline.service import query, renew, steer
+from gangline.service import checkpoint, query, renew, steer
 from gangline.service.access import admit, identify
 from gangline.service.attempts import end_overdue, end_unheeded
 from gangline.service.checkpoint import prune
@@ -136,9 +137,8 @@ def a_lease_opens_to_its_holder_alone(bench: Bench) -> None:
     whose = {"attempt": hold.attempt, "rank": 0, "node": node, "fencing": hold.fencing}
     for other in ({"node": "node-x"}, {"fencing": hold.fencing + 1}, {"fencing": hold.fencing - 1}, {"rank": 1}):
         assert not bench.store.apply(guard("hold_lease", **(whose | other)))
-        assert not bench.store.apply(guard("count_download", bytes=1, **(whose | other)))
+        assert not bench.store.apply(guard("count_download", bytes=1, seen=0, **(whose | other)))
         assert not bench.store.apply(guard("renew_lease", **(whose | beat | other)))
-        assert not bench.store.apply(guard("give_up_lease", **(whose | other)))
     assert bench.store.apply(guard("hold_lease", **whose))
 
 
@@ -469,6 +469,39 @@ def a_heartbeat_reserves_no_more_than_the_budget(bench: Bench) -> None:
     assert answer.stop == "the budget of default is spent or reserved"
     assert bench.look("SELECT reserved FROM project") == [RESERVED]
     assert bench.beat(node, hold, 99).stop == answer.stop
+
+
+@probe(egress_usd_per_gb=5e6)
+def two_downloads_at_once_are_both_paid_for(bench: Bench) -> None:
+    bench.submit()
+    node = bench.join()
+    assignment = bench.claim(node)
+    bench.budget(1)
+    keys = tuple(stored.key for stored in assignment.inputs)
+    ask = partial(checkpoint.downloads, bench.at, node, assignment.hold, Downloads(keys=keys), bench.now_ms)
+    bench.meanwhile("count_download", ask)
+    ask()
+    assert bench.look("SELECT reserved, downloaded_bytes FROM lease") == [(2 * RESERVED + 90_000, 36)]
+
+
+@probe(egress_usd_per_gb=1e6)
+def what_is_downloaded_while_an_attempt_ends_is_billed(bench: Bench) -> None:
+    job, node = bench.submit(), bench.join()
+
+    def download(hold: Hold, *keys: str) -> None:
+        checkpoint.downloads(bench.at, node, hold, Downloads(keys=keys), bench.now_ms)
+
+    assignment = bench.claim(node)
+    keys = [stored.key for stored in assignment.inputs]
+    bench.meanwhile("drop_lease", lambda: download(assignment.hold, *keys))
+    bench.release(node, assignment.hold)
+    again = bench.take(node, job)
+    bench.wait(bench.policy.lease_s + 1)
+    bench.meanwhile("seize_overdue_lease", lambda: download(again, keys[0]))
+    bench.tick()
+    bench.tick()
+    assert bench.state(job) == "queued"
+    assert [line[3] for line in bench.ledger(node) if line[0] == "egress"] == [18_000, 9_000]
 
 
 # Machines

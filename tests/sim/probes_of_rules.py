@@ -503,6 +503,47 @@ def a_job_without_money_waits_and_says_so_and_a_job_with_some_spends_no_more_tha
     assert bench.because(job).startswith("the budget of default")
 
 
+@probe(egress_usd_per_gb=1e6)
+def a_claim_reserves_for_what_the_attempt_will_download(bench: Bench) -> None:
+    job, node = bench.submit(), bench.join()
+    bench.budget((RESERVED + 17_000) / 1e6)
+    assert "does not allow it" in bench.claim_nothing(node)
+    assert bench.because(job).startswith("the budget of default")
+    bench.budget((RESERVED + 18_000) / 1e6)
+    bench.take(node, job)
+    assert bench.look("SELECT reserved FROM project") == [RESERVED + 18_000]
+
+
+@probe(egress_usd_per_gb=100)
+def with_its_newest_checkpoint(bench: Bench) -> None:
+    job, node = bench.submit(), bench.join()
+    hold = bench.take(node, job)
+    bench.advance(node, hold)
+    bench.release(node, hold)
+    bench.budget(RESERVED / 1e6 + 0.1)
+    bench.claim_nothing(node)
+    assert "does not allow it" in bench.because(job)
+    fresh = bench.submit(seed=1)
+    bench.release(node, bench.take(node, fresh))
+    bench.budget(RESERVED / 1e6 + 0.11)
+    bench.take(node, job)
+    assert bench.look("SELECT reserved FROM project") == [RESERVED + 100_002]
+
+
+@probe(egress_usd_per_gb=1e6)
+def who_downloads_more_than_the_budget_pays_for_stops_and_is_not_to_blame(bench: Bench) -> None:
+    job, node = bench.submit(), bench.join()
+    bench.budget(2.5 * RESERVED / 1e6)
+    assignment = bench.claim(node)
+    asked = Downloads(keys=tuple(stored.key for stored in assignment.inputs))
+    answers = [checkpoint.downloads(bench.at, node, assignment.hold, asked, bench.now_ms) for _ in range(20)]
+    assert 2 <= sum(not is_stale(answer) for answer in answers) < 20
+    assert bench.said(job) == "the budget of default is spent or reserved"
+    assert bench.events(job)[-1] == "released" and bench.state(job) == "queued"
+    [spent] = bench.look("SELECT spent FROM project WHERE reserved = 0")
+    assert spent <= 2.5 * RESERVED and not bench.look("SELECT attempt FROM strike")
+
+
 @probe()
 def the_ledger_says_of_a_rented_node_what_its_provider_does(bench: Bench) -> None:
     node = idle_rented(bench)
@@ -578,15 +619,17 @@ def jobs_that_a_node_may_not_have_hide_none_that_it_may(bench: Bench) -> None:
     bench.take(node, bench.submit(seed=9999))
 
 
-@probe()
+@probe(egress_usd_per_gb=1)
 def nor_do_jobs_that_were_tried_before(bench: Bench) -> None:
     node = bench.join("a", **OFFER)
     odd = ("gpu_memory_gb = 80", "gpu = 'H200'", "pool = 'far'", "trust = 2", "slots = 2", "numerics = 'other'")
-    for number, need in enumerate((*odd, f"ready_ms = {bench.now_ms + 1000}", "project = 'poor'")):
+    others = (f"ready_ms = {bench.now_ms + 1000}", "project = 'poor'", "checkpoint_bytes = 1e12", "input_bytes = 1e12")
+    for number, need in enumerate((*odd, *others)):
         for seed in range(17):
             job = bench.submit(seed=100 * number + seed, priority=5)
             bench.store.look(f"UPDATE job SET fencing = 1, {need} WHERE id = ?", job)
     bench.budget(0, "poor")
+    bench.budget(1)
     job = bench.submit(seed=9999)
     bench.store.look("UPDATE job SET fencing = 1 WHERE id = ?", job)
     bench.take(node, job)
@@ -994,6 +1037,20 @@ def no_more_nodes_are_rented_than_budgets_pay_for(bench: Bench) -> None:
         bench.submit(seed=seed)
     bench.tend()
     assert len(bench.rented()) == 2
+
+
+@probe(egress_usd_per_gb=1e6)
+def nor_than_they_pay_the_downloads_of(bench: Bench) -> None:
+    bench.budget((2 * RESERVED + 30_000) / 1e6)
+    for seed in range(4):
+        bench.submit(seed=seed)
+    bench.tend()
+    assert len(bench.rented()) == 1
+    bench.budget((RESERVED + 17_000) / 1e6, "other")
+    bench.submit("other")
+    for _ in range(4):
+        bench.tend()
+    assert len(bench.rented()) == 1
 
 
 @probe()

@@ -262,8 +262,8 @@ RULES = [
     rule(
         "5: nor do budgets pay for more nodes",
         "service.fleet:_affordable",
-        'taken[job["project"]] * reserve',
-        "reserve",
+        '+= reservation(price_micro_usd_per_hour, job["download_bytes"], policy)',
+        "= 0",
     ),
     rule("4: what one pool covers no other rents for", "service.fleet:tend", "covered |= _scale", "_scale"),
     rule("5: what has ended is not idle", "service.fleet:_agree", "ended_ms=ends.get(", "ended_ms=None and ends.get("),
@@ -351,7 +351,22 @@ RULES = [
     rule("5: results are stored too", "stored", "artifact.bytes", "0 AS bytes"),
     rule("5: checkpoints are stored", "stored", "SELECT checkpoint.bytes", "SELECT 0 AS bytes"),
     rule("5: storage is billed", "service.bill:storage", "if not cost:", "if True:"),
-    rule("5: a claim reserves", "core.claim:reservation", "round(node.price_of(slots) * policy.reserve_s / 3600)", "0"),
+    rule(
+        "5: a claim reserves",
+        "core.budget:reservation",
+        "round(price_micro_usd_per_hour * policy.reserve_s / 3600)",
+        "0",
+    ),
+    rule("5: for what it downloads", "core.budget:reservation", " + egress_micro_usd(", " + 0 * egress_micro_usd("),
+    rule("5: with the newest checkpoint", "set_checkpoint_bytes", ":bytes", "0"),
+    rule(
+        "5: nor are nodes rented for downloads that no budget pays",
+        "service.fleet:_affordable",
+        'job["download_bytes"]',
+        "0",
+    ),
+    rule("5: who downloads more reserves more", "core.budget:more_to_reserve", "missing = sent + ", "missing = "),
+    rule("5: or ends", "service.checkpoint:_count", "        if because:", "        if False:"),
     rule(
         "5: an end gives back",
         "spend",
@@ -361,14 +376,14 @@ RULES = [
     rule("5: an end is spent", "spend", "spent = spent + :micro_usd", "spent = spent"),
     rule(
         "5: a heartbeat reserves more",
-        "service.renew:_without_money",
-        "if reserved * HOUR_MS >= price * margin_ms:",
+        "service.budget:out_of_money",
+        "if not more:",
         "if True:",
     ),
     rule(
         "5: in time",
-        "service.renew:_without_money",
-        "1000 * (at.policy.stop_margin_s + at.policy.heartbeat_interval_s)",
+        "core.budget:more_to_reserve",
+        "1000 * (policy.stop_margin_s + policy.heartbeat_interval_s)",
         "0",
     ),
     rule(
@@ -379,12 +394,12 @@ RULES = [
     ),
     rule(
         "5: two heartbeats at once are one",
-        "service.renew:_without_money",
+        "service.budget:out_of_money",
         "if extended or",
         "if extended or False and",
     ),
     # 6: one true sentence why
-    rule("6: no money", "core.claim:over_budget", "if purse.budget is None or", "if True or"),
+    rule("6: no money", "core.budget:over_budget", "if purse.budget is None or", "if True or"),
     rule("6: waits for its next try", "core.why:why_queued", "if job.ready_ms > now_ms:", "if False:"),
     rule("6: nobody is here", "core.why:why_queued", "if not nodes:", "if False:"),
     rule("6: failed it before", "core.claim:mismatch", "if job.banned:", "if False:"),

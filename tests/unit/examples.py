@@ -1,6 +1,7 @@
 """A job, its attempt, a node and what else decisions look at; tests change what matters to them with `replace`."""
 
-from gangline.core.claim import Candidate, Purse
+from gangline.core.budget import Purse
+from gangline.core.claim import Candidate
 from gangline.core.job import Attempt, Job, Node
 from gangline.core.policy import Policy
 
@@ -55,6 +56,7 @@ CANDIDATE = Candidate(
     ready_ms=0,
     base="base",
     slots=1,
+    download_bytes=0,
     gpu="",
     gpu_memory_gb=0,
     pool="",

@@ -7,19 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gangline.core.budget import Purse, reservation
 from gangline.core.claim import (
     NOTHING,
     Candidate,
     Choice,
     Nothing,
-    Purse,
     by_fair_share,
     choose,
     decayed,
     mismatch,
-    over_budget,
     refusal,
-    reservation,
 )
 from tests.unit.examples import CANDIDATE, NODE, POLICY, PURSE
 
@@ -152,20 +150,24 @@ def test_fair_share_orders_everybody_by_usage_over_share_whatever_the_order_befo
     assert by_fair_share(shuffled, now_ms, POLICY) == order
 
 
-def test_a_budget_is_spent_reserved_and_asked_for_together() -> None:
-    purse = replace(PURSE, budget=100, spent=60, reserved=30)
-    assert over_budget(purse, 10) is None
-    assert over_budget(replace(purse, budget=None), 10**12) is None
-    sentence = over_budget(replace(purse, budget=10_000_000, spent=6_000_000), 4_000_000)
-    assert sentence == "the budget of p, $10.00, does not allow it: $6.00 spent, $0.00 reserved by what runs"
-
-
-def test_a_claim_reserves_money_for_its_slots_and_is_refused_without_it() -> None:
-    assert choice(CANDIDATE).reserve == reservation(NODE, 1, POLICY) == 324_000 * POLICY.reserve_s / 3600
-    assert reservation(replace(NODE, slots=4), 1, POLICY) == reservation(NODE, 1, POLICY) / 4
-    poor = replace(PURSE, budget=reservation(NODE, 1, POLICY) - 1)
+def test_a_claim_reserves_money_for_its_slots_and_downloads_and_is_refused_without_it() -> None:
+    least = reservation(324_000, 0, POLICY)
+    assert choice(CANDIDATE).reserve == least
+    sending = replace(POLICY, egress_usd_per_gb=0.09)
+    heavy = replace(CANDIDATE, download_bytes=10**9)
+    found = choose([heavy], NODE, PURSE, frozenset(), 0, sending)
+    assert isinstance(found, Choice) and found.reserve == least + 90_000
+    poor = replace(PURSE, budget=least - 1)
     answer = chosen(CANDIDATE, purse=poor)
     assert isinstance(answer, Nothing) and answer.because.startswith("the budget of p")
+
+
+def test_what_the_budget_allows_does_not_wait_for_what_it_does_not() -> None:
+    purse = replace(PURSE, budget=reservation(324_000, 0, POLICY))
+    dear = replace(CANDIDATE, id="dear", download_bytes=10**12)
+    light = replace(CANDIDATE, id="light")
+    found = choose([dear, light], NODE, purse, frozenset(), 0, replace(POLICY, egress_usd_per_gb=1.0))
+    assert isinstance(found, Choice) and found.job is light
 
 
 candidates = st.lists(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gangline.core.claim import reservation
+from gangline.core.budget import reservation
 from gangline.core.why import why_queued
 from tests.unit.examples import CANDIDATE, NODE, POLICY, PURSE
 
@@ -27,7 +27,7 @@ def test_a_job_that_waits_for_its_next_try_says_for_how_long() -> None:
 
 
 def test_a_budget_that_does_not_allow_the_least_that_a_try_reserves_is_the_reason() -> None:
-    least = reservation(NODE, 1, POLICY)
+    least = reservation(NODE.price_of(1), 0, POLICY)
     assert why(purse=replace(PURSE, budget=least)) == SAID
     assert why(purse=replace(PURSE, budget=least - 1)).startswith("the budget of p")
     dear = replace(OTHER, price_micro_usd_per_hour=10 * NODE.price_micro_usd_per_hour)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gangline.core.budget import Purse, over_budget, reservation
 from gangline.core.job import WORKING, Node
 from gangline.core.policy import Policy
 
@@ -20,25 +21,13 @@ class Candidate:
     ready_ms: int
     base: str
     slots: int
+    download_bytes: int
     gpu: str
     gpu_memory_gb: float
     pool: str
     trust: int
     numerics: str
     banned: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Purse:
-    """A project's usage, decayed to `usage_ms`, its share of the fleet, and its budget (None: no limit). Money in micro-dollars."""
-
-    project: str
-    usage: float
-    usage_ms: int
-    share: float
-    budget: int | None
-    spent: int
-    reserved: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,34 +90,20 @@ def decayed(purse: Purse, now_ms: int, policy: Policy) -> float:
     return purse.usage * 2 ** (-(now_ms - purse.usage_ms) / 1000 / policy.usage_half_life_s)
 
 
-def reservation(node: Node, slots: int, policy: Policy) -> int:
-    """Micro-dollars for so long that the attempt can be told to stop, and stopped, before they are spent."""
-    return round(node.price_of(slots) * policy.reserve_s / 3600)
-
-
-def over_budget(purse: Purse, more: int) -> str | None:
-    if purse.budget is None or purse.spent + purse.reserved + more <= purse.budget:
-        return None
-    return (
-        f"the budget of {purse.project}, ${purse.budget / 1e6:.2f}, does not allow it: "
-        f"${purse.spent / 1e6:.2f} spent, ${purse.reserved / 1e6:.2f} reserved by what runs"
-    )
-
-
 def choose(
     candidates: Sequence[Candidate], node: Node, purse: Purse, held: frozenset[str], now_ms: int, policy: Policy
 ) -> Choice | Nothing:
     """`candidates` of one project in the queue's order; `held`: the bases that the node has."""
-    fitting = [job for job in candidates if mismatch(job, node, now_ms) is None]
+    reasons = [mismatch(job, node, now_ms) or over_budget(purse, to_reserve(job, node, policy)) for job in candidates]
+    fitting = [job for job, reason in zip(candidates, reasons, strict=True) if reason is None]
     if not fitting:
-        reasons = [why for job in candidates if (why := mismatch(job, node, now_ms))]
-        return Nothing(reasons[0]) if reasons else NOTHING
+        return next((Nothing(reason) for reason in reasons if reason), NOTHING)
     job = _preferred(fitting, held, now_ms, policy)
-    reserve = reservation(node, job.slots, policy)
-    too_much = over_budget(purse, reserve)
-    if too_much:
-        return Nothing(too_much)
-    return Choice(job, f"{_why(job, fitting[0])}, on {node.name}", reserve)
+    return Choice(job, f"{_why(job, fitting[0])}, on {node.name}", to_reserve(job, node, policy))
+
+
+def to_reserve(job: Candidate, node: Node, policy: Policy) -> int:
+    return reservation(node.price_of(job.slots), job.download_bytes, policy)
 
 
 def _preferred(fitting: Sequence[Candidate], held: frozenset[str], now_ms: int, policy: Policy) -> Candidate:

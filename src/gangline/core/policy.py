@@ -74,6 +74,10 @@ class Policy:
         assert self.reserve_s > self.stop_margin_s, "a reservation outlives the notice to stop"
 
     @property
+    def egress_micro_usd_per_byte(self) -> float:
+        return self.egress_usd_per_gb * 1e6 / 1e9
+
+    @property
     def url_s(self) -> float:
         return 2 * self.lease_s
 

@@ -50,12 +50,15 @@ def lease_of(node: str, hold: Hold) -> dict[str, object]:
 
 
 def conclude(
-    at: Deployment, attempt_id: str, decide: Decide, now_ms: int, *, lease: Write, more: Sequence[Write] = ()
+    at: Deployment,
+    attempt_id: str,
+    decide: Decide,
+    now_ms: int,
+    *,
+    if_overdue: bool = False,
+    more: Sequence[Write] = (),
 ) -> bool:
-    """End a live attempt as `decide` says. `lease` removes its lease, under the guard that gives the right to end it.
-
-    False where it has ended already, or the right to end it is gone.
-    """
+    """End a live attempt as `decide` says. False where it has ended already, or is to end only `if_overdue` and is not."""
     for _ in range(TRIES_MAX):
         rows = at.store.load("attempt", id=attempt_id)
         if not rows or rows[0]["state"] != "live":
@@ -63,10 +66,12 @@ def conclude(
         row, attempt = rows[0], as_attempt(rows[0])
         job = as_job(at.store.load("job_of_attempt", attempt=attempt_id)[0])
         past = [as_attempt(before) for before in at.store.load("earlier_attempts", job=job.id, fencing=attempt.fencing)]
+        ends = {"attempt": attempt_id, "seen": row["downloaded_bytes"]}
+        lease = guard("seize_overdue_lease", now=now_ms, **ends) if if_overdue else guard("drop_lease", **ends)
         verdict = _heeding(row["stop"], decide(job, attempt, past))
         if at.store.apply(*_ending(at, job, row, attempt, verdict, now_ms, lease), *more):
             return True
-        if lease.name == "seize_overdue_lease":
+        if if_overdue:
             return False  # it was renewed at the last moment, or the next tick tries again
     raise Unreachable(f"{attempt_id} changed {TRIES_MAX} times while it was being ended")
 
@@ -154,8 +159,7 @@ def end_overdue(at: Deployment, now_ms: int) -> None:
     back_ms = back_since_ms(at, now_ms) if rows else now_ms
     for row in rows:
         if is_overdue(expires_ms=row["expires_ms"], now_ms=now_ms, up_since_ms=back_ms, policy=at.policy):
-            seize = guard("seize_overdue_lease", attempt=row["attempt"], now=now_ms)
-            conclude(at, row["attempt"], interruption(at), now_ms, lease=seize)
+            conclude(at, row["attempt"], interruption(at), now_ms, if_overdue=True)
 
 
 def end_unheeded(at: Deployment, now_ms: int) -> None:
@@ -165,15 +169,13 @@ def end_unheeded(at: Deployment, now_ms: int) -> None:
     if not rows or back_since_ms(at, now_ms) > before:
         return  # it may have tried to reach us
     for row in rows:
-        drop = guard("drop_leases", attempt=row["attempt"])
-        conclude(at, row["attempt"], stopped(at, row["stop"]), now_ms, lease=drop)
+        conclude(at, row["attempt"], stopped(at, row["stop"]), now_ms)
 
 
 def end_attempts_of_node(at: Deployment, node: str, now_ms: int, *, told: bool) -> None:
     """Hand back every job that `node` still holds; `told`: it had notice, and time to save."""
     for row in at.store.load("leases_of_node", node=node):
-        drop = guard("drop_leases", attempt=row["attempt"])
-        conclude(at, row["attempt"], interruption(at, released=told), now_ms, lease=drop)
+        conclude(at, row["attempt"], interruption(at, released=told), now_ms)
 
 
 def interruption(at: Deployment, *, released: bool = False) -> Decide:

@@ -1,6 +1,7 @@
 """The ledger's writes: every part of a node's time once, what attempts spent, what is stored and sent."""
 
-from gangline.core.claim import Purse, decayed
+from gangline.core.budget import Purse
+from gangline.core.claim import decayed
 from gangline.core.cost import (
     Line,
     egress_micro_usd,

@@ -12,7 +12,8 @@ from gangline.core.spec import parse_spec
 from gangline.ports.server import Commit, Done, Downloads, Hold, Refused, Reject, Stale, Uploads, Urls
 from gangline.ports.store import Row, Write, guard, write
 from gangline.service import bill
-from gangline.service.attempts import LOST, event, job_of_hold, lease_of
+from gangline.service.attempts import LOST, conclude, event, job_of_hold, lease_of, stopped
+from gangline.service.budget import out_of_money
 from gangline.service.deployment import Deployment
 
 
@@ -44,10 +45,22 @@ def downloads(at: Deployment, node: str, hold: Hold, request: Downloads, now_ms:
     strange = set(request.keys) - readable.keys()
     if strange:
         return Refused(because=f"{min(strange)} is no input or checkpoint of this job")
-    size = sum(readable[key] for key in request.keys)
-    if not at.store.apply(guard("count_download", **lease_of(node, hold), bytes=size)):
+    if not _count(at, node, hold, sum(readable[key] for key in request.keys), now_ms):
         return LOST
     return Urls(urls=tuple(at.objects.sign_get(key, now_ms=now_ms, seconds=at.policy.url_s) for key in request.keys))
+
+
+def _count(at: Deployment, node: str, hold: Hold, size: int, now_ms: int) -> bool:
+    """What is sent costs: an attempt that nothing more can be reserved for ends here."""
+    while rows := at.store.load("lease", **lease_of(node, hold)):
+        seen = rows[0]["downloaded_bytes"]
+        because = out_of_money(at, rows[0], seen + size, now_ms)
+        if because:
+            conclude(at, hold.attempt, stopped(at, because), now_ms)
+            return False
+        if at.store.apply(guard("count_download", **lease_of(node, hold), bytes=size, seen=seen)):
+            return True
+    return False
 
 
 def commit(at: Deployment, node: str, hold: Hold, request: Commit, now_ms: int) -> Done | Stale | Refused:
@@ -64,6 +77,7 @@ def commit(at: Deployment, node: str, hold: Hold, request: Commit, now_ms: int) 
     if not 0 < manifest.step <= job["steps"]:
         return Refused(because=f"step {manifest.step} is not one of this job's {job['steps']}")
     prefix = folder_prefix(attempt_prefix(job["project"], job["id"], hold.attempt), "checkpoints", manifest.step)
+    size = sum(file.bytes for file in manifest.files)
     verified = True
     for file in manifest.files:
         attested = stored_as(at, f"{prefix}/{file.path}", file)
@@ -79,12 +93,13 @@ def commit(at: Deployment, node: str, hold: Hold, request: Commit, now_ms: int) 
             attempt=hold.attempt,
             step=manifest.step,
             verified=int(verified),
-            bytes=sum(file.bytes for file in manifest.files),
+            bytes=size,
             prefix=prefix,
             manifest=canonical_json(request.manifest),
             now=now_ms,
         ),
         write("advance_attempt", attempt=hold.attempt, step=manifest.step, now=now_ms),
+        write("set_checkpoint_bytes", id=job["id"], bytes=size),
         *_learned(job, node, now_ms),
         event(job["id"], "committed", f"step {manifest.step}", now_ms, attempt=hold.attempt, node=node),
     )

@@ -3,7 +3,8 @@
 import json
 from dataclasses import fields
 
-from gangline.core.claim import NOTHING, Candidate, Choice, Nothing, by_fair_share, choose, refusal, reservation
+from gangline.core.budget import reservation
+from gangline.core.claim import NOTHING, Candidate, Choice, Nothing, by_fair_share, choose, refusal
 from gangline.core.contract import parse_manifest
 from gangline.core.files import File
 from gangline.core.job import Node
@@ -43,8 +44,8 @@ def _choose(at: Deployment, node: Node, now_ms: int) -> Choice | Nothing:
     """What was interrupted first, whoever owns it; then project by project, who used least of its share first."""
     held = frozenset(row["base"] for row in at.store.load("bases", node=node.id))
     said = NOTHING
-    reserve = reservation(node, 1, at.policy)
-    more = {"machine": node.machine, "numerics": node.numerics, "reserve": reserve, "now": now_ms}
+    reserve = {"reserve": reservation(node.price_of(1), 0, at.policy), "egress": at.policy.egress_micro_usd_per_byte}
+    more = {"machine": node.machine, "numerics": node.numerics, "now": now_ms, **reserve}
     again = _candidates(at, "interrupted_candidates", node, **more)
     for project in dict.fromkeys(job.project for job in again):
         theirs = [job for job in again if job.project == project]

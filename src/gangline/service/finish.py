@@ -4,8 +4,8 @@ from gangline.core.failure import after_interruption, succeeded
 from gangline.core.files import File
 from gangline.core.keys import attempt_prefix, folder_prefix
 from gangline.ports.server import Done, Failed, Hold, Outcome, Refused, Stale, Succeeded
-from gangline.ports.store import Row, Write, guard, write
-from gangline.service.attempts import LOST, Decide, conclude, failure, job_of_hold, lease_of, stopped
+from gangline.ports.store import Row, Write, write
+from gangline.service.attempts import LOST, Decide, conclude, failure, job_of_hold, stopped
 from gangline.service.checkpoint import stored_as
 from gangline.service.deployment import Deployment
 from gangline.service.health import judge_machine
@@ -22,9 +22,8 @@ def finish(at: Deployment, node: str, hold: Hold, outcome: Outcome, now_ms: int)
             return found
         artifacts = found
     attempt = at.store.load("attempt", id=hold.attempt)[0]
-    give_up = guard("give_up_lease", **lease_of(node, hold))
     seen = write("node_seen", id=node, now=now_ms)
-    if not conclude(at, hold.attempt, _meaning(at, attempt, outcome), now_ms, lease=give_up, more=[*artifacts, seen]):
+    if not conclude(at, hold.attempt, _meaning(at, attempt, outcome), now_ms, more=[*artifacts, seen]):
         return LOST
     if isinstance(outcome, Failed):
         judge_machine(at, attempt["machine"], attempt["pool"], now_ms)

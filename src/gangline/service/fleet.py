@@ -18,8 +18,10 @@ from gangline.core.autoscale import (
     reconcile,
     scale,
 )
+from gangline.core.budget import reservation
 from gangline.core.cost import DAY_MS, HOUR_MS
 from gangline.core.errors import GanglineError, Unreachable
+from gangline.core.policy import Policy
 from gangline.ports.pool import Instance, Offer
 from gangline.ports.store import Row, guard, write
 from gangline.service import bill
@@ -149,11 +151,12 @@ def _demand(at: Deployment, pool: RentedPool, offers: list[Offer], now_ms: int) 
         "gpu_memory_gb": max(offer.gpu_memory_gb for offer in offers),
         "trust": max(offer.trust for offer in offers),
         "pool": pool.limits.name,
-        "reserve": round(price * at.policy.reserve_s / 3600),
+        "reserve": reservation(price, 0, at.policy),
+        "egress": at.policy.egress_micro_usd_per_byte,
         "limit": min(DEMAND_MAX, 2 * pool.limits.nodes_max),
     }
     found = at.store.load("demand", **could)
-    waiting = [job for job in _affordable(found, could["reserve"]) if any(fits(offer, job) for offer in offers)]
+    waiting = [job for job in _affordable(found, price, at.policy) if any(fits(offer, job) for offer in offers)]
     if not waiting:
         return [], []
     smallest = min(offer.gpu_memory_gb for offer in offers)
@@ -161,13 +164,13 @@ def _demand(at: Deployment, pool: RentedPool, offers: list[Offer], now_ms: int) 
     return [job for job in found if any(fits(offer, job) for offer in offers)], waiting
 
 
-def _affordable(jobs: list[Row], reserve: int) -> list[Row]:
+def _affordable(jobs: list[Row], price_micro_usd_per_hour: int, policy: Policy) -> list[Row]:
     """As many of each project's as its budget has reservations left for."""
     taken: Counter[str] = Counter()
     found: list[Row] = []
     for job in jobs:
-        taken[job["project"]] += 1
-        if job["left"] is None or taken[job["project"]] * reserve <= job["left"]:
+        taken[job["project"]] += reservation(price_micro_usd_per_hour, job["download_bytes"], policy)
+        if job["left"] is None or taken[job["project"]] <= job["left"]:
             found.append(job)
     return found
 

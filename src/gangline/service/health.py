@@ -99,8 +99,7 @@ def watch(at: Deployment, now_ms: int) -> None:
     for lease in leases:
         because = no_progress(_watched(lease), now_ms, back_ms, at.policy)
         if because:
-            drop = guard("drop_leases", attempt=lease["attempt"])
-            conclude(at, lease["attempt"], failure(at, "no progress", because), now_ms, lease=drop)
+            conclude(at, lease["attempt"], failure(at, "no progress", because), now_ms)
             judge_machine(at, lease["machine"], lease["pool"], now_ms)
     _move_slow(at, pacing(leases), now_ms)
 

@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass, fields
 
-from gangline.core.claim import Purse
+from gangline.core.budget import Purse
 from gangline.core.cost import lost, time_cost_micro_usd
 from gangline.core.errors import NotFound
 from gangline.core.job import Node

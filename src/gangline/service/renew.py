@@ -1,10 +1,10 @@
 """Renew: a heartbeat, and what the trainer printed meanwhile."""
 
-from gangline.core.cost import HOUR_MS
 from gangline.core.keys import attempt_prefix, log_key
 from gangline.ports.server import Beat, Beaten, Done, Hold, Log, Stale
 from gangline.ports.store import Row, guard, write
 from gangline.service.attempts import LOST, job_of_hold, lease_of
+from gangline.service.budget import out_of_money
 from gangline.service.deployment import Deployment
 
 
@@ -32,30 +32,18 @@ def renew(at: Deployment, node: str, hold: Hold, beat: Beat, now_ms: int) -> Bea
     return Beaten(stop=stop)
 
 
+def _without_money(at: Deployment, lease: Row, now_ms: int) -> str:
+    because = out_of_money(at, lease, lease["downloaded_bytes"], now_ms)
+    if because:
+        at.store.apply(write("ask_to_stop", attempt=lease["attempt"], because=because, now=now_ms))
+    return because
+
+
 def _training_ms(beat: Beat, started_ms: int, now_ms: int) -> int | None:
     """When its first step was: how long ago is the node's to say, within the attempt. Who has a loss has made a step."""
     if beat.training_s is None:
         return None if beat.loss is None else now_ms
     return max(started_ms, now_ms - round(beat.training_s * 1000))
-
-
-def _without_money(at: Deployment, lease: Row, now_ms: int) -> str:
-    """Reserve more of the budget before what was reserved is spent; why the attempt must stop where that cannot be."""
-    price, reserved = lease["price_micro_usd_per_hour"], lease["reserved"]
-    margin_ms = now_ms - lease["started_ms"] + 1000 * (at.policy.stop_margin_s + at.policy.heartbeat_interval_s)
-    if reserved * HOUR_MS >= price * margin_ms:
-        return ""
-    more = round(price * at.policy.reserve_s / 3600)
-    job = at.store.load("job_of_attempt", attempt=lease["attempt"])[0]
-    extended = at.store.apply(
-        guard("reserve", id=job["project"], micro_usd=more),
-        guard("extend_reservation", attempt=lease["attempt"], seen=reserved, micro_usd=more),
-    )
-    if extended or at.store.load("attempt", id=lease["attempt"])[0]["reserved"] != reserved:
-        return ""  # where not by this heartbeat, by another at the same time
-    because = f"the budget of {job['project']} is spent or reserved"
-    at.store.apply(write("ask_to_stop", attempt=lease["attempt"], because=because, now=now_ms))
-    return because
 
 
 def log(at: Deployment, node: str, hold: Hold, request: Log) -> Done | Stale:

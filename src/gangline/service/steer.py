@@ -19,8 +19,7 @@ def cancel(at: Deployment, job_id: str, now_ms: int) -> bool:
 
     def act(job: Job, live: Row | None) -> bool:
         if live:
-            lease = guard("drop_leases", attempt=live["id"])
-            return conclude(at, live["id"], lambda now, _attempt, _past: canceled(now), now_ms, lease=lease)
+            return conclude(at, live["id"], lambda now, _attempt, _past: canceled(now), now_ms)
         return _move(at, job, "canceled", canceled(job).because, now_ms)
 
     return _until_done(at, job_id, act, leave=ENDED)

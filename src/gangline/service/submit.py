@@ -51,6 +51,7 @@ def submit(
             base=spec.base.id,
             workload=workload(spec),
             slots=spec.needs.slots,
+            input_bytes=sum(file.bytes for file in spec.input_files().values()),
             gpu=spec.needs.gpu,
             gpu_memory_gb=spec.needs.gpu_memory_gb,
             pool=spec.needs.pool,

@@ -71,7 +71,7 @@ POLICY: dict[str, float | int | str | bool] = {
     "claim_interval_s": 15,
     "scale_interval_s": 20,
     "storage_usd_per_gb_month": 100.0,
-    "egress_usd_per_gb": 0.01,
+    "egress_usd_per_gb": 1.0,
 }
 
 

@@ -282,18 +282,19 @@ ON CONFLICT (project, sha256) DO NOTHING
 
 -- name: add_job
 INSERT INTO job (id, project, name, kind, spec, spec_hash, request, state, because, steps, save_s, priority, base, workload,
-                 slots, gpu, gpu_memory_gb, pool, trust, exact, numerics, fencing, attempts_failed, attempts_max, ready_ms,
-                 version, submitted_ms, queued_ms)
+                 slots, input_bytes, checkpoint_bytes, gpu, gpu_memory_gb, pool, trust, exact, numerics, fencing,
+                 attempts_failed, attempts_max, ready_ms, version, submitted_ms, queued_ms)
 VALUES (:id, :project, :name, :kind, :spec, :spec_hash, :request, 'queued', :because, :steps, :save_s, :priority, :base,
-        :workload, :slots, :gpu, :gpu_memory_gb, :pool, :trust, :exact, '', 0, 0, :attempts_max, :now, 1, :now, :now)
+        :workload, :slots, :input_bytes, 0, :gpu, :gpu_memory_gb, :pool, :trust, :exact, '', 0, 0, :attempts_max, :now,
+        1, :now, :now)
 ON CONFLICT DO NOTHING
 
 -- name: job_of_request
 SELECT id, spec_hash FROM job WHERE project = :project AND request = :request
 
 -- name: job
-SELECT id, project, name, kind, spec, spec_hash, state, because, steps, priority, base, workload, slots, gpu,
-       gpu_memory_gb, pool, trust, exact, numerics, fencing, attempts_failed, attempts_max, ready_ms, version,
+SELECT id, project, name, kind, spec, spec_hash, state, because, steps, priority, base, workload, slots,
+       input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, exact, numerics, fencing, attempts_failed, attempts_max, ready_ms, version,
        submitted_ms, queued_ms, ended_ms
 FROM job WHERE id = :id
 
@@ -312,7 +313,8 @@ WHERE lease.attempt = :attempt AND lease.rank = :rank AND lease.node = :node AND
 -- name: jobs_page
 -- Newest first, after the one that the last page ended with.
 SELECT id, project, name, kind, spec_hash, state, because, steps, priority, base, fencing, attempts_failed, version,
-       ready_ms, gpu, gpu_memory_gb, pool, trust, numerics, slots, submitted_ms, queued_ms, ended_ms
+       ready_ms, gpu, gpu_memory_gb, pool, trust, numerics, slots, input_bytes + checkpoint_bytes AS download_bytes,
+       submitted_ms, queued_ms, ended_ms
 FROM job
 WHERE project = :project
   AND (submitted_ms < :before_ms OR (submitted_ms = :before_ms AND id < :before_id))
@@ -321,19 +323,22 @@ LIMIT :limit
 
 -- name: interrupted_candidates
 -- Jobs that were tried before, for a node that may have them; with money for them.
-SELECT id, project, fencing, version, priority, queued_ms, ready_ms, base, slots, gpu, gpu_memory_gb, pool, trust, numerics
+SELECT id, project, fencing, version, priority, queued_ms, ready_ms, base, slots,
+       input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, numerics
 FROM job
 WHERE state = 'queued' AND fencing > 0 AND ready_ms <= :now AND gpu_memory_gb <= :gpu_memory_gb AND slots <= :slots_free
   AND gpu IN ('', :gpu) AND pool IN ('', :pool) AND trust <= :trust AND numerics IN ('', :numerics)
   AND EXISTS (SELECT 1 FROM project WHERE project.id = job.project
-              AND (budget IS NULL OR spent + reserved + :reserve * job.slots <= budget))
+              AND (budget IS NULL OR spent + reserved + :reserve * job.slots
+                                     + :egress * (job.input_bytes + job.checkpoint_bytes) <= budget))
   AND NOT EXISTS (SELECT 1 FROM ban WHERE ban.job = job.id AND ban.machine = :machine)
 ORDER BY priority DESC, queued_ms, id
 LIMIT :limit
 
 -- name: fresh_candidates
 -- Jobs of a project that were never tried, for a node that may have them.
-SELECT id, project, fencing, version, priority, queued_ms, ready_ms, base, slots, gpu, gpu_memory_gb, pool, trust, numerics
+SELECT id, project, fencing, version, priority, queued_ms, ready_ms, base, slots,
+       input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, numerics
 FROM job
 WHERE project = :project AND state = 'queued' AND fencing = 0 AND gpu_memory_gb <= :gpu_memory_gb AND slots <= :slots_free
   AND gpu IN ('', :gpu) AND pool IN ('', :pool) AND trust <= :trust
@@ -343,11 +348,13 @@ LIMIT :limit
 -- name: demand
 -- Queued jobs that a node of this pool could take now, as many as matter; with money for them.
 SELECT job.id, job.project, job.gpu, job.gpu_memory_gb, job.trust, job.slots, job.ready_ms,
+       job.input_bytes + job.checkpoint_bytes AS download_bytes,
        project.budget - project.spent - project.reserved AS left
 FROM job JOIN project ON project.id = job.project
 WHERE job.state = 'queued' AND job.ready_ms <= :now AND job.gpu_memory_gb <= :gpu_memory_gb AND job.trust <= :trust
   AND job.pool IN ('', :pool)
-  AND (project.budget IS NULL OR project.spent + project.reserved + :reserve <= project.budget)
+  AND (project.budget IS NULL OR project.spent + project.reserved + :reserve
+                                 + :egress * (job.input_bytes + job.checkpoint_bytes) <= project.budget)
 LIMIT :limit
 
 -- name: stuck
@@ -355,7 +362,8 @@ LIMIT :limit
 SELECT job.id, job.gpu, job.gpu_memory_gb, job.trust, job.slots FROM job JOIN project ON project.id = job.project
 WHERE job.state = 'queued' AND job.ready_ms <= :now AND job.gpu_memory_gb <= :gpu_memory_gb AND job.trust <= :trust
   AND job.pool IN ('', :pool)
-  AND (project.budget IS NULL OR project.spent + project.reserved + :reserve <= project.budget)
+  AND (project.budget IS NULL OR project.spent + project.reserved + :reserve
+                                 + :egress * (job.input_bytes + job.checkpoint_bytes) <= project.budget)
   AND (job.fencing > 0 OR job.gpu_memory_gb > :smallest_gb OR job.gpu <> '' OR job.slots > 1 OR job.trust > 0)
   AND NOT EXISTS (SELECT 1 FROM node WHERE node.state IN ('ready', 'on_trial') AND node.gpu_memory_gb >= job.gpu_memory_gb
                   AND job.gpu IN ('', node.gpu) AND job.pool IN ('', node.pool) AND job.trust <= node.trust
@@ -433,7 +441,7 @@ UPDATE lease SET stop = 'resumed by its owner' WHERE attempt = :attempt
 
 -- name: count_download
 UPDATE lease SET downloaded_bytes = downloaded_bytes + :bytes
-WHERE attempt = :attempt AND rank = :rank AND node = :node AND fencing = :fencing
+WHERE attempt = :attempt AND rank = :rank AND node = :node AND fencing = :fencing AND downloaded_bytes = :seen
 
 -- name: hold_lease
 -- The guard of every other write of a worker: it holds the live lease.
@@ -441,7 +449,7 @@ UPDATE lease SET beat_ms = beat_ms
 WHERE attempt = :attempt AND rank = :rank AND node = :node AND fencing = :fencing
 
 -- name: lease
-SELECT lease.attempt, lease.stop, lease.reserved, attempt.job, attempt.price_micro_usd_per_hour, attempt.started_ms
+SELECT lease.attempt, lease.stop, lease.reserved, lease.downloaded_bytes, attempt.job, attempt.price_micro_usd_per_hour, attempt.started_ms
 FROM lease JOIN attempt ON attempt.id = lease.attempt
 WHERE lease.attempt = :attempt AND lease.rank = :rank AND lease.node = :node AND lease.fencing = :fencing
 
@@ -469,15 +477,11 @@ SELECT attempt FROM lease WHERE node = :node ORDER BY attempt
 
 -- name: seize_overdue_lease
 -- The server's right to end an attempt: only while its lease is overdue.
-DELETE FROM lease WHERE attempt = :attempt AND expires_ms < :now
+DELETE FROM lease WHERE attempt = :attempt AND expires_ms < :now AND downloaded_bytes = :seen
 
--- name: give_up_lease
--- The holder's right to end its own attempt.
-DELETE FROM lease WHERE attempt = :attempt AND rank = :rank AND node = :node AND fencing = :fencing
-
--- name: drop_leases
--- Of an attempt that another guard of the same transaction has ended.
-DELETE FROM lease WHERE attempt = :attempt
+-- name: drop_lease
+-- Of an attempt that ends for another reason, and has downloaded no more than it is billed for.
+DELETE FROM lease WHERE attempt = :attempt AND downloaded_bytes = :seen
 
 -- name: copy_last_beat
 -- What the lease knew last, kept with the attempt before the lease goes.
@@ -533,6 +537,10 @@ UPDATE attempt SET committed_step = :step, committed_ms = :now WHERE id = :attem
 -- name: pin_numerics
 -- Where the job must stay exact, its first checkpoint decides where it may go on.
 UPDATE job SET numerics = (SELECT node.numerics FROM node WHERE node.id = :node) WHERE id = :id
+
+-- name: set_checkpoint_bytes
+-- What the next attempt downloads beside the job's inputs.
+UPDATE job SET checkpoint_bytes = :bytes WHERE id = :id
 
 -- name: set_job_state
 -- Only if nobody else moved the job on since it was read.

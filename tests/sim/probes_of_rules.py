@@ -1068,6 +1068,18 @@ def one_job_is_rented_for_in_one_pool(bench: Bench) -> None:
 
 
 @probe()
+def where_one_pool_has_no_capacity_another_rents(bench: Bench) -> None:
+    limits = bench.at.pools[POOL].limits
+    other = RentedPool(replace(limits, name="other"), Provider(bench.world, bench.provider.offers()))
+    bench.at = replace(bench.at, pools={**bench.at.pools, "other": other})
+    bench.provider.has_capacity = False
+    bench.submit()
+    for _ in range(3):
+        bench.tend()
+    assert bench.look("SELECT pool FROM node WHERE state <> 'gone'") == ["other"]
+
+
+@probe()
 def a_node_is_not_idle_any_more_once_it_has_ended(bench: Bench) -> None:
     node = bench.rent()[0]
     bench.wait(10)

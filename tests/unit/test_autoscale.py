@@ -40,7 +40,7 @@ def scaled(
     nodes: Sequence[Rented], takable: int = 0, stuck: int = 0, limits: PoolLimits = LIMITS, since_ms: int = NOW_MS
 ) -> list[Start | Drain | GiveUp]:
     """The jobs that wait have just come, unless they have waited since."""
-    return scale(limits, nodes, Demand(takable=takable, stuck=stuck, since_ms=since_ms), NOW_MS, POLICY)
+    return scale(limits, nodes, Demand(takable=takable, stuck=stuck, since_ms=since_ms), NOW_MS, POLICY).actions
 
 
 def starts(actions: Sequence[object]) -> int:
@@ -135,7 +135,7 @@ limits = st.tuples(st.integers(0, 10), st.integers(0, 10)).map(
 def test_a_pool_never_grows_beyond_its_maximum_those_that_leave_counted(
     known: list[Rented], demand: Demand, bounds: PoolLimits
 ) -> None:
-    actions = scale(bounds, known, demand, NOW_MS, POLICY)
+    actions = scale(bounds, known, demand, NOW_MS, POLICY).actions
     paid_for = len(known) - sum(isinstance(action, GiveUp) for action in actions)
     assert paid_for + starts(actions) <= max(bounds.nodes_max, paid_for)
 
@@ -144,7 +144,7 @@ def test_a_pool_never_grows_beyond_its_maximum_those_that_leave_counted(
 def test_a_pool_never_shrinks_below_its_minimum_but_to_make_room(
     known: list[Rented], demand: Demand, bounds: PoolLimits
 ) -> None:
-    actions = scale(bounds, known, demand, NOW_MS, POLICY)
+    actions = scale(bounds, known, demand, NOW_MS, POLICY).actions
     given_up = {action.node for action in actions if isinstance(action, GiveUp)}
     leaving = sum(node.state in ("draining", "quarantined") for node in known)
     here = sum(node.id not in given_up for node in known) - leaving
@@ -156,7 +156,7 @@ def test_a_pool_never_shrinks_below_its_minimum_but_to_make_room(
 def test_only_nodes_idle_for_long_are_drained_the_longest_idle_first(
     known: list[Rented], demand: Demand, bounds: PoolLimits
 ) -> None:
-    gone = drained(scale(bounds, known, demand, NOW_MS, POLICY))
+    gone = drained(scale(bounds, known, demand, NOW_MS, POLICY).actions)
     idle = {node.id: node.idle_since_ms for node in known if node.state in ("ready", "on_trial")}
     since = [idle[node] for node in gone]
     assert all(moment is not None and NOW_MS - moment >= 1000 * POLICY.idle_s for moment in since)
@@ -168,9 +168,9 @@ def test_only_nodes_idle_for_long_are_drained_the_longest_idle_first(
 def test_a_pool_that_got_what_it_asked_for_asks_for_nothing_more(
     known: list[Rented], demand: Demand, bounds: PoolLimits
 ) -> None:
-    count = starts(scale(bounds, known, demand, NOW_MS, POLICY))
+    count = starts(scale(bounds, known, demand, NOW_MS, POLICY).actions)
     after = [*known, *(replace(STARTING, id=f"new-{number}") for number in range(count))]
-    assert starts(scale(bounds, after, demand, NOW_MS, POLICY)) == 0
+    assert starts(scale(bounds, after, demand, NOW_MS, POLICY).actions) == 0
 
 
 @given(nodes, limits)
@@ -178,10 +178,10 @@ def test_without_work_a_pool_comes_to_rest(known: list[Rented], bounds: PoolLimi
     """Rent and drain as told, everybody here and idle: the third look wants nothing."""
     here = [replace(node, state="ready", idle_since_ms=0) for node in known]
     for _ in range(2):
-        actions = scale(bounds, here, NO_WORK, NOW_MS, POLICY)
+        actions = scale(bounds, here, NO_WORK, NOW_MS, POLICY).actions
         here = [node for node in here if node.id not in drained(actions)]
         here += [replace(IDLE, id=f"{len(here)}-{number}") for number in range(starts(actions))]
-    assert scale(bounds, here, NO_WORK, NOW_MS, POLICY) == []
+    assert scale(bounds, here, NO_WORK, NOW_MS, POLICY).actions == []
 
 
 def agreed(nodes: list[Rented], *instances: Seen) -> list[Adopt | StopInstance | GiveUp]:

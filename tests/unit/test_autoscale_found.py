@@ -32,22 +32,22 @@ def limits(least: int, most: int) -> PoolLimits:
 
 
 def test_an_idle_node_counts_towards_the_minimum() -> None:
-    assert scale(limits(1, 4), [IDLE], NO_WORK, NOW_MS, POLICY) == []
+    assert scale(limits(1, 4), [IDLE], NO_WORK, NOW_MS, POLICY).actions == []
 
 
 def test_a_node_that_leaves_is_within_the_maximum_until_it_is_gone() -> None:
     leaving = replace(IDLE, state="draining")
-    assert scale(limits(0, 1), [leaving], Demand(takable=1, stuck=0), NOW_MS, POLICY) == []
+    assert scale(limits(0, 1), [leaving], Demand(takable=1, stuck=0), NOW_MS, POLICY).actions == []
 
 
 def test_a_full_pool_makes_room_for_jobs_that_may_have_none_of_its_nodes() -> None:
     full = [replace(IDLE, idle_since_ms=0), replace(IDLE, id="b", idle_since_ms=0)]
-    actions = scale(limits(0, 2), full, Demand(takable=2, stuck=2), NOW_MS, POLICY)
+    actions = scale(limits(0, 2), full, Demand(takable=2, stuck=2), NOW_MS, POLICY).actions
     assert [action.node for action in actions if isinstance(action, Drain)] == ["a", "b"]
 
 
 def test_where_nothing_is_here_nobody_is_said_to_refuse() -> None:
-    (start,) = scale(limits(0, 2), [], Demand(takable=1, stuck=1), NOW_MS, POLICY)
+    (start,) = scale(limits(0, 2), [], Demand(takable=1, stuck=1), NOW_MS, POLICY).actions
     assert start == Start("1 job waits; 0 nodes are coming")
 
 

@@ -78,9 +78,15 @@ class Adopt:
 LISTS_WITHOUT_MAX = 3
 
 
-def scale(
-    limits: PoolLimits, nodes: Sequence[Rented], demand: Demand, now_ms: int, policy: Policy
-) -> list[Start | Drain | GiveUp]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to do; and so many of the jobs that wait will have nodes that are here already, or coming."""
+
+    actions: list[Start | Drain | GiveUp]
+    covers: int
+
+
+def scale(limits: PoolLimits, nodes: Sequence[Rented], demand: Demand, now_ms: int, policy: Policy) -> Plan:
     """Rent for work that a further node could take, cold starts counted; give back what has been idle for long.
 
     A node that stays idle while jobs wait may have none of them: it makes room for one that may. Only for that are there ever
@@ -109,7 +115,7 @@ def scale(
     spare = max(demand.takable, len(working) + coming - limits.nodes_min)
     why = "may have none of the jobs that wait" if demand.takable else "no work for it"
     actions += [Drain(node.id, f"idle for {_idle_s(node, now_ms):.0f} s, {why}") for node in useless[:spare]]
-    return actions
+    return Plan(actions=actions, covers=useful_idle + coming)
 
 
 def _idle_s(node: Rented, now_ms: int) -> float:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, median, pstdev
+from statistics import mean, median, pstdev
 
 from gangline.core.policy import Policy
 
@@ -25,7 +25,7 @@ def compare(paces: Sequence[float], policy: Policy) -> Peers | None:
     if policy.slow_rule == "off" or len(paces) < policy.slow_peers_min:
         return None
     if policy.slow_rule == "two_sigma":
-        return Peers(machines=len(paces), usual=fmean(paces), slow=fmean(paces) + 2 * pstdev(paces))
+        return Peers(machines=len(paces), usual=mean(paces), slow=mean(paces) + 2 * pstdev(paces))
     logs = sorted(math.log(pace) for pace in paces)
     centre = median(logs)
     sigma = MAD_TO_SIGMA * median(abs(value - centre) for value in logs)

@@ -49,7 +49,7 @@ def _agree(at: Deployment, pool: RentedPool, instances: list[Instance], now_ms: 
     """Ours as they are after it."""
     _note_bills(at, instances, now_ms)
     listed = {instance.id for instance in instances}
-    ours = rented(at, pool, now_ms)
+    ours = _rented(at, pool, now_ms)
     for node in ours:
         if node.missing or node.instance not in listed:
             at.store.apply(write("count_missing", id=node.id, listed=int(node.instance in listed)))
@@ -65,7 +65,7 @@ def _agree(at: Deployment, pool: RentedPool, instances: list[Instance], now_ms: 
                 pool.driver.stop(action.instance)
             case GiveUp():
                 gone(at, action.node, action.because, now_ms, ended_ms=ends.get(rented_as[action.node] or ""))
-    return rented(at, pool, now_ms) if actions else ours
+    return _rented(at, pool, now_ms) if actions else ours
 
 
 def give_back(at: Deployment, node: str) -> None:
@@ -91,7 +91,7 @@ def _note_bills(at: Deployment, instances: list[Instance], now_ms: int) -> None:
             at.store.apply(write("see_instance", id=instance.id, node=instance.name, **seen))
 
 
-def rented(at: Deployment, pool: RentedPool, now_ms: int) -> list[Rented]:
+def _rented(at: Deployment, pool: RentedPool, now_ms: int) -> list[Rented]:
     back_ms = back_since_ms(at, now_ms)
     return [
         Rented(
@@ -115,24 +115,22 @@ def _scale(
     stuck, waiting = ([job for job in jobs if job["id"] not in covered] for jobs in _demand(at, pool, offers, now_ms))
     since_ms = min((job["ready_ms"] for job in waiting), default=now_ms)
     demand = Demand(takable=len(waiting), stuck=len(stuck), since_ms=since_ms)
-    actions = scale(pool.limits, nodes, demand, now_ms, at.policy)
-    starts = any(isinstance(action, Start) for action in actions) and not _starts_failed(at, pool, now_ms)
+    plan = scale(pool.limits, nodes, demand, now_ms, at.policy)
+    starts = any(isinstance(action, Start) for action in plan.actions) and not _starts_failed(at, pool, now_ms)
     ranked, refused = _ranked(at, offers, now_ms) if starts else [], set[str]()
-    wanting = iter([*stuck, *waiting])
-    for action in actions:
+    wanting, covers = iter([*stuck, *waiting]), plan.covers
+    for action in plan.actions:
         match action:
             case Start() if starts:
                 job = next(wanting, None)
                 fitting = [offer for offer in ranked if job is None or fits(offer, job)]
-                _rent(at, pool, fitting, refused, action, now_ms)
+                covers += _rent(at, pool, fitting, refused, action, now_ms)
             case Drain():
                 at.store.apply(write("drain_idle", id=action.node, because=action.because))
                 give_back(at, action.node)
             case GiveUp():
                 gone(at, action.node, action.because, now_ms)
-    coming = sum(node.state == "starting" for node in nodes) + sum(isinstance(action, Start) for action in actions)
-    idle = sum(node.state in ("ready", "on_trial") and node.idle_since_ms is not None for node in nodes)
-    return {job["id"] for job in waiting[: coming + min(idle, len(waiting) - len(stuck))]}
+    return {job["id"] for job in waiting[:covers]}
 
 
 def _starts_failed(at: Deployment, pool: RentedPool, now_ms: int) -> bool:
@@ -199,8 +197,9 @@ def _rate(at: Deployment, offer: Offer, now_ms: int) -> Rate:
     )
 
 
-def _rent(at: Deployment, pool: RentedPool, ranked: list[Offer], refused: set[str], action: Start, now_ms: int) -> None:
-    """The first offer that is to be had. `refused` grows by those that are not. The row comes first, so that no node is ever unknown."""
+def _rent(at: Deployment, pool: RentedPool, ranked: list[Offer], refused: set[str], action: Start, now_ms: int) -> bool:
+    """The first offer that is to be had; whether there was one. `refused` grows by those that are not. The row comes first, so
+    that no node is ever unknown."""
     for offer in ranked:
         if offer.id in refused:
             continue
@@ -222,13 +221,14 @@ def _rent(at: Deployment, pool: RentedPool, ranked: list[Offer], refused: set[st
         try:
             pool.driver.start(offer.id, node)
         except Unreachable:
-            return  # it may have been rented all the same: the list will tell
+            return True  # it may have been rented all the same: the list will tell
         except GanglineError as error:
             gone(at, node, error.message, now_ms)
             refused.add(offer.id)
         else:
             log.info("node %s starts: %s", node, action.because)
-            return
+            return True
+    return False
 
 
 def settle(at: Deployment) -> None:

@@ -10,7 +10,6 @@ from gangline.core.pace import Outlook, worth_replacing
 from gangline.ports.store import Row, guard
 from gangline.service.attempts import ask_to_stop
 from gangline.service.deployment import Deployment, RentedPool
-from gangline.service.fleet import rented
 from gangline.service.health import by_workload, known_paces, pacing
 
 WAITING_MAX = 10_000
@@ -23,11 +22,10 @@ log = logging.getLogger("gangline.fleet")
 def seek_faster(at: Deployment, now_ms: int) -> None:
     """A few of a pool at a time."""
     for pool in at.pools.values() if at.policy.seek_faster else ():
-        nodes = rented(at, pool, now_ms)
-        leaving = sum(node.state == "draining" for node in nodes)
-        most = math.ceil(at.policy.seek_share_max * len(nodes)) - leaving
+        here = at.store.load("rented_in_pool", pool=pool.limits.name)[0]
+        most = math.ceil(at.policy.seek_share_max * here["nodes"]) - here["draining"]
         if most > 0:
-            _give_way(at, pool, _waiting(at, len(nodes)), most, now_ms)
+            _give_way(at, pool, _waiting(at, here["nodes"]), most, now_ms)
 
 
 def _give_way(at: Deployment, pool: RentedPool, waiting: float, most: int, now_ms: int) -> None:

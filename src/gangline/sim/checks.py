@@ -56,7 +56,6 @@ class Checks:
         self._pruned: list[str] = []
         self._keys_of: dict[str, dict[str, str]] = {}
         self._job_of: dict[str, str] = {}
-        self._projects_known: dict[str, str] = {}
         store.applied = self._heard
 
     def _heard(self, writes: tuple[Write, ...]) -> None:
@@ -242,11 +241,10 @@ class Checks:
         self._ended_attempts.clear()
 
     def _check_project(self, project: str) -> None:
-        reserved, budget, spent = self._store.look("SELECT reserved, budget, spent FROM project WHERE id = ?", project)[
-            0
-        ]
-        leases = self._store.look("SELECT attempt, reserved FROM lease")
-        live = sum(reserved for attempt, reserved in leases if self._project_of(attempt) == project)
+        look = self._store.look
+        [(reserved, budget, spent)] = look("SELECT reserved, budget, spent FROM project WHERE id = ?", project)
+        leases = "SELECT lease.reserved FROM lease JOIN attempt ON attempt.id = attempt JOIN job ON job.id = job WHERE project = ?"
+        live = sum(reserved for (reserved,) in look(leases, project))
         if reserved != live:
             self._fail(5, f"{project} has {reserved} reserved, and its leases {live}")
         if spent < 0 or reserved < 0:
@@ -257,12 +255,6 @@ class Checks:
             return
         if reserved and spent + reserved > max(budget, before[1]) + self.overshoot:
             self._fail(5, f"{project} may spend {budget}; {spent} are spent and {reserved} reserved")
-
-    def _project_of(self, attempt: str) -> str:
-        if attempt not in self._projects_known:
-            sql = "SELECT job.project FROM attempt JOIN job ON job.id = attempt.job WHERE attempt.id = ?"
-            self._projects_known[attempt] = self._store.look(sql, attempt)[0][0]
-        return self._projects_known[attempt]
 
     def at_the_end(self, invoice: dict[str, int], nodes_min: int) -> None:
         """Of a liveness phase: everything has ended, the fleet is small, the ledger is the provider's invoice."""

@@ -1,9 +1,10 @@
 """A scenario run through: a safety phase with its faults, then a liveness phase without, in which everything must end."""
 
+import gc
 import hashlib
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from gangline.core.autoscale import PoolLimits
@@ -88,12 +89,13 @@ class Simulation:
     def play(self, *, until_ms: int) -> None:
         """Until everything has ended, at most until `until_ms`."""
         steps = 0
-        while self.world.step(until_ms=until_ms):
-            if self._checked:
-                self.checks.after_event()
-            steps += 1
-            if steps % LOOK_EVERY == 0 and self.is_over():
-                break
+        with _no_garbage():
+            while self.world.step(until_ms=until_ms):
+                if self._checked:
+                    self.checks.after_event()
+                steps += 1
+                if steps % LOOK_EVERY == 0 and self.is_over():
+                    break
 
     def is_over(self) -> bool:
         """All jobs have come and ended, the fleet is down to its minimum, and every bill is settled."""
@@ -292,3 +294,15 @@ def _model(batch: Jobs) -> JobModel:
         trait=batch.trait,
         trait_s=batch.trait_s,
     )
+
+
+@contextmanager
+def _no_garbage() -> Iterator[None]:
+    """To look for cycles costs the more the larger the fleet is, and finds almost none."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

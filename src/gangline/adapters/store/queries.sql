@@ -66,6 +66,10 @@ WHERE node.pool = :pool AND node.state <> 'gone'
 GROUP BY node.id, node.state, node.since_ms, node.instance, node.missing, node.rented, node.seen_ms, node.meter_ms
 ORDER BY node.since_ms, node.id
 
+-- name: rented_in_pool
+SELECT COUNT(*) AS nodes, COALESCE(SUM(CASE WHEN state = 'draining' THEN 1 ELSE 0 END), 0) AS draining
+FROM node WHERE pool = :pool AND rented = 1 AND state <> 'gone'
+
 -- name: failed_starts
 -- Nodes that were asked for of late, and are gone without having joined.
 SELECT id FROM node WHERE pool = :pool AND joined_ms IS NULL AND since_ms > :since AND state = 'gone' LIMIT 1

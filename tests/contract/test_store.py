@@ -27,6 +27,7 @@ JOB = {
     "base": "files:b",
     "workload": "w",
     "slots": 1,
+    "input_bytes": 0,
     "gpu": "",
     "gpu_memory_gb": 0,
     "pool": "",

@@ -403,7 +403,7 @@ def a_stop_keeps_its_first_reason_and_its_grace(bench: Bench) -> None:
     first = lease("stop"), lease("stop_ms")
     bench.budget(0)
     bench.wait(10)
-    bench.store.apply(write("ask_to_stop", attempt=hold.attempt, because="another reason", now=bench.now_ms))
+    bench.store.apply(write("ask_to_stop", attempt=hold.attempt, kind="", because="another reason", now=bench.now_ms))
     assert (lease("stop"), lease("stop_ms")) == first
 
 

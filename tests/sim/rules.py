@@ -108,7 +108,7 @@ RULES = [
     rule(
         "1: a job is paused however its attempt ends",
         "service.attempts:_heeding",
-        "if stop.startswith(PAUSED)",
+        'if row["stop_kind"] == "paused"',
         "if False",
     ),
     # 2: nothing lost

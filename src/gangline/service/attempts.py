@@ -68,7 +68,7 @@ def conclude(
         past = [as_attempt(before) for before in at.store.load("earlier_attempts", job=job.id, fencing=attempt.fencing)]
         ends = {"attempt": attempt_id, "seen": row["downloaded_bytes"]}
         lease = guard("seize_overdue_lease", now=now_ms, **ends) if if_overdue else guard("drop_lease", **ends)
-        verdict = _heeding(row["stop"], decide(job, attempt, past))
+        verdict = _heeding(row, decide(job, attempt, past))
         if at.store.apply(*_ending(at, job, row, attempt, verdict, now_ms, lease), *more):
             return True
         if if_overdue:
@@ -76,10 +76,10 @@ def conclude(
     raise Unreachable(f"{attempt_id} changed {TRIES_MAX} times while it was being ended")
 
 
-def _heeding(stop: str, verdict: Verdict) -> Verdict:
+def _heeding(row: Row, verdict: Verdict) -> Verdict:
     """Whatever ended the attempt, a job that its owner paused is not tried again."""
-    if stop.startswith(PAUSED) and verdict.job == "queued":
-        return replace(verdict, job="paused", because=stop)
+    if row["stop_kind"] == "paused" and verdict.job == "queued":
+        return replace(verdict, job="paused", because=row["stop"])
     return verdict
 
 
@@ -169,7 +169,7 @@ def end_unheeded(at: Deployment, now_ms: int) -> None:
     if not rows or back_since_ms(at, now_ms) > before:
         return  # it may have tried to reach us
     for row in rows:
-        conclude(at, row["attempt"], stopped(at, row["stop"]), now_ms)
+        conclude(at, row["attempt"], stopped(at, row["stop_kind"], row["stop"]), now_ms)
 
 
 def end_attempts_of_node(at: Deployment, node: str, now_ms: int, *, told: bool) -> None:
@@ -190,30 +190,22 @@ def failure(at: Deployment, kind: str, words: str) -> Decide:
     return lambda job, attempt, past: after_failure(job, attempt, past, kind, words, at.policy)
 
 
-PAUSED = "paused by its owner"
-"""What begins the reason of a stop whose attempt is not to be tried again."""
-
-
-def stopped(at: Deployment, stop: str) -> Decide:
-    """The end of an attempt that was asked to stop, for `stop`: a failure's sentence, or any other reason."""
-    kind = next((kind for kind in STOPS if stop.startswith(MEANING[kind].says)), None)
+def stopped(at: Deployment, kind: str, because: str) -> Decide:
+    """The end of an attempt that was asked to stop, for a kind of failure or any other reason."""
 
     def decide(job: Job, attempt: Attempt, past: Sequence[Attempt]) -> Verdict:
-        if kind:
-            return after_failure(job, attempt, past, kind, stop.partition(": ")[2], at.policy)
-        return replace(after_interruption(job, attempt, past, "", at.policy, released=True), because=stop)
+        if kind in MEANING:
+            return replace(after_failure(job, attempt, past, kind, "", at.policy), because=because)
+        return replace(after_interruption(job, attempt, past, "", at.policy, released=True), because=because)
 
     return decide
-
-
-STOPS = ("too slow", "outpaced")
 
 
 def ask_to_stop(at: Deployment, lease: Row, because: str, now_ms: int, *more: Write, kind: str = "") -> bool:
     """Have a node save and hand its job back; it hears of it with its next heartbeat."""
     stop = sentence(kind, because) if kind else because
     return at.store.apply(
-        guard("ask_to_stop", attempt=lease["attempt"], because=stop, now=now_ms),
+        guard("ask_to_stop", attempt=lease["attempt"], kind=kind, because=stop, now=now_ms),
         *more,
         event(lease["job"], "asked to stop", stop, now_ms, attempt=lease["attempt"], node=lease["node"]),
     )

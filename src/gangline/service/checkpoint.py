@@ -56,7 +56,7 @@ def _count(at: Deployment, node: str, hold: Hold, size: int, now_ms: int) -> boo
         seen = rows[0]["downloaded_bytes"]
         because = out_of_money(at, rows[0], seen + size, now_ms)
         if because:
-            conclude(at, hold.attempt, stopped(at, because), now_ms)
+            conclude(at, hold.attempt, stopped(at, "", because), now_ms)
             return False
         if at.store.apply(guard("count_download", **lease_of(node, hold), bytes=size, seen=seen)):
             return True

@@ -37,7 +37,7 @@ def _meaning(at: Deployment, attempt: Row, outcome: Outcome) -> Decide:
         case Failed():
             return failure(at, outcome.kind, outcome.because)
         case _ if attempt["stop"]:
-            return stopped(at, attempt["stop"])
+            return stopped(at, attempt["stop_kind"], attempt["stop"])
         case _:
             return lambda job, now, past: after_interruption(
                 job, now, past, attempt["node_name"], at.policy, released=True

@@ -35,7 +35,7 @@ def renew(at: Deployment, node: str, hold: Hold, beat: Beat, now_ms: int) -> Bea
 def _without_money(at: Deployment, lease: Row, now_ms: int) -> str:
     because = out_of_money(at, lease, lease["downloaded_bytes"], now_ms)
     if because:
-        at.store.apply(write("ask_to_stop", attempt=lease["attempt"], because=because, now=now_ms))
+        at.store.apply(write("ask_to_stop", attempt=lease["attempt"], kind="", because=because, now=now_ms))
     return because
 
 

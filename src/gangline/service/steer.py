@@ -5,13 +5,14 @@ from collections.abc import Callable
 
 from gangline.core.errors import BadInput, Unreachable
 from gangline.core.failure import Verdict, canceled
-from gangline.core.job import ENDED, Job
+from gangline.core.job import ENDED, Job, JobState
 from gangline.ports.store import Row, guard, write
-from gangline.service.attempts import PAUSED, as_job, conclude, event, moving
+from gangline.service.attempts import as_job, conclude, event, moving
 from gangline.service.deployment import Deployment
 from gangline.service.submit import WAITS, submit
 
 TRIES_MAX = 20
+PAUSED = "paused by its owner"
 
 
 def cancel(at: Deployment, job_id: str, now_ms: int) -> bool:
@@ -29,7 +30,7 @@ def pause(at: Deployment, job_id: str, now_ms: int) -> bool:
     """A node at work saves and hands the job back first. False where it is paused already. Raises `BadInput` where it has ended."""
 
     def act(job: Job, live: Row | None) -> bool | None:
-        if live and live["stop"] == PAUSED:
+        if live and live["stop_kind"] == "paused":
             return None
         if live:
             return at.store.apply(
@@ -45,7 +46,7 @@ def resume(at: Deployment, job_id: str, now_ms: int) -> bool:
     """A paused job waits again. False where it was not paused. Raises `BadInput` where it has ended."""
 
     def act(job: Job, live: Row | None) -> bool | None:
-        if live and live["stop"] != PAUSED:
+        if live and live["stop_kind"] != "paused":
             return None
         if live:
             return at.store.apply(
@@ -89,6 +90,6 @@ def _until_done(at: Deployment, job_id: str, act: Act, *, leave: frozenset[str],
     raise Unreachable(f"{job_id} changed {TRIES_MAX} times meanwhile; try again")
 
 
-def _move(at: Deployment, job: Job, state: str, because: str, now_ms: int) -> bool:
-    verdict = Verdict(attempt="canceled", job=state, attempts_failed=job.attempts_failed, because=because)  # type: ignore[arg-type]
+def _move(at: Deployment, job: Job, state: JobState, because: str, now_ms: int) -> bool:
+    verdict = Verdict(attempt="canceled", job=state, attempts_failed=job.attempts_failed, because=because)
     return at.store.apply(moving(job, verdict, now_ms), event(job.id, state, because, now_ms))

@@ -415,8 +415,8 @@ FROM job WHERE job.id = :job
 -- name: add_lease
 -- Only on a node that works and has the slots free.
 INSERT INTO lease (attempt, rank, node, fencing, slots, expires_ms, beat_ms, phase, step, stepped_ms, reserved,
-                   downloaded_bytes, stop)
-SELECT :attempt, :rank, node.id, :fencing, :slots, :expires_ms, :now, 'starting', :from_step, :now, :reserved, 0, ''
+                   downloaded_bytes, stop, stop_kind)
+SELECT :attempt, :rank, node.id, :fencing, :slots, :expires_ms, :now, 'starting', :from_step, :now, :reserved, 0, '', ''
 FROM node
 WHERE node.id = :node AND node.state IN ('ready', 'on_trial')
   AND node.slots >= :slots + (SELECT COALESCE(SUM(held.slots), 0) FROM lease AS held WHERE held.node = node.id)
@@ -434,14 +434,14 @@ UPDATE lease SET reserved = reserved + :micro_usd WHERE attempt = :attempt AND r
 
 -- name: ask_to_stop
 -- The node hears of it with its next heartbeat. The first reason stays.
-UPDATE lease SET stop = :because, stop_ms = :now WHERE attempt = :attempt AND stop = ''
+UPDATE lease SET stop = :because, stop_kind = :kind, stop_ms = :now WHERE attempt = :attempt AND stop = ''
 
 -- name: ask_to_pause
 -- The owner's wish goes before any other reason to stop.
-UPDATE lease SET stop = :because, stop_ms = COALESCE(stop_ms, :now) WHERE attempt = :attempt
+UPDATE lease SET stop = :because, stop_kind = 'paused', stop_ms = COALESCE(stop_ms, :now) WHERE attempt = :attempt
 
 -- name: unpause_lease
-UPDATE lease SET stop = 'resumed by its owner' WHERE attempt = :attempt
+UPDATE lease SET stop = 'resumed by its owner', stop_kind = '' WHERE attempt = :attempt
 
 -- name: count_download
 UPDATE lease SET downloaded_bytes = downloaded_bytes + :bytes
@@ -474,7 +474,7 @@ SELECT lease.attempt, lease.expires_ms FROM lease WHERE lease.expires_ms < :now 
 
 -- name: unheeded_stops
 -- Attempts that were asked to stop, and did not in time.
-SELECT attempt, stop FROM lease WHERE stop <> '' AND stop_ms < :before ORDER BY stop_ms, attempt
+SELECT attempt, stop, stop_kind FROM lease WHERE stop <> '' AND stop_ms < :before ORDER BY stop_ms, attempt
 
 -- name: leases_of_node
 SELECT attempt FROM lease WHERE node = :node ORDER BY attempt
@@ -509,7 +509,7 @@ SELECT attempt.id, attempt.job, attempt.node, attempt.machine, node.name AS node
        COALESCE(lease.step, attempt.step) AS step,
        COALESCE(lease.seconds_per_step, attempt.seconds_per_step) AS seconds_per_step,
        COALESCE(lease.training_ms, attempt.training_ms) AS training_ms, COALESCE(lease.beat_ms, attempt.beat_ms) AS beat_ms,
-       lease.stop, lease.reserved, lease.downloaded_bytes
+       lease.stop, lease.stop_kind, lease.reserved, COALESCE(lease.downloaded_bytes, 0) AS downloaded_bytes
 FROM attempt JOIN node ON node.id = attempt.node
      LEFT JOIN lease ON lease.attempt = attempt.id AND lease.rank = 0
 WHERE attempt.id = :id
@@ -522,7 +522,7 @@ SELECT attempt.id, attempt.job, attempt.node, attempt.machine, node.name AS node
        COALESCE(lease.step, attempt.step) AS step, COALESCE(lease.loss, attempt.loss) AS loss,
        COALESCE(lease.seconds_per_step, attempt.seconds_per_step) AS seconds_per_step,
        COALESCE(lease.training_ms, attempt.training_ms) AS training_ms,
-       COALESCE(lease.beat_ms, attempt.beat_ms) AS beat_ms, lease.phase, lease.stop,
+       COALESCE(lease.beat_ms, attempt.beat_ms) AS beat_ms, lease.phase, lease.stop, lease.stop_kind,
        (SELECT SUM(micro_usd) FROM ledger WHERE ledger.job = attempt.job AND ledger.attempt = attempt.id) AS micro_usd
 FROM attempt JOIN node ON node.id = attempt.node
      LEFT JOIN lease ON lease.attempt = attempt.id AND lease.rank = 0

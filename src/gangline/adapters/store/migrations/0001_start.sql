@@ -218,6 +218,7 @@ CREATE TABLE lease (
     reserved         BIGINT NOT NULL,       -- micro-dollars of the project's budget
     downloaded_bytes BIGINT NOT NULL,       -- that it was given URLs for
     stop             TEXT   NOT NULL,       -- why it is to hand the job back; empty: it is not
+    stop_kind        TEXT   NOT NULL,       -- paused, or a kind of failure; empty: neither
     stop_ms          BIGINT,
     PRIMARY KEY (attempt, rank)
 );

@@ -424,8 +424,13 @@ def test_two_claims_at_once_cannot_spend_the_same_money(service: Service) -> Non
         thread.join()
     assert sum(isinstance(answer, Assignment) for answer in answers) == 2
     assert query.project(service.at, PROJECT).reserved_usd == 2 * RESERVED / 1e6
-    refused = {answer.because for answer in answers if not isinstance(answer, Assignment)}
-    assert any("does not allow it: $0.00 spent, $0.18 reserved by what runs" in why for why in refused)
+    why = [
+        view.because
+        for view in query.jobs(service.at, PROJECT, service.now_ms, limit=100, cursor=None).jobs
+        if view.state == "queued"
+    ]
+    assert len(why) == 6
+    assert all(text.endswith("does not allow it: $0.00 spent, $0.18 reserved by what runs") for text in why), why
 
 
 def test_an_end_gives_back_what_was_reserved_and_books_what_was_spent(service: Service) -> None:
@@ -454,13 +459,17 @@ def test_when_the_budget_runs_out_the_next_heartbeats_say_stop_and_the_job_waits
     job, node = service.submit(), service.join()
     set_project(service.at, PROJECT, share=1, budget_usd=3 * RESERVED / 1e6)
     hold = service.claim(node).hold
-    assert "the budget of default is spent or reserved" in run_until_told_to_stop(service, node, hold)
-    assert beat(service, node, hold, 99) == Beaten(stop="the budget of default is spent or reserved")
+    stop = run_until_told_to_stop(service, node, hold)
+    assert stop == "stopped: the budget of default, $0.27, does not allow it: $0.00 spent, $0.27 reserved by what runs"
+    assert beat(service, node, hold, 99) == Beaten(stop=stop)
     release(service, node, hold)
     assert (service.state(job), failures(service, job)) == ("queued", 0)
-    assert because(service, job) == "the budget of default is spent or reserved"
+    assert because(service, job) == stop
+    assert query.job(service.at, PROJECT, job, service.now_ms).summary.because.startswith(
+        "the budget of default, $0.27,"
+    )
     money = query.project(service.at, PROJECT)
-    assert money.budget_usd is not None and 0.5 * money.budget_usd < money.spent_usd <= money.budget_usd
+    assert money.budget_usd is not None and 0.9 * money.budget_usd < money.spent_usd <= money.budget_usd
     service.claim_nothing(node)
     set_project(service.at, PROJECT, share=1, budget_usd=None)
     assert service.claim(node).job == job

@@ -5,6 +5,7 @@ from typing import Any
 
 from gangline.core.errors import Denied
 from gangline.core.spec import Needs
+from gangline.ports.pool import Offer
 from gangline.ports.server import Beaten, Downloads, Refused, Succeeded
 from gangline.ports.store import write
 from gangline.service import checkpoint, query, steer
@@ -487,7 +488,7 @@ def an_end_gives_back_what_was_reserved_and_books_what_was_spent(bench: Bench) -
 def a_job_without_money_waits_and_says_so_and_a_job_with_some_spends_no_more_than_that(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
     bench.budget(0.5 * RESERVED / 1e6)
-    assert "the budget of default, $0.04, does not allow it" in bench.claim_nothing(node)
+    bench.claim_nothing(node)
     assert bench.because(job).startswith("the budget of default, $0.04, does not allow it")
     bench.budget(2 * RESERVED / 1e6)
     hold = bench.take(node, job)
@@ -507,7 +508,7 @@ def a_job_without_money_waits_and_says_so_and_a_job_with_some_spends_no_more_tha
 def a_claim_reserves_for_what_the_attempt_will_download(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
     bench.budget((RESERVED + 17_000) / 1e6)
-    assert "does not allow it" in bench.claim_nothing(node)
+    bench.claim_nothing(node)
     assert bench.because(job).startswith("the budget of default")
     bench.budget((RESERVED + 18_000) / 1e6)
     bench.take(node, job)
@@ -530,6 +531,37 @@ def with_its_newest_checkpoint(bench: Bench) -> None:
     assert bench.look("SELECT reserved FROM project") == [RESERVED + 100_002]
 
 
+@probe(egress_usd_per_gb=100)
+def but_not_with_one_that_was_rejected(bench: Bench) -> None:
+    other, node = bench.join("b"), bench.join()
+    bench.advance(other, bench.take(other, bench.submit(seed=1)), 50)
+    job = bench.submit()
+    hold = bench.take(node, job)
+    bench.advance(node, hold)
+    bench.reject(node, hold, bench.checkpoints(job)[0])
+    bench.release(node, hold)
+    assert bench.look("SELECT checkpoint_bytes FROM job ORDER BY steps, id") == [1_000_000, 0]
+    bench.budget(2 * RESERVED / 1e6 + 0.01)
+    bench.take(node, job)
+
+
+@probe(egress_usd_per_gb=1)
+def jobs_that_are_too_dear_hide_none_that_is_not(bench: Bench) -> None:
+    node = bench.join()
+    bench.budget(1)
+    for seed in range(17):
+        dear = bench.submit(seed=seed, priority=5)
+        bench.store.look("UPDATE job SET input_bytes = 1e12 WHERE id = ?", dear)
+    bench.take(node, bench.submit(seed=99))
+
+
+@probe()
+def without_money_and_without_nodes_the_owner_hears_of_the_money(bench: Bench) -> None:
+    job = bench.submit()
+    bench.budget(0)
+    assert bench.because(job).startswith("the budget of default, $0.00, does not allow it")
+
+
 @probe(egress_usd_per_gb=1e6)
 def who_downloads_more_than_the_budget_pays_for_stops_and_is_not_to_blame(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
@@ -538,7 +570,7 @@ def who_downloads_more_than_the_budget_pays_for_stops_and_is_not_to_blame(bench:
     asked = Downloads(keys=tuple(stored.key for stored in assignment.inputs))
     answers = [checkpoint.downloads(bench.at, node, assignment.hold, asked, bench.now_ms) for _ in range(20)]
     assert 2 <= sum(not is_stale(answer) for answer in answers) < 20
-    assert bench.said(job) == "the budget of default is spent or reserved"
+    assert bench.said(job).startswith("stopped: the budget of default, $0.23, does not allow it")
     assert bench.events(job)[-1] == "released" and bench.state(job) == "queued"
     [spent] = bench.look("SELECT spent FROM project WHERE reserved = 0")
     assert spent <= 2.5 * RESERVED and not bench.look("SELECT attempt FROM strike")
@@ -1051,6 +1083,60 @@ def nor_than_they_pay_the_downloads_of(bench: Bench) -> None:
     for _ in range(4):
         bench.tend()
     assert len(bench.rented()) == 1
+
+
+CHEAP, DEAR = (
+    Offer(id="cheap", gpu="L4", price_micro_usd_per_hour=PRICE // 4),
+    Offer(id="dear", gpu="H200", price_micro_usd_per_hour=PRICE),
+)
+
+
+@probe(offers=[CHEAP, DEAR])
+def a_job_is_rented_for_at_the_price_of_a_node_that_it_fits(bench: Bench) -> None:
+    bench.budget(0.5 * RESERVED / 1e6)
+    bench.submit(needs=Needs(gpu="H200"))
+    bench.tend()
+    assert not bench.rented()
+    bench.submit(seed=1)
+    for _ in range(3):
+        bench.tend()
+    assert bench.look("SELECT gpu FROM node") == ["L4"]
+    bench.budget(1.5 * RESERVED / 1e6)
+    bench.submit(seed=2, needs=Needs(gpu="H200"))
+    for _ in range(3):
+        bench.tend()
+    assert bench.look("SELECT gpu FROM node ORDER BY gpu") == ["H200", "L4"]
+
+
+@probe(offers=[Offer(id="wide", price_micro_usd_per_hour=8 * PRICE, slots=8)])
+def and_of_the_slots_that_it_takes(bench: Bench) -> None:
+    bench.budget(2 * RESERVED / 1e6)
+    bench.submit()
+    bench.tend()
+    assert len(bench.rented()) == 1
+
+
+@probe(offers=[CHEAP], nodes_max=2)
+def jobs_that_fit_no_offer_hide_none_that_does(bench: Bench) -> None:
+    for seed in range(6):
+        bench.submit(seed=seed, needs=Needs(gpu="H200"), priority=9)
+    bench.budget(2.5 * RESERVED / 4 / 1e6)
+    bench.submit(seed=9)
+    bench.tend()
+    assert len(bench.rented()) == 1
+
+
+@probe(nodes_max=2)
+def what_other_pools_cover_hides_nothing_that_they_do_not(bench: Bench) -> None:
+    limits = bench.at.pools[POOL].limits
+    small = RentedPool(replace(limits, name="small", nodes_max=1), Provider(bench.world, bench.provider.offers()))
+    bench.at = replace(
+        bench.at, pools={POOL: replace(bench.at.pools[POOL], limits=replace(limits, nodes_max=8)), "small": small}
+    )
+    for seed in range(20):
+        bench.submit(seed=seed)
+    bench.tend()
+    assert bench.look("SELECT pool, COUNT(*) FROM node GROUP BY pool ORDER BY pool") == [(POOL, 8), ("small", 1)]
 
 
 @probe()

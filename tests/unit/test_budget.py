@@ -33,11 +33,11 @@ def needed(reserved: int, seconds: float, downloaded: int, policy: Policy = SEND
     )
 
 
-def test_more_is_reserved_while_there_is_time_to_stop_and_never_less_than_a_whole_reservation() -> None:
+def test_more_is_reserved_while_there_is_time_to_stop() -> None:
     first = reservation(PRICE, 0, POLICY)
     margin_s = POLICY.stop_margin_s + POLICY.heartbeat_interval_s
     assert needed(first, POLICY.reserve_s - margin_s, 0) == 0
-    assert needed(first, POLICY.reserve_s - margin_s + 1, 0) == first
+    assert needed(first, POLICY.reserve_s - margin_s + 1, 0) == PRICE / 3600
     assert needed(first, 0, 10**12) > 80_000_000
 
 

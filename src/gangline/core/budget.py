@@ -38,9 +38,9 @@ def reservation(price_micro_usd_per_hour: int, download_bytes: int, policy: Poli
 def more_to_reserve(
     price_micro_usd_per_hour: int, *, reserved: int, elapsed_ms: int, downloaded_bytes: int, policy: Policy
 ) -> int:
-    """Micro-dollars that an attempt needs now beside what is reserved for it, so that it can still be stopped before they are
-    spent; 0 where it has enough."""
+    """Micro-dollars that an attempt needs at least, beside what is reserved for it, so that it can still be stopped before they
+    are spent; 0 where it has enough."""
     margin_ms = elapsed_ms + 1000 * (policy.stop_margin_s + policy.heartbeat_interval_s)
     sent = egress_micro_usd(downloaded_bytes, policy.egress_usd_per_gb)
     missing = sent + price_micro_usd_per_hour * margin_ms / HOUR_MS - reserved
-    return max(ceil(missing), reservation(price_micro_usd_per_hour, 0, policy)) if missing > 0 else 0
+    return max(0, ceil(missing))

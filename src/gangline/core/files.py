@@ -9,16 +9,15 @@ from annotated_types import Ge, Le, MaxLen, MinLen, Predicate
 from gangline.core.canonical import digest
 
 FILE_BYTES_MAX = 64 * 2**30
-FORBIDDEN = re.compile(r'[\\:*?"<>|\x00-\x1f\x7f]')
+FORBIDDEN = re.compile(r'[\\:*?"<>|\x00-\x1f\x7f\ud800-\udfff]')
 SHA256 = re.compile("[0-9a-f]{64}")
 
 
 def is_safe_path(path: str) -> bool:
     """Whether `path` stays below the folder that it is put in, on any system."""
     parts = path.split("/")
-    return not FORBIDDEN.search(path) and all(
-        part not in ("", ".", "..") and len(part.encode()) <= 255 for part in parts
-    )
+    above = {"", ".", ".."} & set(parts)
+    return not above and not FORBIDDEN.search(path) and all(len(part.encode()) <= 255 for part in parts)
 
 
 def is_sha256(text: str) -> bool:

@@ -71,7 +71,8 @@ class Policy:
         assert 0 < self.heartbeat_interval_s < self.lease_s, "a lease outlives a heartbeat"
         assert self.node_silent_s >= self.lease_s, "a node is given up after its leases, not before"
         assert self.checkpoints_kept >= 2, "one may turn out damaged"
-        assert self.reserve_s > self.stop_margin_s, "a reservation outlives the notice to stop"
+        notice_s = self.heartbeat_interval_s + self.stop_margin_s
+        assert self.reserve_s > notice_s, "a reservation outlives the notice to stop"
 
     @property
     def egress_micro_usd_per_byte(self) -> float:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gangline.core.budget import Purse, over_budget
+from gangline.core.budget import Purse, over_budget, reservation
 from gangline.core.claim import Candidate, mismatch, to_reserve
 from gangline.core.job import Node
 from gangline.core.policy import Policy
@@ -24,7 +24,10 @@ def why_queued(
     if job.ready_ms > now_ms:
         return f"waits {(job.ready_ms - now_ms) / 1000:.0f} s before its next try: {said}"
     misfits = {node.id: _misfit(job, node, banned, now_ms) for node in nodes}
-    least = min((to_reserve(job, node, policy) for node in nodes if misfits[node.id] is None), default=0)
+    least = min(
+        (to_reserve(job, node, policy) for node in nodes if misfits[node.id] is None),
+        default=max(1, reservation(0, job.download_bytes, policy)),
+    )
     too_much = over_budget(purse, least)
     if too_much:
         return too_much

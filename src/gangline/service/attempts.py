@@ -66,7 +66,7 @@ def conclude(
         row, attempt = rows[0], as_attempt(rows[0])
         job = as_job(at.store.load("job_of_attempt", attempt=attempt_id)[0])
         past = [as_attempt(before) for before in at.store.load("earlier_attempts", job=job.id, fencing=attempt.fencing)]
-        ends = {"attempt": attempt_id, "seen": row["downloaded_bytes"]}
+        ends = {"attempt": attempt_id, "downloaded": row["downloaded_bytes"], "reserved": row["reserved"]}
         lease = guard("seize_overdue_lease", now=now_ms, **ends) if if_overdue else guard("drop_lease", **ends)
         verdict = _heeding(row, decide(job, attempt, past))
         if at.store.apply(*_ending(at, job, row, attempt, verdict, now_ms, lease), *more):
@@ -89,7 +89,7 @@ def _ending(
     """The guards first: what follows is written once."""
     node = load_node(at, attempt.node)
     now_ms = max(now_ms, node.meter_ms)  # another request may have come and gone while this one was under way
-    spent, lines = bill.spend(at, job, attempt, verdict.attempt, row["downloaded_bytes"], now_ms)
+    spent, lines = bill.spend(at, job, attempt, verdict.attempt, row, now_ms)
     return [
         spent,
         write("copy_last_beat", attempt=attempt.id),

@@ -26,17 +26,16 @@ def meter(node: Node, now_ms: int) -> list[Write]:
 
 
 def spend(
-    at: Deployment, job: Job, attempt: Attempt, state: AttemptState, downloaded: int, now_ms: int
+    at: Deployment, job: Job, attempt: Attempt, state: AttemptState, lease: Row, now_ms: int
 ) -> tuple[Write, list[Write]]:
-    """The bill of an attempt that ends now: what its project has spent (written before its lease goes, which knows what was
-    reserved), and the lines of the ledger."""
+    """The bill of an attempt that ends now: what its project has spent instead of what was reserved, and the ledger's lines."""
     lines = lines_of_attempt(attempt, state, now_ms)
-    sent = egress_micro_usd(downloaded, at.policy.egress_usd_per_gb)
+    sent = egress_micro_usd(lease["downloaded_bytes"], at.policy.egress_usd_per_gb)
     if sent:
         lines.append(Line(cause="egress", from_ms=attempt.started_ms, to_ms=now_ms, micro_usd=sent))
     total = sum(line.micro_usd for line in lines)
     usage = usage_with(load_purse(at, job.project), total, now_ms, at.policy)
-    spent = write("spend", id=job.project, attempt=attempt.id, micro_usd=total, usage=usage, now=now_ms)
+    spent = write("spend", id=job.project, reserved=lease["reserved"], micro_usd=total, usage=usage, now=now_ms)
     of = {"node": attempt.node, "attempt": attempt.id, "job": job.id, "project": job.project}
     return spent, [_add(line, **of) for line in lines]
 

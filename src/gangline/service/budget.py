@@ -1,26 +1,40 @@
 """Budgets: more is reserved for an attempt before it is spent, or the attempt stops."""
 
-from gangline.core.budget import more_to_reserve
+from gangline.core.budget import more_to_reserve, over_budget, reservation
+from gangline.core.errors import Unreachable
 from gangline.ports.store import Row, guard
+from gangline.service.bill import load_purse
 from gangline.service.deployment import Deployment
+
+TRIES_MAX = 20
 
 
 def out_of_money(at: Deployment, lease: Row, downloaded_bytes: int, now_ms: int) -> str:
-    """Why the attempt must stop: what it needs by now, with all of `downloaded_bytes`, can not be reserved."""
-    more = more_to_reserve(
-        lease["price_micro_usd_per_hour"],
-        reserved=lease["reserved"],
-        elapsed_ms=now_ms - lease["started_ms"],
-        downloaded_bytes=downloaded_bytes,
-        policy=at.policy,
-    )
-    if not more:
-        return ""
-    project = at.store.load("job_of_attempt", attempt=lease["attempt"])[0]["project"]
-    extended = at.store.apply(
-        guard("reserve", id=project, micro_usd=more),
-        guard("extend_reservation", attempt=lease["attempt"], seen=lease["reserved"], micro_usd=more),
-    )
-    if extended or at.store.load("attempt", id=lease["attempt"])[0]["reserved"] != lease["reserved"]:
-        return ""  # where not by this request, by another at the same time
-    return f"the budget of {project} is spent or reserved"
+    """Why the attempt must stop: what it needs by now, with all of `downloaded_bytes`, cannot be reserved."""
+    attempt, price, reserved = lease["attempt"], lease["price_micro_usd_per_hour"], lease["reserved"]
+    for _ in range(TRIES_MAX):
+        least = more_to_reserve(
+            price,
+            reserved=reserved,
+            elapsed_ms=now_ms - lease["started_ms"],
+            downloaded_bytes=downloaded_bytes,
+            policy=at.policy,
+        )
+        if not least:
+            return ""
+        purse = load_purse(at, at.store.load("job_of_attempt", attempt=attempt)[0]["project"])
+        too_much = over_budget(purse, least)
+        if too_much:
+            return f"stopped: {too_much}"
+        whole = max(least, reservation(price, 0, at.policy))
+        more = least if over_budget(purse, whole) else whole
+        if at.store.apply(
+            guard("reserve", id=purse.project, micro_usd=more),
+            guard("extend_reservation", attempt=attempt, seen=reserved, micro_usd=more),
+        ):
+            return ""
+        now = at.store.load("attempt", id=attempt)[0]
+        if now["state"] != "live":
+            return ""  # who writes next will notice
+        reserved = now["reserved"]  # another request may have reserved more at the same time
+    raise Unreachable(f"the budget for {attempt} changed {TRIES_MAX} times meanwhile")

@@ -77,7 +77,6 @@ def commit(at: Deployment, node: str, hold: Hold, request: Commit, now_ms: int) 
     if not 0 < manifest.step <= job["steps"]:
         return Refused(because=f"step {manifest.step} is not one of this job's {job['steps']}")
     prefix = folder_prefix(attempt_prefix(job["project"], job["id"], hold.attempt), "checkpoints", manifest.step)
-    size = sum(file.bytes for file in manifest.files)
     verified = True
     for file in manifest.files:
         attested = stored_as(at, f"{prefix}/{file.path}", file)
@@ -93,13 +92,13 @@ def commit(at: Deployment, node: str, hold: Hold, request: Commit, now_ms: int) 
             attempt=hold.attempt,
             step=manifest.step,
             verified=int(verified),
-            bytes=size,
+            bytes=sum(file.bytes for file in manifest.files),
             prefix=prefix,
             manifest=canonical_json(request.manifest),
             now=now_ms,
         ),
         write("advance_attempt", attempt=hold.attempt, step=manifest.step, now=now_ms),
-        write("set_checkpoint_bytes", id=job["id"], bytes=size),
+        write("measure_checkpoint", id=job["id"]),
         *_learned(job, node, now_ms),
         event(job["id"], "committed", f"step {manifest.step}", now_ms, attempt=hold.attempt, node=node),
     )
@@ -119,6 +118,7 @@ def reject(at: Deployment, node: str, hold: Hold, request: Reject, now_ms: int) 
         guard("hold_lease", **lease_of(node, hold)),
         guard("reject_checkpoint", id=request.checkpoint, job=job["id"], because=request.because),
         write("restart_attempt", attempt=hold.attempt),
+        write("measure_checkpoint", id=job["id"]),
         event(job["id"], "rejected", request.because, now_ms, attempt=hold.attempt, node=node),
     )
     if rejected or job_of_hold(at, node, hold):

@@ -45,8 +45,8 @@ def _choose(at: Deployment, node: Node, now_ms: int) -> Choice | Nothing:
     held = frozenset(row["base"] for row in at.store.load("bases", node=node.id))
     said = NOTHING
     reserve = {"reserve": reservation(node.price_of(1), 0, at.policy), "egress": at.policy.egress_micro_usd_per_byte}
-    more = {"machine": node.machine, "numerics": node.numerics, "now": now_ms, **reserve}
-    again = _candidates(at, "interrupted_candidates", node, **more)
+    more = {"machine": node.machine, "numerics": node.numerics, "now": now_ms}
+    again = _candidates(at, "interrupted_candidates", node, **more, **reserve)
     for project in dict.fromkeys(job.project for job in again):
         theirs = [job for job in again if job.project == project]
         choice = choose(theirs, node, bill.load_purse(at, project), held, now_ms, at.policy)
@@ -55,7 +55,7 @@ def _choose(at: Deployment, node: Node, now_ms: int) -> Choice | Nothing:
         said = choice
     purses = [bill.as_purse(row) for row in at.store.load("waiting_projects")]
     for purse in by_fair_share(purses, now_ms, at.policy):
-        fresh = _candidates(at, "fresh_candidates", node, project=purse.project)
+        fresh = _candidates(at, "fresh_candidates", node, project=purse.project, **reserve)
         choice = choose(fresh, node, purse, held, now_ms, at.policy)
         if isinstance(choice, Choice):
             return choice

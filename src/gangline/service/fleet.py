@@ -112,18 +112,18 @@ def _scale(
     at: Deployment, pool: RentedPool, nodes: list[Rented], offers: list[Offer], covered: set[str], now_ms: int
 ) -> set[str]:
     """The jobs for which this pool has, or will have, nodes. `covered`: those of other pools."""
-    stuck, waiting = ([job for job in jobs if job["id"] not in covered] for jobs in _demand(at, pool, offers, now_ms))
+    waiting, stuck = _demand(at, pool, offers, covered, now_ms)
     since_ms = min((job["ready_ms"] for job in waiting), default=now_ms)
     demand = Demand(takable=len(waiting), stuck=len(stuck), since_ms=since_ms)
     plan = scale(pool.limits, nodes, demand, now_ms, at.policy)
     starts = any(isinstance(action, Start) for action in plan.actions) and not _starts_failed(at, pool, now_ms)
     ranked, refused = _ranked(at, offers, now_ms) if starts else [], set[str]()
-    wanting, covers = iter([*stuck, *waiting]), plan.covers
+    wanting, covers = iter(waiting), plan.covers
     for action in plan.actions:
         match action:
             case Start() if starts:
                 job = next(wanting, None)
-                fitting = [offer for offer in ranked if job is None or fits(offer, job)]
+                fitting = [offer for offer in ranked if job is None or _suits(offer, job, at.policy)]
                 covers += _rent(at, pool, fitting, refused, action, now_ms)
             case Drain():
                 at.store.apply(write("drain_idle", id=action.node, because=action.because))
@@ -139,38 +139,52 @@ def _starts_failed(at: Deployment, pool: RentedPool, now_ms: int) -> bool:
     return bool(at.store.load("failed_starts", pool=pool.limits.name, since=since))
 
 
-def _demand(at: Deployment, pool: RentedPool, offers: list[Offer], now_ms: int) -> tuple[list[Row], list[Row]]:
-    """Jobs that no node here may take though one more of this pool could; and all that one more could take now."""
-    if not offers:
-        return [], []
-    price = min(offer.price_micro_usd_per_hour for offer in offers)
-    could = {
-        "now": now_ms,
-        "gpu_memory_gb": max(offer.gpu_memory_gb for offer in offers),
-        "trust": max(offer.trust for offer in offers),
-        "pool": pool.limits.name,
-        "reserve": reservation(price, 0, at.policy),
-        "egress": at.policy.egress_micro_usd_per_byte,
-        "limit": min(DEMAND_MAX, 2 * pool.limits.nodes_max),
-    }
-    found = at.store.load("demand", **could)
-    waiting = [job for job in _affordable(found, price, at.policy) if any(fits(offer, job) for offer in offers)]
-    if not waiting:
-        return [], []
-    smallest = min(offer.gpu_memory_gb for offer in offers)
-    found = at.store.load("stuck", smallest_gb=smallest, **could)
-    return [job for job in found if any(fits(offer, job) for offer in offers)], waiting
+def _demand(
+    at: Deployment, pool: RentedPool, offers: list[Offer], covered: set[str], now_ms: int
+) -> tuple[list[Row], list[Row]]:
+    """Jobs that one more node of this pool could take now, as many as matter; and those of them that no node here may take."""
+    stuck, found = dict[str, Row](), dict[str, Row]()
+    smallest = min((offer.gpu_memory_gb for offer in offers), default=0)
+    for offer in offers:
+        could = {
+            "now": now_ms,
+            "gpu": offer.gpu,
+            "gpu_memory_gb": offer.gpu_memory_gb,
+            "trust": offer.trust,
+            "slots": offer.slots,
+            "pool": pool.limits.name,
+            "reserve": reservation(offer.price_micro_usd_per_hour // offer.slots, 0, at.policy),
+            "egress": at.policy.egress_micro_usd_per_byte,
+            "limit": min(DEMAND_MAX, 2 * pool.limits.nodes_max + len(covered)),
+        }
+        fitting = at.store.load("demand", **could)
+        found |= {job["id"]: job for job in fitting}
+        if fitting:
+            stuck |= {job["id"]: job for job in at.store.load("stuck", smallest_gb=smallest, **could)}
+    jobs = sorted((stuck | found).values(), key=lambda job: job["id"] not in covered)
+    waiting = [job for job in _affordable(jobs, offers, at.policy) if job["id"] not in covered]
+    return waiting, [job for job in waiting if job["id"] in stuck]
 
 
-def _affordable(jobs: list[Row], price_micro_usd_per_hour: int, policy: Policy) -> list[Row]:
-    """As many of each project's as its budget has reservations left for."""
+def _affordable(jobs: list[Row], offers: list[Offer], policy: Policy) -> list[Row]:
+    """As many of each project's as its budget has reservations left for, on the cheapest nodes that fit."""
     taken: Counter[str] = Counter()
     found: list[Row] = []
     for job in jobs:
-        taken[job["project"]] += reservation(price_micro_usd_per_hour, job["download_bytes"], policy)
-        if job["left"] is None or taken[job["project"]] <= job["left"]:
+        least = min(_reserve(offer, job, policy) for offer in offers if fits(offer, job))
+        if job["left"] is None or taken[job["project"]] + least <= job["left"]:
+            taken[job["project"]] += least
             found.append(job)
     return found
+
+
+def _reserve(offer: Offer, job: Row, policy: Policy) -> int:
+    price = offer.price_micro_usd_per_hour * job["slots"] // offer.slots
+    return reservation(price, job["download_bytes"], policy)
+
+
+def _suits(offer: Offer, job: Row, policy: Policy) -> bool:
+    return fits(offer, job) and (job["left"] is None or _reserve(offer, job, policy) <= job["left"])
 
 
 def fits(offer: Offer, job: Row) -> bool:

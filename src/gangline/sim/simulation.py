@@ -187,9 +187,8 @@ class Simulation:
 
     def _base(self, batch: Jobs) -> File:
         size = round(batch.base_gb * 1e9)
-        return File(
-            path=f"{batch.base}.safetensors", bytes=size, sha256=hashlib.sha256(batch.base.encode()).hexdigest()
-        )
+        content = hashlib.sha256(f"{batch.base} {size}".encode())
+        return File(path=f"{batch.base}.safetensors", bytes=size, sha256=content.hexdigest())
 
     def user(self, act: Callable[[], object]) -> bool:
         """A user's request; while nobody answers it is lost."""

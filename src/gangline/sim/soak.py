@@ -205,7 +205,13 @@ def _scenario(rng: Random) -> Scenario:
     for traits in rng.sample(_ODD, rng.randrange(2, 5)):
         odd.append(Machines(count=1, **traits))
     jobs = [
-        Jobs(count=rng.randrange(20, 40), steps=rng.randrange(40, 200), checkpoint_every_s=40, checkpoint_mb=20),
+        Jobs(
+            count=rng.randrange(20, 40),
+            steps=rng.randrange(40, 200),
+            checkpoint_every_s=40,
+            checkpoint_mb=20,
+            base_gb=0.2,
+        ),
         Jobs(count=rng.randrange(40, 90), steps=rng.randrange(8, 30), at_s=rng.uniform(0, 900)),
         Jobs(count=rng.randrange(6, 16), project="other", at_s=rng.uniform(0, 600), steps=90, checkpoint_every_s=30),
     ]

@@ -50,17 +50,24 @@ def move_all(
 ) -> Activity[None]:
     """Until all are there. Raises `LeaseLost`, or the error of a file that failed `TRIES_MAX` times.
 
-    A store that is away and a URL that has expired are waited for and asked for again, without counting.
+    A store that is away and a URL that has expired are waited for without counting. A URL serves until it is refused: what is
+    downloaded is billed by the URLs that were asked for.
     """
-    waiting, failures, pauses = list(moves), 0, 0
+    waiting, urls, failures, pauses = list(moves), dict[Move, str](), 0, 0
     while waiting:
         now, later = tuple(waiting[:AT_ONCE]), waiting[AT_ONCE:]
-        urls = yield from granted(edges, clock, lambda now=now: ask(now))
-        tasks = [start(url, move) for url, move in zip(urls.urls, now, strict=True)]
+        lacking = tuple(move for move in now if move not in urls)
+        if lacking:
+            granting = yield from granted(edges, clock, lambda lacking=lacking: ask(lacking))
+            urls |= dict(zip(lacking, granting.urls, strict=True))
+        tasks = [start(urls[move], move) for move in now]
         while not all(task.done for task in tasks):
             yield NEWS
         failed = [(move, task.error) for move, task in zip(now, tasks, strict=True) if task.error is not None]
         waiting = [move for move, _ in failed] + later
+        for move, error in failed:
+            if not isinstance(error, Unreachable):
+                del urls[move]
         if not failed:
             failures = pauses = 0
             continue

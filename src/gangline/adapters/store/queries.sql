@@ -274,7 +274,7 @@ UPDATE project SET usage = :usage, usage_ms = :now WHERE id = :id
 -- name: spend
 -- An attempt has ended: what it cost takes the place of what was reserved for it.
 UPDATE project SET spent = spent + :micro_usd, usage = :usage, usage_ms = :now,
-       reserved = reserved - (SELECT COALESCE(SUM(lease.reserved), 0) FROM lease WHERE lease.attempt = :attempt)
+       reserved = reserved - :reserved
 WHERE id = :id
 
 -- name: blob
@@ -340,33 +340,39 @@ ORDER BY priority DESC, queued_ms, id
 LIMIT :limit
 
 -- name: fresh_candidates
--- Jobs of a project that were never tried, for a node that may have them.
+-- Jobs of a project that were never tried, for a node that may have them; with money for them.
 SELECT id, project, fencing, version, priority, queued_ms, ready_ms, base, slots,
        input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, numerics
 FROM job
 WHERE project = :project AND state = 'queued' AND fencing = 0 AND gpu_memory_gb <= :gpu_memory_gb AND slots <= :slots_free
   AND gpu IN ('', :gpu) AND pool IN ('', :pool) AND trust <= :trust
+  AND EXISTS (SELECT 1 FROM project WHERE project.id = job.project
+              AND (budget IS NULL OR spent + reserved + :reserve * job.slots
+                                     + :egress * (job.input_bytes + job.checkpoint_bytes) <= budget))
 ORDER BY priority DESC, submitted_ms, id
 LIMIT :limit
 
 -- name: demand
--- Queued jobs that a node of this pool could take now, as many as matter; with money for them.
+-- Queued jobs that a node of this offer could take now, as many as matter; with money for them.
 SELECT job.id, job.project, job.gpu, job.gpu_memory_gb, job.trust, job.slots, job.ready_ms,
        job.input_bytes + job.checkpoint_bytes AS download_bytes,
        project.budget - project.spent - project.reserved AS left
 FROM job JOIN project ON project.id = job.project
 WHERE job.state = 'queued' AND job.ready_ms <= :now AND job.gpu_memory_gb <= :gpu_memory_gb AND job.trust <= :trust
-  AND job.pool IN ('', :pool)
-  AND (project.budget IS NULL OR project.spent + project.reserved + :reserve
+  AND job.gpu IN ('', :gpu) AND job.slots <= :slots AND job.pool IN ('', :pool)
+  AND (project.budget IS NULL OR project.spent + project.reserved + :reserve * job.slots
                                  + :egress * (job.input_bytes + job.checkpoint_bytes) <= project.budget)
 LIMIT :limit
 
 -- name: stuck
--- Queued jobs that no node here may take, though one of this pool could: banned, or too large for those that are here.
-SELECT job.id, job.gpu, job.gpu_memory_gb, job.trust, job.slots FROM job JOIN project ON project.id = job.project
+-- Those of them that no node here may take: banned, or too large for those that are here.
+SELECT job.id, job.project, job.gpu, job.gpu_memory_gb, job.trust, job.slots, job.ready_ms,
+       job.input_bytes + job.checkpoint_bytes AS download_bytes,
+       project.budget - project.spent - project.reserved AS left
+FROM job JOIN project ON project.id = job.project
 WHERE job.state = 'queued' AND job.ready_ms <= :now AND job.gpu_memory_gb <= :gpu_memory_gb AND job.trust <= :trust
-  AND job.pool IN ('', :pool)
-  AND (project.budget IS NULL OR project.spent + project.reserved + :reserve
+  AND job.gpu IN ('', :gpu) AND job.slots <= :slots AND job.pool IN ('', :pool)
+  AND (project.budget IS NULL OR project.spent + project.reserved + :reserve * job.slots
                                  + :egress * (job.input_bytes + job.checkpoint_bytes) <= project.budget)
   AND (job.fencing > 0 OR job.gpu_memory_gb > :smallest_gb OR job.gpu <> '' OR job.slots > 1 OR job.trust > 0)
   AND NOT EXISTS (SELECT 1 FROM node WHERE node.state IN ('ready', 'on_trial') AND node.gpu_memory_gb >= job.gpu_memory_gb
@@ -453,7 +459,8 @@ UPDATE lease SET beat_ms = beat_ms
 WHERE attempt = :attempt AND rank = :rank AND node = :node AND fencing = :fencing
 
 -- name: lease
-SELECT lease.attempt, lease.stop, lease.reserved, lease.downloaded_bytes, attempt.job, attempt.price_micro_usd_per_hour, attempt.started_ms
+SELECT lease.attempt, lease.stop, lease.reserved, lease.downloaded_bytes, attempt.job, attempt.price_micro_usd_per_hour,
+       attempt.started_ms
 FROM lease JOIN attempt ON attempt.id = lease.attempt
 WHERE lease.attempt = :attempt AND lease.rank = :rank AND lease.node = :node AND lease.fencing = :fencing
 
@@ -481,11 +488,11 @@ SELECT attempt FROM lease WHERE node = :node ORDER BY attempt
 
 -- name: seize_overdue_lease
 -- The server's right to end an attempt: only while its lease is overdue.
-DELETE FROM lease WHERE attempt = :attempt AND expires_ms < :now AND downloaded_bytes = :seen
+DELETE FROM lease WHERE attempt = :attempt AND expires_ms < :now AND downloaded_bytes = :downloaded AND reserved = :reserved
 
 -- name: drop_lease
--- Of an attempt that ends for another reason, and has downloaded no more than it is billed for.
-DELETE FROM lease WHERE attempt = :attempt AND downloaded_bytes = :seen
+-- Of an attempt that ends for another reason. What it is billed for, and gives back of the budget, is as it was seen.
+DELETE FROM lease WHERE attempt = :attempt AND downloaded_bytes = :downloaded AND reserved = :reserved
 
 -- name: copy_last_beat
 -- What the lease knew last, kept with the attempt before the lease goes.
@@ -509,7 +516,8 @@ SELECT attempt.id, attempt.job, attempt.node, attempt.machine, node.name AS node
        COALESCE(lease.step, attempt.step) AS step,
        COALESCE(lease.seconds_per_step, attempt.seconds_per_step) AS seconds_per_step,
        COALESCE(lease.training_ms, attempt.training_ms) AS training_ms, COALESCE(lease.beat_ms, attempt.beat_ms) AS beat_ms,
-       lease.stop, lease.stop_kind, lease.reserved, COALESCE(lease.downloaded_bytes, 0) AS downloaded_bytes
+       lease.stop, lease.stop_kind, COALESCE(lease.reserved, 0) AS reserved,
+       COALESCE(lease.downloaded_bytes, 0) AS downloaded_bytes
 FROM attempt JOIN node ON node.id = attempt.node
      LEFT JOIN lease ON lease.attempt = attempt.id AND lease.rank = 0
 WHERE attempt.id = :id
@@ -542,9 +550,11 @@ UPDATE attempt SET committed_step = :step, committed_ms = :now WHERE id = :attem
 -- Where the job must stay exact, its first checkpoint decides where it may go on.
 UPDATE job SET numerics = (SELECT node.numerics FROM node WHERE node.id = :node) WHERE id = :id
 
--- name: set_checkpoint_bytes
+-- name: measure_checkpoint
 -- What the next attempt downloads beside the job's inputs.
-UPDATE job SET checkpoint_bytes = :bytes WHERE id = :id
+UPDATE job SET checkpoint_bytes = COALESCE((SELECT bytes FROM checkpoint WHERE checkpoint.job = job.id AND state = 'committed'
+                                            ORDER BY step DESC LIMIT 1), 0)
+WHERE id = :id
 
 -- name: set_job_state
 -- Only if nobody else moved the job on since it was read.

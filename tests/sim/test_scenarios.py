@@ -150,3 +150,15 @@ def test_storage_and_egress_are_billed_as_the_store_counts_them() -> None:
     assert billed == pytest.approx(lay, rel=0.01)
     sent = simulation.objects.bytes_sent / 1e9 * rates["egress_usd_per_gb"]
     assert paid(simulation, "egress") == pytest.approx(sent, rel=1e-3)
+
+
+def test_what_nodes_ask_for_while_the_store_is_away_is_not_billed_again_and_again() -> None:
+    scenario = load("store_down_10_min")
+    jobs = tuple(replace(batch, base_gb=0.5) for batch in scenario.jobs)
+    faults = tuple(replace(fault, at_s=60) for fault in scenario.faults)
+    policy = scenario.policy | {"egress_usd_per_gb": 1.0}
+    simulation = Simulation(replace(scenario, jobs=jobs, faults=faults, policy=policy), 0)
+    simulation.run()
+    sent = simulation.objects.bytes_sent / 1e9
+    assert all_succeed(simulation) and sent > 0.5 * simulation.cloud.billed()
+    assert sent <= paid(simulation, "egress") * (1 + 1e-3) <= 2.1 * sent

@@ -43,6 +43,15 @@ def scaled(
     return scale(limits, nodes, Demand(takable=takable, stuck=stuck, since_ms=since_ms), NOW_MS, POLICY).actions
 
 
+def test_what_a_pool_covers_are_jobs_for_nodes_that_come_and_for_idle_ones_that_may_have_them() -> None:
+    def covers(*nodes: Rented, takable: int, stuck: int = 0) -> int:
+        return scale(LIMITS, nodes, Demand(takable=takable, stuck=stuck, since_ms=NOW_MS), NOW_MS, POLICY).covers
+
+    assert covers(BUSY, takable=5) == 0
+    assert covers(STARTING, IDLE, BUSY, takable=5) == 2
+    assert covers(STARTING, IDLE, takable=1, stuck=1) == 1
+
+
 def starts(actions: Sequence[object]) -> int:
     return sum(isinstance(action, Start) for action in actions)
 

@@ -261,7 +261,7 @@ RULES = [
     rule("5: what is wanted stays", "instance_to_end", "AND state IN ('draining', 'quarantined')", ""),
     rule(
         "5: nor do budgets pay for more nodes",
-        "service.fleet:_affordable",
+        "service.demand:_affordable",
         'taken[job["project"]] += least',
         "pass",
     ),
@@ -360,11 +360,11 @@ RULES = [
     rule("5: for what it downloads", "core.budget:reservation", " + egress_micro_usd(", " + 0 * egress_micro_usd("),
     rule("5: with the newest checkpoint", "measure_checkpoint", "SELECT bytes", "SELECT 0"),
     rule("5: which is not rejected", "measure_checkpoint", "AND state = 'committed'", ""),
-    rule("5: at the price of its slots", "service.fleet:_reserve", ' * job["slots"] // offer.slots', ""),
-    rule("5: and of a node that fits", "service.fleet:_affordable", " if fits(offer, job)", ""),
+    rule("5: at the price of its slots", "service.demand:_reserve", ' * job["slots"] // offer.slots', ""),
+    rule("5: and of a node that fits", "service.demand:_affordable", " if fits(offer, job)", ""),
     rule(
         "5: nor are nodes rented for downloads that no budget pays",
-        "service.fleet:_reserve",
+        "service.demand:_reserve",
         'job["download_bytes"]',
         "0",
     ),

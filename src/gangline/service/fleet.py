@@ -1,7 +1,6 @@
 """The fleet: what providers rent us beside what we want, until they agree; nodes rented for work, and given back without it."""
 
 import logging
-from collections import Counter
 from contextlib import suppress
 
 from gangline.core.autoscale import (
@@ -18,18 +17,16 @@ from gangline.core.autoscale import (
     reconcile,
     scale,
 )
-from gangline.core.budget import reservation
 from gangline.core.cost import DAY_MS, HOUR_MS
 from gangline.core.errors import GanglineError, Unreachable
-from gangline.core.policy import Policy
 from gangline.ports.pool import Instance, Offer
-from gangline.ports.store import Row, guard, write
+from gangline.ports.store import guard, write
 from gangline.service import bill
+from gangline.service.demand import find_demand, suits
 from gangline.service.deployment import Deployment, RentedPool
 from gangline.service.nodes import gone
 from gangline.service.outage import back_since_ms
 
-DEMAND_MAX = 10_000
 log = logging.getLogger("gangline.fleet")
 
 
@@ -112,7 +109,7 @@ def _scale(
     at: Deployment, pool: RentedPool, nodes: list[Rented], offers: list[Offer], covered: set[str], now_ms: int
 ) -> set[str]:
     """The jobs for which this pool has, or will have, nodes. `covered`: those of other pools."""
-    waiting, stuck = _demand(at, pool, offers, covered, now_ms)
+    waiting, stuck = find_demand(at, pool.limits, offers, covered, now_ms)
     since_ms = min((job["ready_ms"] for job in waiting), default=now_ms)
     demand = Demand(takable=len(waiting), stuck=len(stuck), since_ms=since_ms)
     plan = scale(pool.limits, nodes, demand, now_ms, at.policy)
@@ -123,7 +120,7 @@ def _scale(
         match action:
             case Start() if starts:
                 job = next(wanting, None)
-                fitting = [offer for offer in ranked if job is None or _suits(offer, job, at.policy)]
+                fitting = [offer for offer in ranked if job is None or suits(offer, job, at.policy)]
                 covers += _rent(at, pool, fitting, refused, action, now_ms)
             case Drain():
                 at.store.apply(write("drain_idle", id=action.node, because=action.because))
@@ -137,60 +134,6 @@ def _starts_failed(at: Deployment, pool: RentedPool, now_ms: int) -> bool:
     """Whether a node that was asked for a moment ago has come to nothing: no capacity, or a worker that ends at once."""
     since = now_ms - round(at.policy.start_pause_s * 1000)
     return bool(at.store.load("failed_starts", pool=pool.limits.name, since=since))
-
-
-def _demand(
-    at: Deployment, pool: RentedPool, offers: list[Offer], covered: set[str], now_ms: int
-) -> tuple[list[Row], list[Row]]:
-    """Jobs that one more node of this pool could take now, as many as matter; and those of them that no node here may take."""
-    stuck, found = dict[str, Row](), dict[str, Row]()
-    smallest = min((offer.gpu_memory_gb for offer in offers), default=0)
-    for offer in offers:
-        could = {
-            "now": now_ms,
-            "gpu": offer.gpu,
-            "gpu_memory_gb": offer.gpu_memory_gb,
-            "trust": offer.trust,
-            "slots": offer.slots,
-            "pool": pool.limits.name,
-            "reserve": reservation(offer.price_micro_usd_per_hour // offer.slots, 0, at.policy),
-            "egress": at.policy.egress_micro_usd_per_byte,
-            "limit": min(DEMAND_MAX, 2 * pool.limits.nodes_max + len(covered)),
-        }
-        fitting = at.store.load("demand", **could)
-        found |= {job["id"]: job for job in fitting}
-        if fitting:
-            stuck |= {job["id"]: job for job in at.store.load("stuck", smallest_gb=smallest, **could)}
-    jobs = sorted((stuck | found).values(), key=lambda job: job["id"] not in covered)
-    waiting = [job for job in _affordable(jobs, offers, at.policy) if job["id"] not in covered]
-    return waiting, [job for job in waiting if job["id"] in stuck]
-
-
-def _affordable(jobs: list[Row], offers: list[Offer], policy: Policy) -> list[Row]:
-    """As many of each project's as its budget has reservations left for, on the cheapest nodes that fit."""
-    taken: Counter[str] = Counter()
-    found: list[Row] = []
-    for job in jobs:
-        least = min(_reserve(offer, job, policy) for offer in offers if fits(offer, job))
-        if job["left"] is None or taken[job["project"]] + least <= job["left"]:
-            taken[job["project"]] += least
-            found.append(job)
-    return found
-
-
-def _reserve(offer: Offer, job: Row, policy: Policy) -> int:
-    price = offer.price_micro_usd_per_hour * job["slots"] // offer.slots
-    return reservation(price, job["download_bytes"], policy)
-
-
-def _suits(offer: Offer, job: Row, policy: Policy) -> bool:
-    return fits(offer, job) and (job["left"] is None or _reserve(offer, job, policy) <= job["left"])
-
-
-def fits(offer: Offer, job: Row) -> bool:
-    """Whether a node of this offer could run the job; its pool and the job's bans aside."""
-    large = offer.gpu_memory_gb >= job["gpu_memory_gb"] and offer.slots >= job["slots"]
-    return large and job["gpu"] in ("", offer.gpu) and job["trust"] <= offer.trust
 
 
 def _ranked(at: Deployment, offers: list[Offer], now_ms: int) -> list[Offer]:

@@ -4,8 +4,8 @@ from gangline.core.errors import Unreachable
 from gangline.core.failure import Verdict
 from gangline.ports.store import Row, guard, write
 from gangline.service.attempts import as_job, event, moving
+from gangline.service.demand import fits
 from gangline.service.deployment import Deployment
-from gangline.service.fleet import fits
 
 
 def yield_bans(at: Deployment, now_ms: int) -> None:

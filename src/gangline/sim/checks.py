@@ -243,8 +243,8 @@ class Checks:
     def _check_project(self, project: str) -> None:
         look = self._store.look
         [(reserved, budget, spent)] = look("SELECT reserved, budget, spent FROM project WHERE id = ?", project)
-        leases = "SELECT lease.reserved FROM lease JOIN attempt ON attempt.id = attempt JOIN job ON job.id = job WHERE project = ?"
-        live = sum(reserved for (reserved,) in look(leases, project))
+        owner = "(SELECT project FROM job WHERE id = (SELECT job FROM attempt WHERE id = lease.attempt))"
+        [(live,)] = look(f"SELECT COALESCE(SUM(reserved), 0) FROM lease WHERE {owner} = ?", project)  # noqa: S608 - the above
         if reserved != live:
             self._fail(5, f"{project} has {reserved} reserved, and its leases {live}")
         if spent < 0 or reserved < 0:

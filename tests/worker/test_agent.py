@@ -10,6 +10,7 @@ import pytest
 
 from gangline.adapters.host import LocalHost
 from gangline.core.contract import Manifest, Progress
+from gangline.core.errors import Denied, GanglineError, Unreachable
 from gangline.core.files import File
 from gangline.ports.server import Join
 from gangline.ports.trainer import Result, Saved
@@ -17,6 +18,7 @@ from gangline.service.controller import Controller
 from gangline.wire.agent import HttpServer
 from gangline.worker.agent import Agent
 from gangline.worker.edges import Edges
+from gangline.worker.move import TRIES_OF_A_URL
 from tests.service.conftest import JOIN, POLICY, PROJECT, Service
 
 OUTPUT = b"the weights"
@@ -62,6 +64,27 @@ class SlowTransfer:
 
     def _put(self, url: str, content: bytes) -> None:
         assert self.service.http.put(url, content=content).status_code == 201
+
+
+@dataclass
+class AwayTransfer(SlowTransfer):
+    """The first `tries` downloads of the first file fail."""
+
+    error: Exception = field(kw_only=True)
+    tries: int = field(kw_only=True)
+    first: Path | None = None
+    tried: list[str] = field(default_factory=list)
+    urls: list[str] = field(default_factory=list)
+
+    def download(self, url: str, file: File, to: Path) -> SlowTask:
+        self.first = self.first or to
+        if to != self.first:
+            return super().download(url, file, to)
+        self.urls.append(url)
+        if len(self.tried) == self.tries:
+            return super().download(url, file, to)
+        self.tried.append(url)
+        return SlowTask(lambda: None, 0, self.error)
 
 
 @dataclass
@@ -150,10 +173,14 @@ class Node:
 
 @pytest.fixture
 def node(service: Service, tmp_path: Path) -> Node:
+    return make_node(service, tmp_path, SlowTransfer(service))
+
+
+def make_node(service: Service, tmp_path: Path, transfer: SlowTransfer) -> Node:
     host = LocalHost(tmp_path / "node")
     trainer = ScriptedTrainer(SCRIPT)
     server = HttpServer("http://testserver", JOIN, service.http)  # type: ignore[arg-type]
-    edges = Edges(server=server, transfer=SlowTransfer(service), trainer=trainer, host=host, rng=Random(0))
+    edges = Edges(server=server, transfer=transfer, trainer=trainer, host=host, rng=Random(0))
     return Node(service, Agent(edges, Join(machine="m", name="node-a")), trainer, host)
 
 
@@ -207,6 +234,25 @@ def test_told_to_stop_while_it_downloads_a_node_hands_the_job_back(node: Node) -
         node.step()
     assert node.service.state(job) == "queued"
     assert node.service.ask("GET", "/v1/nodes").json() == []
+
+
+@pytest.mark.parametrize(
+    ("error", "tries", "urls"),
+    [
+        (Unreachable("away"), TRIES_OF_A_URL - 1, 1),
+        (Unreachable("away"), TRIES_OF_A_URL + 1, 2),
+        (Denied("expired"), 3, 4),
+    ],
+)
+def test_a_url_serves_while_the_store_is_away_and_another_is_asked_for_once_it_is_refused(
+    service: Service, tmp_path: Path, error: GanglineError, tries: int, urls: int
+) -> None:
+    away = AwayTransfer(service, error=error, tries=tries)
+    node = make_node(service, tmp_path, away)
+    service.submit()
+    while not node.trainer.runs:
+        node.step()
+    assert len(away.tried) == tries and len(set(away.urls)) == urls
 
 
 def test_two_attempts_on_one_node_use_a_fresh_directory_each(node: Node) -> None:

@@ -16,6 +16,7 @@ T = TypeVar("T")
 
 AT_ONCE = 8
 TRIES_MAX = 3
+TRIES_OF_A_URL = 40
 
 
 class LeaseLost(Exception):
@@ -50,8 +51,8 @@ def move_all(
 ) -> Activity[None]:
     """Until all are there. Raises `LeaseLost`, or the error of a file that failed `TRIES_MAX` times.
 
-    A store that is away and a URL that has expired are waited for without counting. A URL serves until it is refused: what is
-    downloaded is billed by the URLs that were asked for.
+    A store that is away and a URL that has expired are waited for without counting. A URL serves until it is refused, or was tried
+    `TRIES_OF_A_URL` times in vain (the store may have moved): what is downloaded is billed by the URLs that were asked for.
     """
     waiting, urls, failures, pauses = list(moves), dict[Move, str](), 0, 0
     while waiting:
@@ -66,7 +67,7 @@ def move_all(
         failed = [(move, task.error) for move, task in zip(now, tasks, strict=True) if task.error is not None]
         waiting = [move for move, _ in failed] + later
         for move, error in failed:
-            if not isinstance(error, Unreachable):
+            if not isinstance(error, Unreachable) or pauses % TRIES_OF_A_URL == TRIES_OF_A_URL - 1:
                 del urls[move]
         if not failed:
             failures = pauses = 0

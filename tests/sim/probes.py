@@ -447,14 +447,20 @@ def a_job_that_is_handed_back_just_before_it_is_given_up_is_not_ended_twice(benc
 # Money
 
 
-@probe()
-def two_heartbeats_at_once_reserve_once(bench: Bench) -> None:
+def about_to_reserve_more(bench: Bench) -> tuple[str, str, Hold]:
+    """A job, its node and the hold, whose next heartbeat extends what is reserved."""
     job, node = bench.submit(), bench.join()
-    bench.budget(1)
     hold = bench.take(node, job)
     bench.keep_beating(node, hold, bench.policy.reserve_s - bench.policy.stop_margin_s - 10)
     assert bench.look("SELECT reserved FROM lease") == [RESERVED]
     bench.wait(10)
+    return job, node, hold
+
+
+@probe()
+def two_heartbeats_at_once_reserve_once(bench: Bench) -> None:
+    bench.budget(1)
+    _, node, hold = about_to_reserve_more(bench)
     bench.meanwhile("extend_reservation", lambda: bench.beat(node, hold, 99))
     assert bench.beat(node, hold, 99) == Beaten()
     assert bench.look("SELECT reserved FROM lease") == [2 * RESERVED]
@@ -476,11 +482,8 @@ def a_heartbeat_reserves_no_more_than_the_budget(bench: Bench) -> None:
 
 @probe()
 def a_heartbeat_and_a_claim_at_once_do_not_spend_the_same_money(bench: Bench) -> None:
-    job, node = bench.submit(), bench.join("a")
     bench.budget(2.5 * RESERVED / 1e6)
-    hold = bench.take(node, job)
-    bench.keep_beating(node, hold, bench.policy.reserve_s - bench.policy.stop_margin_s - 10)
-    bench.wait(10)
+    _, node, hold = about_to_reserve_more(bench)
     other, fresh = bench.join("b"), bench.submit(seed=1)
     bench.meanwhile("extend_reservation", lambda: bench.take(other, fresh))
     assert bench.beat(node, hold, 99) == Beaten()
@@ -490,10 +493,7 @@ def a_heartbeat_and_a_claim_at_once_do_not_spend_the_same_money(bench: Bench) ->
 
 @probe()
 def what_ends_while_more_is_reserved_for_it_reserves_nothing(bench: Bench) -> None:
-    job, node = bench.submit(), bench.join()
-    hold = bench.take(node, job)
-    bench.keep_beating(node, hold, bench.policy.reserve_s - bench.policy.stop_margin_s - 10)
-    bench.wait(10)
+    _, node, hold = about_to_reserve_more(bench)
     bench.meanwhile("extend_reservation", lambda: bench.release(node, hold))
     assert bench.beat(node, hold, 99) == Beaten()
     assert bench.look("SELECT reserved FROM project") == [0] and is_stale(bench.beat(node, hold, 99))
@@ -517,10 +517,7 @@ def a_heartbeat_that_reserves_pays_for_no_download_of_the_same_moment(bench: Ben
 
 @probe()
 def what_is_reserved_while_an_attempt_ends_is_given_back(bench: Bench) -> None:
-    job, node = bench.submit(), bench.join()
-    hold = bench.take(node, job)
-    bench.keep_beating(node, hold, bench.policy.reserve_s - bench.policy.stop_margin_s - 10)
-    bench.wait(20)
+    job, node, hold = about_to_reserve_more(bench)
     bench.meanwhile("drop_lease", lambda: bench.beat(node, hold, 99))
     bench.release(node, hold)
     assert bench.look("SELECT reserved FROM project") == [0]

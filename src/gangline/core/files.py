@@ -16,8 +16,8 @@ SHA256 = re.compile("[0-9a-f]{64}")
 def is_safe_path(path: str) -> bool:
     """Whether `path` stays below the folder that it is put in, on any system."""
     parts = path.split("/")
-    above = {"", ".", ".."} & set(parts)
-    return not above and not FORBIDDEN.search(path) and all(len(part.encode()) <= 255 for part in parts)
+    stays = {"", ".", ".."}.isdisjoint(parts)
+    return stays and not FORBIDDEN.search(path) and all(len(part.encode()) <= 255 for part in parts)
 
 
 def is_sha256(text: str) -> bool:

@@ -3,10 +3,9 @@
 from gangline.core.budget import more_to_reserve, over_budget, reservation
 from gangline.core.errors import Unreachable
 from gangline.ports.store import Row, guard
+from gangline.service.attempts import TRIES_MAX
 from gangline.service.bill import load_purse
 from gangline.service.deployment import Deployment
-
-TRIES_MAX = 20
 
 
 def out_of_money(at: Deployment, lease: Row, downloaded_bytes: int, now_ms: int) -> str:

@@ -13,12 +13,11 @@ from gangline.core.spec import parse_spec
 from gangline.ports.server import Assignment, Hold, NoWork, Resumable, Stored
 from gangline.ports.store import Row, guard, write
 from gangline.service import bill
-from gangline.service.attempts import end_overdue, event, load_node
+from gangline.service.attempts import TRIES_MAX, end_overdue, event, load_node
 from gangline.service.deployment import Deployment
 from gangline.service.fleet import give_back
 from gangline.service.speed import turned_away
 
-TRIES_MAX = 20
 CANDIDATES_MAX = 16
 CANDIDATE_COLUMNS = tuple(field.name for field in fields(Candidate) if field.name != "banned")
 

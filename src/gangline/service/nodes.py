@@ -9,11 +9,10 @@ from gangline.ports.server import Join, Joined
 from gangline.ports.store import Write, guard, write
 from gangline.service import bill
 from gangline.service.access import adding
-from gangline.service.attempts import end_attempts_of_node, load_node
+from gangline.service.attempts import TRIES_MAX, end_attempts_of_node, load_node
 from gangline.service.deployment import Deployment
 from gangline.service.outage import back_since_ms
 
-TRIES_MAX = 20
 log = logging.getLogger("gangline.nodes")
 
 

@@ -7,11 +7,10 @@ from gangline.core.errors import BadInput, Unreachable
 from gangline.core.failure import Verdict, canceled
 from gangline.core.job import ENDED, Job, JobState
 from gangline.ports.store import Row, guard, write
-from gangline.service.attempts import as_job, conclude, event, moving
+from gangline.service.attempts import TRIES_MAX, as_job, conclude, event, moving
 from gangline.service.deployment import Deployment
 from gangline.service.submit import WAITS, submit
 
-TRIES_MAX = 20
 PAUSED = "paused by its owner"
 
 

@@ -51,8 +51,8 @@ def move_all(
 ) -> Activity[None]:
     """Until all are there. Raises `LeaseLost`, or the error of a file that failed `TRIES_MAX` times.
 
-    A store that is away and a URL that has expired are waited for without counting. A URL serves until it is refused, or was tried
-    `TRIES_OF_A_URL` times in vain (the store may have moved): what is downloaded is billed by the URLs that were asked for.
+    A store that is away and a URL that has expired are waited for without counting. A URL serves until it is refused, or the
+    store was away for `TRIES_OF_A_URL` tries (it may have moved): what is downloaded is billed by the URLs that were asked for.
     """
     waiting, urls, failures, pauses = list(moves), dict[Move, str](), 0, 0
     while waiting:

@@ -298,8 +298,8 @@ SELECT id, spec_hash FROM job WHERE project = :project AND request = :request
 
 -- name: job
 SELECT id, project, name, kind, spec, spec_hash, state, because, steps, priority, base, workload, slots,
-       input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, exact, numerics, fencing, attempts_failed, attempts_max, ready_ms, version,
-       submitted_ms, queued_ms, ended_ms
+       input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, exact, numerics, fencing,
+       attempts_failed, attempts_max, ready_ms, version, submitted_ms, queued_ms, ended_ms
 FROM job WHERE id = :id
 
 -- name: job_of_attempt
@@ -459,7 +459,7 @@ UPDATE lease SET beat_ms = beat_ms
 WHERE attempt = :attempt AND rank = :rank AND node = :node AND fencing = :fencing
 
 -- name: lease
-SELECT lease.attempt, lease.stop, lease.reserved, lease.downloaded_bytes, attempt.job, attempt.price_micro_usd_per_hour,
+SELECT lease.attempt, lease.stop, lease.reserved, lease.downloaded_bytes, attempt.price_micro_usd_per_hour,
        attempt.started_ms
 FROM lease JOIN attempt ON attempt.id = lease.attempt
 WHERE lease.attempt = :attempt AND lease.rank = :rank AND lease.node = :node AND lease.fencing = :fencing

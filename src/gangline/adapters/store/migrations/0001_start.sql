@@ -140,7 +140,7 @@ CREATE TABLE job (
     workload        TEXT   NOT NULL,            -- equal for jobs that ask the same of a machine
     slots           BIGINT NOT NULL,
     input_bytes     BIGINT NOT NULL,
-    checkpoint_bytes BIGINT NOT NULL,           -- of the newest
+    checkpoint_bytes BIGINT NOT NULL,           -- of the newest that is committed
     gpu             TEXT   NOT NULL,            -- the class that it needs; empty: any
     gpu_memory_gb   DOUBLE PRECISION NOT NULL,  -- that it needs, as far as is known
     pool            TEXT   NOT NULL,

@@ -81,13 +81,31 @@ def test_every_statement_is_one_that_the_engine_understands(tmp_path: Path) -> N
 
 def test_every_statement_is_used_and_every_use_is_a_statement() -> None:
     sources = "".join(path.read_text() for folder in USERS for path in Path("src/gangline").glob(folder))
-    used = set(re.findall(r"""(?:load|guard|write|_candidates)\(\s*(?:at, )?"(\w+)\"""", sources))
+    used = set(re.findall(r"""(?:load|change|guard|write|_candidates)\(\s*(?:at, )?"(\w+)\"""", sources))
     assert used == set(statements())
 
 
 def test_a_guard_that_changes_nothing_undoes_the_whole_transaction(store: Store) -> None:
     assert not store.apply(write("add_job", id="j", **JOB), guard("take_job", id="j", version=99, because=""))
     assert store.load("job", id="j") == []
+
+
+def test_a_change_returns_the_rows_that_it_changed_as_they_are_after_it(store: Store) -> None:
+    hold = {"attempt": "a", "rank": 0, "node": "n", "fencing": 1}
+    lease = hold | {
+        "slots": 1,
+        "price_micro_usd_per_hour": 7,
+        "expires_ms": 50,
+        "from_step": 0,
+        "reserved": 3,
+        "now": 5,
+    }
+    beat = {"phase": "training", "step": 5, "loss": 0.5, "seconds_per_step": 1.0, "now": 9, "expires_ms": 60}
+    store.apply(write("add_job", id="j", **JOB), write("add_node", id="n", **NODE))
+    store.apply(write("add_attempt", id="a", fencing=1, **ATTEMPT), guard("add_lease", **lease))
+    [renewed] = store.change("renew_lease", **hold, **beat, training_ms=2)
+    assert (renewed["reserved"], renewed["price_micro_usd_per_hour"], renewed["started_ms"]) == (3, 7, 5)
+    assert store.change("renew_lease", **(hold | {"fencing": 2}), **beat, training_ms=2) == []
 
 
 def test_an_error_undoes_the_whole_transaction(store: Store) -> None:

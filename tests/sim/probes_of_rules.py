@@ -837,6 +837,7 @@ def a_machine_that_comes_again_and_is_known_to_be_slow_is_turned_away_if_it_is_s
     for number, node in enumerate(nodes):
         bench.advance(node, bench.claim(node).hold, seconds_per_step=1.0 if number else 2.0)
     leave(bench.at, nodes[0], bench.now_ms)
+    bench.tick()
     job = bench.look("SELECT id FROM job WHERE state = 'queued'")[0]
     for state in ("draining", "quarantined"):
         bench.tend()

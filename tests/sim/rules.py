@@ -206,7 +206,7 @@ RULES = [
     rule("4: who never saves is given up", "core.watch:no_progress", "policy.commit_s, ", "1e12, "),
     rule("4: who is to save seldom is not", "core.watch:no_progress", "2 * watched.save_s", "0"),
     rule("4: who does not heed a stop is ended", "unheeded_stops", "stop <> '' AND", "FALSE AND"),
-    rule("4: a stop is told", "service.renew:renew", 'rows[0]["stop"] or ', ""),
+    rule("4: a stop is told", "service.renew:renew", 'held[0]["stop"] or ', ""),
     rule("4: bans yield", "banned_jobs", "job.state = 'queued' AND", "FALSE AND"),
     rule("4: bans yield only where no other is here", "banned_jobs", "= 1\nLIMIT", "<= 1\nLIMIT"),
     rule(
@@ -268,7 +268,7 @@ RULES = [
     rule("4: what one pool covers no other rents for", "service.fleet:tend", "covered |= _scale", "_scale"),
     rule("5: what has ended is not idle", "service.fleet:_agree", "ended_ms=ends.get(", "ended_ms=None and ends.get("),
     rule("5: the first step was when it was", "service.renew:_training_ms", " - round(beat.training_s * 1000)", ""),
-    rule("5: and not before the attempt", "service.renew:_training_ms", "max(started_ms, ", "max(0, "),
+    rule("5: and not before the attempt", "renew_lease", "WHEN :training_ms < started_ms THEN started_ms", ""),
     rule(
         "4: what drains is ended",
         "core.autoscale:reconcile",

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gangline.core.pace import Outlook, compare, too_slow, worth_replacing
+from gangline.core.pace import Outlook, Paces, compare, too_slow, worth_replacing
 from tests.unit.examples import POLICY
 
 SOUND = [0.98, 1.0, 1.0, 1.01, 1.02, 1.05, 0.99]
@@ -77,7 +77,8 @@ def test_a_move_must_save_more_than_it_costs() -> None:
 
 
 def outlook(seen: list[float], returned: list[float] | None = None, new_share: float = 1.0) -> Outlook:
-    return Outlook(seen=tuple(seen), returned=tuple(seen if returned is None else returned), new_share=new_share)
+    came = seen if returned is None else returned
+    return Outlook(seen=Paces(seen), returned=Paces(came), new_share=new_share)
 
 
 def test_a_sound_machine_gives_way_where_another_is_expected_to_save_more_than_the_move() -> None:

@@ -1,8 +1,10 @@
 """Slow nodes: seconds per step beside those of the same workload on the same GPU class. Moving must pay for itself."""
 
 import math
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from statistics import mean, median, pstdev
 
 from gangline.core.policy import Policy
@@ -46,24 +48,33 @@ def too_slow(mine: float, peers: Peers, steps_left: int, policy: Policy) -> str 
     )
 
 
+class Paces:
+    """Of machines that were tried at the same work, in seconds per step."""
+
+    def __init__(self, paces: Iterable[float]) -> None:
+        self.sorted = sorted(paces)
+        self._sums = list(accumulate(self.sorted, initial=0.0))
+
+    def gain(self, mine: float) -> float:
+        """Seconds per step that one of them saves on average, where a slower one saves nothing."""
+        faster = bisect_left(self.sorted, mine)
+        return (mine * faster - self._sums[faster]) / len(self.sorted) if faster else 0.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """What another machine would be like. `seen`: the paces of all that were tried; `returned`: of those that are not here now.
+    """What another machine would be like. `seen`: all that were tried; `returned`: those that are not here now.
 
     `new_share` is the chance that the next one was never tried.
     """
 
-    seen: tuple[float, ...]
-    returned: tuple[float, ...]
+    seen: Paces
+    returned: Paces
     new_share: float
 
     def gain(self, mine: float) -> float:
         """Seconds per step that the next machine is expected to save, where a slower one is given back in its turn."""
-        return self.new_share * _gain(mine, self.seen) + (1 - self.new_share) * _gain(mine, self.returned)
-
-
-def _gain(mine: float, paces: Sequence[float]) -> float:
-    return sum(mine - pace for pace in paces if pace < mine) / len(paces) if paces else 0.0
+        return self.new_share * self.seen.gain(mine) + (1 - self.new_share) * self.returned.gain(mine)
 
 
 def worth_replacing(mine: float, outlook: Outlook, steps_ahead: float, policy: Policy) -> str | None:
@@ -71,12 +82,13 @@ def worth_replacing(mine: float, outlook: Outlook, steps_ahead: float, policy: P
 
     Another machine is worth its start if it is expected to save more than that (optimal stopping: McCall 1970).
     """
-    if not policy.seek_faster or len(outlook.seen) < policy.slow_peers_min:
+    tried = len(outlook.seen.sorted)
+    if not policy.seek_faster or tried < policy.slow_peers_min:
         return None
     saved_s = steps_ahead * outlook.gain(mine)
     if saved_s <= policy.move_s:
         return None
     return (
-        f"{mine:.3g} s a step; of {len(outlook.seen)} machines tried, another saves {saved_s / 60:.0f} min "
+        f"{mine:.3g} s a step; of {tried} machines tried, another saves {saved_s / 60:.0f} min "
         f"of the work ahead on average and costs {policy.move_s / 60:.0f}"
     )

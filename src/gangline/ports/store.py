@@ -35,6 +35,10 @@ class Store(Protocol):
         """All of `writes` in one transaction, durable on return. False, and nothing changed, where a guard held it off."""
         ...
 
+    def change(self, name: str, /, **values: object) -> list[Row]:
+        """One statement that returns the rows it changed, as they are now; durable on return."""
+        ...
+
 
 def guard(name: str, /, **values: object) -> Write:
     return Write(name, values, guard=True)

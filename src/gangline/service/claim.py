@@ -87,6 +87,7 @@ def _take(at: Deployment, node: Node, choice: Choice, now_ms: int) -> Assignment
         "node": node.id,
         "fencing": hold.fencing,
         "slots": job.slots,
+        "price_micro_usd_per_hour": node.price_of(job.slots),
         "expires_ms": now_ms + at.policy.lease_ms,
         "from_step": from_step,
         "reserved": choice.reserve,

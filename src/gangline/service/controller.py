@@ -9,7 +9,6 @@ from gangline.service.fleet import tend
 from gangline.service.health import begin_trials, judge_machines, watch
 from gangline.service.nodes import give_up_silent
 from gangline.service.outage import note_tick
-from gangline.service.speed import seek_faster
 from gangline.service.waiting import fail_unmatched, yield_bans
 
 SWEEP_S = 600.0
@@ -29,7 +28,6 @@ class Controller:
         end_unheeded(at, now_ms)
         give_up_silent(at, now_ms)
         self._every(policy.watch_interval_s, now_ms, watch, judge_machines, begin_trials, yield_bans, fail_unmatched)
-        self._every(policy.watch_interval_s, now_ms, seek_faster)
         self._every(policy.scale_interval_s, now_ms, tend)
         self._every(SWEEP_S, now_ms, sweep)
 

@@ -95,7 +95,7 @@ def _rented(at: Deployment, pool: RentedPool, now_ms: int) -> list[Rented]:
             id=row["id"],
             state=row["state"],
             since_ms=row["since_ms"],
-            idle_since_ms=None if row["leases"] else max(row["meter_ms"], back_ms),
+            idle_since_ms=None if row["beat_ms"] else max(row["meter_ms"], back_ms),
             heard_ms=max(row["seen_ms"], row["beat_ms"] or 0),
             instance=row["instance"],
             missing=row["missing"],

@@ -1,19 +1,18 @@
-"""Whom to trust: machines judged by their strikes, attempts from which nothing comes, nodes that are slow beside their peers."""
+"""Whom to trust: machines judged by their strikes, and attempts from which nothing comes."""
 
 import logging
 
 from gangline.core.cost import HOUR_MS
 from gangline.core.failure import MEANING
 from gangline.core.job import WORKING
-from gangline.core.pace import compare, too_slow
 from gangline.core.trust import Alarm, Machine, Quarantine, Strike, is_due, judge
 from gangline.core.watch import Watched, no_progress
 from gangline.ports.store import Row, Write, guard, write
-from gangline.service.attempts import ask_to_stop, conclude, failure
+from gangline.service.attempts import conclude, failure
 from gangline.service.deployment import Deployment
 from gangline.service.outage import back_since_ms
+from gangline.service.speed import heed_speed
 
-PACES_MAX = 1000
 log = logging.getLogger("gangline.health")
 
 
@@ -101,12 +100,7 @@ def watch(at: Deployment, now_ms: int) -> None:
         if because:
             conclude(at, lease["attempt"], failure(at, "no progress", because), now_ms)
             judge_machine(at, lease["machine"], lease["pool"], now_ms)
-    _move_slow(at, pacing(leases), now_ms)
-
-
-def pacing(leases: list[Row]) -> list[Row]:
-    """Those whose speed is known, and that are to go on."""
-    return [lease for lease in leases if lease["seconds_per_step"] and not lease["stop"]]
+    heed_speed(at, leases, now_ms)
 
 
 def _watched(lease: Row) -> Watched:
@@ -119,29 +113,3 @@ def _watched(lease: Row) -> Watched:
         committed_ms=lease["committed_ms"],
         save_s=lease["save_s"],
     )
-
-
-def _move_slow(at: Deployment, leases: list[Row], now_ms: int) -> None:
-    for (workload, gpu), group in by_workload(leases).items():
-        peers = compare(list(known_paces(at, workload, gpu, group).values()), at.policy)
-        if peers is None:
-            continue
-        for lease in group:
-            because = too_slow(lease["seconds_per_step"], peers, lease["steps"] - lease["step"], at.policy)
-            if because:
-                ask_to_stop(at, lease, because, now_ms, kind="too slow")
-
-
-def known_paces(at: Deployment, workload: str, gpu: str, group: list[Row]) -> dict[str, float]:
-    """Seconds per step of every machine that was tried, as they were last heard of."""
-    rows = at.store.load("paces", workload=workload, gpu=gpu, limit=PACES_MAX)
-    known = {row["machine"]: row["seconds_per_step"] for row in rows}
-    known |= {lease["machine"]: lease["seconds_per_step"] for lease in group}
-    return known
-
-
-def by_workload(leases: list[Row]) -> dict[tuple[str, str], list[Row]]:
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for lease in leases:
-        groups.setdefault((lease["workload"], lease["gpu"]), []).append(lease)
-    return groups

@@ -10,26 +10,20 @@ from gangline.service.deployment import Deployment
 
 def renew(at: Deployment, node: str, hold: Hold, beat: Beat, now_ms: int) -> Beaten | Stale:
     """The answer says whether the node is to save and hand its job back."""
-    rows = at.store.load("lease", **lease_of(node, hold))
-    if not rows:
-        return LOST
-    held = at.store.apply(
-        guard(
-            "renew_lease",
-            **lease_of(node, hold),
-            expires_ms=now_ms + at.policy.lease_ms,
-            phase=beat.phase,
-            step=beat.step,
-            loss=beat.loss,
-            seconds_per_step=beat.seconds_per_step,
-            training_ms=_training_ms(beat, rows[0]["started_ms"], now_ms),
-            now=now_ms,
-        )
+    held = at.store.change(
+        "renew_lease",
+        **lease_of(node, hold),
+        expires_ms=now_ms + at.policy.lease_ms,
+        phase=beat.phase,
+        step=beat.step,
+        loss=beat.loss,
+        seconds_per_step=beat.seconds_per_step,
+        training_ms=_training_ms(beat, now_ms),
+        now=now_ms,
     )
     if not held:
         return LOST
-    stop = rows[0]["stop"] or _without_money(at, rows[0], now_ms)
-    return Beaten(stop=stop)
+    return Beaten(stop=held[0]["stop"] or _without_money(at, held[0], now_ms))
 
 
 def _without_money(at: Deployment, lease: Row, now_ms: int) -> str:
@@ -39,11 +33,11 @@ def _without_money(at: Deployment, lease: Row, now_ms: int) -> str:
     return because
 
 
-def _training_ms(beat: Beat, started_ms: int, now_ms: int) -> int | None:
-    """When its first step was: how long ago is the node's to say, within the attempt. Who has a loss has made a step."""
+def _training_ms(beat: Beat, now_ms: int) -> int | None:
+    """When its first step was: how long ago is the node's to say. Who has a loss has made a step."""
     if beat.training_s is None:
         return None if beat.loss is None else now_ms
-    return max(started_ms, now_ms - round(beat.training_s * 1000))
+    return now_ms - round(beat.training_s * 1000)
 
 
 def log(at: Deployment, node: str, hold: Hold, request: Log) -> Done | Stale:

@@ -56,6 +56,7 @@ class Checks:
         self._pruned: list[str] = []
         self._keys_of: dict[str, dict[str, str]] = {}
         self._job_of: dict[str, str] = {}
+        self._live: dict[str, int] = {}
         store.applied = self._heard
 
     def _heard(self, writes: tuple[Write, ...]) -> None:
@@ -71,8 +72,13 @@ class Checks:
 
     def _hear_claim(self, values: dict[str, Any]) -> None:
         self._job_of[values["id"]] = values["job"]
+        self._live[values["id"]] = values["fencing"]
         self._claimed.append((values["job"], values["id"], values["from_step"]))
         self._touched.add(values["job"])
+
+    def _hear_end(self, values: dict[str, Any]) -> None:
+        self._ended_attempts.append(values["attempt"])
+        self._live.pop(values["attempt"], None)
 
     _HEAR: dict[str, Callable[["Checks", dict[str, Any]], None]] = {  # noqa: RUF012 - never written
         "add_event": _hear_event,
@@ -80,7 +86,7 @@ class Checks:
         "add_checkpoint": lambda self, values: self._committed.append(values["id"]),
         "reject_checkpoint": lambda self, values: self._rejected.add(values["job"]),
         "prune_checkpoint": lambda self, values: self._pruned.append(values["id"]),
-        "end_attempt": lambda self, values: self._ended_attempts.append(values["attempt"]),
+        "end_attempt": _hear_end,
         "set_job_state": lambda self, values: self._touched.add(values["id"]),
         "take_job": lambda self, values: self._touched.add(values["id"]),
         "spend": lambda self, values: self._projects.add(values["id"]),
@@ -91,11 +97,10 @@ class Checks:
         return self._job_of.get(attempt)
 
     def before(self, hold: Hold | None) -> tuple[str, int, list[Any]] | None:
-        """A request about an attempt comes in: where its lease is lost already, what is known of its job."""
-        job = self._job_of.get(hold.attempt) if hold else None
-        lease = "SELECT 1 FROM lease WHERE attempt = ? AND fencing = ? AND rank = ?"
-        if hold is None or job is None or self._store.look(lease, hold.attempt, hold.fencing, hold.rank):
+        """A request about an attempt comes in: where that has ended, what is known of its job."""
+        if hold is None or self._live.get(hold.attempt) == hold.fencing or hold.attempt not in self._job_of:
             return None
+        job = self._job_of[hold.attempt]
         return job, self._world.events, self._facts(job)
 
     def after(self, what: str, stale: tuple[str, int, list[Any]] | None) -> None:
@@ -176,20 +181,20 @@ class Checks:
         self._fencing[job] = fencing
         if not because:
             self._fail(6, f"{job} is {state} without a reason")
-        newest = self._newest(job)
-        if newest < self._best.get(job, 0) and job not in self._rejected:
-            self._fail(2, f"{job} fell from step {self._best[job]} to {newest}")
-        self._best[job] = newest
         self._check_kept(job)
         self._check_end(job, state, ended_ms, spec)
 
     def _check_kept(self, job: str) -> None:
-        """What is kept has its bytes, and one of it was verified."""
-        sql = "SELECT id, verified FROM checkpoint WHERE job = ? AND state = 'committed'"
+        """What is kept has its bytes, one of it was verified, and the newest is no older than before."""
+        sql = "SELECT id, verified, step FROM checkpoint WHERE job = ? AND state = 'committed'"
         kept = self._store.look(sql, job)
-        if kept and not any(row[1] for row in kept):
+        newest = max((step for _, _, step in kept), default=0)
+        if newest < self._best.get(job, 0) and job not in self._rejected:
+            self._fail(2, f"{job} fell from step {self._best[job]} to {newest}")
+        self._best[job] = newest
+        if kept and not any(verified for _, verified, _ in kept):
             self._fail(2, f"{job} keeps no verified checkpoint")
-        for checkpoint, _ in kept:
+        for checkpoint, _, _ in kept:
             if any(key not in self._objects.objects for key in self._keys(checkpoint)):
                 self._fail(2, f"a kept checkpoint of {job} has lost its bytes")
 
@@ -228,11 +233,13 @@ class Checks:
     def _check_bills(self) -> None:
         """The time of an attempt that ended is billed without gap, to the micro-dollar."""
         for attempt in self._ended_attempts:
-            price, started, ended = self._store.look(
-                "SELECT price_micro_usd_per_hour, started_ms, ended_ms FROM attempt WHERE id = ?", attempt
+            job, price, started, ended = self._store.look(
+                "SELECT job, price_micro_usd_per_hour, started_ms, ended_ms FROM attempt WHERE id = ?", attempt
             )[0]
             lines = self._store.look(
-                "SELECT from_ms, to_ms, micro_usd FROM ledger WHERE attempt = ? AND cause NOT IN ('storage', 'egress') ORDER BY 1",
+                "SELECT from_ms, to_ms, micro_usd FROM ledger "
+                "WHERE job = ? AND attempt = ? AND cause NOT IN ('storage', 'egress') ORDER BY 1",
+                job,
                 attempt,
             )
             whole = price * ended // 3_600_000 - price * started // 3_600_000

@@ -32,18 +32,31 @@ class SimStore(SqliteStore):
         return super().load(name, **values)
 
     def apply(self, *writes: Write) -> bool:
-        self.meanwhile(writes)
-        self._perhaps_die()
+        self._before(writes)
         done = super().apply(*writes)
-        if done:
-            self._world.note("+".join(write.name for write in writes))
-            self.applied(writes)
-        self._perhaps_die()
+        self._after(writes if done else ())
         return done
+
+    def change(self, name: str, /, **values: object) -> list[Row]:
+        writes = (Write(name, values),)
+        self._before(writes)
+        rows = super().change(name, **values)
+        self._after(writes if rows else ())
+        return rows
 
     def look(self, sql: str, *values: object) -> list[tuple]:
         """For checkers: any query, past all faults."""
         return [tuple(row) for row in self._connection().execute(sql, values)]
+
+    def _before(self, writes: tuple[Write, ...]) -> None:
+        self.meanwhile(writes)
+        self._perhaps_die()
+
+    def _after(self, writes: tuple[Write, ...]) -> None:
+        if writes:
+            self._world.note("+".join(write.name for write in writes))
+            self.applied(writes)
+        self._perhaps_die()
 
     def _perhaps_die(self) -> None:
         if self.down_until_ms > self._world.now_ms:

@@ -42,12 +42,13 @@ def _lineage_of(spec: str) -> str:
 
 
 class SimHost:
-    """The disk of a node: which files lie there. The cache stays as long as the node."""
+    """The disk of a node: which files lie there. The cache stays as long as the node; of runs there is one at a time."""
 
     def __init__(self) -> None:
         self.files: dict[Path, str] = {}
         self.specs: dict[Path, dict[str, Any]] = {}
         self.resume: dict[Path, Manifest] = {}
+        self.saved: dict[Path, Saved] = {}
 
     def cached(self, sha256: str) -> Path:
         return Path(f"/cache/{sha256}")
@@ -74,11 +75,14 @@ class SimHost:
         return path in self.files
 
     def discard(self, path: Path) -> None:
+        if self.saved.pop(path, None):
+            return
         if path.parent.name == contract.RESUME:
             self.resume.pop(path.parent.parent, None)
         if path in self.specs:
             del self.specs[path]
             self.resume.pop(path, None)
+            self.saved.clear()
             self.files = {file: sha256 for file, sha256 in self.files.items() if not file.is_relative_to(path)}
 
     def arrived(self, path: Path, file: File) -> None:
@@ -114,7 +118,6 @@ class SimRun:
         self._lineage = self._spec_hash = lineage_of(self._spec)
         self._code: int | None = None
         self._failure: Failure | None = None
-        self._saved: list[Saved] = []
         self._dead = False
         self._stopping = False
         self._from_step = self._step = self._resumed()
@@ -176,7 +179,8 @@ class SimRun:
         manifest = Manifest(
             step=step, spec_hash=self._spec_hash, fingerprint={"gpu": self._at.machine.gpu}, exact=True, files=(file,)
         )
-        self._saved.append(Saved(self.directory / contract.CHECKPOINTS / contract.checkpoint_name(step), manifest))
+        folder = self.directory.joinpath(contract.CHECKPOINTS, contract.checkpoint_name(step))
+        self._at.host.saved[folder] = Saved(folder, manifest)
         self._at.news()
 
     def _end_badly(self, kind: str) -> None:
@@ -226,7 +230,7 @@ class SimRun:
         return self._failure
 
     def checkpoints(self) -> list[Saved]:
-        return list(self._saved)
+        return list(self._at.host.saved.values())
 
     def printed(self, first_byte: int, most: int) -> bytes:
         return b"training\n"[first_byte : first_byte + most]

@@ -3,7 +3,7 @@
 
 -- name: token
 -- Whose token it is.
-SELECT token.role, token.project, token.node, node.machine, node.state AS node_state
+SELECT token.role, token.project, token.node, node.state AS node_state
 FROM token LEFT JOIN node ON node.id = token.node
 WHERE token.hash = :hash
 
@@ -60,10 +60,9 @@ SELECT id, pool, state, rented FROM node WHERE machine = :machine AND state <> '
 -- name: nodes_of_pool
 -- As the autoscaler sees them. A node that holds a lease is heard of through it.
 SELECT node.id, node.state, node.since_ms, node.instance, node.missing, node.rented, node.seen_ms, node.meter_ms,
-       MAX(lease.beat_ms) AS beat_ms, COUNT(lease.attempt) AS leases
-FROM node LEFT JOIN lease ON lease.node = node.id
+       (SELECT MAX(lease.beat_ms) FROM lease WHERE lease.node = node.id) AS beat_ms
+FROM node
 WHERE node.pool = :pool AND node.state <> 'gone'
-GROUP BY node.id, node.state, node.since_ms, node.instance, node.missing, node.rented, node.seen_ms, node.meter_ms
 ORDER BY node.since_ms, node.id
 
 -- name: rented_in_pool
@@ -209,7 +208,9 @@ DO UPDATE SET seconds_per_step = COALESCE(excluded.seconds_per_step, pace.second
 
 -- name: paces
 -- Of the machines that were tried, as many as matter.
-SELECT machine, seconds_per_step FROM pace WHERE workload = :workload AND gpu = :gpu AND seconds_per_step IS NOT NULL
+SELECT machine, seconds_per_step,
+       EXISTS (SELECT 1 FROM node WHERE node.machine = pace.machine AND node.state IN ('ready', 'on_trial')) AS working
+FROM pace WHERE workload = :workload AND gpu = :gpu AND seconds_per_step IS NOT NULL
 ORDER BY machine LIMIT :limit
 
 -- name: pace_of_gpu
@@ -228,14 +229,19 @@ SELECT pace.seconds_per_step, pace.workload, job.steps FROM job
 JOIN pace ON pace.workload = job.workload AND pace.gpu = :gpu AND pace.machine = :machine
 WHERE job.id = :job AND pace.seconds_per_step IS NOT NULL
 
--- name: machines_working
-SELECT machine FROM node WHERE pool = :pool AND state IN ('ready', 'on_trial')
-
 -- name: machines_tried
 -- Of the nodes that came to a pool last, how many were machines that had never come before.
 SELECT COUNT(*) AS nodes, COALESCE(SUM(CASE WHEN machine.known_ms = latest.joined_ms THEN 1 ELSE 0 END), 0) AS new
 FROM (SELECT machine, joined_ms FROM node WHERE pool = :pool AND joined_ms IS NOT NULL ORDER BY joined_ms DESC LIMIT :last) AS latest
      JOIN machine ON machine.id = latest.machine
+
+-- name: foresee
+-- What a pool's next claims reckon with: jobs that wait for each node, and the chance that the next machine is a new one.
+INSERT INTO foresight (pool, waiting, new_share) VALUES (:pool, :waiting, :new_share)
+ON CONFLICT (pool) DO UPDATE SET waiting = excluded.waiting, new_share = excluded.new_share
+
+-- name: foreseen
+SELECT waiting, new_share FROM foresight WHERE pool = :pool
 
 -- name: nodes_of_machine_since
 SELECT COUNT(*) AS nodes FROM node WHERE machine = :machine AND joined_ms > :since
@@ -385,7 +391,7 @@ LIMIT :limit
 -- Queued for long although ready: machines here could have them but for a ban, and no other could.
 SELECT job.id, job.version FROM job
 WHERE job.state = 'queued' AND job.fencing > 0 AND job.queued_ms < :before AND job.ready_ms < :before
-  AND EXISTS (SELECT 1 FROM ban WHERE ban.job = job.id)
+  AND job.id IN (SELECT job FROM ban)
   AND (SELECT MIN(CASE WHEN EXISTS (SELECT 1 FROM ban WHERE ban.job = job.id AND ban.machine = node.machine) THEN 1 ELSE 0 END)
        FROM node WHERE node.state IN ('ready', 'on_trial') AND node.gpu_memory_gb >= job.gpu_memory_gb
        AND job.gpu IN ('', node.gpu) AND job.pool IN ('', node.pool) AND job.trust <= node.trust
@@ -420,9 +426,10 @@ FROM job WHERE job.id = :job
 
 -- name: add_lease
 -- Only on a node that works and has the slots free.
-INSERT INTO lease (attempt, rank, node, fencing, slots, expires_ms, beat_ms, phase, step, stepped_ms, reserved,
-                   downloaded_bytes, stop, stop_kind)
-SELECT :attempt, :rank, node.id, :fencing, :slots, :expires_ms, :now, 'starting', :from_step, :now, :reserved, 0, '', ''
+INSERT INTO lease (attempt, rank, node, fencing, slots, price_micro_usd_per_hour, started_ms, expires_ms, beat_ms, phase,
+                   step, stepped_ms, reserved, downloaded_bytes, stop, stop_kind)
+SELECT :attempt, :rank, node.id, :fencing, :slots, :price_micro_usd_per_hour, :now, :expires_ms, :now, 'starting',
+       :from_step, :now, :reserved, 0, '', ''
 FROM node
 WHERE node.id = :node AND node.state IN ('ready', 'on_trial')
   AND node.slots >= :slots + (SELECT COALESCE(SUM(held.slots), 0) FROM lease AS held WHERE held.node = node.id)
@@ -431,9 +438,11 @@ WHERE node.id = :node AND node.state IN ('ready', 'on_trial')
 -- A heartbeat. A holder whose lease is overdue but not yet taken away may renew it.
 UPDATE lease SET expires_ms = :expires_ms, beat_ms = :now, phase = :phase, step = :step,
        loss = COALESCE(:loss, loss), seconds_per_step = COALESCE(:seconds_per_step, seconds_per_step),
-       training_ms = CASE WHEN training_ms IS NULL OR training_ms > :training_ms THEN :training_ms ELSE training_ms END,
+       training_ms = CASE WHEN :training_ms < started_ms THEN started_ms
+                          WHEN training_ms IS NULL OR training_ms > :training_ms THEN :training_ms ELSE training_ms END,
        stepped_ms = CASE WHEN :step > step THEN :now ELSE stepped_ms END
 WHERE attempt = :attempt AND rank = :rank AND node = :node AND fencing = :fencing
+RETURNING attempt, stop, reserved, downloaded_bytes, price_micro_usd_per_hour, started_ms
 
 -- name: extend_reservation
 UPDATE lease SET reserved = reserved + :micro_usd WHERE attempt = :attempt AND reserved = :seen
@@ -459,10 +468,8 @@ UPDATE lease SET beat_ms = beat_ms
 WHERE attempt = :attempt AND rank = :rank AND node = :node AND fencing = :fencing
 
 -- name: lease
-SELECT lease.attempt, lease.stop, lease.reserved, lease.downloaded_bytes, attempt.price_micro_usd_per_hour,
-       attempt.started_ms
-FROM lease JOIN attempt ON attempt.id = lease.attempt
-WHERE lease.attempt = :attempt AND lease.rank = :rank AND lease.node = :node AND lease.fencing = :fencing
+SELECT attempt, stop, reserved, downloaded_bytes, price_micro_usd_per_hour, started_ms FROM lease
+WHERE attempt = :attempt AND rank = :rank AND node = :node AND fencing = :fencing
 
 -- name: live_leases
 -- What the watchdog and the comparison of speeds look at.

@@ -48,6 +48,10 @@ class SqliteStore:
                 raise
         return True
 
+    def change(self, name: str, /, **values: object) -> list[Row]:
+        with self._writing:
+            return self._connection().execute(statements()[name], values).fetchall()
+
     def close(self) -> None:
         for connection in self._opened:
             connection.close()

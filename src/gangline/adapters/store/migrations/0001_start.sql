@@ -32,11 +32,11 @@ CREATE TABLE node (
     meter_ms                 BIGINT NOT NULL    -- up to here its time is in the ledger; where it is idle, since then
 );
 CREATE INDEX node_here ON node (pool, since_ms, id) WHERE state <> 'gone';
-CREATE INDEX node_working ON node (pool, machine) WHERE state IN ('ready', 'on_trial');
 CREATE INDEX node_silence ON node (seen_ms) WHERE state IN ('ready', 'on_trial', 'draining', 'quarantined');
 CREATE INDEX node_quarantined ON node (machine) WHERE state = 'quarantined';
 CREATE INDEX node_never_joined ON node (pool, since_ms) WHERE joined_ms IS NULL;
 CREATE INDEX node_machine ON node (machine, joined_ms);
+CREATE INDEX node_working ON node (machine) WHERE state IN ('ready', 'on_trial');
 CREATE INDEX node_joined ON node (pool, joined_ms, machine);
 
 -- What providers said of what they bill us for.
@@ -94,6 +94,13 @@ CREATE TABLE pace (
     seconds_per_step DOUBLE PRECISION,
     at_ms            BIGINT NOT NULL,
     PRIMARY KEY (workload, gpu, machine)
+);
+
+-- What the last look at a pool found: the work ahead of each node, and how often new machines come.
+CREATE TABLE foresight (
+    pool      TEXT PRIMARY KEY,
+    waiting   DOUBLE PRECISION NOT NULL,   -- jobs, for each node
+    new_share DOUBLE PRECISION NOT NULL    -- of the nodes that came last, those on machines that had never come before
 );
 
 -- This machine does not get this job again.
@@ -200,13 +207,15 @@ CREATE TABLE attempt (
 CREATE UNIQUE INDEX attempt_live ON attempt (job) WHERE state = 'live';
 CREATE INDEX attempt_ended ON attempt (gpu, ended_ms) WHERE state <> 'live';
 
--- Hot and narrow: a heartbeat touches one of these rows and nothing else. A lease lives as long as its attempt.
+-- Hot and narrow: a heartbeat reads and writes one of these rows and nothing else. A lease lives as long as its attempt.
 CREATE TABLE lease (
     attempt          TEXT   NOT NULL REFERENCES attempt (id),
     rank             BIGINT NOT NULL,
     node             TEXT   NOT NULL,
     fencing          BIGINT NOT NULL,
     slots            BIGINT NOT NULL,
+    price_micro_usd_per_hour BIGINT NOT NULL,   -- of its slots
+    started_ms       BIGINT NOT NULL,
     expires_ms       BIGINT NOT NULL,
     beat_ms          BIGINT NOT NULL,
     phase            TEXT   NOT NULL,

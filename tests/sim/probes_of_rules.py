@@ -831,6 +831,33 @@ def a_sound_machine_gives_way_where_another_is_expected_to_be_faster(bench: Benc
     assert bench.look("SELECT COUNT(*) FROM node WHERE state = 'draining'") == [1]
 
 
+def gives_way_at(bench: Bench, step: int) -> bool:
+    """Whether a machine of twice the usual pace gives way at a step of a job of 100,000, while as many jobs wait as there are
+    nodes."""
+    nodes = bench.rent(4, steps=100_000)
+    for number, node in enumerate(nodes):
+        bench.beat(node, bench.claim(node).hold, step, seconds_per_step=1.0 if number else 2.0)
+    for _ in range(4):
+        bench.submit(seed=9, steps=100_000)
+    bench.tick()
+    return bench.node(nodes[0])["state"] == "draining"
+
+
+@probe(slow_rule="off")
+def a_machine_gives_way_for_the_work_that_waits_too(bench: Bench) -> None:
+    assert gives_way_at(bench, 99_990)
+
+
+@probe(slow_rule="off", moves_max=0)
+def a_job_that_has_moved_often_does_not_move_for_that_of_others(bench: Bench) -> None:
+    assert not gives_way_at(bench, 99_990)
+
+
+@probe(slow_rule="off", moves_max=0)
+def but_it_moves_for_its_own_sake(bench: Bench) -> None:
+    assert gives_way_at(bench, 10)
+
+
 @probe()
 def a_machine_that_comes_again_and_is_known_to_be_slow_is_turned_away_if_it_is_still_trusted(bench: Bench) -> None:
     nodes = bench.rent(4, steps=100_000)

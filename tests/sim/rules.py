@@ -454,6 +454,11 @@ RULES = [
     rule("speed: slow ones move", "core.pace:too_slow", "if mine <= peers.slow:", "if True:"),
     rule("speed: where that pays", "core.pace:too_slow", "if saved_s <= policy.move_s:", "if False:"),
     rule("speed: sound ones give way", "core.pace:worth_replacing", "if saved_s <= policy.move_s:", "if True:"),
+    rule("speed: for what waits too", "service.speed:_outpaced", " + waiting * lease[", " + 0 * lease["),
+    rule("speed: but not for ever", "service.speed:_outpaced", ">= at.policy.moves_max", ">= 10**9"),
+    rule(
+        "speed: unless it is for itself", "service.speed:_outpaced", "outlook, left, at.policy", "outlook, 0, at.policy"
+    ),
     # Whose turn it is
     rule("turn: interrupted first", "service.claim:_choose", "dict.fromkeys(job.project for job in again)", "()"),
     rule("turn: by what was used", "core.claim:by_fair_share", "decayed(purse, now_ms, policy) / purse.share", "0"),

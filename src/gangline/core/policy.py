@@ -49,7 +49,7 @@ class Policy:
     move_s: float = 180.0  # what moving a job costs: start, download, the steps done again
     seek_faster: bool = True  # give a sound machine back where another is expected to save more than moving costs
     seek_share_max: float = 0.1  # of a pool, at a time
-    moves_max: int = 3  # of a job, for speed
+    moves_max: int = 3  # of a job for speed; after so many only if it will be done earlier itself
 
     # Queue
     base_wait_s: float = 60.0  # so long the next job may be passed over for one whose base the node holds

@@ -82,20 +82,23 @@ def _seek_faster(at: Deployment, pool: RentedPool, groups: list[Group], now_ms: 
         leases = [lease for lease in group.leases if lease["rented"] and lease["pool"] == pool.limits.name]
         outlook = Outlook(seen=group.seen, returned=group.returned, new_share=new_share)
         for lease in leases:
-            ahead = lease["steps"] - lease["step"] + waiting * lease["steps"]
-            because = worth_replacing(lease["seconds_per_step"], outlook, ahead, at.policy)
+            because = _outpaced(at, lease, outlook, waiting)
             if because:
                 found.append((lease["seconds_per_step"], lease, because))
-    for _, lease, because in sorted(found, key=lambda one: (-one[0], one[1]["attempt"])):
-        if most == 0:
-            break
-        if at.store.load("moves", job=lease["job"])[0]["moves"] >= at.policy.moves_max:
-            continue
-        most -= 1
+    for _, lease, because in sorted(found, key=lambda one: (-one[0], one[1]["attempt"]))[:most]:
         why = sentence("outpaced", because)
         drain = guard("set_node_state", id=lease["node"], before=lease["node_state"], state="draining", because=why)
         if ask_to_stop(at, lease, because, now_ms, drain, kind="outpaced"):
             log.info("node %s drains: %s", lease["node"], why)
+
+
+def _outpaced(at: Deployment, lease: Row, outlook: Outlook, waiting: float) -> str | None:
+    """Why a node is to give way to a faster one, or None. A job that has moved often moves only for its own sake."""
+    left = lease["steps"] - lease["step"]
+    because = worth_replacing(lease["seconds_per_step"], outlook, left + waiting * lease["steps"], at.policy)
+    if because and at.store.load("moves", job=lease["job"])[0]["moves"] >= at.policy.moves_max:
+        return worth_replacing(lease["seconds_per_step"], outlook, left, at.policy)
+    return because
 
 
 def turned_away(at: Deployment, node: Node, job: str, now_ms: int) -> str | None:

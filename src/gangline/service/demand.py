@@ -9,8 +9,6 @@ from gangline.ports.pool import Offer
 from gangline.ports.store import Row
 from gangline.service.deployment import Deployment
 
-DEMAND_MAX = 10_000
-
 
 def find_demand(
     at: Deployment, pool: PoolLimits, offers: list[Offer], covered: set[str], now_ms: int
@@ -28,7 +26,7 @@ def find_demand(
             "pool": pool.name,
             "reserve": reservation(offer.price_micro_usd_per_hour // offer.slots, 0, at.policy),
             "egress": at.policy.egress_micro_usd_per_byte,
-            "limit": min(DEMAND_MAX, 2 * pool.nodes_max + len(covered)),
+            "limit": 2 * pool.nodes_max + len(covered),
         }
         fitting = at.store.load("demand", **could)
         found |= {job["id"]: job for job in fitting}

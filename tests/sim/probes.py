@@ -855,11 +855,20 @@ def a_machine_that_is_quarantined_while_it_is_to_give_way_is_not_asked_to(bench:
         bench.beat(node, bench.claim(node).hold, 10, seconds_per_step=1.0 if number else 2.0)
 
     def quarantined() -> None:
+        why, until_ms = "2 strikes", bench.now_ms + 3_600_000
         bench.store.apply(
-            write("set_node_state", id=nodes[0], before="ready", state="quarantined", because="2 strikes")
+            write(
+                "quarantine_machine",
+                id="machine-rented-0",
+                quarantines=0,
+                until_ms=until_ms,
+                because=why,
+                now=bench.now_ms,
+            ),
+            write("set_node_state", id=nodes[0], before="ready", state="quarantined", because=why),
         )
 
     bench.meanwhile("ask_to_stop", quarantined)
     bench.tick()
-    assert bench.node(nodes[0])["state"] == "on_trial"  # it was in quarantine for no time
+    assert bench.node(nodes[0])["state"] == "quarantined"
     assert bench.look("SELECT COUNT(*) FROM lease WHERE stop <> ''") == [0]

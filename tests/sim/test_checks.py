@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gangline.ports.server import Hold
 from gangline.ports.store import Write
-from gangline.service.attempts import conclude, event, interruption
+from gangline.service.attempts import event
 from gangline.sim.checks import Violation
 from gangline.sim.scenario import load
 from gangline.sim.simulation import Simulation
@@ -134,7 +134,7 @@ def one_pruned_too_many(simulation: Simulation) -> None:
 def a_start_behind_the_checkpoint(simulation: Simulation) -> None:
     attempt, job = at_work(simulation)
     simulation.store.look("UPDATE attempt SET from_step = 0 WHERE id = ?", attempt)
-    simulation.store.applied((Write("add_attempt", {"id": attempt, "job": job, "from_step": 0, "fencing": 1}),))
+    simulation.store.applied((Write("add_attempt", {"id": attempt, "job": job, "from_step": 0}),))
 
 
 def another_result(simulation: Simulation) -> None:
@@ -212,7 +212,7 @@ def test_what_a_request_changes_after_its_lease_was_lost_is_seen(moment_s: int) 
     simulation = begun(moment_s)
     attempt, job = at_work(simulation)
     [fencing] = simulation.store.look("SELECT fencing FROM attempt WHERE id = ?", attempt)[0]
-    conclude(simulation.service.at, attempt, interruption(simulation.service.at), simulation.world.now_ms)
+    simulation.store.look("DELETE FROM lease WHERE attempt = ?", attempt)
     before = simulation.checks.before(Hold(attempt=attempt, fencing=fencing))
     simulation.checks.after("commit", before)
     simulation.store.look("UPDATE checkpoint SET step = step + 1 WHERE job = ?", job)

@@ -106,8 +106,10 @@ def turned_away(at: Deployment, node: Node, job: str, now_ms: int) -> str | None
     if not at.policy.seek_faster or not node.rented:
         return None
     known = at.store.load("pace_at_job", job=job, gpu=node.gpu, machine=node.machine)
+    if not known:
+        return None
     ahead = at.store.load("foreseen", pool=node.pool)
-    if not known or not ahead:
+    if not ahead:
         return None
     mine, steps, workload = (known[0][name] for name in ("seconds_per_step", "steps", "workload"))
     came = at.store.load("nodes_of_machine_since", machine=node.machine, since=now_ms - HOUR_MS)[0]["nodes"]

@@ -56,7 +56,6 @@ class Checks:
         self._pruned: list[str] = []
         self._keys_of: dict[str, dict[str, str]] = {}
         self._job_of: dict[str, str] = {}
-        self._live: dict[str, int] = {}
         store.applied = self._heard
 
     def _heard(self, writes: tuple[Write, ...]) -> None:
@@ -72,13 +71,8 @@ class Checks:
 
     def _hear_claim(self, values: dict[str, Any]) -> None:
         self._job_of[values["id"]] = values["job"]
-        self._live[values["id"]] = values["fencing"]
         self._claimed.append((values["job"], values["id"], values["from_step"]))
         self._touched.add(values["job"])
-
-    def _hear_end(self, values: dict[str, Any]) -> None:
-        self._ended_attempts.append(values["attempt"])
-        self._live.pop(values["attempt"], None)
 
     _HEAR: dict[str, Callable[["Checks", dict[str, Any]], None]] = {  # noqa: RUF012 - never written
         "add_event": _hear_event,
@@ -86,7 +80,7 @@ class Checks:
         "add_checkpoint": lambda self, values: self._committed.append(values["id"]),
         "reject_checkpoint": lambda self, values: self._rejected.add(values["job"]),
         "prune_checkpoint": lambda self, values: self._pruned.append(values["id"]),
-        "end_attempt": _hear_end,
+        "end_attempt": lambda self, values: self._ended_attempts.append(values["attempt"]),
         "set_job_state": lambda self, values: self._touched.add(values["id"]),
         "take_job": lambda self, values: self._touched.add(values["id"]),
         "spend": lambda self, values: self._projects.add(values["id"]),
@@ -97,10 +91,11 @@ class Checks:
         return self._job_of.get(attempt)
 
     def before(self, hold: Hold | None) -> tuple[str, int, list[Any]] | None:
-        """A request about an attempt comes in: where that has ended, what is known of its job."""
-        if hold is None or self._live.get(hold.attempt) == hold.fencing or hold.attempt not in self._job_of:
+        """A request about an attempt comes in: where its lease is lost already, what is known of its job."""
+        job = self._job_of.get(hold.attempt) if hold else None
+        lease = "SELECT 1 FROM lease WHERE attempt = ? AND fencing = ? AND rank = ?"
+        if hold is None or job is None or self._store.look(lease, hold.attempt, hold.fencing, hold.rank):
             return None
-        job = self._job_of[hold.attempt]
         return job, self._world.events, self._facts(job)
 
     def after(self, what: str, stale: tuple[str, int, list[Any]] | None) -> None:

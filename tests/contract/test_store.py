@@ -1,16 +1,20 @@
-"""What every store promises. SQLite is the first one."""
+"""What every store promises, on each engine."""
 
 import re
 import sqlite3
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
+from gangline.adapters.store import open_store
 from gangline.adapters.store.sqlite import SqliteStore
 from gangline.adapters.store.statements import statements
 from gangline.core.errors import GanglineError
 from gangline.ports.store import Store, guard, write
+from tests.postgres import Postgres
 
 PARAMETER = re.compile(r"(?<!:):(\w+)")
 JOB = {
@@ -67,16 +71,30 @@ USERS = ("service/*.py", "sim/*.py", "api/app.py")
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return SqliteStore(tmp_path / "db.sqlite")
+def store(database: str) -> Iterator[Store]:
+    store = open_store(database)
+    yield store
+    store.close()
 
 
-def test_every_statement_is_one_that_the_engine_understands(tmp_path: Path) -> None:
+def test_every_statement_is_one_that_sqlite_understands(tmp_path: Path) -> None:
     SqliteStore(tmp_path / "db.sqlite").close()
     connection = sqlite3.connect(tmp_path / "db.sqlite")
     for name, text in statements().items():
         values = dict.fromkeys(PARAMETER.findall(text), 0)
         assert connection.execute(f"EXPLAIN {text}", values).fetchall(), name
+
+
+def test_every_statement_is_one_that_postgres_understands(database_server: Postgres) -> None:
+    with psycopg.connect(database_server.make_database(), autocommit=True) as connection:
+        for name, text in statements().items():
+            connection.execute(f"PREPARE {name} AS {_numbered(text)}")
+
+
+def _numbered(text: str) -> str:
+    """With `$1` for the first parameter, and so on."""
+    names = list(dict.fromkeys(PARAMETER.findall(text)))
+    return PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", text)
 
 
 def test_every_statement_is_used_and_every_use_is_a_statement() -> None:
@@ -109,7 +127,7 @@ def test_a_change_returns_the_rows_that_it_changed_as_they_are_after_it(store: S
 
 
 def test_an_error_undoes_the_whole_transaction(store: Store) -> None:
-    with pytest.raises(sqlite3.Error):
+    with pytest.raises((sqlite3.Error, psycopg.Error)):
         store.apply(write("add_job", id="j", **JOB), write("add_job", id="k", **(JOB | {"steps": None})))
     assert store.load("job", id="j") == []
     assert store.apply(guard("add_job", id="j", **JOB))
@@ -118,7 +136,7 @@ def test_an_error_undoes_the_whole_transaction(store: Store) -> None:
 def test_the_schema_refuses_a_second_live_attempt(store: Store) -> None:
     store.apply(write("add_job", id="j", **JOB), write("add_node", id="n", **NODE))
     store.apply(write("add_attempt", id="a", fencing=1, **ATTEMPT))
-    with pytest.raises(sqlite3.IntegrityError):
+    with pytest.raises((sqlite3.IntegrityError, psycopg.IntegrityError)):
         store.apply(write("add_attempt", id="b", fencing=2, **ATTEMPT))
 
 
@@ -148,11 +166,13 @@ def test_events_are_numbered_for_each_job(store: Store) -> None:
     assert [row["number"] for row in store.load("events", job="k", after=0)] == [1]
 
 
-def test_what_was_applied_is_there_after_a_restart(tmp_path: Path) -> None:
-    first = SqliteStore(tmp_path / "db.sqlite")
+def test_what_was_applied_is_there_after_a_restart(database: str) -> None:
+    first = open_store(database)
     first.apply(write("add_job", id="j", **JOB))
     first.close()
-    assert SqliteStore(tmp_path / "db.sqlite").load("job", id="j")[0]["steps"] == 3
+    second = open_store(database)
+    assert second.load("job", id="j")[0]["steps"] == 3
+    second.close()
 
 
 def test_a_schema_from_the_future_is_refused_with_a_sentence(tmp_path: Path) -> None:

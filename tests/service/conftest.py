@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 
 from gangline.adapters.hub import HuggingFaceHub
 from gangline.adapters.objects_local import LocalObjects
+from gangline.adapters.store.postgres import PostgresStore
 from gangline.adapters.store.sqlite import SqliteStore
 from gangline.api.app import make_app
 from gangline.core.contract import Manifest
@@ -35,13 +36,24 @@ USER, JOIN = "gl_user_test", "gl_join_test"
 PROJECT = "default"
 
 
-class ClockedStore(SqliteStore):
-    """The store, with the test's time instead of the machine's."""
+class Clocked:
+    """Makes a store's time the test's."""
 
     time_ms = START_MS
 
     def now_ms(self) -> int:
         return self.time_ms
+
+
+class ClockedSqlite(Clocked, SqliteStore):
+    pass
+
+
+class ClockedPostgres(Clocked, PostgresStore):
+    pass
+
+
+ClockedStore = ClockedSqlite | ClockedPostgres
 
 
 @dataclass
@@ -53,6 +65,7 @@ class Service:
     store: ClockedStore
     objects: LocalObjects
     counter: Iterator[int]
+    database: str
     photo: File = field(init=False)
 
     def __post_init__(self) -> None:
@@ -135,8 +148,9 @@ class Service:
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
-    store = ClockedStore(tmp_path / "db.sqlite")
+def service(tmp_path: Path, database: str) -> Iterator[Service]:
+    """On each engine."""
+    store: ClockedStore = ClockedPostgres(database) if "://" in database else ClockedSqlite(Path(database))
     objects = LocalObjects(tmp_path / "store", "secret")
     counter = iter(range(10**9))
     deployment = Deployment(
@@ -152,5 +166,5 @@ def service(tmp_path: Path) -> Iterator[Service]:
     admit(deployment, USER, "user", now_ms=0)
     admit(deployment, JOIN, "join", now_ms=0)
     with TestClient(make_app(deployment, objects), raise_server_exceptions=False) as http:
-        yield Service(deployment, http, store, objects, counter)
+        yield Service(deployment, http, store, objects, counter, database)
     store.close()

@@ -3,11 +3,14 @@
 import sqlite3
 import threading
 from collections import Counter
+from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+import psycopg
 import pytest
+from psycopg.rows import dict_row
 
 from gangline.core.autoscale import PoolLimits
 from gangline.core.budget import reservation
@@ -26,7 +29,7 @@ from gangline.service.deployment import RentedPool
 from gangline.service.finish import finish
 from gangline.service.nodes import leave
 from gangline.service.renew import renew
-from tests.service.conftest import POLICY, PRICE, PROJECT, Service
+from tests.service.conftest import POLICY, PRICE, PROJECT, ClockedPostgres, Service
 from tests.service.test_one_at_a_time import commit, facts, result, upload, view
 from tests.unit.test_autoscale_found import Shop
 
@@ -186,12 +189,12 @@ def strikes(service: Service) -> int:
 
 def rows(service: Service, sql: str) -> list[dict[str, Any]]:
     """What no use case asks for."""
-    connection = sqlite3.connect(service.store._path)
-    connection.row_factory = sqlite3.Row
-    try:
+    if isinstance(service.store, ClockedPostgres):
+        with psycopg.connect(service.database, row_factory=dict_row) as found:
+            return found.execute(sql).fetchall()  # type: ignore[arg-type]
+    with closing(sqlite3.connect(service.database)) as connection:
+        connection.row_factory = sqlite3.Row
         return [dict(row) for row in connection.execute(sql)]
-    finally:
-        connection.close()
 
 
 def test_out_of_memory_on_two_machines_of_a_class_raises_the_jobs_need_and_strikes_nobody(service: Service) -> None:

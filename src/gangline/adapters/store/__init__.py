@@ -1,0 +1,28 @@
+"""The store: one text of SQL on SQLite and PostgreSQL."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gangline.core.errors import GanglineError
+
+if TYPE_CHECKING:
+    from gangline.adapters.store.postgres import PostgresStore
+    from gangline.adapters.store.sqlite import SqliteStore
+
+
+def open_store(database: str) -> "SqliteStore | PostgresStore":
+    """`postgresql://…`, or the path of a SQLite file. Raises `GanglineError` where it cannot be used."""
+    if "://" not in database:
+        from gangline.adapters.store.sqlite import SqliteStore
+
+        return SqliteStore(Path(database))
+    if not database.startswith(("postgresql://", "postgres://")):
+        raise GanglineError(
+            f"a database at {database.split(':', 1)[0]}:// is not known here",
+            hint="it looks like postgresql://USER:PASSWORD@HOST:5432/DATABASE",
+        )
+    try:
+        from gangline.adapters.store.postgres import PostgresStore
+    except ModuleNotFoundError as error:
+        raise GanglineError(f"{error.name} is not installed", hint="pip install 'gangline[postgres]'") from None
+    return PostgresStore(database)

@@ -35,7 +35,7 @@ WHERE id = :id AND state = 'starting'
 SELECT node.id, node.machine, node.name, node.pool, node.state, node.because, node.gpu, node.gpu_memory_gb, node.trust,
        node.numerics, node.slots, node.price_micro_usd_per_hour, node.rented, node.instance, node.since_ms, node.joined_ms,
        node.seen_ms, node.meter_ms, COALESCE(machine.rest_until_ms, 0) AS rest_until_ms,
-       (SELECT COALESCE(SUM(lease.slots), 0) FROM lease WHERE lease.node = node.id) AS slots_taken
+       CAST((SELECT COALESCE(SUM(lease.slots), 0) FROM lease WHERE lease.node = node.id) AS BIGINT) AS slots_taken
 FROM node LEFT JOIN machine ON machine.id = node.machine
 WHERE node.id = :id
 
@@ -66,7 +66,7 @@ WHERE node.pool = :pool AND node.state <> 'gone'
 ORDER BY node.since_ms, node.id
 
 -- name: rented_in_pool
-SELECT COUNT(*) AS nodes, COALESCE(SUM(CASE WHEN state = 'draining' THEN 1 ELSE 0 END), 0) AS draining
+SELECT COUNT(*) AS nodes, CAST(COALESCE(SUM(CASE WHEN state = 'draining' THEN 1 ELSE 0 END), 0) AS BIGINT) AS draining
 FROM node WHERE pool = :pool AND rented = 1 AND state <> 'gone'
 
 -- name: failed_starts
@@ -132,7 +132,7 @@ UPDATE instance SET settled = 1 WHERE id = :id AND settled = 0
 
 -- name: known_bill
 -- What the ledger says of a node's time so far.
-SELECT COALESCE(SUM(ledger.micro_usd), 0) AS micro_usd FROM ledger
+SELECT CAST(COALESCE(SUM(ledger.micro_usd), 0) AS BIGINT) AS micro_usd FROM ledger
 WHERE ledger.node = :node AND ledger.cause NOT IN ('storage', 'egress')
 
 -- name: settled_instances
@@ -219,8 +219,8 @@ SELECT workload, AVG(seconds_per_step) AS seconds_per_step FROM pace
 WHERE gpu = :gpu AND seconds_per_step IS NOT NULL GROUP BY workload ORDER BY MAX(at_ms) DESC, workload LIMIT 1
 
 -- name: lost_of_gpu
-SELECT COALESCE(SUM(CASE WHEN state = 'interrupted' THEN 1 ELSE 0 END), 0) AS interruptions,
-       COALESCE(SUM(ended_ms - started_ms), 0) AS ms
+SELECT CAST(COALESCE(SUM(CASE WHEN state = 'interrupted' THEN 1 ELSE 0 END), 0) AS BIGINT) AS interruptions,
+       CAST(COALESCE(SUM(ended_ms - started_ms), 0) AS BIGINT) AS ms
 FROM attempt WHERE gpu = :gpu AND state <> 'live' AND ended_ms > :since
 
 -- name: pace_at_job
@@ -231,7 +231,8 @@ WHERE job.id = :job AND pace.seconds_per_step IS NOT NULL
 
 -- name: machines_tried
 -- Of the nodes that came to a pool last, how many were machines that had never come before.
-SELECT COUNT(*) AS nodes, COALESCE(SUM(CASE WHEN machine.known_ms = latest.joined_ms THEN 1 ELSE 0 END), 0) AS new
+SELECT COUNT(*) AS nodes,
+       CAST(COALESCE(SUM(CASE WHEN machine.known_ms = latest.joined_ms THEN 1 ELSE 0 END), 0) AS BIGINT) AS new
 FROM (SELECT machine, joined_ms FROM node WHERE pool = :pool AND joined_ms IS NOT NULL ORDER BY joined_ms DESC LIMIT :last) AS latest
      JOIN machine ON machine.id = latest.machine
 
@@ -428,11 +429,11 @@ FROM job WHERE job.id = :job
 -- Only on a node that works and has the slots free.
 INSERT INTO lease (attempt, rank, node, fencing, slots, price_micro_usd_per_hour, started_ms, expires_ms, beat_ms, phase,
                    step, stepped_ms, reserved, downloaded_bytes, stop, stop_kind)
-SELECT :attempt, :rank, node.id, :fencing, :slots, :price_micro_usd_per_hour, :now, :expires_ms, :now, 'starting',
-       :from_step, :now, :reserved, 0, '', ''
+SELECT :attempt, :rank, node.id, :fencing, :slots, :price_micro_usd_per_hour, CAST(:now AS BIGINT), :expires_ms, :now,
+       'starting', :from_step, :now, :reserved, 0, '', ''
 FROM node
 WHERE node.id = :node AND node.state IN ('ready', 'on_trial')
-  AND node.slots >= :slots + (SELECT COALESCE(SUM(held.slots), 0) FROM lease AS held WHERE held.node = node.id)
+  AND node.slots >= :slots + CAST((SELECT COALESCE(SUM(held.slots), 0) FROM lease AS held WHERE held.node = node.id) AS BIGINT)
 
 -- name: renew_lease
 -- A heartbeat. A holder whose lease is overdue but not yet taken away may renew it.
@@ -538,7 +539,8 @@ SELECT attempt.id, attempt.job, attempt.node, attempt.machine, node.name AS node
        COALESCE(lease.seconds_per_step, attempt.seconds_per_step) AS seconds_per_step,
        COALESCE(lease.training_ms, attempt.training_ms) AS training_ms,
        COALESCE(lease.beat_ms, attempt.beat_ms) AS beat_ms, lease.phase, lease.stop, lease.stop_kind,
-       (SELECT SUM(micro_usd) FROM ledger WHERE ledger.job = attempt.job AND ledger.attempt = attempt.id) AS micro_usd
+       CAST((SELECT SUM(micro_usd) FROM ledger WHERE ledger.job = attempt.job AND ledger.attempt = attempt.id) AS BIGINT)
+           AS micro_usd
 FROM attempt JOIN node ON node.id = attempt.node
      LEFT JOIN lease ON lease.attempt = attempt.id AND lease.rank = 0
 WHERE attempt.job = :job ORDER BY attempt.fencing
@@ -567,7 +569,7 @@ WHERE id = :id
 -- Only if nobody else moved the job on since it was read.
 UPDATE job SET state = :state, because = :because, attempts_failed = :attempts_failed, version = version + 1,
        gpu_memory_gb = :gpu_memory_gb, ready_ms = :ready_ms, queued_ms = :now,
-       ended_ms = CASE WHEN :state IN ('succeeded', 'failed', 'canceled') THEN :now ELSE NULL END
+       ended_ms = CASE WHEN :state IN ('succeeded', 'failed', 'canceled') THEN CAST(:now AS BIGINT) ELSE NULL END
 WHERE id = :id AND version = :version
 
 -- name: say_why

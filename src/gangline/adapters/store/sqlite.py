@@ -5,7 +5,7 @@ import threading
 import time
 from pathlib import Path
 
-from gangline.adapters.store.statements import migrations, statements
+from gangline.adapters.store.statements import migrations, refuse_newer, statements
 from gangline.core.errors import GanglineError
 from gangline.ports.store import Row, Write
 
@@ -81,12 +81,7 @@ class SqliteStore:
     def _migrate(self) -> None:
         connection = self._connection()
         version = connection.execute("PRAGMA user_version").fetchone()[0]
-        known = migrations()
-        if version > known[-1][0]:
-            raise GanglineError(
-                f"the database {self._path} was written by a newer Gangline (schema {version}, known {known[-1][0]})",
-                hint="upgrade Gangline",
-            )
-        for number, text in known:
+        refuse_newer(version, str(self._path))
+        for number, text in migrations():
             if number > version:
                 connection.executescript(f"BEGIN IMMEDIATE; {text}; PRAGMA user_version = {number}; COMMIT;")

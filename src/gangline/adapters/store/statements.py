@@ -4,6 +4,8 @@ import re
 from functools import cache
 from importlib.resources import files
 
+from gangline.core.errors import GanglineError
+
 NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 COMMENT = re.compile(r"^--.*\n?", re.MULTILINE)
 
@@ -23,3 +25,13 @@ def migrations() -> list[tuple[int, str]]:
     folder = files("gangline.adapters.store").joinpath("migrations")
     found = [(int(path.name[:4]), path.read_text()) for path in folder.iterdir() if path.name.endswith(".sql")]
     return sorted(found)
+
+
+def refuse_newer(version: int, database: str) -> None:
+    """Raises `GanglineError` where the schema is one that this Gangline does not know."""
+    known = migrations()[-1][0]
+    if version > known:
+        raise GanglineError(
+            f"the database {database} was written by a newer Gangline (schema {version}, known {known})",
+            hint="upgrade Gangline",
+        )

@@ -103,15 +103,6 @@ CREATE TABLE foresight (
     new_share DOUBLE PRECISION NOT NULL    -- of the nodes that came last, those on machines that had never come before
 );
 
--- This machine does not get this job again.
-CREATE TABLE ban (
-    job     TEXT   NOT NULL REFERENCES job (id),
-    machine TEXT   NOT NULL,
-    because TEXT   NOT NULL,
-    at_ms   BIGINT NOT NULL,
-    PRIMARY KEY (job, machine)
-);
-
 CREATE TABLE project (
     id       TEXT   PRIMARY KEY,
     share    DOUBLE PRECISION NOT NULL,
@@ -168,6 +159,15 @@ CREATE INDEX job_queue ON job (project, priority DESC, submitted_ms, id) WHERE s
 CREATE INDEX job_again ON job (priority DESC, queued_ms, id) WHERE state = 'queued' AND fencing > 0;
 CREATE INDEX job_waiting ON job (queued_ms) WHERE state = 'queued';
 CREATE INDEX job_page ON job (project, submitted_ms, id);
+
+-- This machine does not get this job again.
+CREATE TABLE ban (
+    job     TEXT   NOT NULL REFERENCES job (id),
+    machine TEXT   NOT NULL,
+    because TEXT   NOT NULL,
+    at_ms   BIGINT NOT NULL,
+    PRIMARY KEY (job, machine)
+);
 
 -- When the service ticked last, and since when without a gap.
 CREATE TABLE service (

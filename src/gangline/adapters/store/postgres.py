@@ -1,0 +1,243 @@
+"""The store on PostgreSQL: for several servers, and for keeps."""
+
+import logging
+import re
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+from threading import Lock
+from typing import Any, LiteralString, TypeVar, cast
+
+import psycopg
+from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import dict_row
+from psycopg.types.numeric import Int8Dumper
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from gangline.adapters.store.statements import migrations, refuse_newer, statements
+from gangline.core.errors import GanglineError, Unreachable
+from gangline.ports.store import Row, Write
+
+T = TypeVar("T")
+Connection = psycopg.Connection[dict[str, Any]]
+
+CONNECT_S = 5
+WAIT_S = 8.0
+"""So long a request waits for a connection before it hears that the database does not answer."""
+CLOCK_S = 10.0
+"""So old the last look at the database's clock may be."""
+SKEW_S_MAX = 5.0
+TRIES_MAX = 4
+MIGRATING = 0x67616E67
+"""The advisory lock of who migrates."""
+LOCK_WAIT_S = 3
+"""A migration that waits longer for a table lets the others go on, and tries again."""
+PARAMETER = re.compile(r"(?<!:):(\w+)")
+OPTIONS = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c jit=off -c TimeZone=UTC"
+"""Every statement has its index, and one plan, whatever the statistics say of a table that was empty a moment ago."""
+
+UNDONE = (errors.DeadlockDetected, errors.SerializationFailure, errors.UniqueViolation)
+"""Another transaction came at the same moment, so that nothing of this one happened: once more, it may go well."""
+AWAY = (psycopg.OperationalError, psycopg.InterfaceError, errors.ReadOnlySqlTransaction)
+
+log = logging.getLogger("gangline.store")
+
+
+class PostgresStore:
+    """Each call has a connection of a pool to itself. Raises `Unreachable` where the database does not answer."""
+
+    def __init__(self, url: str, *, connections_max: int = 16) -> None:
+        conninfo = _conninfo(url)
+        _migrate(conninfo)
+        self._pool = ConnectionPool[Connection](
+            conninfo,
+            min_size=1,
+            max_size=connections_max,
+            kwargs={"autocommit": True, "row_factory": dict_row, "prepare_threshold": 0},
+            configure=_configure,
+            timeout=WAIT_S,
+            open=True,
+        )
+        self._clock = _Clock(self._read_clock)
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
+
+    def load(self, name: str, /, **values: object) -> list[Row]:
+        return self._ask(lambda connection: _rows(connection, name, values))
+
+    def change(self, name: str, /, **values: object) -> list[Row]:
+        return self._ask(lambda connection: _rows(connection, name, values))
+
+    def apply(self, *writes: Write) -> bool:
+        return self._ask(lambda connection: _apply(connection, writes))
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def _ask(self, work: Callable[[Connection], T]) -> T:
+        """Once more where another transaction came in between, or where the connection had been cut while nobody used it."""
+        for _ in range(TRIES_MAX - 1):
+            try:
+                return self._once(work)
+            except PoolTimeout as error:
+                raise _away(error) from None
+            except UNDONE:
+                continue
+            except AWAY:
+                self._pool.check()
+        try:
+            return self._once(work)
+        except AWAY as error:
+            raise _away(error) from None
+
+    def _once(self, work: Callable[[Connection], T]) -> T:
+        with self._pool.connection() as connection:
+            return work(connection)
+
+    def _read_clock(self) -> int:
+        sql = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now_ms"
+        return self._ask(lambda connection: connection.execute(sql).fetchall())[0]["now_ms"]
+
+
+class _Clock:
+    """The database's clock, carried on by this machine's between looks at it. Never goes back."""
+
+    def __init__(self, read: Callable[[], int]) -> None:
+        self._read = read
+        self._lock = Lock()
+        self._last_ms = 0
+        self._look()
+        skew_s = (self._last_ms - time.time() * 1000) / 1000
+        if abs(skew_s) > SKEW_S_MAX:
+            log.warning("this machine's clock differs from the database's by %.0f s; the database's counts", skew_s)
+
+    def now_ms(self) -> int:
+        if time.monotonic() - self._looked_s > CLOCK_S:
+            self._looked_s += 1  # the others go on meanwhile
+            try:
+                self._look()
+            except Unreachable:
+                log.warning("the database's clock cannot be read; this machine's goes on from it")
+        with self._lock:
+            self._last_ms = max(self._last_ms, self._offset_ms + time.monotonic_ns() // 1_000_000)
+            return self._last_ms
+
+    def _look(self) -> None:
+        before_ms = time.monotonic_ns() // 1_000_000
+        now_ms = self._read()
+        with self._lock:
+            self._looked_s = time.monotonic()
+            self._offset_ms = now_ms - before_ms
+            self._last_ms = max(self._last_ms, now_ms)
+
+
+def _rows(connection: Connection, name: str, values: dict[str, object]) -> list[Row]:
+    return cast(list[Row], connection.execute(_text(name), values).fetchall())
+
+
+def _apply(connection: Connection, writes: Sequence[Write]) -> bool:
+    """All statements in one round trip, the word about them in a second."""
+    if len(writes) == 1:  # one statement is a transaction by itself
+        changed = connection.execute(_text(writes[0].name), writes[0].values).rowcount
+        return changed > 0 or not writes[0].guard
+    done: list[psycopg.Cursor[Any]] = []
+    try:
+        with connection.pipeline():
+            connection.execute("BEGIN")
+            for write in writes:
+                done.append(connection.execute(_text(write.name), write.values))
+    except psycopg.Error:
+        if not _held_off(writes, done):
+            raise
+    if _held_off(writes, done):
+        connection.execute("ROLLBACK")
+        return False
+    try:
+        connection.execute("COMMIT")
+    except AWAY as error:  # it may have happened: who asked asks again, and finds out
+        raise _away(error) from None
+    return True
+
+
+def _held_off(writes: Sequence[Write], done: Sequence[psycopg.Cursor[Any]]) -> bool:
+    """A guard changed no row. Those after it ran all the same: an error of theirs means nothing."""
+    return any(write.guard and found.rowcount == 0 for write, found in zip(writes, done, strict=False))
+
+
+@cache
+def _text(name: str) -> LiteralString:
+    """A statement with parameters as this driver wants them."""
+    return cast(LiteralString, PARAMETER.sub(r"%(\1)s", statements()[name].replace("%", "%%")))
+
+
+def _configure(connection: Connection) -> None:
+    """Every whole number is a BIGINT, however small, so that a statement is prepared once."""
+    connection.adapters.register_dumper(int, Int8Dumper)
+
+
+def _conninfo(url: str) -> str:
+    try:
+        return make_conninfo(url, connect_timeout=CONNECT_S, options=OPTIONS, application_name="gangline")
+    except psycopg.ProgrammingError as error:
+        raise GanglineError(
+            f"the database's address is not one: {_sentence(error)}",
+            hint="it looks like postgresql://USER:PASSWORD@HOST:5432/DATABASE",
+        ) from None
+
+
+def _migrate(conninfo: str) -> None:
+    """Bring the schema to what this version knows, one server at a time."""
+    try:
+        with psycopg.connect(conninfo, autocommit=True) as connection:
+            connection.execute("SELECT pg_advisory_lock(%s)", (MIGRATING,))
+            for number, text in migrations():
+                if number > _version(connection, conninfo):
+                    _take_step(connection, number, text)
+            refuse_newer(_version(connection, conninfo), _place(conninfo))
+    except psycopg.Error as error:
+        raise GanglineError(
+            f"the database {_place(conninfo)} cannot be used: {_sentence(error)}",
+            hint="is it there, are user and password right, and may the user make tables?",
+        ) from None
+
+
+def _version(connection: psycopg.Connection[Any], conninfo: str) -> int:
+    there = connection.execute("SELECT to_regclass('gangline_schema')").fetchone()
+    if there == (None,):
+        return 0
+    found = connection.execute("SELECT MAX(version) FROM gangline_schema").fetchone()
+    assert found is not None
+    return found[0]
+
+
+def _take_step(connection: psycopg.Connection[Any], number: int, text: str) -> None:
+    """One migration, in one transaction. Requests that are under way go first."""
+    done = False
+    while not done:
+        try:
+            with connection.transaction():
+                connection.execute(cast(LiteralString, f"SET LOCAL lock_timeout = '{LOCK_WAIT_S}s'"))
+                connection.execute(cast(LiteralString, text))
+                connection.execute("CREATE TABLE IF NOT EXISTS gangline_schema (version BIGINT PRIMARY KEY)")
+                connection.execute("INSERT INTO gangline_schema (version) VALUES (%s)", (number,))
+            done = True
+        except errors.LockNotAvailable:
+            log.info("migration %d waits for a table that is in use", number)
+
+
+def _place(conninfo: str) -> str:
+    """The database without its password."""
+    parts = conninfo_to_dict(conninfo)
+    return f"{parts.get('dbname') or 'postgres'} at {parts.get('host') or 'localhost'}:{parts.get('port') or 5432}"
+
+
+def _away(error: Exception) -> Unreachable:
+    return Unreachable(f"the database does not answer: {_sentence(error)}")
+
+
+def _sentence(error: Exception) -> str:
+    """What an error says in its last line, where servers put the reason."""
+    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
+    return lines[0].removeprefix("FATAL:").strip() if lines else type(error).__name__

@@ -88,7 +88,12 @@ RULES = [
         'found["back_ms"]',
     ),
     rule("1: after an outage nobody has stalled", "core.watch:_late", "max(since_ms, up_since_ms)", "since_ms"),
-    rule("1: only a live attempt ends", "service.attempts:conclude", ' or rows[0]["state"] != "live"', ""),
+    rule(
+        "1: who finishes has the lease",
+        "service.finish:finish",
+        ' or (live["node"], live["fencing"], live["rank"]) != (node, hold.fencing, hold.rank)',
+        "",
+    ),
     rule(
         "1: who has the lease is asked first",
         "service.attempts:job_of_hold",
@@ -251,7 +256,7 @@ RULES = [
         'str(("no node',
     ),
     rule("4: a double is ended", "core.autoscale:reconcile", "elif node.instance != instance.id:", "elif False:"),
-    rule("5: what is to leave is ended at once", "service.claim:claim", "give_back(at, node_id)", "pass"),
+    rule("5: what is to leave is ended at once", "service.claim:_try", "give_back(at, node_id)", "pass"),
     rule(
         "5: with work on it, it stays",
         "instance_to_end",
@@ -460,7 +465,7 @@ RULES = [
         "speed: unless it is for itself", "service.speed:_outpaced", "outlook, left, at.policy", "outlook, 0, at.policy"
     ),
     # Whose turn it is
-    rule("turn: interrupted first", "service.claim:_choose", "dict.fromkeys(job.project for job in again)", "()"),
+    rule("turn: interrupted first", "service.claim:_offered", 'dict.fromkeys(row["project"] for row in again)', "()"),
     rule("turn: by what was used", "core.claim:by_fair_share", "decayed(purse, now_ms, policy) / purse.share", "0"),
     rule(
         "turn: which is forgotten",

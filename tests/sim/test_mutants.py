@@ -102,7 +102,7 @@ def test_the_guards_are_found() -> None:
         "add_checkpoint without ON CONFLICT (attempt, step) DO NOTHING",
         "schema without attempt_live",
         "schema without UNIQUE (job, fencing) of attempt",
-        "claim._take without a guard on reserve",
+        "claim._take without a guard on enter",
     }
     assert not any(" without id = :id" in name for name in found), "which row is no guard"
 

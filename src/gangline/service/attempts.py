@@ -7,6 +7,7 @@ from gangline.core.errors import Unreachable
 from gangline.core.failure import MEANING, Verdict, after_failure, after_interruption, sentence
 from gangline.core.job import Attempt, Job, Node
 from gangline.core.lease import is_overdue
+from gangline.core.policy import Policy
 from gangline.core.trust import rest_ms
 from gangline.ports.server import Hold, Stale
 from gangline.ports.store import Row, Write, guard, write
@@ -26,18 +27,27 @@ Decide = Callable[[Job, Attempt, Sequence[Attempt]], Verdict]
 """What the end of an attempt means, given its job and the job's earlier attempts, the newest first."""
 
 
-def as_job(row: Row) -> Job:
-    return Job(**{name: row[name] for name in JOB_COLUMNS})
+def as_job(row: Row, prefix: str = "") -> Job:
+    return Job(**{name: row[prefix + name] for name in JOB_COLUMNS})
 
 
 def as_attempt(row: Row) -> Attempt:
     return Attempt(**{name: row[name] for name in ATTEMPT_COLUMNS})
 
 
+def as_node(row: Row, prefix: str = "") -> Node:
+    known = {name: row[prefix + name] for name in NODE_COLUMNS}
+    return Node(**known, slots_free=known["slots"] - row[prefix + "slots_taken"])
+
+
 def load_node(at: Deployment, node: str) -> Node:
-    row = at.store.load("node", id=node)[0]
-    known = {name: row[name] for name in NODE_COLUMNS}
-    return Node(**known, slots_free=row["slots"] - row["slots_taken"])
+    return as_node(at.store.load("node", id=node)[0])
+
+
+def load_ending(at: Deployment, attempt: str) -> Row | None:
+    """A live attempt with all that its end touches; None where it has ended."""
+    rows = at.store.load("ending", id=attempt)
+    return rows[0] if rows else None
 
 
 def job_of_hold(at: Deployment, node: str, hold: Hold) -> Row | None:
@@ -56,25 +66,32 @@ def conclude(
     decide: Decide,
     now_ms: int,
     *,
+    seen: Row | None = None,
     if_overdue: bool = False,
+    heard: bool = False,
     more: Sequence[Write] = (),
 ) -> bool:
-    """End a live attempt as `decide` says. False where it has ended already, or is to end only `if_overdue` and is not."""
+    """End a live attempt as `decide` says. False where it has ended already, or is to end only `if_overdue` and is not.
+    `seen` is what was loaded of it a moment ago; `heard`: it is its node that asks."""
     for _ in range(TRIES_MAX):
-        rows = at.store.load("attempt", id=attempt_id)
-        if not rows or rows[0]["state"] != "live":
+        row, seen = seen or load_ending(at, attempt_id), None
+        if row is None:
             return False
-        row, attempt = rows[0], as_attempt(rows[0])
-        job = as_job(at.store.load("job_of_attempt", attempt=attempt_id)[0])
-        past = [as_attempt(before) for before in at.store.load("earlier_attempts", job=job.id, fencing=attempt.fencing)]
-        ends = {"attempt": attempt_id, "downloaded": row["downloaded_bytes"], "reserved": row["reserved"]}
-        lease = guard("seize_overdue_lease", now=now_ms, **ends) if if_overdue else guard("drop_lease", **ends)
-        verdict = _heeding(row, decide(job, attempt, past))
-        if at.store.apply(*_ending(at, job, row, attempt, verdict, now_ms, lease), *more):
+        attempt = as_attempt(row)
+        verdict = _heeding(row, decide(as_job(row, "job_"), attempt, _past(at, attempt)))
+        heard_ms = now_ms if heard else attempt.beat_ms
+        if at.store.apply(*_ending(at, row, attempt, verdict, now_ms, heard_ms, if_overdue=if_overdue), *more):
             return True
         if if_overdue:
             return False  # it was renewed at the last moment, or the next tick tries again
     raise Unreachable(f"{attempt_id} changed {TRIES_MAX} times while it was being ended")
+
+
+def _past(at: Deployment, attempt: Attempt) -> list[Attempt]:
+    """The job's earlier attempts, the newest first."""
+    if attempt.fencing == 1:
+        return []
+    return [as_attempt(row) for row in at.store.load("earlier_attempts", job=attempt.job, fencing=attempt.fencing)]
 
 
 def _heeding(row: Row, verdict: Verdict) -> Verdict:
@@ -85,18 +102,15 @@ def _heeding(row: Row, verdict: Verdict) -> Verdict:
 
 
 def _ending(
-    at: Deployment, job: Job, row: Row, attempt: Attempt, verdict: Verdict, now_ms: int, lease: Write
+    at: Deployment, row: Row, attempt: Attempt, verdict: Verdict, now_ms: int, heard_ms: int, *, if_overdue: bool
 ) -> list[Write]:
     """The guards first: what follows is written once."""
-    node = load_node(at, attempt.node)
+    job, node = as_job(row, "job_"), as_node(row, "node_")
     now_ms = max(now_ms, node.meter_ms)  # another request may have come and gone while this one was under way
     spent, lines = bill.spend(at, job, attempt, verdict.attempt, row, now_ms)
+    ends = {"attempt": attempt.id, "downloaded": row["downloaded_bytes"], "reserved": row["reserved"]}
     return [
         spent,
-        write("copy_last_beat", attempt=attempt.id),
-        write("hear_node", attempt=attempt.id),
-        lease,
-        *lines,
         write(
             "end_attempt",
             attempt=attempt.id,
@@ -105,9 +119,11 @@ def _ending(
             because=verdict.because,
             now=now_ms,
         ),
+        guard("seize_overdue_lease", now=now_ms, **ends) if if_overdue else guard("drop_lease", **ends),
+        *lines,
         moving(job, verdict, now_ms),
-        *bill.meter(node, now_ms),
-        *_judging(at, row, verdict, now_ms),
+        *bill.meter(node, now_ms, heard_ms=heard_ms),
+        *_judging(row, verdict, now_ms, at.policy),
         event(job.id, verdict.attempt, verdict.because, now_ms, attempt=attempt.id, node=attempt.node),
     ]
 
@@ -127,15 +143,15 @@ def moving(job: Job, verdict: Verdict, now_ms: int) -> Write:
     )
 
 
-def _judging(at: Deployment, row: Row, verdict: Verdict, now_ms: int) -> list[Write]:
+def _judging(row: Row, verdict: Verdict, now_ms: int, policy: Policy) -> list[Write]:
     """What the end says of the machine."""
     machine, writes = row["machine"], list[Write]()
-    if verdict.attempt == "succeeded":
+    if verdict.attempt == "succeeded" and (row["failures"] or row["on_trial"]):
         writes.append(write("machine_went_well", id=machine))
+    if verdict.attempt == "succeeded" and row["node_state"] == "on_trial":
         writes.append(write("set_node_state", id=row["node"], before="on_trial", state="ready", because="went well"))
     if verdict.kind and MEANING[verdict.kind].counts and verdict.attempt == "failed":
-        failures = at.store.load("machine", id=machine)[0]["failures"] + 1
-        writes.append(write("machine_failed", id=machine, rest_until_ms=now_ms + rest_ms(failures, at.policy)))
+        writes.append(write("machine_failed", id=machine, rest_until_ms=now_ms + rest_ms(row["failures"] + 1, policy)))
     if verdict.ban:
         writes.append(write("add_ban", job=row["job"], machine=machine, because=verdict.because, now=now_ms))
     if verdict.strike:

@@ -16,9 +16,10 @@ from gangline.ports.store import Row, Write, guard, write
 from gangline.service.deployment import Deployment
 
 
-def meter(node: Node, now_ms: int) -> list[Write]:
-    """Bill the time of the free slots up to now. Belongs into every transaction that changes what a node's slots are used for."""
-    writes = [guard("meter_node", id=node.id, seen=node.meter_ms, now=now_ms)]
+def meter(node: Node, now_ms: int, *, heard_ms: int) -> list[Write]:
+    """Bill the time of the free slots up to now. Belongs into every transaction that changes what a node's slots are used for;
+    `heard_ms` is when the node was heard of last."""
+    writes = [guard("meter_node", id=node.id, seen=node.meter_ms, now=now_ms, heard=heard_ms)]
     if node.slots_free and now_ms > node.meter_ms:
         line = time_line("idle", node.price_of(node.slots_free), node.meter_ms, now_ms)
         writes.append(_add(line, node=node.id))
@@ -26,16 +27,16 @@ def meter(node: Node, now_ms: int) -> list[Write]:
 
 
 def spend(
-    at: Deployment, job: Job, attempt: Attempt, state: AttemptState, lease: Row, now_ms: int
+    at: Deployment, job: Job, attempt: Attempt, state: AttemptState, ending: Row, now_ms: int
 ) -> tuple[Write, list[Write]]:
     """The bill of an attempt that ends now: what its project has spent instead of what was reserved, and the ledger's lines."""
     lines = lines_of_attempt(attempt, state, now_ms)
-    sent = egress_micro_usd(lease["downloaded_bytes"], at.policy.egress_usd_per_gb)
+    sent = egress_micro_usd(ending["downloaded_bytes"], at.policy.egress_usd_per_gb)
     if sent:
         lines.append(Line(cause="egress", from_ms=attempt.started_ms, to_ms=now_ms, micro_usd=sent))
     total = sum(line.micro_usd for line in lines)
-    usage = usage_with(load_purse(at, job.project), total, now_ms, at.policy)
-    spent = write("spend", id=job.project, reserved=lease["reserved"], micro_usd=total, usage=usage, now=now_ms)
+    usage = usage_with(as_purse(ending, "purse_"), total, now_ms, at.policy)
+    spent = write("spend", id=job.project, reserved=ending["reserved"], micro_usd=total, usage=usage, now=now_ms)
     of = {"node": attempt.node, "attempt": attempt.id, "job": job.id, "project": job.project}
     return spent, [_add(line, **of) for line in lines]
 
@@ -88,16 +89,9 @@ def load_purse(at: Deployment, project: str) -> Purse:
     return as_purse(at.store.load("project", id=project)[0])
 
 
-def as_purse(row: Row) -> Purse:
-    return Purse(
-        project=row["id"],
-        usage=row["usage"],
-        usage_ms=row["usage_ms"],
-        share=row["share"],
-        budget=row["budget"],
-        spent=row["spent"],
-        reserved=row["reserved"],
-    )
+def as_purse(row: Row, prefix: str = "") -> Purse:
+    known = {name: row[prefix + name] for name in ("usage", "usage_ms", "share", "budget", "spent", "reserved")}
+    return Purse(project=row[prefix + "id"], **known)
 
 
 def usage_with(purse: Purse, micro_usd: float, now_ms: int, policy: Policy) -> float:

@@ -1,9 +1,11 @@
 """Claim: a node asks for work, and gets one job that nobody else gets."""
 
 import json
-from dataclasses import fields
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from zlib import crc32
 
-from gangline.core.budget import reservation
+from gangline.core.budget import Purse, reservation
 from gangline.core.claim import NOTHING, Candidate, Choice, Nothing, by_fair_share, choose, refusal
 from gangline.core.contract import parse_manifest
 from gangline.core.files import File
@@ -23,50 +25,81 @@ CANDIDATE_COLUMNS = tuple(field.name for field in fields(Candidate) if field.nam
 
 
 def claim(at: Deployment, node_id: str, now_ms: int) -> Assignment | NoWork:
-    end_overdue(at, now_ms)
-    for _ in range(TRIES_MAX):
-        node = load_node(at, node_id)
-        choice = refusal(node, now_ms) or _choose(at, node, now_ms)
-        if isinstance(choice, Choice) and (why := turned_away(at, node, choice.job.id, now_ms)):
-            choice = Nothing(why)
-        if isinstance(choice, Nothing):
-            at.store.apply(write("node_seen", id=node_id, now=now_ms))
-            give_back(at, node_id)
-            return NoWork(because=choice.because)
-        assignment = _take(at, node, choice, now_ms)
-        if assignment:
-            return assignment
+    if at.recent.is_time_to_reap(now_ms):
+        end_overdue(at, now_ms)
+    with at.recent.claiming():
+        for tries in range(TRIES_MAX):
+            answer = _try(at, node_id, now_ms, tries)
+            if answer:
+                return answer
     return NoWork(because="other nodes were faster each time; ask again")
 
 
-def _choose(at: Deployment, node: Node, now_ms: int) -> Choice | Nothing:
-    """What was interrupted first, whoever owns it; then project by project, who used least of its share first."""
-    held = frozenset(row["base"] for row in at.store.load("bases", node=node.id))
-    said = NOTHING
-    reserve = {"reserve": reservation(node.price_of(1), 0, at.policy), "egress": at.policy.egress_micro_usd_per_byte}
-    more = {"machine": node.machine, "numerics": node.numerics, "now": now_ms}
-    again = _candidates(at, "interrupted_candidates", node, **more, **reserve)
-    for project in dict.fromkeys(job.project for job in again):
-        theirs = [job for job in again if job.project == project]
-        choice = choose(theirs, node, bill.load_purse(at, project), held, now_ms, at.policy)
+def _try(at: Deployment, node_id: str, now_ms: int, tries: int) -> Assignment | NoWork | None:
+    """None where others were faster."""
+    node = load_node(at, node_id)
+    found = refusal(node, now_ms) or _choose(at, node, now_ms, tries)
+    if isinstance(found, Chosen) and (why := turned_away(at, node, found.job.id, now_ms)):
+        at.recent.leave(found.job)
+        found = Nothing(why)
+    if isinstance(found, Nothing):
+        at.store.apply(write("node_seen", id=node_id, now=now_ms))
+        give_back(at, node_id)
+        return NoWork(because=found.because)
+    assignment = _take(at, node, found, now_ms) if found else None
+    if found and not assignment:
+        at.recent.leave(found.job)
+    return assignment
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    choice: Choice
+    purse: Purse
+
+    @property
+    def job(self) -> Candidate:
+        return self.choice.job
+
+
+def _choose(at: Deployment, node: Node, now_ms: int, tries: int) -> Chosen | Nothing | None:
+    """None where others are taking all that is to be had."""
+    said, busy = NOTHING, False
+    for purse, rows in _offered(at, node, now_ms):
+        jobs = [as_candidate(row) for row in rows]
+        free = [job for job in jobs if not at.recent.is_taken(job, now_ms)]
+        busy = busy or len(free) < len(jobs)
+        held = frozenset(row["base"] for row in rows if row["held"])
+        choice = choose(_spread(free, node, tries), node, purse, held, now_ms, at.policy)
         if isinstance(choice, Choice):
-            return choice
+            return Chosen(choice, purse) if at.recent.take(choice.job, now_ms) else None
         said = choice
+    return None if busy else said
+
+
+def _offered(at: Deployment, node: Node, now_ms: int) -> Iterator[tuple[Purse, list[Row]]]:
+    """What was interrupted first, whoever owns it; then project by project, who used least of its share first."""
+    again = _candidates(at, "interrupted_candidates", node, machine=node.machine, numerics=node.numerics, now=now_ms)
+    for project in dict.fromkeys(row["project"] for row in again):
+        yield bill.load_purse(at, project), [row for row in again if row["project"] == project]
     purses = [bill.as_purse(row) for row in at.store.load("waiting_projects")]
     for purse in by_fair_share(purses, now_ms, at.policy):
-        fresh = _candidates(at, "fresh_candidates", node, project=purse.project, **reserve)
-        choice = choose(fresh, node, purse, held, now_ms, at.policy)
-        if isinstance(choice, Choice):
-            return choice
-        said = choice
-    return said
+        yield purse, _candidates(at, "fresh_candidates", node, project=purse.project)
 
 
-def _candidates(at: Deployment, query: str, node: Node, **values: object) -> list[Candidate]:
-    """The first jobs that fit, left out early what the decision would refuse for this node anyhow."""
+def _candidates(at: Deployment, query: str, node: Node, **values: object) -> list[Row]:
+    """The first jobs that fit, left out early what the decision would refuse for this node anyhow; as many more as other claims
+    may be taking."""
     fit = {name: getattr(node, name) for name in ("gpu", "gpu_memory_gb", "pool", "trust", "slots_free")}
-    rows = at.store.load(query, limit=CANDIDATES_MAX, **fit, **values)
-    return [as_candidate(row) for row in rows]
+    reserve = reservation(node.price_of(1), 0, at.policy)
+    costs = {"reserve": reserve, "egress": at.policy.egress_micro_usd_per_byte}
+    return at.store.load(query, node=node.id, limit=CANDIDATES_MAX + at.recent.claims, **fit, **costs, **values)
+
+
+def _spread(jobs: list[Candidate], node: Node, tries: int) -> list[Candidate]:
+    """Nodes that ask several servers at once and lost twice do not all try the next in line again."""
+    skip = crc32(node.id.encode()) % (1 << max(0, tries - 1))
+    return jobs[skip:] or jobs
 
 
 def as_candidate(row: Row) -> Candidate:
@@ -74,50 +107,30 @@ def as_candidate(row: Row) -> Candidate:
     return Candidate(**{name: row[name] for name in CANDIDATE_COLUMNS}, banned=False)
 
 
-def _take(at: Deployment, node: Node, choice: Choice, now_ms: int) -> Assignment | None:
+def _take(at: Deployment, node: Node, chosen: Chosen, now_ms: int) -> Assignment | None:
     """None where the job is no longer as it was seen, the node's slot is gone, or the budget."""
-    job = choice.job
+    job, because, reserve = chosen.job, chosen.choice.because, chosen.choice.reserve
     now_ms = max(now_ms, node.meter_ms)  # another request may have come and gone while this one was under way
-    checkpoints = at.store.load("checkpoints", job=job.id)[: at.policy.checkpoints_kept]
-    from_step = checkpoints[0]["step"] if checkpoints else 0
+    checkpoints = at.store.load("checkpoints", job=job.id)[: at.policy.checkpoints_kept] if job.fencing else []
     hold = Hold(attempt=at.new_id("attempt"), fencing=job.fencing + 1)
-    lease = {
-        "attempt": hold.attempt,
-        "rank": hold.rank,
+    common = {
         "node": node.id,
         "fencing": hold.fencing,
         "slots": job.slots,
         "price_micro_usd_per_hour": node.price_of(job.slots),
-        "expires_ms": now_ms + at.policy.lease_ms,
-        "from_step": from_step,
-        "reserved": choice.reserve,
+        "from_step": checkpoints[0]["step"] if checkpoints else 0,
         "now": now_ms,
     }
-    attempt = {
-        "id": hold.attempt,
-        "job": job.id,
-        "node": node.id,
-        "machine": node.machine,
-        "pool": node.pool,
-        "gpu": node.gpu,
-        "gpu_memory_gb": node.gpu_memory_gb,
-        "fencing": hold.fencing,
-        "because": choice.because,
-        "slots": job.slots,
-        "price_micro_usd_per_hour": node.price_of(job.slots),
-        "from_step": from_step,
-        "now": now_ms,
-    }
-    entry = bill.usage_with(bill.load_purse(at, job.project), at.policy.entry_charge_usd * 1e6, now_ms, at.policy)
+    lease = {"attempt": hold.attempt, "rank": hold.rank, "expires_ms": now_ms + at.policy.lease_ms, "reserved": reserve}
+    place = {name: getattr(node, name) for name in ("machine", "pool", "gpu", "gpu_memory_gb")}
+    usage = bill.usage_with(chosen.purse, at.policy.entry_charge_usd * 1e6, now_ms, at.policy)
     taken = at.store.apply(
-        guard("take_job", id=job.id, version=job.version, because=choice.because),
-        guard("reserve", id=job.project, micro_usd=choice.reserve),
-        write("use", id=job.project, usage=entry, now=now_ms),
-        *bill.meter(node, now_ms),
-        write("add_attempt", **attempt),
-        guard("add_lease", **lease),
-        event(job.id, "claimed", choice.because, now_ms, attempt=hold.attempt, node=node.id),
-        write("node_seen", id=node.id, now=now_ms),
+        guard("take_job", id=job.id, version=job.version, because=because),
+        guard("enter", id=job.project, micro_usd=reserve, usage=usage, now=now_ms),
+        *bill.meter(node, now_ms, heard_ms=now_ms),
+        write("add_attempt", id=hold.attempt, job=job.id, because=because, **place, **common),
+        guard("add_lease", **lease, **common),
+        event(job.id, "claimed", because, now_ms, attempt=hold.attempt, node=node.id),
     )
     if not taken:
         return None

@@ -9,6 +9,7 @@ from gangline.ports.hub import Hub
 from gangline.ports.objects import Objects
 from gangline.ports.pool import Pool
 from gangline.ports.store import Store
+from gangline.service.recent import Recent
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +33,4 @@ class Deployment:
     up_since_ms: int
     price_micro_usd_per_hour: int
     pools: Mapping[str, RentedPool] = field(default_factory=dict)
+    recent: Recent = field(default_factory=Recent)

@@ -5,28 +5,26 @@ from gangline.core.files import File
 from gangline.core.keys import attempt_prefix, folder_prefix
 from gangline.ports.server import Done, Failed, Hold, Outcome, Refused, Stale, Succeeded
 from gangline.ports.store import Row, Write, write
-from gangline.service.attempts import LOST, Decide, conclude, failure, job_of_hold, stopped
+from gangline.service.attempts import LOST, Decide, conclude, failure, load_ending, stopped
 from gangline.service.checkpoint import stored_as
 from gangline.service.deployment import Deployment
 from gangline.service.health import judge_machine
 
 
 def finish(at: Deployment, node: str, hold: Hold, outcome: Outcome, now_ms: int) -> Done | Stale | Refused:
-    job = job_of_hold(at, node, hold)
-    if job is None:
+    live = load_ending(at, hold.attempt)
+    if live is None or (live["node"], live["fencing"], live["rank"]) != (node, hold.fencing, hold.rank):
         return _told_before(at, node, hold, outcome)
     artifacts: list[Write] = []
     if isinstance(outcome, Succeeded):
-        found = _artifacts(at, job, hold, outcome)
+        found = _artifacts(at, live, hold, outcome)
         if isinstance(found, Refused):
             return found
         artifacts = found
-    attempt = at.store.load("attempt", id=hold.attempt)[0]
-    seen = write("node_seen", id=node, now=now_ms)
-    if not conclude(at, hold.attempt, _meaning(at, attempt, outcome), now_ms, more=[*artifacts, seen]):
+    if not conclude(at, hold.attempt, _meaning(at, live, outcome), now_ms, seen=live, heard=True, more=artifacts):
         return LOST
     if isinstance(outcome, Failed):
-        judge_machine(at, attempt["machine"], attempt["pool"], now_ms)
+        judge_machine(at, live["machine"], live["pool"], now_ms)
     return Done()
 
 
@@ -44,8 +42,8 @@ def _meaning(at: Deployment, attempt: Row, outcome: Outcome) -> Decide:
             )
 
 
-def _artifacts(at: Deployment, job: Row, hold: Hold, outcome: Succeeded) -> list[Write] | Refused:
-    prefix = attempt_prefix(job["project"], job["id"], hold.attempt)
+def _artifacts(at: Deployment, live: Row, hold: Hold, outcome: Succeeded) -> list[Write] | Refused:
+    prefix = attempt_prefix(live["job_project"], live["job"], hold.attempt)
     writes: list[Write] = []
     for folder, files in (("output", outcome.output), ("samples", outcome.samples)):
         for file in files:
@@ -53,7 +51,7 @@ def _artifacts(at: Deployment, job: Row, hold: Hold, outcome: Succeeded) -> list
             attested = stored_as(at, key, file)
             if isinstance(attested, Refused):
                 return attested
-            writes.append(_artifact(job["id"], hold.attempt, folder, key, file))
+            writes.append(_artifact(live["job"], hold.attempt, folder, key, file))
     return writes
 
 

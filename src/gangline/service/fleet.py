@@ -123,7 +123,8 @@ def _scale(
                 fitting = [offer for offer in ranked if job is None or suits(offer, job, at.policy)]
                 covers += _rent(at, pool, fitting, refused, action, now_ms)
             case Drain():
-                at.store.apply(write("drain_idle", id=action.node, because=action.because))
+                drain = write("drain_idle", id=action.node, because=action.because)
+                at.store.apply(write("hold_node", id=action.node), drain)
                 give_back(at, action.node)
             case GiveUp():
                 gone(at, action.node, action.because, now_ms)

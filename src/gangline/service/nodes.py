@@ -6,7 +6,7 @@ from gangline.core.canonical import canonical_json, digest
 from gangline.core.errors import Denied
 from gangline.core.job import NodeState
 from gangline.ports.server import Join, Joined
-from gangline.ports.store import Write, guard, write
+from gangline.ports.store import guard, write
 from gangline.service import bill
 from gangline.service.access import adding
 from gangline.service.attempts import TRIES_MAX, end_attempts_of_node, load_node
@@ -99,9 +99,9 @@ def gone(at: Deployment, node_id: str, because: str, now_ms: int, *, ended_ms: i
         node = load_node(at, node_id)
         if node.state == "gone":
             return
-        metered: list[Write] = [] if node.state == "starting" else bill.meter(node, max(until_ms, node.meter_ms))
+        metered = [] if node.state == "starting" else bill.meter(node, max(until_ms, node.meter_ms), heard_ms=0)
         why = node.because if node.state in ("draining", "quarantined") else because
-        if at.store.apply(guard("node_gone", id=node_id, because=why), *metered):
+        if at.store.apply(*metered, guard("node_gone", id=node_id, because=why)):
             log.info("node %s is gone: %s", node_id, why)
             return
     raise AssertionError(f"{node_id} changed {TRIES_MAX} times while it was given up")

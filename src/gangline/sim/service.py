@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -30,6 +31,7 @@ from gangline.service import checkpoint, claim, finish, nodes, renew
 from gangline.service.access import admit, identify
 from gangline.service.controller import Controller
 from gangline.service.deployment import Deployment, RentedPool
+from gangline.service.recent import Recent
 from gangline.sim.checks import Checks
 from gangline.sim.faults import Faults
 from gangline.sim.objects import SimObjects
@@ -144,8 +146,11 @@ class SimService:
         """A node's request: its token, then the use case, as the HTTP routes do it."""
 
         def answer() -> Any:
-            identity = identify(self.at, token, "join" if what == "join" else "node")
-            return act(self.at, identity.node or "", self._world.now_ms)
+            at = (
+                self.at if len(self.doing) == 1 else replace(self.at, recent=Recent())
+            )  # in between others asks another server
+            identity = identify(at, token, "join" if what == "join" else "node")
+            return act(at, identity.node or "", self._world.now_ms)
 
         stale = self._checks.before(hold)
         try:

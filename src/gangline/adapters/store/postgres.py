@@ -1,28 +1,31 @@
 """The store on PostgreSQL: for several servers, and for keeps."""
 
 import logging
-import re
 import time
 from collections.abc import Callable, Sequence
-from functools import cache
 from threading import Lock
 from typing import Any, LiteralString, TypeVar, cast
 
 import psycopg
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.rows import dict_row
-from psycopg.types.numeric import Int8Dumper
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from gangline.adapters.store.statements import migrations, refuse_newer, statements
+from gangline.adapters.store.session import Session
+from gangline.adapters.store.statements import migrations, refuse_newer
 from gangline.core.errors import GanglineError, Unreachable
 from gangline.ports.store import Row, Write
 
 T = TypeVar("T")
-Connection = psycopg.Connection[dict[str, Any]]
 
-CONNECT_S = 5
+PATIENCE = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+"""A database that vanished without a word is noticed."""
 WAIT_S = 8.0
 """So long a request waits for a connection before it hears that the database does not answer."""
 CLOCK_S = 10.0
@@ -33,7 +36,6 @@ MIGRATING = 0x67616E67
 """The advisory lock of who migrates."""
 LOCK_WAIT_S = 3
 """A migration that waits longer for a table lets the others go on, and tries again."""
-PARAMETER = re.compile(r"(?<!:):(\w+)")
 OPTIONS = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c jit=off -c TimeZone=UTC"
 """Every statement has its index, and one plan, whatever the statistics say of a table that was empty a moment ago."""
 
@@ -50,12 +52,12 @@ class PostgresStore:
     def __init__(self, url: str, *, connections_max: int = 16) -> None:
         conninfo = _conninfo(url)
         _migrate(conninfo)
-        self._pool = ConnectionPool[Connection](
+        self._pool = ConnectionPool[Session](
             conninfo,
+            connection_class=Session,
             min_size=1,
             max_size=connections_max,
-            kwargs={"autocommit": True, "row_factory": dict_row, "prepare_threshold": 0},
-            configure=_configure,
+            kwargs={"autocommit": True},
             timeout=WAIT_S,
             open=True,
         )
@@ -65,18 +67,18 @@ class PostgresStore:
         return self._clock.now_ms()
 
     def load(self, name: str, /, **values: object) -> list[Row]:
-        return self._ask(lambda connection: _rows(connection, name, values))
+        return self._ask(lambda session: cast(list[Row], session.run(name, values).rows()))
 
     def change(self, name: str, /, **values: object) -> list[Row]:
-        return self._ask(lambda connection: _rows(connection, name, values))
+        return self._ask(lambda session: cast(list[Row], session.run(name, values).rows()))
 
     def apply(self, *writes: Write) -> bool:
-        return self._ask(lambda connection: _apply(connection, writes))
+        return self._ask(lambda session: _apply(session, writes))
 
     def close(self) -> None:
         self._pool.close()
 
-    def _ask(self, work: Callable[[Connection], T]) -> T:
+    def _ask(self, work: Callable[[Session], T]) -> T:
         """Once more where another transaction came in between, or where the connection had been cut while nobody used it."""
         for _ in range(TRIES_MAX - 1):
             try:
@@ -92,13 +94,16 @@ class PostgresStore:
         except AWAY as error:
             raise _away(error) from None
 
-    def _once(self, work: Callable[[Connection], T]) -> T:
-        with self._pool.connection() as connection:
-            return work(connection)
+    def _once(self, work: Callable[[Session], T]) -> T:
+        session = self._pool.getconn()
+        try:
+            return work(session)
+        finally:
+            self._pool.putconn(session)  # which rolls back what was left open
 
     def _read_clock(self) -> int:
-        sql = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now_ms"
-        return self._ask(lambda connection: connection.execute(sql).fetchall())[0]["now_ms"]
+        sql = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
+        return self._ask(lambda session: session.execute(sql).fetchall())[0][0]
 
 
 class _Clock:
@@ -133,53 +138,26 @@ class _Clock:
             self._last_ms = max(self._last_ms, now_ms)
 
 
-def _rows(connection: Connection, name: str, values: dict[str, object]) -> list[Row]:
-    return cast(list[Row], connection.execute(_text(name), values).fetchall())
-
-
-def _apply(connection: Connection, writes: Sequence[Write]) -> bool:
+def _apply(session: Session, writes: Sequence[Write]) -> bool:
     """All statements in one round trip, the word about them in a second."""
     if len(writes) == 1:  # one statement is a transaction by itself
-        changed = connection.execute(_text(writes[0].name), writes[0].values).rowcount
-        return changed > 0 or not writes[0].guard
-    done: list[psycopg.Cursor[Any]] = []
+        return session.run(writes[0].name, writes[0].values).changed > 0 or not writes[0].guard
+    done = session.run_all([(write.name, write.values) for write in writes])
+    for write, found in zip(writes, done, strict=True):
+        session.check(found)
+        if write.guard and not found.changed:
+            session.end(b"ROLLBACK")
+            return False
     try:
-        with connection.pipeline():
-            connection.execute("BEGIN")
-            for write in writes:
-                done.append(connection.execute(_text(write.name), write.values))
-    except psycopg.Error:
-        if not _held_off(writes, done):
-            raise
-    if _held_off(writes, done):
-        connection.execute("ROLLBACK")
-        return False
-    try:
-        connection.execute("COMMIT")
+        session.end(b"COMMIT")
     except AWAY as error:  # it may have happened: who asked asks again, and finds out
         raise _away(error) from None
     return True
 
 
-def _held_off(writes: Sequence[Write], done: Sequence[psycopg.Cursor[Any]]) -> bool:
-    """A guard changed no row. Those after it ran all the same: an error of theirs means nothing."""
-    return any(write.guard and found.rowcount == 0 for write, found in zip(writes, done, strict=False))
-
-
-@cache
-def _text(name: str) -> LiteralString:
-    """A statement with parameters as this driver wants them."""
-    return cast(LiteralString, PARAMETER.sub(r"%(\1)s", statements()[name].replace("%", "%%")))
-
-
-def _configure(connection: Connection) -> None:
-    """Every whole number is a BIGINT, however small, so that a statement is prepared once."""
-    connection.adapters.register_dumper(int, Int8Dumper)
-
-
 def _conninfo(url: str) -> str:
     try:
-        return make_conninfo(url, connect_timeout=CONNECT_S, options=OPTIONS, application_name="gangline")
+        return make_conninfo(url, options=OPTIONS, application_name="gangline", **PATIENCE)
     except psycopg.ProgrammingError as error:
         raise GanglineError(
             f"the database's address is not one: {_sentence(error)}",

@@ -82,8 +82,9 @@ WHERE state IN ('ready', 'on_trial', 'draining', 'quarantined') AND seen_ms < :b
 UPDATE node SET seen_ms = :now WHERE id = :id
 
 -- name: meter_node
--- Its bill is written up to now; only if nobody else wrote on it since it was read.
-UPDATE node SET meter_ms = :now WHERE id = :id AND meter_ms = :seen
+-- Its bill is written up to now, and it was heard of; only if nobody else wrote on it since it was read.
+UPDATE node SET meter_ms = :now, seen_ms = CASE WHEN seen_ms < :heard THEN :heard ELSE seen_ms END
+WHERE id = :id AND meter_ms = :seen
 
 -- name: node_gone
 -- It holds nothing any more: what it claimed in between must end first.
@@ -92,6 +93,10 @@ WHERE id = :id AND state <> 'gone' AND NOT EXISTS (SELECT 1 FROM lease WHERE lea
 
 -- name: set_node_state
 UPDATE node SET state = :state, because = :because WHERE id = :id AND state = :before
+
+-- name: hold_node
+-- Before a write that looks at the node's leases: whoever gives it one meanwhile goes first.
+UPDATE node SET seen_ms = seen_ms WHERE id = :id
 
 -- name: drain_idle
 -- A busy node is never the one to go.
@@ -140,9 +145,6 @@ SELECT billed_from_ms, billed_to_ms FROM instance WHERE node = :node AND settled
 
 -- name: add_base
 INSERT INTO node_base (node, base) VALUES (:node, :base) ON CONFLICT (node, base) DO NOTHING
-
--- name: bases
-SELECT base FROM node_base WHERE node = :node
 
 -- name: know_machine
 INSERT INTO machine (id, pool, known_ms, failures, rest_until_ms, quarantines, quarantined_until_ms, on_trial, because)
@@ -275,8 +277,10 @@ WHERE (SELECT id FROM job WHERE job.project = project.id AND job.state = 'queued
 UPDATE project SET reserved = reserved + :micro_usd
 WHERE id = :id AND (budget IS NULL OR spent + reserved + :micro_usd <= budget)
 
--- name: use
-UPDATE project SET usage = :usage, usage_ms = :now WHERE id = :id
+-- name: enter
+-- A claim: what it may spend is reserved within the budget, or not at all, and it counts as used.
+UPDATE project SET reserved = reserved + :micro_usd, usage = :usage, usage_ms = :now
+WHERE id = :id AND (budget IS NULL OR spent + reserved + :micro_usd <= budget)
 
 -- name: spend
 -- An attempt has ended: what it cost takes the place of what was reserved for it.
@@ -335,13 +339,14 @@ LIMIT :limit
 -- name: interrupted_candidates
 -- Jobs that were tried before, for a node that may have them; with money for them.
 SELECT id, project, fencing, version, priority, queued_ms, ready_ms, base, slots,
-       input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, numerics
+       input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, numerics,
+       EXISTS (SELECT 1 FROM node_base WHERE node_base.node = :node AND node_base.base = job.base) AS held
 FROM job
 WHERE state = 'queued' AND fencing > 0 AND ready_ms <= :now AND gpu_memory_gb <= :gpu_memory_gb AND slots <= :slots_free
   AND gpu IN ('', :gpu) AND pool IN ('', :pool) AND trust <= :trust AND numerics IN ('', :numerics)
   AND EXISTS (SELECT 1 FROM project WHERE project.id = job.project
               AND (budget IS NULL OR spent + reserved + :reserve * job.slots
-                                     + :egress * (job.input_bytes + job.checkpoint_bytes) <= budget))
+                                     + CAST(:egress AS DOUBLE PRECISION) * (job.input_bytes + job.checkpoint_bytes) <= budget))
   AND NOT EXISTS (SELECT 1 FROM ban WHERE ban.job = job.id AND ban.machine = :machine)
 ORDER BY priority DESC, queued_ms, id
 LIMIT :limit
@@ -349,13 +354,14 @@ LIMIT :limit
 -- name: fresh_candidates
 -- Jobs of a project that were never tried, for a node that may have them; with money for them.
 SELECT id, project, fencing, version, priority, queued_ms, ready_ms, base, slots,
-       input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, numerics
+       input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, numerics,
+       EXISTS (SELECT 1 FROM node_base WHERE node_base.node = :node AND node_base.base = job.base) AS held
 FROM job
 WHERE project = :project AND state = 'queued' AND fencing = 0 AND gpu_memory_gb <= :gpu_memory_gb AND slots <= :slots_free
   AND gpu IN ('', :gpu) AND pool IN ('', :pool) AND trust <= :trust
   AND EXISTS (SELECT 1 FROM project WHERE project.id = job.project
               AND (budget IS NULL OR spent + reserved + :reserve * job.slots
-                                     + :egress * (job.input_bytes + job.checkpoint_bytes) <= budget))
+                                     + CAST(:egress AS DOUBLE PRECISION) * (job.input_bytes + job.checkpoint_bytes) <= budget))
 ORDER BY priority DESC, submitted_ms, id
 LIMIT :limit
 
@@ -368,7 +374,7 @@ FROM job JOIN project ON project.id = job.project
 WHERE job.state = 'queued' AND job.ready_ms <= :now AND job.gpu_memory_gb <= :gpu_memory_gb AND job.trust <= :trust
   AND job.gpu IN ('', :gpu) AND job.slots <= :slots AND job.pool IN ('', :pool)
   AND (project.budget IS NULL OR project.spent + project.reserved + :reserve * job.slots
-                                 + :egress * (job.input_bytes + job.checkpoint_bytes) <= project.budget)
+                                 + CAST(:egress AS DOUBLE PRECISION) * (job.input_bytes + job.checkpoint_bytes) <= project.budget)
 LIMIT :limit
 
 -- name: stuck
@@ -380,7 +386,7 @@ FROM job JOIN project ON project.id = job.project
 WHERE job.state = 'queued' AND job.ready_ms <= :now AND job.gpu_memory_gb <= :gpu_memory_gb AND job.trust <= :trust
   AND job.gpu IN ('', :gpu) AND job.slots <= :slots AND job.pool IN ('', :pool)
   AND (project.budget IS NULL OR project.spent + project.reserved + :reserve * job.slots
-                                 + :egress * (job.input_bytes + job.checkpoint_bytes) <= project.budget)
+                                 + CAST(:egress AS DOUBLE PRECISION) * (job.input_bytes + job.checkpoint_bytes) <= project.budget)
   AND (job.fencing > 0 OR job.gpu_memory_gb > :smallest_gb OR job.gpu <> '' OR job.slots > 1 OR job.trust > 0)
   AND NOT EXISTS (SELECT 1 FROM node WHERE node.state IN ('ready', 'on_trial') AND node.gpu_memory_gb >= job.gpu_memory_gb
                   AND job.gpu IN ('', node.gpu) AND job.pool IN ('', node.pool) AND job.trust <= node.trust
@@ -502,19 +508,37 @@ DELETE FROM lease WHERE attempt = :attempt AND expires_ms < :now AND downloaded_
 -- Of an attempt that ends for another reason. What it is billed for, and gives back of the budget, is as it was seen.
 DELETE FROM lease WHERE attempt = :attempt AND downloaded_bytes = :downloaded AND reserved = :reserved
 
--- name: copy_last_beat
--- What the lease knew last, kept with the attempt before the lease goes.
-UPDATE attempt SET step = lease.step, loss = lease.loss, seconds_per_step = lease.seconds_per_step,
-       training_ms = lease.training_ms, beat_ms = lease.beat_ms
+-- name: end_attempt
+-- With what the lease knew last, before that goes.
+UPDATE attempt SET state = :state, kind = :kind, because = :because, ended_ms = :now, step = lease.step, loss = lease.loss,
+       seconds_per_step = lease.seconds_per_step, training_ms = lease.training_ms, beat_ms = lease.beat_ms
 FROM lease WHERE attempt.id = :attempt AND lease.attempt = attempt.id AND lease.rank = 0
 
--- name: hear_node
--- A heartbeat touches the lease alone; when that goes, the node was heard of with its last one.
-UPDATE node SET seen_ms = lease.beat_ms
-FROM lease WHERE lease.attempt = :attempt AND lease.rank = 0 AND node.id = lease.node AND node.seen_ms < lease.beat_ms
-
--- name: end_attempt
-UPDATE attempt SET state = :state, kind = :kind, because = :because, ended_ms = :now WHERE id = :attempt
+-- name: ending
+-- A live attempt with all that its end touches: its lease, its job and the project's purse, its node and the machine.
+SELECT attempt.id, attempt.job, attempt.node, attempt.machine, attempt.pool, attempt.gpu, attempt.gpu_memory_gb,
+       attempt.workload, attempt.fencing, attempt.state, attempt.kind, attempt.slots, attempt.price_micro_usd_per_hour,
+       attempt.from_step, attempt.committed_step, attempt.started_ms, attempt.ended_ms,
+       lease.step, lease.seconds_per_step, lease.training_ms, lease.beat_ms, lease.rank, lease.stop, lease.stop_kind,
+       lease.reserved, lease.downloaded_bytes,
+       job.id AS job_id, job.project AS job_project, job.state AS job_state, job.fencing AS job_fencing,
+       job.version AS job_version, job.attempts_failed AS job_attempts_failed, job.attempts_max AS job_attempts_max,
+       job.gpu_memory_gb AS job_gpu_memory_gb,
+       project.id AS purse_id, project.share AS purse_share, project.usage AS purse_usage,
+       project.usage_ms AS purse_usage_ms, project.budget AS purse_budget, project.spent AS purse_spent,
+       project.reserved AS purse_reserved,
+       node.id AS node_id, node.machine AS node_machine, node.name AS node_name, node.pool AS node_pool,
+       node.state AS node_state, node.because AS node_because, node.gpu AS node_gpu,
+       node.gpu_memory_gb AS node_gpu_memory_gb, node.trust AS node_trust, node.numerics AS node_numerics,
+       node.slots AS node_slots, node.price_micro_usd_per_hour AS node_price_micro_usd_per_hour,
+       node.rented AS node_rented, node.joined_ms AS node_joined_ms, node.meter_ms AS node_meter_ms,
+       machine.rest_until_ms AS node_rest_until_ms, machine.failures, machine.on_trial,
+       CAST((SELECT COALESCE(SUM(held.slots), 0) FROM lease AS held WHERE held.node = node.id) AS BIGINT)
+           AS node_slots_taken
+FROM attempt JOIN lease ON lease.attempt = attempt.id AND lease.rank = 0 JOIN job ON job.id = attempt.job
+     JOIN project ON project.id = job.project JOIN node ON node.id = attempt.node
+     JOIN machine ON machine.id = attempt.machine
+WHERE attempt.id = :id
 
 -- name: attempt
 -- A live one with what its lease knows.

@@ -1,0 +1,143 @@
+"""One connection to PostgreSQL: named statements, prepared once, several of them in one round trip.
+
+On libpq as psycopg wraps it, because psycopg's own cursors cost the server six times the CPU for such small statements
+(`benchmarks/queue.py` prints both)."""
+
+import re
+import select
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import psycopg
+from psycopg import errors
+from psycopg.pq import ConnStatus, ExecStatus
+from psycopg.pq.abc import PGconn, PGresult
+
+from gangline.adapters.store.statements import statements
+
+PARAMETER = re.compile(r"(?<!:):(\w+)")
+FAILED = (ExecStatus.FATAL_ERROR, ExecStatus.BAD_RESPONSE)
+BOOL, INT8, INT4, FLOAT8 = 16, 20, 23, 701
+READ: Mapping[int, Callable[[bytes], Any]] = {BOOL: lambda text: text == b"t", INT8: int, INT4: int, FLOAT8: float}
+"""How a column of a type (its OID) is read; any other is text."""
+
+
+class Session(psycopg.Connection[Any]):
+    """A connection that runs statements by their names."""
+
+    def __init__(self, pgconn: PGconn, *arguments: Any) -> None:
+        super().__init__(pgconn, *arguments)
+        self.prepared = set[str]()
+
+    def run(self, name: str, values: Mapping[str, object]) -> "Done":
+        """One statement, a transaction by itself."""
+        statement = self._prepared_as(name)
+        result = self.pgconn.exec_prepared(statement.key, statement.encode(values))  # type: ignore[arg-type]
+        return self.check(Done(result))
+
+    def run_all(self, calls: Sequence[tuple[str, Mapping[str, object]]]) -> "list[Done]":
+        """A transaction's statements in one round trip, begun and left open. Whether each went well is to be checked."""
+        sent = [(self._prepared_as(name), values) for name, values in calls]
+        connection = self.pgconn
+        connection.enter_pipeline_mode()
+        connection.send_query_params(b"BEGIN", None)
+        for statement, values in sent:
+            connection.send_query_prepared(statement.key, statement.encode(values))
+        connection.pipeline_sync()
+        results = self._results()
+        connection.exit_pipeline_mode()
+        return [Done(result) for result in results[1:]]
+
+    def end(self, how: bytes) -> None:
+        """`COMMIT` or `ROLLBACK`."""
+        self.check(Done(self.pgconn.exec_(how)))
+
+    def check(self, done: "Done") -> "Done":
+        """Raises the error that a statement ended with."""
+        if done.result.status in FAILED:
+            if self.pgconn.status == ConnStatus.BAD:
+                raise psycopg.OperationalError(self.pgconn.get_error_message())
+            raise errors.error_from_result(done.result)
+        return done
+
+    def _prepared_as(self, name: str) -> "_Statement":
+        statement = _Statement.of(name)
+        if name not in self.prepared:
+            self.check(Done(self.pgconn.prepare(statement.key, statement.text)))
+            self.prepared.add(name)
+        return statement
+
+    def _results(self) -> list[PGresult]:
+        """Of each statement that was sent, up to the mark at the end."""
+        connection, found = self.pgconn, list[PGresult]()
+        self._wait(lambda: connection.flush() != 0, select.POLLIN | select.POLLOUT)
+        while True:
+            self._wait(connection.is_busy, select.POLLIN)
+            result = connection.get_result()
+            if result is None:
+                if connection.status == ConnStatus.BAD:
+                    raise psycopg.OperationalError("the connection is lost")
+            elif result.status == ExecStatus.PIPELINE_SYNC:
+                return found
+            else:
+                found.append(result)
+
+    def _wait(self, not_yet: Callable[[], bool | int], events: int) -> None:
+        connection = self.pgconn
+        while not_yet():
+            poll = select.poll()
+            poll.register(connection.socket, events)
+            poll.poll()
+            connection.consume_input()
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A statement that was run, or was not because one before it failed."""
+
+    result: PGresult
+
+    @property
+    def changed(self) -> int:
+        """Rows; 0 too where it did not run."""
+        return self.result.command_tuples or 0
+
+    def rows(self) -> list[dict[str, Any]]:
+        result = self.result
+        columns = [
+            (result.fname(place).decode(), READ.get(result.ftype(place), bytes.decode))  # type: ignore[union-attr]
+            for place in range(result.nfields)
+        ]
+        return [
+            {
+                name: None if (value := result.get_value(row, place)) is None else read(value)
+                for place, (name, read) in enumerate(columns)
+            }
+            for row in range(result.ntuples)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    """`text` has `$1` for the first of `parameters`, and so on."""
+
+    key: bytes
+    text: bytes
+    parameters: tuple[str, ...]
+
+    @staticmethod
+    @cache
+    def of(name: str) -> "_Statement":
+        text = statements()[name]
+        names = tuple(dict.fromkeys(PARAMETER.findall(text)))
+        numbered = PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", text)
+        return _Statement(name.encode(), numbered.encode(), names)
+
+    def encode(self, values: Mapping[str, object]) -> list[bytes | None]:
+        """As text; a zero byte, which PostgreSQL keeps in none, as the sign for what cannot be shown."""
+        return [
+            None if (value := values[name]) is None else str(value).encode().replace(b"\0", b"\xef\xbf\xbd")
+            for name in self.parameters
+        ]

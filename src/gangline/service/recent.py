@@ -1,0 +1,63 @@
+"""What this process does just now or did a moment ago, so that requests at the same time do not all try the same.
+
+Losing it costs work, never a promise: the guards of the writes hold without it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+
+from gangline.core.claim import Candidate
+
+REAP_EVERY_MS = 1_000
+TAKEN_MS = 2_000
+
+
+class Recent:
+    """Safe in threads."""
+
+    def __init__(self) -> None:
+        self.claims = 0
+        """Under way."""
+        self._lock = Lock()
+        self._taken: dict[tuple[str, int], int] = {}
+        self._reaped_ms = -REAP_EVERY_MS
+
+    def is_time_to_reap(self, now_ms: int) -> bool:
+        """Whether a claim is to end what is overdue first: one does it for those at the same time."""
+        with self._lock:
+            if 0 <= now_ms - self._reaped_ms < REAP_EVERY_MS:
+                return False
+            self._reaped_ms = now_ms
+            return True
+
+    @contextmanager
+    def claiming(self) -> Iterator[None]:
+        with self._lock:
+            self.claims += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.claims -= 1
+
+    def is_taken(self, job: Candidate, now_ms: int) -> bool:
+        """By a claim of this process, as it was seen: its row may not say so yet."""
+        taken_ms = self._taken.get((job.id, job.version))
+        return taken_ms is not None and now_ms - taken_ms < TAKEN_MS
+
+    def take(self, job: Candidate, now_ms: int) -> bool:
+        """False where another claim was faster."""
+        with self._lock:
+            if self.is_taken(job, now_ms):
+                return False
+            self._taken = self._taken if len(self._taken) < 10_000 else self._younger(now_ms)
+            self._taken[job.id, job.version] = now_ms
+            return True
+
+    def leave(self, job: Candidate) -> None:
+        """It was not to be had by who took it; somebody else may."""
+        with self._lock:
+            self._taken.pop((job.id, job.version), None)
+
+    def _younger(self, now_ms: int) -> dict[tuple[str, int], int]:
+        return {key: taken_ms for key, taken_ms in self._taken.items() if now_ms - taken_ms < TAKEN_MS}

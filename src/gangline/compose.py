@@ -134,6 +134,7 @@ def run_server(
         up_since_ms=store.now_ms(),
         price_micro_usd_per_hour=price,
         pools={nodes.name: RentedPool(nodes, local)},
+        server=f"{socket.gethostname()}:{home}",
     )
     admit(deployment, access.user_token, "user", now_ms=store.now_ms())
     admit(deployment, access.join_token, "join", now_ms=store.now_ms())

@@ -170,7 +170,8 @@ class Bench:
     def wait(self, seconds: float) -> None:
         self.checks.after_event()
         self.world.now_ms += round(seconds * 1000)
-        self.store.apply(write("tick", now=self.now_ms, gap_ms=10**15))  # as if it had ticked all the while
+        tick = write("tick", now=self.now_ms, gap_ms=10**15, server=self.at.server, turn_ends_ms=self.now_ms)
+        self.store.apply(tick)  # as if it had ticked all the while
 
     def meanwhile(self, statement: str, act: Callable[[], object]) -> None:
         """Once, just before the next transaction that writes `statement`, `act` happens."""

@@ -11,9 +11,11 @@ from gangline.ports.store import write
 from gangline.service import checkpoint, query, steer
 from gangline.service.access import identify
 from gangline.service.attempts import end_overdue
+from gangline.service.controller import Controller
 from gangline.service.deployment import RentedPool
 from gangline.service.finish import finish
 from gangline.service.nodes import leave
+from gangline.service.outage import take_turn
 from tests.sim.bench import POOL, PRICE, PROJECT, Bench, Provider, is_stale, probe, refused
 from tests.sim.probes import contrast, idle_rented, misbehave, slow_one
 
@@ -84,6 +86,28 @@ def after_an_outage_of_ours_no_node_is_silent_at_once(bench: Bench) -> None:
     bench.wait(bench.policy.node_silent_s + 1)
     bench.tick()
     assert bench.node(node)["state"] == "gone"
+
+
+@probe()
+def of_two_servers_one_has_its_turn_until_it_is_gone(bench: Bench) -> None:
+    other = replace(bench.at, server="another")
+    assert take_turn(bench.at, bench.now_ms)
+    bench.world.now_ms += bench.policy.turn_ms
+    assert not take_turn(other, bench.now_ms)
+    assert take_turn(bench.at, bench.now_ms)
+    bench.world.now_ms += bench.policy.turn_ms + 1
+    assert take_turn(other, bench.now_ms)
+    assert not take_turn(bench.at, bench.now_ms)
+
+
+@probe()
+def a_server_whose_turn_it_is_not_leaves_everything_as_it_is(bench: Bench) -> None:
+    job, node = bench.submit(), bench.join()
+    bench.take(node, job)
+    bench.wait(bench.policy.lease_s + 1)
+    take_turn(bench.at, bench.now_ms)
+    Controller(replace(bench.at, server="another")).tick(bench.now_ms)
+    assert bench.state(job) == "running"
 
 
 @probe()

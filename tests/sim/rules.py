@@ -75,6 +75,7 @@ RULES = [
         "CASE WHEN :now - ticked_ms > :gap_ms THEN :now ELSE back_ms END",
         "back_ms",
     ),
+    rule("1: one server ticks", "service.controller:Controller.tick", "if not take_turn(at, now_ms):", "if False:"),
     rule(
         "1: and before the first tick after it",
         "service.outage:back_since_ms",

@@ -92,6 +92,11 @@ class Policy:
         return round(1000 * max(self.lease_s / 2, 2 * self.tick_interval_s))
 
     @property
+    def turn_ms(self) -> int:
+        """A server that has not ticked for so long leaves it to another."""
+        return round(1000 * max(self.lease_s, 6 * self.tick_interval_s))
+
+    @property
     def stop_margin_s(self) -> float:
         """From the notice that an attempt must stop until the server takes its lease away, at the latest."""
         return self.stop_grace_s + self.lease_s + 2 * self.tick_interval_s

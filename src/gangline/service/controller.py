@@ -1,4 +1,4 @@
-"""What the service does of itself, a little at a time. Calling it again, or from several places, changes nothing more."""
+"""What the service does of itself, a little at a time. Calling it again changes nothing more; of several servers one does it."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from gangline.service.deployment import Deployment
 from gangline.service.fleet import tend
 from gangline.service.health import begin_trials, judge_machines, watch
 from gangline.service.nodes import give_up_silent
-from gangline.service.outage import note_tick
+from gangline.service.outage import take_turn
 from gangline.service.waiting import fail_unmatched, yield_bans
 
 SWEEP_S = 600.0
@@ -23,7 +23,8 @@ class Controller:
 
     def tick(self, now_ms: int) -> None:
         at, policy = self._at, self._at.policy
-        note_tick(at, now_ms)
+        if not take_turn(at, now_ms):
+            return
         end_overdue(at, now_ms)
         end_unheeded(at, now_ms)
         give_up_silent(at, now_ms)

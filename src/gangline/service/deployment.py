@@ -22,7 +22,8 @@ class RentedPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """`new_id(kind)` gives an id that sorts by time; `new_secret()` a text that nobody guesses; `pools` by their names."""
+    """`new_id(kind)` gives an id that sorts by time; `new_secret()` a text that nobody guesses; `pools` by their names; `server`
+    is this one among several over the same store, and stays when it starts again."""
 
     store: Store
     objects: Objects
@@ -33,4 +34,5 @@ class Deployment:
     up_since_ms: int
     price_micro_usd_per_hour: int
     pools: Mapping[str, RentedPool] = field(default_factory=dict)
+    server: str = "server"
     recent: Recent = field(default_factory=Recent)

@@ -1,11 +1,15 @@
-"""Our own outages: what nodes could not tell us is not held against them."""
+"""Our own outages: what nodes could not tell us is not held against them; and whose turn it is to notice."""
 
-from gangline.ports.store import write
+from gangline.ports.store import guard
 from gangline.service.deployment import Deployment
 
 
-def note_tick(at: Deployment, now_ms: int) -> None:
-    at.store.apply(write("tick", now=now_ms, gap_ms=at.policy.outage_ms))
+def take_turn(at: Deployment, now_ms: int) -> bool:
+    """Whether it is this server that ticks: it has its turn until it was away for `turn_ms`."""
+    turn = guard(
+        "tick", now=now_ms, gap_ms=at.policy.outage_ms, server=at.server, turn_ends_ms=now_ms + at.policy.turn_ms
+    )
+    return at.store.apply(turn)
 
 
 def back_since_ms(at: Deployment, now_ms: int) -> int:

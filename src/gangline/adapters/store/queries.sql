@@ -604,8 +604,10 @@ UPDATE job SET because = :because, version = version + 1 WHERE id = :id AND vers
 SELECT ticked_ms, back_ms FROM service WHERE id = 1
 
 -- name: tick
--- A gap before it was an outage, whoever was away.
-UPDATE service SET back_ms = CASE WHEN :now - ticked_ms > :gap_ms THEN :now ELSE back_ms END, ticked_ms = :now WHERE id = 1
+-- One server at a time, until its turn is over. A gap before it was an outage, whoever was away.
+UPDATE service SET back_ms = CASE WHEN :now - ticked_ms > :gap_ms THEN :now ELSE back_ms END, ticked_ms = :now,
+       ticker = :server, turn_ends_ms = :turn_ends_ms
+WHERE id = 1 AND (ticker = :server OR turn_ends_ms < :now)
 
 -- name: add_checkpoint
 INSERT INTO checkpoint (id, job, attempt, step, state, because, verified, bytes, prefix, manifest, committed_ms)

@@ -7,7 +7,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -36,6 +36,7 @@ class Settings:
     home: Path
     server: str | None
     token: str | None
+    project: str | None
 
 
 def read_settings() -> Settings:
@@ -44,26 +45,29 @@ def read_settings() -> Settings:
         home=Path(os.environ.get("GANGLINE_HOME") or Path(data) / "gangline"),
         server=os.environ.get("GANGLINE_SERVER") or None,
         token=os.environ.get("GANGLINE_TOKEN") or None,
+        project=os.environ.get("GANGLINE_PROJECT") or None,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """The secrets of a server, kept in its home, readable by its owner alone."""
+    """The secrets of a server, kept in its home, readable by its owner alone. `operator_key` is empty in a home of 0.1:
+    the next start makes one."""
 
     url: str
-    user_token: str
-    join_token: str
-    signing_secret: str
+    operator_key: str = field(repr=False)
+    join_token: str = field(repr=False)
+    signing_secret: str = field(repr=False)
 
 
 def read_access(home: Path) -> Access | None:
     path = home / ACCESS
     try:
-        return Access(**json.loads(path.read_text()))
+        found = {"operator_key": ""} | json.loads(path.read_text())
+        return Access(**{name: found[name] for name in Access.__slots__})
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, KeyError) as error:
         raise UserError(f"{path} cannot be read: {error}", hint="remove it, and start the server again") from None
 
 
@@ -72,8 +76,8 @@ def keep_access(home: Path, url: str) -> Access:
     before = read_access(home)
     access = Access(
         url=url,
-        user_token=before.user_token if before else f"gl_user_{secrets.token_urlsafe(24)}",
-        join_token=before.join_token if before else f"gl_join_{secrets.token_urlsafe(24)}",
+        operator_key=(before and before.operator_key) or new_secret("operator"),
+        join_token=before.join_token if before else new_secret("join"),
         signing_secret=before.signing_secret if before else secrets.token_urlsafe(32),
     )
     partial = home / f".{ACCESS}"
@@ -83,16 +87,16 @@ def keep_access(home: Path, url: str) -> Access:
     return access
 
 
-def make_client(server: str | None, token: str | None) -> "Client":
-    """What is not given comes from the environment, then from a server of this machine."""
+def make_client(server: str | None, token: str | None, project: str | None = None) -> "Client":
+    """What is not given comes from the environment, then from a server of this machine. `project` is for operators to say."""
     from gangline.wire.client import Client
 
     settings = read_settings()
     local = read_access(settings.home)
     url = server or settings.server or (local.url if local else DEFAULT_SERVER)
-    ours = local.user_token if local and local.url == url else None
+    ours = local.operator_key if local and local.url == url else None
     known = token or settings.token or ours
-    return Client(url, known or "")
+    return Client(url, known or "", project or settings.project)
 
 
 def run_server(
@@ -130,13 +134,13 @@ def run_server(
         hub=HuggingFaceHub(),
         policy=policy,
         new_id=new_id,
-        new_secret=lambda: f"gl_node_{secrets.token_urlsafe(24)}",
+        new_secret=new_secret,
         up_since_ms=store.now_ms(),
         price_micro_usd_per_hour=price,
         pools={nodes.name: RentedPool(nodes, local)},
         server=f"{socket.gethostname()}:{home}",
     )
-    admit(deployment, access.user_token, "user", now_ms=store.now_ms())
+    admit(deployment, access.operator_key, "operator", now_ms=store.now_ms())
     admit(deployment, access.join_token, "join", now_ms=store.now_ms())
     try:
         app = make_app(deployment, objects)
@@ -204,6 +208,11 @@ def existing(folder: Path) -> Path:
 
 def missing_extra(extra: str, error: ModuleNotFoundError) -> UserError:
     return UserError(f"{error.name} is not installed", hint=f"pip install 'gangline[{extra}]'")
+
+
+def new_secret(kind: str) -> str:
+    """Its beginning says what it is, to people and to what scans for leaked secrets."""
+    return f"gl_{kind}_{secrets.token_urlsafe(24)}"
 
 
 def new_id(kind: str) -> str:

@@ -96,11 +96,11 @@ def test_a_base_that_is_none(gangline, base: str, names: str) -> None:
 
 
 def test_a_wrong_token(gangline) -> None:
-    says(gangline("jobs", "ls", "--token", "wrong"), "the token is not known here", "hint: ")
+    says(gangline("jobs", "ls", "--token", "wrong"), "the key is not known here", "hint: ")
 
 
 def test_a_join_token_where_a_users_is_needed(gangline, box: Box) -> None:
-    says(gangline("jobs", "ls", "--token", box.join_token), "this needs a user token")
+    says(gangline("jobs", "ls", "--token", box.join_token), "this needs a viewer's key, and a join token was given")
 
 
 def test_a_server_that_is_not_there(gangline) -> None:
@@ -162,7 +162,7 @@ def test_a_worker_with_a_wrong_token_says_so_and_ends(box: Box, tmp_path: Path) 
     command = [sys.executable, "-m", "gangline.cli.main", "worker", "--server", box.url, "--token", "wrong"]
     ended = subprocess.run([*command, "--home", tmp_path], capture_output=True, text=True, check=False)
     assert ended.returncode == 2
-    assert ended.stderr.startswith("error: the token is not known here\nhint: ")
+    assert ended.stderr.startswith("error: the key is not known here\nhint: ")
 
 
 def test_two_workers_in_one_home(box: Box, tmp_path: Path) -> None:

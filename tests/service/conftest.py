@@ -1,13 +1,17 @@
 """The real service over a real store, in a temporary folder, with a clock that the test moves."""
 
 import hashlib
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import httpx
+import psycopg
 import pytest
+from psycopg.rows import dict_row
 from starlette.testclient import TestClient
 
 from gangline.adapters.hub import HuggingFaceHub
@@ -22,17 +26,19 @@ from gangline.core.policy import Policy
 from gangline.core.spec import DirectoryBase, LoraSpec, spec_hash, spec_to_json
 from gangline.ports.server import Assignment, Join, NoWork
 from gangline.ports.store import write
-from gangline.service.access import admit, set_project
+from gangline.service.access import DEFAULT_POOL, admit
+from gangline.service.attempts import load_node
 from gangline.service.claim import claim
 from gangline.service.controller import Controller
 from gangline.service.deployment import Deployment
 from gangline.service.nodes import join
+from gangline.service.projects import add_project, set_project
 from gangline.service.submit import offer_blob, submit
 
 POLICY = Policy(lease_s=45, heartbeat_interval_s=10)
 START_MS = 1_000_000_000
 PRICE = 360_000  # micro-dollars an hour: 100 a second
-USER, JOIN = "gl_user_test", "gl_join_test"
+OPERATOR, JOIN = "gl_operator_test", "gl_join_test"
 PROJECT = "default"
 
 
@@ -105,13 +111,16 @@ class Service:
 
     def add_project(self, project: str, *, share: float = 1.0, budget_usd: float | None = None) -> str:
         """Another project, with the photo in its store."""
+        add_project(self.at, project)
         set_project(self.at, project, share=share, budget_usd=budget_usd)
         self.objects.write(blob_key(project, self.photo.sha256), b"a photo")
         assert offer_blob(self.at, project, self.photo.sha256, self.photo.bytes, self.now_ms).present
         return project
 
     def join(self, name: str = "node-a", **facts: Any) -> str:
-        return join(self.at, Join(machine=f"machine-of-{name}", name=name, **facts), self.now_ms).node
+        """A rented node into the pool that it was rented for."""
+        pool = load_node(self.at, facts["node"]).pool if "node" in facts else DEFAULT_POOL
+        return join(self.at, Join(machine=f"machine-of-{name}", name=name, **facts), pool, self.now_ms).node
 
     def claim(self, node: str) -> Assignment:
         assignment = claim(self.at, node, self.now_ms)
@@ -144,8 +153,45 @@ class Service:
     def change_policy(self, **changes: Any) -> None:
         self.at = replace(self.at, policy=replace(self.at.policy, **changes))
 
-    def ask(self, method: str, path: str, token: str = USER, **rest: Any) -> httpx.Response:
+    def look(self, sql: str) -> list[dict[str, Any]]:
+        """What is in the database, past the store."""
+        if isinstance(self.store, ClockedPostgres):
+            with psycopg.connect(self.database, row_factory=dict_row) as found:
+                return found.execute(sql).fetchall()  # type: ignore[arg-type]
+        with closing(sqlite3.connect(self.database)) as connection:
+            connection.row_factory = sqlite3.Row
+            return [dict(row) for row in connection.execute(sql)]
+
+    def dump(self) -> str:
+        """Everything that is in the database."""
+        tables = "SELECT tablename AS name FROM pg_tables WHERE schemaname = 'public'"
+        if not isinstance(self.store, ClockedPostgres):
+            tables = "SELECT name FROM sqlite_master WHERE type = 'table'"
+        return "\n".join(str(self.look(f"SELECT * FROM {row['name']}")) for row in self.look(tables))
+
+    def key(self, role: str, project: str = PROJECT, **wanted: Any) -> str:
+        """The secret of a new one."""
+        return self.make_key(role, project, **wanted)["secret"]
+
+    def make_key(self, role: str, project: str = PROJECT, **wanted: Any) -> dict[str, Any]:
+        headers = {"Authorization": f"Bearer {OPERATOR}", "Gangline-Project": project}
+        body = {"name": f"a {role}", "role": role} | wanted
+        return _made(self.http.post("/v1/keys", json=body, headers=headers))
+
+    def join_token(self, **wanted: Any) -> dict[str, Any]:
+        return _made(self.ask("POST", "/v1/join-tokens", json={"name": "machines at home"} | wanted))
+
+    def join_with(self, token: str, machine: str = "m", **facts: Any) -> httpx.Response:
+        """As a worker does."""
+        return self.ask("POST", "/v1/nodes", token, json={"machine": machine, "name": machine} | facts)
+
+    def ask(self, method: str, path: str, token: str = OPERATOR, **rest: Any) -> httpx.Response:
         return self.http.request(method, path, headers={"Authorization": f"Bearer {token}"}, **rest)
+
+
+def _made(answer: httpx.Response) -> dict[str, Any]:
+    assert answer.status_code == 201, answer.text
+    return answer.json()
 
 
 @pytest.fixture
@@ -160,11 +206,11 @@ def service(tmp_path: Path, database: str) -> Iterator[Service]:
         hub=HuggingFaceHub(tmp_path / "hub"),
         policy=POLICY,
         new_id=lambda kind: f"{kind}-{next(counter):06d}",
-        new_secret=lambda: f"secret-{next(counter)}",
+        new_secret=lambda kind: f"gl_{kind}_secret-{next(counter)}",
         up_since_ms=0,
         price_micro_usd_per_hour=PRICE,
     )
-    admit(deployment, USER, "user", now_ms=0)
+    admit(deployment, OPERATOR, "operator", now_ms=0)
     admit(deployment, JOIN, "join", now_ms=0)
     with TestClient(make_app(deployment, objects), raise_server_exceptions=False) as http:
         yield Service(deployment, http, store, objects, counter, database)

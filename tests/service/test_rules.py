@@ -1,16 +1,12 @@
 """Who gets work, whom a failure is blamed on, who is trusted, what is paid for: the rules, over the real store."""
 
-import sqlite3
 import threading
 from collections import Counter
-from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-import psycopg
 import pytest
-from psycopg.rows import dict_row
 
 from gangline.core.autoscale import PoolLimits
 from gangline.core.budget import reservation
@@ -22,14 +18,14 @@ from gangline.ports.pool import Offer
 from gangline.ports.server import Assignment, Beat, Beaten, Done, Failed, Hold, Released, Stale
 from gangline.ports.store import write
 from gangline.service import query, steer
-from gangline.service.access import set_project
 from gangline.service.attempts import load_node
 from gangline.service.claim import claim
 from gangline.service.deployment import RentedPool
 from gangline.service.finish import finish
 from gangline.service.nodes import leave
+from gangline.service.projects import set_project
 from gangline.service.renew import renew
-from tests.service.conftest import POLICY, PRICE, PROJECT, ClockedPostgres, Service
+from tests.service.conftest import POLICY, PRICE, PROJECT, Service
 from tests.service.test_one_at_a_time import commit, facts, result, upload, view
 from tests.unit.test_autoscale_found import Shop
 
@@ -61,7 +57,7 @@ def advance(service: Service, node: str, hold: Hold, step: int = 10, seconds_per
 
 
 def node_view(service: Service, node: str) -> NodeView:
-    return next(found for found in query.nodes(service.at) if found.id == node)
+    return next(found for found in query.nodes(service.at, None) if found.id == node)
 
 
 def because(service: Service, job: str) -> str:
@@ -184,17 +180,7 @@ def test_a_job_that_gets_further_each_time_may_lose_any_number_of_machines(servi
 
 
 def strikes(service: Service) -> int:
-    return len(rows(service, "SELECT * FROM strike"))
-
-
-def rows(service: Service, sql: str) -> list[dict[str, Any]]:
-    """What no use case asks for."""
-    if isinstance(service.store, ClockedPostgres):
-        with psycopg.connect(service.database, row_factory=dict_row) as found:
-            return found.execute(sql).fetchall()  # type: ignore[arg-type]
-    with closing(sqlite3.connect(service.database)) as connection:
-        connection.row_factory = sqlite3.Row
-        return [dict(row) for row in connection.execute(sql)]
+    return len(service.look("SELECT * FROM strike"))
 
 
 def test_out_of_memory_on_two_machines_of_a_class_raises_the_jobs_need_and_strikes_nobody(service: Service) -> None:
@@ -694,10 +680,10 @@ def test_leaving_twice_changes_nothing_more(service: Service) -> None:
     service.claim(node)
     service.wait(5)
     leave(service.at, node, service.now_ms)
-    before = facts(service, job), rows(service, "SELECT * FROM ledger"), rows(service, "SELECT * FROM node")
+    before = facts(service, job), service.look("SELECT * FROM ledger"), service.look("SELECT * FROM node")
     service.wait(5)
     leave(service.at, node, service.now_ms)
-    after = facts(service, job), rows(service, "SELECT * FROM ledger"), rows(service, "SELECT * FROM node")
+    after = facts(service, job), service.look("SELECT * FROM ledger"), service.look("SELECT * FROM node")
     assert after == before
 
 
@@ -726,7 +712,7 @@ def test_the_ledger_covers_a_nodes_whole_time_without_a_gap(service: Service, en
         service.wait(POLICY.node_silent_s + 1)
         service.tick()
     assert service.store.load("node", id=node)[0]["state"] == "gone"
-    lines = sorted(rows(service, "SELECT * FROM ledger"), key=lambda line: line["from_ms"])
+    lines = sorted(service.look("SELECT * FROM ledger"), key=lambda line: line["from_ms"])
     assert {line["cause"] for line in lines} >= {"idle", "download", "training", "redone steps"}
     assert (lines[0]["from_ms"], lines[-1]["to_ms"]) == (joined_ms, service.now_ms)
     assert all(before["to_ms"] == after["from_ms"] for before, after in pairwise(lines))
@@ -742,8 +728,8 @@ def test_what_a_running_attempt_has_stored_is_added_to_its_time_in_what_users_se
         service.wait(10)
         upload(service, node, hold, step)
         commit(service, node, hold, step)
-    stored = sum(line["micro_usd"] for line in rows(service, "SELECT * FROM ledger WHERE cause = 'storage'"))
-    [second] = rows(service, "SELECT bytes FROM checkpoint WHERE step = 20")  # the first is pruned, the third is new
+    stored = sum(line["micro_usd"] for line in service.look("SELECT * FROM ledger WHERE cause = 'storage'"))
+    [second] = service.look("SELECT bytes FROM checkpoint WHERE step = 20")  # the first is pruned, the third is new
     kept = round(1e15 * second["bytes"] / 1e9 * 10_000 / (30 * 24 * HOUR_MS))
     assert stored > 0 and kept > 0
     assert view(service, job).summary.cost_usd == (3000 + stored + kept) / 1e6

@@ -31,12 +31,13 @@ from gangline.ports.server import (
 )
 from gangline.ports.store import Write, write
 from gangline.service import checkpoint, nodes, query, renew
-from gangline.service.access import admit, set_project
+from gangline.service.access import DEFAULT_POOL, admit
 from gangline.service.claim import claim
 from gangline.service.controller import Controller
 from gangline.service.deployment import Deployment, RentedPool
 from gangline.service.finish import finish
 from gangline.service.fleet import tend
+from gangline.service.projects import add_project, set_project
 from gangline.service.recent import Recent
 from gangline.service.submit import offer_blob, submit
 from gangline.sim.checks import Checks
@@ -139,12 +140,12 @@ class Bench:
             hub=NoHub(),
             policy=Policy(**policy),
             new_id=lambda kind: f"{kind}-{next(self._ids):04d}",
-            new_secret=lambda: f"secret-{next(self._ids)}",
+            new_secret=lambda _kind: f"secret-{next(self._ids)}",
             up_since_ms=0,
             price_micro_usd_per_hour=PRICE,
             pools={POOL: RentedPool(limits, self.provider)},
         )
-        admit(self.at, "user-token", "user", now_ms=0)
+        admit(self.at, "operator's", "operator", now_ms=0)
         self.wait(0)
 
     def close(self) -> None:
@@ -208,6 +209,7 @@ class Bench:
         return submit(self.at, project, spec_to_json(spec), name="", request=request, now_ms=self.now_ms)
 
     def budget(self, usd: float | None, project: str = PROJECT) -> None:
+        add_project(self.at, project)
         set_project(self.at, project, share=1, budget_usd=usd)
 
     def state(self, job: str) -> str:
@@ -226,8 +228,11 @@ class Bench:
 
     # What nodes do
 
-    def join(self, name: str = "a", machine: str = "", **facts: Any) -> str:
-        return nodes.join(self.at, Join(machine=machine or f"machine-{name}", name=name, **facts), self.now_ms).node
+    def join(self, name: str = "a", machine: str = "", pool: str = "", **facts: Any) -> str:
+        """Without a `pool`: a rented node into the one that it was rented for."""
+        pool = pool or (POOL if "node" in facts else DEFAULT_POOL)
+        request = Join(machine=machine or f"machine-{name}", name=name, **facts)
+        return nodes.join(self.at, request, pool, self.now_ms).node
 
     def claim(self, node: str) -> Assignment:
         answer = claim(self.at, node, self.now_ms)
@@ -334,7 +339,7 @@ class Bench:
         self.wait(5)
         found = self.rented()
         for number, node in enumerate(found):
-            self.join(f"rented-{number}", node=node, pool=POOL)
+            self.join(f"rented-{number}", node=node)
         return found
 
 

@@ -5,17 +5,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from gangline.core.errors import BadInput, Denied
+from gangline.core.errors import BadInput, Denied, NotFound
 from gangline.ports.server import Beaten, Done, Downloads, Hold, Log
 from gangline.ports.store import Write, guard, write
 from gangline.service import checkpoint, query, renew, steer
-from gangline.service.access import admit, identify
+from gangline.service.access import add_key, admit, identify, revoke_join_token, revoke_key
 from gangline.service.attempts import end_overdue, end_unheeded
 from gangline.service.checkpoint import prune
 from gangline.service.finish import finish
 from gangline.service.fleet import settle
 from gangline.service.health import begin_trials, judge_machine, watch
 from gangline.service.nodes import gone, leave
+from gangline.service.projects import set_project
 from gangline.service.waiting import yield_bans
 from tests.sim.bench import PRICE, PROJECT, Bench, is_stale, probe, refused
 
@@ -761,8 +762,22 @@ def the_last_word_of_a_node_is_never_an_older_one(bench: Bench) -> None:
 
 @probe()
 def tokens_are_made_known_at_every_start(bench: Bench) -> None:
-    admit(bench.at, "user-token", "user", now_ms=bench.now_ms)
-    assert identify(bench.at, "user-token", "user").role == "user"
+    admit(bench.at, "operator's", "operator", now_ms=bench.now_ms)
+    assert identify(bench.at, "operator's", "viewer", bench.now_ms).role == "operator"
+
+
+@probe()
+def an_admin_revokes_keys_of_its_own_project_an_operator_keys_alone_and_nobody_what_is_not_there(bench: Bench) -> None:
+    made = partial(add_key, bench.at, "operator", role="member", name="a", lasts_s=None, now_ms=bench.now_ms)
+    mine, anothers = made("mine"), made("another's")
+    assert refused(NotFound, lambda: revoke_key(bench.at, "mine", anothers.key.id, bench.now_ms))
+    bench.join()
+    [workers] = bench.look("SELECT id FROM credential WHERE role = 'node'")
+    assert refused(NotFound, lambda: revoke_key(bench.at, None, workers, bench.now_ms))
+    assert refused(NotFound, lambda: revoke_join_token(bench.at, mine.key.id, bench.now_ms))
+    assert refused(NotFound, lambda: set_project(bench.at, "nobody's", share=1, budget_usd=None))
+    revoke_key(bench.at, "mine", mine.key.id, bench.now_ms)
+    assert bench.look("SELECT id FROM credential WHERE revoked_ms IS NOT NULL") == [mine.key.id]
 
 
 # The fleet

@@ -3,13 +3,13 @@
 from dataclasses import replace
 from typing import Any
 
-from gangline.core.errors import Denied
+from gangline.core.errors import Denied, Forbidden
 from gangline.core.spec import Needs
 from gangline.ports.pool import Offer
 from gangline.ports.server import Beaten, Downloads, Refused, Succeeded
 from gangline.ports.store import write
 from gangline.service import checkpoint, query, steer
-from gangline.service.access import identify
+from gangline.service.access import add_key, identify
 from gangline.service.attempts import end_overdue
 from gangline.service.controller import Controller
 from gangline.service.deployment import RentedPool
@@ -135,13 +135,31 @@ def who_does_not_heed_a_stop_loses_its_lease(bench: Bench) -> None:
 
 @probe()
 def a_token_opens_what_it_is_for_and_that_of_a_node_that_is_gone_opens_nothing(bench: Bench) -> None:
-    assert refused(Denied, lambda: identify(bench.at, "user-token", "node"))
-    assert refused(Denied, lambda: identify(bench.at, "nobody's", "user"))
+    assert refused(Forbidden, lambda: identify(bench.at, "operator's", "node", bench.now_ms))
+    assert refused(Denied, lambda: identify(bench.at, "nobody's", "viewer", bench.now_ms))
     node = bench.join()
     token = f"secret-{int(node.removeprefix('node-')) - 1}"
-    assert identify(bench.at, token, "node").node == node
+    assert identify(bench.at, token, "node", bench.now_ms).node == node
     leave(bench.at, node, bench.now_ms)
-    assert refused(Denied, lambda: identify(bench.at, token, "node"))
+    assert refused(Denied, lambda: identify(bench.at, token, "node", bench.now_ms))
+
+
+@probe()
+def a_join_token_of_another_pool_makes_nobody_a_rented_node(bench: Bench) -> None:
+    bench.submit()
+    bench.tend()
+    [node] = bench.rented()
+    assert refused(Denied, lambda: bench.join("strange", pool="another's", node=node))
+    assert bench.node(node)["state"] == "starting"
+    assert bench.join("expected", node=node) == node
+
+
+@probe()
+def a_key_opens_nothing_once_its_time_is_over(bench: Bench) -> None:
+    made = add_key(bench.at, "admin", PROJECT, "viewer", name="a", lasts_s=60, now_ms=bench.now_ms)
+    assert identify(bench.at, made.secret, "viewer", bench.now_ms).project == PROJECT
+    bench.wait(60)
+    assert refused(Denied, lambda: identify(bench.at, made.secret, "viewer", bench.now_ms))
 
 
 # Promise 2: nothing lost
@@ -893,7 +911,7 @@ def a_machine_that_comes_again_and_is_known_to_be_slow_is_turned_away_if_it_is_s
     for state in ("draining", "quarantined"):
         bench.tend()
         again = bench.rented()[-1]
-        bench.join("rented-0", node=again, pool=POOL)
+        bench.join("rented-0", node=again)
         if state == "quarantined":
             change = {"id": again, "before": "ready", "state": state, "because": "2 strikes"}
             bench.meanwhile(
@@ -982,7 +1000,7 @@ def nodes_are_rented_for_work_and_given_back_without(bench: Bench) -> None:
     bench.tend()
     assert len(bench.rented()) == 4
     for number, node in enumerate(bench.rented()):
-        bench.join(f"r{number}", node=node, pool=POOL)
+        bench.join(f"r{number}", node=node)
     for _ in range(2):
         for node in bench.rented():
             if bench.look("SELECT COUNT(*) FROM job WHERE state = 'queued'") != [0]:
@@ -1003,7 +1021,7 @@ def a_pool_keeps_its_minimum(bench: Bench) -> None:
     first = bench.rented()
     assert len(first) == 2
     for number, node in enumerate(first):
-        bench.join(f"r{number}", node=node, pool=POOL)
+        bench.join(f"r{number}", node=node)
     for _ in range(10):
         bench.wait(20)
         for node in bench.rented():
@@ -1258,7 +1276,7 @@ def a_job_that_the_only_node_may_not_have_gets_another_node(bench: Bench) -> Non
     bench.wait(bench.policy.retry_first_s)
     bench.tend()
     assert len(bench.rented()) == 2
-    bench.take(bench.join("other", node=bench.rented()[1], pool=POOL), job.job)
+    bench.take(bench.join("other", node=bench.rented()[1]), job.job)
 
 
 @probe()

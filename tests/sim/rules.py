@@ -104,7 +104,21 @@ RULES = [
     rule(
         "1: the same end may be told twice", "service.finish:_told_before", "Done() if same and", "Done() if False and"
     ),
-    rule("1: a token is for one role", "service.access:identify", 'if found["role"] != role:', "if False:"),
+    rule(
+        "1: a token is for its role", "service.access:identify", 'if not permits(found["role"], needed):', "if False:"
+    ),
+    rule(
+        "7: a join token of another pool makes nobody a rented node",
+        "service.nodes:join",
+        "if request.node and _pool_of(at, request.node) != pool:",
+        "if False:",
+    ),
+    rule(
+        "7: what is revoked or has expired opens nothing",
+        "service.access:identify",
+        'if lost != "valid":',
+        "if False:",
+    ),
     rule(
         "1: a token of a node that is gone opens nothing",
         "service.access:identify",

@@ -93,7 +93,7 @@ def test_only_a_node_that_a_waiting_job_could_have_is_rented(
         hub=HuggingFaceHub(),
         policy=POLICY,
         new_id=lambda kind: f"{kind}-{len(shop.started)}",
-        new_secret=lambda: "secret",
+        new_secret=lambda kind: f"{kind} secret",
         up_since_ms=0,
         price_micro_usd_per_hour=0,
         pools={"default": RentedPool(limits(0, 4), shop)},

@@ -3,7 +3,7 @@
 from fastapi import FastAPI
 
 from gangline import __version__
-from gangline.api import problems, user_routes, worker_routes
+from gangline.api import access_routes, problems, user_routes, worker_routes
 from gangline.api.object_routes import object_routes
 from gangline.ports.object_server import ObjectServer
 from gangline.service.deployment import Deployment
@@ -14,6 +14,7 @@ def make_app(deployment: Deployment, objects: ObjectServer) -> FastAPI:
     app.state.deployment = deployment
     problems.install(app)
     app.include_router(user_routes.router)
+    app.include_router(access_routes.router)
     app.include_router(worker_routes.router)
     app.include_router(object_routes(objects, deployment.store))
 

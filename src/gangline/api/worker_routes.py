@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Response
 
 from gangline.api.problems import accepted
-from gangline.api.who import At, Held, Joining, NodeId, Now
+from gangline.api.who import At, Held, NodeId, Now, PoolToJoin
 from gangline.ports.server import (
     Assignment,
     Beat,
@@ -28,8 +28,8 @@ router = APIRouter(prefix="/v1", tags=["workers"])
 
 
 @router.post("/nodes", status_code=201)
-def join(at: At, now: Now, _: Joining, request: Join) -> Joined:
-    return nodes.join(at, request, now)
+def join(at: At, now: Now, pool: PoolToJoin, request: Join) -> Joined:
+    return nodes.join(at, request, pool, now)
 
 
 @router.delete("/nodes/self", status_code=204)

@@ -69,7 +69,7 @@ class Box:
         access = json.loads(line)
         self.url: str = access["url"]
         self.join_token: str = access["join_token"]
-        self.client = Client(self.url, access["user_token"])
+        self.client = Client(self.url, access["operator_key"])
         self._port = int(self.url.rsplit(":", 1)[1])
 
     def kill_server(self) -> None:

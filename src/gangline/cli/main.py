@@ -6,7 +6,22 @@ from typing import Annotated
 import typer
 
 from gangline import __version__
-from gangline.cli import artifacts, budget, demo, jobs, logs, nodes, server, sim, train, up, worker
+from gangline.cli import (
+    artifacts,
+    budget,
+    demo,
+    jobs,
+    join_tokens,
+    keys,
+    logs,
+    nodes,
+    projects,
+    server,
+    sim,
+    train,
+    up,
+    worker,
+)
 from gangline.cli.output import say_error
 from gangline.core.errors import GanglineError
 
@@ -25,6 +40,9 @@ app.command()(logs.logs)
 app.command()(artifacts.artifacts)
 app.add_typer(nodes.app, name="nodes")
 app.command()(budget.budget)
+app.add_typer(keys.app, name="keys")
+app.add_typer(projects.app, name="projects")
+app.add_typer(join_tokens.app, name="join-tokens")
 app.command()(up.up)
 app.command()(server.server)
 app.command()(worker.worker)

@@ -30,7 +30,11 @@ ServerOption = Annotated[
     str | None, typer.Option("--server", help="The server's URL; else GANGLINE_SERVER, else the one on this machine.")
 ]
 TokenOption = Annotated[
-    str | None, typer.Option("--token", help="A user's token; else GANGLINE_TOKEN, else this machine's own.")
+    str | None,
+    typer.Option("--token", help="A key; else GANGLINE_TOKEN, else the operator's of this machine's server."),
+]
+ProjectOption = Annotated[
+    str | None, typer.Option("--project", help="For operators: which project; else GANGLINE_PROJECT, else default.")
 ]
 
 
@@ -90,6 +94,10 @@ def duration(seconds: float | None) -> str:
 
 def moment(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def moment_or_dash(at_ms: int | None) -> str:
+    return "–" if at_ms is None else moment(at_ms)
 
 
 def number(value: float | None, digits: int = 4) -> str:

@@ -66,8 +66,9 @@ def make_policy(lease_s: float, heartbeat_interval_s: float) -> Policy:
 
 def announce(access: compose.Access, output: Output) -> None:
     if output is Output.json:
-        print_json({"url": access.url, "user_token": access.user_token, "join_token": access.join_token})
+        print_json({"url": access.url, "operator_key": access.operator_key, "join_token": access.join_token})
         return
     say(f"Gangline serves at {access.url} (API: {access.url}/docs). Ctrl-C stops it.")
     say(f"a node joins with   gangline worker --server {access.url} --token {access.join_token}")
-    say(f"users elsewhere set GANGLINE_SERVER={access.url} GANGLINE_TOKEN={access.user_token}")
+    say("a user elsewhere gets a key with   gangline keys add NAME")
+    say(f"and sets GANGLINE_SERVER={access.url} GANGLINE_TOKEN=…")

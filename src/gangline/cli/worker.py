@@ -27,7 +27,10 @@ def worker(
     settings = compose.read_settings()
     known = token or settings.token
     if not known:
-        raise BadInput("a worker needs a join token", hint="`gangline server` prints it; pass --token")
+        raise BadInput(
+            "a worker needs a join token",
+            hint="`gangline server` prints one, `gangline join-tokens add` makes more; pass --token",
+        )
     agent = compose.make_agent(
         home=home or settings.home / "worker",
         server=server or settings.server or compose.DEFAULT_SERVER,

@@ -3,7 +3,8 @@
     GanglineError
     ├── UserError        what was given is wrong; nothing was started       exit 2, HTTP 4xx
     │   ├── BadInput     … a photo, a prompt, a number, a base              exit 65 in a trainer
-    │   ├── Denied       … a token
+    │   ├── Denied       … a key or token: nobody is known by it, or not any more      HTTP 401
+    │   ├── Forbidden    … a key or token whose role does not reach so far             HTTP 403
     │   └── NotFound     … a name or an id
     ├── Unreachable      somebody is not there; trying again may help       exit 2, HTTP 503
     └── Damaged          bytes are not what their SHA-256 says
@@ -33,6 +34,10 @@ class BadInput(UserError):
 
 class Denied(UserError):
     code = "denied"
+
+
+class Forbidden(UserError):
+    code = "forbidden"
 
 
 class NotFound(UserError):

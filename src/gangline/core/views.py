@@ -1,7 +1,8 @@
 """What users are shown. Times are milliseconds UTC, money is US dollars with six decimals."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from gangline.core.access import KeyRole, Standing
 from gangline.core.job import AttemptState, JobState
 
 
@@ -91,6 +92,8 @@ class LogView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
+    """`job` is None also where it is another project's."""
+
     id: str
     name: str
     machine: str
@@ -122,3 +125,48 @@ class ProjectView:
     budget_usd: float | None
     spent_usd: float
     reserved_usd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyView:
+    """What lets a person or a program in. `used_ms` is right to the hour; an operator's key has no `project`."""
+
+    id: str
+    role: KeyRole
+    name: str
+    project: str | None
+    made_ms: int
+    expires_ms: int | None
+    revoked_ms: int | None
+    used_ms: int | None
+    standing: Standing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewKey:
+    """`secret` is shown this once, and in no log."""
+
+    key: KeyView
+    secret: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinTokenView:
+    """What lets workers join a pool, and nothing else."""
+
+    id: str
+    name: str
+    pool: str
+    made_ms: int
+    expires_ms: int | None
+    revoked_ms: int | None
+    used_ms: int | None
+    standing: Standing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewJoinToken:
+    """`secret` is shown this once, and in no log."""
+
+    join_token: JoinTokenView
+    secret: str = field(repr=False)

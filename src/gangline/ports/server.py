@@ -24,11 +24,10 @@ LOG_CHUNK_BYTES_MAX = 256 * 1024
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
     """A node says what it is. `machine` is the same whenever a worker starts on this machine; `node` is given to a rented one.
-    `gpu` is the class of its GPUs, `gpu_memory_gb` the memory of each."""
+    Which pool it joins is the join token's to say. `gpu` is the class of its GPUs, `gpu_memory_gb` the memory of each."""
 
     machine: Id
     name: Name
-    pool: Name = "default"
     node: Annotated[str, MaxLen(100)] = ""
     slots: Annotated[int, Ge(1), Le(1024)] = 1
     gpu: Annotated[str, MaxLen(200)] = ""
@@ -39,7 +38,7 @@ class Join:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
     node: str
-    token: str
+    token: str = field(repr=False)
     heartbeat_interval_s: float
     claim_interval_s: float
 

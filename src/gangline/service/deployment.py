@@ -22,7 +22,7 @@ class RentedPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """`new_id(kind)` gives an id that sorts by time; `new_secret()` a text that nobody guesses; `pools` by their names; `server`
+    """`new_id(kind)` gives an id that sorts by time; `new_secret(kind)` a text that nobody guesses; `pools` by their names; `server`
     is this one among several over the same store, and stays when it starts again."""
 
     store: Store
@@ -30,7 +30,7 @@ class Deployment:
     hub: Hub
     policy: Policy
     new_id: Callable[[str], str]
-    new_secret: Callable[[], str]
+    new_secret: Callable[[str], str]
     up_since_ms: int
     price_micro_usd_per_hour: int
     pools: Mapping[str, RentedPool] = field(default_factory=dict)

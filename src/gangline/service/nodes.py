@@ -8,7 +8,7 @@ from gangline.core.job import NodeState
 from gangline.ports.server import Join, Joined
 from gangline.ports.store import guard, write
 from gangline.service import bill
-from gangline.service.access import adding
+from gangline.service.access import adding_node
 from gangline.service.attempts import TRIES_MAX, end_attempts_of_node, load_node
 from gangline.service.deployment import Deployment
 from gangline.service.outage import back_since_ms
@@ -16,11 +16,14 @@ from gangline.service.outage import back_since_ms
 log = logging.getLogger("gangline.nodes")
 
 
-def join(at: Deployment, request: Join, now_ms: int) -> Joined:
-    """A worker of a rented node becomes that node; any other makes a node of its own. Raises `Denied` for a node that was given up."""
-    at.store.apply(write("know_machine", id=request.machine, pool=_pool(at, request), now=now_ms))
+def join(at: Deployment, request: Join, pool: str, now_ms: int) -> Joined:
+    """A worker of a node that was rented for `pool` becomes that node; any other makes a node of its own there.
+    Raises `Denied` for a node that was given up, or is another pool's."""
+    if request.node and _pool_of(at, request.node) != pool:
+        raise _not_waited_for(request.node)
+    at.store.apply(write("know_machine", id=request.machine, pool=pool, now=now_ms))
     state, because = _welcome(at, request.machine, now_ms)
-    token = at.new_secret()
+    token = at.new_secret("node")
     facts = {
         "machine": request.machine,
         "state": state,
@@ -33,18 +36,16 @@ def join(at: Deployment, request: Join, now_ms: int) -> Joined:
         "now": now_ms,
     }
     node = request.node or at.new_id("node")
-    admission = adding(token, "node", node=node, now_ms=now_ms)
+    admission = adding_node(token, node, now_ms)
     if request.node:
         admitted = at.store.apply(guard("node_joined", id=node, **facts), admission)
         if not admitted and not _joined_before(at, node, request.machine):
-            raise Denied(f"{node} is not waited for", hint="it was given up; its provider will be told to end it")
+            raise _not_waited_for(node)
         if not admitted:
             at.store.apply(admission)
     else:
         price = at.price_micro_usd_per_hour
-        added = write(
-            "add_node", id=node, name=request.name, pool=request.pool, price_micro_usd_per_hour=price, **facts
-        )
+        added = write("add_node", id=node, name=request.name, pool=pool, price_micro_usd_per_hour=price, **facts)
         at.store.apply(added, admission)
     return Joined(
         node=node,
@@ -54,10 +55,13 @@ def join(at: Deployment, request: Join, now_ms: int) -> Joined:
     )
 
 
-def _pool(at: Deployment, request: Join) -> str:
-    """A rented node is of the pool that it was rented for, whatever its worker was told."""
-    rented = at.store.load("node", id=request.node) if request.node else []
-    return rented[0]["pool"] if rented else request.pool
+def _pool_of(at: Deployment, node: str) -> str | None:
+    rows = at.store.load("node", id=node)
+    return rows[0]["pool"] if rows else None
+
+
+def _not_waited_for(node: str) -> Denied:
+    return Denied(f"{node} is not waited for", hint="it was given up; its provider will be told to end it")
 
 
 def _joined_before(at: Deployment, node: str, machine: str) -> bool:

@@ -21,7 +21,7 @@ from gangline.core.views import (
 from gangline.core.why import why_queued
 from gangline.ports.store import Row
 from gangline.service.attempts import as_attempt
-from gangline.service.bill import load_purse, stored_micro_usd
+from gangline.service.bill import as_purse, load_purse, stored_micro_usd
 from gangline.service.claim import as_candidate
 from gangline.service.deployment import Deployment
 
@@ -93,7 +93,8 @@ def logs(at: Deployment, project: str, job_id: str, cursor: str | None) -> LogVi
     return LogView(text=text, next=f"{fencing}.{first_byte}")
 
 
-def nodes(at: Deployment) -> list[NodeView]:
+def nodes(at: Deployment, project: str | None) -> list[NodeView]:
+    """The fleet is everybody's; what a node works on is shown to the job's own project, or, without one, to the operator."""
     return [
         NodeView(
             id=row["id"],
@@ -105,7 +106,7 @@ def nodes(at: Deployment) -> list[NodeView]:
             gpu=row["gpu"],
             slots=row["slots"],
             price_usd_per_hour=row["price_micro_usd_per_hour"] / 1e6,
-            job=row["job"],
+            job=row["job"] if project in (None, row["project"]) else None,
             phase=row["phase"],
             seen_ms=row["seen_ms"],
         )
@@ -114,14 +115,19 @@ def nodes(at: Deployment) -> list[NodeView]:
 
 
 def project(at: Deployment, project: str) -> ProjectView:
-    purse = load_purse(at, project)
-    return ProjectView(
-        project=project,
-        share=purse.share,
-        budget_usd=None if purse.budget is None else purse.budget / 1e6,
-        spent_usd=purse.spent / 1e6,
-        reserved_usd=purse.reserved / 1e6,
-    )
+    """Raises `NotFound`."""
+    found = at.store.load("project", id=project)
+    if not found:
+        raise no_project(project)
+    return _project(as_purse(found[0]))
+
+
+def projects(at: Deployment) -> list[ProjectView]:
+    return [_project(as_purse(row)) for row in at.store.load("projects")]
+
+
+def no_project(project: str) -> NotFound:
+    return NotFound(f"there is no project {project}", hint="`gangline projects ls` lists them to an operator")
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +197,16 @@ def _micro_usd(attempt: Row, now_ms: int) -> int:
         price_micro_usd_per_hour=attempt["price_micro_usd_per_hour"],
         from_ms=attempt["started_ms"],
         to_ms=now_ms,
+    )
+
+
+def _project(purse: Purse) -> ProjectView:
+    return ProjectView(
+        project=purse.project,
+        share=purse.share,
+        budget_usd=None if purse.budget is None else purse.budget / 1e6,
+        spent_usd=purse.spent / 1e6,
+        reserved_usd=purse.reserved / 1e6,
     )
 
 

@@ -70,7 +70,6 @@ class SimNode:
                 machine=machine.id,
                 name=name,
                 node=name,
-                pool=POOL,
                 gpu=machine.gpu,
                 gpu_memory_gb=machine.gpu_memory_gb,
             ),

@@ -92,7 +92,7 @@ class SimService:
             hub=NoHub(),
             policy=self._policy,
             new_id=self._new_id,
-            new_secret=lambda: self._new_id("secret"),
+            new_secret=lambda _kind: self._new_id("secret"),
             up_since_ms=self._world.now_ms,
             price_micro_usd_per_hour=0,
             pools=self._pools,
@@ -146,11 +146,11 @@ class SimService:
         """A node's request: its token, then the use case, as the HTTP routes do it."""
 
         def answer() -> Any:
-            at = (
-                self.at if len(self.doing) == 1 else replace(self.at, recent=Recent())
-            )  # in between others asks another server
-            identity = identify(at, token, "join" if what == "join" else "node")
-            return act(at, identity.node or "", self._world.now_ms)
+            # Who comes in between asks another server.
+            at = self.at if len(self.doing) == 1 else replace(self.at, recent=Recent())
+            needed, now_ms = "join" if what == "join" else "node", self._world.now_ms
+            identity = identify(at, token, needed, now_ms)
+            return act(at, identity.node or identity.pool or "", now_ms)
 
         stale = self._checks.before(hold)
         try:
@@ -172,7 +172,7 @@ class Link:
 
     def join(self, request: Join) -> Joined:
         self._token = JOIN_TOKEN
-        joined = self._send("join", None, lambda at, _node, now: nodes.join(at, request, now))
+        joined = self._send("join", None, lambda at, pool, now: nodes.join(at, request, pool, now))
         self._token = joined.token
         return joined
 

@@ -16,8 +16,8 @@ from gangline.core.keys import blob_key
 from gangline.core.spec import DirectoryBase, LoraSpec, Needs, spec_to_json
 from gangline.ports.store import Write
 from gangline.service import steer
-from gangline.service.access import set_project
 from gangline.service.deployment import RentedPool
+from gangline.service.projects import set_project
 from gangline.service.submit import offer_blob, submit
 from gangline.sim.checks import Checks
 from gangline.sim.cloud import POOL, Cloud, SimNode, draw

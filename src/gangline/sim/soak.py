@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from gangline.service import steer
-from gangline.service.access import set_project
+from gangline.service.projects import set_project
 from gangline.sim.checks import Violation
 from gangline.sim.faults import Rates
 from gangline.sim.scenario import Fault, Fleet, Jobs, Machines, Scenario

@@ -10,11 +10,12 @@ import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urljoin
+from urllib.parse import quote, urljoin
 from uuid import uuid4
 
 import httpx
 
+from gangline.core.access import KeyRole
 from gangline.core.errors import BadInput, Damaged, Unreachable
 from gangline.core.files import File
 from gangline.core.spec import Spec, spec_to_json
@@ -25,7 +26,11 @@ from gangline.core.views import (
     JobPage,
     JobSummary,
     JobView,
+    JoinTokenView,
+    KeyView,
     LogView,
+    NewJoinToken,
+    NewKey,
     NodeView,
     ProjectView,
 )
@@ -36,10 +41,11 @@ CHUNK = 1 << 20
 
 
 class Client:
-    """Raises `UserError` for what the caller can mend, `Unreachable` where nobody answers."""
+    """Raises `UserError` for what the caller can mend, `Unreachable` where nobody answers. `token` is a key; the key of an
+    operator opens every project, and `project` says which one is meant."""
 
-    def __init__(self, server: str, token: str) -> None:
-        self._http = Http(server, token)
+    def __init__(self, server: str, token: str, project: str | None = None) -> None:
+        self._http = Http(server, token, project=project)
         self._bytes = httpx.Client(timeout=httpx.Timeout(60, connect=5))
 
     def hand_in(
@@ -81,11 +87,46 @@ class Client:
         return parse(JobView, self._http.ask("POST", f"/v1/jobs/{job}/retry"))
 
     def project(self) -> ProjectView:
+        """One's own."""
         return parse(ProjectView, self._http.ask("GET", "/v1/project"))
 
-    def set_project(self, *, share: float = 1.0, budget_usd: float | None = None) -> ProjectView:
+    def projects(self) -> list[ProjectView]:
+        """For operators."""
+        return parse(list[ProjectView], self._http.ask("GET", "/v1/projects"))
+
+    def add_project(self, project: str) -> ProjectView:
+        """For operators. One that is there already stays as it is."""
+        return parse(ProjectView, self._http.ask("POST", "/v1/projects", {"project": project}))
+
+    def set_project(self, project: str, *, share: float = 1.0, budget_usd: float | None = None) -> ProjectView:
+        """For operators. Without a budget there is no limit."""
         body = {"share": share, "budget_usd": budget_usd}
-        return parse(ProjectView, self._http.ask("PUT", "/v1/project", body))
+        return parse(ProjectView, self._http.ask("PUT", f"/v1/projects/{quote(project, safe='')}", body))
+
+    def keys(self) -> list[KeyView]:
+        """For admins: of their project. For operators who name no project: all."""
+        return parse(list[KeyView], self._http.ask("GET", "/v1/keys"))
+
+    def add_key(self, name: str, role: KeyRole = "member", *, lasts_s: float | None = None) -> NewKey:
+        """For admins. The answer has the secret, which is shown this once."""
+        return parse(NewKey, self._http.ask("POST", "/v1/keys", {"name": name, "role": role, "lasts_s": lasts_s}))
+
+    def revoke_key(self, key: str) -> None:
+        """For admins, by the key's id: it opens nothing any more, at once and for good."""
+        self._http.ask("DELETE", f"/v1/keys/{quote(key, safe='')}")
+
+    def join_tokens(self) -> list[JoinTokenView]:
+        """For operators."""
+        return parse(list[JoinTokenView], self._http.ask("GET", "/v1/join-tokens"))
+
+    def add_join_token(self, name: str, pool: str = "default", *, lasts_s: float | None = None) -> NewJoinToken:
+        """For operators. The answer has the secret, which is shown this once."""
+        body = {"name": name, "pool": pool, "lasts_s": lasts_s}
+        return parse(NewJoinToken, self._http.ask("POST", "/v1/join-tokens", body))
+
+    def revoke_join_token(self, join_token: str) -> None:
+        """For operators, by the token's id: nobody joins with it any more. Nodes that have, stay."""
+        self._http.ask("DELETE", f"/v1/join-tokens/{quote(join_token, safe='')}")
 
     def events(self, job: str, after: int = 0) -> list[EventView]:
         return parse(list[EventView], self._http.ask("GET", f"/v1/jobs/{job}/events", params={"after": after}))

@@ -16,9 +16,12 @@ TIMEOUT = httpx.Timeout(20, connect=5)
 
 
 class Http:
-    def __init__(self, server: str, token: str, client: httpx.Client | None = None) -> None:
+    def __init__(
+        self, server: str, token: str, client: httpx.Client | None = None, *, project: str | None = None
+    ) -> None:
         self.server = server.rstrip("/")
         self.token = token
+        self._project = project
         self._client = client or httpx.Client(base_url=self.server, timeout=TIMEOUT)
 
     def ask(
@@ -26,6 +29,8 @@ class Http:
     ) -> httpx.Response:
         """The answer, where it is a success. Raises the error that a problem stands for, or `Unreachable`."""
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        if self._project:
+            headers["Gangline-Project"] = self._project
         if key:
             headers["Idempotency-Key"] = key
         content = json.dumps(body if isinstance(body, dict) else asdict(body)) if body is not None else None

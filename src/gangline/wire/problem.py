@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from gangline.core.errors import BadInput, Damaged, Denied, GanglineError, NotFound, Unreachable, UserError
+from gangline.core.errors import BadInput, Damaged, Denied, Forbidden, GanglineError, NotFound, Unreachable, UserError
 from gangline.core.spec import InvalidSpec, Problem
 from gangline.ports.server import Refused, Stale
 
@@ -14,7 +14,8 @@ TITLES: dict[str, tuple[int, str]] = {
     BadInput.code: (422, "What was given cannot be used"),
     InvalidSpec.code: (422, "The request is not valid"),
     Damaged.code: (422, "The bytes are not what was said"),
-    Denied.code: (401, "Not allowed"),
+    Denied.code: (401, "Not known"),
+    Forbidden.code: (403, "Not allowed"),
     NotFound.code: (404, "Not found"),
     UserError.code: (400, "The request cannot be served"),
     STALE: (409, "The lease is lost"),
@@ -23,7 +24,7 @@ TITLES: dict[str, tuple[int, str]] = {
     GanglineError.code: (500, "The server failed"),
 }
 ERRORS: dict[str, type[GanglineError]] = {
-    kind.code: kind for kind in (BadInput, Damaged, Denied, NotFound, UserError, Unreachable)
+    kind.code: kind for kind in (BadInput, Damaged, Denied, Forbidden, NotFound, UserError, Unreachable)
 }
 
 

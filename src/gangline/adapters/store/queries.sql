@@ -1,15 +1,39 @@
 -- Every statement of the server, by name. `:name` is a parameter.
 -- A write that carries a guard changes no row when somebody else moved on; the store then undoes the whole transaction.
 
--- name: token
--- Whose token it is.
-SELECT token.role, token.project, token.node, node.state AS node_state
-FROM token LEFT JOIN node ON node.id = token.node
-WHERE token.hash = :hash
+-- name: credential
+-- Whose secret it is.
+SELECT credential.id, credential.role, credential.project, credential.pool, credential.node, credential.expires_ms,
+       credential.revoked_ms, credential.used_ms, node.state AS node_state
+FROM credential LEFT JOIN node ON node.id = credential.node
+WHERE credential.hash = :hash
 
--- name: add_token
-INSERT INTO token (hash, role, project, node, made_ms) VALUES (:hash, :role, :project, :node, :now)
+-- name: add_credential
+INSERT INTO credential (id, hash, role, name, project, pool, node, made_ms, expires_ms)
+VALUES (:id, :hash, :role, :name, :project, :pool, :node, :now, :expires_ms)
 ON CONFLICT (hash) DO NOTHING
+
+-- name: use_credential
+UPDATE credential SET used_ms = :now WHERE id = :id
+
+-- name: keys
+-- Of a project; without one, all of them and the operators' too.
+SELECT id, role, name, project, made_ms, expires_ms, revoked_ms, used_ms FROM credential
+WHERE node IS NULL AND role <> 'join' AND (CAST(:project AS TEXT) IS NULL OR project = :project)
+ORDER BY made_ms, id
+
+-- name: revoke_key
+-- A project's own; without one, any.
+UPDATE credential SET revoked_ms = COALESCE(revoked_ms, :now)
+WHERE id = :id AND role NOT IN ('join', 'node') AND (CAST(:project AS TEXT) IS NULL OR project = :project)
+
+-- name: join_tokens
+SELECT id, name, pool, made_ms, expires_ms, revoked_ms, used_ms FROM credential
+WHERE node IS NULL AND role = 'join'
+ORDER BY made_ms, id
+
+-- name: revoke_join_token
+UPDATE credential SET revoked_ms = COALESCE(revoked_ms, :now) WHERE id = :id AND role = 'join'
 
 -- name: add_node
 -- One that joins by hand.
@@ -42,8 +66,9 @@ WHERE node.id = :id
 -- name: nodes
 -- Those that are here, and what each is working on.
 SELECT node.id, node.machine, node.name, node.pool, node.state, node.because, node.gpu, node.slots,
-       node.price_micro_usd_per_hour, node.joined_ms, node.seen_ms, attempt.job, lease.phase
+       node.price_micro_usd_per_hour, node.joined_ms, node.seen_ms, attempt.job, job.project, lease.phase
 FROM node LEFT JOIN lease ON lease.node = node.id LEFT JOIN attempt ON attempt.id = lease.attempt
+     LEFT JOIN job ON job.id = attempt.job
 WHERE node.state <> 'gone'
 ORDER BY node.since_ms, node.id
 
@@ -263,6 +288,9 @@ INSERT INTO project (id, share, usage, usage_ms, spent, reserved) VALUES (:id, 1
 
 -- name: project
 SELECT id, share, usage, usage_ms, budget, spent, reserved FROM project WHERE id = :id
+
+-- name: projects
+SELECT id, share, usage, usage_ms, budget, spent, reserved FROM project ORDER BY id
 
 -- name: set_project
 UPDATE project SET share = :share, budget = :budget WHERE id = :id

@@ -1,0 +1,110 @@
+"""Who may ask what: projects, their keys, and the pools' join tokens."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from annotated_types import Ge, Gt, Le, MaxLen, MinLen, Predicate
+from fastapi import APIRouter
+
+from gangline.api.who import Admin, AdminOf, AdminReach, At, Now, Operator, ViewerOf
+from gangline.core.access import KeyRole
+from gangline.core.views import JoinTokenView, KeyView, NewJoinToken, NewKey, ProjectView
+from gangline.service import access, projects, query
+
+router = APIRouter(prefix="/v1", tags=["access"])
+
+Name = Annotated[str, MinLen(1), MaxLen(100), Predicate(str.isprintable)]
+LastsS = Annotated[float, Gt(0), Le(10 * 365 * 86_400)] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedKey:
+    """`name` is for people: who or what has it. It opens nothing any more after `lasts_s`; without it, until it is revoked."""
+
+    name: Name
+    role: KeyRole = "member"
+    lasts_s: LastsS = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedJoinToken:
+    """Workers that join with it are in `pool`, for `lasts_s` or until it is revoked."""
+
+    name: Name
+    pool: Name = access.DEFAULT_POOL
+    lasts_s: LastsS = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedProject:
+    """Up to 40 lower-case letters, digits and hyphens: the name is a part of the key of every object of it."""
+
+    project: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowance:
+    """What a project may have: its share beside the others', and a budget for all that it ever spends (None: no limit)."""
+
+    share: Annotated[float, Gt(0), Le(1e6)] = 1.0
+    budget_usd: Annotated[float, Ge(0), Le(1e9)] | None = None
+
+
+@router.post("/keys", status_code=201)
+def add_key(at: At, now: Now, admin: Admin, project: AdminOf, wanted: WantedKey) -> NewKey:
+    """Its secret is in this answer and nowhere else. An operator's key is of no project."""
+    return access.add_key(at, admin.role, project, wanted.role, name=wanted.name, lasts_s=wanted.lasts_s, now_ms=now)
+
+
+@router.get("/keys")
+def list_keys(at: At, now: Now, reach: AdminReach) -> list[KeyView]:
+    """The project's; all of them, where an operator names no project."""
+    return access.keys(at, reach, now)
+
+
+@router.delete("/keys/{key}", status_code=204)
+def revoke_key(at: At, now: Now, reach: AdminReach, key: str) -> None:
+    """At once, and for good. Doing it again changes nothing."""
+    access.revoke_key(at, reach, key, now)
+
+
+@router.get("/project")
+def show_project(at: At, project: ViewerOf) -> ProjectView:
+    """One's own."""
+    return query.project(at, project)
+
+
+@router.post("/projects", status_code=201)
+def add_project(at: At, _: Operator, wanted: WantedProject) -> ProjectView:
+    """One that is there already stays as it is."""
+    projects.add_project(at, wanted.project)
+    return query.project(at, wanted.project)
+
+
+@router.get("/projects")
+def list_projects(at: At, _: Operator) -> list[ProjectView]:
+    return query.projects(at)
+
+
+@router.put("/projects/{project}")
+def set_project(at: At, _: Operator, project: str, allowance: Allowance) -> ProjectView:
+    """A budget below what is spent stops what runs at its next heartbeats."""
+    projects.set_project(at, project, share=allowance.share, budget_usd=allowance.budget_usd)
+    return query.project(at, project)
+
+
+@router.post("/join-tokens", status_code=201)
+def add_join_token(at: At, now: Now, _: Operator, wanted: WantedJoinToken) -> NewJoinToken:
+    """Its secret is in this answer and nowhere else."""
+    return access.add_join_token(at, wanted.pool, name=wanted.name, lasts_s=wanted.lasts_s, now_ms=now)
+
+
+@router.get("/join-tokens")
+def list_join_tokens(at: At, now: Now, _: Operator) -> list[JoinTokenView]:
+    return access.join_tokens(at, now)
+
+
+@router.delete("/join-tokens/{join_token}", status_code=204)
+def revoke_join_token(at: At, now: Now, _: Operator, join_token: str) -> None:
+    """Nobody joins with it any more; nodes that have, stay. Doing it again changes nothing."""
+    access.revoke_join_token(at, join_token, now)

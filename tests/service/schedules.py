@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 
-from gangline.adapters.store.session import Session
+from gangline.adapters.store.session import FAILED, Session
 
 LOOK_S = 0.002
 PATIENCE_S = 20
@@ -79,7 +79,7 @@ class Stage:
                     break
                 self.changed.wait(LOOK_S)
                 running = [actor for actor in actors if not actor.ended and actor.at_gate is None]
-            holders = [actor for actor in actors if actor.at_gate in ("COMMIT", "ROLLBACK")]
+            holders = [actor for actor in actors if actor.at_gate == "COMMIT"]
             if running and holders and all(self._is_blocked(actor) for actor in running):
                 break
         return [actor for actor in actors if not actor.ended and actor.at_gate is not None]
@@ -92,7 +92,7 @@ class Stage:
 @contextmanager
 def gates(stage: Stage) -> Iterator[None]:
     """Every statement of an actor's passes a gate first."""
-    run, run_all, end = Session.run, Session.run_all, Session.end
+    run, transact = Session.run, Session.transact
 
     def gate(session: Session, kind: str) -> None:
         actor = stage.actors.get(threading.get_ident())
@@ -103,19 +103,37 @@ def gates(stage: Stage) -> Iterator[None]:
         gate(self, f"load {name}")
         return run(self, name, values)
 
-    def gated_run_all(self: Session, calls: Any) -> Any:
-        gate(self, "write " + "+".join(name for name, _ in calls))
-        return run_all(self, calls)
+    def gated_transact(self: Session, calls: Any) -> Any:
+        if threading.get_ident() not in stage.actors:
+            return transact(self, calls)
+        gate(self, "write " + "+".join(name for name, *_ in calls))
+        return transact(_InTwoTrips(self, lambda: gate(self, "COMMIT")), calls)  # type: ignore[arg-type]
 
-    def gated_end(self: Session, how: bytes) -> None:
-        gate(self, how.decode())
-        end(self, how)
-
-    Session.run, Session.run_all, Session.end = gated_run, gated_run_all, gated_end
+    Session.run, Session.transact = gated_run, gated_transact
     try:
         yield
     finally:
-        Session.run, Session.run_all, Session.end = run, run_all, end
+        Session.run, Session.transact = run, transact
+
+
+class _InTwoTrips:
+    """A session whose transactions stop before their commit."""
+
+    def __init__(self, session: Session, before_commit: Callable[[], None]) -> None:
+        self._session = session
+        self._before_commit = before_commit
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+    def send(self, *commands: Any) -> Any:
+        if commands[-1] != b"COMMIT":
+            return self._session.send(*commands)
+        results = self._session.send(*commands[:-1])
+        if any(result.status in FAILED for result in results):
+            return results
+        self._before_commit()
+        return results + self._session.send(commands[-1])
 
 
 def every_order(

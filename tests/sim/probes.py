@@ -78,6 +78,17 @@ def a_job_that_is_claimed_while_its_owner_cancels_it_is_canceled_too(bench: Benc
 
 
 @probe()
+def a_heartbeat_in_the_moment_of_the_end_is_the_last_that_is_known(bench: Bench) -> None:
+    job, node = bench.submit(), bench.join()
+    hold = bench.take(node, job)
+    bench.beat(node, hold, step=3)
+    bench.wait(10)
+    bench.meanwhile("end_attempt", lambda: bench.beat(node, hold, step=4))
+    steer.cancel(bench.at, job, bench.now_ms)
+    assert bench.look("SELECT step, beat_ms FROM attempt") == [(4, bench.now_ms)]
+
+
+@probe()
 def a_node_that_drains_while_it_claims_gets_nothing(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
     bench.meanwhile("take_job", lambda: bench.store.apply(write("drain_idle", id=node, because="no work for it")))

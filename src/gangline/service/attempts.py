@@ -104,26 +104,22 @@ def _heeding(row: Row, verdict: Verdict) -> Verdict:
 def _ending(
     at: Deployment, row: Row, attempt: Attempt, verdict: Verdict, now_ms: int, heard_ms: int, *, if_overdue: bool
 ) -> list[Write]:
-    """The guards first: what follows is written once."""
+    """The lease first: who writes about the attempt at the same time waits for it, or is waited for, and nobody for both."""
     job, node = as_job(row, "job_"), as_node(row, "node_")
     now_ms = max(now_ms, node.meter_ms)  # another request may have come and gone while this one was under way
     spent, lines = bill.spend(at, job, attempt, verdict.attempt, row, now_ms)
-    ends = {"attempt": attempt.id, "downloaded": row["downloaded_bytes"], "reserved": row["reserved"]}
+    seen = {"attempt": attempt.id, "beat_ms": row["beat_ms"]}
+    ends = seen | {"downloaded": row["downloaded_bytes"], "reserved": row["reserved"]}
+    last = seen | {name: row[name] for name in ("step", "loss", "seconds_per_step", "training_ms")}
+    end = {"state": verdict.attempt, "kind": verdict.kind, "because": verdict.because, "now": now_ms}
     return [
-        spent,
-        write(
-            "end_attempt",
-            attempt=attempt.id,
-            state=verdict.attempt,
-            kind=verdict.kind,
-            because=verdict.because,
-            now=now_ms,
-        ),
         guard("seize_overdue_lease", now=now_ms, **ends) if if_overdue else guard("drop_lease", **ends),
+        spent,
+        write("end_attempt", **last, **end),
         *lines,
         moving(job, verdict, now_ms),
-        *bill.meter(node, now_ms, heard_ms=heard_ms),
         *_judging(row, verdict, now_ms, at.policy),
+        *bill.meter(node, now_ms, heard_ms=heard_ms),
         event(job.id, verdict.attempt, verdict.because, now_ms, attempt=attempt.id, node=attempt.node),
     ]
 

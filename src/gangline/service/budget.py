@@ -28,8 +28,8 @@ def out_of_money(at: Deployment, lease: Row, downloaded_bytes: int, now_ms: int)
         whole = max(least, reservation(price, 0, at.policy))
         more = least if over_budget(purse, whole) else whole
         if at.store.apply(
-            guard("reserve", id=purse.project, micro_usd=more),
             guard("extend_reservation", attempt=attempt, seen=reserved, micro_usd=more),
+            guard("reserve", id=purse.project, micro_usd=more),
         ):
             return ""
         now = at.store.load("attempt", id=attempt)[0]

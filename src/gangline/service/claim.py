@@ -28,17 +28,17 @@ def claim(at: Deployment, node_id: str, now_ms: int) -> Assignment | NoWork:
     if at.recent.is_time_to_reap(now_ms):
         end_overdue(at, now_ms)
     with at.recent.claiming():
-        for tries in range(TRIES_MAX):
-            answer = _try(at, node_id, now_ms, tries)
+        for _ in range(TRIES_MAX):
+            answer = _try(at, node_id, now_ms)
             if answer:
                 return answer
     return NoWork(because="other nodes were faster each time; ask again")
 
 
-def _try(at: Deployment, node_id: str, now_ms: int, tries: int) -> Assignment | NoWork | None:
+def _try(at: Deployment, node_id: str, now_ms: int) -> Assignment | NoWork | None:
     """None where others were faster."""
     node = load_node(at, node_id)
-    found = refusal(node, now_ms) or _choose(at, node, now_ms, tries)
+    found = refusal(node, now_ms) or _choose(at, node, now_ms)
     if isinstance(found, Chosen) and (why := turned_away(at, node, found.job.id, now_ms)):
         at.recent.leave(found.job)
         found = Nothing(why)
@@ -48,7 +48,7 @@ def _try(at: Deployment, node_id: str, now_ms: int, tries: int) -> Assignment | 
         return NoWork(because=found.because)
     assignment = _take(at, node, found, now_ms) if found else None
     if found and not assignment:
-        at.recent.leave(found.job)
+        at.recent.lose(found.job, now_ms)
     return assignment
 
 
@@ -62,7 +62,7 @@ class Chosen:
         return self.choice.job
 
 
-def _choose(at: Deployment, node: Node, now_ms: int, tries: int) -> Chosen | Nothing | None:
+def _choose(at: Deployment, node: Node, now_ms: int) -> Chosen | Nothing | None:
     """None where others are taking all that is to be had."""
     said, busy = NOTHING, False
     for purse, rows in _offered(at, node, now_ms):
@@ -70,7 +70,7 @@ def _choose(at: Deployment, node: Node, now_ms: int, tries: int) -> Chosen | Not
         free = [job for job in jobs if not at.recent.is_taken(job, now_ms)]
         busy = busy or len(free) < len(jobs)
         held = frozenset(row["base"] for row in rows if row["held"])
-        choice = choose(_spread(free, node, tries), node, purse, held, now_ms, at.policy)
+        choice = choose(_spread(at, free, node, now_ms), node, purse, held, now_ms, at.policy)
         if isinstance(choice, Choice):
             return Chosen(choice, purse) if at.recent.take(choice.job, now_ms) else None
         said = choice
@@ -96,10 +96,13 @@ def _candidates(at: Deployment, query: str, node: Node, **values: object) -> lis
     return at.store.load(query, node=node.id, limit=CANDIDATES_MAX + at.recent.claims, **fit, **costs, **values)
 
 
-def _spread(jobs: list[Candidate], node: Node, tries: int) -> list[Candidate]:
-    """Nodes that ask several servers at once and lost twice do not all try the next in line again."""
-    skip = crc32(node.id.encode()) % (1 << max(0, tries - 1))
-    return jobs[skip:] or jobs
+def _spread(at: Deployment, jobs: list[Candidate], node: Node, now_ms: int) -> list[Candidate]:
+    """While several servers give out the same jobs, each node begins at another of those that are equal to the first."""
+    if not jobs or not at.recent.has_rivals(now_ms):
+        return jobs
+    first = jobs[0]
+    equals = sum(job.priority == first.priority and bool(job.fencing) == bool(first.fencing) for job in jobs)
+    return jobs[crc32(f"{node.id} {now_ms}".encode()) % equals :]
 
 
 def as_candidate(row: Row) -> Candidate:

@@ -10,6 +10,7 @@ from gangline.core.claim import Candidate
 
 REAP_EVERY_MS = 1_000
 TAKEN_MS = 2_000
+RIVALS_MS = 10_000
 
 
 class Recent:
@@ -21,6 +22,7 @@ class Recent:
         self._lock = Lock()
         self._taken: dict[tuple[str, int], int] = {}
         self._reaped_ms = -REAP_EVERY_MS
+        self._lost_ms = -RIVALS_MS
 
     def is_time_to_reap(self, now_ms: int) -> bool:
         """Whether a claim is to end what is overdue first: one does it for those at the same time."""
@@ -58,6 +60,15 @@ class Recent:
         """It was not to be had by who took it; somebody else may."""
         with self._lock:
             self._taken.pop((job.id, job.version), None)
+
+    def lose(self, job: Candidate, now_ms: int) -> None:
+        """Another server was faster, it seems."""
+        self.leave(job)
+        self._lost_ms = now_ms
+
+    def has_rivals(self, now_ms: int) -> bool:
+        """Whether other servers are giving out the same jobs."""
+        return 0 <= now_ms - self._lost_ms < RIVALS_MS
 
     def _younger(self, now_ms: int) -> dict[tuple[str, int], int]:
         return {key: taken_ms for key, taken_ms in self._taken.items() if now_ms - taken_ms < TAKEN_MS}

@@ -79,7 +79,8 @@ class PostgresStore:
         self._pool.close()
 
     def _ask(self, work: Callable[[Session], T]) -> T:
-        """Once more where another transaction came in between, or where the connection had been cut while nobody used it."""
+        """Once more where another transaction came in between, or where the connection was cut: who asked would do the same, and
+        every write may be repeated."""
         for _ in range(TRIES_MAX - 1):
             try:
                 return self._once(work)
@@ -139,20 +140,9 @@ class _Clock:
 
 
 def _apply(session: Session, writes: Sequence[Write]) -> bool:
-    """All statements in one round trip, the word about them in a second."""
     if len(writes) == 1:  # one statement is a transaction by itself
         return session.run(writes[0].name, writes[0].values).changed > 0 or not writes[0].guard
-    done = session.run_all([(write.name, write.values) for write in writes])
-    for write, found in zip(writes, done, strict=True):
-        session.check(found)
-        if write.guard and not found.changed:
-            session.end(b"ROLLBACK")
-            return False
-    try:
-        session.end(b"COMMIT")
-    except AWAY as error:  # it may have happened: who asked asks again, and finds out
-        raise _away(error) from None
-    return True
+    return session.transact([(write.name, write.values, write.guard) for write in writes])
 
 
 def _conninfo(url: str) -> str:

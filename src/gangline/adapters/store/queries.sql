@@ -530,24 +530,26 @@ SELECT attempt FROM lease WHERE node = :node ORDER BY attempt
 
 -- name: seize_overdue_lease
 -- The server's right to end an attempt: only while its lease is overdue.
-DELETE FROM lease WHERE attempt = :attempt AND expires_ms < :now AND downloaded_bytes = :downloaded AND reserved = :reserved
+DELETE FROM lease
+WHERE attempt = :attempt AND expires_ms < :now AND downloaded_bytes = :downloaded AND reserved = :reserved
 
 -- name: drop_lease
--- Of an attempt that ends for another reason. What it is billed for, and gives back of the budget, is as it was seen.
-DELETE FROM lease WHERE attempt = :attempt AND downloaded_bytes = :downloaded AND reserved = :reserved
+-- Of an attempt that ends for another reason. What is kept of it and billed is as it was seen.
+DELETE FROM lease
+WHERE attempt = :attempt AND beat_ms = :beat_ms AND downloaded_bytes = :downloaded AND reserved = :reserved
 
 -- name: end_attempt
--- With what the lease knew last, before that goes.
-UPDATE attempt SET state = :state, kind = :kind, because = :because, ended_ms = :now, step = lease.step, loss = lease.loss,
-       seconds_per_step = lease.seconds_per_step, training_ms = lease.training_ms, beat_ms = lease.beat_ms
-FROM lease WHERE attempt.id = :attempt AND lease.attempt = attempt.id AND lease.rank = 0
+-- With what its lease knew last.
+UPDATE attempt SET state = :state, kind = :kind, because = :because, ended_ms = :now, step = :step, loss = :loss,
+       seconds_per_step = :seconds_per_step, training_ms = :training_ms, beat_ms = :beat_ms
+WHERE id = :attempt
 
 -- name: ending
 -- A live attempt with all that its end touches: its lease, its job and the project's purse, its node and the machine.
 SELECT attempt.id, attempt.job, attempt.node, attempt.machine, attempt.pool, attempt.gpu, attempt.gpu_memory_gb,
        attempt.workload, attempt.fencing, attempt.state, attempt.kind, attempt.slots, attempt.price_micro_usd_per_hour,
        attempt.from_step, attempt.committed_step, attempt.started_ms, attempt.ended_ms,
-       lease.step, lease.seconds_per_step, lease.training_ms, lease.beat_ms, lease.rank, lease.stop, lease.stop_kind,
+       lease.step, lease.loss, lease.seconds_per_step, lease.training_ms, lease.beat_ms, lease.rank, lease.stop, lease.stop_kind,
        lease.reserved, lease.downloaded_bytes,
        job.id AS job_id, job.project AS job_project, job.state AS job_state, job.fencing AS job_fencing,
        job.version AS job_version, job.attempts_failed AS job_attempts_failed, job.attempts_max AS job_attempts_max,

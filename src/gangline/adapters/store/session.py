@@ -18,6 +18,8 @@ from psycopg.pq.abc import PGconn, PGresult
 from gangline.adapters.store.statements import statements
 
 PARAMETER = re.compile(r"(?<!:):(\w+)")
+HELD_OFF = errors.DivisionByZero
+"""How a statement fails that had to change a row and changed none: by one divided by how many it changed."""
 FAILED = (ExecStatus.FATAL_ERROR, ExecStatus.BAD_RESPONSE)
 BOOL, INT8, INT4, FLOAT8 = 16, 20, 23, 701
 READ: Mapping[int, Callable[[bytes], Any]] = {BOOL: lambda text: text == b"t", INT8: int, INT4: int, FLOAT8: float}
@@ -29,45 +31,61 @@ class Session(psycopg.Connection[Any]):
 
     def __init__(self, pgconn: PGconn, *arguments: Any) -> None:
         super().__init__(pgconn, *arguments)
-        self.prepared = set[str]()
+        self.prepared = set[bytes]()
 
     def run(self, name: str, values: Mapping[str, object]) -> "Done":
         """One statement, a transaction by itself."""
-        statement = self._prepared_as(name)
+        statement = self._prepared_as(name, guarded=False)
         result = self.pgconn.exec_prepared(statement.key, statement.encode(values))  # type: ignore[arg-type]
-        return self.check(Done(result))
+        return Done(self._checked(result))
 
-    def run_all(self, calls: Sequence[tuple[str, Mapping[str, object]]]) -> "list[Done]":
-        """A transaction's statements in one round trip, begun and left open. Whether each went well is to be checked."""
-        sent = [(self._prepared_as(name), values) for name, values in calls]
+    def transact(self, calls: Sequence[tuple[str, Mapping[str, object], bool]]) -> bool:
+        """A transaction in one round trip: statements, their values, and whether each must change a row. False, and nothing has
+        happened, where one that must did not: it fails at once, so that those after it take no lock."""
+        sent = [(self._prepared_as(name, guarded), values) for name, values, guarded in calls]
+        results = self.send(
+            b"BEGIN", *((statement.key, statement.encode(values)) for statement, values in sent), b"COMMIT"
+        )
+        for result in results:
+            if result.status in FAILED:
+                lost = self._error(result)
+                self.send(b"ROLLBACK")
+                if isinstance(lost, HELD_OFF):
+                    return False
+                raise lost
+        return True
+
+    def send(self, *commands: "bytes | tuple[bytes, list[bytes | None]]") -> list[PGresult]:
+        """Several commands, or prepared statements with their values, in one round trip. Those after a failure do not run."""
         connection = self.pgconn
         connection.enter_pipeline_mode()
-        connection.send_query_params(b"BEGIN", None)
-        for statement, values in sent:
-            connection.send_query_prepared(statement.key, statement.encode(values))
+        for command in commands:
+            if isinstance(command, bytes):
+                connection.send_query_params(command, None)
+            else:
+                connection.send_query_prepared(*command)  # type: ignore[arg-type]
         connection.pipeline_sync()
         results = self._results()
         connection.exit_pipeline_mode()
-        return [Done(result) for result in results[1:]]
+        return results
 
-    def end(self, how: bytes) -> None:
-        """`COMMIT` or `ROLLBACK`."""
-        self.check(Done(self.pgconn.exec_(how)))
-
-    def check(self, done: "Done") -> "Done":
-        """Raises the error that a statement ended with."""
-        if done.result.status in FAILED:
-            if self.pgconn.status == ConnStatus.BAD:
-                raise psycopg.OperationalError(self.pgconn.get_error_message())
-            raise errors.error_from_result(done.result)
-        return done
-
-    def _prepared_as(self, name: str) -> "_Statement":
-        statement = _Statement.of(name)
-        if name not in self.prepared:
-            self.check(Done(self.pgconn.prepare(statement.key, statement.text)))
-            self.prepared.add(name)
+    def _prepared_as(self, name: str, guarded: bool) -> "_Statement":
+        statement = _Statement.of(name, guarded)
+        if statement.key not in self.prepared:
+            self._checked(self.pgconn.prepare(statement.key, statement.text))
+            self.prepared.add(statement.key)
         return statement
+
+    def _checked(self, result: PGresult) -> PGresult:
+        if result.status in FAILED:
+            raise self._error(result)
+        return result
+
+    def _error(self, result: PGresult) -> psycopg.Error:
+        """A lost connection has no code of its own."""
+        if self.pgconn.status == ConnStatus.BAD:
+            return psycopg.OperationalError(self.pgconn.get_error_message())
+        return errors.error_from_result(result)
 
     def _results(self) -> list[PGresult]:
         """Of each statement that was sent, up to the mark at the end."""
@@ -95,13 +113,13 @@ class Session(psycopg.Connection[Any]):
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A statement that was run, or was not because one before it failed."""
+    """A statement that was run."""
 
     result: PGresult
 
     @property
     def changed(self) -> int:
-        """Rows; 0 too where it did not run."""
+        """So many rows."""
         return self.result.command_tuples or 0
 
     def rows(self) -> list[dict[str, Any]]:
@@ -129,11 +147,13 @@ class _Statement:
 
     @staticmethod
     @cache
-    def of(name: str) -> "_Statement":
+    def of(name: str, guarded: bool) -> "_Statement":
         text = statements()[name]
         names = tuple(dict.fromkeys(PARAMETER.findall(text)))
         numbered = PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", text)
-        return _Statement(name.encode(), numbered.encode(), names)
+        if guarded:
+            numbered = f"WITH changed AS ({numbered} RETURNING 1) SELECT 1 / COUNT(*) FROM changed"  # noqa: S608 - our own text
+        return _Statement(f"{name}{'!' if guarded else ''}".encode(), numbered.encode(), names)
 
     def encode(self, values: Mapping[str, object]) -> list[bytes | None]:
         """As text; a zero byte, which PostgreSQL keeps in none, as the sign for what cannot be shown."""

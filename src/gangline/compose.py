@@ -37,6 +37,7 @@ class Settings:
     server: str | None
     token: str | None
     project: str | None
+    database: str | None
 
 
 def read_settings() -> Settings:
@@ -46,6 +47,7 @@ def read_settings() -> Settings:
         server=os.environ.get("GANGLINE_SERVER") or None,
         token=os.environ.get("GANGLINE_TOKEN") or None,
         project=os.environ.get("GANGLINE_PROJECT") or None,
+        database=os.environ.get("GANGLINE_DATABASE_URL") or None,
     )
 
 
@@ -117,7 +119,7 @@ def run_server(
         raise missing_extra("server", error) from None
     from gangline.adapters.hub import HuggingFaceHub
     from gangline.adapters.objects_local import LocalObjects
-    from gangline.adapters.store.sqlite import SqliteStore
+    from gangline.adapters.store import open_store
     from gangline.service.access import admit
     from gangline.service.deployment import Deployment, RentedPool
 
@@ -125,7 +127,7 @@ def run_server(
     listening = listen(host, port)
     access = keep_access(home, f"http://{host}:{listening.getsockname()[1]}")
     price = round(price_usd_per_hour * 1e6)
-    store = SqliteStore(home / "gangline.sqlite")
+    store = open_store(read_settings().database or str(home / "gangline.sqlite"))
     objects = LocalObjects(home / "store", access.signing_secret)
     local = _nodes_of_this_box(home / "nodes", nodes.nodes_max, access, price)
     deployment = Deployment(

@@ -89,6 +89,17 @@ def a_heartbeat_in_the_moment_of_the_end_is_the_last_that_is_known(bench: Bench)
 
 
 @probe()
+def what_is_reserved_in_the_moment_of_the_end_is_given_back_too(bench: Bench) -> None:
+    """A download reserves first and is counted then: the end may come in between."""
+    job, node = bench.submit(), bench.join()
+    hold = bench.take(node, job)
+    more = guard("extend_reservation", attempt=hold.attempt, seen=RESERVED, micro_usd=7)
+    bench.meanwhile("end_attempt", lambda: bench.store.apply(more, guard("reserve", id=PROJECT, micro_usd=7)))
+    steer.cancel(bench.at, job, bench.now_ms)
+    assert bench.look("SELECT reserved FROM project WHERE id = ?", PROJECT) == [0]
+
+
+@probe()
 def a_node_that_drains_while_it_claims_gets_nothing(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
     bench.meanwhile("take_job", lambda: bench.store.apply(write("drain_idle", id=node, because="no work for it")))

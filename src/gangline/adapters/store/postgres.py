@@ -161,9 +161,10 @@ def _migrate(conninfo: str) -> None:
         with psycopg.connect(conninfo, autocommit=True) as connection:
             connection.execute("SELECT pg_advisory_lock(%s)", (MIGRATING,))
             for number, text in migrations():
-                if number > _version(connection, conninfo):
+                if number > _version(connection):
                     _take_step(connection, number, text)
-            refuse_newer(_version(connection, conninfo), _place(conninfo))
+            refuse_newer(_version(connection), _place(conninfo))
+            connection.execute("UPDATE gangline_schema SET version = version WHERE version = 0")  # may we write?
     except psycopg.Error as error:
         raise GanglineError(
             f"the database {_place(conninfo)} cannot be used: {_sentence(error)}",
@@ -171,7 +172,7 @@ def _migrate(conninfo: str) -> None:
         ) from None
 
 
-def _version(connection: psycopg.Connection[Any], conninfo: str) -> int:
+def _version(connection: psycopg.Connection[Any]) -> int:
     there = connection.execute("SELECT to_regclass('gangline_schema')").fetchone()
     if there == (None,):
         return 0

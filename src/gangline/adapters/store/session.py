@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 from psycopg import errors
-from psycopg.pq import ConnStatus, ExecStatus
+from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus
 from psycopg.pq.abc import PGconn, PGresult
 
 from gangline.adapters.store.statements import statements
@@ -83,8 +83,8 @@ class Session(psycopg.Connection[Any]):
 
     def _error(self, result: PGresult) -> psycopg.Error:
         """A lost connection has no code of its own."""
-        if self.pgconn.status == ConnStatus.BAD:
-            return psycopg.OperationalError(self.pgconn.get_error_message())
+        if result.error_field(DiagnosticField.SQLSTATE) is None:
+            return psycopg.OperationalError(result.get_error_message())
         return errors.error_from_result(result)
 
     def _results(self) -> list[PGresult]:

@@ -6,10 +6,18 @@ import time
 from pathlib import Path
 
 from gangline.adapters.store.statements import migrations, refuse_newer, statements
-from gangline.core.errors import GanglineError
+from gangline.core.errors import GanglineError, Unreachable
 from gangline.ports.store import Row, Write
 
 BUSY_S = 30
+AWAY = {
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_CANTOPEN,
+}
+"""What the machine cannot do just now, not what the statement got wrong."""
 
 
 class SqliteStore:
@@ -26,9 +34,18 @@ class SqliteStore:
         return time.time_ns() // 1_000_000
 
     def load(self, name: str, /, **values: object) -> list[Row]:
-        return self._connection().execute(statements()[name], values).fetchall()
+        try:
+            return self._connection().execute(statements()[name], values).fetchall()
+        except sqlite3.OperationalError as error:
+            raise _meaning(error) from None
 
     def apply(self, *writes: Write) -> bool:
+        try:
+            return self._apply(writes)
+        except sqlite3.OperationalError as error:
+            raise _meaning(error) from None
+
+    def _apply(self, writes: tuple[Write, ...]) -> bool:
         with self._writing:
             connection = self._connection()
             if len(writes) == 1:  # one statement is a transaction by itself
@@ -49,8 +66,11 @@ class SqliteStore:
         return True
 
     def change(self, name: str, /, **values: object) -> list[Row]:
-        with self._writing:
-            return self._connection().execute(statements()[name], values).fetchall()
+        try:
+            with self._writing:
+                return self._connection().execute(statements()[name], values).fetchall()
+        except sqlite3.OperationalError as error:
+            raise _meaning(error) from None
 
     def close(self) -> None:
         for connection in self._opened:
@@ -85,3 +105,9 @@ class SqliteStore:
         for number, text in migrations():
             if number > version:
                 connection.executescript(f"BEGIN IMMEDIATE; {text}; PRAGMA user_version = {number}; COMMIT;")
+
+
+def _meaning(error: sqlite3.OperationalError) -> Exception:
+    if error.sqlite_errorcode & 0xFF in AWAY:
+        return Unreachable(f"the database cannot be used: {error}", hint="is its disk full, or read-only?")
+    return error

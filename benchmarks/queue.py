@@ -10,27 +10,34 @@ stands what pgbench does on the same server in the same run with the least SQL f
 or update one row. Each figure is the median of the rounds, with the least and the most.
 """
 
+import sys
+from pathlib import Path
+
+sys.path[0] = str(Path(__file__).parents[1])  # not this folder: `queue` is a module of Python's too
+# isort: split
+
 import hashlib
 import json
 import re
 import secrets
 import statistics
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
-sys.path[0] = str(Path(__file__).parents[1])  # not this folder: `queue` is a module of Python's too
-
+import psutil
+import psycopg
 from tests.postgres import Postgres, postgres
 
 from gangline.adapters.store.postgres import PostgresStore
 from gangline.compose import new_id
+from gangline.core.errors import GanglineError
 from gangline.core.files import File
 from gangline.core.policy import Policy
 from gangline.core.spec import DirectoryBase, LoraSpec, spec_to_json
@@ -38,6 +45,7 @@ from gangline.ports.objects import Stat
 from gangline.ports.server import Assignment, Beat, Beaten, Done, Join, Succeeded
 from gangline.ports.store import write
 from gangline.service.claim import claim
+from gangline.service.controller import Controller
 from gangline.service.deployment import Deployment
 from gangline.service.finish import finish
 from gangline.service.nodes import join
@@ -45,12 +53,18 @@ from gangline.service.projects import add_project
 from gangline.service.renew import renew
 from gangline.service.submit import submit
 
+T = TypeVar("T")
+
 ROUNDS = 5
 QUEUED = (1_000, 100_000, 1_000_000)
 CONNECTIONS = (1, 8, 32)
 PROCESSES_MAX = 2
 PROJECTS = 50
 RESULT = File(path="weights.safetensors", bytes=7, sha256=hashlib.sha256(b"weights").hexdigest())
+OUTCOME = Succeeded(output=(RESULT,))
+HASTY = Policy(lease_s=3, heartbeat_interval_s=1, tick_interval_s=0.5, node_silent_s=10_000)
+PAUSE = threading.Event()
+"""Nobody sets it: to wait on."""
 SETTINGS = ("shared_buffers = '1GB'", "max_wal_size = '4GB'", "max_connections = 200")
 
 
@@ -92,6 +106,31 @@ def work(url: str, kind: str, threads: int) -> None:
         print(json.dumps(done), flush=True)
 
 
+def work_on(url: str, threads: int) -> None:
+    """Go on through whatever happens, as workers do: what fails is asked again. Each finished job is a line."""
+    at = replace(service(url, threads), policy=HASTY)
+
+    def go_on() -> None:
+        node = insist(lambda: join(at, Join(machine=new_id("machine"), name="node"), "default", at.store.now_ms())).node
+        while True:
+            answer = insist(lambda: claim(at, node, at.store.now_ms()))
+            if isinstance(answer, Assignment):
+                end = insist(lambda hold=answer.hold: finish(at, node, hold, OUTCOME, at.store.now_ms()))
+                print(f"{time.time():.3f} {answer.job} {type(end).__name__}", flush=True)
+            else:
+                PAUSE.wait(0.02)
+
+    together([go_on] * threads)
+
+
+def insist(ask: Callable[[], T]) -> T:
+    while True:
+        try:
+            return ask()
+        except GanglineError:
+            PAUSE.wait(0.02)
+
+
 def share(count: int, nodes: list[str], act: Callable[[str], tuple[str, float]]) -> list[tuple[str, float]]:
     """`count` operations by all nodes together; of each, what it was about and its milliseconds."""
     left, done, lock = [count], list[tuple[str, float]](), threading.Lock()
@@ -121,7 +160,7 @@ def pair(at: Deployment, node: str) -> tuple[str, float]:
     assignment = claim(at, node, at.store.now_ms())
     ms = (time.perf_counter() - began) * 1000
     assert isinstance(assignment, Assignment), assignment
-    done = finish(at, node, assignment.hold, Succeeded(output=(RESULT,)), at.store.now_ms())
+    done = finish(at, node, assignment.hold, OUTCOME, at.store.now_ms())
     assert isinstance(done, Done), done
     return assignment.job, ms
 
@@ -356,16 +395,128 @@ def show_heartbeats(server: Postgres) -> None:
         print(f"{connections:>12} {ours!s:>24} {p50:>8.1f} {p99:>7.1f} {theirs!s:>26}", flush=True)
 
 
+class Load:
+    """Workers in processes of their own, and a server that ticks; `done` has when each job was finished, and what was answered."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.done: list[tuple[float, str, str]] = []
+        self.processes = [self._start() for _ in range(PROCESSES_MAX)]
+        self._stopping = threading.Event()
+        self._at = replace(service(url, 2), policy=HASTY)
+        self._ticking = threading.Thread(target=self._tick)
+        self._ticking.start()
+
+    def replace_one(self) -> None:
+        """One is killed, with what it holds; another comes."""
+        self.processes.pop(0).kill()
+        self.processes.append(self._start())
+
+    def rate(self, from_s: float, to_s: float) -> float:
+        return sum(from_s <= at_s < to_s for at_s, _, _ in list(self.done)) / (to_s - from_s)
+
+    def stop(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+        PAUSE.wait(HASTY.lease_s * 3)  # the leases of those that were killed run out
+        self._stopping.set()
+        self._ticking.join()
+        self._at.store.close()
+
+    def _start(self) -> "subprocess.Popen[str]":
+        command = [sys.executable, __file__, "--work-on", self.url, "4"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        threading.Thread(target=self._read, args=(process,), daemon=True).start()
+        return process
+
+    def _read(self, process: "subprocess.Popen[str]") -> None:
+        assert process.stdout
+        for line in process.stdout:
+            at_s, job, answer = line.split()
+            self.done.append((float(at_s), job, answer))
+
+    def _tick(self) -> None:
+        controller = Controller(self._at)
+        while not self._stopping.wait(HASTY.tick_interval_s):
+            with suppress(GanglineError):
+                controller.tick(self._at.store.now_ms())
+
+
+def kill_a_backend(server: Postgres, load: Load) -> None:
+    """With SIGKILL: PostgreSQL ends all others and recovers."""
+    [(pid,)] = server.run(
+        f"SELECT pid FROM pg_stat_activity WHERE datname = '{name_of(load.url)}' AND application_name = 'gangline' LIMIT 1"
+    )
+    psutil.Process(pid).kill()
+
+
+def kill_again_and_again(server: Postgres, load: Load) -> None:
+    for _ in range(10):
+        with suppress(psycopg.OperationalError):
+            server.kill_backends(name_of(load.url))
+        PAUSE.wait(0.3)
+
+
+def pause_a_worker(_: Postgres, load: Load) -> None:
+    """For longer than its leases last."""
+    process = psutil.Process(load.processes[0].pid)
+    process.suspend()
+    PAUSE.wait(HASTY.lease_s * 2)
+    process.resume()
+
+
+FAULTS: dict[str, Callable[[Postgres, Load], None]] = {
+    "a worker killed": lambda _, load: load.replace_one(),
+    "PostgreSQL restarted": lambda server, _: server.restart("fast"),
+    "a backend killed": kill_a_backend,
+    "repeated kills": kill_again_and_again,
+    "a worker paused": pause_a_worker,
+}
+
+
+def show_faults(server: Postgres) -> None:
+    url, jobs = server.make_database(), 60_000
+    fill(server, url, jobs)
+    load = Load(url)
+    while len(load.done) < 1_000:
+        PAUSE.wait(0.1)
+    print(f"\n{'fault':24} {'pairs/s before':>15} {'at 90 % again after s':>22}")
+    for name, strike in FAULTS.items():
+        PAUSE.wait(4)
+        before = load.rate(time.time() - 3, time.time())
+        strike(server, load)
+        struck_s = time.time()
+        PAUSE.wait(12)
+        steps = [struck_s + step / 10 for step in range(100)]
+        again = next((at_s - struck_s for at_s in steps if load.rate(at_s, at_s + 1) >= 0.9 * before), None)
+        print(f"{name:24} {before:>15.0f} {'never in 10 s' if again is None else f'{again:.1f}':>22}", flush=True)
+    load.stop()
+    database = name_of(url)
+    states = dict(server.run("SELECT state, COUNT(*) FROM job WHERE id LIKE 'job-0%' GROUP BY state", database))
+    twice = server.run("SELECT job FROM attempt WHERE state = 'succeeded' GROUP BY job HAVING COUNT(*) > 1", database)
+    told = Counter(job for _, job, answer in load.done if answer == "Done")
+    print(
+        f"of {jobs} jobs {states}; succeeded twice: {len(twice)}; told done twice: {sum(n > 1 for n in told.values())}; ",
+        end="",
+    )
+    print(f"answers {dict(Counter(answer for _, _, answer in load.done))}; lost: {jobs - sum(states.values())}")
+
+
 PARTS: dict[str, Callable[[Postgres], None]] = {
     "pairs": show_pairs,
     "claims": show_claims,
     "heartbeats": show_heartbeats,
+    "faults": show_faults,
 }
 
 
 def main() -> None:
     if sys.argv[1:2] == ["--work"]:
         work(sys.argv[2], sys.argv[3], int(sys.argv[4]))
+        return
+    if sys.argv[1:2] == ["--work-on"]:
+        work_on(sys.argv[2], int(sys.argv[3]))
         return
     with tempfile.TemporaryDirectory() as folder, postgres(Path(folder) / "data", settings=SETTINGS) as server:
         for part in sys.argv[1:] or list(PARTS):

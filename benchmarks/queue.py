@@ -71,6 +71,9 @@ SETTINGS = ("shared_buffers = '1GB'", "max_wal_size = '4GB'", "max_connections =
 class Attesting:
     """The object store is not what is measured: it has whatever one asks for."""
 
+    def in_parts(self, _: int) -> bool:
+        return False
+
     def stat(self, _: str) -> Stat:
         return Stat(bytes=RESULT.bytes, sha256=RESULT.sha256)
 
@@ -116,7 +119,8 @@ def work_on(url: str, threads: int) -> None:
             answer = insist(lambda: claim(at, node, at.store.now_ms()))
             if isinstance(answer, Assignment):
                 end = insist(lambda hold=answer.hold: finish(at, node, hold, OUTCOME, at.store.now_ms()))
-                print(f"{time.time():.3f} {answer.job} {type(end).__name__}", flush=True)
+                sys.stdout.write(f"{time.time():.3f} {answer.job} {type(end).__name__}\n")  # in one piece
+                sys.stdout.flush()
             else:
                 PAUSE.wait(0.02)
 

@@ -12,12 +12,21 @@ from pathlib import Path
 
 import pytest
 
-from gangline.core.files import File
+from gangline.adapters.s3_wire import Bucket
+from gangline.core.files import PART_BYTES, File
+from gangline.ports.server import Upload
 from tests.postgres import Postgres, postgres
+from tests.servers import s3_server
 
 ROOT = Path(__file__).parents[1]
 BASE = ROOT / "assets" / "tiny-sdxl"
 SUBJECT = ROOT / "examples" / "subject"
+
+
+def as_upload(file: File, content: bytes) -> Upload:
+    pieces = [content[start : start + PART_BYTES] for start in range(0, file.bytes, PART_BYTES)]
+    parts = tuple(hashlib.sha256(piece).hexdigest() for piece in pieces) if len(pieces) > 1 else ()
+    return Upload(path=file.path, bytes=file.bytes, sha256=file.sha256, parts=parts)
 
 
 def file_at(path: Path, below: Path) -> File:
@@ -38,3 +47,10 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return str(tmp_path / "db.sqlite")
     return request.getfixturevalue("database_server").make_database()
+
+
+@pytest.fixture(scope="session")
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
+    """Of a real S3 server, for all tests of this session."""
+    with s3_server(tmp_path_factory.mktemp("s3")) as started:
+        yield started

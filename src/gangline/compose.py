@@ -1,6 +1,7 @@
 """The composition root: the one reader of environment variables, the one chooser of adapters."""
 
 import json
+import logging
 import os
 import secrets
 import socket
@@ -11,13 +12,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from gangline.core.autoscale import PoolLimits
 from gangline.core.errors import UserError
 from gangline.core.policy import Policy
 
 if TYPE_CHECKING:
+    from gangline.adapters.objects_local import LocalObjects
+    from gangline.adapters.objects_s3 import S3Objects
     from gangline.adapters.pools.local import LocalPool
+    from gangline.adapters.s3_wire import Bucket
     from gangline.ports.server import Server
     from gangline.wire.client import Client
     from gangline.worker.agent import Agent
@@ -26,6 +31,10 @@ DEFAULT_PORT = 8420
 DEFAULT_SERVER = f"http://127.0.0.1:{DEFAULT_PORT}"
 ACCESS = "access.json"
 PRIVATE = 0o600
+log = logging.getLogger("gangline.compose")
+logging.getLogger("httpx").setLevel(
+    logging.WARNING
+)  # below that it writes down whole URLs, and a signed one opens something
 NO_NODES = PoolLimits(name="default", nodes_min=0, nodes_max=0)
 
 
@@ -128,7 +137,7 @@ def run_server(
     access = keep_access(home, f"http://{host}:{listening.getsockname()[1]}")
     price = round(price_usd_per_hour * 1e6)
     store = open_store(read_settings().database or str(home / "gangline.sqlite"))
-    objects = LocalObjects(home / "store", access.signing_secret)
+    objects = make_objects(home, access.signing_secret)
     local = _nodes_of_this_box(home / "nodes", nodes.nodes_max, access, price)
     deployment = Deployment(
         store=store,
@@ -145,10 +154,54 @@ def run_server(
     admit(deployment, access.operator_key, "operator", now_ms=store.now_ms())
     admit(deployment, access.join_token, "join", now_ms=store.now_ms())
     try:
-        app = make_app(deployment, objects)
+        app = make_app(deployment, objects if isinstance(objects, LocalObjects) else None)
         serve(app, deployment, listening, ready=lambda: ready(access), stopping=local.stop_all)
     finally:
         store.close()
+
+
+def make_objects(home: Path, signing_secret: str) -> "LocalObjects | S3Objects":
+    """A bucket where the environment names one, else a folder of `home`. Raises `UserError` where the bucket cannot be used."""
+    place = os.environ.get("GANGLINE_OBJECTS", "")
+    if not place:
+        from gangline.adapters.objects_local import LocalObjects
+
+        return LocalObjects(home / "store", signing_secret)
+    try:
+        from gangline.adapters.objects_s3 import S3Objects
+        from gangline.adapters.s3_abilities import find_abilities
+        from gangline.adapters.s3_wire import Wire
+    except ModuleNotFoundError as error:
+        raise missing_extra("s3", error) from None
+    wire = Wire(_read_bucket(place))
+    abilities = find_abilities(wire)
+    for lack in abilities.lacking():
+        log.warning("the object store at %s lacks %s", wire.place, lack)
+    return S3Objects(wire, abilities)
+
+
+def _read_bucket(place: str) -> "Bucket":
+    from gangline.adapters.s3_wire import Bucket
+
+    parts = urlsplit(place)
+    if parts.scheme != "s3" or not parts.netloc or parts.query or parts.fragment:
+        raise UserError(f"GANGLINE_OBJECTS is {place}, which is no bucket", hint="it looks like s3://BUCKET/PREFIX")
+    names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+    keys = [os.environ.get(name, "") for name in names]
+    if not all(keys):
+        missing = " and ".join(name for name, key in zip(names, keys, strict=True) if not key)
+        raise UserError(f"{missing} must be set for {place}", hint="the server signs requests to the bucket with them")
+    endpoint = os.environ.get("AWS_ENDPOINT_URL", "").rstrip("/")
+    if endpoint and not (endpoint.startswith(("http://", "https://")) and urlsplit(endpoint).hostname):
+        raise UserError(f"AWS_ENDPOINT_URL is no address: {endpoint}", hint="it looks like https://HOST:PORT")
+    return Bucket(
+        name=parts.netloc,
+        prefix=parts.path.strip("/"),
+        region=os.environ.get("AWS_REGION") or "us-east-1",
+        endpoint=endpoint,
+        access_key=keys[0],
+        secret_key=keys[1],
+    )
 
 
 def _nodes_of_this_box(homes: Path, nodes_max: int, access: Access, price_micro_usd_per_hour: int) -> "LocalPool":

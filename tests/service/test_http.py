@@ -169,6 +169,6 @@ def test_a_heartbeat_over_http_is_told_to_stop_and_a_late_one_that_the_lease_is_
 
 def test_a_blob_is_put_once_and_read_never_by_its_hash_alone(service: Service) -> None:
     answer = service.ask("POST", "/v1/blobs", json={"sha256": service.photo.sha256, "bytes": service.photo.bytes})
-    assert answer.json() == {"present": True, "url": None}
+    assert answer.json() == {"present": True, "grant": None}
     wrong_size = service.ask("POST", "/v1/blobs", json={"sha256": service.photo.sha256, "bytes": 999})
     assert wrong_size.json()["present"] is False

@@ -70,7 +70,7 @@ def test_the_next_attempt_goes_on_from_the_newest_committed_step(service: Servic
     keys = tuple(file.key for file in new.resume[0].files)
     urls = checkpoint.downloads(service.at, second, new.hold, Downloads(keys=keys), service.now_ms)
     assert isinstance(urls, Urls)
-    assert service.http.get(urls.urls[0]).content == b"step 20"
+    assert service.http.get(urls.urls[0].url).content == b"step 20"
 
 
 def test_a_damaged_checkpoint_is_rejected_and_the_one_before_is_used(service: Service) -> None:

@@ -29,6 +29,7 @@ from gangline.service.claim import claim
 from gangline.service.finish import finish
 from gangline.service.nodes import leave
 from gangline.service.steer import cancel
+from tests.conftest import as_upload
 from tests.service.conftest import POLICY, PROJECT, Service
 
 Answer = Any
@@ -36,10 +37,10 @@ Answer = Any
 
 def upload(service: Service, node: str, hold: Hold, step: int, content: bytes = b"weights") -> None:
     manifest = service.manifest(step, content)
-    request = Uploads(folder="checkpoints", step=step, files=manifest.files)
-    urls = checkpoint.uploads(service.at, node, hold, request, service.now_ms)
-    assert not isinstance(urls, Stale)
-    assert service.http.put(urls.urls[0], content=content).status_code == 201
+    request = Uploads(folder="checkpoints", step=step, files=(as_upload(manifest.files[0], content),))
+    grants = checkpoint.uploads(service.at, node, hold, request, service.now_ms)
+    assert not isinstance(grants, Stale)
+    service.put(grants.files[0], content)
 
 
 def commit(service: Service, node: str, hold: Hold, step: int, content: bytes = b"weights") -> Answer:
@@ -53,9 +54,11 @@ def view(service: Service, job: str) -> JobView:
 
 def result(service: Service, node: str, hold: Hold, content: bytes = b"result") -> Succeeded:
     file = service.manifest(1, content).files[0]
-    urls = checkpoint.uploads(service.at, node, hold, Uploads(folder="output", files=(file,)), service.now_ms)
-    assert not isinstance(urls, Stale)
-    assert service.http.put(urls.urls[0], content=content).status_code == 201
+    grants = checkpoint.uploads(
+        service.at, node, hold, Uploads(folder="output", files=(as_upload(file, b"weights"),)), service.now_ms
+    )
+    assert not isinstance(grants, Stale)
+    service.put(grants.files[0], content)
     return Succeeded(output=(file,))
 
 
@@ -66,7 +69,9 @@ def writes(service: Service, node: str, old: Assignment) -> dict[str, Callable[[
     file = manifest.files[0]
     return {
         "heartbeats": lambda: renew.renew(at, node, hold, Beat(phase="training", step=99), service.now_ms),
-        "uploads": lambda: checkpoint.uploads(at, node, hold, Uploads(folder="output", files=(file,)), service.now_ms),
+        "uploads": lambda: checkpoint.uploads(
+            at, node, hold, Uploads(folder="output", files=(as_upload(file, b"weights"),)), service.now_ms
+        ),
         "downloads": lambda: checkpoint.downloads(at, node, hold, Downloads(keys=(old.inputs[0].key,)), service.now_ms),
         "checkpoints": lambda: commit(service, node, hold, 30),
         "rejections": lambda: checkpoint.reject(
@@ -130,15 +135,15 @@ def test_a_late_upload_with_a_url_that_is_still_valid_changes_nothing(service: S
     old = service.claim(first)
     content = b"late weights"
     file = service.manifest(30, content).files[0]
-    request = Uploads(folder="checkpoints", step=30, files=(file,))
-    urls = checkpoint.uploads(service.at, first, old.hold, request, service.now_ms)
-    assert not isinstance(urls, Stale)
+    request = Uploads(folder="checkpoints", step=30, files=(as_upload(file, b"late weights"),))
+    grants = checkpoint.uploads(service.at, first, old.hold, request, service.now_ms)
+    assert not isinstance(grants, Stale)
     service.wait(POLICY.lease_s + 1)
     new = service.claim(second)
     upload(service, second, new.hold, 30, b"good weights")
     assert commit(service, second, new.hold, 30, b"good weights") == Done()
     before = facts(service, job)
-    assert service.http.put(urls.urls[0], content=content).status_code == 201
+    service.put(grants.files[0], content)
     assert facts(service, job) == before
     committed = service.store.load("checkpoints", job=job)[0]
     assert service.objects.read(f"{committed['prefix']}/weights.safetensors") == b"good weights"

@@ -9,7 +9,7 @@ from typing import Any
 
 from gangline.core.autoscale import PoolLimits
 from gangline.core.contract import Manifest
-from gangline.core.files import File
+from gangline.core.files import PART_BYTES, File, Grant
 from gangline.core.policy import Policy
 from gangline.core.spec import DirectoryBase, LoraSpec, spec_to_json
 from gangline.ports.objects import Stat
@@ -19,6 +19,7 @@ from gangline.ports.server import (
     Beat,
     Commit,
     Failed,
+    Grants,
     Hold,
     Join,
     NoWork,
@@ -26,8 +27,8 @@ from gangline.ports.server import (
     Released,
     Stale,
     Succeeded,
+    Upload,
     Uploads,
-    Urls,
 )
 from gangline.ports.store import Write, write
 from gangline.service import checkpoint, nodes, query, renew
@@ -42,7 +43,7 @@ from gangline.service.recent import Recent
 from gangline.service.submit import offer_blob, submit
 from gangline.sim.checks import Checks
 from gangline.sim.faults import Faults
-from gangline.sim.objects import Object, SimObjects
+from gangline.sim.objects import Object, SimObjects, simulated_parts
 from gangline.sim.service import NoHub
 from gangline.sim.store import SimStore
 from gangline.sim.trainer import content_sha256, lineage_of
@@ -265,9 +266,15 @@ class Bench:
         return answer
 
     def upload(self, node: str, hold: Hold, folder: Any, file: File, step: int = 0) -> None:
-        urls = checkpoint.uploads(self.at, node, hold, Uploads(folder=folder, step=step, files=(file,)), self.now_ms)
-        assert isinstance(urls, Urls), urls
-        self.objects.receive(urls.urls[0], file)
+        self.objects.receive(self.grant(node, hold, folder, file, step), file)
+
+    def grant(self, node: str, hold: Hold, folder: Any, file: File, step: int = 0) -> Grant:
+        parts = tuple(part.sha256 or "" for part in simulated_parts(file)) if file.bytes > PART_BYTES else ()
+        declared = Upload(path=file.path, bytes=file.bytes, sha256=file.sha256, parts=parts)
+        request = Uploads(folder=folder, step=step, files=(declared,))
+        grants = checkpoint.uploads(self.at, node, hold, request, self.now_ms)
+        assert isinstance(grants, Grants), grants
+        return grants.files[0]
 
     def manifest(self, hold: Hold, step: int, **changes: Any) -> Manifest:
         lineage = self._lineage(hold)

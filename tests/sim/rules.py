@@ -132,13 +132,8 @@ RULES = [
         "if False",
     ),
     # 2: nothing lost
-    rule(
-        "2: two are kept",
-        "core.retention:to_prune",
-        "checkpoints[:keep], checkpoints[keep:]",
-        "checkpoints[:1], checkpoints[1:]",
-    ),
-    rule("2: one of them is verified", "core.retention:to_prune", "if not any(", "if False and not any("),
+    rule("2: two are kept", "core.retention:to_prune", "checkpoints[keep:]", "checkpoints[1:]"),
+    rule("2: one of them is verified", "core.retention:to_prune", " if checkpoint is not last_verified", ""),
     rule("2: the newest goes on", "checkpoints", "checkpoint.step DESC", "checkpoint.step"),
     rule(
         "2: an attempt begins where the last checkpoint is",
@@ -148,13 +143,13 @@ RULES = [
     ),
     rule(
         "2: no checkpoint without its bytes",
-        "service.checkpoint:stored_as",
+        "service.upload:_found",
         "if found is None:",
         "if found is None: return True\n    if False:",
     ),
     rule(
         "2: no checkpoint of other bytes",
-        "service.checkpoint:stored_as",
+        "service.upload:_found",
         "if found.bytes != file.bytes or",
         "if False and",
     ),
@@ -175,9 +170,44 @@ RULES = [
     ),
     rule(
         "2: what was not pruned is pruned later",
-        "service.controller:sweep",
+        "service.controller:prune_left",
         "kept=at.policy.checkpoints_kept",
         "kept=10**6",
+    ),
+    rule("2: what is referred to is not swept", "service.sweep:sweep_attempts", "if key not in kept", ""),
+    rule("2: nor what may still be written", "service.sweep:sweep_attempts", "- round(at.policy.orphans_s * 1000)", ""),
+    rule(
+        "2: the log is referred to",
+        "referred",
+        "UNION ALL SELECT log_chunk.key, '' AS manifest FROM log_chunk WHERE log_chunk.attempt = :attempt",
+        "",
+    ),
+    rule("2: uploads in parts are swept", "service.sweep:_give_up", 'at.objects.uploads(upload["key"])', "()"),
+    rule("2: those of users after a day", "service.sweep:sweep_uploads", "- round(at.policy.uploads_s * 1000)", ""),
+    rule("2: but not those of attempts", "uploads_left", "attempt = '' AND", ""),
+    rule(
+        "2: the other of two uploads goes",
+        "service.upload:_begun",
+        "        at.objects.abort(key, upload)\n    raise",
+        "    raise",
+    ),
+    rule(
+        "2: bytes are those of the parts", "service.upload:_found", "*attestations(file.sha256, parts)", "found.sha256"
+    ),
+    rule("2: parts that are there are not granted", "service.upload:grant", "here[number].is_as(part)", "False"),
+    rule("2: what is read back is compared", "service.verify:verify", "!= file.sha256", "is None"),
+    rule(
+        "2: and then counts",
+        "service.verify:verify",
+        'at.store.apply(write("verify_checkpoint", id=row["id"]))',
+        "pass",
+    ),
+    rule("2: and the rest is forgotten", "service.verify:verify", 'prune(at, row["job"], at.store.now_ms())', "pass"),
+    rule(
+        "2: nothing goes before something is verified",
+        "core.retention:to_prune",
+        "return []",
+        "return checkpoints[keep:]",
     ),
     rule(
         "7: a node reads its own job's files",

@@ -11,14 +11,15 @@ import pytest
 from gangline.adapters.host import LocalHost
 from gangline.core.contract import Manifest, Progress
 from gangline.core.errors import Denied, GanglineError, Unreachable
-from gangline.core.files import File
-from gangline.ports.server import Join
+from gangline.core.files import File, Grant, Signed
+from gangline.ports.server import Join, Upload
 from gangline.ports.trainer import Result, Saved
 from gangline.service.controller import Controller
 from gangline.wire.agent import HttpServer
 from gangline.worker.agent import Agent
 from gangline.worker.edges import Edges
 from gangline.worker.move import TRIES_OF_A_URL
+from tests.conftest import as_upload
 from tests.service.conftest import JOIN, POLICY, PROJECT, Service
 
 OUTPUT = b"the weights"
@@ -49,21 +50,21 @@ class SlowTransfer:
     service: Service
     looks: int = 15
 
-    def download(self, url: str, file: File, to: Path) -> SlowTask:
+    def download(self, signed: Signed, file: File, to: Path) -> SlowTask:
         def happen() -> None:
             to.parent.mkdir(parents=True, exist_ok=True)
-            to.write_bytes(self.service.http.get(url).content)
+            to.write_bytes(self.service.http.get(signed.url).content)
 
         return SlowTask(happen, self.looks)
 
-    def upload(self, url: str, file: File, source: Path) -> SlowTask:
-        return SlowTask(lambda: self._put(url, source.read_bytes()), self.looks)
+    def declare(self, file: File, source: Path) -> Upload:
+        return as_upload(file, source.read_bytes())
+
+    def upload(self, grant: Grant, file: File, source: Path) -> SlowTask:
+        return SlowTask(lambda: self.service.put(grant, source.read_bytes()), self.looks)
 
     def fetch_base(self, repo: str, commit: str) -> SlowTask:
         raise AssertionError("no base of the hub here")
-
-    def _put(self, url: str, content: bytes) -> None:
-        assert self.service.http.put(url, content=content).status_code == 201
 
 
 @dataclass
@@ -76,14 +77,14 @@ class AwayTransfer(SlowTransfer):
     tried: list[str] = field(default_factory=list)
     urls: list[str] = field(default_factory=list)
 
-    def download(self, url: str, file: File, to: Path) -> SlowTask:
+    def download(self, signed: Signed, file: File, to: Path) -> SlowTask:
         self.first = self.first or to
         if to != self.first:
-            return super().download(url, file, to)
-        self.urls.append(url)
+            return super().download(signed, file, to)
+        self.urls.append(signed.url)
         if len(self.tried) == self.tries:
-            return super().download(url, file, to)
-        self.tried.append(url)
+            return super().download(signed, file, to)
+        self.tried.append(signed.url)
         return SlowTask(lambda: None, 0, self.error)
 
 

@@ -1,20 +1,24 @@
 """The object store in a folder of the server, behind URLs that the server itself signs and serves.
 
 `objects/<key>` holds the bytes, `attested/<key>` the SHA-256 that was computed while they came in. Keys are write-once:
-the bytes come into a file of their own and get their name by a hard link, which fails where the name is taken.
+the bytes come into a file of their own and get their name by a hard link, which fails where the name is taken. An upload in
+parts is a folder `uploads/<id>`: `key`, the `content` that grows together, and for each part that is right a file by its number.
 """
 
+import asyncio
 import hashlib
 import hmac
 import os
 import secrets
-from collections.abc import AsyncIterator
+import shutil
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
 from gangline.core.errors import BadInput, Damaged, Denied, NotFound
-from gangline.core.files import is_safe_path
-from gangline.ports.objects import Stat
+from gangline.core.files import PART_BYTES, Signed, is_safe_path
+from gangline.ports.objects import Part, Stat
 
 ROUTE = "/v1/objects/"
 
@@ -26,17 +30,62 @@ class LocalObjects:
         self._objects = root / "objects"
         self._attested = root / "attested"
         self._incoming = root / "incoming"
+        self._uploads = root / "uploads"
         self._secret = secret.encode()
-        for folder in (self._objects, self._attested, self._incoming):
+        for folder in (self._objects, self._attested, self._incoming, self._uploads):
             folder.mkdir(parents=True, exist_ok=True)
         for left in self._incoming.iterdir():  # of a server that was killed while bytes came in
             left.unlink()
 
-    def sign_put(self, key: str, *, bytes: int, sha256: str, now_ms: int, seconds: float) -> str:
-        return self._sign("PUT", key, f"{bytes}-{sha256}", now_ms, seconds)
+    def in_parts(self, bytes: int) -> bool:
+        return bytes > PART_BYTES
 
-    def sign_get(self, key: str, *, now_ms: int, seconds: float) -> str:
-        return self._sign("GET", key, "", now_ms, seconds)
+    def sign_put(self, key: str, *, bytes: int, sha256: str, now_ms: int, seconds: float) -> Signed:
+        return self._sign("PUT", key, f"{bytes}-{sha256}", now_ms, seconds, {"Content-Length": str(bytes)})
+
+    def sign_get(self, key: str, *, now_ms: int, seconds: float) -> Signed:
+        return self._sign("GET", key, "", now_ms, seconds, {})
+
+    def sign_part(self, key: str, upload: str, number: int, part: Part, *, now_ms: int, seconds: float) -> Signed:
+        what = f"{part.bytes}-{part.sha256}-{upload}-{number}"
+        return self._sign("PUT", key, what, now_ms, seconds, {"Content-Length": str(part.bytes)})
+
+    def begin(self, key: str) -> str:
+        upload = secrets.token_hex(16)
+        folder = self._uploads / upload
+        folder.mkdir()
+        (folder / "content").touch()
+        (folder / "key").write_text(key)
+        return upload
+
+    def parts(self, key: str, upload: str) -> dict[int, Part] | None:
+        if not self._is_open(key, upload):
+            return None
+        try:
+            marks = [path for path in (self._uploads / upload).iterdir() if path.name.isdecimal()]
+            return {int(mark.name): _part(mark.read_text()) for mark in marks}
+        except FileNotFoundError:  # it ends in this moment
+            return None
+
+    def complete(self, key: str, upload: str, parts: Sequence[Part]) -> None:
+        if self.parts(key, upload) != dict(enumerate(parts, 1)) or self._path(key).exists():
+            return
+        joined = b"".join(bytes.fromhex(part.sha256 or "") for part in parts)
+        attested = f"{hashlib.sha256(joined).hexdigest()}-{len(parts)}"
+        with suppress(BadInput):  # taken in this moment
+            self._keep(self._uploads / upload / "content", key, attested)
+        self.abort(key, upload)
+
+    def abort(self, key: str, upload: str) -> None:
+        if self._is_open(key, upload):
+            shutil.rmtree(self._uploads / upload, ignore_errors=True)
+
+    def uploads(self, key: str) -> list[str]:
+        return [folder.name for folder in self._uploads.iterdir() if self._is_open(key, folder.name)]
+
+    def list(self, prefix: str) -> Iterator[str]:
+        folder = self._path(prefix)
+        return (path.relative_to(self._objects).as_posix() for path in folder.rglob("*") if path.is_file())
 
     def stat(self, key: str) -> Stat | None:
         try:
@@ -54,9 +103,13 @@ class LocalObjects:
     def read(self, key: str) -> bytes:
         return self.locate(key).read_bytes()
 
-    def delete(self, key: str) -> None:
-        self._path(key).unlink(missing_ok=True)
-        (self._attested / key).unlink(missing_ok=True)
+    def read_back(self, key: str) -> str:
+        return _sha256_of(self.locate(key))
+
+    def delete(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            self._path(key).unlink(missing_ok=True)
+            (self._attested / key).unlink(missing_ok=True)
 
     def locate(self, key: str) -> Path:
         """The file of an object. Raises `NotFound`."""
@@ -73,25 +126,39 @@ class LocalObjects:
             raise Denied("this URL has expired", hint="ask for a new one")
 
     async def receive(self, key: str, what: str, body: AsyncIterator[bytes]) -> None:
-        """Take an upload of exactly what was signed. Raises `Damaged` otherwise; `BadInput` where the key holds other bytes."""
-        size_text, _, sha256 = what.partition("-")
-        size, hashed, received = int(size_text), hashlib.sha256(), 0
+        """Take an upload of exactly what was signed. Raises `Damaged` otherwise; `BadInput` where the key holds other bytes,
+        `NotFound` where the upload that this is a part of has ended."""
+        size, sha256, *part = what.split("-")
         incoming = self._incoming / secrets.token_hex(16)
         try:
-            with incoming.open("wb") as file:
-                async for chunk in body:
-                    received += len(chunk)
-                    if received > size:
-                        break
-                    hashed.update(chunk)
-                    file.write(chunk)
-                file.flush()
-                os.fsync(file.fileno())
-            if received != size or hashed.hexdigest() != sha256:
-                raise Damaged(f"the upload is not the {size} bytes that were signed for")
-            self._keep(incoming, key, sha256)
+            await _receive_into(incoming, int(size), sha256, body)
+            if part:
+                upload, number = part
+                await asyncio.to_thread(self._keep_part, incoming, key, upload, int(number), f"{size}-{sha256}")
+            else:
+                self._keep(incoming, key, sha256)
         finally:
             incoming.unlink(missing_ok=True)
+
+    def _keep_part(self, incoming: Path, key: str, upload: str, number: int, mark: str) -> None:
+        """A part that came again is the same as before, so that writing it over itself harms nobody."""
+        folder = self._uploads / upload
+        try:
+            with incoming.open("rb") as came, (folder / "content").open("r+b") as content:
+                content.seek((number - 1) * PART_BYTES)
+                shutil.copyfileobj(came, content)
+                content.flush()
+                os.fsync(content.fileno())
+            (folder / f".{number}").write_text(mark)
+            (folder / f".{number}").rename(folder / str(number))
+        except FileNotFoundError:
+            raise NotFound(f"there is no upload {upload} of {key}") from None
+
+    def _is_open(self, key: str, upload: str) -> bool:
+        try:
+            return upload.isalnum() and (self._uploads / upload / "key").read_text() == key
+        except FileNotFoundError:
+            return False
 
     def _keep(self, incoming: Path, key: str, sha256: str) -> None:
         path, attested = self._path(key), self._attested / key
@@ -112,19 +179,44 @@ class LocalObjects:
             raise NotFound(f"{key!r} is no key")
         return self._objects / key
 
-    def _sign(self, method: str, key: str, what: str, now_ms: int, seconds: float) -> str:
+    def _sign(self, method: str, key: str, what: str, now_ms: int, seconds: float, headers: dict[str, str]) -> Signed:
         expires_ms = now_ms + round(seconds * 1000)
         query = {"expires": expires_ms, "signature": self._signature(method, key, what, expires_ms)}
-        return ROUTE + quote(key) + "?" + urlencode(query | ({"what": what} if what else {}))
+        url = ROUTE + quote(key) + "?" + urlencode(query | ({"what": what} if what else {}))
+        return Signed(url=url, headers=headers)
 
     def _signature(self, method: str, key: str, what: str, expires_ms: int) -> str:
         message = "\n".join((method, key, what, str(expires_ms)))
         return hmac.new(self._secret, message.encode(), hashlib.sha256).hexdigest()
 
 
+async def _receive_into(incoming: Path, size: int, sha256: str, body: AsyncIterator[bytes]) -> None:
+    hashed, received = hashlib.sha256(), 0
+    with incoming.open("wb") as file:
+        async for chunk in body:
+            received += len(chunk)
+            if received > size:
+                break
+            hashed.update(chunk)
+            file.write(chunk)
+        file.flush()
+        os.fsync(file.fileno())
+    if received != size or hashed.hexdigest() != sha256:
+        raise Damaged(f"the upload is not the {size} bytes that were signed for")
+
+
+def _part(mark: str) -> Part:
+    size, _, sha256 = mark.partition("-")
+    return Part(int(size), sha256)
+
+
 def _attested(path: Path, attested: Path) -> str:
     """The hash of an object that is there; read anew where a crash came between its name and its attestation."""
     if not attested.exists():
-        with path.open("rb") as content:
-            attested.write_text(hashlib.file_digest(content, "sha256").hexdigest())
+        attested.write_text(_sha256_of(path))
     return attested.read_text()
+
+
+def _sha256_of(path: Path) -> str:
+    with path.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()

@@ -9,14 +9,16 @@ from gangline.ports.object_server import ObjectServer
 from gangline.service.deployment import Deployment
 
 
-def make_app(deployment: Deployment, objects: ObjectServer) -> FastAPI:
+def make_app(deployment: Deployment, objects: ObjectServer | None) -> FastAPI:
+    """`objects` is the object store where this server itself serves it."""
     app = FastAPI(title="Gangline", version=__version__, docs_url="/docs", redoc_url=None)
     app.state.deployment = deployment
     problems.install(app)
     app.include_router(user_routes.router)
     app.include_router(access_routes.router)
     app.include_router(worker_routes.router)
-    app.include_router(object_routes(objects, deployment.store))
+    if objects:
+        app.include_router(object_routes(objects, deployment.store))
 
     @app.get("/healthz", tags=["operations"])
     def healthz() -> dict[str, str]:

@@ -6,12 +6,12 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import FileResponse
 
 from gangline.api.problems import problem
-from gangline.core.errors import Denied
+from gangline.core.errors import BadInput, Denied
 from gangline.ports.object_server import ObjectServer
 from gangline.ports.store import Store
 from gangline.wire.problem import of_error
 
-FORBIDDEN = 403
+FORBIDDEN, TAKEN = 403, 412
 Expires = Annotated[int, Query(ge=0, le=2**62)]
 
 
@@ -32,7 +32,10 @@ def object_routes(objects: ObjectServer, store: Store) -> APIRouter:
             objects.check("PUT", key, what, expires, signature, store.now_ms())
         except Denied as error:
             return problem(of_error(error), status=FORBIDDEN)
-        await objects.receive(key, what, request.stream())
+        try:
+            await objects.receive(key, what, request.stream())
+        except BadInput as error:
+            return problem(of_error(error), status=TAKEN)
         return Response(status_code=201)
 
     return router

@@ -1,4 +1,4 @@
-"""Serve the application and tick the controller. The server's only loop; it decides nothing."""
+"""Serve the application, tick the controller, read back what is not verified. The server's only loops; they decide nothing."""
 
 import logging
 import signal
@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from gangline.core.errors import UserError
 from gangline.service.controller import Controller
 from gangline.service.deployment import Deployment
+from gangline.service.verify import verify
 
 log = logging.getLogger("gangline.controller")
 
@@ -44,8 +45,10 @@ def serve(
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=5))
     answering = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="http")
     ticking = threading.Thread(target=_keep_ticking, args=(deployment, stop), name="controller")
+    verifying = threading.Thread(target=_keep_verifying, args=(deployment, stop), name="verifier", daemon=True)
     answering.start()
     ticking.start()
+    verifying.start()
     try:
         ready()
         stop.wait()
@@ -64,3 +67,15 @@ def _keep_ticking(deployment: Deployment, stopping: threading.Event) -> None:
             controller.tick(deployment.store.now_ms())
         except Exception:
             log.exception("a tick failed; the next one tries again")
+
+
+def _keep_verifying(deployment: Deployment, stopping: threading.Event) -> None:
+    """Beside the ticks, and not waited for at the end: to read a large file back takes long, and to begin again is no harm."""
+    while not stopping.wait(deployment.policy.tick_interval_s):
+        try:
+            for _ in verify(deployment):
+                if stopping.is_set():
+                    return
+        except Exception:
+            if not stopping.is_set():
+                log.exception("reading back failed; it is tried again")

@@ -7,7 +7,7 @@ from annotated_types import Ge, Le, MaxLen
 from fastapi import APIRouter, Header, Query
 
 from gangline.api.who import NUMBER_MAX, At, MemberOf, Now, Viewer, ViewerOf
-from gangline.core.files import FILE_BYTES_MAX, Sha256
+from gangline.core.files import FILE_BYTES_MAX, Sha256, check_parts
 from gangline.core.views import ArtifactView, BlobView, EventView, JobPage, JobView, LogView, NodeView
 from gangline.service import query, steer, submit
 
@@ -16,10 +16,14 @@ router = APIRouter(prefix="/v1", tags=["users"])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blob:
-    """Bytes to hand in."""
+    """Bytes to hand in; with the SHA-256 of each part of 16 MiB where they are more than one."""
 
     sha256: Sha256
     bytes: Annotated[int, Ge(0), Le(FILE_BYTES_MAX)]
+    parts: Annotated[tuple[Sha256, ...], MaxLen(10_000)] = ()
+
+    def __post_init__(self) -> None:
+        check_parts(self.bytes, self.parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +37,7 @@ class Submission:
 @router.post("/blobs")
 def offer_blob(at: At, now: Now, project: MemberOf, blob: Blob) -> BlobView:
     """Whether these bytes are here; if not, where to put them. Ask again afterwards."""
-    return submit.offer_blob(at, project, blob.sha256, blob.bytes, now)
+    return submit.offer_blob(at, project, blob.sha256, blob.bytes, now, blob.parts)
 
 
 @router.post("/jobs", status_code=201)

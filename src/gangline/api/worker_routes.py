@@ -13,6 +13,7 @@ from gangline.ports.server import (
     Commit,
     Done,
     Downloads,
+    Grants,
     Join,
     Joined,
     Log,
@@ -51,7 +52,7 @@ def beat(at: At, now: Now, node: NodeId, hold: Held, request: Beat) -> Beaten:
 
 
 @router.post("/attempts/{attempt}/uploads")
-def uploads(at: At, now: Now, node: NodeId, hold: Held, request: Uploads) -> Urls:
+def uploads(at: At, now: Now, node: NodeId, hold: Held, request: Uploads) -> Grants:
     return accepted(checkpoint.uploads(at, node, hold, request, now))
 
 

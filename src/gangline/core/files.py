@@ -1,7 +1,8 @@
-"""Files by content: the name a job gives to some bytes, how many there are, and their SHA-256."""
+"""Files by content: the name a job gives to some bytes, how many there are, their SHA-256; and the parts that they travel in."""
 
+import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from annotated_types import Ge, Le, MaxLen, MinLen, Predicate
@@ -9,6 +10,9 @@ from annotated_types import Ge, Le, MaxLen, MinLen, Predicate
 from gangline.core.canonical import digest
 
 FILE_BYTES_MAX = 64 * 2**30
+PART_BYTES = 16 * 2**20
+"""Files longer than this go up in parts of this length; the last one is what is left."""
+
 FORBIDDEN = re.compile(r'[\\:*?"<>|\x00-\x1f\x7f\ud800-\udfff]')
 SHA256 = re.compile("[0-9a-f]{64}")
 
@@ -40,3 +44,40 @@ class File:
 def digest_of_files(files: tuple[File, ...]) -> str:
     """One hash for a folder: its names and their contents, in any order."""
     return digest(sorted((file.path, file.sha256) for file in files))
+
+
+def part_lengths(size: int) -> tuple[int, ...]:
+    """Of the parts of a file of `size` bytes. An empty file has one, too."""
+    whole, rest = divmod(size, PART_BYTES)
+    return (PART_BYTES,) * whole + ((rest,) if rest or not whole else ())
+
+
+def check_parts(size: int, parts: tuple[str, ...]) -> None:
+    """Raises `ValueError` unless there are as many as a file of `size` bytes goes up in; none for one of a single part."""
+    wanted = len(part_lengths(size)) if size > PART_BYTES else 0
+    if len(parts) != wanted:
+        raise ValueError(f"{size} bytes go up in {wanted} parts, not {len(parts)}")
+
+
+def attestations(sha256: str, parts: tuple[str, ...]) -> set[str]:
+    """What an object store that checks them says of these bytes: their SHA-256, or that of their parts' SHA-256s and how many."""
+    joined = b"".join(bytes.fromhex(part) for part in parts or (sha256,))
+    return {sha256, f"{hashlib.sha256(joined).hexdigest()}-{len(parts) or 1}"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signed:
+    """A request that the object store accepts until it expires: to be sent with exactly these headers."""
+
+    url: str
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """How a file goes up: one request for each part (a file of one part has one), None where the store has the part already.
+
+    A PUT that is answered 412 met bytes that were there before it; whether they are the right ones is said when the file is used.
+    """
+
+    parts: tuple[Signed | None, ...]

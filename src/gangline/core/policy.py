@@ -20,6 +20,10 @@ class Policy:
 
     # Checkpoints
     checkpoints_kept: int = 2
+    orphans_s: float = (
+        3_600.0  # what an attempt left in the object store and nobody refers to goes so long after its end
+    )
+    uploads_s: float = 86_400.0  # an upload in parts that a user began is given up after this
 
     # Retry
     retry_first_s: float = 10.0  # doubles with each failed attempt
@@ -71,6 +75,7 @@ class Policy:
         assert 0 < self.heartbeat_interval_s < self.lease_s, "a lease outlives a heartbeat"
         assert self.node_silent_s >= self.lease_s, "a node is given up after its leases, not before"
         assert self.checkpoints_kept >= 2, "one may turn out damaged"
+        assert self.orphans_s > self.url_s, "what an attempt may still write is not swept"
         notice_s = self.heartbeat_interval_s + self.stop_margin_s
         assert self.reserve_s > notice_s, "a reservation outlives the notice to stop"
 

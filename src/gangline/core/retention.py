@@ -13,9 +13,8 @@ class Kept:
 
 
 def to_prune(checkpoints: list[Kept], *, keep: int) -> list[Kept]:
-    """All but the newest `keep`, and never the last verified one. `checkpoints` are newest first."""
-    kept, rest = checkpoints[:keep], checkpoints[keep:]
-    if not any(checkpoint.verified for checkpoint in kept):
-        last_verified = next((checkpoint for checkpoint in rest if checkpoint.verified), None)
-        rest = [checkpoint for checkpoint in rest if checkpoint is not last_verified]
-    return rest
+    """All but the newest `keep` and the last verified one, once there is one. `checkpoints` are newest first."""
+    last_verified = next((checkpoint for checkpoint in checkpoints if checkpoint.verified), None)
+    if last_verified is None:
+        return []
+    return [checkpoint for checkpoint in checkpoints[keep:] if checkpoint is not last_verified]

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from gangline.core.access import KeyRole, Standing
+from gangline.core.files import Grant
 from gangline.core.job import AttemptState, JobState
 
 
@@ -110,10 +111,10 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlobView:
-    """Whether the bytes are here; if not, the URL to put them to."""
+    """Whether the bytes are here; if not, how to put them there."""
 
     present: bool
-    url: str | None
+    grant: Grant | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,5 +15,6 @@ class ObjectServer(Protocol):
         ...
 
     async def receive(self, key: str, what: str, body: AsyncIterator[bytes]) -> None:
-        """Raises `Damaged` where the bytes are not those that were signed for, `BadInput` where the key is taken."""
+        """Raises `Damaged` where the bytes are not those that were signed for, `BadInput` where the key is taken, `NotFound` where
+        the upload that they are a part of has ended."""
         ...

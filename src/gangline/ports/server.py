@@ -12,7 +12,7 @@ from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 
 from gangline.core.contract import Phase
 from gangline.core.failure import FailureKind
-from gangline.core.files import File, SafePath, Sha256
+from gangline.core.files import File, Grant, SafePath, Sha256, Signed, check_parts
 
 Id = Annotated[str, MinLen(1), MaxLen(100)]
 Name = Annotated[str, MinLen(1), MaxLen(200)]
@@ -132,12 +132,29 @@ Folder = Literal["checkpoints", "output", "samples"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Upload(File):
+    """A file to hand in. `parts`: the SHA-256 of each part of `PART_BYTES`, in order; empty for a file of at most that."""
+
+    parts: Annotated[tuple[Sha256, ...], MaxLen(10_000)] = ()
+
+    def __post_init__(self) -> None:
+        check_parts(self.bytes, self.parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Uploads:
     """Files that a node wants to hand in, below a folder of its attempt; `step` for those of a checkpoint."""
 
     folder: Folder
     step: Count = 0
-    files: Annotated[tuple[File, ...], MinLen(1), MaxLen(1000)]
+    files: Annotated[tuple[Upload, ...], MinLen(1), MaxLen(1000)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grants:
+    """In the order of what was asked. They expire; asked again, what the store has by then is left out."""
+
+    files: tuple[Grant, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,9 +166,9 @@ class Downloads:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Urls:
-    """Signed URLs in the order of what was asked. They expire."""
+    """In the order of what was asked. They expire."""
 
-    urls: tuple[str, ...]
+    urls: tuple[Signed, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +229,7 @@ class Server(Protocol):
 
     def beat(self, hold: Hold, beat: Beat) -> Beaten | Stale: ...
 
-    def uploads(self, hold: Hold, request: Uploads) -> Urls | Stale: ...
+    def uploads(self, hold: Hold, request: Uploads) -> Grants | Stale: ...
 
     def downloads(self, hold: Hold, request: Downloads) -> Urls | Stale | Refused: ...
 

@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Protocol
 
-from gangline.core.files import File
+from gangline.core.files import File, Grant, Signed
+from gangline.ports.server import Upload
 
 
 class Task(Protocol):
@@ -24,11 +25,15 @@ class Task(Protocol):
 
 
 class Transfer(Protocol):
-    def download(self, url: str, file: File, to: Path) -> Task:
+    def download(self, signed: Signed, file: File, to: Path) -> Task:
         """Into `to`, whole and with the right SHA-256 or not at all; fails with `Damaged` where the bytes are others."""
         ...
 
-    def upload(self, url: str, file: File, source: Path) -> Task: ...
+    def declare(self, file: File, source: Path) -> Upload:
+        """With the SHA-256 of its parts."""
+        ...
+
+    def upload(self, grant: Grant, file: File, source: Path) -> Task: ...
 
     def fetch_base(self, repo: str, commit: str) -> Task:
         """A base from the hub, into the node's cache."""

@@ -5,35 +5,26 @@ import json
 from gangline.core.canonical import canonical_json
 from gangline.core.contract import parse_manifest
 from gangline.core.errors import Damaged
-from gangline.core.files import File
 from gangline.core.keys import attempt_prefix, blob_key, folder_prefix
 from gangline.core.retention import Kept, to_prune
 from gangline.core.spec import parse_spec
-from gangline.ports.server import Commit, Done, Downloads, Hold, Refused, Reject, Stale, Uploads, Urls
+from gangline.ports.server import Commit, Done, Downloads, Grants, Hold, Refused, Reject, Stale, Uploads, Urls
 from gangline.ports.store import Row, Write, guard, write
 from gangline.service import bill
 from gangline.service.attempts import LOST, conclude, event, job_of_hold, lease_of, stopped
 from gangline.service.budget import out_of_money
 from gangline.service.deployment import Deployment
+from gangline.service.upload import grant, stored_as
 
 
-def uploads(at: Deployment, node: str, hold: Hold, request: Uploads, now_ms: int) -> Urls | Stale:
-    """URLs below the attempt, each signed for exactly these bytes: no upload can touch another attempt's."""
+def uploads(at: Deployment, node: str, hold: Hold, request: Uploads, now_ms: int) -> Grants | Stale:
+    """Requests below the attempt, each signed for exactly these bytes: no upload can touch another attempt's."""
     job = job_of_hold(at, node, hold)
     if job is None:
         return LOST
     prefix = folder_prefix(attempt_prefix(job["project"], job["id"], hold.attempt), request.folder, request.step)
-    return Urls(
-        urls=tuple(
-            at.objects.sign_put(
-                f"{prefix}/{file.path}",
-                bytes=file.bytes,
-                sha256=file.sha256,
-                now_ms=now_ms,
-                seconds=at.policy.url_s,
-            )
-            for file in request.files
-        )
+    return Grants(
+        files=tuple(grant(at, f"{prefix}/{file.path}", file, now_ms, attempt=hold.attempt) for file in request.files)
     )
 
 
@@ -117,6 +108,7 @@ def reject(at: Deployment, node: str, hold: Hold, request: Reject, now_ms: int) 
     rejected = at.store.apply(
         guard("hold_lease", **lease_of(node, hold)),
         guard("reject_checkpoint", id=request.checkpoint, job=job["id"], because=request.because),
+        write("sweep_again", checkpoint=request.checkpoint),
         write("restart_attempt", attempt=hold.attempt),
         write("measure_checkpoint", id=job["id"]),
         event(job["id"], "rejected", request.because, now_ms, attempt=hold.attempt, node=node),
@@ -124,16 +116,6 @@ def reject(at: Deployment, node: str, hold: Hold, request: Reject, now_ms: int) 
     if rejected or job_of_hold(at, node, hold):
         return Done()  # the second: it was rejected before
     return LOST
-
-
-def stored_as(at: Deployment, key: str, file: File) -> bool | Refused:
-    """Whether the store attests the SHA-256 of `file`, which lies under `key`; `Refused` where it does not lie there."""
-    found = at.objects.stat(key)
-    if found is None:
-        return Refused(because=f"{file.path} is not in the object store")
-    if found.bytes != file.bytes or found.sha256 not in (None, file.sha256):
-        return Refused(because=f"{file.path} in the object store is not what the manifest says")
-    return found.sha256 is not None
 
 
 def _learned(job: Row, node: str, now_ms: int) -> list[Write]:
@@ -157,11 +139,11 @@ def prune(at: Deployment, job: str, now_ms: int) -> None:
         row = rows[checkpoint.id]
         forgotten = at.store.apply(
             guard("prune_checkpoint", id=checkpoint.id, because=f"newer ones are kept ({keep} of them)"),
+            write("sweep_again", checkpoint=checkpoint.id),
             *bill.storage(at, row, now_ms),
         )
         if forgotten:
-            for file in json.loads(row["manifest"])["files"]:
-                at.objects.delete(f"{row['prefix']}/{file['path']}")
+            at.objects.delete([f"{row['prefix']}/{file['path']}" for file in json.loads(row["manifest"])["files"]])
 
 
 def _readable_keys(at: Deployment, job: Row) -> dict[str, int]:

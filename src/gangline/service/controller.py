@@ -9,9 +9,11 @@ from gangline.service.fleet import tend
 from gangline.service.health import begin_trials, judge_machines, watch
 from gangline.service.nodes import give_up_silent
 from gangline.service.outage import take_turn
+from gangline.service.sweep import sweep_attempts, sweep_uploads
 from gangline.service.waiting import fail_unmatched, yield_bans
 
-SWEEP_S = 600.0
+PRUNE_S = 600.0
+SWEEP_S = 60.0
 
 
 class Controller:
@@ -30,7 +32,8 @@ class Controller:
         give_up_silent(at, now_ms)
         self._every(policy.watch_interval_s, now_ms, watch, judge_machines, begin_trials, yield_bans, fail_unmatched)
         self._every(policy.scale_interval_s, now_ms, tend)
-        self._every(SWEEP_S, now_ms, sweep)
+        self._every(PRUNE_S, now_ms, prune_left)
+        self._every(SWEEP_S, now_ms, sweep_attempts, sweep_uploads)
 
     def _every(self, seconds: float, now_ms: int, *parts: Callable[[Deployment, int], None]) -> None:
         for part in parts:
@@ -39,7 +42,7 @@ class Controller:
                 part(self._at, now_ms)
 
 
-def sweep(at: Deployment, now_ms: int) -> None:
+def prune_left(at: Deployment, now_ms: int) -> None:
     """Checkpoints that were to be pruned after a commit, and were not because the server died in between."""
     for row in at.store.load("jobs_to_prune", kept=at.policy.checkpoints_kept):
         prune(at, row["job"], now_ms)

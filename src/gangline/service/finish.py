@@ -6,9 +6,9 @@ from gangline.core.keys import attempt_prefix, folder_prefix
 from gangline.ports.server import Done, Failed, Hold, Outcome, Refused, Stale, Succeeded
 from gangline.ports.store import Row, Write, write
 from gangline.service.attempts import LOST, Decide, conclude, failure, load_ending, stopped
-from gangline.service.checkpoint import stored_as
 from gangline.service.deployment import Deployment
 from gangline.service.health import judge_machine
+from gangline.service.upload import stored_as
 
 
 def finish(at: Deployment, node: str, hold: Hold, outcome: Outcome, now_ms: int) -> Done | Stale | Refused:

@@ -73,7 +73,7 @@ def artifacts(at: Deployment, project: str, job_id: str, now_ms: int) -> list[Ar
             path=row["path"],
             bytes=row["bytes"],
             sha256=row["sha256"],
-            url=at.objects.sign_get(row["key"], now_ms=now_ms, seconds=at.policy.url_s),
+            url=at.objects.sign_get(row["key"], now_ms=now_ms, seconds=at.policy.url_s).url,
         )
         for row in at.store.load("artifacts", job=job_id)
     ]

@@ -8,22 +8,25 @@ from gangline.core.files import File
 from gangline.core.keys import blob_key
 from gangline.core.spec import HubBase, Spec, parse_spec, spec_hash, spec_to_json, workload
 from gangline.core.views import BlobView
+from gangline.ports.server import Refused, Upload
 from gangline.ports.store import guard, write
 from gangline.service.attempts import event
 from gangline.service.deployment import Deployment
+from gangline.service.upload import grant, stored_as
 
 WAITS = "waits for a node"
 
 
-def offer_blob(at: Deployment, project: str, sha256: str, size: int, now_ms: int) -> BlobView:
-    """Ask before sending, and once more after: then the store is asked, and what it attests is recorded."""
+def offer_blob(
+    at: Deployment, project: str, sha256: str, size: int, now_ms: int, parts: tuple[str, ...] = ()
+) -> BlobView:
+    """Ask before sending, and once more after: then the store is asked, and that they are there is recorded."""
     key = blob_key(project, sha256)
-    found = at.objects.stat(key)
-    if found and found.bytes == size and found.sha256 in (None, sha256):
-        at.store.apply(write("add_blob", project=project, sha256=sha256, bytes=size, now=now_ms))
-        return BlobView(present=True, url=None)
-    url = at.objects.sign_put(key, bytes=size, sha256=sha256, now_ms=now_ms, seconds=at.policy.url_s)
-    return BlobView(present=False, url=url)
+    if isinstance(stored_as(at, key, File(path=sha256, bytes=size, sha256=sha256), parts), Refused):
+        file = Upload(path=sha256, bytes=size, sha256=sha256, parts=parts)
+        return BlobView(present=False, grant=grant(at, key, file, now_ms))
+    at.store.apply(write("add_blob", project=project, sha256=sha256, bytes=size, now=now_ms))
+    return BlobView(present=True, grant=None)
 
 
 def submit(

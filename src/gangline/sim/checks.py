@@ -302,6 +302,16 @@ class Checks:
             self._fail(5, f"{egress} are billed for egress, and the store bills {sent}")
         return billed, lay
 
+    def no_orphans(self) -> None:
+        """Once all that has ended was swept: what attempts left in the object store is referred to, and no upload of theirs is open."""
+        referred = {key for (key,) in self._store.look("SELECT key FROM artifact UNION ALL SELECT key FROM log_chunk")}
+        for (checkpoint,) in self._store.look("SELECT id FROM checkpoint WHERE state = 'committed'"):
+            referred |= self._keys(checkpoint).keys()
+        left = [key for key in self._objects.objects if "/attempts/" in key and key not in referred]
+        left += [upload.key for upload in self._objects.open.values()]
+        if left:
+            self._fail(2, f"{len(left)} objects are nobody's: {left[:5]}")
+
     def _billed(self, cause: Cause) -> tuple[int, int]:
         """Micro-dollars, and lines, each of which is rounded."""
         sql = "SELECT COALESCE(SUM(micro_usd), 0), COUNT(*) FROM ledger WHERE cause = ?"

@@ -1,14 +1,17 @@
 """The object store and the way to it: signed URLs, write-once keys, bytes that take their time and may not arrive."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
 from gangline.core.errors import BadInput, Damaged, Denied, GanglineError, NotFound, Unreachable
-from gangline.core.files import File
-from gangline.ports.objects import Stat
+from gangline.core.files import PART_BYTES, File, Grant, Signed, part_lengths
+from gangline.ports.objects import Part, Stat
+from gangline.ports.server import Upload
 from gangline.ports.transfer import Task
 from gangline.sim.world import World
 
@@ -27,6 +30,15 @@ class Object:
     content: bytes = b""
 
 
+@dataclass(slots=True)
+class OpenUpload:
+    """`sha256` is that of the file whose parts come; every part is checked, so the store knows it in the end."""
+
+    key: str
+    sha256: str = ""
+    parts: dict[int, Part] = field(default_factory=dict)
+
+
 class SimObjects:
     """The `objects` port."""
 
@@ -34,14 +46,53 @@ class SimObjects:
         self._world = world
         self._faults = faults
         self.objects: dict[str, Object] = {}
+        self.open: dict[str, OpenUpload] = {}
         self.bytes_sent = 0
+        self._begun = 0
+        self._below: dict[str, dict[str, None]] = {}
         self._byte_ms_deleted: dict[str, int] = {}
 
-    def sign_put(self, key: str, *, bytes: int, sha256: str, now_ms: int, seconds: float) -> str:
-        return f"PUT {now_ms + round(seconds * 1000)} {bytes} {sha256} {key}"
+    def in_parts(self, bytes: int) -> bool:
+        return bytes > PART_BYTES
 
-    def sign_get(self, key: str, *, now_ms: int, seconds: float) -> str:
-        return f"GET {now_ms + round(seconds * 1000)} 0 - {key}"
+    def sign_put(self, key: str, *, bytes: int, sha256: str, now_ms: int, seconds: float) -> Signed:
+        return Signed(url=f"PUT {now_ms + round(seconds * 1000)} {bytes} {sha256} {key}")
+
+    def sign_get(self, key: str, *, now_ms: int, seconds: float) -> Signed:
+        return Signed(url=f"GET {now_ms + round(seconds * 1000)} 0 - {key}")
+
+    def sign_part(self, key: str, upload: str, number: int, part: Part, *, now_ms: int, seconds: float) -> Signed:
+        return Signed(url=f"PART {now_ms + round(seconds * 1000)} {part.bytes} {part.sha256} {upload} {number}")
+
+    def begin(self, key: str) -> str:
+        self._reach()
+        self._begun += 1
+        upload = f"upload-{self._begun}"
+        self.open[upload] = OpenUpload(key)
+        return upload
+
+    def parts(self, key: str, upload: str) -> dict[int, Part] | None:
+        self._reach()
+        return self.open[upload].parts if upload in self.open else None
+
+    def complete(self, key: str, upload: str, parts: Sequence[Part]) -> None:
+        self._reach()
+        if key in self.objects or self.parts(key, upload) != dict(enumerate(parts, 1)):
+            return
+        ended = self.open.pop(upload)
+        self._put(key, Object(sum(part.bytes for part in parts), ended.sha256, self._world.now_ms))
+
+    def abort(self, key: str, upload: str) -> None:
+        self._reach()
+        self.open.pop(upload, None)
+
+    def uploads(self, key: str) -> list[str]:
+        self._reach()
+        return [upload for upload, found in self.open.items() if found.key == key]
+
+    def list(self, prefix: str) -> Iterator[str]:
+        self._reach()
+        return iter(self._below.get(prefix, ()))
 
     def stat(self, key: str) -> Stat | None:
         self._reach()
@@ -52,7 +103,7 @@ class SimObjects:
 
     def write(self, key: str, content: bytes) -> None:
         self._reach()
-        self.objects[key] = Object(len(content), "", self._world.now_ms, content=content)
+        self._put(key, Object(len(content), "", self._world.now_ms, content=content))
 
     def read(self, key: str) -> bytes:
         self._reach()
@@ -60,28 +111,58 @@ class SimObjects:
             raise NotFound(f"there is no object {key}")
         return self.objects[key].content
 
-    def delete(self, key: str) -> None:
+    def read_back(self, key: str) -> str:
         self._reach()
-        found = self.objects.pop(key, None)
-        if found:
-            self._byte_ms_deleted[key] = found.size * (self._world.now_ms - found.made_ms)
+        if key not in self.objects:
+            raise NotFound(f"there is no object {key}")
+        found = self.objects[key]
+        return hashlib.sha256(found.sha256.encode()).hexdigest() if found.damaged else found.sha256
 
-    def receive(self, url: str, file: File) -> None:
-        """An upload that has come in whole."""
+    def delete(self, keys: Sequence[str]) -> None:
         self._reach()
-        method, expires, size, sha256, key = url.split(" ", 4)
-        if method != "PUT" or (int(size), sha256) != (file.bytes, file.sha256):
+        for key in keys:
+            found = self.objects.pop(key, None)
+            if found:
+                self._below.get(_attempt_of(key), {}).pop(key, None)
+                self._byte_ms_deleted[key] = found.size * (self._world.now_ms - found.made_ms)
+
+    def receive(self, grant: Grant, file: File, share: float = 1.0) -> None:
+        """An upload that has come in, or the first `share` of it."""
+        self._reach()
+        missing = [signed.url.split(" ", 4) for signed in grant.parts if signed is not None]
+        for method, expires, size, sha256, where in missing[: round(len(missing) * share)]:
+            if self._world.now_ms > int(expires):
+                raise Denied("this URL has expired")
+            if method == "PART":
+                self._receive_part(where, Part(int(size), sha256), file)
+            else:
+                self._receive_whole(method, where, int(size), sha256, file)
+
+    def _receive_part(self, where: str, part: Part, file: File) -> None:
+        upload, number = where.split(" ")
+        if upload not in self.open:
+            raise NotFound(f"there is no upload {upload}")
+        if part != simulated_parts(file)[int(number) - 1]:
+            raise Damaged("the part is not what was signed for")
+        self.open[upload].sha256 = file.sha256
+        self.open[upload].parts[int(number)] = part
+
+    def _receive_whole(self, method: str, key: str, size: int, sha256: str, file: File) -> None:
+        if method != "PUT" or (size, sha256) != (file.bytes, file.sha256):
             raise Damaged("the upload is not what was signed for")
-        if self._world.now_ms > int(expires):
-            raise Denied("this URL has expired")
         if key in self.objects and self.objects[key].sha256 != sha256:
             raise BadInput(f"{key} is taken by other bytes")
-        self.objects.setdefault(key, Object(file.bytes, sha256, self._world.now_ms))
+        if key not in self.objects:
+            self._put(key, Object(file.bytes, sha256, self._world.now_ms))
 
-    def send(self, url: str, file: File) -> None:
+    def _put(self, key: str, found: Object) -> None:
+        self.objects[key] = found
+        self._below.setdefault(_attempt_of(key), {})[key] = None
+
+    def send(self, signed: Signed, file: File) -> None:
         """A download that has come to its end."""
         self._reach()
-        method, expires, _, _, key = url.split(" ", 4)
+        method, expires, _, _, key = signed.url.split(" ", 4)
         if method != "GET" or self._world.now_ms > int(expires):
             raise Denied("this URL has expired")
         found = self.objects.get(key)
@@ -100,6 +181,20 @@ class SimObjects:
     def _reach(self) -> None:
         if self._faults.is_store_down():
             raise Unreachable("the object store does not answer")
+
+
+def _attempt_of(key: str) -> str:
+    """The folder of the attempt that wrote it."""
+    return "/".join(key.split("/", 6)[:6])
+
+
+@lru_cache(1024)
+def simulated_parts(file: File) -> list[Part]:
+    """Parts whose SHA-256s are those of no bytes, but of this file's alone."""
+    return [
+        Part(size, hashlib.sha256(f"{file.sha256} {number}".encode()).hexdigest())
+        for number, size in enumerate(part_lengths(file.bytes), 1)
+    ]
 
 
 class SimTask:
@@ -125,22 +220,28 @@ class SimTransfer:
     news: Callable[[], None]
     is_alive: Callable[[], bool]
 
-    def download(self, url: str, file: File, to: Path) -> Task:
+    def download(self, signed: Signed, file: File, to: Path) -> Task:
         def end() -> None:
-            self.objects.send(url, file)
+            self.objects.send(signed, file)
             self.arrived(to, file)
 
         return self._start(SimTask(to), file.bytes / self.down_bytes_per_s, "downloaded", end)
 
-    def upload(self, url: str, file: File, source: Path) -> Task:
-        cut = self.faults.cuts_upload(self.rng)
+    def declare(self, file: File, source: Path) -> Upload:
+        parts = tuple(part.sha256 or "" for part in simulated_parts(file)) if file.bytes > PART_BYTES else ()
+        return Upload(path=file.path, bytes=file.bytes, sha256=file.sha256, parts=parts)
+
+    def upload(self, grant: Grant, file: File, source: Path) -> Task:
+        share = 0.5 if self.faults.cuts_upload(self.rng) else 1.0
+        lengths = zip(grant.parts, part_lengths(file.bytes), strict=True)
+        size = sum(length for signed, length in lengths if signed is not None)
 
         def end() -> None:
-            if cut:
+            self.objects.receive(grant, file, share)
+            if share < 1:
                 raise Unreachable("the upload was cut off")
-            self.objects.receive(url, file)
 
-        return self._start(SimTask(source), file.bytes / self.up_bytes_per_s * (0.5 if cut else 1), "uploaded", end)
+        return self._start(SimTask(source), share * size / self.up_bytes_per_s, "uploaded", end)
 
     def fetch_base(self, repo: str, commit: str) -> Task:
         raise AssertionError("simulated jobs have their base in the object store")

@@ -15,6 +15,7 @@ from gangline.ports.server import (
     Commit,
     Done,
     Downloads,
+    Grants,
     Hold,
     Join,
     Joined,
@@ -185,7 +186,7 @@ class Link:
     def beat(self, hold: Hold, beat: Beat) -> Beaten | Stale:
         return self._send("beat", hold, lambda at, node, now: renew.renew(at, node, hold, beat, now))
 
-    def uploads(self, hold: Hold, request: Uploads) -> Urls | Stale:
+    def uploads(self, hold: Hold, request: Uploads) -> Grants | Stale:
         return self._send("uploads", hold, lambda at, node, now: checkpoint.uploads(at, node, hold, request, now))
 
     def downloads(self, hold: Hold, request: Downloads) -> Urls | Stale | Refused:

@@ -19,6 +19,7 @@ from gangline.service import steer
 from gangline.service.deployment import RentedPool
 from gangline.service.projects import set_project
 from gangline.service.submit import offer_blob, submit
+from gangline.service.sweep import sweep_attempts
 from gangline.sim.checks import Checks
 from gangline.sim.cloud import POOL, Cloud, SimNode, draw
 from gangline.sim.faults import Faults, Rates
@@ -138,7 +139,14 @@ class Simulation:
         if self._checked:
             self.checks.at_the_end(self.cloud.invoice(), self.scenario.fleet.nodes_min)
             self.checks.against_the_store(self.policy)
+            self._sweep_all()
+            self.checks.no_orphans()
         return self.outcome()
+
+    def _sweep_all(self) -> None:
+        """As if everything had ended long ago."""
+        while self.store.look("SELECT 1 FROM attempt WHERE swept = 0 LIMIT 1"):
+            sweep_attempts(self.service.at, self.world.now_ms + round(self.policy.orphans_s * 1000) + 1)
 
     def _resume(self, job: str) -> None:
         with suppress(BadInput):  # it has ended

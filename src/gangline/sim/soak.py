@@ -66,6 +66,7 @@ POLICY: dict[str, float | int | str | bool] = {
     "stop_grace_s": 60,
     "reserve_s": 300,
     "move_s": 60,
+    "orphans_s": 300,
     "unmatched_s": 1800,
     "tick_interval_s": 10,
     "claim_interval_s": 15,

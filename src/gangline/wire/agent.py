@@ -12,6 +12,7 @@ from gangline.ports.server import (
     Commit,
     Done,
     Downloads,
+    Grants,
     Hold,
     Join,
     Joined,
@@ -51,8 +52,8 @@ class HttpServer:
     def beat(self, hold: Hold, beat: Beat) -> Beaten | Stale:
         return _never_refused(self._of_attempt(hold, "heartbeats", beat, Beaten))
 
-    def uploads(self, hold: Hold, request: Uploads) -> Urls | Stale:
-        return _never_refused(self._of_attempt(hold, "uploads", request, Urls))
+    def uploads(self, hold: Hold, request: Uploads) -> Grants | Stale:
+        return _never_refused(self._of_attempt(hold, "uploads", request, Grants))
 
     def downloads(self, hold: Hold, request: Downloads) -> Urls | Stale | Refused:
         return self._of_attempt(hold, "downloads", request, Urls)

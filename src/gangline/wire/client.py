@@ -17,7 +17,7 @@ import httpx
 
 from gangline.core.access import KeyRole
 from gangline.core.errors import BadInput, Damaged, Unreachable
-from gangline.core.files import File
+from gangline.core.files import PART_BYTES, File, Grant, Signed
 from gangline.core.spec import Spec, spec_to_json
 from gangline.core.views import (
     ArtifactView,
@@ -38,6 +38,7 @@ from gangline.wire.http import Http, parse, problem_of
 from gangline.wire.problem import to_error
 
 CHUNK = 1 << 20
+EXPIRED, TAKEN = 403, 412
 
 
 class Client:
@@ -166,32 +167,53 @@ class Client:
         return hashed.hexdigest()
 
     def _hand_in(self, path: Path, below: Path, tell: Callable[[File], None]) -> File:
-        with path.open("rb") as content:
-            sha256 = hashlib.file_digest(content, "sha256").hexdigest()
+        """Asks again as long as fewer parts are missing each time: what was granted expires, and what has come is not granted again."""
+        sha256, parts = _hashes(path)
         file = File(path=path.relative_to(below).as_posix(), bytes=path.stat().st_size, sha256=sha256)
         tell(file)
-        offered = self._offer(file)
-        if offered.present:
-            return file
-        assert offered.url is not None, "what is not there has a URL to go to"
-        self._put(offered.url, path, file)
-        if not self._offer(file).present:
-            raise BadInput(f"{path} changed while it was handed in", hint="try again")
+        missing = len(parts) + 2
+        while not (offered := self._offer(file, parts)).present:
+            assert offered.grant is not None, "what is not there can be put there"
+            before, missing = missing, sum(signed is not None for signed in offered.grant.parts)
+            if missing >= before:
+                raise BadInput(f"{path} changed while it was handed in", hint="try again")
+            self._send(offered.grant, path)
         return file
 
-    def _offer(self, file: File) -> BlobView:
-        body: dict[str, Any] = {"sha256": file.sha256, "bytes": file.bytes}
+    def _offer(self, file: File, parts: tuple[str, ...]) -> BlobView:
+        body: dict[str, Any] = {"sha256": file.sha256, "bytes": file.bytes, "parts": parts}
         return parse(BlobView, self._http.ask("POST", "/v1/blobs", body))
 
-    def _put(self, url: str, path: Path, file: File) -> None:
-        headers = {"Content-Length": str(file.bytes)}
+    def _send(self, grant: Grant, path: Path) -> None:
+        """All that is granted, or what goes through before the URLs expire."""
+        sent = 0
+        with path.open("rb") as content:
+            for number, signed in enumerate(grant.parts):
+                if signed is None:
+                    continue
+                content.seek(number * PART_BYTES)
+                answer = self._put(signed, content.read(PART_BYTES), path)
+                if answer.status_code == EXPIRED and sent:
+                    return
+                if not answer.is_success and answer.status_code != TAKEN:
+                    raise to_error(answer.status_code, problem_of(answer))
+                sent += 1
+
+    def _put(self, signed: Signed, content: bytes, path: Path) -> httpx.Response:
         try:
-            with path.open("rb") as content:
-                answer = self._bytes.put(self._absolute(url), content=content, headers=headers)
+            return self._bytes.put(self._absolute(signed.url), content=content, headers=signed.headers)
         except httpx.HTTPError as error:
             raise Unreachable(f"{path} could not be handed in: {type(error).__name__}") from None
-        if not answer.is_success:
-            raise to_error(answer.status_code, problem_of(answer))
 
     def _absolute(self, url: str) -> str:
         return urljoin(self._http.server, url)
+
+
+def _hashes(path: Path) -> tuple[str, tuple[str, ...]]:
+    """The SHA-256 of a file and, where it is longer than one, of its parts."""
+    whole, parts = hashlib.sha256(), list[str]()
+    with path.open("rb") as content:
+        while part := content.read(PART_BYTES):
+            whole.update(part)
+            parts.append(hashlib.sha256(part).hexdigest())
+    return whole.hexdigest(), tuple(parts) if len(parts) > 1 else ()

@@ -66,7 +66,7 @@ def _download(edges: Edges, clock: Clock, assignment: Assignment, moves: list[Mo
         clock,
         moves,
         ask=lambda now: edges.server.downloads(assignment.hold, Downloads(keys=tuple(move.name for move in now))),
-        start=lambda url, move: edges.transfer.download(url, move.file, move.local),
+        start=lambda signed, move: edges.transfer.download(signed, move.file, move.local),
     )
 
 

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gangline.core.errors import Denied, GanglineError, Unreachable
 from gangline.core.failure import FailureKind
 from gangline.core.files import File
-from gangline.ports.server import Refused, Stale, Urls
+from gangline.ports.server import Grants, Refused, Stale, Urls
 from gangline.ports.transfer import Task
 from gangline.worker.edges import NEWS, Activity, Clock, Edges, patiently, retry_s, wait
 
@@ -46,21 +46,22 @@ def move_all(
     clock: Clock,
     moves: list[Move],
     *,
-    ask: Callable[[tuple[Move, ...]], Urls | Stale | Refused],
-    start: Callable[[str, Move], Task],
+    ask: Callable[[tuple[Move, ...]], Urls | Grants | Stale | Refused],
+    start: Callable[[Any, Move], Task],
 ) -> Activity[None]:
     """Until all are there. Raises `LeaseLost`, or the error of a file that failed `TRIES_MAX` times.
 
     A store that is away and a URL that has expired are waited for without counting. A URL serves until it is refused, or the
     store was away for `TRIES_OF_A_URL` tries (it may have moved): what is downloaded is billed by the URLs that were asked for.
     """
-    waiting, urls, failures, pauses = list(moves), dict[Move, str](), 0, 0
+    waiting, urls, failures, pauses = list(moves), dict[Move, Any](), 0, 0
     while waiting:
         now, later = tuple(waiting[:AT_ONCE]), waiting[AT_ONCE:]
         lacking = tuple(move for move in now if move not in urls)
         if lacking:
             granting = yield from granted(edges, clock, lambda lacking=lacking: ask(lacking))
-            urls |= dict(zip(lacking, granting.urls, strict=True))
+            given = granting.urls if isinstance(granting, Urls) else granting.files
+            urls |= dict(zip(lacking, given, strict=True))
         tasks = [start(urls[move], move) for move in now]
         while not all(task.done for task in tasks):
             yield NEWS
@@ -80,7 +81,7 @@ def move_all(
         pauses += 1
 
 
-def granted(edges: Edges, clock: Clock, ask: Callable[[], Urls | Stale | Refused]) -> Activity[Urls]:
+def granted(edges: Edges, clock: Clock, ask: Callable[[], Urls | Grants | Stale | Refused]) -> Activity[Urls | Grants]:
     answer = yield from held(edges, clock, ask)
     if isinstance(answer, Refused):
         raise GanglineError(answer.because)

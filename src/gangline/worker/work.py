@@ -213,9 +213,14 @@ class Work:
             self._clock,
             moves,
             ask=lambda now: self._edges.server.uploads(
-                self._hold, Uploads(folder=folder, step=step, files=tuple(move.file for move in now))
+                self._hold,
+                Uploads(
+                    folder=folder,
+                    step=step,
+                    files=tuple(self._edges.transfer.declare(move.file, move.local) for move in now),
+                ),
             ),
-            start=lambda url, move: self._edges.transfer.upload(url, move.file, move.local),
+            start=lambda grant, move: self._edges.transfer.upload(grant, move.file, move.local),
         )
 
     def _ship_log(self, run: Run) -> Activity[None]:

@@ -652,6 +652,19 @@ FROM checkpoint JOIN attempt ON attempt.id = checkpoint.attempt JOIN job ON job.
 WHERE checkpoint.job = :job AND checkpoint.state = 'committed'
 ORDER BY checkpoint.step DESC, attempt.fencing DESC
 
+-- name: checkpoints_to_verify
+-- The newest of each job, where the object store did not attest it; who waits for longest comes first.
+SELECT checkpoint.id, checkpoint.job, checkpoint.attempt, checkpoint.step, checkpoint.prefix, checkpoint.manifest
+FROM checkpoint
+WHERE checkpoint.verified = 0 AND checkpoint.state = 'committed'
+  AND NOT EXISTS (SELECT 1 FROM checkpoint AS newer WHERE newer.job = checkpoint.job AND newer.state = 'committed'
+                  AND newer.step > checkpoint.step)
+ORDER BY checkpoint.committed_ms, checkpoint.id LIMIT :limit
+
+-- name: verify_checkpoint
+-- Its bytes were read back.
+UPDATE checkpoint SET verified = 1 WHERE id = :id
+
 -- name: jobs_to_prune
 -- Jobs with more committed checkpoints than are kept.
 SELECT job FROM checkpoint WHERE state = 'committed' GROUP BY job HAVING COUNT(*) > :kept
@@ -667,6 +680,47 @@ WHERE id = :attempt
 
 -- name: prune_checkpoint
 UPDATE checkpoint SET state = 'pruned', because = :because WHERE id = :id AND state = 'committed'
+
+-- name: upload
+SELECT key, begun, bytes, sha256, parts FROM upload WHERE key = :key
+
+-- name: keep_upload
+-- Instead of the one that was seen.
+INSERT INTO upload (key, attempt, begun, bytes, sha256, parts, made_ms)
+VALUES (:key, :attempt, :begun, :bytes, :sha256, :parts, :now)
+ON CONFLICT (key) DO UPDATE SET begun = excluded.begun, bytes = excluded.bytes, sha256 = excluded.sha256, parts = excluded.parts,
+    made_ms = excluded.made_ms
+WHERE upload.begun = :seen
+
+-- name: drop_upload
+DELETE FROM upload WHERE key = :key AND begun = :begun
+
+-- name: uploads_of_attempt
+SELECT key, begun FROM upload WHERE attempt = :attempt
+
+-- name: uploads_left
+-- Of users, begun long ago.
+SELECT key, begun FROM upload WHERE attempt = '' AND made_ms < :before ORDER BY made_ms LIMIT :limit
+
+-- name: attempts_to_sweep
+-- Ended for so long that nothing more can come.
+SELECT attempt.id, attempt.job, job.project FROM attempt JOIN job ON job.id = attempt.job
+WHERE attempt.swept = 0 AND attempt.state <> 'live' AND attempt.ended_ms < :before
+ORDER BY attempt.ended_ms, attempt.id LIMIT :limit
+
+-- name: mark_swept
+UPDATE attempt SET swept = 1 WHERE id = :attempt
+
+-- name: sweep_again
+-- What wrote a checkpoint that is not referred to any more.
+UPDATE attempt SET swept = 0 WHERE id = (SELECT checkpoint.attempt FROM checkpoint WHERE checkpoint.id = :checkpoint)
+
+-- name: referred
+-- What is referred to of all that an attempt wrote: checkpoints by their folder and manifest, the rest by its key.
+SELECT checkpoint.prefix AS key, checkpoint.manifest FROM checkpoint
+WHERE checkpoint.attempt = :attempt AND checkpoint.state = 'committed'
+UNION ALL SELECT artifact.key, '' AS manifest FROM artifact WHERE artifact.job = :job AND artifact.attempt = :attempt
+UNION ALL SELECT log_chunk.key, '' AS manifest FROM log_chunk WHERE log_chunk.attempt = :attempt
 
 -- name: add_artifact
 INSERT INTO artifact (job, path, attempt, key, bytes, sha256) VALUES (:job, :path, :attempt, :key, :bytes, :sha256)

@@ -1,0 +1,143 @@
+"""Requests to an S3 bucket: signed by botocore, in the URL, and sent by httpx. No secret is ever in an error or a repr."""
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from urllib.parse import quote, urlencode, urlsplit
+from xml.etree import ElementTree
+
+import httpx
+from botocore.auth import S3SigV4QueryAuth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+
+from gangline.core.errors import Unreachable
+
+TIMEOUT = httpx.Timeout(30, connect=5)
+CONTROL_S = 60
+BUSY = (408, 409, 425, 429)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bucket:
+    """Where the objects lie, and the key that opens it. Without an endpoint it is Amazon's."""
+
+    name: str
+    prefix: str = ""
+    region: str = "us-east-1"
+    endpoint: str = ""
+    access_key: str = field(repr=False)
+    secret_key: str = field(repr=False)
+
+    @property
+    def url(self) -> str:
+        """An endpoint of one's own is addressed by path; at Amazon's the bucket is part of the host."""
+        if self.endpoint:
+            return f"{self.endpoint}/{self.name}"
+        return f"https://{self.name}.s3.{self.region}.amazonaws.com"
+
+
+class _SignedAt(S3SigV4QueryAuth):
+    """Signs as of a given moment, not of the machine's clock."""
+
+    def __init__(self, bucket: Bucket, now_ms: int, seconds: float) -> None:
+        credentials = Credentials(bucket.access_key, bucket.secret_key)
+        super().__init__(credentials, "s3", bucket.region, expires=math.ceil(seconds))
+        self._now_ms = now_ms
+
+    def _modify_request_before_signing(self, request: AWSRequest) -> None:
+        request.context["timestamp"] = datetime.fromtimestamp(self._now_ms / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
+        super()._modify_request_before_signing(request)
+
+
+class Wire:
+    """Keys are those of the `objects` port: below the bucket's prefix."""
+
+    def __init__(self, bucket: Bucket, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
+        self.bucket = bucket
+        self.now_ms = now_ms
+        self._client = httpx.Client(timeout=TIMEOUT)
+
+    @property
+    def place(self) -> str:
+        """For people."""
+        return urlsplit(self.bucket.url).netloc
+
+    def name(self, key: str) -> str:
+        """An object's key in the bucket; without a key: the prefix of all of them."""
+        return f"{self.bucket.prefix}/{key}".strip("/")
+
+    def sign(
+        self,
+        method: str,
+        key: str,
+        *,
+        now_ms: int,
+        seconds: float,
+        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> str:
+        path = quote(self.name(key), safe="/~") if key else ""
+        asked = f"?{urlencode(query, quote_via=quote)}" if query else ""
+        request = AWSRequest(method=method, url=f"{self.bucket.url}/{path}{asked}", headers=dict(headers or {}))
+        _SignedAt(self.bucket, now_ms, seconds).add_auth(request)
+        return str(request.url)
+
+    def send(
+        self,
+        method: str,
+        key: str = "",
+        *,
+        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
+        content: bytes = b"",
+    ) -> httpx.Response:
+        """Whatever it answers. Without a key it is about the bucket. Raises `Unreachable` where nobody does."""
+        url = self.sign(method, key, now_ms=self.now_ms(), seconds=CONTROL_S, headers=headers, query=query)
+        try:
+            answer = self._client.request(method, url, headers=dict(headers or {}), content=content)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise Unreachable(
+                f"the object store at {self.place} does not answer ({type(error).__name__})",
+                hint="is it there? AWS_ENDPOINT_URL names it, where it is not Amazon's",
+            ) from None
+        if answer.status_code >= 500 or answer.status_code in BUSY:
+            raise Unreachable(
+                f"the object store at {self.place} answered {answer.status_code} {code_of(answer)}".rstrip()
+            )
+        return answer
+
+    def ask(
+        self,
+        method: str,
+        key: str = "",
+        *,
+        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
+        content: bytes = b"",
+        expected: tuple[int, ...] = (),
+    ) -> httpx.Response:
+        """A success or what is `expected`. Raises `Unreachable` for the rest: an operator can mend it, and trying again then helps."""
+        answer = self.send(method, key, headers=headers, query=query, content=content)
+        if answer.is_success or answer.status_code in expected:
+            return answer
+        refusal = f"{answer.status_code} {code_of(answer)}".rstrip()
+        raise Unreachable(
+            f"the object store at {self.place} refuses what this server asks ({refusal})",
+            hint="are its key, its bucket and this machine's clock as they were when the server started?",
+        )
+
+
+def code_of(answer: httpx.Response) -> str:
+    """S3's word for what is wrong; empty where it says none."""
+    return parse(answer).findtext("{*}Code") or parse(answer).findtext("Code") or ""
+
+
+def parse(answer: httpx.Response) -> ElementTree.Element:
+    """What is no XML is an empty element."""
+    try:
+        return ElementTree.fromstring(answer.content)  # noqa: S314 - of the operator's own object store
+    except ElementTree.ParseError:
+        return ElementTree.Element("none")

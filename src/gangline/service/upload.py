@@ -1,0 +1,82 @@
+"""Uploads: how bytes come into the object store, and whether they are there.
+
+A small file is one signed request. A large one goes up in parts, and asking again goes on with those that are missing; an object
+is made of them here, by who has just looked whether the lease is held.
+"""
+
+import json
+from collections.abc import Mapping
+
+from gangline.core.errors import Unreachable
+from gangline.core.files import File, Grant, attestations, part_lengths
+from gangline.ports.objects import Part
+from gangline.ports.server import Refused, Upload
+from gangline.ports.store import guard, write
+from gangline.service.attempts import TRIES_MAX
+from gangline.service.deployment import Deployment
+
+
+def grant(at: Deployment, key: str, file: Upload, now_ms: int, *, attempt: str = "") -> Grant:
+    """Requests that bring exactly these bytes under `key`, as far as the store has not got them."""
+    until = {"now_ms": now_ms, "seconds": at.policy.url_s}
+    if not at.objects.in_parts(file.bytes):
+        return Grant(parts=(at.objects.sign_put(key, bytes=file.bytes, sha256=file.sha256, **until),))
+    parts = file.parts or (file.sha256,)
+    upload, here = _begun(at, key, file, parts, now_ms, attempt)
+    return Grant(
+        parts=tuple(
+            None
+            if number in here and here[number].is_as(part)
+            else at.objects.sign_part(key, upload, number, part, **until)
+            for number, part in enumerate(_declared(file.bytes, parts), 1)
+        )
+    )
+
+
+def stored_as(at: Deployment, key: str, file: File, parts: tuple[str, ...] = ()) -> bool | Refused:
+    """Whether the store attests `file`, which lies under `key`; `Refused` where it does not lie there. An upload whose parts
+    have all come becomes an object now. Who names no `parts` means those with which it was begun."""
+    rows = at.store.load("upload", key=key) if at.objects.in_parts(file.bytes) else []
+    begun = tuple(json.loads(rows[0]["parts"])) if rows else ()
+    if rows and rows[0]["begun"]:
+        at.objects.complete(key, rows[0]["begun"], _declared(rows[0]["bytes"], begun))
+    return _found(at, key, file, parts or begun)
+
+
+def _found(at: Deployment, key: str, file: File, parts: tuple[str, ...]) -> bool | Refused:
+    found = at.objects.stat(key)
+    if found is None:
+        return Refused(because=f"{file.path} is not in the object store")
+    if found.bytes != file.bytes or found.sha256 not in (None, *attestations(file.sha256, parts)):
+        return Refused(because=f"{file.path} in the object store is not what the manifest says")
+    return found.sha256 is not None
+
+
+def _begun(
+    at: Deployment, key: str, file: Upload, parts: tuple[str, ...], now_ms: int, attempt: str
+) -> tuple[str, Mapping[int, Part]]:
+    """The upload of just these bytes, begun where there is none, and what the store has of it: all, where it is an object already."""
+    declared = {"bytes": file.bytes, "sha256": file.sha256, "parts": json.dumps(parts)}
+    for _ in range(TRIES_MAX):
+        rows = at.store.load("upload", key=key)
+        seen = rows[0]["begun"] if rows else ""
+        if seen and declared == {name: rows[0][name] for name in declared}:
+            here = at.objects.parts(key, seen)
+            if here is not None:
+                return seen, here
+            if isinstance(_found(at, key, file, parts), bool):
+                return seen, dict(enumerate(_declared(file.bytes, parts), 1))
+        kept = {"key": key, "attempt": attempt, "now": now_ms} | declared
+        # If this server dies before it can write down what it began, a sweep knows under which key to look.
+        at.store.apply(write("keep_upload", begun="", seen=seen, **kept))
+        if seen:
+            at.objects.abort(key, seen)
+        upload = at.objects.begin(key)
+        if at.store.apply(guard("keep_upload", begun=upload, seen="", **kept)):
+            return upload, {}
+        at.objects.abort(key, upload)
+    raise Unreachable(f"the upload of {file.path} was begun {TRIES_MAX} times at once")
+
+
+def _declared(size: int, parts: tuple[str, ...]) -> list[Part]:
+    return [Part(length, sha256) for length, sha256 in zip(part_lengths(size), parts, strict=True)]

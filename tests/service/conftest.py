@@ -4,7 +4,7 @@ import hashlib
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -219,9 +219,9 @@ def objects(tmp_path: Path) -> Objects:
     return LocalObjects(tmp_path / "store", "secret")
 
 
-@pytest.fixture
-def service(tmp_path: Path, database: str, objects: Objects) -> Iterator[Service]:
-    """On each engine."""
+@contextmanager
+def a_service(folder: Path, database: str, objects: Objects) -> Iterator[Service]:
+    """Its ids, secrets and times are the same in each run."""
     store: ClockedStore = ClockedPostgres(database) if "://" in database else ClockedSqlite(Path(database))
     if not isinstance(objects, LocalObjects):  # whose clock cannot be moved
         store.time_ms = time.time_ns() // 1_000_000
@@ -229,7 +229,7 @@ def service(tmp_path: Path, database: str, objects: Objects) -> Iterator[Service
     deployment = Deployment(
         store=store,
         objects=objects,
-        hub=HuggingFaceHub(tmp_path / "hub"),
+        hub=HuggingFaceHub(folder / "hub"),
         policy=POLICY,
         new_id=lambda kind: f"{kind}-{next(counter):06d}",
         new_secret=lambda kind: f"gl_{kind}_secret-{next(counter)}",
@@ -242,3 +242,10 @@ def service(tmp_path: Path, database: str, objects: Objects) -> Iterator[Service
     with TestClient(app, raise_server_exceptions=False) as http:
         yield Service(deployment, app, http, store, objects, counter, database)
     store.close()
+
+
+@pytest.fixture
+def service(tmp_path: Path, database: str, objects: Objects) -> Iterator[Service]:
+    """On each engine."""
+    with a_service(tmp_path, database, objects) as service:
+        yield service

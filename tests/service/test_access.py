@@ -180,7 +180,8 @@ def test_no_secret_is_in_a_log_a_list_a_problem_or_the_database(
     caplog.set_level(logging.DEBUG)
     made, token = service.make_key("member"), service.join_token()
     node = service.join_with(token["secret"]).json()
-    url = service.ask("POST", "/v1/blobs", json={"sha256": "0" * 64, "bytes": 1}).json()["url"]
+    grant = service.ask("POST", "/v1/blobs", json={"sha256": "0" * 64, "bytes": 1}).json()["grant"]
+    url = grant["parts"][0]["url"]
     signature = re.search(r"signature=(\w+)", url)
     assert signature
     secrets = [made["secret"], token["secret"], node["token"], OPERATOR, JOIN, signature[1]]

@@ -40,6 +40,8 @@ ROUTES = {
     "GET /v1/jobs/{job}/events": Entry("viewer", elsewhere=404),
     "GET /v1/jobs/{job}/logs": Entry("viewer", elsewhere=404),
     "GET /v1/jobs/{job}/artifacts": Entry("viewer", elsewhere=404),
+    "GET /v1/jobs/{ended}/events/stream": Entry("viewer", elsewhere=404),
+    "GET /v1/jobs/{ended}/logs/stream": Entry("viewer", elsewhere=404),
     "GET /v1/nodes": Entry("viewer"),
     "GET /v1/project": Entry("viewer"),
     "POST /v1/blobs": Entry("member", body={"sha256": "0" * 64, "bytes": 1}),
@@ -82,7 +84,9 @@ def routes(found: list[BaseRoute]) -> Iterator[str]:
 
 
 def as_in_the_table(name: str) -> str:
-    return name.replace("{key:path}", "{key}").replace("{job}/retry", "{ended}/retry")
+    """A stream is of a job that has ended, so that it ends too."""
+    name = name.replace("{key:path}", "{key}").replace("{job}/retry", "{ended}/retry")
+    return name.replace("{job}", "{ended}") if name.endswith("/stream") else name
 
 
 def test_every_route_is_in_the_table_of_who_may_use_it(service: Service) -> None:

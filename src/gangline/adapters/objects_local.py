@@ -14,6 +14,7 @@ import shutil
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import quote, urlencode
 
 from gangline.core.errors import BadInput, Damaged, Denied, NotFound
@@ -136,7 +137,7 @@ class LocalObjects:
                 upload, number = part
                 await asyncio.to_thread(self._keep_part, incoming, key, upload, int(number), f"{size}-{sha256}")
             else:
-                self._keep(incoming, key, sha256)
+                await asyncio.to_thread(self._keep, incoming, key, sha256)
         finally:
             incoming.unlink(missing_ok=True)
 
@@ -199,8 +200,7 @@ async def _receive_into(incoming: Path, size: int, sha256: str, body: AsyncItera
                 break
             hashed.update(chunk)
             file.write(chunk)
-        file.flush()
-        os.fsync(file.fileno())
+        await asyncio.to_thread(_keep_on_disk, file)
     if received != size or hashed.hexdigest() != sha256:
         raise Damaged(f"the upload is not the {size} bytes that were signed for")
 
@@ -208,6 +208,12 @@ async def _receive_into(incoming: Path, size: int, sha256: str, body: AsyncItera
 def _part(mark: str) -> Part:
     size, _, sha256 = mark.partition("-")
     return Part(int(size), sha256)
+
+
+def _keep_on_disk(file: BinaryIO) -> None:
+    """May take long, so never in the event loop."""
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _attested(path: Path, attested: Path) -> str:

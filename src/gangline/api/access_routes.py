@@ -6,12 +6,13 @@ from typing import Annotated
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen, Predicate
 from fastapi import APIRouter
 
+from gangline.api.lanes import UserRoute
 from gangline.api.who import Admin, AdminOf, AdminReach, At, Now, Operator, ViewerOf
 from gangline.core.access import KeyRole
 from gangline.core.views import JoinTokenView, KeyView, NewJoinToken, NewKey, ProjectView
 from gangline.service import access, projects, query
 
-router = APIRouter(prefix="/v1", tags=["access"])
+router = APIRouter(prefix="/v1", tags=["access"], route_class=UserRoute)
 
 Name = Annotated[str, MinLen(1), MaxLen(100), Predicate(str.isprintable)]
 LastsS = Annotated[float, Gt(0), Le(10 * 365 * 86_400)] | None

@@ -1,29 +1,47 @@
 """The HTTP application."""
 
+from dataclasses import dataclass
+
 from fastapi import FastAPI
 
 from gangline import __version__
-from gangline.api import access_routes, problems, user_routes, worker_routes
+from gangline.api import access_routes, follow_routes, heartbeats, problems, user_routes, worker_routes
+from gangline.api.lanes import OperationsRoute
 from gangline.api.object_routes import object_routes
+from gangline.api.streams import Followers
+from gangline.api.who import remembered_nodes
 from gangline.ports.object_server import ObjectServer
 from gangline.service.deployment import Deployment
+from gangline.wire import protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    status: str = "ok"
+    version: str
+    protocol: int
 
 
 def make_app(deployment: Deployment, objects: ObjectServer | None) -> FastAPI:
     """`objects` is the object store where this server itself serves it."""
     app = FastAPI(title="Gangline", version=__version__, docs_url="/docs", redoc_url=None)
+    app.router.route_class = OperationsRoute
     app.state.deployment = deployment
+    app.state.remembered_nodes = remembered_nodes(deployment)
+    app.state.followers = Followers(deployment)
     problems.install(app)
+    app.router.routes.append(heartbeats.route)  # before all others, as it is asked most
     app.include_router(user_routes.router)
     app.include_router(access_routes.router)
+    app.include_router(follow_routes.router)
     app.include_router(worker_routes.router)
     if objects:
         app.include_router(object_routes(objects, deployment.store))
 
     @app.get("/healthz", tags=["operations"])
-    def healthz() -> dict[str, str]:
+    def healthz() -> Health:
         """Whether the server and its database answer."""
         deployment.store.load("queue_length", limit=1)
-        return {"status": "ok", "version": __version__}
+        return Health(version=__version__, protocol=protocol.VERSION)
 
     return app

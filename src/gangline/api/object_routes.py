@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import FileResponse
 
+from gangline.api.lanes import OBJECTS, ObjectRoute
 from gangline.api.problems import problem
 from gangline.core.errors import BadInput, Denied
 from gangline.ports.object_server import ObjectServer
@@ -16,7 +17,7 @@ Expires = Annotated[int, Query(ge=0, le=2**62)]
 
 
 def object_routes(objects: ObjectServer, store: Store) -> APIRouter:
-    router = APIRouter(prefix="/v1/objects", tags=["objects"])
+    router = APIRouter(prefix="/v1/objects", tags=["objects"], route_class=ObjectRoute)
 
     @router.get("/{key:path}", response_class=FileResponse)
     def get(key: str, expires: Expires, signature: str) -> Response:
@@ -29,7 +30,7 @@ def object_routes(objects: ObjectServer, store: Store) -> APIRouter:
     @router.put("/{key:path}", status_code=201)
     async def put(key: str, expires: Expires, signature: str, what: str, request: Request) -> Response:
         try:
-            objects.check("PUT", key, what, expires, signature, store.now_ms())
+            await OBJECTS.run(lambda: objects.check("PUT", key, what, expires, signature, store.now_ms()))
         except Denied as error:
             return problem(of_error(error), status=FORBIDDEN)
         try:

@@ -16,6 +16,7 @@ from gangline.wire.problem import MEDIA_TYPE, REFUSED, STALE, ProblemDetails, de
 
 T = TypeVar("T")
 log = logging.getLogger("gangline.api")
+HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}
 
 
 class Refusal(Exception):
@@ -33,34 +34,35 @@ def accepted(value: T | Stale | Refused) -> T:
 
 
 def install(app: FastAPI) -> None:
+    """Handlers are asynchronous: an error never waits for a thread."""
+
     @app.exception_handler(Refusal)
-    def refused(_: Request, error: Refusal) -> JSONResponse:
+    async def refused(_: Request, error: Refusal) -> JSONResponse:
         return problem(error.details)
 
     @app.exception_handler(GanglineError)
-    def ours(_: Request, error: GanglineError) -> JSONResponse:
+    async def ours(_: Request, error: GanglineError) -> JSONResponse:
         return problem(of_error(error))
 
     @app.exception_handler(RequestValidationError)
-    def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+    async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
         return problem(of_error(InvalidSpec(tuple(_problem(found) for found in error.errors()))))
 
     @app.exception_handler(HTTPException)
-    def http(request: Request, error: HTTPException) -> JSONResponse:
+    async def http(request: Request, error: HTTPException) -> JSONResponse:
         kind = NotFound if error.status_code == 404 else UserError
         found = details(kind.code, f"{request.method} {request.url.path}: {error.detail}")
         return problem(found, status=error.status_code)
 
     @app.exception_handler(Exception)
-    def unexpected(request: Request, error: Exception) -> JSONResponse:
+    async def unexpected(request: Request, error: Exception) -> JSONResponse:
         log.error("%s %s failed", request.method, request.url.path, exc_info=error)
         return problem(details(GanglineError.code, "the server failed; its log says why"))
 
 
 def problem(found: ProblemDetails, *, status: int = 0) -> JSONResponse:
     body = asdict(found) | ({"status": status} if status else {})
-    headers = {"WWW-Authenticate": "Bearer"} if body["status"] == 401 else None
-    return JSONResponse(body, status_code=body["status"], media_type=MEDIA_TYPE, headers=headers)
+    return JSONResponse(body, body["status"], HEADERS.get(body["status"]), MEDIA_TYPE)
 
 
 def _problem(found: dict[str, Any]) -> Problem:

@@ -9,12 +9,15 @@ from collections.abc import Callable
 import uvicorn
 from fastapi import FastAPI
 
+from gangline.api.streams import Followers
 from gangline.core.errors import UserError
 from gangline.service.controller import Controller
 from gangline.service.deployment import Deployment
 from gangline.service.verify import verify
 
 log = logging.getLogger("gangline.controller")
+KEEP_ALIVE_S = 75
+"""Longer than clients keep an idle connection, so that none is closed while a request is on its way."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -27,7 +30,31 @@ def listen(host: str, port: int) -> socket.socket:
             f"cannot listen on {host}:{port}: {error.strerror if isinstance(error, OSError) else error}",
             hint="is another server running there? choose another port with --port",
         ) from None
+    listening.setsockopt(
+        socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
+    )  # else an answer's second packet waits 40 ms for an ACK
     return listening
+
+
+class Server(uvicorn.Server):
+    """Ends the streams before it waits for what is still being answered."""
+
+    def __init__(self, app: FastAPI) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                timeout_keep_alive=KEEP_ALIVE_S,
+                timeout_graceful_shutdown=5,
+            )
+        )
+        self._followers: Followers = app.state.followers
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._followers.close()
+        await super().shutdown(sockets)
 
 
 def serve(
@@ -42,7 +69,7 @@ def serve(
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=5))
+    server = Server(app)
     answering = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="http")
     ticking = threading.Thread(target=_keep_ticking, args=(deployment, stop), name="controller")
     verifying = threading.Thread(target=_keep_verifying, args=(deployment, stop), name="verifier", daemon=True)

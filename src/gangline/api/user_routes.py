@@ -6,12 +6,13 @@ from typing import Annotated, Any
 from annotated_types import Ge, Le, MaxLen
 from fastapi import APIRouter, Header, Query
 
+from gangline.api.lanes import UserRoute
 from gangline.api.who import NUMBER_MAX, At, MemberOf, Now, Viewer, ViewerOf
 from gangline.core.files import FILE_BYTES_MAX, Sha256, check_parts
 from gangline.core.views import ArtifactView, BlobView, EventView, JobPage, JobView, LogView, NodeView
 from gangline.service import query, steer, submit
 
-router = APIRouter(prefix="/v1", tags=["users"])
+router = APIRouter(prefix="/v1", tags=["users"], route_class=UserRoute)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,71 +1,124 @@
-"""Who is asking, and about which project or lease: the dependencies of every route."""
+"""Who is asking, and about which lease: the dependencies of every route.
 
-from functools import cache
+They run in the event loop and touch nothing. What needs the store is a `Later`, which the route's lane looks up.
+"""
+
+from collections.abc import Callable
+from functools import cache, lru_cache
 from typing import Annotated, cast
 
 from fastapi import Depends, Header, Path, Query, Request
 
+from gangline.api.lanes import Later
 from gangline.core.access import Role
+from gangline.core.errors import UserError
 from gangline.ports.server import Hold
 from gangline.service.access import DEFAULT_PROJECT, Identity, identify, note_use
 from gangline.service.deployment import Deployment
 from gangline.service.projects import reach
+from gangline.wire import protocol
 
 NUMBER_MAX = 10**15
+HOLDERS_MAX = 65_536
+FindNode = Callable[[str], str]
 
 
 def deployment(request: Request) -> Deployment:
     return cast(Deployment, request.app.state.deployment)
 
 
-def _bearer(request: Request) -> str:
+def bearer(request: Request) -> str:
+    """The token. Raises `UserError` where the asking program is newer than this one."""
+    spoken = request.headers.get(protocol.HEADER, "")
+    if spoken.isdecimal() and len(spoken) < 9 and int(spoken) > protocol.VERSION:
+        raise UserError(
+            f"this server speaks version {protocol.VERSION} of the protocol, and was asked in version {spoken}",
+            hint="upgrade the server first, then workers and clients",
+        )
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
+def remembered_nodes(at: Deployment) -> FindNode:
+    """Whose token it is, for requests that a lease guards: a node's token never becomes another's, and a node that was
+    given up holds no lease. So what is remembered may be old, but lets nobody do anything."""
+    return lru_cache(HOLDERS_MAX)(lambda token: _node(identify(at, token, "node", at.store.now_ms())))
+
+
+def holder(request: Request) -> Later[str]:
+    find, token = cast(FindNode, request.app.state.remembered_nodes), bearer(request)
+    return Later(lambda: find(token))
+
+
 @cache
 def _has_role(needed: Role):
-    def identity(request: Request) -> Identity:
-        at = deployment(request)
-        now_ms = at.store.now_ms()
-        found = identify(at, _bearer(request), needed, now_ms)
-        note_use(at, found, now_ms)
-        return found
+    async def identity(request: Request) -> Later[Identity]:
+        at, secret = deployment(request), bearer(request)
+
+        def find() -> Identity:
+            now_ms = at.store.now_ms()
+            found = identify(at, secret, needed, now_ms)
+            note_use(at, found, now_ms)
+            return found
+
+        return Later(cache(find))
 
     return identity
 
 
 @cache
 def _reach(needed: Role):
-    def projects(
+    async def projects(
         request: Request,
-        identity: Annotated[Identity, Depends(_has_role(needed))],
+        identity: Annotated[Later[Identity], Depends(_has_role(needed))],
         gangline_project: Annotated[str | None, Header(max_length=40)] = None,
-    ) -> str | None:
+    ) -> Later[str | None]:
         """`Gangline-Project` is for operators to say; all others have one project."""
-        return reach(deployment(request), identity, gangline_project)
+        at = deployment(request)
+        return Later(cache(lambda: reach(at, identity.get(), gangline_project)))
 
     return projects
 
 
+@cache
 def _project(needed: Role):
-    def project(reached: Annotated[str | None, Depends(_reach(needed))]) -> str:
-        return reached or DEFAULT_PROJECT
+    async def project(reached: Annotated[Later[str | None], Depends(_reach(needed))]) -> Later[str]:
+        return Later(lambda: reached.get() or DEFAULT_PROJECT)
 
     return project
 
 
-def _node(identity: Annotated[Identity, Depends(_has_role("node"))]) -> str:
+def _node(identity: Identity) -> str:
     assert identity.node is not None, "a node's token names its node"
     return identity.node
 
 
-def _pool(identity: Annotated[Identity, Depends(_has_role("join"))]) -> str:
+def _pool(identity: Identity) -> str:
     assert identity.pool is not None, "a join token names its pool"
     return identity.pool
 
 
-def _hold(
+async def _node_id(identity: Annotated[Later[Identity], Depends(_has_role("node"))]) -> Later[str]:
+    return Later(lambda: _node(identity.get()))
+
+
+async def _pool_to_join(identity: Annotated[Later[Identity], Depends(_has_role("join"))]) -> Later[str]:
+    return Later(lambda: _pool(identity.get()))
+
+
+async def _holder(request: Request) -> Later[str]:
+    return holder(request)
+
+
+async def _at(request: Request) -> Deployment:
+    return deployment(request)
+
+
+async def _now(request: Request) -> Later[int]:
+    return Later(deployment(request).store.now_ms)
+
+
+async def _hold(
     attempt: Annotated[str, Path(max_length=100)],
     fencing: Annotated[int, Query(ge=0, le=NUMBER_MAX)],
     rank: Annotated[int, Query(ge=0, le=NUMBER_MAX)] = 0,
@@ -73,19 +126,18 @@ def _hold(
     return Hold(attempt=attempt, rank=rank, fencing=fencing)
 
 
-def _now(request: Request) -> int:
-    return deployment(request).store.now_ms()
-
-
-At = Annotated[Deployment, Depends(deployment)]
+# As an endpoint in a lane is given them: what is looked up later is there by then.
+At = Annotated[Deployment, Depends(_at)]
 Now = Annotated[int, Depends(_now)]
 ViewerOf = Annotated[str, Depends(_project("viewer"))]
+ViewerOfLater = Annotated[Later[str], Depends(_project("viewer"))]
 MemberOf = Annotated[str, Depends(_project("member"))]
 AdminOf = Annotated[str, Depends(_project("admin"))]
 AdminReach = Annotated[str | None, Depends(_reach("admin"))]
 Viewer = Annotated[Identity, Depends(_has_role("viewer"))]
 Admin = Annotated[Identity, Depends(_has_role("admin"))]
 Operator = Annotated[Identity, Depends(_has_role("operator"))]
-PoolToJoin = Annotated[str, Depends(_pool)]
-NodeId = Annotated[str, Depends(_node)]
+PoolToJoin = Annotated[str, Depends(_pool_to_join)]
+NodeId = Annotated[str, Depends(_node_id)]
+Holder = Annotated[str, Depends(_holder)]
 Held = Annotated[Hold, Depends(_hold)]

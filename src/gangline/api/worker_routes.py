@@ -4,12 +4,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Response
 
+from gangline.api.lanes import WorkerRoute, json_response
 from gangline.api.problems import accepted
-from gangline.api.who import At, Held, NodeId, Now, PoolToJoin
+from gangline.api.who import At, Held, Holder, NodeId, Now, PoolToJoin
 from gangline.ports.server import (
     Assignment,
-    Beat,
-    Beaten,
     Commit,
     Done,
     Downloads,
@@ -25,7 +24,7 @@ from gangline.ports.server import (
 )
 from gangline.service import checkpoint, claim, finish, nodes, renew
 
-router = APIRouter(prefix="/v1", tags=["workers"])
+router = APIRouter(prefix="/v1", tags=["workers"], route_class=WorkerRoute)
 
 
 @router.post("/nodes", status_code=201)
@@ -38,44 +37,38 @@ def leave(at: At, now: Now, node: NodeId) -> None:
     nodes.leave(at, node, now)
 
 
-@router.post("/claims", status_code=200, responses={201: {"model": Assignment}})
-def claim_job(at: At, now: Now, node: NodeId, response: Response) -> Assignment | NoWork:
+@router.post("/claims", response_model=NoWork, responses={201: {"model": Assignment}})
+def claim_job(at: At, now: Now, node: NodeId) -> Response:
     """201 and a job, or 200 and the reason why there is none."""
     answer = claim.claim(at, node, now)
-    response.status_code = 201 if isinstance(answer, Assignment) else 200
-    return answer
-
-
-@router.post("/attempts/{attempt}/heartbeats")
-def beat(at: At, now: Now, node: NodeId, hold: Held, request: Beat) -> Beaten:
-    return accepted(renew.renew(at, node, hold, request, now))
+    return json_response(answer, 201 if isinstance(answer, Assignment) else 200)
 
 
 @router.post("/attempts/{attempt}/uploads")
-def uploads(at: At, now: Now, node: NodeId, hold: Held, request: Uploads) -> Grants:
+def uploads(at: At, now: Now, node: Holder, hold: Held, request: Uploads) -> Grants:
     return accepted(checkpoint.uploads(at, node, hold, request, now))
 
 
 @router.post("/attempts/{attempt}/downloads")
-def downloads(at: At, now: Now, node: NodeId, hold: Held, request: Downloads) -> Urls:
+def downloads(at: At, now: Now, node: Holder, hold: Held, request: Downloads) -> Urls:
     return accepted(checkpoint.downloads(at, node, hold, request, now))
 
 
 @router.post("/attempts/{attempt}/checkpoints")
-def commit(at: At, now: Now, node: NodeId, hold: Held, request: Commit) -> Done:
+def commit(at: At, now: Now, node: Holder, hold: Held, request: Commit) -> Done:
     return accepted(checkpoint.commit(at, node, hold, request, now))
 
 
 @router.post("/attempts/{attempt}/rejections")
-def reject(at: At, now: Now, node: NodeId, hold: Held, request: Reject) -> Done:
+def reject(at: At, now: Now, node: Holder, hold: Held, request: Reject) -> Done:
     return accepted(checkpoint.reject(at, node, hold, request, now))
 
 
 @router.post("/attempts/{attempt}/logs")
-def log(at: At, node: NodeId, hold: Held, request: Log) -> Done:
+def log(at: At, node: Holder, hold: Held, request: Log) -> Done:
     return accepted(renew.log(at, node, hold, request))
 
 
 @router.post("/attempts/{attempt}/end")
-def end(at: At, now: Now, node: NodeId, hold: Held, outcome: Annotated[Outcome, Body(discriminator="outcome")]) -> Done:
+def end(at: At, now: Now, node: Holder, hold: Held, outcome: Annotated[Outcome, Body(discriminator="outcome")]) -> Done:
     return accepted(finish.finish(at, node, hold, outcome, now))

@@ -8,30 +8,37 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from gangline.cli.output import err, number, say, usd
 from gangline.core.errors import Unreachable
-from gangline.core.job import ENDED
-from gangline.core.views import JobSummary, JobView
+from gangline.core.views import EventView, JobSummary, JobView
 
 if TYPE_CHECKING:
     from gangline.wire.client import Client
 
-POLL_S = 0.5
+AGAIN_S = 0.5
 
 
 def follow(client: "Client", job: str, *, seen: Callable[[JobView], None] = lambda _: None) -> JobView:
-    """Until the job has ended; `seen` is called with every look at it. A server that is away is waited for."""
+    """Until the job has ended; `seen` is called with every look at it. A server that goes away is waited for."""
     with progress_line() as line:
         task = line.add_task(job, total=None)
-        while True:
-            try:
-                found = client.job(job)
-            except Unreachable as error:
-                line.update(task, description=f"waits for the server: {error.message}")
-            else:
+
+        def waiting(error: Unreachable) -> None:
+            line.update(task, description=f"waits for the server: {error.message}")
+
+        for told in client.follow_events(job, waiting=waiting):
+            if not isinstance(told, EventView):
+                found = _look(client, job, waiting)
                 show(line, task, found.summary)
                 seen(found)
-                if found.summary.state in ENDED:
-                    return found
-            threading.Event().wait(POLL_S)
+        return _look(client, job, waiting)
+
+
+def _look(client: "Client", job: str, waiting: Callable[[Unreachable], None]) -> JobView:
+    while True:
+        try:
+            return client.job(job)
+        except Unreachable as error:
+            waiting(error)
+            threading.Event().wait(AGAIN_S)
 
 
 def progress_line() -> Progress:

@@ -1,15 +1,16 @@
 """`gangline logs`: what a job's trainers printed."""
 
-import threading
-from typing import Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gangline import compose
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, print_json, say
-from gangline.core.job import ENDED
+from gangline.core.views import LogView
 
-POLL_S = 1.0
+if TYPE_CHECKING:
+    from gangline.wire.client import Client
 
 
 def logs(
@@ -21,22 +22,22 @@ def logs(
 ) -> None:
     """What the trainers of all attempts printed, in order. Ctrl-C never stops the job."""
     client = compose.make_client(server, token)
-    after: str | None = None
     try:
-        while True:
-            ended = client.job(job).summary.state in ENDED
-            while (piece := client.logs(job, after)).text:
-                after = piece.next
-                _print(piece.text, piece.next, output)
-            if ended or not follow:
-                return
-            threading.Event().wait(POLL_S)
+        for piece in client.follow_logs(job) if follow else _so_far(client, job):
+            _print(piece, output)
     except KeyboardInterrupt:
         say(f"the job goes on; look again with `gangline logs {job} -f`")
 
 
-def _print(text: str, following: str, output: Output) -> None:
+def _so_far(client: "Client", job: str) -> Iterator[LogView]:
+    after: str | None = None
+    while (piece := client.logs(job, after)).text:
+        after = piece.next
+        yield piece
+
+
+def _print(piece: LogView, output: Output) -> None:
     if output is Output.json:
-        print_json({"text": text, "next": following})
+        print_json({"text": piece.text, "next": piece.next})
     else:
-        typer.echo(text, nl=False)
+        typer.echo(piece.text, nl=False)

@@ -76,6 +76,25 @@ class EventView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressView:
+    """What a job is doing, for those who follow it; None where no node is at work on it."""
+
+    state: JobState
+    phase: str | None
+    step: int | None
+    loss: float | None
+    seconds_per_step: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndView:
+    """A job has ended: there is nothing more to follow."""
+
+    state: JobState
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ArtifactView:
     path: str
     bytes: int

@@ -23,7 +23,8 @@ def why_queued(
     """`said` when it was queued; `nodes`: those here that work; `banned`: the machines that may not have it."""
     if job.ready_ms > now_ms:
         return f"waits {(job.ready_ms - now_ms) / 1000:.0f} s before its next try: {said}"
-    misfits = {node.id: _misfit(job, node, banned, now_ms) for node in nodes}
+    barred = replace(job, banned=True)
+    misfits = {node.id: mismatch(barred if node.machine in banned else job, _idle(node), now_ms) for node in nodes}
     least = min(
         (to_reserve(job, node, policy) for node in nodes if misfits[node.id] is None),
         default=max(1, reservation(0, job.download_bytes, policy)),
@@ -38,9 +39,9 @@ def why_queued(
     return said
 
 
-def _misfit(job: Candidate, node: Node, banned: frozenset[str], now_ms: int) -> str | None:
-    """Why it may never have this node; that others are using it now is no reason."""
-    return mismatch(replace(job, banned=node.machine in banned), replace(node, slots_free=node.slots), now_ms)
+def _idle(node: Node) -> Node:
+    """That others are using it now is no reason. There are many nodes, so none is copied without need."""
+    return node if node.slots_free == node.slots else replace(node, slots_free=node.slots)
 
 
 def _listed(reasons: Sequence[str]) -> str:

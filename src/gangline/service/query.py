@@ -1,7 +1,9 @@
 """What users ask to see. Reads only."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import cache
 
 from gangline.core.budget import Purse
 from gangline.core.cost import lost, time_cost_micro_usd
@@ -83,9 +85,14 @@ def logs(at: Deployment, project: str, job_id: str, cursor: str | None) -> LogVi
     """What the trainers of all attempts printed, in order, after `cursor`; a page at a time."""
     owned(at, project, job_id)
     fencing, first_byte = _parse_log_cursor(cursor)
+    return read_log(at, job_id, fencing, first_byte, LOG_PAGE_BYTES)
+
+
+def read_log(at: Deployment, job_id: str, fencing: int, first_byte: int, bytes_max: int) -> LogView:
+    """From a byte of an attempt on; a piece that is begun is read to its end."""
     text, size = "", 0
     for row in at.store.load("log_chunks", job=job_id, fencing=fencing, first_byte=first_byte):
-        if size >= LOG_PAGE_BYTES:
+        if size >= bytes_max:
             break
         text += at.objects.read(row["key"]).decode(errors="replace")
         size += row["bytes"]
@@ -138,20 +145,21 @@ class _Here:
     nodes: tuple[Node, ...]
 
 
-def _here(at: Deployment, project: str) -> _Here:
-    return _Here(load_purse(at, project), tuple(Node(**row) for row in at.store.load("working_nodes")))
+def _here(at: Deployment, project: str) -> Callable[[], _Here]:
+    """Looked at once, and only where a queued job asks."""
+    return cache(lambda: _Here(load_purse(at, project), tuple(Node(**row) for row in at.store.load("working_nodes"))))
 
 
-def _because(at: Deployment, job: Row, here: _Here, now_ms: int) -> str:
+def _because(at: Deployment, job: Row, here: Callable[[], _Here], now_ms: int) -> str:
     """What was said when its state changed; of a queued job, why it waits now."""
     if job["state"] != "queued":
         return job["because"]
     bans = at.store.load("bans", job=job["id"]) if job["fencing"] else []
     banned = frozenset(ban["machine"] for ban in bans)
-    return why_queued(as_candidate(job), job["because"], here.purse, here.nodes, banned, now_ms, at.policy)
+    return why_queued(as_candidate(job), job["because"], here().purse, here().nodes, banned, now_ms, at.policy)
 
 
-def _summary(at: Deployment, row: Row, here: _Here, now_ms: int) -> JobSummary:
+def _summary(at: Deployment, row: Row, here: Callable[[], _Here], now_ms: int) -> JobSummary:
     attempts = at.store.load("attempts", job=row["id"])
     checkpoints = at.store.load("checkpoints", job=row["id"])
     last = attempts[-1] if attempts else None
@@ -214,7 +222,7 @@ def _parse_cursor(cursor: str | None) -> tuple[int, str]:
     if cursor is None:
         return FAR_FUTURE_MS, ""
     at_ms, _, job_id = cursor.partition(".")
-    if not _is_number(at_ms):
+    if not is_number(at_ms):
         raise NotFound(f"there is no page {cursor}", hint="use the `next` of the page before")
     return int(at_ms), job_id
 
@@ -223,11 +231,11 @@ def _parse_log_cursor(cursor: str | None) -> tuple[int, int]:
     if cursor is None:
         return 0, 0
     fencing, _, first_byte = cursor.partition(".")
-    if not (_is_number(fencing) and _is_number(first_byte)):
+    if not (is_number(fencing) and is_number(first_byte)):
         raise NotFound(f"there is no piece {cursor} of a log", hint="use the `next` of the piece before")
     return int(fencing), int(first_byte)
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
     """One that the store can hold."""
     return text.isdecimal() and len(text) < 19

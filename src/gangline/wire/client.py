@@ -22,6 +22,7 @@ from gangline.core.spec import Spec, spec_to_json
 from gangline.core.views import (
     ArtifactView,
     BlobView,
+    EndView,
     EventView,
     JobPage,
     JobSummary,
@@ -32,10 +33,12 @@ from gangline.core.views import (
     NewJoinToken,
     NewKey,
     NodeView,
+    ProgressView,
     ProjectView,
 )
 from gangline.wire.http import Http, parse, problem_of
 from gangline.wire.problem import to_error
+from gangline.wire.stream import Waiting, follow, read
 
 CHUNK = 1 << 20
 EXPIRED, TAKEN = 403, 412
@@ -134,6 +137,20 @@ class Client:
 
     def logs(self, job: str, after: str | None = None) -> LogView:
         return parse(LogView, self._http.ask("GET", f"/v1/jobs/{job}/logs", params={"after": after} if after else {}))
+
+    def follow_events(
+        self, job: str, after: int = 0, *, waiting: Waiting = lambda _: None
+    ) -> Iterator[EventView | ProgressView | EndView]:
+        """What happens to a job, and between it how far it is, as it comes; the last is an `EndView`.
+        A server that goes away meanwhile is waited for; `waiting` is called each time that it is not there."""
+        for told in follow(self._http, f"/v1/jobs/{job}/events/stream", str(after), waiting):
+            yield read(told, {"event": EventView, "progress": ProgressView, "end": EndView})
+
+    def follow_logs(self, job: str, after: str = "", *, waiting: Waiting = lambda _: None) -> Iterator[LogView]:
+        """What its trainers print, as it comes, until the job has ended."""
+        for told in follow(self._http, f"/v1/jobs/{job}/logs/stream", after, waiting):
+            if told.event == "log":
+                yield read(told, {"log": LogView})
 
     def artifacts(self, job: str) -> list[ArtifactView]:
         return parse(list[ArtifactView], self._http.ask("GET", f"/v1/jobs/{job}/artifacts"))

@@ -1,6 +1,8 @@
 """One way to ask over HTTP: typed bodies out, typed answers in, problems as errors."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cache
 from typing import Any, TypeVar
@@ -9,10 +11,14 @@ import httpx
 from pydantic import TypeAdapter
 
 from gangline.core.errors import Unreachable
+from gangline.wire import protocol
 from gangline.wire.problem import to_error
 
 T = TypeVar("T")
 TIMEOUT = httpx.Timeout(20, connect=5)
+LIMITS = httpx.Limits(
+    keepalive_expiry=60
+)  # longer than from heartbeat to heartbeat, shorter than a server keeps a connection
 
 
 class Http:
@@ -22,22 +28,47 @@ class Http:
         self.server = server.rstrip("/")
         self.token = token
         self._project = project
-        self._client = client or httpx.Client(base_url=self.server, timeout=TIMEOUT)
+        self._client = client or httpx.Client(base_url=self.server, timeout=TIMEOUT, limits=LIMITS)
 
     def ask(
         self, method: str, path: str, body: Any = None, *, params: dict[str, Any] | None = None, key: str = ""
     ) -> httpx.Response:
         """The answer, where it is a success. Raises the error that a problem stands for, or `Unreachable`."""
-        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
-        if self._project:
-            headers["Gangline-Project"] = self._project
+        headers = self._headers()
         if key:
             headers["Idempotency-Key"] = key
         content = json.dumps(body if isinstance(body, dict) else asdict(body)) if body is not None else None
         if content is not None:
             headers["Content-Type"] = "application/json"
-        try:
+        with self._reaching():
             answer = self._client.request(method, path, content=content, headers=headers, params=params)
+        if answer.is_success:
+            return answer
+        raise to_error(answer.status_code, problem_of(answer))
+
+    @contextmanager
+    def stream(self, path: str, last_event_id: str, *, silent_s_max: float) -> Iterator[httpx.Response]:
+        """An answer that is read while it comes. Raises as `ask` does, also in its midst."""
+        headers = self._headers() | ({"Last-Event-ID": last_event_id} if last_event_id else {})
+        timeout = httpx.Timeout(silent_s_max, connect=5)
+        with self._reaching(), self._client.stream("GET", path, headers=headers, timeout=timeout) as answer:
+            if not answer.is_success:
+                answer.read()
+                raise to_error(answer.status_code, problem_of(answer))
+            yield answer
+
+    def _headers(self) -> dict[str, str]:
+        headers = {protocol.HEADER: str(protocol.VERSION)}
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
+        if self._project:
+            headers["Gangline-Project"] = self._project
+        return headers
+
+    @contextmanager
+    def _reaching(self) -> Iterator[None]:
+        try:
+            yield
         except httpx.InvalidURL as error:
             raise Unreachable(
                 f"{self.server} is not an address: {error}", hint="it looks like http://HOST:PORT"
@@ -47,9 +78,6 @@ class Http:
                 f"there is no Gangline server at {self.server} ({_why(error)})",
                 hint="start one with `gangline up`, or name another with --server",
             ) from None
-        if answer.is_success:
-            return answer
-        raise to_error(answer.status_code, problem_of(answer))
 
 
 def problem_of(answer: httpx.Response) -> dict[str, Any]:

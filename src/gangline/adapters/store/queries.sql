@@ -332,6 +332,15 @@ VALUES (:id, :project, :name, :kind, :spec, :spec_hash, :request, 'queued', :bec
         1, :now, :now)
 ON CONFLICT DO NOTHING
 
+-- name: followed
+-- How far a job is, for those who follow it: its newest event, the newest piece of its log, what its node does.
+SELECT job.id, job.state, job.because, job.fencing, lease.phase, lease.step, lease.loss, lease.seconds_per_step,
+       (SELECT MAX(event.number) FROM event WHERE event.job = job.id) AS number,
+       (SELECT MAX(log_chunk.first_byte) FROM log_chunk WHERE log_chunk.attempt = attempt.id) AS first_byte
+FROM job LEFT JOIN attempt ON attempt.job = job.id AND attempt.fencing = job.fencing
+     LEFT JOIN lease ON lease.attempt = attempt.id AND lease.rank = 0
+WHERE job.id = :id
+
 -- name: job_of_request
 SELECT id, spec_hash FROM job WHERE project = :project AND request = :request
 

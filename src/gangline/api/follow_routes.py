@@ -1,0 +1,60 @@
+"""What users follow, as server-sent events: `id` goes on after an interruption, `end` says that nothing more will come."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Request, Response
+from fastapi.responses import StreamingResponse
+
+from gangline.api.lanes import USERS
+from gangline.api.streams import END, Followers
+from gangline.api.who import At, ViewerOfLater
+from gangline.service.follow import EVENTS, LOG, Channel, Look, look, place_of
+from gangline.service.query import owned
+
+NO_MORE = 204
+router = APIRouter(prefix="/v1", tags=["users"], default_response_class=StreamingResponse)
+LastEventId = Annotated[str | None, Header(description="The id of the last message; it goes before `after`.")]
+TOLD: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}},
+    NO_MORE: {"description": "The last message was the end: a browser then asks no more."},
+}
+
+
+@router.get("/jobs/{job}/events/stream", responses=TOLD)
+async def follow_events(
+    request: Request,
+    at: At,
+    project: ViewerOfLater,
+    job: str,
+    after: str | None = None,
+    last_event_id: LastEventId = None,
+) -> Response:
+    """Messages `event` hold an EventView, `progress` a ProgressView, `end` an EndView."""
+    return await _follow(request, at, project, EVENTS, job, last_event_id or after)
+
+
+@router.get("/jobs/{job}/logs/stream", responses=TOLD)
+async def follow_log(
+    request: Request,
+    at: At,
+    project: ViewerOfLater,
+    job: str,
+    after: str | None = None,
+    last_event_id: LastEventId = None,
+) -> Response:
+    """Messages `log` hold a LogView, `end` an EndView."""
+    return await _follow(request, at, project, LOG, job, last_event_id or after)
+
+
+async def _follow(
+    request: Request, at: At, project: ViewerOfLater, channel: Channel, job: str, told: str | None
+) -> Response:
+    followers: Followers = request.app.state.followers
+    place = place_of(channel, None if told == END else told)
+
+    def first() -> Look:
+        owned(at, project.get(), job)
+        return look(at, channel, job, place)
+
+    found = await USERS.run(first)
+    return Response(status_code=NO_MORE) if told == END else followers.follow(channel, job, found)

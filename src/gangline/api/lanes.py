@@ -1,0 +1,121 @@
+"""Threads in lanes, so that nobody's requests take the threads that others need: least of all a heartbeat's.
+
+The event loop reads and checks a request; one hop into its lane then looks up who asks, runs the use case and writes the answer.
+A lane's threads live as long as the process, so a store may keep a connection for each.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import wraps
+from inspect import iscoroutinefunction
+from typing import Any, ClassVar, Generic, TypeVar
+
+from fastapi import Response
+from fastapi.routing import APIRoute
+from pydantic_core import to_json
+
+from gangline.core.errors import Unreachable
+
+T = TypeVar("T")
+
+
+class Lane:
+    """`waiting_max` requests wait for one of its `threads`, none for longer than `wait_s`."""
+
+    def __init__(self, name: str, *, threads: int, waiting_max: int, wait_s: float) -> None:
+        self.threads = threads
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._inside_max = threads + waiting_max
+        self._wait_s = wait_s
+        self._inside = 0
+
+    async def run(self, act: Callable[[], T]) -> T:
+        """What `act` gives, from a thread of this lane. Raises `Unreachable` where none was free in time; then nothing was done."""
+        if self._inside >= self._inside_max:
+            raise _busy()
+        self._inside += 1
+        work = self._pool.submit(act)
+        giving_up = asyncio.get_running_loop().call_later(self._wait_s, work.cancel)  # without effect once it has begun
+        try:
+            return await asyncio.wrap_future(work)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise _busy() from None
+        finally:
+            giving_up.cancel()
+            self._inside -= 1
+
+
+def _busy() -> Unreachable:
+    return Unreachable("the server has too many requests of this kind at the moment", hint="try again")
+
+
+HEARTBEATS = Lane("heartbeats", threads=4, waiting_max=10_000, wait_s=15)
+WORKERS = Lane("workers", threads=8, waiting_max=10_000, wait_s=15)
+USERS = Lane("users", threads=4, waiting_max=1000, wait_s=5)
+OBJECTS = Lane("objects", threads=4, waiting_max=1000, wait_s=15)
+OPERATIONS = Lane("operations", threads=1, waiting_max=100, wait_s=5)
+FOLLOWING = Lane("following", threads=1, waiting_max=0, wait_s=5)
+
+
+@dataclass(frozen=True, slots=True)
+class Later(Generic[T]):
+    """Something of a request that only a thread can look up. A route in a lane is given what comes of it."""
+
+    get: Callable[[], T]
+
+
+class LaneRoute(APIRoute):
+    """A route whose endpoint runs in a lane."""
+
+    lane: ClassVar[Lane]
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        status = options.get("status_code") or 200
+        super().__init__(path, _in_lane(self.lane, endpoint, status), **options)
+
+
+class WorkerRoute(LaneRoute):
+    lane = WORKERS
+
+
+class UserRoute(LaneRoute):
+    lane = USERS
+
+
+class ObjectRoute(LaneRoute):
+    lane = OBJECTS
+
+
+class OperationsRoute(LaneRoute):
+    lane = OPERATIONS
+
+
+def json_response(value: Any, status: int = 200) -> Response:
+    """Written once, without a second look at what our own types hold."""
+    if value is None:
+        return Response(status_code=status)
+    return Response(to_json(value, inf_nan_mode="null"), status, media_type="application/json")
+
+
+def _in_lane(lane: Lane, endpoint: Callable[..., Any], status: int) -> Callable[..., Any]:
+    if iscoroutinefunction(endpoint):
+        return endpoint
+
+    @wraps(endpoint)
+    async def answer(**given: Any) -> Response:
+        def act() -> Response:
+            found = endpoint(**{name: _now(value) for name, value in given.items()})
+            return found if isinstance(found, Response) else json_response(found, status)
+
+        return await lane.run(act)
+
+    return answer
+
+
+def _now(value: Any) -> Any:
+    return value.get() if isinstance(value, Later) else value

@@ -1,0 +1,172 @@
+"""Server-sent events: many follow, one looks.
+
+A follower holds no thread. Once a second a single hop looks at every job that is followed, and what it finds is shared by all who
+follow that job. Only the newest look is kept: who missed it, because he reads slowly or has just come, looks for himself.
+So nothing grows with a slow reader.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from fastapi.responses import StreamingResponse
+from pydantic_core import to_json
+from starlette.types import Receive, Scope, Send
+
+from gangline.api.lanes import FOLLOWING, USERS
+from gangline.core.errors import Unreachable
+from gangline.core.views import ProgressView
+from gangline.service.deployment import Deployment
+from gangline.service.follow import Channel, Look, Place, cursor, look
+
+FOLLOWERS_MAX = 2000
+POLL_S = 1.0
+BATCH = 32
+KEEP_ALIVE_S = 15.0
+HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+RETRY = b"retry: 1000\n\n"
+KEEP_ALIVE = b":\n\n"
+END = "end"
+log = logging.getLogger("gangline.api")
+
+
+class Tail:
+    """What the last look at a job found: all that came after `start`."""
+
+    def __init__(self, channel: Channel, job: str, first: Look) -> None:
+        self.channel = channel
+        self.job = job
+        self.start = first.newest
+        self.latest = replace(first, pieces=(), place=first.newest)
+        self.followers = 0
+        self.news = asyncio.Event()
+
+    def keep(self, found: Look) -> None:
+        before, self.latest = self.latest, found
+        self.start = before.place
+        if found.pieces or found.end or found.progress != before.progress:
+            self.wake()
+
+    def has_more(self, place: Place, progress: ProgressView | None) -> bool:
+        """For one who was told so much, be it only that he missed something."""
+        latest = self.latest
+        return place < latest.place or latest.progress != progress or latest.end is not None
+
+    async def woken(self) -> bool:
+        """False where nothing happened for long."""
+        try:
+            async with asyncio.timeout(KEEP_ALIVE_S):
+                await self.news.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def wake(self) -> None:
+        self.news.set()
+        self.news = asyncio.Event()
+
+
+class Followers:
+    """All streams of this process."""
+
+    def __init__(self, at: Deployment) -> None:
+        self._at = at
+        self._tails: dict[tuple[str, str], Tail] = {}
+        self._looking: asyncio.Task[None] | None = None
+        self.count = 0
+        self._closing = False
+
+    def follow(self, channel: Channel, job: str, first: Look) -> StreamingResponse:
+        """The pieces of `first`, and all that come after them. Raises `Unreachable` where too many follow already."""
+        if self.count >= FOLLOWERS_MAX or self._closing:
+            raise Unreachable("the server has no more room for those who follow", hint="try again later")
+        tail = self._tails.setdefault((channel.name, job), Tail(channel, job, first))
+        tail.followers += 1
+        self.count += 1
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._keep_looking())
+        return _Stream(self, tail, first)
+
+    def leave(self, tail: Tail) -> None:
+        tail.followers -= 1
+        self.count -= 1
+        if tail.followers == 0:
+            del self._tails[tail.channel.name, tail.job]
+
+    def close(self) -> None:
+        """End all streams now. Who followed comes again, to the next server."""
+        self._closing = True
+        for tail in self._tails.values():
+            tail.wake()
+
+    async def tell(self, tail: Tail, found: Look) -> AsyncIterator[bytes]:
+        """Until the job ends or this server does, or something is wrong: then the follower comes again."""
+        place, progress = tail.channel.start, None
+        yield RETRY
+        while not self._closing:
+            for piece in found.pieces:
+                if piece.place > place:
+                    yield _message(tail.channel.name, piece.value, cursor(piece.place))
+            place = max(place, found.place)
+            if found.progress != progress:
+                progress = found.progress
+                yield _message("progress", progress)
+            if found.end:
+                yield _message(END, found.end, END)
+                return
+            while not (tail.has_more(place, progress) or self._closing):
+                if not await tail.woken():
+                    yield KEEP_ALIVE
+            found = tail.latest if place >= tail.start else await self._look_back(tail, place)
+
+    async def _look_back(self, tail: Tail, place: Place) -> Look:
+        return await USERS.run(partial(look, self._at, tail.channel, tail.job, place))
+
+    async def _keep_looking(self) -> None:
+        """At every job that is followed, once in `POLL_S`; a few at a time, so that those who follow wake one after the other."""
+        while self._tails and not self._closing:
+            tails = list(self._tails.values())
+            batches = [tails[begin : begin + BATCH] for begin in range(0, len(tails), BATCH)]
+            for batch in batches:
+                await asyncio.sleep(POLL_S / len(batches))
+                with suppress(Unreachable):  # the next look tells the same
+                    await self._look_at(batch)
+        self._looking = None
+
+    async def _look_at(self, batch: list[Tail]) -> None:
+        asked = [(tail.channel, tail.job, tail.latest.place) for tail in batch]
+        looks = await FOLLOWING.run(lambda: [self._try_to_look(*one) for one in asked])
+        for tail, found in zip(batch, looks, strict=True):
+            if found:
+                tail.keep(found)
+
+    def _try_to_look(self, channel: Channel, job: str, after: Place) -> Look | None:
+        try:
+            return look(self._at, channel, job, after)
+        except Exception:
+            log.exception("%s could not be looked at for those who follow it; the next look tries again", job)
+            return None
+
+
+class _Stream(StreamingResponse):
+    def __init__(self, followers: Followers, tail: Tail, first: Look) -> None:
+        super().__init__(followers.tell(tail, first), headers=HEADERS, media_type="text/event-stream")
+        self._leave = partial(followers.leave, tail)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        except Unreachable as error:
+            log.warning("a stream was ended: %s", error)
+        finally:
+            self._leave()
+
+
+def _message(name: str, value: Any, number: str = "") -> bytes:
+    """As the HTML standard has it; JSON has no line breaks of its own."""
+    head = f"event: {name}\nid: {number}\n" if number else f"event: {name}\n"
+    return b"%bdata: %b\n\n" % (head.encode(), to_json(value, inf_nan_mode="null"))

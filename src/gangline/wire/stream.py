@@ -1,0 +1,67 @@
+"""Server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html), read until their end, across interruptions."""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from gangline.core.errors import Unreachable
+from gangline.wire.http import Http
+
+SILENT_S_MAX = 45.0
+"""A server that has nothing to say says so every 15 s."""
+WAIT_FIRST_S, WAIT_MAX_S = 0.5, 10.0
+END = "end"
+Waiting = Callable[[Unreachable], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    event: str
+    data: str
+    id: str
+
+
+def follow(http: Http, path: str, last_id: str, waiting: Waiting) -> Iterator[Message]:
+    """Every message once, up to the `end`. Raises `Unreachable` where nobody is there at the start, and what a problem stands for."""
+    wait_s, began = WAIT_FIRST_S, False
+    while True:
+        try:
+            with http.stream(path, last_id, silent_s_max=SILENT_S_MAX) as answer:
+                began, wait_s = True, WAIT_FIRST_S
+                for message in messages(answer.iter_lines()):
+                    last_id = message.id or last_id
+                    yield message
+                    if message.event == END:
+                        return
+        except Unreachable as error:
+            if not began:
+                raise
+            waiting(error)
+        threading.Event().wait(wait_s)
+        wait_s = min(2 * wait_s, WAIT_MAX_S)
+
+
+def messages(lines: Iterator[str]) -> Iterator[Message]:
+    """A blank line ends a message; what was begun and not ended does not count."""
+    fields: dict[str, str] = {}
+    for line in lines:
+        if line:
+            name, _, value = line.partition(":")
+            value = value.removeprefix(" ")
+            fields[name] = f"{fields[name]}\n{value}" if name == "data" and name in fields else value
+        elif "data" in fields:
+            yield Message(fields.get("event", "message"), fields["data"], fields.get("id", ""))
+        if not line:
+            fields = {}
+
+
+def read(message: Message, kinds: Mapping[str, type]) -> Any:
+    try:
+        return TypeAdapter(kinds[message.event]).validate_json(message.data)
+    except (KeyError, ValueError):
+        raise Unreachable(
+            f"a message {message.event!r} that a Gangline server does not send", hint="is the address right?"
+        ) from None

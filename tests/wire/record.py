@@ -1,0 +1,236 @@
+"""What goes over the wire, written down: `python -m tests.wire.record` makes `recorded/v1` anew.
+
+It is made while a version of the protocol grows. Once that is released its recording stays as it is, and the next gets another.
+"""
+
+import json
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gangline.adapters.objects_local import LocalObjects
+from gangline.api.app import make_app
+from gangline.core.files import File
+from gangline.ports.server import (
+    Assignment,
+    Beat,
+    Commit,
+    Downloads,
+    Failed,
+    Join,
+    Log,
+    Reject,
+    Released,
+    Stale,
+    Succeeded,
+    Uploads,
+)
+from gangline.wire import protocol
+from gangline.wire.agent import HttpServer
+from gangline.wire.client import Client
+from gangline.wire.stream import messages
+from tests.conftest import as_upload
+from tests.service.conftest import JOIN, OPERATOR, Service, a_service
+from tests.service.served import serving
+
+RECORDED = Path(__file__).parent / "recorded"
+HEADERS = ("authorization", "content-type", "idempotency-key", "last-event-id", protocol.HEADER.lower())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """A request and its answer, JSON as what it means. `waited_s`: what passed on the server's clock before it."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: Any
+    status: int
+    answer: Any
+    waited_s: float = 0
+
+
+class Recorder:
+    """Between the server and the application: it keeps every exchange."""
+
+    def __init__(self, app: ASGIApp, kept: list[Exchange], now_ms: Callable[[], int]) -> None:
+        self._app = app
+        self._kept = kept
+        self._now_ms = now_ms
+        self._last_ms = now_ms()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        asked, told, status = bytearray(), bytearray(), list[int]()
+        waited_s, self._last_ms = (self._now_ms() - self._last_ms) / 1000, self._now_ms()
+
+        async def receiving() -> Message:
+            message = await receive()
+            asked.extend(message.get("body", b""))
+            return message
+
+        async def sending(message: Message) -> None:
+            status.extend([message["status"]] if "status" in message else [])
+            told.extend(message.get("body", b""))
+            if message["type"] == "http.response.body" and not message.get("more_body"):
+                self._kept.append(_exchange(scope, asked, status[0], told, waited_s))  # before the next can be asked
+            await send(message)
+
+        await self._app(scope, receiving, sending)
+
+
+def _exchange(scope: Scope, asked: bytes, status: int, told: bytes, waited_s: float) -> Exchange:
+    given = {name.decode(): value.decode() for name, value in scope["headers"]}
+    query = scope["query_string"].decode()
+    return Exchange(
+        method=scope["method"],
+        path=scope["raw_path"].decode() + (f"?{query}" if query else ""),
+        headers={name: given[name] for name in HEADERS if name in given},
+        body=meant(asked.decode()),
+        status=status,
+        answer=meant(told.decode()),
+        waited_s=waited_s,
+    )
+
+
+def record() -> list[Exchange]:
+    kept: list[Exchange] = []
+    with tempfile.TemporaryDirectory() as folder:
+        objects = LocalObjects(Path(folder) / "store", "secret")
+        with a_service(Path(folder), str(Path(folder) / "db.sqlite"), objects) as service:
+            _converse(service, objects, Path(folder), kept)
+    return kept
+
+
+def _converse(service: Service, objects: LocalObjects, folder: Path, kept: list[Exchange]) -> None:
+    app: FastAPI = make_app(service.at, objects)
+    app.add_middleware(Recorder, kept=kept, now_ms=lambda: service.now_ms)
+    with serving(app) as served:
+        Conversation(service, served.url, folder).hold()
+
+
+class Conversation:
+    """What users and nodes ask in the life of a few jobs, by the clients of this version."""
+
+    def __init__(self, service: Service, url: str, folder: Path) -> None:
+        self.service = service
+        self.url = url
+        self.user = Client(url, OPERATOR)
+        self.node = HttpServer(url, JOIN)
+        self.folder = folder
+
+    def hold(self) -> None:
+        photo = self.folder / "a.png"
+        photo.write_bytes(b"a photo that was not here before")
+        (file,) = self.user.hand_in([photo], self.folder)
+        self.user.set_project("default", share=2.0, budget_usd=50.0)
+        spec = self.service.spec(photos=(file,))
+        succeeds = self.user.submit(spec, name="recorded", key="once").summary.id
+        self.node.join(
+            Join(machine="machine", name="node", gpu="T4", gpu_memory_gb=16, capabilities={"python": "3.11"})
+        )
+        assert httpx.get(f"{self.url}/healthz").is_success
+        self.train(self.claim(), file)
+        self.look_at(succeeds)
+        self.administer()
+        self.steer(spec, file)
+        self.node.claim()
+        self.node.leave()
+
+    def administer(self) -> None:
+        self.user.add_project("team")
+        self.user.projects()
+        self.user.revoke_key(self.user.add_key("a colleague").key.id)
+        self.user.keys()
+        self.user.revoke_join_token(self.user.add_join_token("at home", lasts_s=3600).join_token.id)
+        self.user.join_tokens()
+
+    def claim(self) -> Assignment:
+        assignment = self.node.claim()
+        assert isinstance(assignment, Assignment), assignment
+        return assignment
+
+    def train(self, assignment: Assignment, photo: File) -> None:
+        hold = assignment.hold
+        self.node.downloads(hold, Downloads(keys=(assignment.inputs[0].key,)))
+        self.node.beat(hold, Beat(phase="downloading", step=0))
+        self.service.wait(10)
+        self.node.beat(hold, Beat(phase="training", step=30, training_s=5.5, loss=0.25, seconds_per_step=0.2))
+        self.node.log(hold, Log(first_byte=0, text="step 30\n"))
+        manifest = self.service.manifest(
+            30, spec_hash=self.service.store.load("job", id=assignment.job)[0]["spec_hash"]
+        )
+        files = (as_upload(manifest.files[0], b"weights"),)
+        self.upload(assignment, Uploads(folder="checkpoints", step=30, files=files), b"weights")
+        self.node.commit(hold, Commit(manifest=manifest.to_json()))
+        self.node.finish(hold, Failed(kind="crashed", because="the trainer crashed"))
+        self.service.wait(3600)
+        again = self.of_another_machine()
+        self.node.reject(again.hold, Reject(checkpoint=again.resume[0].id, because="it does not match its SHA-256"))
+        (result,) = self.service.manifest(1, b"result").files
+        self.upload(again, Uploads(folder="output", files=(as_upload(result, b"result"),)), b"result")
+        self.node.beat(again.hold, Beat(phase="uploading", step=100, training_s=20.0, loss=0.125, seconds_per_step=0.2))
+        self.node.finish(again.hold, Succeeded(output=(result,)))
+        assert isinstance(self.node.beat(again.hold, Beat(phase="uploading", step=100)), Stale)
+
+    def of_another_machine(self) -> Assignment:
+        self.node.join(Join(machine="another", name="another"))
+        return self.claim()
+
+    def upload(self, assignment: Assignment, request: Uploads, content: bytes) -> None:
+        grants = self.node.uploads(assignment.hold, request)
+        assert not isinstance(grants, Stale)
+        (signed,) = grants.files[0].parts
+        assert signed is not None
+        assert httpx.put(self.url + signed.url, content=content, headers=signed.headers).is_success
+
+    def look_at(self, job: str) -> None:
+        self.user.job(job)
+        list(self.user.jobs())
+        self.user.events(job)
+        self.user.logs(job)
+        list(self.user.follow_events(job, after=2))
+        list(self.user.follow_logs(job))
+        self.user.nodes()
+        self.user.project()
+        (artifact,) = self.user.artifacts(job)
+        self.user.download(artifact, self.folder)
+
+    def steer(self, spec: Any, photo: File) -> None:
+        job = self.user.submit(spec, key="twice").summary.id
+        assignment = self.claim()
+        self.user.pause(job)
+        self.node.beat(assignment.hold, Beat(phase="saving", step=1, training_s=1.0))
+        self.node.finish(assignment.hold, Released())
+        self.user.resume(job)
+        self.user.cancel(job)
+        self.user.cancel(self.user.retry(job).summary.id)
+
+
+def meant(text: str) -> Any:
+    """JSON as its value, server-sent events as a list of those, anything else as it is."""
+    if "\ndata: " in text:
+        told = [(message.event, json.loads(message.data)) for message in messages(iter(text.splitlines()))]
+        return [{"event": event, "data": data} for event, data in told]
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+if __name__ == "__main__":
+    folder = RECORDED / f"v{protocol.VERSION}"
+    for old in folder.glob("*.json"):
+        old.unlink()
+    for number, exchange in enumerate(record()):
+        what = [part for part in exchange.path.partition("?")[0].split("/")[2:] if "-0" not in part][:3] or ["healthz"]
+        name = f"{number:02d}-{exchange.method.lower()}-{'-'.join(what)}.json"
+        (folder / name).write_text(json.dumps(asdict(exchange), indent=1, ensure_ascii=False) + "\n")

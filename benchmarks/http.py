@@ -6,7 +6,8 @@ claims  16, 64, 256 and 1,000 nodes that ask for work at one moment: all get ano
 rest    memory and CPU of a server that has nothing to do, over a minute
 
 The server is `gangline server` over a PostgreSQL with fsync on a socket, or with its store in a file. Server, database, agents
-and followers are processes of their own; they share this machine's cores. Each figure is the median of some rounds, with the lowest and the highest.
+and followers are processes of their own; they share this machine's cores. Each figure is the median of some rounds, with the
+lowest and the highest.
 """
 
 import sys
@@ -352,7 +353,7 @@ async def beat_for_a_round(server: Server, agents: list[Agent], logged: list[Age
         await asyncio.sleep(after_s)
         await agent.log()
 
-    moments = random.Random(0)  # noqa: S311 - chance that can be repeated
+    moments = random.Random(0)
     await asyncio.gather(
         keep_happening(),
         *(keep_beating(agent, moments.random()) for agent in agents),

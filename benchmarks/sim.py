@@ -113,6 +113,7 @@ def _large(nodes: int) -> Scenario:
         fleet=Fleet(nodes_max=nodes, start_s=20, start_spread=0.5),
         machines=(Machines(count=nodes, seconds_per_step=2.0, spread=0.1),),
         jobs=(Jobs(count=nodes, steps=100_000, checkpoint_every_s=300),),
+        policy={"save_interval_s": 300},
     )
 
 

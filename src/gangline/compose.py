@@ -234,12 +234,13 @@ def make_agent(*, home: Path, server: str, token: str, name: str | None, machine
     host = LocalHost(existing(home))
     reached: Server = HttpServer(server, token)
     machine = machine or host.machine()
+    rng = Random(machine)  # noqa: S311 - jitter, not a secret
     edges = Edges(
         server=reached,
-        transfer=HttpTransfer(server, HuggingFaceHub()),
+        transfer=HttpTransfer(server, HuggingFaceHub(), rng),
         trainer=ProcessTrainer(),
         host=host,
-        rng=Random(machine),  # noqa: S311 - jitter, not a secret
+        rng=rng,
     )
     gpu = describe_gpu()
     join = Join(

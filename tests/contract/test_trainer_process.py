@@ -1,5 +1,6 @@
 """A trainer as a subprocess: what it gets to see, and that it never outlives its agent."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 from gangline.adapters import trainer_process
 from gangline.adapters.trainer_process import ProcessRun, ProcessTrainer
 from gangline.core.contract import EXIT_BAD_INPUT, EXIT_STOPPED, Progress
+from gangline.core.files import File
 
 PROGRAM = """
 import json, os, pathlib, signal, subprocess, sys, threading
@@ -21,6 +23,7 @@ spec = json.loads((run / "spec.json").read_text())
 print("hello", flush=True)
 stop = threading.Event()
 signal.signal(signal.SIGTERM, lambda *_: stop.set())
+signal.signal(signal.SIGUSR1, lambda *_: (run / "saved").touch())
 child = subprocess.Popen([sys.executable, "-c", "import threading; threading.Event().wait()"])
 (run / "child").write_text(str(child.pid))
 with (run / "progress.jsonl").open("a") as progress:
@@ -81,6 +84,26 @@ def test_reports_are_read_line_by_line_and_half_a_line_waits(run: ProcessRun) ->
 def test_what_it_prints_can_be_read_from_any_byte(run: ProcessRun) -> None:
     assert run.printed(0, 100) == b"hello\n"
     assert run.printed(2, 2) == b"ll"
+
+
+def test_what_it_left_is_told_once_it_has_been_hashed(run: ProcessRun) -> None:
+    for folder in ("output", "samples"):
+        (run.directory / folder / "below").mkdir(parents=True)
+        (run.directory / folder / "below" / "file").write_bytes(folder.encode())
+    until(lambda: run.result() is not None)
+    told = run.result()
+    assert told and [told.output, told.samples] == [
+        (File(path="below/file", bytes=len(folder), sha256=hashlib.sha256(folder.encode()).hexdigest()),)
+        for folder in ("output", "samples")
+    ]
+
+
+def test_asked_to_save_it_saves_and_goes_on(run: ProcessRun) -> None:
+    run.ask_to_save()
+    until((run.directory / "saved").exists)
+    assert run.exit_code() is None
+    run.kill()
+    run.ask_to_save()
 
 
 def test_asked_to_stop_it_exits_as_resumable(run: ProcessRun) -> None:

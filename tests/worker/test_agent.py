@@ -1,7 +1,8 @@
 """The agent's step never blocks: edges that take their time, a clock that the test moves, the real service behind HTTP."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,7 +12,8 @@ import pytest
 from gangline.adapters.host import LocalHost
 from gangline.core.contract import Manifest, Progress
 from gangline.core.errors import Denied, GanglineError, Unreachable
-from gangline.core.files import File, Grant, Signed
+from gangline.core.files import PART_BYTES, File, Grant, Signed
+from gangline.core.spec import spec_hash
 from gangline.ports.server import Join, Upload
 from gangline.ports.trainer import Result, Saved
 from gangline.service.controller import Controller
@@ -19,10 +21,12 @@ from gangline.wire.agent import HttpServer
 from gangline.worker.agent import Agent
 from gangline.worker.edges import Edges
 from gangline.worker.move import TRIES_OF_A_URL
+from gangline.worker.work import SAVE_ANSWER_S_MAX
 from tests.conftest import as_upload
 from tests.service.conftest import JOIN, POLICY, PROJECT, Service
 
 OUTPUT = b"the weights"
+LONG_STEPS = 10_000
 
 
 @dataclass
@@ -32,7 +36,7 @@ class SlowTask:
     happen: Callable[[], None]
     left: int
     error: Exception | None = None
-    path: Path = Path()
+    result: Any = None
 
     def __post_init__(self) -> None:
         self.happen()  # the store looks at a URL when a transfer begins
@@ -49,19 +53,26 @@ class SlowTransfer:
 
     service: Service
     looks: int = 15
+    idle: bool = True
+    stops: int = 0
+    sent: list[tuple[File, Signed]] = field(default_factory=list)
 
-    def download(self, signed: Signed, file: File, to: Path) -> SlowTask:
+    def describe(self, file: File, source: Path) -> SlowTask:
+        return SlowTask(lambda: None, self.looks, result=as_upload(file, source.read_bytes()))
+
+    def download(self, signed: Signed, file: File, to: Path, *, durable: bool) -> SlowTask:
         def happen() -> None:
             to.parent.mkdir(parents=True, exist_ok=True)
             to.write_bytes(self.service.http.get(signed.url).content)
 
         return SlowTask(happen, self.looks)
 
-    def declare(self, file: File, source: Path) -> Upload:
-        return as_upload(file, source.read_bytes())
-
     def upload(self, grant: Grant, file: File, source: Path) -> SlowTask:
+        self.sent.append((file, next(signed for signed in grant.parts if signed)))
         return SlowTask(lambda: self.service.put(grant, source.read_bytes()), self.looks)
+
+    def stop(self) -> None:
+        self.stops += 1
 
     def fetch_base(self, repo: str, commit: str) -> SlowTask:
         raise AssertionError("no base of the hub here")
@@ -69,7 +80,7 @@ class SlowTransfer:
 
 @dataclass
 class AwayTransfer(SlowTransfer):
-    """The first `tries` downloads of the first file fail."""
+    """The first `tries` downloads of the first file fail, and so many uploads."""
 
     error: Exception = field(kw_only=True)
     tries: int = field(kw_only=True)
@@ -77,13 +88,21 @@ class AwayTransfer(SlowTransfer):
     tried: list[str] = field(default_factory=list)
     urls: list[str] = field(default_factory=list)
 
-    def download(self, signed: Signed, file: File, to: Path) -> SlowTask:
+    def upload(self, grant: Grant, file: File, source: Path) -> SlowTask:
+        if len(self.sent) == self.tries:
+            return super().upload(grant, file, source)
+        (signed,) = grant.parts
+        assert signed
+        self.sent.append((file, signed))
+        return SlowTask(lambda: None, 0, self.error)
+
+    def download(self, signed: Signed, file: File, to: Path, *, durable: bool) -> SlowTask:
         self.first = self.first or to
         if to != self.first:
-            return super().download(signed, file, to)
+            return super().download(signed, file, to, durable=durable)
         self.urls.append(signed.url)
         if len(self.tried) == self.tries:
-            return super().download(signed, file, to)
+            return super().download(signed, file, to, durable=durable)
         self.tried.append(signed.url)
         return SlowTask(lambda: None, 0, self.error)
 
@@ -97,6 +116,7 @@ class ScriptedRun:
     code: int = 0
     stopped: bool = False
     killed: bool = False
+    asked: int = 0
     saved: list[Saved] = field(default_factory=list)
 
     def exit_code(self) -> int | None:
@@ -123,6 +143,9 @@ class ScriptedRun:
         import hashlib
 
         return Result((File(path="w", bytes=len(OUTPUT), sha256=hashlib.sha256(OUTPUT).hexdigest()),), ())
+
+    def ask_to_save(self) -> None:
+        self.asked += 1
 
     def ask_to_stop(self) -> None:
         self.stopped = True
@@ -226,13 +249,35 @@ def test_a_lost_lease_kills_the_trainer_and_wipes_the_run(node: Node) -> None:
     assert "the lease is lost" in node.agent.news[-1]
 
 
-def test_told_to_stop_while_it_downloads_a_node_hands_the_job_back(node: Node) -> None:
+@pytest.mark.parametrize("phase", ["downloading", "training"])
+def test_a_run_is_wiped_once_nothing_moves_its_files_any_more(node: Node, phase: str) -> None:
+    transfer = node.agent._edges.transfer
     job = node.service.submit()
-    while node.lease() is None:
+    while not (node.lease() and node.lease()["phase"] == phase):  # type: ignore[index]
+        node.step()
+    transfer.idle = False  # type: ignore[misc]
+    assert node.service.ask("POST", f"/v1/jobs/{job}/cancel").json()["summary"]["state"] == "canceled"
+    while not transfer.stops:  # type: ignore[attr-defined]
+        node.step()
+    for _ in range(20):
+        node.step()
+    assert node.agent.is_busy and list(node.host._runs.iterdir())
+    transfer.idle = True  # type: ignore[misc]
+    node.step()
+    assert not node.agent.is_busy and not list(node.host._runs.iterdir())
+
+
+def test_told_to_stop_while_it_downloads_a_node_hands_the_job_back_at_once(node: Node) -> None:
+    node.agent._edges.transfer.looks = 3300  # type: ignore[attr-defined]
+    job = node.service.submit()
+    while not (node.lease() and node.lease()["phase"] == "downloading"):  # type: ignore[index]
         node.step()
     node.agent.ask_to_stop()
+    steps = 0
     while not node.agent.stopped:
         node.step()
+        steps += 1
+    assert steps < 10 and node.agent._edges.transfer.stops  # type: ignore[attr-defined]
     assert node.service.state(job) == "queued"
     assert node.service.ask("GET", "/v1/nodes").json() == []
 
@@ -254,6 +299,27 @@ def test_a_url_serves_while_the_store_is_away_and_another_is_asked_for_once_it_i
     while not node.trainer.runs:
         node.step()
     assert len(away.tried) == tries and len(set(away.urls)) == urls
+
+
+@pytest.mark.parametrize("error", [Unreachable("away"), Denied("expired")])
+def test_how_to_go_on_with_an_upload_is_asked_at_each_try(
+    service: Service, tmp_path: Path, error: GanglineError
+) -> None:
+    """The answer says which parts have come in."""
+    away = AwayTransfer(service, error=error, tries=3)
+    node = make_node(service, tmp_path, away)
+    job = service.submit()
+    while service.state(job) != "succeeded":
+        node.step()
+    assert len({signed.url for _, signed in away.sent}) == len(away.sent) == 4
+
+
+def test_what_goes_up_in_parts_is_hashed_in_the_background_and_described_to_the_server(node: Node) -> None:
+    training(node, content=bytes(PART_BYTES + 1))
+    while not node.agent._edges.transfer.sent:  # type: ignore[attr-defined]
+        node.step()
+    file, _ = node.agent._edges.transfer.sent[0]  # type: ignore[attr-defined]
+    assert isinstance(file, Upload) and len(file.parts) == 2
 
 
 def test_two_attempts_on_one_node_use_a_fresh_directory_each(node: Node) -> None:
@@ -298,3 +364,111 @@ def test_a_checkpoint_is_shipped_while_training_goes_on(node: Node) -> None:
         node.step()
         assert run.exit_code() is None
     assert PROJECT in node.service.store.load("checkpoints", job=job)[0]["prefix"]
+
+
+@dataclass
+class SavingRun(ScriptedRun):
+    """A trainer in the midst of its training that takes a step in each look, and saves when it is asked, unless it is `deaf`."""
+
+    service: Service | None = None
+    content: bytes = b"weights"
+    deaf: bool = False
+    save_s: float | None = None
+    step: int = 0
+    phase: Any = "training"
+    asked_at: list[int] = field(default_factory=list)
+
+    def exit_code(self) -> int | None:
+        self.step += 1
+        return 75 if self.stopped else None
+
+    def progress(self) -> Progress:
+        return Progress(phase=self.phase, step=self.step, steps=100, loss=0.5, save_s=self.save_s)
+
+    def ask_to_save(self) -> None:
+        assert self.service
+        self.asked_at.append(self.service.now_ms // 1000)
+        if not self.deaf:
+            self.save()
+
+    def save(self) -> None:
+        assert self.service
+        folder = self.directory / "checkpoints" / f"{self.step:06d}"
+        folder.mkdir(parents=True)
+        (folder / "weights.safetensors").write_bytes(self.content)
+        mine = spec_hash(self.service.spec(steps=LONG_STEPS))
+        self.saved.append(Saved(folder, self.service.manifest(self.step, self.content, spec_hash=mine)))
+
+    def pauses_s(self) -> list[int]:
+        return [later - earlier for earlier, later in pairwise(self.asked_at)]
+
+
+@dataclass
+class SavingTrainer(ScriptedTrainer):
+    service: Service = field(kw_only=True)
+    said: dict[str, Any] = field(default_factory=dict)
+
+    def start(self, kind: str, directory: Path) -> ScriptedRun:
+        self.runs.append(SavingRun(directory, list(self.script), service=self.service, **self.said))
+        return self.runs[-1]
+
+
+def training(node: Node, **said: Any) -> SavingRun:
+    """A run of `SavingRun` on a node, from its first step on."""
+    node.trainer = SavingTrainer(SCRIPT, service=node.service, said=said)
+    node.agent._edges = replace(node.agent._edges, trainer=node.trainer)
+    node.service.submit(steps=LONG_STEPS)
+    while not node.trainer.runs:
+        node.step()
+    return node.trainer.runs[0]  # type: ignore[return-value]
+
+
+def test_when_a_checkpoint_has_gone_up_the_trainer_is_asked_for_the_next(node: Node) -> None:
+    run = training(node)
+    node.agent._edges.transfer.looks = 30  # type: ignore[attr-defined]
+    while len(run.asked_at) < 4:
+        node.step()
+    assert all(30 <= pause_s <= 34 for pause_s in run.pauses_s()), run.pauses_s()
+
+
+def test_it_is_not_asked_more_often_than_the_policy_says(node: Node) -> None:
+    run = training(node)
+    node.agent._edges.transfer.looks = 1  # type: ignore[attr-defined]
+    while len(run.asked_at) < 4:
+        node.step()
+    assert all(POLICY.save_interval_s <= pause_s <= POLICY.save_interval_s + 1 for pause_s in run.pauses_s())
+
+
+def test_saving_takes_no_more_than_a_hundredth_of_the_time(node: Node) -> None:
+    run = training(node, save_s=0.5)
+    while len(run.asked_at) < 4:
+        node.step()
+    assert all(50 <= pause_s <= 51 for pause_s in run.pauses_s()), run.pauses_s()
+
+
+def test_a_trainer_that_does_not_answer_is_not_waited_for_for_ever(node: Node) -> None:
+    run = training(node, deaf=True)
+    while not run.asked_at:
+        node.step()
+    run.deaf, before = False, node.service.now_ms
+    while len(run.asked_at) < 2:
+        node.step()
+    assert node.service.now_ms - before <= 1000 * (SAVE_ANSWER_S_MAX + 1)
+
+
+def test_a_trainer_is_not_asked_while_it_does_not_train(node: Node) -> None:
+    run = training(node, phase="saving")
+    for _ in range(60):
+        node.step()
+    assert run.asked_at == []
+
+
+def test_a_trainer_that_was_told_to_stop_is_asked_for_nothing_more(node: Node) -> None:
+    run = training(node)
+    while not run.asked_at:
+        node.step()
+    node.agent.ask_to_stop()
+    asked = len(run.asked_at)
+    while not node.agent.stopped:
+        node.step()
+    assert len(run.asked_at) == asked

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,7 @@ class ProcessRun:
         self._progress = Progress()
         self._failure: Failure | None = None
         self._known: dict[Path, Manifest] = {}
+        self._hashing: Future[Result] | None = None
 
     def exit_code(self) -> int | None:
         return self._process.poll()
@@ -80,11 +82,14 @@ class ProcessRun:
             log.seek(first_byte)
             return log.read(most)
 
-    def result(self) -> Result:
-        return Result(
-            output=_describe_all(self.directory / contract.OUTPUT),
-            samples=_describe_all(self.directory / contract.SAMPLES),
-        )
+    def result(self) -> Result | None:
+        if self._hashing is None:
+            self._hashing = ThreadPoolExecutor(1, thread_name_prefix="result").submit(_result_in, self.directory)
+        return self._hashing.result() if self._hashing.done() else None
+
+    def ask_to_save(self) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGUSR1)
 
     def ask_to_stop(self) -> None:
         if self._process.poll() is None:
@@ -124,6 +129,7 @@ class ProcessRun:
             steps=report["steps"],
             loss=report["loss"] if report["loss"] is not None else last.loss,
             seconds_per_step=report["seconds_per_step"] or last.seconds_per_step,
+            save_s=report.get("save_s") or last.save_s,
         )
 
 
@@ -131,6 +137,11 @@ def _environment(directory: Path) -> dict[str, str]:
     kept = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     quiet = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "PYTHONUNBUFFERED": "1"}
     return {"OMP_NUM_THREADS": "1"} | kept | quiet | {"HOME": str(directory)}
+
+
+def _result_in(directory: Path) -> Result:
+    output, samples = (_describe_all(directory / name) for name in (contract.OUTPUT, contract.SAMPLES))
+    return Result(output=output, samples=samples)
 
 
 def _describe_all(folder: Path) -> tuple[File, ...]:

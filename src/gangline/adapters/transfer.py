@@ -1,23 +1,23 @@
-"""Bytes over HTTP by signed URLs, each file in a thread of its own."""
+"""Bytes over HTTP in the background: a thread for each file, and a few for the parts of all of them."""
 
-import hashlib
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Protocol
-from urllib.parse import urljoin
+from random import Random
+from threading import Thread
+from typing import Any, Generic, Protocol, TypeVar
 
-import httpx
-
-from gangline.core.errors import BadInput, Damaged, Denied, GanglineError, NotFound, Unreachable
-from gangline.core.files import PART_BYTES, File, Grant, Signed, part_lengths
+from gangline.adapters.carrier import Carrier, Patience
+from gangline.core.files import File, Grant, Signed
 from gangline.ports.server import Upload
 
-CHUNK = 1 << 20
-TIMEOUT = httpx.Timeout(30, connect=10)
-THREADS = 8
-TAKEN = 412
+T = TypeVar("T")
+
+FILES_AT_ONCE = 8
+PARTS_AT_ONCE = 8
+PATIENCE = Patience()
 
 
 class Bases(Protocol):
@@ -25,8 +25,8 @@ class Bases(Protocol):
 
 
 @dataclass(slots=True)
-class ThreadTask:
-    future: "Future[Path]"
+class FutureTask(Generic[T]):
+    future: "Future[T]"
 
     @property
     def done(self) -> bool:
@@ -39,85 +39,54 @@ class ThreadTask:
         return failure
 
     @property
-    def path(self) -> Path:
+    def result(self) -> T:
         return self.future.result()
 
 
 class HttpTransfer:
     """`server` is where URLs without a host belong."""
 
-    def __init__(self, server: str, bases: Bases) -> None:
-        self._server = server
+    def __init__(self, server: str, bases: Bases, rng: Random, patience: Patience = PATIENCE) -> None:
         self._bases = bases
-        self._client = httpx.Client(timeout=TIMEOUT)
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="transfer")
+        self._files = ThreadPoolExecutor(FILES_AT_ONCE, thread_name_prefix="file")
+        self._new_carrier = partial(
+            Carrier, server, ThreadPoolExecutor(PARTS_AT_ONCE, thread_name_prefix="part"), patience, rng
+        )
+        self._carrier = self._new_carrier()
+        self._under_way: list[Future[Any]] = []
 
-    def download(self, signed: Signed, file: File, to: Path) -> ThreadTask:
-        return self._start(lambda: self._download(signed, file, to))
+    def describe(self, file: File, source: Path) -> FutureTask[Upload]:
+        return self._start(partial(self._carrier.describe, file, source))
 
-    def declare(self, file: File, source: Path) -> Upload:
-        if file.bytes <= PART_BYTES:
-            return Upload(path=file.path, bytes=file.bytes, sha256=file.sha256)
-        with source.open("rb") as content:
-            parts = tuple(hashlib.sha256(content.read(size)).hexdigest() for size in part_lengths(file.bytes))
-        return Upload(path=file.path, bytes=file.bytes, sha256=file.sha256, parts=parts)
+    def upload(self, grant: Grant, file: File, source: Path) -> FutureTask[None]:
+        return self._start(partial(self._carrier.upload, grant, file, source))
 
-    def upload(self, grant: Grant, file: File, source: Path) -> ThreadTask:
-        return self._start(lambda: self._upload(grant, file, source))
+    def download(self, signed: Signed, file: File, to: Path, *, durable: bool) -> FutureTask[None]:
+        return self._start(partial(self._carrier.download, signed, file, to, durable=durable))
 
-    def fetch_base(self, repo: str, commit: str) -> ThreadTask:
-        return self._start(lambda: self._bases.fetch(repo, commit))
+    def fetch_base(self, repo: str, commit: str) -> FutureTask[Path]:
+        """In a thread that does not keep the process from ending: the hub's library cannot be stopped, and goes on next time."""
+        future: Future[Path] = Future()
+        Thread(target=_settle, args=(future, partial(self._bases.fetch, repo, commit)), daemon=True).start()
+        return FutureTask(future)
 
-    def _start(self, work: Callable[[], Path]) -> ThreadTask:
-        return ThreadTask(self._threads.submit(work))
+    def stop(self) -> None:
+        self._carrier.close()
+        self._carrier = self._new_carrier()
 
-    def _download(self, signed: Signed, file: File, to: Path) -> Path:
-        to.parent.mkdir(parents=True, exist_ok=True)
-        partial = to.with_name(f".{to.name}.partial")
-        hashed = hashlib.sha256()
-        try:
-            with self._client.stream("GET", urljoin(self._server, signed.url)) as answer, partial.open("wb") as out:
-                _check(answer, file)
-                for chunk in answer.iter_bytes(CHUNK):
-                    hashed.update(chunk)
-                    out.write(chunk)
-        except httpx.HTTPError as error:
-            raise Unreachable(f"{file.path} could not be downloaded: {type(error).__name__}") from None
-        if partial.stat().st_size != file.bytes or hashed.hexdigest() != file.sha256:
-            partial.unlink()
-            raise Damaged(f"{file.path} does not match its SHA-256")
-        return partial.rename(to)
+    @property
+    def idle(self) -> bool:
+        self._under_way = [future for future in self._under_way if not future.done()]
+        return not self._under_way
 
-    def _upload(self, grant: Grant, file: File, source: Path) -> Path:
-        with source.open("rb") as content:
-            for signed, size in zip(grant.parts, part_lengths(file.bytes), strict=True):
-                part = content.read(size)
-                if signed is not None:
-                    self._put(signed, part, file)
-        return source
-
-    def _put(self, signed: Signed, part: bytes, file: File) -> None:
-        try:
-            answer = self._client.put(urljoin(self._server, signed.url), content=part, headers=signed.headers)
-        except httpx.HTTPError as error:
-            raise Unreachable(f"{file.path} could not be uploaded: {type(error).__name__}") from None
-        if answer.status_code != TAKEN:
-            _check(answer, file)
+    def _start(self, work: Callable[[], T]) -> FutureTask[T]:
+        future = self._files.submit(work)
+        self._under_way = [*(other for other in self._under_way if not other.done()), future]
+        return FutureTask(future)
 
 
-def _check(answer: httpx.Response, file: File) -> None:
-    kind: type[GanglineError]
-    match answer.status_code:
-        case status if status < 300:
-            return
-        case 401 | 403:
-            kind = Denied
-        case 404:
-            kind = NotFound
-        case 408 | 425 | 429:
-            kind = Unreachable
-        case status if status >= 500:
-            kind = Unreachable
-        case _:
-            kind = BadInput
-    raise kind(f"the object store answered {answer.status_code} for {file.path}")
+def _settle(future: "Future[T]", work: Callable[[], T]) -> None:
+    try:
+        future.set_result(work())
+    except Exception as error:
+        future.set_exception(error)

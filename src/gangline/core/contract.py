@@ -95,13 +95,14 @@ def _file(value: dict[str, Any]) -> File:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """The last known point of a run. `seconds_per_step` is a recent mean; `loss` too."""
+    """The last known point of a run. `seconds_per_step` is a recent mean; `loss` too. So long did the last save hold training up."""
 
     phase: Phase = "starting"
     step: int = 0
     steps: int = 0
     loss: float | None = None
     seconds_per_step: float | None = None
+    save_s: float | None = None
 
 
 FailureKind = Literal["bad data", "diverged", "out of memory", "disk full", "crashed"]

@@ -24,6 +24,7 @@ class Policy:
         3_600.0  # what an attempt left in the object store and nobody refers to goes so long after its end
     )
     uploads_s: float = 86_400.0  # an upload in parts that a user began is given up after this
+    save_interval_s: float = 8.0  # a node asks its trainer for a checkpoint when it has uploaded one, but no sooner
 
     # Retry
     retry_first_s: float = 10.0  # doubles with each failed attempt

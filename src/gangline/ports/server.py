@@ -41,6 +41,7 @@ class Joined:
     token: str = field(repr=False)
     heartbeat_interval_s: float
     claim_interval_s: float
+    save_interval_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,7 +47,13 @@ class Run(Protocol):
         """What it printed from `first_byte` on, `most` bytes of it."""
         ...
 
-    def result(self) -> Result: ...
+    def result(self) -> Result | None:
+        """Of one that has ended. None while its files are being hashed: ask again."""
+        ...
+
+    def ask_to_save(self) -> None:
+        """Save after this step, then go on. Only one that has taken a step is asked: before, a trainer may not listen yet."""
+        ...
 
     def ask_to_stop(self) -> None:
         """Save, then exit 75. Asking again is no error, nor is asking one that has ended."""

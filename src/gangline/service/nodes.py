@@ -52,6 +52,7 @@ def join(at: Deployment, request: Join, pool: str, now_ms: int) -> Joined:
         token=token,
         heartbeat_interval_s=at.policy.heartbeat_interval_s,
         claim_interval_s=at.policy.claim_interval_s,
+        save_interval_s=at.policy.save_interval_s,
     )
 
 

@@ -52,7 +52,7 @@ class SimNode:
             news=self.wake,
             is_alive=lambda: self.alive,
         )
-        trainer = SimTrainer(
+        self.trainer = SimTrainer(
             world=self._world,
             host=host,
             machine=machine,
@@ -63,7 +63,7 @@ class SimNode:
             rng=rng,
         )
         self.link = Link(self._world, cloud.service, cloud.faults, rng)
-        edges = Edges(server=self.link, transfer=transfer, trainer=trainer, host=host, rng=rng)
+        edges = Edges(server=self.link, transfer=transfer, trainer=self.trainer, host=host, rng=rng)
         self.agent = Agent(
             edges,
             Join(
@@ -316,6 +316,7 @@ def draw(groups: "list", rng: Random) -> list[MachineModel]:
                     seconds_per_step=max(pace, group.fastest),
                     slowness=group.slowness,
                     start_s=group.start_s,
+                    save_s=group.save_s,
                     interruptions_per_hour=group.interruptions_per_hour,
                     up_bytes_per_s=group.uplink_mbit * 125_000,
                     down_bytes_per_s=group.downlink_mbit * 125_000,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from gangline.core.errors import BadInput, Damaged, Denied, GanglineError, NotFound, Unreachable
 from gangline.core.files import PART_BYTES, File, Grant, Signed, part_lengths
@@ -17,6 +17,9 @@ from gangline.sim.world import World
 
 if TYPE_CHECKING:
     from gangline.sim.faults import Faults
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 LATENCY_S = 0.2
 
@@ -197,13 +200,13 @@ def simulated_parts(file: File) -> list[Part]:
     ]
 
 
-class SimTask:
+class SimTask(Generic[T]):
     """A transfer under way."""
 
-    def __init__(self, to: Path) -> None:
+    def __init__(self) -> None:
         self.done = False
         self.error: Exception | None = None
-        self.path = to
+        self.result: T
 
 
 @dataclass(slots=True, kw_only=True)
@@ -219,19 +222,17 @@ class SimTransfer:
     arrived: Callable[[Path, File], None]
     news: Callable[[], None]
     is_alive: Callable[[], bool]
+    idle: bool = True
+    _life: int = 0
 
-    def download(self, signed: Signed, file: File, to: Path) -> Task:
-        def end() -> None:
-            self.objects.send(signed, file)
-            self.arrived(to, file)
-
-        return self._start(SimTask(to), file.bytes / self.down_bytes_per_s, "downloaded", end)
-
-    def declare(self, file: File, source: Path) -> Upload:
+    def describe(self, file: File, source: Path) -> Task[Upload]:
         parts = tuple(part.sha256 or "" for part in simulated_parts(file)) if file.bytes > PART_BYTES else ()
-        return Upload(path=file.path, bytes=file.bytes, sha256=file.sha256, parts=parts)
+        task = SimTask[Upload]()
+        task.result = Upload(path=file.path, bytes=file.bytes, sha256=file.sha256, parts=parts)
+        task.done = True  # hashing takes no time that would show
+        return task
 
-    def upload(self, grant: Grant, file: File, source: Path) -> Task:
+    def upload(self, grant: Grant, file: File, source: Path) -> Task[None]:
         share = 0.5 if self.faults.cuts_upload(self.rng) else 1.0
         lengths = zip(grant.parts, part_lengths(file.bytes), strict=True)
         size = sum(length for signed, length in lengths if signed is not None)
@@ -241,21 +242,35 @@ class SimTransfer:
             if share < 1:
                 raise Unreachable("the upload was cut off")
 
-        return self._start(SimTask(source), share * size / self.up_bytes_per_s, "uploaded", end)
+        seconds = LATENCY_S + size / self.up_bytes_per_s * self.faults.store_slowness()
+        return self._start(seconds * share, "uploaded", end)
 
-    def fetch_base(self, repo: str, commit: str) -> Task:
+    def download(self, signed: Signed, file: File, to: Path, *, durable: bool) -> Task[None]:
+        def end() -> None:
+            self.objects.send(signed, file)
+            self.arrived(to, file)
+
+        seconds = LATENCY_S + file.bytes / self.down_bytes_per_s * self.faults.store_slowness()
+        return self._start(seconds, "downloaded", end)
+
+    def fetch_base(self, repo: str, commit: str) -> Task[Path]:
         raise AssertionError("simulated jobs have their base in the object store")
 
-    def _start(self, task: SimTask, seconds: float, what: str, end: Callable[[], None]) -> SimTask:
+    def stop(self) -> None:
+        self._life += 1
+
+    def _start(self, seconds: float, what: str, end: Callable[[], R]) -> Task[R]:
+        task, life = SimTask[R](), self._life
+
         def ended() -> None:
-            if not self.is_alive():
+            if not self.is_alive() or life != self._life:
                 return
             try:
-                end()
+                task.result = end()
             except GanglineError as error:
                 task.error = error
             task.done = True
             self.news()
 
-        self.world.after(LATENCY_S + seconds * self.faults.store_slowness(), what, ended)
+        self.world.after(seconds, what, ended)
         return task

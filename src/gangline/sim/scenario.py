@@ -28,7 +28,8 @@ NotNegative = Annotated[float, Ge(0)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineModel:
-    """One machine of the provider. `interruptions_per_hour` while it is rented; `start_s`: from the trainer's start to its first step."""
+    """One machine of the provider. `interruptions_per_hour` while it is rented; `start_s`: from the trainer's start to its first
+    step; `save_s`: for so long a save holds training up."""
 
     id: str
     gpu: str
@@ -37,6 +38,7 @@ class MachineModel:
     seconds_per_step: float
     slowness: float
     start_s: float
+    save_s: float
     interruptions_per_hour: float
     up_bytes_per_s: float
     down_bytes_per_s: float
@@ -58,6 +60,7 @@ class Machines:
     fastest: NotNegative = 0.0
     slowness: Positive = 1.0
     start_s: NotNegative = 20.0
+    save_s: NotNegative = 0.05
     interruptions_per_hour: NotNegative = 0.0
     uplink_mbit: Positive = 100.0
     downlink_mbit: Positive = 500.0

@@ -52,6 +52,7 @@ KINDS = (
 
 POLICY: dict[str, float | int | str | bool] = {
     "heartbeat_interval_s": 20,
+    "save_interval_s": 20,
     "lease_s": 60,
     "node_silent_s": 180,
     "stall_s": 300,

@@ -19,6 +19,8 @@ from gangline.sim.scenario import JobModel, MachineModel
 from gangline.sim.world import World
 
 SAVE_S = 0.5
+"""From the step that is saved until its checkpoint is complete. Training need not stand still for so long."""
+
 FIRST_STEPS = 3
 """So many steps make a measured pace."""
 
@@ -91,7 +93,7 @@ class SimHost:
 
 @dataclass(slots=True, kw_only=True)
 class SimTrainer:
-    """The `trainer` port of one node."""
+    """The `trainer` port of one node. `run` is the newest one."""
 
     world: World
     host: SimHost
@@ -101,9 +103,11 @@ class SimTrainer:
     die: Callable[[], None]
     struck: Callable[[str], None]
     rng: Random
+    run: Run | None = None
 
     def start(self, kind: str, directory: Path) -> Run:
-        return SimRun(self, directory)
+        self.run = SimRun(self, directory)
+        return self.run
 
 
 class SimRun:
@@ -120,9 +124,11 @@ class SimRun:
         self._failure: Failure | None = None
         self._dead = False
         self._stopping = False
+        self._leg = 0
         self._from_step = self._step = self._resumed()
         self._steps: int = self._spec["steps"]
         self._pace = at.machine.seconds_per_step * self._job.pace
+        self._held_up_s = at.machine.save_s
         self._training_ms = self._since_ms = self._world.now_ms + round(1000 * at.machine.start_s)
         every_s, every_steps = self._spec["checkpoint_every_s"], self._spec["checkpoint_every_steps"]
         by_time = max(1, int(every_s / self._pace))
@@ -159,21 +165,31 @@ class SimRun:
 
     def _train_on(self) -> None:
         """From here to the next checkpoint, or the end."""
-        steps = min(self._every, self._steps - self._step)
-        self._since_ms = self._world.now_ms
-        if steps <= 0:
-            self._end(EXIT_DONE)
+        if self._step < self._steps:
+            self._save_at(min(self._step + self._every, self._steps))
         else:
-            self._later(steps * self._pace + SAVE_S, lambda: self._save_and_go_on(self._step + steps))
+            self._end(EXIT_DONE)
 
-    def _save_and_go_on(self, step: int) -> None:
-        if self._stopping:
-            return
+    def _save_at(self, step: int) -> None:
+        """Not at the step that was meant before."""
+        self._leg += 1
+        leg, taken_ms = self._leg, self._since_ms + 1000 * (step - self._step) * self._pace
+
+        def save() -> None:
+            if leg == self._leg and not self._stopping:
+                self._step, self._since_ms = step, self._world.now_ms + round(1000 * self._held_up_s)
+                self._later(max(SAVE_S, self._held_up_s), lambda: self._complete(step))
+                if step < self._steps:
+                    self._train_on()
+
+        self._later((taken_ms - self._world.now_ms) / 1000, save)
+
+    def _complete(self, step: int) -> None:
         self._save(step)
-        self._train_on()
+        if step == self._steps:
+            self._end(EXIT_DONE)
 
     def _save(self, step: int) -> None:
-        self._step, self._since_ms = step, self._world.now_ms
         sha256 = content_sha256(self._lineage, step)
         file = File(path="state.safetensors", bytes=self._job.checkpoint_bytes, sha256=sha256)
         manifest = Manifest(
@@ -224,6 +240,7 @@ class SimRun:
             steps=self._steps,
             loss=0.1 if step > self._from_step else None,
             seconds_per_step=self._pace if measured else None,
+            save_s=self._held_up_s,
         )
 
     def failure(self) -> Failure | None:
@@ -239,6 +256,12 @@ class SimRun:
         sha256 = content_sha256(f"result of {self._lineage}", self._steps)
         return Result(output=(File(path="weights.safetensors", bytes=OUTPUT_BYTES, sha256=sha256),), samples=())
 
+    def ask_to_save(self) -> None:
+        step = self._now_step() + 1
+        deaf = self._code is not None or self._stopping or self._at.machine.trait == "false_progress"
+        if not deaf and step < self._steps:
+            self._save_at(step)
+
     def ask_to_stop(self) -> None:
         if self._code is not None or self._stopping:
             return
@@ -248,7 +271,8 @@ class SimRun:
             return
 
         def stop() -> None:
-            if step > self._step:
+            self._step = step
+            if step > self._from_step:
                 self._save(step)
             self._end(EXIT_STOPPED)
 

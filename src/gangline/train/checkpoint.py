@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import shutil
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -54,6 +55,26 @@ def save(folder: Path, step: int, identity: Identity, *, weights: Tensors, optim
     partial.rename(target / MANIFEST)
     _flush(target)
     return target
+
+
+class Saver:
+    """Saves beside the training, which is held up only while the state is copied; one checkpoint at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="saver")
+        self._saving: Future[Path] | None = None
+
+    def save(self, step: int, identity: Identity, *, weights: Tensors, optimizer: Tensors) -> None:
+        """Raises what went wrong with the one before."""
+        self.wait()
+        copies = {"weights": _copied(weights), "optimizer": _copied(optimizer)}
+        self._saving = self._thread.submit(save, self._folder, step, identity, **copies)
+
+    def wait(self) -> None:
+        """Until the last one is complete. Raises what went wrong with it."""
+        if self._saving:
+            self._saving.result()
 
 
 def newest_good(folders: tuple[Path, ...], spec_hash: str) -> tuple[State | None, list[str]]:
@@ -125,6 +146,10 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, names: list[str], tensor
         name, moment = key.rsplit("/", 1)
         state.setdefault(indices[name], {})[moment] = tensor
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+
+
+def _copied(tensors: Tensors) -> Tensors:
+    return {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
 
 
 def _newest_first(folders: tuple[Path, ...]) -> list[Path]:

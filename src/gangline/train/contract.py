@@ -43,6 +43,7 @@ class RunDirectory:
     steps: int = 0
     phase: Phase = "starting"
     step: int = 0
+    save_s: float | None = None
     _meter: Meter = field(default_factory=Meter)
 
     @property
@@ -74,7 +75,7 @@ class RunDirectory:
 
     def report_phase(self, phase: Phase) -> None:
         self.phase = phase
-        self._write(asdict(Progress(phase=phase, step=self.step, steps=self.steps)))
+        self._write(asdict(Progress(phase=phase, step=self.step, steps=self.steps, save_s=self.save_s)))
 
     def report_step(self, step: int, loss: float, *, steps_since: int) -> None:
         """`loss` is the mean of the `steps_since` steps that ended just now."""

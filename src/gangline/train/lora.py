@@ -55,6 +55,7 @@ def train(run: RunDirectory, orders: Orders) -> int:
 
     lora = Lora(base, spec, numerics.fingerprint(device, dtype, spec.batch_size))
     run.step = lora.resume(run)
+    saver = checkpoint.Saver(run.checkpoints)
     saves = SaveClock(spec.checkpoint_every_s, spec.checkpoint_every_steps)
     losses = Losses(device)
     run.report_phase("training")
@@ -68,14 +69,16 @@ def train(run: RunDirectory, orders: Orders) -> int:
         if save_now and step < spec.steps:
             orders.save = False
             run.report_phase("saving")
-            lora.save(run.checkpoints, step)
+            run.save_s = lora.save(saver, step)
             saves.saved()
             run.report_phase("training")
             run.restart_meter()
             if orders.stop:
+                saver.wait()
                 return EXIT_STOPPED
 
     run.report_phase("saving")
+    saver.wait()
     lora.write_result(run, lora.measure_held_out(run))
     render_comparison(base, spec, run.samples)
     return EXIT_DONE
@@ -160,9 +163,12 @@ class Lora:
         checkpoint.restore_optimizer(self.optimizer, list(self.weights), state.optimizer)
         return state.manifest.step
 
-    def save(self, folder: Path, step: int) -> None:
+    def save(self, saver: checkpoint.Saver, step: int) -> float:
+        """The seconds for which it held training up."""
+        started_s = time.monotonic()
         moments = checkpoint.optimizer_tensors(self.optimizer, list(self.weights))
-        checkpoint.save(folder, step, self.identity, weights=dict(self.weights), optimizer=moments)
+        saver.save(step, self.identity, weights=dict(self.weights), optimizer=moments)
+        return time.monotonic() - started_s
 
     def measure_held_out(self, run: RunDirectory) -> list[dict[str, Any]]:
         """The loss of photos that were never trained on, with the base alone and with the LoRA."""

@@ -3,8 +3,9 @@
 import math
 
 from gangline.core.errors import Denied, GanglineError, Unreachable
-from gangline.ports.server import Assignment, Join
-from gangline.worker.edges import Edges, retry_s
+from gangline.core.retry import retry_s
+from gangline.ports.server import Assignment, Join, Joined
+from gangline.worker.edges import Edges
 from gangline.worker.move import LeaseLost
 from gangline.worker.work import Work
 
@@ -17,8 +18,7 @@ class Agent:
         self.news: list[str] = []
         self._edges = edges
         self._join = join
-        self._node: str | None = None
-        self._heartbeat_interval_s = self._claim_interval_s = 0.0
+        self._joined: Joined | None = None
         self._work: Work | None = None
         self._stopping = False
         self._next_s = 0.0
@@ -57,7 +57,7 @@ class Agent:
         except LeaseLost:
             self.news.append(f"{work.assignment.job}: the lease is lost; stopped and cleaned up")
         except Denied:
-            self._node = None
+            self._joined = None
             self.news.append("the server has given this node up; joining again")
         except GanglineError as error:
             self.news.append(f"{work.assignment.job}: given up: {error.message}")
@@ -66,9 +66,8 @@ class Agent:
 
     def _ask(self, now_s: float) -> None:
         try:
-            if self._node is None:
-                self._do_join()
-            self._do_claim(now_s)
+            self._joined = self._joined or self._do_join()
+            self._do_claim(self._joined, now_s)
             self._tries = 0
         except Unreachable as error:
             if self._tries == 0:
@@ -76,27 +75,25 @@ class Agent:
             self._next_s = now_s + retry_s(self._tries, self._edges.rng)
             self._tries += 1
 
-    def _do_join(self) -> None:
+    def _do_join(self) -> Joined:
         joined = self._edges.server.join(self._join)
-        self._node = joined.node
-        self._heartbeat_interval_s = joined.heartbeat_interval_s
-        self._claim_interval_s = joined.claim_interval_s
         self.news.append(f"joined as {self._join.name} ({joined.node})")
+        return joined
 
-    def _do_claim(self, now_s: float) -> None:
+    def _do_claim(self, joined: Joined, now_s: float) -> None:
         try:
             answer = self._edges.server.claim()
         except Denied:
-            self._node = None
+            self._joined = None
             return
         if isinstance(answer, Assignment):
             self.news.append(f"{answer.job}: {answer.name}")
-            self._work = Work(self._edges, answer, heartbeat_interval_s=self._heartbeat_interval_s, now_s=now_s)
+            self._work = Work(self._edges, answer, joined, now_s)
         else:
-            self._next_s = now_s + self._claim_interval_s
+            self._next_s = now_s + joined.claim_interval_s
 
     def _leave(self) -> None:
-        if self._node is not None:
+        if self._joined is not None:
             try:
                 self._edges.server.leave()
             except (Unreachable, Denied):

@@ -7,6 +7,7 @@ from random import Random
 from typing import TypeVar
 
 from gangline.core.errors import Unreachable
+from gangline.core.retry import retry_s
 from gangline.ports.host import Host
 from gangline.ports.server import Server
 from gangline.ports.trainer import Trainer
@@ -20,9 +21,6 @@ an edge has news: a transfer that ended, a trainer that wrote something. Being r
 
 NEWS = math.inf
 """Yielded by who waits for an edge alone."""
-
-RETRY_S_FIRST = 0.5
-RETRY_S_MAX = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +54,3 @@ def patiently(call: Callable[[], T], clock: Clock, rng: Random) -> Activity[T]:
         except Unreachable:
             yield from wait(clock, retry_s(tries, rng))
             tries += 1
-
-
-def retry_s(tries: int, rng: Random) -> float:
-    """Exponential back-off with jitter."""
-    return min(RETRY_S_MAX, RETRY_S_FIRST * 2**tries) * rng.uniform(0.5, 1)

@@ -4,9 +4,10 @@ from pathlib import Path
 
 from gangline.core.errors import Damaged, GanglineError, NotFound, Unreachable
 from gangline.core.files import File
-from gangline.ports.server import Assignment, Downloads, Reject, Resumable, Stored
-from gangline.worker.edges import NEWS, Activity, Clock, Edges, retry_s, wait
-from gangline.worker.move import AttemptFailed, Move, held, move_all
+from gangline.core.retry import retry_s
+from gangline.ports.server import Assignment, Reject, Resumable, Stored
+from gangline.worker.edges import NEWS, Activity, Clock, Edges, wait
+from gangline.worker.move import AttemptFailed, Move, download_all, held
 
 BASE = "base/"
 
@@ -19,7 +20,7 @@ def fetch_inputs(edges: Edges, clock: Clock, assignment: Assignment, directory: 
             yield from _fetch_hub_base(edges, clock, base["repo"], base["revision"], directory)
         moves = {_place(edges, directory, stored): stored for stored in assignment.inputs}
         missing = [_move(stored, place) for place, stored in moves.items() if not edges.host.has(place)]
-        yield from _download(edges, clock, assignment, missing)
+        yield from download_all(edges, clock, assignment.hold, missing, durable=True)
     except GanglineError as error:
         raise AttemptFailed("download failed", error.message) from None
     for stored in assignment.inputs:
@@ -32,9 +33,8 @@ def fetch_checkpoint(edges: Edges, clock: Clock, assignment: Assignment, directo
     for resumable in assignment.resume:
         folder = edges.host.place_checkpoint(directory, resumable.step, resumable.manifest)
         try:
-            yield from _download(
-                edges, clock, assignment, [_move(stored, folder / stored.path) for stored in resumable.files]
-            )
+            moves = [_move(stored, folder / stored.path) for stored in resumable.files]
+            yield from download_all(edges, clock, assignment.hold, moves, durable=False)
         except (Damaged, NotFound) as error:
             edges.host.discard(folder)
             yield from _reject(edges, clock, assignment, resumable, error.message)
@@ -52,22 +52,12 @@ def _fetch_hub_base(edges: Edges, clock: Clock, repo: str, commit: str, director
         while not task.done:
             yield NEWS
         if task.error is None:
-            edges.host.place_base(directory, task.path)
+            edges.host.place_base(directory, task.result)
             return
         if not isinstance(task.error, Unreachable):
             raise task.error
         yield from wait(clock, retry_s(tries, edges.rng))
         tries += 1
-
-
-def _download(edges: Edges, clock: Clock, assignment: Assignment, moves: list[Move]) -> Activity[None]:
-    return move_all(
-        edges,
-        clock,
-        moves,
-        ask=lambda now: edges.server.downloads(assignment.hold, Downloads(keys=tuple(move.name for move in now))),
-        start=lambda signed, move: edges.transfer.download(signed, move.file, move.local),
-    )
 
 
 def _reject(edges: Edges, clock: Clock, assignment: Assignment, resumable: Resumable, reason: str) -> Activity[None]:

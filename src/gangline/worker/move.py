@@ -1,16 +1,17 @@
 """Files between the node and the object store, a few at once, tried again as long as that can help."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from gangline.core.errors import Denied, GanglineError, Unreachable
 from gangline.core.failure import FailureKind
-from gangline.core.files import File
-from gangline.ports.server import Grants, Refused, Stale, Urls
+from gangline.core.files import PART_BYTES, File, Grant, Signed
+from gangline.core.retry import retry_s
+from gangline.ports.server import Downloads, Folder, Hold, Refused, Stale, Upload, Uploads
 from gangline.ports.transfer import Task
-from gangline.worker.edges import NEWS, Activity, Clock, Edges, patiently, retry_s, wait
+from gangline.worker.edges import NEWS, Activity, Clock, Edges, patiently, wait
 
 T = TypeVar("T")
 
@@ -41,47 +42,97 @@ class Move:
     name: str
 
 
-def move_all(
+def download_all(edges: Edges, clock: Clock, hold: Hold, moves: list[Move], *, durable: bool) -> Activity[None]:
+    """Until all are there. Raises `LeaseLost`, or the error of a file that failed `TRIES_MAX` times.
+
+    A URL serves until it is refused, or the store was away for `TRIES_OF_A_URL` tries (it may have moved): what is downloaded
+    is billed by the URLs that were asked for.
+    """
+
+    def ask(now: list[Move]) -> Activity[tuple[Signed, ...]]:
+        request = Downloads(keys=tuple(move.name for move in now))
+        return (yield from _granted(edges, clock, lambda: edges.server.downloads(hold, request))).urls
+
+    def start(url: Signed, move: Move) -> Task[None]:
+        return edges.transfer.download(url, move.file, move.local, durable=durable)
+
+    return _move_all(edges, clock, moves, ask, start, tries_of_an_answer=TRIES_OF_A_URL)
+
+
+def upload_all(
+    edges: Edges, clock: Clock, hold: Hold, folder: Folder, moves: list[Move], *, step: int = 0
+) -> Activity[None]:
+    """As `download_all`. How to go on is asked at each try: the answer says which parts have come in."""
+    uploads = yield from _describe(edges, moves)
+
+    def ask(now: list[Move]) -> Activity[tuple[Grant, ...]]:
+        request = Uploads(folder=folder, step=step, files=tuple(uploads[move] for move in now))
+        return (yield from _granted(edges, clock, lambda: edges.server.uploads(hold, request))).files
+
+    def start(grant: Grant, move: Move) -> Task[None]:
+        return edges.transfer.upload(grant, uploads[move], move.local)
+
+    yield from _move_all(edges, clock, moves, ask, start, tries_of_an_answer=1)
+
+
+def _describe(edges: Edges, moves: list[Move]) -> Activity[dict[Move, Upload]]:
+    """Large files go up in parts that have hashes of their own."""
+    tasks = {move: edges.transfer.describe(move.file, move.local) for move in moves if move.file.bytes > PART_BYTES}
+    yield from _until_done(tasks.values())
+    for task in tasks.values():
+        if task.error is not None:
+            raise task.error
+    return {move: tasks[move].result if move in tasks else _whole(move.file) for move in moves}
+
+
+def _whole(file: File) -> Upload:
+    return Upload(path=file.path, bytes=file.bytes, sha256=file.sha256)
+
+
+def _move_all(
     edges: Edges,
     clock: Clock,
     moves: list[Move],
+    ask: Callable[[list[Move]], Activity[tuple[T, ...]]],
+    start: Callable[[T, Move], Task[None]],
     *,
-    ask: Callable[[tuple[Move, ...]], Urls | Grants | Stale | Refused],
-    start: Callable[[Any, Move], Task],
+    tries_of_an_answer: int,
 ) -> Activity[None]:
-    """Until all are there. Raises `LeaseLost`, or the error of a file that failed `TRIES_MAX` times.
-
-    A store that is away and a URL that has expired are waited for without counting. A URL serves until it is refused, or the
-    store was away for `TRIES_OF_A_URL` tries (it may have moved): what is downloaded is billed by the URLs that were asked for.
-    """
-    waiting, urls, failures, pauses = list(moves), dict[Move, Any](), 0, 0
+    """A store that is away and a URL that has expired are waited for without counting."""
+    waiting, answers, failures, pauses = list(moves), dict[Move, T](), 0, 0
     while waiting:
-        now, later = tuple(waiting[:AT_ONCE]), waiting[AT_ONCE:]
-        lacking = tuple(move for move in now if move not in urls)
+        now, later = waiting[:AT_ONCE], waiting[AT_ONCE:]
+        lacking = [move for move in now if move not in answers]
         if lacking:
-            granting = yield from granted(edges, clock, lambda lacking=lacking: ask(lacking))
-            given = granting.urls if isinstance(granting, Urls) else granting.files
-            urls |= dict(zip(lacking, given, strict=True))
-        tasks = [start(urls[move], move) for move in now]
-        while not all(task.done for task in tasks):
-            yield NEWS
-        failed = [(move, task.error) for move, task in zip(now, tasks, strict=True) if task.error is not None]
-        waiting = [move for move, _ in failed] + later
-        for move, error in failed:
-            if not isinstance(error, Unreachable) or pauses % TRIES_OF_A_URL == TRIES_OF_A_URL - 1:
-                del urls[move]
+            answers |= dict(zip(lacking, (yield from ask(lacking)), strict=True))
+        failed = yield from _try(now, [start(answers[move], move) for move in now])
+        waiting = [*failed, *later]
         if not failed:
             failures = pauses = 0
             continue
-        final = next((error for _, error in failed if not isinstance(error, Unreachable | Denied)), None)
+        pauses += 1
+        for move, error in failed.items():
+            if not isinstance(error, Unreachable) or pauses % tries_of_an_answer == 0:
+                del answers[move]
+        final = next((error for error in failed.values() if not isinstance(error, Unreachable | Denied)), None)
         failures += final is not None
         if final is not None and failures >= TRIES_MAX:
             raise final
-        yield from wait(clock, retry_s(pauses, edges.rng))
-        pauses += 1
+        yield from wait(clock, retry_s(pauses - 1, edges.rng))
 
 
-def granted(edges: Edges, clock: Clock, ask: Callable[[], Urls | Grants | Stale | Refused]) -> Activity[Urls | Grants]:
+def _try(moves: list[Move], tasks: list[Task[None]]) -> Activity[dict[Move, Exception]]:
+    """Those that failed, each with its error."""
+    yield from _until_done(tasks)
+    return {move: task.error for move, task in zip(moves, tasks, strict=True) if task.error is not None}
+
+
+def _until_done(tasks: Iterable[Task[Any]]) -> Activity[None]:
+    while not all(task.done for task in tasks):
+        yield NEWS
+
+
+def _granted(edges: Edges, clock: Clock, ask: Callable[[], T | Stale | Refused]) -> Activity[T]:
     answer = yield from held(edges, clock, ask)
     if isinstance(answer, Refused):
         raise GanglineError(answer.because)

@@ -1,5 +1,6 @@
 """One attempt on this node, from its claim to its end: a few activities that never block, and a heartbeat beside them."""
 
+import math
 from collections.abc import Callable
 from errno import ENOSPC
 from pathlib import Path
@@ -14,22 +15,24 @@ from gangline.ports.server import (
     Done,
     Failed,
     Folder,
+    Joined,
     Log,
     Outcome,
     Refused,
     Released,
     Stale,
     Succeeded,
-    Uploads,
 )
 from gangline.ports.trainer import Run, Saved
 from gangline.worker.edges import NEWS, Activity, Clock, Edges, wait
 from gangline.worker.fetch import fetch_checkpoint, fetch_inputs
-from gangline.worker.move import AttemptFailed, LeaseLost, Move, held, move_all
+from gangline.worker.move import AttemptFailed, LeaseLost, Move, held, upload_all
 
 ACTIVITY_ENDED = -1.0
 REFUSED_TRIES_MAX = 4
 REFUSED_PAUSE_S = 5.0
+SAVE_SHARE_MAX = 0.01
+SAVE_ANSWER_S_MAX = 60.0
 LOG_EVERY_S = 2.0
 LOG_PIECE_BYTES = 64 * 1024
 LAST_WORDS_BYTES = 2000
@@ -38,13 +41,13 @@ LAST_WORDS_BYTES = 2000
 class Work:
     """Call `step` again and again until `ended`. The lease may be lost at any moment: then the trainer is killed, and that is all."""
 
-    def __init__(self, edges: Edges, assignment: Assignment, *, heartbeat_interval_s: float, now_s: float) -> None:
+    def __init__(self, edges: Edges, assignment: Assignment, joined: Joined, now_s: float) -> None:
         self.assignment = assignment
         self.ended = False
         self._edges = edges
         self._hold = assignment.hold
         self._clock = Clock(now_s)
-        self._heartbeat_interval_s = heartbeat_interval_s
+        self._joined = joined
         self._next_beat_s = now_s
         self._phase: Phase = "starting"
         self._from_step = 0
@@ -53,35 +56,43 @@ class Work:
         self._directory: Path | None = None
         self._run: Run | None = None
         self._shipped_step = 0
+        self._asked_s = -math.inf
         self._logged_bytes = 0
         self._log_shipped = False
+        self._over = False
         self._activities: dict[Activity[None], float] = {self._main(): now_s}
 
     def step(self, now_s: float) -> None:
         self._clock.now_s = now_s
         try:
-            self._look_for_first_step()
-            if now_s >= self._next_beat_s:
-                self._beat()
-            for activity in list(self._activities):
-                until_s = next(activity, ACTIVITY_ENDED)
-                if until_s is ACTIVITY_ENDED:
-                    del self._activities[activity]
-                else:
-                    self._activities[activity] = until_s
+            if not self._over:
+                self._go_on()
         except BaseException:
-            self._clean_up()
+            self._over = True
             raise
-        if not self._activities:
-            self._clean_up()
+        finally:
+            if self._over:
+                self._clean_up()
+
+    def _go_on(self) -> None:
+        self._look_for_first_step()
+        if self._clock.now_s >= self._next_beat_s:
+            self._beat()
+        for activity in list(self._activities):
+            until_s = next(activity, ACTIVITY_ENDED)
+            if until_s is ACTIVITY_ENDED:
+                del self._activities[activity]
+            else:
+                self._activities[activity] = until_s
+        self._over = not self._activities
 
     @property
     def due_s(self) -> float:
         """When it is to be stepped at the latest, if no edge has news before."""
-        return min(self._next_beat_s, *self._activities.values()) if self._activities else self._clock.now_s
+        return min(self._next_beat_s, *self._activities.values()) if not self._over else self._clock.now_s
 
     def ask_to_stop(self) -> None:
-        """Save, hand over what was made, release the job. Asking again is no error."""
+        """Save, hand over what was made, release the job; what is still being fetched is not needed. Asking again is no error."""
         if self._run and not self._stopping:
             self._run.ask_to_stop()
         self._stopping = True
@@ -92,7 +103,7 @@ class Work:
 
     def _beat(self) -> None:
         """From the first second to the last upload. A server that is away is no reason to stop working."""
-        self._next_beat_s = self._clock.now_s + self._heartbeat_interval_s
+        self._next_beat_s = self._clock.now_s + self._joined.heartbeat_interval_s
         try:
             answer = self._edges.server.beat(self._hold, self._state())
         except Unreachable:
@@ -142,21 +153,30 @@ class Work:
     def _attempt(self) -> Activity[Outcome]:
         self._directory = self._edges.host.lay_out(self._hold.attempt, self.assignment.spec)
         self._phase = "downloading"
-        yield from fetch_inputs(self._edges, self._clock, self.assignment, self._directory)
-        self._from_step = yield from fetch_checkpoint(self._edges, self._clock, self.assignment, self._directory)
-        self._shipped_step = self._from_step
+        for until_s in self._fetch(self._directory):
+            if self._stopping:
+                break
+            yield until_s
         if self._stopping:
+            self._edges.transfer.stop()
             return Released()
         self._run = self._edges.trainer.start(self.assignment.kind, self._directory)
         self._activities[self._ship_log(self._run)] = self._clock.now_s
         while (code := self._run.exit_code()) is None:
+            if self._clock.now_s >= self._save_due_s(self._run):
+                yield from self._have_saved(self._run)
             yield from self._ship_newest(self._run)
-            yield NEWS
+            yield self._save_due_s(self._run)
         self._phase = "uploading"
         yield from self._ship_newest(self._run)
         while not self._log_shipped:
             yield self._clock.now_s  # until the activity beside this one is done
         return (yield from self._outcome(self._run, code))
+
+    def _fetch(self, directory: Path) -> Activity[None]:
+        yield from fetch_inputs(self._edges, self._clock, self.assignment, directory)
+        self._from_step = yield from fetch_checkpoint(self._edges, self._clock, self.assignment, directory)
+        self._shipped_step = self._from_step
 
     def _outcome(self, run: Run, code: int) -> Activity[Outcome]:
         if code == EXIT_DONE:
@@ -171,6 +191,23 @@ class Work:
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         return Failed(kind="crashed", because=f"{how}; its last words: {self._last_words(run)}")
 
+    def _save_due_s(self, run: Run) -> float:
+        """When to ask for a checkpoint: not so often that saving takes more than its share of the time."""
+        progress = run.progress()
+        if self._first_step_s is None or self._stopping or progress.phase != "training":
+            return NEWS
+        held_up_s = progress.save_s or 0.0
+        return max(self._asked_s, self._first_step_s) + max(self._joined.save_interval_s, held_up_s / SAVE_SHARE_MAX)
+
+    def _have_saved(self, run: Run) -> Activity[None]:
+        """A checkpoint of this moment: as the one before has gone up, what goes up next is no older than its own upload. A kill
+        then costs one upload and a half, on average. A trainer that makes none in time does without."""
+        before, self._asked_s = _newest_step(run), self._clock.now_s
+        until_s = self._clock.now_s + SAVE_ANSWER_S_MAX
+        run.ask_to_save()
+        while _newest_step(run) == before and run.exit_code() is None and self._clock.now_s < until_s:
+            yield until_s
+
     def _ship_newest(self, run: Run) -> Activity[None]:
         """Upload and commit the newest complete checkpoint. Those that it has overtaken are not worth the way."""
         saved = run.checkpoints()
@@ -179,7 +216,7 @@ class Work:
         newest = saved[-1]
         moves = [Move(file, newest.folder / file.path, file.path) for file in newest.manifest.files]
         try:
-            yield from self._upload("checkpoints", moves, step=newest.manifest.step)
+            yield from upload_all(self._edges, self._clock, self._hold, "checkpoints", moves, step=newest.manifest.step)
             yield from self._commit(newest)
         except GanglineError:
             pass  # the store does not take it; the next checkpoint is another chance
@@ -192,7 +229,8 @@ class Work:
         yield from self._insistently(lambda: self._edges.server.commit(self._hold, request))
 
     def _ship_result(self, run: Run) -> Activity[Outcome]:
-        result = run.result()
+        while (result := run.result()) is None:
+            yield self._clock.now_s
         if not result.output:
             raise AttemptFailed("no result", "its output folder is empty")
         folders: tuple[tuple[Folder, tuple[File, ...]], ...] = (
@@ -202,26 +240,10 @@ class Work:
         for folder, files in folders:
             moves = [Move(file, run.directory / folder / file.path, file.path) for file in files]
             try:
-                yield from self._upload(folder, moves)
+                yield from upload_all(self._edges, self._clock, self._hold, folder, moves)
             except GanglineError as error:
                 raise AttemptFailed("upload failed", error.message) from None
         return Succeeded(output=result.output, samples=result.samples)
-
-    def _upload(self, folder: Folder, moves: list[Move], step: int = 0) -> Activity[None]:
-        return move_all(
-            self._edges,
-            self._clock,
-            moves,
-            ask=lambda now: self._edges.server.uploads(
-                self._hold,
-                Uploads(
-                    folder=folder,
-                    step=step,
-                    files=tuple(self._edges.transfer.declare(move.file, move.local) for move in now),
-                ),
-            ),
-            start=lambda grant, move: self._edges.transfer.upload(grant, move.file, move.local),
-        )
 
     def _ship_log(self, run: Run) -> Activity[None]:
         """What the trainer prints, every few seconds, and all of it once it has ended."""
@@ -249,13 +271,21 @@ class Work:
         return lines.strip().splitlines()[-1] if lines.strip() else "none"
 
     def _clean_up(self) -> None:
-        """Nothing of the run stays on the node: no process, no photo."""
-        self.ended = True
+        """Nothing of the run stays on the node: no process, no photo. What moves its files is stopped, and waited for: else it
+        would write into a folder that has just been wiped. To be called until it has `ended`."""
         self._activities.clear()
         if self._run:
             self._run.kill()
-        if self._directory:
-            self._edges.host.discard(self._directory)
+        self._edges.transfer.stop()
+        if self._edges.transfer.idle:
+            if self._directory:
+                self._edges.host.discard(self._directory)
+            self.ended = True
+
+
+def _newest_step(run: Run) -> int:
+    saved = run.checkpoints()
+    return saved[-1].manifest.step if saved else 0
 
 
 def _whole_lines(piece: bytes) -> bytes:

@@ -1,0 +1,189 @@
+"""HTTP connections that are kept, and that another thread can cut. For bodies of many megabytes, by the standard library's client.
+
+Everything else here speaks through httpx. Its bodies pass, 64 KB at a time, through a parser in Python, which on two cores
+halves the rate of a download (`benchmarks/transfer.py`), and a thread that waits in it cannot be called off.
+"""
+
+import socket
+from base64 import b64encode
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from functools import cache
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from itertools import chain
+from select import POLLIN, poll
+from ssl import SSLContext
+from threading import Event, Lock
+from typing import NamedTuple
+from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import httpx
+
+from gangline.core.errors import Unreachable
+
+
+class Origin(NamedTuple):
+    scheme: str
+    host: str
+    port: int | None
+
+
+class Connections:
+    """`connect_s` is how long to wait for a connection, `stall_s` for the next bytes on it. Safe for threads."""
+
+    def __init__(self, *, connect_s: float, stall_s: float) -> None:
+        self.closed = Event()
+        self._connect_s = connect_s
+        self._stall_s = stall_s
+        self._lock = Lock()
+        self._idle: dict[Origin, list[HTTPConnection]] = defaultdict(list)
+        self._busy: dict[
+            HTTPConnection, socket.socket
+        ] = {}  # an answer may hold the socket longer than its connection does
+
+    @contextmanager
+    def ask(
+        self, method: str, url: str, headers: dict[str, str], body: Iterable[memoryview] = ()
+    ) -> Iterator[HTTPResponse]:
+        """The answer, with its body still to be read. Raises `Unreachable`."""
+        parts = urlsplit(url)
+        origin = Origin(parts.scheme, parts.hostname or "", parts.port)
+        proxy = _proxy(origin)
+        connection = self._take(origin, proxy)
+        whole = False
+        try:
+            headers = headers | _proxy_headers(proxy, origin)
+            with closing(_converse(connection, method, _target(parts, proxy), headers, body)) as answer:
+                yield answer
+                whole = answer.isclosed()
+        finally:
+            self._give_back(origin, connection, whole)
+
+    def close(self) -> None:
+        """For good: who waits on a connection is told at once that it is gone."""
+        with self._lock:
+            self.closed.set()
+            for sock in self._busy.values():
+                with suppress(OSError):
+                    socket.socket.shutdown(
+                        sock, socket.SHUT_RDWR
+                    )  # below TLS, which another thread may be in the midst of
+            for connection in chain.from_iterable(self._idle.values()):
+                connection.close()
+
+    def _take(self, origin: Origin, proxy: SplitResult | None) -> HTTPConnection:
+        connection = self._kept(origin) or self._connect(origin, proxy)
+        with self._lock:
+            if self.closed.is_set():
+                connection.close()
+                raise Unreachable("the transfer was stopped")
+            self._busy[connection] = connection.sock
+        return connection
+
+    def _kept(self, origin: Origin) -> HTTPConnection | None:
+        with self._lock:
+            idle = self._idle[origin]
+            while idle:
+                connection = idle.pop()
+                if not _is_readable(connection.sock):
+                    return connection
+                connection.close()  # as its other end has done meanwhile
+        return None
+
+    def _give_back(self, origin: Origin, connection: HTTPConnection, whole: bool) -> None:
+        """To be used again where the last exchange came to its end."""
+        with self._lock:
+            del self._busy[connection]
+            if whole and connection.sock and not self.closed.is_set():
+                self._idle[origin].append(connection)
+            else:
+                connection.close()
+
+    def _connect(self, origin: Origin, proxy: SplitResult | None) -> HTTPConnection:
+        host, port = (proxy.hostname or "", proxy.port) if proxy else (origin.host, origin.port)
+        if origin.scheme == "https":
+            connection = HTTPSConnection(host, port, timeout=self._connect_s, context=_tls())
+            if proxy:
+                connection.set_tunnel(origin.host, origin.port, headers=_credentials(proxy))
+        else:
+            connection = HTTPConnection(host, port, timeout=self._connect_s)
+        with network():
+            connection.connect()
+        connection.sock.settimeout(self._stall_s)
+        return connection
+
+
+def pieces(answer: HTTPResponse, count: int, buffer: memoryview) -> Iterator[memoryview]:
+    """The next `count` bytes of a body, a few at a time, in the same buffer. Raises `Unreachable` where it ends before."""
+    while count:
+        with network():
+            got = answer.readinto(buffer[:count])
+        if not got:
+            raise Unreachable("the object store cut the connection")
+        count -= got
+        yield buffer[:got]
+
+
+@contextmanager
+def network() -> Iterator[None]:
+    """Around what waits for the network alone: an `OSError` of the disk means another thing."""
+    try:
+        yield
+    except (OSError, HTTPException) as error:
+        raise Unreachable(f"the object store does not answer ({type(error).__name__})") from None
+
+
+def _converse(
+    connection: HTTPConnection, method: str, target: str, headers: Mapping[str, str], body: Iterable[memoryview]
+) -> HTTPResponse:
+    with network():
+        connection.putrequest(method, target, skip_accept_encoding=True)
+        for name, value in headers.items():
+            connection.putheader(name, value)
+        connection.endheaders()
+    for piece in body:
+        try:
+            connection.send(piece)
+        except (BrokenPipeError, ConnectionResetError):
+            break  # who refuses need not listen to the end; what it said is still to be read
+        except OSError as error:
+            raise Unreachable(f"the object store takes no more ({type(error).__name__})") from None
+    with network():
+        return connection.getresponse()
+
+
+@cache
+def _tls() -> SSLContext:
+    return httpx.create_ssl_context()
+
+
+def _is_readable(sock: socket.socket) -> bool:
+    waiting = poll()
+    waiting.register(sock, POLLIN)
+    return bool(waiting.poll(0))
+
+
+def _proxy(origin: Origin) -> SplitResult | None:
+    """The one that the environment names for this host."""
+    named = None if proxy_bypass(origin.host) else getproxies().get(origin.scheme)
+    return urlsplit(named) if named else None
+
+
+def _target(parts: SplitResult, proxy: SplitResult | None) -> str:
+    """A proxy is told the whole URL, unless it is to pass on what it cannot read."""
+    if proxy and parts.scheme == "http":
+        return parts.geturl()
+    return parts._replace(scheme="", netloc="", fragment="").geturl()
+
+
+def _proxy_headers(proxy: SplitResult | None, origin: Origin) -> dict[str, str]:
+    return _credentials(proxy) if proxy and origin.scheme == "http" else {}
+
+
+def _credentials(proxy: SplitResult) -> dict[str, str]:
+    if proxy.username is None:
+        return {}
+    known = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
+    return {"Proxy-Authorization": f"Basic {b64encode(known.encode()).decode()}"}

@@ -1,0 +1,99 @@
+"""A file that is still coming in: its bytes, in any order, and which of them are there."""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from types import TracebackType
+
+from gangline.core.errors import Damaged
+from gangline.core.files import PART_BYTES, File
+
+READ_BYTES = 2**20
+
+
+class Partial:
+    """Lies beside its place under a name of its own, so that a later try, also of a later process, finds it and goes on.
+
+    On the disk it is the bytes of the file and behind them one byte for each part: 1 where that part is complete. Nothing
+    but the SHA-256 at the end is trusted, so what a crash of the machine left need not be whole. What turns out damaged goes.
+    """
+
+    def __init__(self, to: Path, file: File) -> None:
+        self._to = to
+        self._file = file
+        self._path = to.with_name(f".{to.name}.{file.sha256[:16]}.partial")
+        self.parts = -(-file.bytes // PART_BYTES)
+        self._hash = hashlib.sha256()
+        self._hashed = 0
+
+    def __enter__(self) -> "Partial":
+        self._to.parent.mkdir(parents=True, exist_ok=True)
+        self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            self._take_room(self._file.bytes + self.parts)
+        except OSError:
+            os.close(self._handle)
+            self._path.unlink()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: BaseException | TracebackType | None) -> None:
+        os.close(self._handle)
+        if kind is Damaged:
+            self._path.unlink(missing_ok=True)
+
+    def _take_room(self, size: int) -> None:
+        """All of it now, unless it was before: a disk that is too small is known before anything has come."""
+        if os.fstat(self._handle).st_size != size:
+            os.ftruncate(self._handle, 0)
+            if size:
+                os.posix_fallocate(self._handle, 0, size)
+
+    def missing(self, parts_max: int) -> Iterator[range]:
+        """The bytes that are not there yet, in order, in runs of at most so many parts."""
+        there = os.pread(self._handle, self.parts, self._file.bytes)
+        for complete, group in groupby(range(self.parts), key=lambda part: there[part] == 1):
+            parts = [] if complete else list(group)
+            for first in range(0, len(parts), parts_max):
+                last = parts[first : first + parts_max][-1]
+                yield range(parts[first] * PART_BYTES, min(self._file.bytes, (last + 1) * PART_BYTES))
+
+    def write(self, at: int, piece: memoryview) -> None:
+        """Bytes that follow on those before in their part, or begin it."""
+        end = at + len(piece)
+        while piece:
+            piece = piece[os.pwrite(self._handle, piece, end - len(piece)) :]
+        complete = self.parts if end == self._file.bytes else end // PART_BYTES
+        for part in range(at // PART_BYTES, complete):
+            os.pwrite(self._handle, b"\1", self._file.bytes + part)
+
+    def check(self, end: int) -> None:
+        """Take what lies before `end` into the hash. It is read back, so that the disk's mistakes show too."""
+        buffer = memoryview(bytearray(READ_BYTES))
+        while self._hashed < end:
+            count = os.preadv(self._handle, [buffer[: end - self._hashed]], self._hashed)
+            assert count, "nobody else has shortened it"
+            self._hash.update(buffer[:count])
+            self._hashed += count
+
+    def complete(self, *, durable: bool) -> None:
+        """Give it its name. Raises `Damaged` where its bytes are not those of the file."""
+        self.check(self._file.bytes)
+        if self._hash.hexdigest() != self._file.sha256:
+            raise Damaged(f"{self._file.path} does not match its SHA-256")
+        os.ftruncate(self._handle, self._file.bytes)
+        if durable:
+            os.fsync(self._handle)
+        self._path.rename(self._to)
+        if durable:
+            _flush_folder(self._to.parent)
+
+
+def _flush_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,43 @@
+"""A save holds training up only while the state is copied, and is the state of that moment."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from gangline.core.contract import EXIT_DONE
+from gangline.train.checkpoint import Identity, Saver, load
+from gangline.train.contract import Orders
+from gangline.train.lora import train
+from tests.train.conftest import lay_out, small_spec
+
+IDENTITY = Identity(spec_hash="a" * 64, fingerprint={}, exact=True)
+
+
+def test_training_goes_on_while_a_checkpoint_is_written_and_does_not_show_in_it(tmp_path: Path) -> None:
+    saver, weight, moment = Saver(tmp_path), torch.ones(1000, 1000), torch.zeros(1000, 1000)
+    for step in (1, 2, 3):
+        saver.save(step, IDENTITY, weights={"w": weight}, optimizer={"w/exp_avg": moment})
+        weight += 1
+        moment -= 1
+    saver.wait()
+    for step in (1, 2, 3):
+        state = load(tmp_path / f"{step:06d}", IDENTITY.spec_hash)
+        assert (state.weights["w"] == step).all() and (state.optimizer["w/exp_avg"] == 1 - step).all()
+
+
+def test_what_went_wrong_with_a_save_is_told_by_the_next(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("no folder")
+    saver = Saver(tmp_path / "taken")
+    saver.save(1, IDENTITY, weights={}, optimizer={})
+    with pytest.raises(OSError):
+        saver.save(2, IDENTITY, weights={}, optimizer={})
+
+
+def test_told_to_save_a_trainer_saves_and_goes_on_and_says_how_long_it_was_held_up(tmp_path: Path) -> None:
+    run = lay_out(tmp_path / "run", small_spec(steps=3, checkpoint_every_steps=None))
+    assert train(run, Orders(save=True)) == EXIT_DONE
+    assert [path.name for path in run.checkpoints.iterdir()] == ["000001"]
+    told = [json.loads(line) for line in (run.path / "progress.jsonl").read_text().splitlines()]
+    assert told[0]["save_s"] is None and 0 < told[-1]["save_s"] < 1

@@ -1,9 +1,10 @@
-"""The queue on PostgreSQL: `python benchmarks/queue.py [pairs] [claims] [heartbeats] [faults]`, all of them without an argument.
+"""The queue on PostgreSQL: `python benchmarks/queue.py [pairs] [claims] [heartbeats] [faults] [statements]`, or all of them.
 
 pairs        distinct claim + finish pairs a second, by connections and jobs in the queue
 claims       how long a claim takes at a million jobs of 50 projects, with bans and interrupted jobs
 heartbeats   renewed leases a second
 faults       a worker killed, PostgreSQL restarted, a backend killed, repeated kills, a worker paused: what is lost, and for how long
+statements   what a small statement costs the server: by psycopg's cursors, through libpq, in a transaction of ten
 
 Everything goes through the service (without HTTP), in up to two processes, over a PostgreSQL with fsync on a socket. Beside it
 stands what pgbench does on the same server in the same run with the least SQL for the same: take the next job and mark it done,
@@ -36,6 +37,8 @@ import psycopg
 from tests.postgres import Postgres, postgres
 
 from gangline.adapters.store.postgres import PostgresStore
+from gangline.adapters.store.session import Session
+from gangline.adapters.store.statements import statements
 from gangline.compose import new_id
 from gangline.core.errors import GanglineError
 from gangline.core.files import File
@@ -507,11 +510,39 @@ def show_faults(server: Postgres) -> None:
     print(f"answers {dict(Counter(answer for _, _, answer in load.done))}; lost: {jobs - sum(states.values())}")
 
 
+def show_statements(server: Postgres) -> None:
+    """The server's CPU for a row by its key: by psycopg's cursors, through libpq, ten at a time."""
+    from psycopg.rows import dict_row
+
+    url, count = server.make_database(), 3_000
+    fill(server, url, 1_000)
+    sql = re.sub(r":(\w+)", r"%(\1)s", statements()["job_of_request"])
+    values = {"project": "p0", "request": "template"}
+    with psycopg.connect(url, autocommit=True, row_factory=dict_row, prepare_threshold=0) as cursors:  # type: ignore[arg-type]
+        by_cursor = cpu_us(lambda: cursors.execute(sql, values).fetchall(), count)  # type: ignore[arg-type]
+    with Session.connect(url, autocommit=True) as session:
+        by_name = cpu_us(lambda: session.run("job_of_request", values).rows(), count)
+        calls = [("job_of_request", values, False)] * 10
+        by_ten = cpu_us(lambda: session.transact(calls), count // 10) / 10
+    print(
+        f"\na row by its key: cursor {by_cursor:.0f} us of CPU, libpq {by_name:.0f}, ten in a transaction {by_ten:.0f} each"
+    )
+
+
+def cpu_us(act: Callable[[], object], count: int) -> float:
+    act()
+    began_s = time.process_time()
+    for _ in range(count):
+        act()
+    return (time.process_time() - began_s) / count * 1e6
+
+
 PARTS: dict[str, Callable[[Postgres], None]] = {
     "pairs": show_pairs,
     "claims": show_claims,
     "heartbeats": show_heartbeats,
     "faults": show_faults,
+    "statements": show_statements,
 }
 
 

@@ -13,8 +13,8 @@ test: .venv/dev lint
 	$(BIN)/pytest -m "not nightly"
 
 lint: .venv/dev
-	$(BIN)/ruff format --check src tests
-	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/lint-imports
 	$(BIN)/basedpyright
 

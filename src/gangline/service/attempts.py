@@ -80,7 +80,7 @@ def conclude(
         attempt = as_attempt(row)
         verdict = _heeding(row, decide(as_job(row, "job_"), attempt, _past(at, attempt)))
         heard_ms = now_ms if heard else attempt.beat_ms
-        if at.store.apply(*_ending(at, row, attempt, verdict, now_ms, heard_ms, if_overdue=if_overdue), *more):
+        if at.store.apply(*_ending(at, row, attempt, verdict, now_ms, heard_ms, more, if_overdue=if_overdue)):
             return True
         if if_overdue:
             return False  # it was renewed at the last moment, or the next tick tries again
@@ -102,9 +102,18 @@ def _heeding(row: Row, verdict: Verdict) -> Verdict:
 
 
 def _ending(
-    at: Deployment, row: Row, attempt: Attempt, verdict: Verdict, now_ms: int, heard_ms: int, *, if_overdue: bool
+    at: Deployment,
+    row: Row,
+    attempt: Attempt,
+    verdict: Verdict,
+    now_ms: int,
+    heard_ms: int,
+    more: Sequence[Write],
+    *,
+    if_overdue: bool,
 ) -> list[Write]:
-    """The lease first: who writes about the attempt at the same time waits for it, or is waited for, and nobody for both."""
+    """The lease first: who writes about the attempt at the same time waits for it, or is waited for, and nobody for both. The
+    project last: all its attempts write on that row, and each holds it until its commit."""
     job, node = as_job(row, "job_"), as_node(row, "node_")
     now_ms = max(now_ms, node.meter_ms)  # another request may have come and gone while this one was under way
     spent, lines = bill.spend(at, job, attempt, verdict.attempt, row, now_ms)
@@ -114,13 +123,14 @@ def _ending(
     end = {"state": verdict.attempt, "kind": verdict.kind, "because": verdict.because, "now": now_ms}
     return [
         guard("seize_overdue_lease", now=now_ms, **ends) if if_overdue else guard("drop_lease", **ends),
-        spent,
         write("end_attempt", **last, **end),
         *lines,
         moving(job, verdict, now_ms),
         *_judging(row, verdict, now_ms, at.policy),
         *bill.meter(node, now_ms, heard_ms=heard_ms),
         event(job.id, verdict.attempt, verdict.because, now_ms, attempt=attempt.id, node=attempt.node),
+        *more,
+        spent,
     ]
 
 

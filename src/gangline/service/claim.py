@@ -129,11 +129,11 @@ def _take(at: Deployment, node: Node, chosen: Chosen, now_ms: int) -> Assignment
     usage = bill.usage_with(chosen.purse, at.policy.entry_charge_usd * 1e6, now_ms, at.policy)
     taken = at.store.apply(
         guard("take_job", id=job.id, version=job.version, because=because),
-        guard("enter", id=job.project, micro_usd=reserve, usage=usage, now=now_ms),
         *bill.meter(node, now_ms, heard_ms=now_ms),
         write("add_attempt", id=hold.attempt, job=job.id, because=because, **place, **common),
         guard("add_lease", **lease, **common),
         event(job.id, "claimed", because, now_ms, attempt=hold.attempt, node=node.id),
+        guard("enter", id=job.project, micro_usd=reserve, usage=usage, now=now_ms),
     )
     if not taken:
         return None

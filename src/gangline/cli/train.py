@@ -45,7 +45,9 @@ def train(
     sample_prompt: Annotated[
         list[str] | None, typer.Option(help="A prompt to render at the end.  [default: the prompt]")
     ] = None,
-    checkpoint_every_s: Annotated[float | None, typer.Option(help="Seconds between saves.  [default: 60]")] = None,
+    checkpoint_every_s: Annotated[
+        float | None, typer.Option(help="Seconds between saves at the most.  [default: 60]")
+    ] = None,
     checkpoint_every_steps: Annotated[int | None, typer.Option(help="Steps between saves, besides.")] = None,
     priority: Annotated[int | None, typer.Option(help="Higher goes first among your jobs.  [default: 0]")] = None,
     gpu: Annotated[

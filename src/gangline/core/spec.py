@@ -65,7 +65,7 @@ class LoraSpec:
     """A subject-driven (DreamBooth, Ruiz et al. 2022) LoRA (Hu et al. 2021) of the U-Net of an SDXL-architecture model.
 
     `held_out` photos are never trained on: their loss at fixed noise and timesteps is measured
-    before and after. A checkpoint is due after `checkpoint_every_s` seconds, and where
+    before and after. A checkpoint is due after `checkpoint_every_s` seconds at the latest, and where
     `checkpoint_every_steps` is given after so many steps too; when they are taken never changes the result.
     """
 

@@ -149,6 +149,7 @@ def what_an_ended_attempt_left_goes_and_what_is_referred_to_stays(bench: Bench) 
     assert attempts_bytes(bench, hold) == left and bench.objects.open, "it lives"
     bench.succeed(node, hold)
     left = attempts_bytes(bench, hold)
+    bench.wait(bench.policy.url_s)
     sweep_attempts(bench.at, bench.now_ms)
     assert attempts_bytes(bench, hold) == left and bench.objects.open, "its URLs are valid"
     sweep(bench)

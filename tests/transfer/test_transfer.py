@@ -13,7 +13,7 @@ from gangline.adapters.transfer import PARTS_AT_ONCE, HttpTransfer
 from gangline.core.errors import BadInput, Damaged, Denied, NotFound, Unreachable
 from gangline.core.files import PART_BYTES, File, Signed
 from gangline.ports.server import Grant
-from tests.proxy import Fault, Proxy
+from tests.proxy import PIECE_BYTES, Fault, Proxy
 from tests.transfer.conftest import HURRIED, Place, ended
 
 LARGE = PART_BYTES + 5_000_000  # two parts
@@ -73,7 +73,7 @@ def test_a_download_that_is_cut_goes_on_where_it_was(place: Place, transfer: Htt
         assert ended(transfer.download(place.to_read(proxy, file), file, to, durable=False)) is None
         twice = proxy.down.bytes - file.bytes
     assert to.read_bytes() == content
-    assert twice <= len(cuts) * 2 * 300_000, "what was still in a buffer when its connection went"
+    assert twice <= len(cuts) * 2 * PIECE_BYTES, "what was still in a buffer when its connection went"
 
 
 @pytest.mark.parametrize("process", ["the same", "another"])

@@ -24,7 +24,7 @@ from gangline.ports.server import Upload
 
 T = TypeVar("T")
 
-BUFFER_BYTES = 256 * 1024
+BUFFER_BYTES = 2**20
 SHORT_BYTES = 8 * PART_BYTES
 STREAMS = 4
 PARTIAL, EXISTS = 206, 412

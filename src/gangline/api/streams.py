@@ -147,6 +147,8 @@ class Followers:
     def _try_to_look(self, channel: Channel, job: str, after: Place) -> Look | None:
         try:
             return look(self._at, channel, job, after)
+        except Unreachable:
+            return None  # the controller's log tells of it
         except Exception:
             log.exception("%s could not be looked at for those who follow it; the next look tries again", job)
             return None

@@ -10,13 +10,13 @@ import psycopg
 import pytest
 
 from gangline.adapters.store import open_store
+from gangline.adapters.store.session import PARAMETER, _Statement
 from gangline.adapters.store.sqlite import SqliteStore
 from gangline.adapters.store.statements import statements
 from gangline.core.errors import GanglineError
 from gangline.ports.store import Store, guard, write
 from tests.postgres import Postgres
 
-PARAMETER = re.compile(r"(?<!:):(\w+)")
 JOB = {
     "project": "p",
     "name": "n",
@@ -87,14 +87,8 @@ def test_every_statement_is_one_that_sqlite_understands(tmp_path: Path) -> None:
 
 def test_every_statement_is_one_that_postgres_understands(database_server: Postgres) -> None:
     with psycopg.connect(database_server.make_database(), autocommit=True) as connection:
-        for name, text in statements().items():
-            connection.execute(f"PREPARE {name} AS {_numbered(text)}")
-
-
-def _numbered(text: str) -> str:
-    """With `$1` for the first parameter, and so on."""
-    names = list(dict.fromkeys(PARAMETER.findall(text)))
-    return PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", text)
+        for name in statements():
+            connection.execute(b"PREPARE %b AS %b" % (name.encode(), _Statement.of(name, guarded=False).text))
 
 
 def test_every_statement_is_used_and_every_use_is_a_statement() -> None:

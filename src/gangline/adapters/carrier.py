@@ -18,7 +18,7 @@ from urllib.parse import urljoin
 from gangline.adapters.connections import Connections, network, pieces
 from gangline.adapters.partial import Partial
 from gangline.core.errors import BadInput, Damaged, Denied, GanglineError, NotFound, Unreachable
-from gangline.core.files import PART_BYTES, File, Grant, Signed
+from gangline.core.files import PART_BYTES, File, Grant, Signed, part_ranges
 from gangline.core.retry import RETRY_S_FIRST, RETRY_S_MAX, retry_s
 from gangline.ports.server import Upload
 
@@ -70,19 +70,18 @@ class Carrier:
         """The whole is hashed beside the parts, from the same bytes: so what the store attests of parts is true of the whole."""
         self._refuse_if_closed()
         whole = self._threads.submit(_hash, file, source, range(file.bytes))
-        count = -(-file.bytes // PART_BYTES)
-        parts = tuple(_hash(file, source, _part(number, PART_BYTES, file)) for number in range(count))
+        parts = tuple(_hash(file, source, part) for part in part_ranges(file.bytes))
         if whole.result() != file.sha256:
             raise Damaged(f"{file.path} is no longer what its SHA-256 says")
-        return Upload(path=file.path, bytes=file.bytes, sha256=file.sha256, parts=parts if count > 1 else ())
+        return Upload(path=file.path, bytes=file.bytes, sha256=file.sha256, parts=parts if len(parts) > 1 else ())
 
     def upload(self, grant: Grant, file: File, source: Path) -> None:
         self._refuse_if_closed()
-        length = PART_BYTES if len(grant.parts) > 1 else file.bytes
+        ranges = part_ranges(file.bytes) if len(grant.parts) > 1 else (range(file.bytes),)
         with source.open("rb", buffering=0) as content:
             self._all(
-                partial(self._put, signed, file, content.fileno(), _part(number, length, file))
-                for number, signed in enumerate(grant.parts)
+                partial(self._put, signed, file, content.fileno(), part)
+                for signed, part in zip(grant.parts, ranges, strict=True)
                 if signed
             )
 
@@ -164,10 +163,6 @@ class Carrier:
         """What waited for a thread when it was stopped does not begin."""
         if self._connections.closed.is_set():
             raise Unreachable("the transfer was stopped")
-
-
-def _part(number: int, length: int, file: File) -> range:
-    return range(number * length, min(file.bytes, (number + 1) * length))
 
 
 def _read(file: File, content: int, part: range) -> Iterator[memoryview]:

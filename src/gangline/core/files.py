@@ -46,10 +46,13 @@ def digest_of_files(files: tuple[File, ...]) -> str:
     return digest(sorted((file.path, file.sha256) for file in files))
 
 
+def part_ranges(size: int) -> tuple[range, ...]:
+    """Where the parts of a file of `size` bytes lie in it. An empty file has one, too."""
+    return tuple(range(first, min(size, first + PART_BYTES)) for first in range(0, size or 1, PART_BYTES))
+
+
 def part_lengths(size: int) -> tuple[int, ...]:
-    """Of the parts of a file of `size` bytes. An empty file has one, too."""
-    whole, rest = divmod(size, PART_BYTES)
-    return (PART_BYTES,) * whole + ((rest,) if rest or not whole else ())
+    return tuple(len(part) for part in part_ranges(size))
 
 
 def check_parts(size: int, parts: tuple[str, ...]) -> None:

@@ -3,6 +3,7 @@ random, so a plain SHA-256 is enough."""
 
 import hashlib
 from dataclasses import dataclass
+from typing import Any
 
 from gangline.core.access import CALLED, KeyRole, Role, Standing, permits, standing
 from gangline.core.cost import HOUR_MS
@@ -74,18 +75,8 @@ def add_key(
     secret, ends_ms = at.new_secret(role), _ends_ms(lasts_s, now_ms)
     owner = None if role == "operator" else project
     at.store.apply(_adding(secret, role, name=name, project=owner, expires_ms=ends_ms, now_ms=now_ms))
-    made = KeyView(
-        id=_id(role, secret),
-        role=role,
-        name=name,
-        project=owner,
-        made_ms=now_ms,
-        expires_ms=ends_ms,
-        revoked_ms=None,
-        used_ms=None,
-        standing="valid",
-    )
-    return NewKey(key=made, secret=secret)
+    made = _made(role, secret, name, ends_ms, now_ms)
+    return NewKey(key=KeyView(role=role, project=owner, **made), secret=secret)
 
 
 def keys(at: Deployment, project: str | None, now_ms: int) -> list[KeyView]:
@@ -103,17 +94,8 @@ def add_join_token(at: Deployment, pool: str, *, name: str, lasts_s: float | Non
     """The only time that its secret is seen."""
     secret, ends_ms = at.new_secret("join"), _ends_ms(lasts_s, now_ms)
     at.store.apply(_adding(secret, "join", name=name, pool=pool, expires_ms=ends_ms, now_ms=now_ms))
-    made = JoinTokenView(
-        id=_id("join", secret),
-        name=name,
-        pool=pool,
-        made_ms=now_ms,
-        expires_ms=ends_ms,
-        revoked_ms=None,
-        used_ms=None,
-        standing="valid",
-    )
-    return NewJoinToken(join_token=made, secret=secret)
+    made = _made("join", secret, name, ends_ms, now_ms)
+    return NewJoinToken(join_token=JoinTokenView(pool=pool, **made), secret=secret)
 
 
 def join_tokens(at: Deployment, now_ms: int) -> list[JoinTokenView]:
@@ -124,6 +106,12 @@ def revoke_join_token(at: Deployment, join_token: str, now_ms: int) -> None:
     """Nobody joins with it any more; nodes that have, stay. Raises `NotFound`."""
     if not at.store.apply(guard("revoke_join_token", id=join_token, now=now_ms)):
         raise NotFound(f"there is no join token {join_token}", hint="`gangline join-tokens ls` lists them")
+
+
+def _made(role: Role, secret: str, name: str, ends_ms: int | None, now_ms: int) -> dict[str, Any]:
+    """What is told of a key or a token that is new."""
+    unused = {"revoked_ms": None, "used_ms": None, "standing": "valid"}
+    return {"id": _id(role, secret), "name": name, "made_ms": now_ms, "expires_ms": ends_ms} | unused
 
 
 def _adding(

@@ -39,6 +39,8 @@ def _try(at: Deployment, node_id: str, now_ms: int) -> Assignment | NoWork | Non
     """None where others were faster."""
     node = load_node(at, node_id)
     found = refusal(node, now_ms) or _choose(at, node, now_ms)
+    if found is None:
+        return None
     if isinstance(found, Chosen) and (why := turned_away(at, node, found.job.id, now_ms)):
         at.recent.leave(found.job)
         found = Nothing(why)
@@ -46,8 +48,8 @@ def _try(at: Deployment, node_id: str, now_ms: int) -> Assignment | NoWork | Non
         at.store.apply(write("node_seen", id=node_id, now=now_ms))
         give_back(at, node_id)
         return NoWork(because=found.because)
-    assignment = _take(at, node, found, now_ms) if found else None
-    if found and not assignment:
+    assignment = _take(at, node, found, now_ms)
+    if not assignment:
         at.recent.lose(found.job, now_ms)
     return assignment
 

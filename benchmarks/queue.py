@@ -19,6 +19,7 @@ sys.path[0] = str(Path(__file__).parents[1])  # not this folder: `queue` is a mo
 
 import hashlib
 import json
+import random
 import re
 import secrets
 import statistics
@@ -63,6 +64,7 @@ QUEUED = (1_000, 100_000, 1_000_000)
 CONNECTIONS = (1, 8, 32)
 PROCESSES_MAX = 2
 PROJECTS = 50
+CLAIMS_A_SECOND = 100
 RESULT = File(path="weights.safetensors", bytes=7, sha256=hashlib.sha256(b"weights").hexdigest())
 OUTCOME = Succeeded(output=(RESULT,))
 HASTY = Policy(lease_s=3, heartbeat_interval_s=1, tick_interval_s=0.5, node_silent_s=10_000)
@@ -372,12 +374,26 @@ def show_claims(server: Postgres) -> None:
     print(
         f"\nclaims at {QUEUED[-1]} queued of {PROJECTS} projects; 2000 interrupted jobs are banned from 4 of the machines"
     )
-    for connections in (1, 8):
+    for connections, rate in ((1, None), (8, CLAIMS_A_SECOND), (8, None)):
         at = service(url, connections)
-        times = [ms for _, ms in share(4_000, nodes[:connections], lambda node, at=at: pair(at, node))]
+        act = paced(pair, connections / rate if rate else 0)
+        times = [ms for _, ms in share(4_000, nodes[:connections], lambda node, at=at, act=act: act(at, node))]
         p50, p99 = quantiles(times)
-        print(f"{connections:>3} connections, one process: claim p50 {p50:.1f} ms, p99 {p99:.1f} ms")
+        load = f"{rate} pairs/s" if rate else "as fast as they can"
+        print(f"{connections:>3} connections, {load:20} claim p50 {p50:5.1f} ms, p99 {p99:5.1f} ms", flush=True)
         at.store.close()
+
+
+def paced(act: Callable[[Deployment, str], tuple[str, float]], interval_s: float) -> Callable[..., tuple[str, float]]:
+    """Each node acts once in `interval_s`, give or take a third, so that they do not march in step."""
+
+    def waiting(at: Deployment, node: str) -> tuple[str, float]:
+        began = time.perf_counter()
+        done = act(at, node)
+        PAUSE.wait(max(0, interval_s * random.uniform(0.67, 1.33) - (time.perf_counter() - began)))
+        return done
+
+    return waiting
 
 
 def show_heartbeats(server: Postgres) -> None:

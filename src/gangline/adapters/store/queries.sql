@@ -384,7 +384,7 @@ WHERE state = 'queued' AND fencing > 0 AND ready_ms <= :now AND gpu_memory_gb <=
   AND EXISTS (SELECT 1 FROM project WHERE project.id = job.project
               AND (budget IS NULL OR spent + reserved + :reserve * job.slots
                                      + CAST(:egress AS DOUBLE PRECISION) * (job.input_bytes + job.checkpoint_bytes) <= budget))
-  AND NOT EXISTS (SELECT 1 FROM ban WHERE ban.job = job.id AND ban.machine = :machine)
+  AND id NOT IN (SELECT ban.job FROM ban WHERE ban.machine = :machine)
 ORDER BY priority DESC, queued_ms, id
 LIMIT :limit
 

@@ -32,9 +32,8 @@ DEFAULT_SERVER = f"http://127.0.0.1:{DEFAULT_PORT}"
 ACCESS = "access.json"
 PRIVATE = 0o600
 log = logging.getLogger("gangline.compose")
-logging.getLogger("httpx").setLevel(
-    logging.WARNING
-)  # below that it writes down whole URLs, and a signed one opens something
+# Below that it writes down whole URLs, and a signed one opens something.
+logging.getLogger("httpx").setLevel(logging.WARNING)
 NO_NODES = PoolLimits(name="default", nodes_min=0, nodes_max=0)
 
 

@@ -39,9 +39,8 @@ class Connections:
         self._stall_s = stall_s
         self._lock = Lock()
         self._idle: dict[Origin, list[HTTPConnection]] = defaultdict(list)
-        self._busy: dict[
-            HTTPConnection, socket.socket
-        ] = {}  # an answer may hold the socket longer than its connection does
+        self._busy: dict[HTTPConnection, socket.socket] = {}
+        """An answer may hold the socket longer than its connection does."""
 
     @contextmanager
     def ask(
@@ -66,10 +65,8 @@ class Connections:
         with self._lock:
             self.closed.set()
             for sock in self._busy.values():
-                with suppress(OSError):
-                    socket.socket.shutdown(
-                        sock, socket.SHUT_RDWR
-                    )  # below TLS, which another thread may be in the midst of
+                with suppress(OSError):  # below TLS, which another thread may be in the midst of
+                    socket.socket.shutdown(sock, socket.SHUT_RDWR)
             for connection in chain.from_iterable(self._idle.values()):
                 connection.close()
 

@@ -3,16 +3,17 @@
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from gangline.core.errors import Unreachable
+from gangline.core.retry import retry_s
 from gangline.wire.http import Http
 
 SILENT_S_MAX = 45.0
 """A server that has nothing to say says so every 15 s."""
-WAIT_FIRST_S, WAIT_MAX_S = 0.5, 10.0
 END = "end"
 Waiting = Callable[[Unreachable], None]
 
@@ -26,11 +27,11 @@ class Message:
 
 def follow(http: Http, path: str, last_id: str, waiting: Waiting) -> Iterator[Message]:
     """Every message once, up to the `end`. Raises `Unreachable` where nobody is there at the start, and what a problem stands for."""
-    wait_s, began = WAIT_FIRST_S, False
+    tries, began, rng = 0, False, Random()  # noqa: S311 - for jitter
     while True:
         try:
             with http.stream(path, last_id, silent_s_max=SILENT_S_MAX) as answer:
-                began, wait_s = True, WAIT_FIRST_S
+                tries, began = 0, True
                 for message in messages(answer.iter_lines()):
                     last_id = message.id or last_id
                     yield message
@@ -40,8 +41,8 @@ def follow(http: Http, path: str, last_id: str, waiting: Waiting) -> Iterator[Me
             if not began:
                 raise
             waiting(error)
-        threading.Event().wait(wait_s)
-        wait_s = min(2 * wait_s, WAIT_MAX_S)
+        threading.Event().wait(retry_s(tries, rng))
+        tries += 1
 
 
 def messages(lines: Iterator[str]) -> Iterator[Message]:

@@ -97,7 +97,7 @@ def test_the_guards_are_found() -> None:
     assert found >= {
         "take_job without version = :version",
         "hold_lease without fencing = :fencing",
-        "interrupted_candidates without NOT EXISTS (SELECT 1 FROM ban WHERE ban.job = job.id AND ban.machine = :machine)",
+        "interrupted_candidates without id NOT IN (SELECT ban.job FROM ban WHERE ban.machine = :machine)",
         "drain_idle without NOT EXISTS (SELECT 1 FROM lease WHERE lease.node = node.id)",
         "add_checkpoint without ON CONFLICT (attempt, step) DO NOTHING",
         "schema without attempt_live",

@@ -229,6 +229,25 @@ def test_an_event_without_a_reason_is_seen(moment_s: int) -> None:
         simulation.store.apply(event(job, "touched", "", simulation.world.now_ms))
 
 
+@pytest.mark.parametrize("write", ["enter", "reserve"])
+def test_more_than_the_budget_is_seen_when_it_is_reserved(write: str) -> None:
+    simulation = begun()
+    attempt, _ = at_work(simulation)
+    simulation.store.look("UPDATE project SET budget = 1")
+    heard(simulation, "set_project")
+    simulation.store.look("UPDATE project SET reserved = reserved + 1000000000")
+    simulation.store.look("UPDATE lease SET reserved = reserved + 1000000000 WHERE attempt = ?", attempt)
+    with pytest.raises(Violation, match=r"^promise 5, .* may spend 1;"):
+        heard(simulation, write)
+
+
+def heard(simulation: Simulation, write: str) -> None:
+    """As if the service had just written that of the project."""
+    [(project,)] = simulation.store.look("SELECT id FROM project")
+    simulation.store.applied((Write(write, {"id": project}),))
+    simulation.checks.after_event()
+
+
 def test_nothing_is_seen_where_nobody_tampers() -> None:
     simulation = begun()
     assert simulation.run().unfinished == 0

@@ -83,8 +83,10 @@ class Checks:
         "end_attempt": lambda self, values: self._ended_attempts.append(values["attempt"]),
         "set_job_state": lambda self, values: self._touched.add(values["id"]),
         "take_job": lambda self, values: self._touched.add(values["id"]),
-        "spend": lambda self, values: self._projects.add(values["id"]),
+        "enter": lambda self, values: self._projects.add(values["id"]),
         "reserve": lambda self, values: self._projects.add(values["id"]),
+        "spend": lambda self, values: self._projects.add(values["id"]),
+        "set_project": lambda self, values: self._projects.add(values["id"]),
     }
 
     def job_of(self, attempt: str) -> str | None:

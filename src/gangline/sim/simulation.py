@@ -129,7 +129,7 @@ class Simulation:
         self.at_peace = True
         self.faults.over()
         self.store.meanwhile = lambda _: None
-        self.store.kill_in = None
+        self.store.kill_in, self.store.down_until_ms = None, 0
         at = self.service
         for project in self._projects():
             self._insist(lambda project=project: set_project(at.at, project, share=1, budget_usd=None))

@@ -74,6 +74,9 @@ class Checks:
         self._claimed.append((values["job"], values["id"], values["from_step"]))
         self._touched.add(values["job"])
 
+    def _hear_money(self, values: dict[str, Any]) -> None:
+        self._projects.add(values["id"])
+
     _HEAR: dict[str, Callable[["Checks", dict[str, Any]], None]] = {  # noqa: RUF012 - never written
         "add_event": _hear_event,
         "add_attempt": _hear_claim,
@@ -83,10 +86,10 @@ class Checks:
         "end_attempt": lambda self, values: self._ended_attempts.append(values["attempt"]),
         "set_job_state": lambda self, values: self._touched.add(values["id"]),
         "take_job": lambda self, values: self._touched.add(values["id"]),
-        "enter": lambda self, values: self._projects.add(values["id"]),
-        "reserve": lambda self, values: self._projects.add(values["id"]),
-        "spend": lambda self, values: self._projects.add(values["id"]),
-        "set_project": lambda self, values: self._projects.add(values["id"]),
+        "enter": _hear_money,
+        "reserve": _hear_money,
+        "spend": _hear_money,
+        "set_project": _hear_money,
     }
 
     def job_of(self, attempt: str) -> str | None:

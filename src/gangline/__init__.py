@@ -3,15 +3,13 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gangline.core.spec import DirectoryBase, HubBase, LoraSpec
+    from gangline.core.spec import FilesBase, HubBase, LoraSpec
     from gangline.wire.client import Client
 
 __version__ = "0.1.0"
-__all__ = ["Client", "DirectoryBase", "HubBase", "LoraSpec"]
+__all__ = ["Client", "FilesBase", "HubBase", "LoraSpec"]
 
-_FROM = {"Client": "gangline.wire.client"} | dict.fromkeys(
-    ("DirectoryBase", "HubBase", "LoraSpec"), "gangline.core.spec"
-)
+_FROM = {"Client": "gangline.wire.client"} | dict.fromkeys(("FilesBase", "HubBase", "LoraSpec"), "gangline.core.spec")
 
 
 def __getattr__(name: str) -> Any:

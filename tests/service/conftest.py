@@ -26,7 +26,7 @@ from gangline.core.contract import Manifest
 from gangline.core.files import PART_BYTES, File, Grant, Signed
 from gangline.core.keys import blob_key
 from gangline.core.policy import Policy
-from gangline.core.spec import DirectoryBase, LoraSpec, spec_hash, spec_to_json
+from gangline.core.spec import FilesBase, LoraSpec, spec_hash, spec_to_json
 from gangline.ports.objects import Objects
 from gangline.ports.server import Assignment, Join, NoWork
 from gangline.ports.store import write
@@ -118,7 +118,7 @@ class Service:
 
     def spec(self, **settings: Any) -> LoraSpec:
         values: dict[str, Any] = {
-            "base": DirectoryBase(files=(self.photo,)),
+            "base": FilesBase(files=(self.photo,)),
             "photos": (self.photo,),
             "prompt": "sks dog",
             "steps": 100,

@@ -12,7 +12,7 @@ from gangline.core.autoscale import PoolLimits
 from gangline.core.budget import reservation
 from gangline.core.cost import HOUR_MS
 from gangline.core.errors import BadInput
-from gangline.core.spec import DirectoryBase, Needs
+from gangline.core.spec import FilesBase, Needs
 from gangline.core.views import NodeView
 from gangline.ports.pool import Offer
 from gangline.ports.server import Assignment, Beat, Beaten, Done, Failed, Hold, Released, Stale
@@ -647,7 +647,7 @@ def test_a_node_gets_a_job_whose_base_it_holds_first_but_no_job_waits_longer_for
     hold = service.claim(node).hold
     advance(service, node, hold)
     succeed(service, node, hold)
-    strange = DirectoryBase(files=(service.hand_in(b"another base", "b.png"),))
+    strange = FilesBase(files=(service.hand_in(b"another base", "b.png"),))
     first, held = service.submit(base=strange), service.submit()
     assignment = service.claim(node)
     assert assignment.job == held

@@ -11,7 +11,7 @@ from gangline.core.autoscale import PoolLimits
 from gangline.core.contract import Manifest
 from gangline.core.files import PART_BYTES, File, Grant
 from gangline.core.policy import Policy
-from gangline.core.spec import DirectoryBase, LoraSpec, spec_to_json
+from gangline.core.spec import FilesBase, LoraSpec, spec_to_json
 from gangline.ports.objects import Stat
 from gangline.ports.pool import Instance, NoCapacity, Offer
 from gangline.ports.server import (
@@ -198,7 +198,7 @@ class Bench:
 
     def spec(self, base: str = "base", **settings: Any) -> LoraSpec:
         files = [File(path=name, bytes=9, sha256=hashlib.sha256(name.encode()).hexdigest()) for name in (base, "photo")]
-        values = {"base": DirectoryBase(files=(files[0],)), "photos": (files[1],), "prompt": "sks dog", "steps": STEPS}
+        values = {"base": FilesBase(files=(files[0],)), "photos": (files[1],), "prompt": "sks dog", "steps": STEPS}
         return LoraSpec(**(values | settings))
 
     def submit(self, project: str = PROJECT, request: str | None = None, **settings: Any) -> str:

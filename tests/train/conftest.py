@@ -9,7 +9,7 @@ import pytest
 
 from gangline.core.bases import files_needed
 from gangline.core.contract import EXIT_DONE, EXIT_STOPPED, Phase
-from gangline.core.spec import DirectoryBase, LoraSpec, spec_to_json
+from gangline.core.spec import FilesBase, LoraSpec, spec_to_json
 from gangline.train.contract import Orders, RunDirectory
 from gangline.train.lora import REPORT, train
 from tests.conftest import BASE, SUBJECT, file_at
@@ -21,7 +21,7 @@ def small_spec(**settings: Any) -> LoraSpec:
     names = files_needed([str(path.relative_to(BASE)) for path in BASE.rglob("*") if path.is_file()])
     photos = [file_at(path, SUBJECT) for path in sorted(SUBJECT.glob("*.png"))]
     values: dict[str, Any] = {
-        "base": DirectoryBase(files=tuple(file_at(BASE / name, BASE) for name in names)),
+        "base": FilesBase(files=tuple(file_at(BASE / name, BASE) for name in names)),
         "photos": tuple(photo for photo in photos if "crying" not in photo.path),
         "prompt": "sks cat face, fluent emoji",
         "steps": STEPS,

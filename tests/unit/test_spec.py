@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from gangline.core.errors import BadInput
 from gangline.core.files import File, digest_of_files, is_safe_path
-from gangline.core.spec import DirectoryBase, InvalidSpec, LoraSpec, parse_spec, spec_hash, spec_to_json
+from gangline.core.spec import FilesBase, InvalidSpec, LoraSpec, parse_spec, spec_hash, spec_to_json
 
 PHOTO = File(path="a.png", bytes=1, sha256="a" * 64)
-SPEC = LoraSpec(base=DirectoryBase(files=(PHOTO,)), photos=(PHOTO,), prompt="sks dog")
+SPEC = LoraSpec(base=FilesBase(files=(PHOTO,)), photos=(PHOTO,), prompt="sks dog")
 
 WRONG: dict[str, dict[str, Any]] = {
     "negative steps": {"steps": -1},

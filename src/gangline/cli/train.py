@@ -13,7 +13,7 @@ from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption,
 from gangline.core.bases import files_needed, is_complete
 from gangline.core.errors import BadInput
 from gangline.core.files import File
-from gangline.core.spec import DirectoryBase, HubBase, Spec, parse_spec
+from gangline.core.spec import FilesBase, HubBase, Spec, parse_spec
 
 if TYPE_CHECKING:
     from gangline.wire.client import Client
@@ -131,7 +131,7 @@ def hand_in(
     base_files = [] if hub else find_base(Path(base))
     _check(settings)
     tell = Handing(len(base_files) + len(found))
-    model = hub or DirectoryBase(files=client.hand_in(base_files, Path(base), tell))
+    model = hub or FilesBase(files=client.hand_in(base_files, Path(base), tell))
     return parse_spec(
         settings
         | {
@@ -187,7 +187,7 @@ def _held_out(folder: Path, photos: list[Path], name: str) -> Path:
 def _check(settings: dict[str, Any]) -> None:
     """The settings, with stand-ins for what is not handed in yet: a wrong number costs no upload."""
     stand_in = File(path="x", bytes=0, sha256="0" * 64)
-    parse_spec(settings | {"base": DirectoryBase(files=(stand_in,)), "photos": (stand_in,)})
+    parse_spec(settings | {"base": FilesBase(files=(stand_in,)), "photos": (stand_in,)})
 
 
 def _watch(client: "Client", job: str, output: Output) -> None:

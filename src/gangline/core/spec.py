@@ -1,10 +1,10 @@
 """What a user asks for. A spec is complete: with its inputs it gives the result, whoever runs it and however often it is interrupted."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal
 
-from annotated_types import Ge, Gt, Interval, Le, MaxLen, MinLen, MultipleOf, Predicate
+from annotated_types import Ge, Gt, Interval, Le, Lt, MaxLen, MinLen, MultipleOf, Predicate
 
 from gangline.core.canonical import digest
 from gangline.core.errors import BadInput
@@ -22,8 +22,8 @@ Hub = Annotated[str, MinLen(3), MaxLen(200)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DirectoryBase:
-    """A model in diffusers' layout whose files were handed in, by content."""
+class FilesBase:
+    """A model whose files were handed in, by content: a folder in diffusers' layout, or one file that holds all of it."""
 
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
     source: Literal["files"] = "files"
@@ -48,6 +48,9 @@ class HubBase:
         return f"hub:{self.repo}@{self.revision}"
 
 
+Base = FilesBase | HubBase
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
     """What a job asks of a node. Empty or 0: any. `gpu_memory_gb` of each of its `slots` GPUs; `trust` is the pool's tier."""
@@ -62,36 +65,91 @@ class Needs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoraSpec:
-    """A subject-driven (DreamBooth, Ruiz et al. 2022) LoRA (Hu et al. 2021) of the U-Net of an SDXL-architecture model.
+    """A subject-driven (DreamBooth, Ruiz et al. 2022) LoRA (Hu et al. 2021) of an SDXL, SD 1.5 or SD 2 model.
 
-    `held_out` photos are never trained on: their loss at fixed noise and timesteps is measured
-    before and after. A checkpoint is due after `checkpoint_every_s` seconds at the latest, and where
-    `checkpoint_every_steps` is given after so many steps too; when they are taken never changes the result.
+    One step is `batch_size` images, computed `microbatch` at a time: as many as fit where that is None. Which images a
+    step sees, and how, never depends on it. When checkpoints are taken and samples are rendered does not change the result.
+    docs/training.md has a sentence for each setting.
     """
 
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
     kind: Literal["lora"] = "lora"
-    base: DirectoryBase | HubBase
+
+    # What it starts from. `vae` goes in the place of the base's own; `init_lora` is a LoRA to go on from.
+    base: Base
+    vae: Base | None = None
+    init_lora: File | None = None
+
+    # What it learns. `held_out` photos are never trained on: their loss at fixed noise is measured before and after.
+    # `captions` are .txt files named as their photos, and metadata.jsonl; photos without a caption have the prompt.
     photos: Annotated[tuple[File, ...], MinLen(1), MaxLen(10_000)]
     held_out: Annotated[tuple[File, ...], MaxLen(1000)] = ()
+    captions: Annotated[tuple[File, ...], MaxLen(10_000)] = ()
+    masks: Annotated[tuple[File, ...], MaxLen(10_000)] = ()
+    mask: Literal["none", "alpha", "files"] = "none"
     prompt: Prompt
-    steps: Annotated[int, Ge(1), Le(10_000_000)] = 500
+    caption_drop: Annotated[float, Interval(ge=0, le=1)] = 0.0
+    caption_shuffles: Annotated[int, Interval(ge=0, le=64)] = 0
+    caption_keep: Annotated[int, Interval(ge=0, le=1000)] = 1
+
+    # Prior preservation (Ruiz et al. 2022, §4.2): `class_images` pictures that the base makes of `class_prompt`.
+    class_prompt: Prompt | None = None
+    class_images: Annotated[int, Interval(ge=1, le=10_000)] = 100
+    prior_weight: Annotated[float, Ge(0), Le(100)] = 1.0
+
+    # How pictures are cut: `crops` places for each where `crop` is random, and each of them mirrored too with `flip`.
     resolution: Annotated[int, Interval(ge=16, le=4096), MultipleOf(8)] = 1024
-    batch_size: Annotated[int, Ge(1), Le(4096)] = 1
-    learning_rate: Annotated[float, Gt(0), Le(1)] = 1e-4
-    weight_decay: Annotated[float, Ge(0), Le(1)] = 1e-2
-    gradient_norm_max: Annotated[float, Gt(0), Le(1e6)] = 1.0
+    aspect_buckets: bool = False
+    crop: Literal["center", "random"] = "center"
+    crops: Annotated[int, Interval(ge=1, le=64)] = 4
+    flip: bool = False
+
+    # The low-rank weights.
     rank: Annotated[int, Ge(1), Le(1024)] = 16
     alpha: Annotated[float, Gt(0), Le(4096)] = 16.0
+    dropout: Annotated[float, Ge(0), Lt(1)] = 0.0
+    dora: bool = False
     target_modules: Annotated[tuple[Annotated[str, MinLen(1), MaxLen(100)], ...], MinLen(1), MaxLen(100)] = ATTENTION
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    train_text_encoder: bool = False
+    text_encoder_learning_rate: Annotated[float, Gt(0), Le(1)] | None = None
+
+    # How they are trained.
+    steps: Annotated[int, Ge(1), Le(10_000_000)] = 500
+    batch_size: Annotated[int, Ge(1), Le(4096)] = 1
+    microbatch: Annotated[int, Ge(1), Le(4096)] | None = None
+    optimizer: Literal["adamw", "adamw8bit", "prodigy", "schedule_free"] = "adamw"
+    learning_rate: Annotated[float, Gt(0), Le(10)] = 1e-4
+    weight_decay: Annotated[float, Ge(0), Le(1)] = 1e-2
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    warmup_steps: Annotated[int, Ge(0), Le(10_000_000)] = 0
+    gradient_norm_max: Annotated[float, Gt(0), Le(1e6)] = 1.0
+    ema_decay: Annotated[float, Gt(0), Lt(1)] | None = None
+
+    # What is minimised.
+    prediction_type: Literal["auto", "epsilon", "v_prediction"] = "auto"
+    min_snr_gamma: Annotated[float, Gt(0), Le(1000)] | None = None
+    noise_offset: Annotated[float, Ge(0), Le(1)] = 0.0
+    zero_terminal_snr: bool = False
+
+    # How a card manages. What changes the bits is in the checkpoint's fingerprint.
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    base_precision: Literal["full", "8bit", "4bit"] = "full"
+    gradient_checkpointing: bool = False
+    compile: bool = False
+
     seed: Annotated[int, Ge(0), Le(2**63 - 1)] = 0
     checkpoint_every_s: Annotated[float, Gt(0), Le(86_400)] = 60.0
     checkpoint_every_steps: Annotated[int, Ge(1), Le(10_000_000)] | None = None
+
+    # Pictures to look at. Without an interval there is one comparison with the base, at the end.
+    sample_every_steps: Annotated[int, Ge(1), Le(10_000_000)] | None = None
+    sample_every_s: Annotated[float, Ge(10), Le(86_400)] | None = None
     sample_prompts: Annotated[tuple[Prompt, ...], MaxLen(64)] = ()
     sample_seeds: Annotated[tuple[Annotated[int, Ge(0), Le(2**63 - 1)], ...], MinLen(1), MaxLen(16)] = (1, 2)
     sample_steps: Annotated[int, Ge(1), Le(1000)] = 30
+    sample_sampler: Literal["ddim", "euler", "euler_a", "dpm++"] = "ddim"
     guidance_scale: Annotated[float, Ge(0), Le(100)] = 5.0
+
     attempts_max: Annotated[int, Ge(1), Le(100)] = 3
     priority: Annotated[int, Ge(-1000), Le(1000)] = 0
     needs: Needs = Needs()
@@ -103,9 +161,16 @@ class LoraSpec:
 
     def input_files(self) -> dict[str, File]:
         """Every file of a run's `inputs/` that is stored by content, by its path below it."""
-        folders = {"photos": self.photos, "held_out": self.held_out}
-        if isinstance(self.base, DirectoryBase):
-            folders["base"] = self.base.files
+        folders = {
+            "photos": self.photos,
+            "held_out": self.held_out,
+            "captions": self.captions,
+            "masks": self.masks,
+            "init_lora": (self.init_lora,) if self.init_lora else (),
+        }
+        for name, model in (("base", self.base), ("vae", self.vae)):
+            if isinstance(model, FilesBase):
+                folders[name] = model.files
         return {f"{folder}/{file.path}": file for folder, files in folders.items() for file in files}
 
 
@@ -159,7 +224,7 @@ def _problem(found: dict[str, Any]) -> Problem:
 def _checked(spec: Spec) -> Spec:
     """What no single field shows."""
     problems: list[Problem] = []
-    for name in ("photos", "held_out"):
+    for name in ("photos", "held_out", "captions", "masks"):
         paths = [file.path for file in getattr(spec, name)]
         if len(set(paths)) < len(paths):
             problems.append(Problem(name, "two files have the same name"))
@@ -167,6 +232,12 @@ def _checked(spec: Spec) -> Spec:
     for file in spec.held_out:
         if file.sha256 in trained_on:
             problems.append(Problem("held_out", f"{file.path} is also among the photos to train on"))
+    if (spec.mask == "files") != bool(spec.masks):
+        problems.append(Problem("mask", "is `files` where there are masks, and only there"))
+    if spec.microbatch and spec.microbatch > spec.batch_size:
+        problems.append(Problem("microbatch", f"is larger than batch_size {spec.batch_size}"))
+    if spec.text_encoder_learning_rate and not spec.train_text_encoder:
+        problems.append(Problem("text_encoder_learning_rate", "is given, but train_text_encoder is not"))
     if problems:
         raise InvalidSpec(tuple(problems))
     return spec
@@ -176,31 +247,79 @@ def spec_to_json(spec: Spec) -> dict[str, Any]:
     return _adapter().dump_python(spec)
 
 
-NOT_OF_THE_RESULT = ("checkpoint_every_s", "checkpoint_every_steps", "attempts_max", "priority", "needs", "exact")
+PLACING = ("attempts_max", "priority", "needs", "exact")
+WATCHING = ("checkpoint_every_s", "checkpoint_every_steps", "sample_every_steps", "sample_every_s")
 OF_THE_SUBJECT = (
     "photos",
     "held_out",
+    "captions",
+    "masks",
+    "init_lora",
     "prompt",
+    "class_prompt",
+    "class_images",
+    "prior_weight",
+    "caption_drop",
+    "caption_shuffles",
+    "caption_keep",
+    "crop",
+    "crops",
+    "flip",
     "seed",
     "steps",
     "learning_rate",
+    "text_encoder_learning_rate",
+    "weight_decay",
+    "schedule",
+    "warmup_steps",
+    "gradient_norm_max",
+    "ema_decay",
+    "alpha",
+    "min_snr_gamma",
+    "noise_offset",
+    "zero_terminal_snr",
+    "prediction_type",
+)
+
+
+ALWAYS_HASHED = (
+    "kind",
+    "base",
+    "photos",
+    "held_out",
+    "prompt",
+    "steps",
+    "resolution",
+    "batch_size",
+    "learning_rate",
     "weight_decay",
     "gradient_norm_max",
+    "rank",
     "alpha",
+    "target_modules",
+    "precision",
+    "seed",
+    "sample_prompts",
+    "sample_seeds",
+    "sample_steps",
+    "guidance_scale",
 )
 
 
 def spec_hash(spec: Spec) -> str:
-    """Equal for jobs that ask for the same result: settings of saving, retrying and placing are left out."""
+    """Equal for jobs that ask for the same result: settings of saving, retrying and placing are left out.
+
+    A setting that came after the first release counts only where it is not as it is by default: jobs that run while
+    Gangline is upgraded keep their hash, and so their checkpoints.
+    """
     value = spec_to_json(spec)
-    for name in NOT_OF_THE_RESULT:
-        del value[name]
-    return digest(value)
+    changed = [field.name for field in fields(spec) if getattr(spec, field.name) != field.default]
+    return digest({name: value[name] for name in {*ALWAYS_HASHED, *changed} - {*PLACING, *WATCHING}})
 
 
 def workload(spec: Spec) -> str:
     """Equal for jobs that ask the same of a machine: memory, time per step. Not what the pictures show, nor how long."""
-    value = {name: part for name, part in spec_to_json(spec).items() if not name.startswith("sample_")}
-    for name in (*NOT_OF_THE_RESULT, *OF_THE_SUBJECT):
-        del value[name]
+    left_out = {*PLACING, *WATCHING, *OF_THE_SUBJECT, "base", "vae"}
+    value = {name: part for name, part in spec_to_json(spec).items() if name not in left_out}
+    value = {name: part for name, part in value.items() if not name.startswith("sample_")}
     return digest(value | {"base": spec.base.id})[:16]

@@ -13,7 +13,7 @@ from gangline.core.errors import BadInput, GanglineError, Unreachable
 from gangline.core.files import File
 from gangline.core.job import ENDED
 from gangline.core.keys import blob_key
-from gangline.core.spec import DirectoryBase, LoraSpec, Needs, spec_to_json
+from gangline.core.spec import FilesBase, LoraSpec, Needs, spec_to_json
 from gangline.ports.store import Write
 from gangline.service import steer
 from gangline.service.deployment import RentedPool
@@ -174,7 +174,7 @@ class Simulation:
     def _hand_in(self, batch: Jobs, index: int) -> None:
         photo = File(path="photo.png", bytes=300_000, sha256=hashlib.sha256(f"photo {index}".encode()).hexdigest())
         spec = LoraSpec(
-            base=DirectoryBase(files=(self._base(batch),)),
+            base=FilesBase(files=(self._base(batch),)),
             photos=(photo,),
             prompt="sks dog",
             steps=batch.steps,

@@ -11,7 +11,8 @@ from gangline.core.bases import files_needed
 from gangline.core.contract import EXIT_DONE, EXIT_STOPPED, Phase
 from gangline.core.spec import FilesBase, LoraSpec, spec_to_json
 from gangline.train.contract import Orders, RunDirectory
-from gangline.train.lora import REPORT, train
+from gangline.train.lora import train
+from gangline.train.result import REPORT
 from tests.conftest import BASE, SUBJECT, file_at
 
 STEPS = 12
@@ -36,9 +37,9 @@ def small_spec(**settings: Any) -> LoraSpec:
     return LoraSpec(**(values | settings))
 
 
-def lay_out(folder: Path, spec: LoraSpec) -> RunDirectory:
+def lay_out(folder: Path, spec: LoraSpec, *, photos: Path = SUBJECT) -> RunDirectory:
     (folder / "inputs").mkdir(parents=True)
-    for name, target in (("base", BASE), ("photos", SUBJECT), ("held_out", SUBJECT)):
+    for name, target in (("base", BASE), ("photos", photos), ("held_out", photos)):
         (folder / "inputs" / name).symlink_to(target)
     (folder / "spec.json").write_text(json.dumps(spec_to_json(spec)))
     return RunDirectory(folder)
@@ -56,9 +57,9 @@ class StopsAtItsFirstSave(RunDirectory):
             self.orders.stop = True
 
 
-def interrupt(folder: Path, spec: LoraSpec, *, after: int) -> RunDirectory:
+def interrupt(folder: Path, spec: LoraSpec, *, after: int, photos: Path = SUBJECT) -> RunDirectory:
     """Lay out `folder` and run `spec` until it has saved step `after`."""
-    lay_out(folder, replace(spec, checkpoint_every_steps=after))
+    lay_out(folder, replace(spec, checkpoint_every_steps=after), photos=photos)
     run = StopsAtItsFirstSave(folder)
     assert train(run, run.orders) == EXIT_STOPPED
     return RunDirectory(folder)

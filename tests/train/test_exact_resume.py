@@ -12,7 +12,8 @@ from safetensors import safe_open
 from gangline.core.contract import EXIT_DONE
 from gangline.train.checkpoint import read_manifest
 from gangline.train.contract import Orders, RunDirectory
-from gangline.train.lora import WEIGHTS, train
+from gangline.train.lora import train
+from gangline.train.result import WEIGHTS
 from tests.train.conftest import STEPS, finish, interrupt, lay_out, report_of, small_spec
 
 

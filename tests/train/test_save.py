@@ -7,32 +7,38 @@ import pytest
 import torch
 
 from gangline.core.contract import EXIT_DONE
-from gangline.train.checkpoint import Identity, Saver, load
+from gangline.train.checkpoint import Identity, Saver, Snapshot, load
 from gangline.train.contract import Orders
 from gangline.train.lora import train
+from gangline.train.optimiser import OptimizerState
 from tests.train.conftest import lay_out, small_spec
 
 IDENTITY = Identity(spec_hash="a" * 64, fingerprint={}, exact=True)
 
 
+def snapshot_of(weight: torch.Tensor, moment: torch.Tensor) -> Snapshot:
+    return Snapshot(weights={"w": weight}, optimizer=OptimizerState({"w/exp_avg": moment}, {}))
+
+
 def test_training_goes_on_while_a_checkpoint_is_written_and_does_not_show_in_it(tmp_path: Path) -> None:
     saver, weight, moment = Saver(tmp_path), torch.ones(1000, 1000), torch.zeros(1000, 1000)
     for step in (1, 2, 3):
-        saver.save(step, IDENTITY, weights={"w": weight}, optimizer={"w/exp_avg": moment})
+        saver.save(step, IDENTITY, snapshot_of(weight, moment))
         weight += 1
         moment -= 1
     saver.wait()
     for step in (1, 2, 3):
         state = load(tmp_path / f"{step:06d}", IDENTITY.spec_hash)
-        assert (state.weights["w"] == step).all() and (state.optimizer["w/exp_avg"] == 1 - step).all()
+        assert (state.snapshot.weights["w"] == step).all()
+        assert (state.snapshot.optimizer.tensors["w/exp_avg"] == 1 - step).all()
 
 
 def test_what_went_wrong_with_a_save_is_told_by_the_next(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("no folder")
     saver = Saver(tmp_path / "taken")
-    saver.save(1, IDENTITY, weights={}, optimizer={})
+    saver.save(1, IDENTITY, snapshot_of(torch.ones(1), torch.ones(1)))
     with pytest.raises(OSError):
-        saver.save(2, IDENTITY, weights={}, optimizer={})
+        saver.save(2, IDENTITY, snapshot_of(torch.ones(1), torch.ones(1)))
 
 
 def test_told_to_save_a_trainer_saves_and_goes_on_and_says_how_long_it_was_held_up(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def hand_in(
 
     if base is None:
         raise BadInput("no base model is given", hint="pass --base with a folder or a hub id")
-    found = find_photos(photos)
+    found = list(find_photos(photos).photos)
     held_out = [_held_out(photos, found, name) for name in hold_out]
     trained_on = [path for path in found if path not in held_out]
     if not trained_on:

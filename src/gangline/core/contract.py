@@ -3,10 +3,13 @@
     spec.json  inputs/  resume/            in
     progress.jsonl                         out: a line for each phase, step, metric
     checkpoints/000100/…, manifest.json    out: the manifest is written last; it lists names, bytes and SHA-256
+    prepared/KEY/…, manifest.json          out: what others need not make again, the manifest last; in: inputs/prepared/KEY/
     samples/  output/                      out
+    left_out.json                          in: the parts of the base that did not come, as what they make is prepared
     SIGTERM  save, exit 75   ·   SIGUSR1  save, go on
 
-Exit codes are those of sysexits.h where it has one: 0 done, 65 the input is bad, 75 stopped and resumable; anything else is a crash.
+Exit codes are those of sysexits.h where it has one: 0 done, 65 the input is bad, 69 a part that was left out is needed after
+all (it comes, and the trainer is started again), 75 stopped and resumable; anything else is a crash.
 """
 
 from dataclasses import dataclass
@@ -18,6 +21,7 @@ from gangline.core.files import File, is_safe_path, is_sha256
 
 EXIT_DONE = 0
 EXIT_BAD_INPUT = 65
+EXIT_LEFT_OUT = 69
 EXIT_STOPPED = 75
 
 SPEC = "spec.json"
@@ -25,6 +29,8 @@ INPUTS = "inputs"
 RESUME = "resume"
 PROGRESS = "progress.jsonl"
 CHECKPOINTS = "checkpoints"
+PREPARED = "prepared"
+LEFT_OUT = "left_out.json"
 MANIFEST = "manifest.json"
 SAMPLES = "samples"
 OUTPUT = "output"
@@ -62,8 +68,12 @@ def _body(manifest: Manifest) -> dict[str, Any]:
         "spec_hash": manifest.spec_hash,
         "fingerprint": manifest.fingerprint,
         "exact": manifest.exact,
-        "files": [{"path": file.path, "bytes": file.bytes, "sha256": file.sha256} for file in manifest.files],
+        "files": _files_to_json(manifest.files),
     }
+
+
+def _files_to_json(files: tuple[File, ...]) -> list[dict[str, Any]]:
+    return [{"path": file.path, "bytes": file.bytes, "sha256": file.sha256} for file in files]
 
 
 def parse_manifest(value: object) -> Manifest:
@@ -84,6 +94,34 @@ def parse_manifest(value: object) -> Manifest:
     if value.get("digest") != digest(_body(manifest)):
         raise Damaged("the manifest does not match its own digest")
     return manifest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """The manifest of what was prepared under a key (gangline.core.prepared)."""
+
+    key: str
+    files: tuple[File, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        body = _body_of_prepared(self)
+        return body | {"digest": digest(body)}
+
+
+def _body_of_prepared(prepared: Prepared) -> dict[str, Any]:
+    return {"key": prepared.key, "files": _files_to_json(prepared.files)}
+
+
+def parse_prepared(value: object) -> Prepared:
+    """Raises `Damaged` for anything that `Prepared.to_json` did not write."""
+    try:
+        assert isinstance(value, dict)
+        prepared = Prepared(key=str(value["key"]), files=tuple(_file(part) for part in value["files"]))
+    except (AssertionError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise Damaged(f"the manifest is not one: {type(error).__name__} {error}".rstrip()) from None
+    if value.get("digest") != digest(_body_of_prepared(prepared)):
+        raise Damaged("the manifest does not match its own digest")
+    return prepared
 
 
 def _file(value: dict[str, Any]) -> File:

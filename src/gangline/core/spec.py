@@ -1,5 +1,6 @@
 """What a user asks for. A spec is complete: with its inputs it gives the result, whoever runs it and however often it is interrupted."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal
@@ -159,6 +160,11 @@ class LoraSpec:
     def prompts_to_sample(self) -> tuple[str, ...]:
         return self.sample_prompts or (self.prompt,)
 
+    @property
+    def samples_per_step(self) -> int:
+        """The subject's images, and as many of its class where that is preserved."""
+        return self.batch_size * (2 if self.class_prompt else 1)
+
     def input_files(self) -> dict[str, File]:
         """Every file of a run's `inputs/` that is stored by content, by its path below it."""
         folders = {
@@ -223,24 +229,36 @@ def _problem(found: dict[str, Any]) -> Problem:
 
 def _checked(spec: Spec) -> Spec:
     """What no single field shows."""
-    problems: list[Problem] = []
+    problems = (*_doubles(spec), *(problem for problem, wrong in _contradictions(spec).items() if wrong))
+    if problems:
+        raise InvalidSpec(problems)
+    return spec
+
+
+def _doubles(spec: Spec) -> Iterator[Problem]:
     for name in ("photos", "held_out", "captions", "masks"):
         paths = [file.path for file in getattr(spec, name)]
         if len(set(paths)) < len(paths):
-            problems.append(Problem(name, "two files have the same name"))
+            yield Problem(name, "two files have the same name")
     trained_on = {file.sha256 for file in spec.photos}
     for file in spec.held_out:
         if file.sha256 in trained_on:
-            problems.append(Problem("held_out", f"{file.path} is also among the photos to train on"))
-    if (spec.mask == "files") != bool(spec.masks):
-        problems.append(Problem("mask", "is `files` where there are masks, and only there"))
-    if spec.microbatch and spec.microbatch > spec.batch_size:
-        problems.append(Problem("microbatch", f"is larger than batch_size {spec.batch_size}"))
-    if spec.text_encoder_learning_rate and not spec.train_text_encoder:
-        problems.append(Problem("text_encoder_learning_rate", "is given, but train_text_encoder is not"))
-    if problems:
-        raise InvalidSpec(tuple(problems))
-    return spec
+            yield Problem("held_out", f"{file.path} is also among the photos to train on")
+
+
+def _contradictions(spec: Spec) -> dict[Problem, bool]:
+    own_rate = spec.text_encoder_learning_rate is not None
+    too_many = f"is more than the {spec.samples_per_step} samples of a step"
+    return {
+        Problem("mask", "is `files` where there are masks, and only there"): (spec.mask == "files") != bool(spec.masks),
+        Problem("microbatch", too_many): (spec.microbatch or 0) > spec.samples_per_step,
+        Problem("text_encoder_learning_rate", "is given, but train_text_encoder is not"): own_rate
+        and not spec.train_text_encoder,
+        Problem("text_encoder_learning_rate", "prodigy finds one rate for all"): own_rate
+        and spec.optimizer == "prodigy",
+        Problem("schedule", "schedule_free has none but warmup_steps"): spec.schedule != "constant"
+        and spec.optimizer == "schedule_free",
+    }
 
 
 def spec_to_json(spec: Spec) -> dict[str, Any]:

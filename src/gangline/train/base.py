@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from diffusers import AutoencoderKL, DDPMScheduler, UNet2DConditionModel
+from diffusers import AutoencoderKL, DDPMScheduler, StableDiffusionXLPipeline, UNet2DConditionModel
 from safetensors import SafetensorError
 from transformers import CLIPTextModel, CLIPTextModelWithProjection, CLIPTokenizer
 
@@ -15,7 +15,7 @@ from gangline.core.errors import BadInput
 PIPELINE = "StableDiffusionXLPipeline"
 
 
-@dataclass(slots=True)
+@dataclass
 class Base:
     """`noise` is the forward process that the model was trained with; `path` holds the rest of it.
 
@@ -28,6 +28,21 @@ class Base:
     vae: Any
     unet: Any
     noise: Any
+
+    has_sizes = True
+    zero_empty = True
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.unet.dtype
+
+    @property
+    def unet_config(self) -> Any:
+        return self.unet.config
+
+    def pipeline(self, scheduler: Any) -> Any:
+        kind: Any = StableDiffusionXLPipeline
+        return kind(self.vae, None, None, None, None, self.unet, scheduler)
 
     @property
     def latent_factor(self) -> int:

@@ -1,20 +1,9 @@
-"""All chance of a run, as a pure function of (seed, purpose, step, sample).
-
-No generator has a state to save: an interrupted run draws the same numbers as an uninterrupted one.
-Philox is counter-based (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011): streams with
-different keys are independent, and starting one costs microseconds.
-"""
-
-from hashlib import blake2b
+"""All chance of a run as a pure function of (seed, purpose, step, sample): interrupted or not, a run draws the same numbers."""
 
 import numpy as np
 import torch
 
-
-def stream(seed: int, purpose: str, step: int = 0, sample: int = 0) -> np.random.Generator:
-    name = f"{seed}/{purpose}/{step}/{sample}".encode()
-    key = int.from_bytes(blake2b(name, digest_size=16).digest(), "little")
-    return np.random.Generator(np.random.Philox(key=key))
+from gangline.data.chance import stream
 
 
 def normal(seed: int, purpose: str, step: int, samples: range, shape: tuple[int, ...]) -> torch.Tensor:

@@ -5,8 +5,9 @@ import json
 import os
 import shutil
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -15,19 +16,37 @@ from safetensors.torch import load_file, save_file
 from gangline.core.contract import MANIFEST, Manifest, checkpoint_name, parse_manifest
 from gangline.core.errors import Damaged
 from gangline.core.files import File
+from gangline.train.optimiser import OptimizerState
 
 WEIGHTS = "weights.safetensors"
 OPTIMIZER = "optimizer.safetensors"
+AVERAGED = "averaged.safetensors"
+NUMBERS = "numbers.json"
 Tensors = dict[str, torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Everything that a run needs to go on, besides its spec and its inputs. `averaged`: the weights that would be the result of
+    now, where they are not those in training. `scaler`: of the loss, in half precision."""
+
+    weights: Tensors
+    optimizer: OptimizerState
+    averaged: Tensors = field(default_factory=dict)
+    scaler: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def files(self) -> dict[str, Tensors]:
+        named = {WEIGHTS: self.weights, OPTIMIZER: self.optimizer.tensors, AVERAGED: self.averaged}
+        return {name: tensors for name, tensors in named.items() if tensors or name != AVERAGED}
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Everything that a run needs to go on, besides its spec and its inputs."""
+    """A snapshot from the disk."""
 
     manifest: Manifest
-    weights: Tensors
-    optimizer: Tensors
+    snapshot: Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,15 +58,18 @@ class Identity:
     exact: bool
 
 
-def save(folder: Path, step: int, identity: Identity, *, weights: Tensors, optimizer: Tensors) -> Path:
+def save(folder: Path, step: int, identity: Identity, snapshot: Snapshot) -> Path:
     """Write `folder/000100` for step 100. Every byte is on the disk before the manifest is."""
     target = folder / checkpoint_name(step)
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
-    for name, tensors in ((WEIGHTS, weights), (OPTIMIZER, optimizer)):
-        save_file({key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}, target / name)
+    for name, tensors in snapshot.files.items():
+        save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, target / name)
+    (target / NUMBERS).write_text(json.dumps({"optimizer": snapshot.optimizer.numbers, "scaler": snapshot.scaler}))
+    names = [*snapshot.files, NUMBERS]
+    for name in names:
         _flush(target / name)
-    files = tuple(describe(target / name, name) for name in (WEIGHTS, OPTIMIZER))
+    files = tuple(describe(target / name, name) for name in names)
     manifest = Manifest(step=step, files=files, **asdict(identity))
     partial = target / f".{MANIFEST}"
     partial.write_text(json.dumps(manifest.to_json(), indent=1))
@@ -65,11 +87,11 @@ class Saver:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="saver")
         self._saving: Future[Path] | None = None
 
-    def save(self, step: int, identity: Identity, *, weights: Tensors, optimizer: Tensors) -> None:
+    def save(self, step: int, identity: Identity, snapshot: Snapshot) -> None:
         """Raises what went wrong with the one before."""
         self.wait()
-        copies = {"weights": _copied(weights), "optimizer": _copied(optimizer)}
-        self._saving = self._thread.submit(save, self._folder, step, identity, **copies)
+        copied = Copied(snapshot)
+        self._saving = self._thread.submit(lambda: save(self._folder, step, identity, copied.snapshot()))
 
     def wait(self) -> None:
         """Until the last one is complete. Raises what went wrong with it."""
@@ -77,15 +99,40 @@ class Saver:
             self._saving.result()
 
 
-def newest_good(folders: tuple[Path, ...], spec_hash: str) -> tuple[State | None, list[str]]:
-    """The newest checkpoint below `folders` that is whole and of this spec, and a sentence for each newer one that is not."""
+class Copied:
+    """A snapshot as it was in this moment, whatever becomes of the original. From a card it is copied beside the training, into
+    memory that the card can write to, in the order of the card's work."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        optimizer = replace(snapshot.optimizer, tensors=_copied(snapshot.optimizer.tensors))
+        weights, averaged = _copied(snapshot.weights), _copied(snapshot.averaged)
+        self._snapshot = replace(snapshot, weights=weights, averaged=averaged, optimizer=optimizer)
+        on_card = any(tensor.is_cuda for tensor in snapshot.weights.values())
+        self._done = torch.cuda.current_stream().record_event() if on_card else None
+
+    def snapshot(self) -> Snapshot:
+        """Blocks until it is whole."""
+        if self._done:
+            self._done.synchronize()
+        return self._snapshot
+
+
+def newest_good(folders: tuple[Path, ...], spec_hash: str, names: set[str]) -> tuple[State | None, list[str]]:
+    """The newest checkpoint below `folders` that is whole, of this spec and has the weights `names`, and a sentence for each newer
+    one that is not."""
     rejected: list[str] = []
     for candidate in _newest_first(folders):
         try:
-            return load(candidate, spec_hash), rejected
+            return _of_this_trainer(load(candidate, spec_hash), names), rejected
         except Damaged as error:
             rejected.append(f"checkpoint {candidate.name} is rejected: {error.message}")
     return None, rejected
+
+
+def _of_this_trainer(state: State, names: set[str]) -> State:
+    if state.snapshot.weights.keys() != names:
+        raise Damaged("its weights have other names than this trainer's")
+    return state
 
 
 def load(checkpoint: Path, spec_hash: str) -> State:
@@ -96,9 +143,20 @@ def load(checkpoint: Path, spec_hash: str) -> State:
     for file in manifest.files:
         check(checkpoint / file.path, file)
     try:
-        return State(manifest, load_file(checkpoint / WEIGHTS), load_file(checkpoint / OPTIMIZER))
-    except (SafetensorError, OSError) as error:
+        return State(manifest, _read(checkpoint))
+    except (SafetensorError, OSError, ValueError, KeyError) as error:
         raise Damaged(f"its tensors cannot be read: {error}") from None
+
+
+def _read(checkpoint: Path) -> Snapshot:
+    numbers = json.loads((checkpoint / NUMBERS).read_text())
+    averaged = checkpoint / AVERAGED
+    return Snapshot(
+        weights=load_file(checkpoint / WEIGHTS),
+        optimizer=OptimizerState(load_file(checkpoint / OPTIMIZER), numbers["optimizer"]),
+        averaged=load_file(averaged) if averaged.exists() else {},
+        scaler=numbers["scaler"],
+    )
 
 
 def read_manifest(checkpoint: Path) -> Manifest:
@@ -129,27 +187,13 @@ def describe(path: Path, name: str) -> File:
     return File(path=name, bytes=path.stat().st_size, sha256=sha256)
 
 
-def optimizer_tensors(optimizer: torch.optim.Optimizer, names: list[str]) -> Tensors:
-    """The optimiser's state as `<parameter>/<moment>`; `names` are the parameters in the optimiser's order."""
-    state = optimizer.state_dict()["state"]
-    return {
-        f"{names[index]}/{moment}": torch.as_tensor(value)
-        for index, moments in state.items()
-        for moment, value in moments.items()
-    }
-
-
-def restore_optimizer(optimizer: torch.optim.Optimizer, names: list[str], tensors: Tensors) -> None:
-    indices = {name: index for index, name in enumerate(names)}
-    state: dict[int, Tensors] = {}
-    for key, tensor in tensors.items():
-        name, moment = key.rsplit("/", 1)
-        state.setdefault(indices[name], {})[moment] = tensor
-    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
-
-
 def _copied(tensors: Tensors) -> Tensors:
-    return {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
+    return {
+        name: torch.empty_like(tensor, device="cpu", pin_memory=tensor.is_cuda).copy_(
+            tensor.detach(), non_blocking=True
+        )
+        for name, tensor in tensors.items()
+    }
 
 
 def _newest_first(folders: tuple[Path, ...]) -> list[Path]:

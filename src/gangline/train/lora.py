@@ -1,38 +1,38 @@
-"""Train a LoRA of an SDXL-architecture U-Net on photos of one subject: `python -m gangline.train.lora DIRECTORY`.
+"""Train a LoRA on photos of one subject: `python -m gangline.train.lora DIRECTORY`.
 
 The directory keeps the trainer contract (gangline.core.contract). Read `train` from top to bottom: it is the whole run.
 """
 
 import argparse
 import errno
-import json
 import math
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from diffusers import StableDiffusionXLPipeline
-from diffusers.utils import convert_state_dict_to_diffusers, logging
-from peft import LoraConfig
-from peft.utils import get_peft_model_state_dict
+from diffusers.utils import logging
 from transformers.utils.logging import disable_progress_bar
 
 from gangline.core.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED, Failure, FailureKind
 from gangline.core.errors import BadInput
+from gangline.core.schedule import rate_factor
 from gangline.core.spec import LoraSpec, spec_hash
+from gangline.data.chance import stream
 from gangline.train import chance, checkpoint, numerics
+from gangline.train.adapter import Adapter, Tensors
 from gangline.train.base import Base, load_base
 from gangline.train.contract import Orders, RunDirectory
-from gangline.train.digest import tensors_digest
-from gangline.train.loss import denoising_loss, held_out_losses
-from gangline.train.prepare import Condition, Latents, encode_photos, encode_prompt
-from gangline.train.sample import render_comparison
+from gangline.train.feed import Batch, Feed, Source
+from gangline.train.loss import losses, process_of
+from gangline.train.material import Material, gather
+from gangline.train.optimiser import averaged, make_optimizer, optimizer_state, restore_optimizer, set_rates
+from gangline.train.prepare import check_resolution
+from gangline.train.result import write_result
+from gangline.train.text import condition, embed, with_silence
 
-WEIGHTS = "pytorch_lora_weights.safetensors"
-REPORT = "report.json"
 REPORT_EVERY_S = 0.5
 
 
@@ -50,22 +50,25 @@ def train(run: RunDirectory, orders: Orders) -> int:
     dtype = numerics.dtype_of(spec.precision, device)
     base = load_base(run.inputs / "base", device, dtype)
     check_resolution(base, spec.resolution)
-    latents = encode_photos(base, run.inputs / "photos", spec.photos, spec.resolution)
-    condition = encode_prompt(base, spec.prompt, spec.resolution)
+    fingerprint = numerics.fingerprint(device, dtype, spec.microbatch or spec.samples_per_step)
+    material = gather(run, base, spec, fingerprint, orders)
+    if material is None:
+        return EXIT_STOPPED
 
-    lora = Lora(base, spec, numerics.fingerprint(device, dtype, spec.batch_size))
+    lora = Lora(base, spec, fingerprint | {"data": material.digest})
     run.step = lora.resume(run)
+    feed = Feed(sources(base, spec, material), device)
     saver = checkpoint.Saver(run.checkpoints)
     saves = SaveClock(spec.checkpoint_every_s, spec.checkpoint_every_steps)
-    losses = Losses(device)
+    meter = Meter(device)
     run.report_phase("training")
     run.restart_meter()
     for step in range(run.step + 1, spec.steps + 1):
-        losses.add(lora.step(step, latents, condition))
+        meter.add(*lora.step(step, feed.step(step)))
         save_now = orders.stop or orders.save or saves.due(step)
-        if save_now or losses.due or step == spec.steps:
-            count, mean = losses.take()
-            run.report_step(step, mean, steps_since=count)
+        if save_now or meter.due or step == spec.steps:
+            count, loss, _ = meter.take()
+            run.report_step(step, loss, steps_since=count)
         if save_now and step < spec.steps:
             orders.save = False
             run.report_phase("saving")
@@ -79,132 +82,151 @@ def train(run: RunDirectory, orders: Orders) -> int:
 
     run.report_phase("saving")
     saver.wait()
-    lora.write_result(run, lora.measure_held_out(run))
-    render_comparison(base, spec, run.samples)
+    with lora.adapter.as_result(lora.averaged()):
+        write_result(run, base, spec, material, lora.adapter, lora.identity)
     return EXIT_DONE
 
 
-def check_resolution(base: Base, resolution: int) -> None:
-    """The U-Net halves the latents once for each level but one; a remainder would be lost on the way down."""
-    unit = base.latent_factor * 2 ** (len(base.unet.config.block_out_channels) - 1)
-    if resolution % unit:
-        raise BadInput(
-            f"resolution {resolution} does not suit this base, which needs a multiple of {unit}",
-            hint=f"take {max(unit, round(resolution / unit) * unit)}",
-        )
+def sources(base: Base, spec: LoraSpec, material: Material) -> list[Source]:
+    """The subject's photos, and where its class is to be preserved as many of that."""
+    timesteps = base.noise.config.num_train_timesteps
+    subject = Source(spec, material.photos, material.words, seed=spec.seed, timesteps=timesteps)
+    if not material.class_images:
+        return [subject]
+    seed = int(stream(spec.seed, "class").integers(2**63))
+    prior = {"seed": seed, "timesteps": timesteps, "share": spec.prior_weight}
+    return [subject, Source(spec, material.class_images, material.words, **prior)]
 
 
 class Lora:
-    """The low-rank weights on a base's U-Net, their optimiser, and how to save, restore and export them."""
+    """The low-rank weights in training: a step, what is saved of them, and how they go on from there."""
 
     def __init__(self, base: Base, spec: LoraSpec, fingerprint: dict[str, str]) -> None:
         self.base = base
         self.spec = spec
+        self.adapter = Adapter(base, spec)
+        self.weights = self.adapter.weights
+        self.groups = self.adapter.groups(spec)
+        self.optimizer = make_optimizer(spec, self.groups)
+        self.process = process_of(base.noise, spec, base.unet.device)
+        self.microbatch = int(fingerprint["microbatch"])
         self.identity = checkpoint.Identity(spec_hash=spec_hash(spec), fingerprint=fingerprint, exact=True)
-        chance.seed_torch(spec.seed, "initial weights")
-        self.config = LoraConfig(
-            r=spec.rank,
-            lora_alpha=spec.alpha,  # pyright: ignore[reportArgumentType] - peft scales by alpha / r, whole or not
-            init_lora_weights="gaussian",
-            target_modules=list(spec.target_modules),
-        )
-        try:
-            base.unet.add_adapter(self.config)
-        except ValueError as error:
-            raise BadInput(f"target_modules do not fit this base: {error}") from None
-        trainable = {name: weight for name, weight in base.unet.named_parameters() if weight.requires_grad}
-        for weight in trainable.values():
-            weight.data = weight.data.float()
-        self.weights = trainable
-        self.optimizer = torch.optim.AdamW(
-            trainable.values(), lr=spec.learning_rate, weight_decay=spec.weight_decay, foreach=True
-        )
+        self.scaler = torch.amp.GradScaler(base.unet.device.type, enabled=base.dtype == torch.float16)
+        self.ema = {name: weight.detach().clone() for name, weight in self.weights.items()} if spec.ema_decay else None
+        self.began = False
+        if spec.gradient_checkpointing:
+            self.adapter.checkpoint_gradients()
+        if spec.compile:
+            base.unet.compile()
 
-    def step(self, step: int, latents: Latents, condition: Condition) -> torch.Tensor:
-        """One optimiser step; returns its loss, still on the device."""
-        spec, base = self.spec, self.base
-        device = latents.mean.device
-        samples = range((step - 1) * spec.batch_size, step * spec.batch_size)
-        chosen = chance.order(spec.seed, step, spec.batch_size, len(latents.mean))
-        shape = tuple(latents.mean.shape[1:])
-        clean = latents.draw(chosen, chance.normal(spec.seed, "posterior", step, samples, shape).to(device))
-        noise = chance.normal(spec.seed, "noise", step, samples, shape).to(device)
-        count = base.noise.config.num_train_timesteps
-        timesteps = chance.integers(spec.seed, "timestep", step, samples, count).to(device)
-        chance.seed_torch(spec.seed, "layers", step)
-        base.unet.train()
-        with torch.autocast(device.type, base.unet.dtype, enabled=base.unet.dtype != torch.float32):
-            loss = denoising_loss(base, clean, noise, timesteps, condition)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.weights.values(), spec.gradient_norm_max)
-        self.optimizer.step()
+    def step(self, step: int, batches: list[Batch]) -> tuple[torch.Tensor, torch.Tensor]:
+        """One optimiser step; returns its loss and the norm of its gradient, still on the device."""
+        loss = self._accumulate(step, batches)
+        set_rates(self.optimizer, self.groups, rate_factor(self.spec, step))
+        self.scaler.unscale_(self.optimizer)
+        norm = torch.nn.utils.clip_grad_norm_(self.weights.values(), self.spec.gradient_norm_max)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
-        return loss.detach()
+        self._follow(step)
+        self.began = True
+        return loss, norm
+
+    def _accumulate(self, step: int, batches: list[Batch]) -> torch.Tensor:
+        """The step's gradient; where memory does not suffice, by half as many samples at a time."""
+        while True:
+            try:
+                return self._gradient(step, batches)
+            except torch.OutOfMemoryError:
+                if self.microbatch == 1:
+                    raise
+                self._halve()
+
+    def _gradient(self, step: int, batches: list[Batch]) -> torch.Tensor:
+        chance.seed_torch(self.spec.seed, "layers", step)
+        self.adapter.train()
+        total = torch.zeros((), device=self.base.unet.device)
+        for batch in batches:
+            for piece in batch.pieces(self.microbatch):
+                loss = (self._losses(piece) * piece.share).sum()
+                self.scaler.scale(loss).backward()
+                total += loss.detach()
+        return total
+
+    def _losses(self, batch: Batch) -> torch.Tensor:
+        base, dtype = self.base, self.base.dtype
+        with torch.autocast(base.unet.device.type, dtype, enabled=dtype != torch.float32):
+            noisy = self.process.noisy(batch.clean, batch.noise, batch.timesteps)
+            predicted = base.unet(noisy.to(dtype), batch.timesteps, **self._condition(batch)).sample
+        return losses(self.process, predicted, batch.clean, batch.noise, batch.timesteps, batch.mask)
+
+    def _condition(self, batch: Batch) -> dict[str, Any]:
+        embedded = batch.embedded or with_silence(self.base, embed(self.base, batch.ids), batch.said)
+        return condition(self.base, embedded, batch.sizes)
+
+    def _halve(self) -> None:
+        """A run that had begun with more is not the same to the bit any more."""
+        self.optimizer.zero_grad(set_to_none=True)
+        self.microbatch //= 2
+        print(f"out of memory: going on with {self.microbatch} samples at a time", file=sys.stderr)  # noqa: T201
+        fingerprint = self.identity.fingerprint | {"microbatch": str(self.microbatch)}
+        self.identity = replace(self.identity, fingerprint=fingerprint, exact=self.identity.exact and not self.began)
+        torch.cuda.empty_cache()
+
+    @torch.no_grad()
+    def _follow(self, step: int) -> None:
+        """The exponential moving average, which follows more closely at first, as the one of diffusers."""
+        if self.ema and self.spec.ema_decay:
+            decay = min(self.spec.ema_decay, (1 + step) / (10 + step))
+            torch._foreach_lerp_(list(self.ema.values()), list(self.weights.values()), 1 - decay)
+
+    def averaged(self) -> Tensors | None:
+        """The weights that are the result, where they are not those in training."""
+        return self.ema or averaged(self.optimizer, self.weights)
 
     def resume(self, run: RunDirectory) -> int:
         """Go on from the newest good checkpoint, if there is one; returns the step that it was made after."""
         folders = (run.resume, run.checkpoints)
-        state, rejected = checkpoint.newest_good(folders, self.identity.spec_hash)
+        state, rejected = checkpoint.newest_good(folders, self.identity.spec_hash, set(self.weights))
         for sentence in rejected:
             print(sentence, file=sys.stderr)  # noqa: T201 - the trainer's standard error is the job's log
         if state is None:
             return 0
-        changed = numerics.differences(state.manifest.fingerprint, self.identity.fingerprint)
+        self._take_numerics(state.manifest.fingerprint, state.manifest.exact)
+        kept = state.snapshot
+        self.adapter.load(kept.weights)
+        if self.ema:
+            self.ema = {name: kept.averaged[name].to(weight.device) for name, weight in self.weights.items()}
+        restore_optimizer(self.optimizer, self.weights, kept.optimizer)
+        if kept.scaler:
+            self.scaler.load_state_dict(kept.scaler)
+        self.began = True
+        return state.manifest.step
+
+    def _take_numerics(self, before: dict[str, str], exact: bool) -> None:
+        """As many samples at a time as before; what else differs is said."""
+        if int(before["microbatch"]) < self.microbatch:
+            self.microbatch = int(before["microbatch"])
+        now = self.identity.fingerprint | {"microbatch": str(self.microbatch)}
+        changed = numerics.differences(before, now)
         if changed:
             print(f"no longer exact to the bit: {changed}", file=sys.stderr)  # noqa: T201
-        self.identity = checkpoint.Identity(
-            spec_hash=self.identity.spec_hash,
-            fingerprint=self.identity.fingerprint,
-            exact=state.manifest.exact and not changed,
-        )
-        with torch.no_grad():
-            for name, weight in self.weights.items():
-                weight.copy_(state.weights[name])
-        checkpoint.restore_optimizer(self.optimizer, list(self.weights), state.optimizer)
-        return state.manifest.step
+        self.identity = replace(self.identity, fingerprint=now, exact=exact and not changed)
 
     def save(self, saver: checkpoint.Saver, step: int) -> float:
         """The seconds for which it held training up."""
         started_s = time.monotonic()
-        moments = checkpoint.optimizer_tensors(self.optimizer, list(self.weights))
-        saver.save(step, self.identity, weights=dict(self.weights), optimizer=moments)
-        return time.monotonic() - started_s
-
-    def measure_held_out(self, run: RunDirectory) -> list[dict[str, Any]]:
-        """The loss of photos that were never trained on, with the base alone and with the LoRA."""
-        if not self.spec.held_out:
-            return []
-        unet = self.base.unet.eval()
-        latents = encode_photos(self.base, run.inputs / "held_out", self.spec.held_out, self.spec.resolution)
-        condition = encode_prompt(self.base, self.spec.prompt, self.spec.resolution)
-        unet.disable_adapters()
-        before = held_out_losses(self.base, latents, condition, self.spec.seed)
-        unet.enable_adapters()
-        after = held_out_losses(self.base, latents, condition, self.spec.seed)
-        return [
-            {"photo": file.path, "loss_before": round(old, 6), "loss_after": round(new, 6)}
-            for file, old, new in zip(self.spec.held_out, before, after, strict=True)
-        ]
-
-    def write_result(self, run: RunDirectory, held_out: list[dict[str, Any]]) -> None:
-        """The weights as `StableDiffusionXLPipeline.load_lora_weights` takes them, and what is to be said of them."""
-        self.base.unet.eval()
-        settings = {
-            key: sorted(value) if isinstance(value, set) else value for key, value in self.config.to_dict().items()
-        }
-        StableDiffusionXLPipeline.save_lora_weights(
-            run.output,
-            unet_lora_layers=convert_state_dict_to_diffusers(get_peft_model_state_dict(self.base.unet)),
-            unet_lora_adapter_metadata=settings,
+        saver.save(
+            step,
+            self.identity,
+            checkpoint.Snapshot(
+                weights=dict(self.weights),
+                optimizer=optimizer_state(self.optimizer, self.weights),
+                averaged=self.averaged() or {},
+                scaler=self.scaler.state_dict(),
+            ),
         )
-        report = {
-            "steps": self.spec.steps,
-            "weights_digest": tensors_digest(run.output / WEIGHTS),
-            "exact": self.identity.exact,
-            "fingerprint": self.identity.fingerprint,
-            "held_out": held_out,
-        }
-        (run.output / REPORT).write_text(json.dumps(report, indent=1) + "\n")
+        return time.monotonic() - started_s
 
 
 @dataclass(slots=True)
@@ -223,30 +245,31 @@ class SaveClock:
         self.last_s = time.monotonic()
 
 
-class Losses:
-    """Sums losses on the device, so that the host waits for it only when it reports."""
+class Meter:
+    """Sums losses and norms on the device, so that the host waits for it only when it reports."""
 
     def __init__(self, device: torch.device) -> None:
-        self.sum = torch.zeros((), device=device)
+        self.sums = torch.zeros(2, device=device)
         self.count = 0
         self.last_s = time.monotonic()
 
-    def add(self, loss: torch.Tensor) -> None:
-        self.sum += loss
+    def add(self, loss: torch.Tensor, norm: torch.Tensor) -> None:
+        self.sums += torch.stack((loss, norm))
         self.count += 1
 
     @property
     def due(self) -> bool:
         return time.monotonic() - self.last_s >= REPORT_EVERY_S
 
-    def take(self) -> tuple[int, float]:
-        """How many there were, and their mean. Raises `Diverged` where it is not a number."""
-        count, mean = self.count, self.sum.item() / self.count
-        if not math.isfinite(mean):
-            raise Diverged(f"the loss became {mean}: a lower learning rate may help")
-        self.sum.zero_()
+    def take(self) -> tuple[int, float, float]:
+        """How many steps there were, their mean loss and norm. Raises `Diverged` where the loss is not a number."""
+        loss, norm = (self.sums / self.count).tolist()
+        if not math.isfinite(loss):
+            raise Diverged(f"the loss became {loss}: a lower learning rate may help")
+        count = self.count
+        self.sums.zero_()
         self.count, self.last_s = 0, time.monotonic()
-        return count, mean
+        return count, loss, norm
 
 
 def kind_of(error: Exception) -> FailureKind:

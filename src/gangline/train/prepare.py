@@ -1,79 +1,186 @@
-"""What is computed once, before the first step: latents of photos, embeddings of prompts.
+"""What is computed once, before the first step: the latents of every view of every photo, and the embeddings of every text.
 
-Shape letters: B batch, C latent channels, H W latent sides, L tokens, D width.
+Shape letters: P photos, V views of each, C latent channels, H W latent sides.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
+from PIL import Image
 
+from gangline.core.errors import BadInput
 from gangline.core.files import File
-from gangline.data.photos import crop_square, read_photo
+from gangline.core.spec import LoraSpec
+from gangline.data.buckets import Size, View, buckets, cut, nearest, views
+from gangline.data.captions import Caption, read_captions, shuffled
+from gangline.data.chance import stream
+from gangline.data.masks import read_mask
+from gangline.data.photos import read_photo
 from gangline.train.base import Base
+
+BUCKET_STEP = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Latents:
-    """The VAE's posterior of each photo, so that every step can draw from it anew: mean and deviation, (N, C, H, W)."""
+    """Of pictures of one size, view by view (P·V, …): the VAE's posterior, so that every step can draw from it anew, SDXL's six
+    numbers of size and place, and where there are masks how much each latent counts."""
 
     mean: torch.Tensor
     deviation: torch.Tensor
+    sizes: torch.Tensor
+    mask: torch.Tensor | None = None
 
-    def draw(self, chosen: list[int], noise_BCHW: torch.Tensor) -> torch.Tensor:
-        return self.mean[chosen] + self.deviation[chosen] * noise_BCHW
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.mean.shape[1:])
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
-    """What the U-Net is told besides the noisy latents: tokens (1, L, D), pooled (1, D), sizes (1, 6)."""
+class Bucket:
+    """Photos of one size. `examples`: the photo of each, as often as it repeats; `texts`: of each photo, the variants of its caption."""
 
-    tokens: torch.Tensor
-    pooled: torch.Tensor
-    sizes: torch.Tensor
+    latents: Latents
+    views: int
+    examples: tuple[int, ...]
+    texts: tuple[tuple[str, ...], ...]
 
-    def batch(self, size: int) -> dict[str, object]:
-        return {
-            "encoder_hidden_states": self.tokens.expand(size, -1, -1),
-            "added_cond_kwargs": {
-                "text_embeds": self.pooled.expand(size, -1),
-                "time_ids": self.sizes.expand(size, -1),
-            },
-        }
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A photo and how it is seen. `mask` is a file of its own, or the photo itself: then its transparency is meant."""
+
+    photo: Path
+    mask: Path | None
+    caption: Caption
+    views: tuple[View, ...]
+
+
+def unit_of(base: Base) -> int:
+    """Pixels: the U-Net halves the latents once for each level but one; a remainder would be lost on the way down."""
+    return base.latent_factor * 2 ** (len(base.unet_config["block_out_channels"]) - 1)
+
+
+def check_resolution(base: Base, resolution: int) -> None:
+    unit = unit_of(base)
+    if resolution % unit:
+        raise BadInput(
+            f"resolution {resolution} does not suit this base, which needs a multiple of {unit}",
+            hint=f"take {max(unit, round(resolution / unit) * unit)}",
+        )
+
+
+def plan_pictures(spec: LoraSpec, inputs: Path, unit: int) -> dict[Size, list[Picture]]:
+    """Every photo to train on, by the size that it is cut to."""
+    sizes = _sizes(spec, unit)
+    names = [file.path for file in spec.photos]
+    captions = read_captions(inputs / "captions", names, spec.prompt)
+    masks = {Path(file.path).with_suffix(""): inputs / "masks" / file.path for file in spec.masks}
+    planned: dict[Size, list[Picture]] = {}
+    for number, name in enumerate(names):
+        photo = inputs / "photos" / name
+        size = _upright_size(photo)
+        target = nearest(size, sizes)
+        seen = views(
+            size,
+            target,
+            crop=spec.crop,
+            crops=spec.crops,
+            flip=spec.flip,
+            rng=stream(spec.seed, "crops", sample=number),
+        )
+        mask = photo if spec.mask == "alpha" else masks.get(Path(name).with_suffix(""))
+        planned.setdefault(target, []).append(Picture(photo, mask, captions[name], tuple(seen)))
+    return planned
+
+
+def plan_held_out(spec: LoraSpec, inputs: Path, unit: int) -> Iterator[tuple[File, Picture]]:
+    """Each seen once, from its centre."""
+    sizes = _sizes(spec, unit)
+    for file in spec.held_out:
+        photo = inputs / "held_out" / file.path
+        size = _upright_size(photo)
+        yield file, Picture(photo, None, Caption(text=spec.prompt), tuple(views(size, nearest(size, sizes))))
+
+
+def caption_variants(spec: LoraSpec, number: int, caption: Caption) -> tuple[str, ...]:
+    """The caption, or so many shuffles of its tags, drawn once: what is frozen can be encoded once."""
+    drawn = (
+        shuffled(caption.text, spec.caption_keep, stream(spec.seed, "caption shuffle", variant, number))
+        for variant in range(spec.caption_shuffles)
+    )
+    return tuple(drawn) or (caption.text,)
+
+
+def make_buckets(spec: LoraSpec, planned: dict[Size, list[Picture]], latents: dict[Size, Latents]) -> list[Bucket]:
+    made = []
+    number = 0
+    for size in sorted(planned):
+        pictures = planned[size]
+        texts = [caption_variants(spec, number + place, picture.caption) for place, picture in enumerate(pictures)]
+        examples = [place for place, picture in enumerate(pictures) for _ in range(picture.caption.repeats)]
+        made.append(Bucket(latents[size], len(pictures[0].views), tuple(examples), tuple(texts)))
+        number += len(pictures)
+    return made
 
 
 @torch.no_grad()
-def encode_photos(base: Base, folder: Path, files: tuple[File, ...], side: int) -> Latents:
-    """Latents of `files` below `folder`, cropped to squares of `side` pixels, times the VAE's scaling factor."""
-    means, deviations = [], []
-    for file in files:
-        pixels = np.asarray(crop_square(read_photo(folder / file.path), side), dtype=np.float32)
-        image_BCHW = torch.from_numpy(pixels).permute(2, 0, 1)[None].to(base.vae.device) / 127.5 - 1
-        posterior = base.vae.encode(image_BCHW).latent_dist
-        means.append(posterior.mean)
-        deviations.append(posterior.std)
+def encode(base: Base, pictures: list[Picture]) -> Latents:
+    """On the CPU. One view at a time, so that no view's bits depend on the others; times the VAE's scaling factor.
+
+    Raises `BadInput` where the VAE gives no finite numbers.
+    """
+    means, deviations, sizes, masks = [], [], [], []
     scale = base.vae.config.scaling_factor
-    return Latents(mean=torch.cat(means) * scale, deviation=torch.cat(deviations) * scale)
+    for picture in pictures:
+        photo = read_photo(picture.photo)
+        for view in picture.views:
+            posterior = base.vae.encode(_pixels(cut(photo, view)).to(base.vae.device, base.vae.dtype)).latent_dist
+            mean = posterior.mean.float() * scale
+            if not mean.isfinite().all():
+                raise BadInput(
+                    f"the base's VAE gives no finite numbers for {picture.photo.name} in {base.vae.dtype}",
+                    hint="give a VAE that does: --vae, for SDXL madebyollin/sdxl-vae-fp16-fix",
+                )
+            means.append(mean.cpu())
+            deviations.append((posterior.std.float() * scale).cpu())
+            sizes.append(view.sizes)
+            masks.append(_mask(picture, view, mean.shape[2:]))
+    masked = any(mask is not None for mask in masks)
+    whole = torch.ones(1, 1, *means[0].shape[2:])
+    return Latents(
+        mean=torch.cat(means),
+        deviation=torch.cat(deviations),
+        sizes=torch.tensor(sizes, dtype=torch.float32),
+        mask=torch.cat([whole if mask is None else mask for mask in masks]) if masked else None,
+    )
 
 
-@torch.no_grad()
-def encode_prompt(base: Base, prompt: str, side: int) -> Condition:
-    """SDXL's two encoders side by side (Podell et al. 2023, §2.1) and its size conditioning (§2.2) for an uncropped square."""
-    hidden = []
-    pooled = None
-    for tokenizer, encoder in zip(base.tokenizers, base.text_encoders, strict=True):
-        ids = tokenizer(
-            prompt,
-            padding="max_length",
-            max_length=tokenizer.model_max_length,
-            truncation=True,
-            return_tensors="pt",
-        ).input_ids
-        output = encoder(ids.to(encoder.device), output_hidden_states=True)
-        hidden.append(output.hidden_states[-2])
-        pooled = output[0]
-    tokens = torch.cat(hidden, dim=-1)
-    assert pooled is not None
-    sizes = torch.tensor([[side, side, 0, 0, side, side]], dtype=tokens.dtype, device=tokens.device)
-    return Condition(tokens, pooled, sizes)
+def _sizes(spec: LoraSpec, unit: int) -> list[Size]:
+    square = Size(width=spec.resolution, height=spec.resolution)
+    if not spec.aspect_buckets:
+        return [square]
+    return buckets(spec.resolution, unit if spec.resolution < 8 * BUCKET_STEP else max(unit, BUCKET_STEP))
+
+
+def _upright_size(photo: Path) -> Size:
+    image = read_photo(photo)
+    return Size(width=image.width, height=image.height)
+
+
+def _pixels(image: Image.Image) -> torch.Tensor:
+    return torch.from_numpy(np.asarray(image, dtype=np.float32)).permute(2, 0, 1)[None] / 127.5 - 1
+
+
+def _mask(picture: Picture, view: View, sides: torch.Size) -> torch.Tensor | None:
+    """(1, 1, H, W): the mean of each latent's pixels."""
+    if picture.mask is None:
+        return None
+    mask = torch.from_numpy(read_mask(picture.mask, view, alpha=picture.mask == picture.photo))[None, None]
+    return torch.nn.functional.adaptive_avg_pool2d(mask, (sides[0], sides[1]))

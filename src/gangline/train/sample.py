@@ -1,62 +1,47 @@
 """Pictures from a base and its LoRA, with the models that are already in memory."""
 
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import torch
-from diffusers import DDIMScheduler, StableDiffusionXLPipeline
 from PIL import Image, ImageDraw, ImageFont
 
 from gangline.core.spec import LoraSpec
-from gangline.train import chance
+from gangline.train.adapter import Adapter
 from gangline.train.base import Base
+from gangline.train.denoise import sample_latents
+from gangline.train.text import Embedded, Texts
 
 TILE = 256
 MARGIN = 16
 LABEL = 34
 
 
-def render(base: Base, spec: LoraSpec, prompt: str, seed: int) -> Image.Image:
-    """One picture by DDIM (Song et al. 2020). Its first noise comes from `chance`, so every device begins alike."""
-    scheduler: Any = DDIMScheduler.from_config(base.noise.config, clip_sample=False)
-    pipeline: Any = StableDiffusionXLPipeline(
-        vae=base.vae,
-        text_encoder=base.text_encoders[0],
-        text_encoder_2=base.text_encoders[1],
-        tokenizer=base.tokenizers[0],
-        tokenizer_2=base.tokenizers[1],
-        unet=base.unet,
-        scheduler=scheduler,
-    )
-    pipeline.set_progress_bar_config(disable=True)
-    side = spec.resolution // base.latent_factor
-    noise = chance.normal(seed, "sample", 0, range(1), (base.unet.config.in_channels, side, side))
-    with torch.no_grad():
-        latents = pipeline(
-            prompt,
-            height=spec.resolution,
-            width=spec.resolution,
-            num_inference_steps=spec.sample_steps,
-            guidance_scale=spec.guidance_scale,
-            latents=noise.to(base.unet.device, base.unet.dtype),
-            output_type="latent",
-        ).images
-        decoded = base.vae.decode(latents.float() / base.vae.config.scaling_factor).sample
-    return _picture(decoded[0])
+@torch.no_grad()
+def decode(base: Base, latents_1CHW: torch.Tensor) -> Image.Image:
+    vae = base.vae
+    scaled = latents_1CHW.to(vae.device, vae.dtype) / vae.config.scaling_factor
+    return _picture(vae.decode(scaled).sample[0].float())
 
 
-def render_comparison(base: Base, spec: LoraSpec, folder: Path) -> Path:
-    """Every prompt and seed without and with the LoRA: single pictures, and `grid.png` with both side by side."""
+def render_comparison(
+    base: Base, spec: LoraSpec, adapter: Adapter, texts: Texts, before: Embedded, after: Embedded, folder: Path
+) -> Path:
+    """Every prompt and seed without and with the LoRA: single pictures, and `grid.png` with both side by side.
+
+    `before` and `after`: `texts` as the encoders say them without and with it.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     rows: list[tuple[str, list[Image.Image]]] = []
     for number, prompt in enumerate(spec.prompts_to_sample):
         pictures = []
-        for name, switch in (("base", base.unet.disable_adapters), ("lora", base.unet.enable_adapters)):
-            switch()
-            for seed in spec.sample_seeds:
-                picture = render(base, spec, prompt, seed)
-                picture.save(folder / f"prompt-{number:02d}-{name}-seed-{seed}.png")
-                pictures.append(picture)
+        for name, spoken, on in (("base", before, adapter.switched_off()), ("lora", after, nullcontext())):
+            words, silence = spoken[[texts.index(prompt)]], spoken[[texts.index("")]]
+            with on:
+                for seed in spec.sample_seeds:
+                    picture = decode(base, sample_latents(base, spec, words, silence, seed))
+                    picture.save(folder / f"prompt-{number:02d}-{name}-seed-{seed}.png")
+                    pictures.append(picture)
         rows.append((prompt, pictures))
     grid = folder / "grid.png"
     draw_grid(rows, seeds=spec.sample_seeds).save(grid)

@@ -1,0 +1,75 @@
+"""Which examples make up a step. Pure: the number of the step is all the state there is."""
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
+
+from gangline.data.chance import stream
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The order of examples that lie in buckets, `counts` of them in each; a step takes `batch` of one bucket.
+
+    A bucket's examples come as one permutation after the other without a gap: a batch may end one pass and begin the next.
+    A round has as many batches of each bucket as one pass needs, in the mean: over many rounds every example is seen equally
+    often, however large the bucket that it lies in. The buckets of a round's steps are shuffled.
+    """
+
+    seed: int
+    counts: tuple[int, ...]
+    batch: int
+
+    def __post_init__(self) -> None:
+        assert self.batch > 0
+        assert self.counts and min(self.counts) > 0, "an empty bucket has no batches"
+
+    def step(self, step: int) -> tuple[int, list[int]]:
+        """The bucket of `step` (from 1), and the places in it of its examples."""
+        bucket, earlier = self._place(step - 1)
+        first = earlier * self.batch
+        return bucket, self._examples(bucket, range(first, first + self.batch))
+
+    def _place(self, index: int) -> tuple[int, int]:
+        """The bucket of the batch at `index` (from 0), and how many batches that bucket had before."""
+        turn = self._round_of(index)
+        labels = _labels(self.seed, turn, tuple(self._batches(bucket, turn) for bucket in range(len(self.counts))))
+        within = index - self._until(turn)
+        bucket = labels[within]
+        return bucket, turn * self.counts[bucket] // self.batch + labels[:within].count(bucket)
+
+    def _round_of(self, index: int) -> int:
+        """Rounds lie between `fewest` and `most`, as a round has sum(counts) / batch batches, less than one a bucket short."""
+        examples = sum(self.counts)
+        fewest = index * self.batch // examples
+        most = (index + len(self.counts)) * self.batch // examples + 1
+        return fewest + bisect_right(range(fewest, most + 1), index, key=self._until) - 1
+
+    def _until(self, turn: int) -> int:
+        """How many batches the rounds before `turn` have."""
+        return sum(turn * count // self.batch for count in self.counts)
+
+    def _batches(self, bucket: int, turn: int) -> int:
+        count = self.counts[bucket]
+        return (turn + 1) * count // self.batch - turn * count // self.batch
+
+    def _examples(self, bucket: int, places: range) -> list[int]:
+        count = self.counts[bucket]
+        chosen: list[int] = []
+        for turn, part in groupby(places, key=lambda place: place // count):
+            permutation = _permutation(self.seed, turn, bucket, count)
+            chosen += [permutation[place % count] for place in part]
+        return chosen
+
+
+@lru_cache(maxsize=64)
+def _permutation(seed: int, turn: int, bucket: int, among: int) -> list[int]:
+    return stream(seed, "order", turn, bucket).permutation(among).tolist()
+
+
+@lru_cache(maxsize=4)
+def _labels(seed: int, turn: int, batches: tuple[int, ...]) -> list[int]:
+    """The bucket of each batch of a round."""
+    labels = [bucket for bucket, count in enumerate(batches) for _ in range(count)]
+    return stream(seed, "rounds", turn).permutation(labels).tolist()

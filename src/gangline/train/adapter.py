@@ -57,7 +57,7 @@ class Adapter:
 
     @contextmanager
     def as_result(self, weights: Tensors | None) -> Iterator[None]:
-        """With `weights` (averaged ones, where there are) in the place of those in training, which come back to the bit."""
+        """For use: with `weights` (averaged ones, where there are) in the place of those in training, which come back to the bit."""
         kept = {name: weight.detach().clone() for name, weight in self.weights.items()} if weights else {}
         if weights:
             self.load(weights)
@@ -68,6 +68,7 @@ class Adapter:
         finally:
             if weights:
                 self.load(kept)
+            self.train()
 
     def state_of(self, part: str) -> Tensors:
         """Under PEFT's names, which leave out the adapter's."""

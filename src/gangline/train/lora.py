@@ -114,6 +114,7 @@ class Lora:
         self.scaler = torch.amp.GradScaler(base.unet.device.type, enabled=base.dtype == torch.float16)
         self.ema = {name: weight.detach().clone() for name, weight in self.weights.items()} if spec.ema_decay else None
         self.began = False
+        self.adapter.train()
         if spec.gradient_checkpointing:
             self.adapter.checkpoint_gradients()
         if spec.compile:
@@ -144,7 +145,6 @@ class Lora:
 
     def _gradient(self, step: int, batches: list[Batch]) -> torch.Tensor:
         chance.seed_torch(self.spec.seed, "layers", step)
-        self.adapter.train()
         total = torch.zeros((), device=self.base.unet.device)
         for batch in batches:
             for piece in batch.pieces(self.microbatch):

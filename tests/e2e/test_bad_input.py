@@ -86,8 +86,8 @@ def test_a_setting_that_cannot_be(gangline, change: tuple[str, str], names: str)
     ("base", "names"),
     [
         ("/nowhere/base", "there is no base /nowhere/base"),
-        (str(SUBJECT), "is not a whole SDXL model"),
-        (str(BASE / "model_index.json"), "is a single file"),
+        (str(SUBJECT), "holds no model"),
+        (str(BASE / "model_index.json"), "is no safetensors file"),
         ("somebody/no-such-model", "the base somebody/no-such-model at main"),
     ],
 )

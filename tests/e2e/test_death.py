@@ -13,7 +13,7 @@ import pytest
 
 from gangline.adapters.pools.local import LocalNode
 from gangline.cli.box import Box
-from gangline.cli.train import find_base, hand_in
+from gangline.cli.train import hand_in
 from gangline.core.views import JobView
 from gangline.train.digest import tensors_digest
 from gangline.train.lora import WEIGHTS
@@ -41,7 +41,6 @@ def box(tmp_path: Path) -> Iterator[Box]:
 
 
 def submit(box: Box, **settings: Any) -> str:
-    find_base(BASE)
     spec = hand_in(box.client, SUBJECT, str(BASE), [], SETTINGS | settings)
     return box.client.submit(spec).summary.id
 

@@ -1,10 +1,11 @@
 """The Hugging Face hub: names and revisions become commits, and a commit becomes a folder in a cache."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gangline.core.bases import files_needed, is_complete
+from gangline.core.bases import INDEX, files_needed, is_complete
 from gangline.core.errors import Denied, GanglineError, NotFound, Unreachable
 
 HINT = "give ORGANISATION/NAME as on the hub, or the path of a folder"
@@ -50,7 +51,9 @@ class HuggingFaceHub:
         except LocalEntryNotFoundError:
             return None
         names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
-        return folder if is_complete(names) else None
+        if INDEX not in names:
+            return folder if files_needed(names) else None
+        return folder if is_complete(names, json.loads((folder / INDEX).read_text())) else None
 
 
 @contextmanager

@@ -17,10 +17,11 @@ from gangline.cli.box import Box
 from gangline.cli.follow import follow
 from gangline.cli.jobs import attempts_table
 from gangline.cli.output import Output, OutputOption, err, facts, out, print_json, say, usd
-from gangline.cli.train import find_base, hand_in, read_recipe
+from gangline.cli.train import hand_in, read_recipe
 from gangline.core.errors import BadInput, GanglineError
 from gangline.core.spec import Spec
 from gangline.core.views import JobView
+from gangline.data.bases import files_of_base
 
 CHECKOUT = Path(__file__).parents[3]
 HELD_OUT = "crying-cat.png"
@@ -61,7 +62,7 @@ def demo(
     Needs nothing but this machine. The exit code is 1 if the two results differ.
     """
     seed = secrets.randbelow(10_000) if seed is None else seed
-    find_base(base)
+    files_of_base(base)
     compose.existing(to)
     began_s = time.monotonic()
     with (

@@ -10,10 +10,10 @@ import typer
 from gangline import compose
 from gangline.cli.follow import follow, tell_end
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, out, print_json, say
-from gangline.core.bases import files_needed, is_complete
 from gangline.core.errors import BadInput
 from gangline.core.files import File
 from gangline.core.spec import FilesBase, HubBase, Spec, parse_spec
+from gangline.data.bases import files_of_base
 
 if TYPE_CHECKING:
     from gangline.wire.client import Client
@@ -128,10 +128,10 @@ def hand_in(
     if not trained_on:
         raise BadInput("every photo is held out", hint="leave at least one to train on")
     hub = _as_hub(base)
-    base_files = [] if hub else find_base(Path(base))
+    base_files = [] if hub else files_of_base(Path(base))
     _check(settings)
     tell = Handing(len(base_files) + len(found))
-    model = hub or FilesBase(files=client.hand_in(base_files, Path(base), tell))
+    model = hub or FilesBase(files=client.hand_in(base_files, _root(Path(base)), tell))
     return parse_spec(
         settings
         | {
@@ -155,19 +155,8 @@ class Handing:
             say(f"handing in {self.seen} of {self.files} files: {file.path} ({file.bytes / 1e6:.1f} MB)")
 
 
-def find_base(folder: Path) -> list[Path]:
-    """The files of a base that a run needs. Raises `BadInput` where it is not one, or not whole."""
-    if folder.is_file():
-        raise BadInput(f"{folder} is a single file", hint="a base is a folder in diffusers' layout, or a hub id")
-    if not folder.is_dir():
-        raise BadInput(f"there is no base {folder}", hint="give a folder in diffusers' layout, or a hub id NAME/MODEL")
-    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
-    if not is_complete(names):
-        raise BadInput(
-            f"{folder} is not a whole SDXL model in diffusers' layout",
-            hint="it needs model_index.json, scheduler, tokenizer, tokenizer_2, text_encoder, text_encoder_2, unet, vae",
-        )
-    return [folder / name for name in files_needed(names)]
+def _root(base: Path) -> Path:
+    return base.parent if base.is_file() else base
 
 
 def _as_hub(base: str) -> HubBase | None:

@@ -1,107 +1,151 @@
-"""A base model from a folder in diffusers' layout, part by part. Safetensors only, nothing from the network."""
+"""A base model: SDXL, Stable Diffusion 1 or 2, from a folder in diffusers' layout or from a single file.
 
-import json
+A part is loaded when it is first asked for: a run whose latents and embeddings are there already never reads the text
+encoders, nor the VAE. `del base.vae` gives its memory back.
+"""
+
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
-from diffusers import AutoencoderKL, DDPMScheduler, StableDiffusionXLPipeline, UNet2DConditionModel
-from safetensors import SafetensorError
-from transformers import CLIPTextModel, CLIPTextModelWithProjection, CLIPTokenizer
+from diffusers import DDPMScheduler, StableDiffusionPipeline, StableDiffusionXLPipeline
 
 from gangline.core.errors import BadInput
+from gangline.core.families import Family, Model, Prediction
+from gangline.data.bases import describe_base, single_file_of
+from gangline.data.safetensors_header import read_header
+from gangline.train.layouts import Folder, SingleFile, vae_at
 
-PIPELINE = "StableDiffusionXLPipeline"
+Bits = Literal[8, 4]
+BITS: dict[str, Bits] = {"8bit": 8, "4bit": 4}
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Base:
-    """`noise` is the forward process that the model was trained with; `path` holds the rest of it.
+    """The parts are `Any`, as their configurations have no types. All of them are frozen, and on `device`.
 
-    The parts are `Any`, as their configurations have no types.
+    The VAE stays in float32: SDXL's overflows in float16, bfloat16 is too coarse for what is learned from, and each picture
+    is encoded only once. `prediction_type` and `zero_terminal_snr` are as the run trains it, `model` is what was found.
     """
 
     path: Path
-    tokenizers: tuple[Any, Any]
-    text_encoders: tuple[Any, Any]
-    vae: Any
-    unet: Any
-    noise: Any
-
-    has_sizes = True
-    zero_empty = True
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.unet.dtype
+    model: Model
+    layout: Folder | SingleFile
+    device: torch.device
+    dtype: torch.dtype
+    own_vae: Path | None
+    prediction_type: Prediction
+    zero_terminal_snr: bool
+    bits: Bits | None
 
     @property
-    def unet_config(self) -> Any:
-        return self.unet.config
-
-    def pipeline(self, scheduler: Any) -> Any:
-        kind: Any = StableDiffusionXLPipeline
-        return kind(self.vae, None, None, None, None, self.unet, scheduler)
+    def family(self) -> Family:
+        return self.model.family
 
     @property
+    def has_sizes(self) -> bool:
+        """Whether the U-Net is told pooled text and the sizes of the picture (Podell et al. 2023, §2.2)."""
+        return self.family == "sdxl"
+
+    @property
+    def zero_empty(self) -> bool:
+        """Whether the embedding of an empty prompt is zeros, as SDXL was trained, and not what the encoders say."""
+        return self.has_sizes and self.layout.zeroes_empty_prompts()
+
+    @cached_property
+    def tokenizers(self) -> tuple[Any, ...]:
+        return self.layout.tokenizers()
+
+    @cached_property
+    def text_encoders(self) -> tuple[Any, ...]:
+        return tuple(self._placed(encoder) for encoder in self.layout.text_encoders(self.dtype))
+
+    @cached_property
+    def vae(self) -> Any:
+        load = vae_at(self.own_vae, self.family)[1] if self.own_vae else self.layout.vae
+        return self._placed(load())
+
+    @cached_property
+    def unet(self) -> Any:
+        unet = self.layout.unet(self.dtype)
+        if self.bits:
+            from gangline.train.quantise import quantise  # bitsandbytes takes a second to import
+
+            quantise(unet, self.bits, self.device)
+        return self._placed(unet)
+
+    @cached_property
+    def noise(self) -> Any:
+        """The forward process. With zero terminal SNR its last step is noise alone (Lin et al. 2023, §3.1), and samplers begin there."""
+        changes = {"prediction_type": self.prediction_type, "rescale_betas_zero_snr": self.zero_terminal_snr}
+        if self.zero_terminal_snr:
+            changes["timestep_spacing"] = "trailing"
+        return DDPMScheduler.from_config(self.layout.noise().config, **changes)
+
+    @cached_property
     def latent_factor(self) -> int:
         """Pixels of a side for one latent."""
-        return 2 ** (len(self.vae.config.block_out_channels) - 1)
+        config = vae_at(self.own_vae, self.family)[0] if self.own_vae else self.layout.vae_config()
+        return 2 ** (len(config["block_out_channels"]) - 1)
 
+    @cached_property
+    def side_unit(self) -> int:
+        """Sides of pictures are multiples of it: the U-Net halves the latents once for each level but one."""
+        return self.latent_factor * 2 ** (len(self.layout.unet_config()["block_out_channels"]) - 1)
 
-def load_base(path: Path, device: torch.device, dtype: torch.dtype) -> Base:
-    """The VAE stays in float32 (SDXL's overflows in half precision), the rest is in `dtype`; all of it frozen.
-
-    Raises `BadInput` where the folder holds no model of SDXL's architecture.
-    """
-    _check_family(path)
-    try:
-        base = Base(
-            path=path,
-            tokenizers=(_part(CLIPTokenizer, path, "tokenizer"), _part(CLIPTokenizer, path, "tokenizer_2")),
-            text_encoders=(
-                _model(CLIPTextModel, path, "text_encoder", dtype),
-                _model(CLIPTextModelWithProjection, path, "text_encoder_2", dtype),
-            ),
-            vae=_model(AutoencoderKL, path, "vae", torch.float32),
-            unet=_model(UNet2DConditionModel, path, "unet", dtype),
-            noise=_part(DDPMScheduler, path, "scheduler"),
+    def pipeline(self, scheduler: Any) -> Any:
+        """diffusers' pipeline over the parts that are in memory, with a sampler of one's own."""
+        parts = {"vae": self.vae, "unet": self.unet, "scheduler": scheduler}
+        parts |= {"tokenizer": self.tokenizers[0], "text_encoder": self.text_encoders[0]}
+        if self.has_sizes:
+            return StableDiffusionXLPipeline(
+                **parts,
+                tokenizer_2=self.tokenizers[1],
+                text_encoder_2=self.text_encoders[1],
+                force_zeros_for_empty_prompt=self.zero_empty,
+                add_watermarker=False,
+            )
+        return StableDiffusionPipeline(
+            **parts, safety_checker=None, feature_extractor=None, requires_safety_checker=False  # pyright: ignore[reportArgumentType]
         )
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise BadInput(f"the base cannot be loaded: {reason}", hint="is it complete, and in safetensors?") from None
-    for module in (*base.text_encoders, base.vae, base.unet):
-        module.requires_grad_(False)
-        module.to(device)
-        module.eval()
-    return base
+
+    def _placed(self, module: Any) -> Any:
+        return module.requires_grad_(False).to(self.device).eval()
 
 
-def _check_family(path: Path) -> None:
-    try:
-        name = json.loads((path / "model_index.json").read_text())["_class_name"]
-    except (OSError, ValueError, KeyError, TypeError):
+def load_base(
+    path: Path,
+    device: torch.device,
+    dtype: torch.dtype,
+    *,
+    vae: Path | None = None,
+    prediction_type: Literal["auto", "epsilon", "v_prediction"] = "auto",
+    zero_terminal_snr: bool = False,
+    base_precision: Literal["full", "8bit", "4bit"] = "full",
+) -> Base:
+    """What is at `path`, recognised; its weights are read later. `vae` goes in the place of its own.
+
+    Raises `BadInput` where it is no base that can be trained so.
+    """
+    model = describe_base(path)
+    file = single_file_of(path)
+    prediction = model.prediction_type if prediction_type == "auto" else prediction_type
+    zero = zero_terminal_snr or model.zero_terminal_snr
+    if zero and prediction == "epsilon":
         raise BadInput(
-            "the base is not a model in diffusers' layout: it has no readable model_index.json",
-            hint="give a folder that StableDiffusionXLPipeline.save_pretrained wrote, or a hub id",
-        ) from None
-    if name != PIPELINE:
-        raise BadInput(f"the base is a {name}; this trainer needs a {PIPELINE}")
-
-
-def _part(kind: Any, path: Path, folder: str) -> Any:
-    return kind.from_pretrained(path, subfolder=folder, local_files_only=True)
-
-
-def _model(kind: Any, path: Path, folder: str, dtype: torch.dtype) -> Any:
-    names = [file.name for file in (path / folder).glob("*.safetensors")]
-    variant = "fp16" if names and all(".fp16" in name for name in names) else None
-    return kind.from_pretrained(
-        path,
-        subfolder=folder,
-        local_files_only=True,
-        use_safetensors=True,
-        variant=variant,
-        **({"torch_dtype": dtype} if kind.__module__.startswith("diffusers") else {"dtype": dtype}),
+            "zero_terminal_snr needs v-prediction: from noise alone there is no noise to predict (Lin et al. 2023, §3.2)",
+            hint="set prediction_type to v_prediction, or leave zero_terminal_snr out",
+        )
+    return Base(
+        path=path,
+        model=model,
+        layout=SingleFile(file, read_header(file), model.family) if file else Folder(path, model.family),
+        device=device,
+        dtype=dtype,
+        own_vae=vae,
+        prediction_type=prediction,
+        zero_terminal_snr=zero,
+        bits=BITS.get(base_precision),
     )

@@ -1,0 +1,225 @@
+"""Which model a file or a folder holds, from names, shapes and configurations alone. Pure: nothing is read here.
+
+A family is what decides the text encoders, the U-Net's conditions and the names in an exported LoRA.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from gangline.core.errors import BadInput
+
+Family = Literal["sdxl", "sd15", "sd2"]
+Prediction = Literal["epsilon", "v_prediction"]
+
+IN_WORDS: dict[Family, str] = {"sdxl": "SDXL", "sd15": "Stable Diffusion 1", "sd2": "Stable Diffusion 2"}
+WANTED = "give an SDXL, Stable Diffusion 1.x or 2.x text-to-image model"
+FAMILY_OF_WIDTH: dict[int, Family] = {768: "sd15", 1024: "sd2", 2048: "sdxl"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tensor:
+    """`start` and `end` count bytes from the end of the header."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """What a safetensors file called `name` says before its tensors, which begin at byte `data_start`."""
+
+    name: str
+    data_start: int
+    tensors: Mapping[str, Tensor]
+    metadata: Mapping[str, str]
+
+    def has(self, prefix: str) -> bool:
+        return any(name.startswith(prefix) for name in self.tensors)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A base that can be trained. `because` says what the family and the prediction were read from, or that one is assumed."""
+
+    family: Family
+    prediction_type: Prediction
+    zero_terminal_snr: bool
+    layout: Literal["diffusers", "single file"]
+    because: str
+
+
+# A single file, as kohya's scripts, ComfyUI and Civitai have them
+
+UNET = "model.diffusion_model."
+FIRST_CONV = f"{UNET}input_blocks.0.0.weight"
+SIZES = f"{UNET}label_emb."
+CLIP_OF_SD = "cond_stage_model.transformer."
+OPEN_CLIP_OF_SD = ("cond_stage_model.model.", "conditioner.embedders.0.model.")
+OPEN_CLIP_OF_SDXL = "conditioner.embedders.1.model."
+TELLS_V_OF_SD2 = f"{UNET}output_blocks.11.1.transformer_blocks.0.norm1.bias"
+SPREAD_OF_EPSILON_MAX = 0.09
+
+OTHER_ARCHITECTURES = (
+    ("double_blocks.", "is a FLUX model"),
+    ("joint_blocks.", "is a Stable Diffusion 3 model"),
+    ("control_model.", "is a ControlNet"),
+    ("controlnet_cond_embedding.", "is a ControlNet"),
+    ("first_stage_model.", "holds a VAE and no U-Net"),
+    ("encoder.conv_in.", "is a VAE"),
+    ("down_blocks.", "is one part of a model in diffusers' layout; the whole folder is needed"),
+    ("input_blocks.", "holds a U-Net alone, without its text encoders and VAE"),
+)
+OTHER_INPUTS = {9: "an inpainting model", 8: "an image editing model", 5: "a depth-to-image model", 7: "an upscaler"}
+OTHER_PROCESSES = (
+    ("edm_mean", "is trained on another noise process (EDM, as Playground v2.5 is)"),
+    ("edm_vpred.sigma_max", "is trained on another noise process (EDM, as CosXL is)"),
+)
+
+
+def recognise_file(header: Header, spread: float | None = None) -> Model:
+    """The model that a single file holds. `spread` is the standard deviation of `TELLS_V_OF_SD2`, where the file has it."""
+    _check_architecture(header)
+    family, mark = _family_of_file(header)
+    prediction, reason = _prediction_of_file(header, family, spread)
+    return Model(
+        family=family,
+        prediction_type=prediction,
+        zero_terminal_snr="ztsnr" in header.tensors,
+        layout="single file",
+        because=f"{mark}; {reason}",
+    )
+
+
+def _check_architecture(header: Header) -> None:
+    if is_lora(header):
+        raise BadInput(f"{header.name} is a LoRA, not a base", hint="a LoRA to go on from is given as init_lora")
+    if FIRST_CONV not in header.tensors:
+        bare = {name.removeprefix(UNET) for name in header.tensors}
+        for mark, what in OTHER_ARCHITECTURES:
+            if any(name.startswith(mark) for name in bare):
+                raise BadInput(f"{header.name} {what}", hint=WANTED)
+        raise BadInput(f"{header.name} holds no model that Gangline knows", hint=WANTED)
+    for mark, what in OTHER_PROCESSES:
+        if mark in header.tensors:
+            raise BadInput(f"{header.name} {what}", hint=WANTED)
+    _check_inputs(header.name, header.tensors[FIRST_CONV].shape[1])
+
+
+def _check_inputs(name: str, channels: int) -> None:
+    if channels != 4:
+        what = OTHER_INPUTS.get(channels, "no text-to-image model")
+        raise BadInput(f"{name} is {what}: its U-Net takes {channels} channels, not 4", hint=WANTED)
+
+
+def _family_of_file(header: Header) -> tuple[Family, str]:
+    has_sizes = header.has(SIZES)
+    if header.has(OPEN_CLIP_OF_SDXL) and has_sizes:
+        return "sdxl", "it has SDXL's second text encoder and size conditioning"
+    if header.has("conditioner.embedders.0.model.") and has_sizes:
+        raise BadInput(f"{header.name} is SDXL's refiner", hint="give the base model")
+    if has_sizes:
+        raise BadInput(f"{header.name} takes image embeddings or lacks SDXL's text encoders", hint=WANTED)
+    if any(header.has(prefix) for prefix in OPEN_CLIP_OF_SD):
+        return "sd2", "its text encoder is OpenCLIP's, as in Stable Diffusion 2"
+    if header.has(CLIP_OF_SD):
+        return "sd15", "its text encoder is CLIP's, as in Stable Diffusion 1"
+    raise BadInput(f"{header.name} holds no text encoder", hint="give a file with the U-Net, text encoders and VAE in one")
+
+
+def _prediction_of_file(header: Header, family: Family, spread: float | None) -> tuple[Prediction, str]:
+    """Marks in the file before what its metadata says, and both before what only the weights suggest.
+
+    The spread of one bias tells the published 768-v weights of Stable Diffusion 2 and what came of them from 512-base: ComfyUI
+    judges by the same number.
+    """
+    if "v_pred" in header.tensors:
+        return "v_prediction", "it is marked v_pred"
+    said = header.metadata.get("modelspec.prediction_type", "").lower()
+    if said in ("v", "v_prediction", "v-prediction", "epsilon"):
+        return "epsilon" if said == "epsilon" else "v_prediction", f"its metadata says prediction_type {said}"
+    architecture = header.metadata.get("modelspec.architecture", "").lower()
+    if architecture.startswith("stable-diffusion-v2-768-v"):
+        return "v_prediction", f"its metadata says {architecture}"
+    if architecture.startswith("stable-diffusion-v2-512"):
+        return "epsilon", f"its metadata says {architecture}"
+    if family != "sd2":
+        return "epsilon", "nothing in it speaks of v-prediction, so epsilon is assumed"
+    if spread is not None and spread > SPREAD_OF_EPSILON_MAX:
+        return "v_prediction", f"v-prediction is assumed, as the spread of its last attention's bias is {spread:.3f}, like 768-v's"
+    return "epsilon", "epsilon is assumed, as the spread of its last attention's bias is small, like 512-base's"
+
+
+# A folder in diffusers' layout
+
+PIPELINES: dict[str, Literal["sdxl", "sd"]] = {"StableDiffusionXLPipeline": "sdxl", "StableDiffusionPipeline": "sd"}
+
+
+def recognise_folder(name: str, index: Any, unet: Any, text_encoder: Any, scheduler: Any) -> Model:
+    """The model of a folder, from its model_index.json and the configurations of three of its parts."""
+    pipeline = index.get("_class_name")
+    if pipeline not in PIPELINES:
+        raise BadInput(f"{name} is a {pipeline}", hint=WANTED)
+    _check_inputs(name, unet.get("in_channels", 4))
+    _check_process(name, scheduler)
+    family, mark = _family_of_folder(PIPELINES[pipeline], unet, text_encoder)
+    prediction = scheduler.get("prediction_type", "epsilon")
+    if prediction not in ("epsilon", "v_prediction"):
+        raise BadInput(f"{name} predicts the {prediction}, which Gangline does not train", hint=WANTED)
+    return Model(
+        family=family,
+        prediction_type=prediction,
+        zero_terminal_snr=bool(scheduler.get("rescale_betas_zero_snr", False)),
+        layout="diffusers",
+        because=f"{mark}; its scheduler says {prediction}",
+    )
+
+
+def _check_process(name: str, scheduler: Any) -> None:
+    kind = str(scheduler.get("_class_name", ""))
+    if kind.startswith(("EDM", "FlowMatch")):
+        raise BadInput(f"{name} is trained on another noise process ({kind})", hint=WANTED)
+
+
+def _family_of_folder(pipeline: Literal["sdxl", "sd"], unet: Any, text_encoder: Any) -> tuple[Family, str]:
+    if pipeline == "sdxl":
+        return "sdxl", "it is a StableDiffusionXLPipeline"
+    width = unet.get("cross_attention_dim")
+    known = FAMILY_OF_WIDTH.get(width) if isinstance(width, int) else None
+    if known in ("sd15", "sd2"):
+        return known, f"its U-Net attends to text of width {width}, as in {IN_WORDS[known]}"
+    if text_encoder.get("hidden_act") == "gelu":
+        return "sd2", "its text encoder is OpenCLIP's, as in Stable Diffusion 2"
+    return "sd15", "its text encoder is CLIP's, as in Stable Diffusion 1"
+
+
+# LoRAs
+
+LORA_DOWN = re.compile(r"(\.lora_down|\.lora_A(\.[^.]+)?|\.lora\.down|_lora\.down)\.weight$")
+TO_TEXT = re.compile(r"attn2[._](processor\.)?to_k")
+
+
+def is_lora(header: Header) -> bool:
+    return any(LORA_DOWN.search(name) for name in header.tensors)
+
+
+def width_of_lora(header: Header) -> int | None:
+    """The width of the text that a LoRA's U-Net attends to; None where it leaves the cross-attention alone."""
+    return _only(
+        tensor.shape[1]
+        for name, tensor in header.tensors.items()
+        if TO_TEXT.search(name) and LORA_DOWN.search(name) and len(tensor.shape) >= 2
+    )
+
+
+def family_of_lora(header: Header) -> Family | None:
+    """The family that a LoRA was trained on, where its shapes tell."""
+    return FAMILY_OF_WIDTH.get(width_of_lora(header) or 0)
+
+
+def _only(values: Iterable[int]) -> int | None:
+    found = set(values)
+    return found.pop() if len(found) == 1 else None

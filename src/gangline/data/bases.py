@@ -1,0 +1,100 @@
+"""Bases as people have them: a folder in diffusers' layout, or one safetensors file as kohya, ComfyUI and Civitai have it."""
+
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+from gangline.core.bases import INDEX, files_needed, missing_parts, parts_of, single_files, vae_files_needed
+from gangline.core.errors import BadInput
+from gangline.core.families import TELLS_V_OF_SD2, WANTED, Model, recognise_file, recognise_folder
+from gangline.data.safetensors_header import PICKLES, read_header, read_values, refuse_pickle
+
+
+def describe_base(path: Path) -> Model:
+    """What the base at `path` is; only configurations and a file's header are read. Raises `BadInput` that names the file."""
+    single = single_file_of(path)
+    if single is None:
+        return _describe_folder(path)
+    header = read_header(single)
+    spread = statistics.pstdev(read_values(single, header, TELLS_V_OF_SD2)) if TELLS_V_OF_SD2 in header.tensors else None
+    return recognise_file(header, spread)
+
+
+def files_of_base(path: Path) -> list[Path]:
+    """The files of a base that a run needs. Raises `BadInput` where it is none, or not whole."""
+    describe_base(path)
+    if path.is_file():
+        return [path]
+    names = names_below(path)
+    if INDEX in names:
+        missing = missing_parts(names, parts_of(read_json(path / INDEX)))
+        if missing:
+            raise BadInput(f"the base {path} lacks {', '.join(missing)}", hint=_why_missing(path, missing))
+    return [path / name for name in files_needed(names)]
+
+
+def files_of_vae(path: Path) -> list[Path]:
+    """The files of a VAE that goes in the place of a base's own. Raises `BadInput` where there is none."""
+    if path.is_file():
+        read_header(path)
+        return [path]
+    found = [path / name for name in vae_files_needed(names_below(path))]
+    if not any(file.suffix == ".safetensors" for file in found):
+        raise BadInput(f"{path} holds no VAE", hint=_why_missing(path, [""]) or "give its folder, or one safetensors file")
+    return found
+
+
+def single_file_of(path: Path) -> Path | None:
+    """The file that holds the whole base; None where it is a folder in diffusers' layout."""
+    if path.is_file():
+        return path
+    if not path.is_dir():
+        raise BadInput(f"there is no base {path}", hint="give a folder, a .safetensors file, or a hub id NAME/MODEL")
+    if (path / INDEX).is_file():
+        return None
+    found = single_files([entry.name for entry in path.iterdir()])
+    if len(found) == 1:
+        return path / found[0]
+    if found:
+        raise BadInput(f"{path} holds {len(found)} models: {', '.join(sorted(found)[:5])}", hint="give the path of one")
+    for entry in sorted(path.iterdir()):
+        refuse_pickle(entry)
+    raise BadInput(f"{path} holds no model: neither {INDEX} nor a .safetensors file", hint=WANTED)
+
+
+def names_below(folder: Path) -> list[str]:
+    return [file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()]
+
+
+def read_json(path: Path) -> Any:
+    """An object of a configuration file."""
+    try:
+        value = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise BadInput(f"the base has no {path.parent.name}/{path.name}", hint="is it complete?") from None
+    except (OSError, ValueError):
+        raise BadInput(f"{path.parent.name}/{path.name} of the base cannot be read", hint="get it again") from None
+    if not isinstance(value, dict):
+        raise BadInput(f"{path.parent.name}/{path.name} of the base is no configuration", hint="get it again")
+    return value
+
+
+def _describe_folder(path: Path) -> Model:
+    return recognise_folder(
+        path.name,
+        read_json(path / INDEX),
+        read_json(path / "unet" / "config.json"),
+        read_json(encoder) if (encoder := path / "text_encoder" / "config.json").exists() else {},
+        read_json(path / "scheduler" / "scheduler_config.json"),
+    )
+
+
+def _why_missing(path: Path, parts: list[str]) -> str:
+    for part in parts:
+        folder = path / part
+        pickles = sorted(file.name for file in folder.glob("*") if file.suffix.lower() in PICKLES)
+        if pickles:
+            where = f"{part}/{pickles[0]}" if part else pickles[0]
+            return f"{where} is a pickle, which Gangline does not load: convert it to safetensors"
+    return "is it complete?" if any(parts) else ""

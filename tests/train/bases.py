@@ -102,7 +102,9 @@ def in_original_layout(unet: Any, vae: Any, encoders: tuple[Any, ...], family: F
     for name in [name for name in tensors if ".attn_1." in name and name.endswith("weight") and ".norm." not in name]:
         tensors[name] = tensors[name][:, :, None, None]
     if family != "sd2":
-        tensors |= _moved(encoders[0], lambda name: original.Source(f"{clip}text_model.{name.removeprefix('text_model.')}"))
+        tensors |= _moved(
+            encoders[0], lambda name: original.Source(f"{clip}text_model.{name.removeprefix('text_model.')}")
+        )
     if family != "sd15":
         prefix = "conditioner.embedders.1.model." if family == "sdxl" else "cond_stage_model.model."
         tensors |= _moved(encoders[-1], original.open_clip_source(prefix))

@@ -127,7 +127,9 @@ def _family_of_file(header: Header) -> tuple[Family, str]:
         return "sd2", "its text encoder is OpenCLIP's, as in Stable Diffusion 2"
     if header.has(CLIP_OF_SD):
         return "sd15", "its text encoder is CLIP's, as in Stable Diffusion 1"
-    raise BadInput(f"{header.name} holds no text encoder", hint="give a file with the U-Net, text encoders and VAE in one")
+    raise BadInput(
+        f"{header.name} holds no text encoder", hint="give a file with the U-Net, text encoders and VAE in one"
+    )
 
 
 def _prediction_of_file(header: Header, family: Family, spread: float | None) -> tuple[Prediction, str]:
@@ -149,7 +151,10 @@ def _prediction_of_file(header: Header, family: Family, spread: float | None) ->
     if family != "sd2":
         return "epsilon", "nothing in it speaks of v-prediction, so epsilon is assumed"
     if spread is not None and spread > SPREAD_OF_EPSILON_MAX:
-        return "v_prediction", f"v-prediction is assumed, as the spread of its last attention's bias is {spread:.3f}, like 768-v's"
+        return (
+            "v_prediction",
+            f"v-prediction is assumed, as the spread of its last attention's bias is {spread:.3f}, like 768-v's",
+        )
     return "epsilon", "epsilon is assumed, as the spread of its last attention's bias is small, like 512-base's"
 
 

@@ -17,7 +17,9 @@ def describe_base(path: Path) -> Model:
     if single is None:
         return _describe_folder(path)
     header = read_header(single)
-    spread = statistics.pstdev(read_values(single, header, TELLS_V_OF_SD2)) if TELLS_V_OF_SD2 in header.tensors else None
+    spread = (
+        statistics.pstdev(read_values(single, header, TELLS_V_OF_SD2)) if TELLS_V_OF_SD2 in header.tensors else None
+    )
     return recognise_file(header, spread)
 
 
@@ -41,7 +43,9 @@ def files_of_vae(path: Path) -> list[Path]:
         return [path]
     found = [path / name for name in vae_files_needed(names_below(path))]
     if not any(file.suffix == ".safetensors" for file in found):
-        raise BadInput(f"{path} holds no VAE", hint=_why_missing(path, [""]) or "give its folder, or one safetensors file")
+        raise BadInput(
+            f"{path} holds no VAE", hint=_why_missing(path, [""]) or "give its folder, or one safetensors file"
+        )
     return found
 
 

@@ -97,19 +97,13 @@ class Base:
 
     def pipeline(self, scheduler: Any) -> Any:
         """diffusers' pipeline over the parts that are in memory, with a sampler of one's own."""
-        parts = {"vae": self.vae, "unet": self.unet, "scheduler": scheduler}
+        parts: dict[str, Any] = {"vae": self.vae, "unet": self.unet, "scheduler": scheduler}
         parts |= {"tokenizer": self.tokenizers[0], "text_encoder": self.text_encoders[0]}
-        if self.has_sizes:
-            return StableDiffusionXLPipeline(
-                **parts,
-                tokenizer_2=self.tokenizers[1],
-                text_encoder_2=self.text_encoders[1],
-                force_zeros_for_empty_prompt=self.zero_empty,
-                add_watermarker=False,
-            )
-        return StableDiffusionPipeline(
-            **parts, safety_checker=None, feature_extractor=None, requires_safety_checker=False  # pyright: ignore[reportArgumentType]
-        )
+        if not self.has_sizes:
+            parts |= {"safety_checker": None, "feature_extractor": None, "requires_safety_checker": False}
+            return StableDiffusionPipeline(**parts)
+        parts |= {"tokenizer_2": self.tokenizers[1], "text_encoder_2": self.text_encoders[1]}
+        return StableDiffusionXLPipeline(**parts, force_zeros_for_empty_prompt=self.zero_empty, add_watermarker=False)
 
     def _placed(self, module: Any) -> Any:
         return module.requires_grad_(False).to(self.device).eval()

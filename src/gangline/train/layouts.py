@@ -1,7 +1,7 @@
 """The parts of a base out of the two layouts that it may have. Both classes offer the same; safetensors only, no network."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,10 +61,10 @@ class Folder:
     def zeroes_empty_prompts(self) -> bool:
         return read_json(self.path / INDEX).get("force_zeros_for_empty_prompt", True)
 
-    def vae_config(self) -> Mapping[str, Any]:
+    def vae_config(self) -> dict[str, Any]:
         return read_json(self.path / "vae" / "config.json")
 
-    def unet_config(self) -> Mapping[str, Any]:
+    def unet_config(self) -> dict[str, Any]:
         return read_json(self.path / "unet" / "config.json")
 
     def _small(self, kind: Any, name: str) -> Any:
@@ -111,11 +111,11 @@ class SingleFile:
     def zeroes_empty_prompts(self) -> bool:
         return True
 
-    def vae_config(self) -> Mapping[str, Any]:
+    def vae_config(self) -> dict[str, Any]:
         with as_bad_input(f"the VAE in {self.path.name}"):
             return original.vae_config(self.header, self.family)
 
-    def unet_config(self) -> Mapping[str, Any]:
+    def unet_config(self) -> dict[str, Any]:
         with as_bad_input(f"the U-Net in {self.path.name}"):
             return original.unet_config(self.header, self.family)
 
@@ -145,7 +145,7 @@ def _both(family: Family, name: str) -> tuple[str, ...]:
     return (name, f"{name}_2") if family == "sdxl" else (name,)
 
 
-def vae_at(path: Path, family: Family) -> tuple[Mapping[str, Any], Callable[[], Any]]:
+def vae_at(path: Path, family: Family) -> tuple[dict[str, Any], Callable[[], Any]]:
     """The configuration of a VAE of its own, and how to load it: from its folder, a whole base, or a file."""
     for folder in (path, path / "vae"):
         if (folder / "config.json").is_file():

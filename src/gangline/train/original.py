@@ -52,7 +52,9 @@ def shapes_below(header: Header, prefix: str) -> Shapes:
 def unet_config(header: Header, family: Family) -> dict[str, Any]:
     """`UNet2DConditionModel`'s settings (Rombach et al. 2022; for SDXL Podell et al. 2023)."""
     shapes = shapes_below(header, UNET)
-    downs = [number for number in range(_blocks(shapes, "input_blocks.")) if f"input_blocks.{number}.0.op.weight" in shapes]
+    downs = [
+        number for number in range(_blocks(shapes, "input_blocks.")) if f"input_blocks.{number}.0.op.weight" in shapes
+    ]
     layers = downs[0] - 1 if downs else _blocks(shapes, "input_blocks.") - 1
     firsts = [1 + level * (layers + 1) for level in range(len(downs) + 1)]
     widths = [shapes[f"input_blocks.{first}.0.out_layers.3.weight"][0] for first in firsts]

@@ -52,7 +52,7 @@ class QuantisedLinear(nn.Linear):
         restore = dequantize_4bit if self.bits == 4 else dequantize_blockwise
         return restore(self.codes, state).view(self.out_features, self.in_features)
 
-    def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002 - nn.Linear's name
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
         return _Product.apply(input.to(self.dtype), self)  # pyright: ignore[reportReturnType]
 
 
@@ -60,7 +60,7 @@ class _Product(torch.autograd.Function):
     """x @ weight.T + bias that keeps nothing for the way back but the layer itself."""
 
     @staticmethod
-    def forward(ctx: Any, input: torch.Tensor, layer: QuantisedLinear) -> torch.Tensor:  # noqa: A002
+    def forward(ctx: Any, input: torch.Tensor, layer: QuantisedLinear) -> torch.Tensor:
         ctx.layer = layer
         return functional.linear(input, layer.weight, layer.bias)
 

@@ -20,7 +20,13 @@ def clip_tokenizer(pad_id: int = TOKENS - 1) -> Any:
     """
     vocabulary, merges = _vocabulary()
     tokenizer: Any = CLIPTokenizer(
-        vocab=vocabulary, merges=merges, bos_token=START, eos_token=END, unk_token=END, pad_token=END, model_max_length=77
+        vocab=vocabulary,
+        merges=merges,
+        bos_token=START,
+        eos_token=END,
+        unk_token=END,
+        pad_token=END,
+        model_max_length=77,
     )
     tokenizer.pad_token_id = pad_id
     return tokenizer
@@ -29,7 +35,7 @@ def clip_tokenizer(pad_id: int = TOKENS - 1) -> Any:
 @cache
 def _vocabulary() -> tuple[dict[str, int], list[Any]]:
     """Ids are places: 256 bytes, the same at the end of a word, what is merged of them, start and end."""
-    content = (resources.files(__package__) / VOCABULARY).read_bytes()
+    content = (resources.files("gangline.train.clip") / VOCABULARY).read_bytes()
     lines = gzip.decompress(content).decode().split("\n")[1 : 1 + MERGES]
     merges = [(left, right) for left, right in (line.split() for line in lines)]
     characters = _characters_of_bytes()

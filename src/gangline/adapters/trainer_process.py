@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -37,18 +38,23 @@ LOG = "log.txt"
 
 class ProcessTrainer:
     def start(self, kind: str, directory: Path) -> "ProcessRun":
-        with (directory / LOG).open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", MODULES[kind], str(directory)],
-                cwd=directory,
-                env=_environment(directory),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=die_with_parent,  # noqa: PLW1509 - one call into libc, and the agent's step has one thread
-            )
-        return ProcessRun(process, directory)
+        return start_program([sys.executable, "-m", MODULES[kind], str(directory)], directory, below=directory)
+
+
+def start_program(command: Sequence[str], directory: Path, *, below: Path) -> "ProcessRun":
+    """Any program that keeps the contract in `directory`; it works below `below`."""
+    with (directory / LOG).open("ab") as log:
+        process = subprocess.Popen(
+            command,
+            cwd=below,
+            env=_environment(directory),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=die_with_parent,  # noqa: PLW1509 - one call into libc, and the agent's step has one thread
+        )
+    return ProcessRun(process, directory)
 
 
 class ProcessRun:
@@ -146,10 +152,10 @@ def _result_in(directory: Path) -> Result:
 
 def _describe_all(folder: Path) -> tuple[File, ...]:
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    return tuple(_describe(path, folder) for path in paths)
+    return tuple(describe(path, folder) for path in paths)
 
 
-def _describe(path: Path, folder: Path) -> File:
+def describe(path: Path, folder: Path) -> File:
     with path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     return File(path=path.relative_to(folder).as_posix(), bytes=path.stat().st_size, sha256=sha256)

@@ -20,6 +20,7 @@ from gangline.cli import (
     sim,
     train,
     up,
+    verify_resume,
     worker,
 )
 from gangline.cli.output import say_error
@@ -47,6 +48,7 @@ app.command()(up.up)
 app.command()(server.server)
 app.command()(worker.worker)
 app.command()(demo.demo)
+app.command()(verify_resume.verify_resume)
 app.add_typer(sim.app, name="sim")
 
 

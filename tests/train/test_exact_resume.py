@@ -1,7 +1,6 @@
 """Promise 3: an interrupted run ends with the same bits as an uninterrupted one."""
 
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,54 +45,6 @@ def test_a_resumed_run_says_when_its_numerics_changed(tmp_path: Path) -> None:
 def rewrite_manifest(checkpoint: Path, **changes: Any) -> None:
     manifest = replace(read_manifest(checkpoint), **changes)
     (checkpoint / "manifest.json").write_text(json.dumps(manifest.to_json()))
-
-
-def flip_a_bit(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-
-
-def truncate(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-100])
-
-
-DAMAGE = {
-    "a bit of the weights flipped": lambda at: flip_a_bit(at / "weights.safetensors"),
-    "a bit of the optimiser flipped": lambda at: flip_a_bit(at / "optimizer.safetensors"),
-    "the weights truncated": lambda at: truncate(at / "weights.safetensors"),
-    "the optimiser truncated": lambda at: truncate(at / "optimizer.safetensors"),
-    "the optimiser missing": lambda at: (at / "optimizer.safetensors").unlink(),
-    "a bit of the manifest flipped": lambda at: flip_a_bit(at / "manifest.json"),
-    "the manifest gone": lambda at: (at / "manifest.json").unlink(),
-    "the manifest truncated": lambda at: truncate(at / "manifest.json"),
-    "the manifest another JSON": lambda at: (at / "manifest.json").write_text("[1]"),
-    "everything gone": lambda at: [path.unlink() for path in at.iterdir()],
-    "another job's checkpoint": lambda at: rewrite_manifest(at, spec_hash="0" * 64),
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_newest_checkpoint_is_rejected_and_the_one_before_is_used(
-    tmp_path: Path, uninterrupted: RunDirectory, damage: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    run = lay_out(tmp_path / "run", small_spec(checkpoint_every_steps=100))
-    for step in ("000004", "000008"):
-        shutil.copytree(uninterrupted.checkpoints / step, run.resume / step)
-    DAMAGE[damage](run.resume / "000008")
-    finish(run)
-    assert "checkpoint 000008 is rejected" in capfd.readouterr().err
-    first = next(line for line in lines(run) if line["phase"] == "training")
-    assert first["step"] == 4
-    assert report_of(run)["weights_digest"] == report_of(uninterrupted)["weights_digest"]
-
-
-def test_with_no_good_checkpoint_a_run_begins_anew(tmp_path: Path, uninterrupted: RunDirectory) -> None:
-    run = lay_out(tmp_path / "run", small_spec(checkpoint_every_steps=100))
-    shutil.copytree(uninterrupted.checkpoints / "000008", run.resume / "000008")
-    flip_a_bit(run.resume / "000008" / "weights.safetensors")
-    finish(run)
-    assert report_of(run)["weights_digest"] == report_of(uninterrupted)["weights_digest"]
 
 
 def test_asked_to_save_a_run_saves_and_goes_on(tmp_path: Path) -> None:

@@ -140,6 +140,8 @@ def load(checkpoint: Path, spec_hash: str) -> State:
     manifest = read_manifest(checkpoint)
     if manifest.spec_hash != spec_hash:
         raise Damaged("it belongs to another job's spec")
+    if {WEIGHTS, OPTIMIZER} - {file.path for file in manifest.files}:
+        raise Damaged("its manifest does not list all that a checkpoint has")
     for file in manifest.files:
         check(checkpoint / file.path, file)
     try:

@@ -221,7 +221,7 @@ def _nodes_of_this_box(homes: Path, nodes_max: int, access: Access, price_micro_
 def make_agent(*, home: Path, server: str, token: str, name: str | None, machine: str | None) -> "Agent":
     """A worker of this machine. Raises `UserError` where another one is at work in `home`."""
     from gangline import __version__
-    from gangline.adapters.host import LocalHost, describe_gpu, gpu_memory_gb
+    from gangline.adapters.host import LocalHost, describe_gpu, describe_numerics, gpu_memory_gb
     from gangline.adapters.hub import HuggingFaceHub
     from gangline.adapters.trainer_process import ProcessTrainer
     from gangline.adapters.transfer import HttpTransfer
@@ -248,7 +248,9 @@ def make_agent(*, home: Path, server: str, token: str, name: str | None, machine
         node=os.environ.get("GANGLINE_NODE", ""),
         gpu=gpu.get("gpu", ""),
         gpu_memory_gb=gpu_memory_gb(gpu),
-        capabilities={"gangline": __version__, "python": sys.version.split()[0]} | gpu,
+        capabilities={"gangline": __version__, "python": sys.version.split()[0]}
+        | describe_numerics(with_gpu=bool(gpu))
+        | gpu,
     )
     return Agent(edges, join)
 

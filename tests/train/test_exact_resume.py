@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from safetensors import safe_open
 
 from gangline.core.contract import EXIT_DONE
 from gangline.train.checkpoint import read_manifest
 from gangline.train.contract import Orders, RunDirectory
-from gangline.train.lora import train
+from gangline.train.lora import OtherNumerics, kind_of, train
 from gangline.train.result import WEIGHTS
 from tests.train.conftest import STEPS, finish, interrupt, lay_out, report_of, small_spec
 
@@ -40,6 +41,32 @@ def test_a_resumed_run_says_when_its_numerics_changed(tmp_path: Path) -> None:
     made_under = read_manifest(run.checkpoints / "000004").fingerprint
     rewrite_manifest(run.checkpoints / "000004", fingerprint=made_under | {"torch": "1.0"})
     assert report_of(finish(run))["exact"] is False
+
+
+def test_a_run_whose_bits_must_stay_the_same_does_not_go_on_under_other_numerics(tmp_path: Path) -> None:
+    run = interrupt(tmp_path / "run", small_spec(exact="required"), after=4)
+    made_under = read_manifest(run.checkpoints / "000004").fingerprint
+    rewrite_manifest(run.checkpoints / "000004", fingerprint=made_under | {"torch": "1.0"})
+    before = lines(run)
+    with pytest.raises(OtherNumerics, match=r"was made with other numerics: torch 1\.0 → ") as told:
+        train(RunDirectory(run.path), Orders())
+    assert kind_of(told.value) == "other numerics"
+    assert [line["phase"] for line in lines(run)[len(before) :]] == ["preparing"]
+
+
+def test_a_run_whose_bits_must_stay_the_same_goes_on_under_its_own_numerics(
+    tmp_path: Path, uninterrupted: RunDirectory
+) -> None:
+    resumed = finish(interrupt(tmp_path / "run", small_spec(exact="required"), after=4))
+    assert tensors(resumed) == tensors(uninterrupted) and report_of(resumed)["exact"] is True
+
+
+def test_a_run_that_need_not_be_exact_may_use_any_kernel_and_promises_nothing(tmp_path: Path) -> None:
+    run = finish(lay_out(tmp_path / "run", small_spec(exact="off")))
+    assert not torch.are_deterministic_algorithms_enabled()
+    assert report_of(run)["exact"] is False
+    finish(lay_out(tmp_path / "repeatable", small_spec(steps=1)))
+    assert torch.are_deterministic_algorithms_enabled()
 
 
 def rewrite_manifest(checkpoint: Path, **changes: Any) -> None:

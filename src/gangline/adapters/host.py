@@ -3,9 +3,12 @@
 import fcntl
 import json
 import os
+import platform
 import secrets
 import shutil
 import subprocess
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +77,23 @@ class LocalHost:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
+
+
+def describe_numerics(*, with_gpu: bool) -> dict[str, str]:
+    """What decides the bits of a result besides the GPU: a trainer puts the same into the fingerprint of its checkpoints."""
+    found = {"threads": os.environ.get("OMP_NUM_THREADS", "1")}
+    if not with_gpu:
+        found["cpu"] = _cpu()
+    for name in contract.LIBRARIES:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+def _cpu() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 def describe_gpu() -> dict[str, str]:

@@ -38,6 +38,10 @@ OUTPUT = "output"
 Phase = Literal["starting", "downloading", "preparing", "training", "saving", "uploading"]
 
 
+LIBRARIES = ("torch", "diffusers", "transformers", "peft", "numpy", "pillow")
+"""Those whose versions decide the bits of a result."""
+
+
 def checkpoint_name(step: int) -> str:
     return f"{step:06d}"
 
@@ -143,7 +147,7 @@ class Progress:
     save_s: float | None = None
 
 
-FailureKind = Literal["bad data", "diverged", "out of memory", "disk full", "crashed"]
+FailureKind = Literal["bad data", "diverged", "out of memory", "disk full", "other numerics", "crashed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

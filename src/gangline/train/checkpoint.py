@@ -140,23 +140,24 @@ def load(checkpoint: Path, spec_hash: str) -> State:
     manifest = read_manifest(checkpoint)
     if manifest.spec_hash != spec_hash:
         raise Damaged("it belongs to another job's spec")
-    if {WEIGHTS, OPTIMIZER} - {file.path for file in manifest.files}:
+    listed = {file.path for file in manifest.files}
+    if not {WEIGHTS, OPTIMIZER, NUMBERS} <= listed:
         raise Damaged("its manifest does not list all that a checkpoint has")
     for file in manifest.files:
         check(checkpoint / file.path, file)
     try:
-        return State(manifest, _read(checkpoint))
+        return State(manifest, _read(checkpoint, listed))
     except (SafetensorError, OSError, ValueError, KeyError) as error:
         raise Damaged(f"its tensors cannot be read: {error}") from None
 
 
-def _read(checkpoint: Path) -> Snapshot:
+def _read(checkpoint: Path, listed: set[str]) -> Snapshot:
+    """Nothing that the manifest does not list."""
     numbers = json.loads((checkpoint / NUMBERS).read_text())
-    averaged = checkpoint / AVERAGED
     return Snapshot(
         weights=load_file(checkpoint / WEIGHTS),
         optimizer=OptimizerState(load_file(checkpoint / OPTIMIZER), numbers["optimizer"]),
-        averaged=load_file(averaged) if averaged.exists() else {},
+        averaged=load_file(checkpoint / AVERAGED) if AVERAGED in listed else {},
         scaler=numbers["scaler"],
     )
 

@@ -45,7 +45,7 @@ def train(run: RunDirectory, orders: Orders) -> int:
     run.report_phase("preparing")
     spec = run.read_spec()
     run.steps = spec.steps
-    numerics.make_deterministic()
+    numerics.choose_kernels(repeatable=spec.exact != "off")
     device = numerics.device()
     dtype = numerics.dtype_of(spec.precision, device)
     base = load_base(run.inputs / "base", device, dtype)
@@ -98,6 +98,10 @@ def sources(base: Base, spec: LoraSpec, material: Material) -> list[Source]:
     return [subject, Source(spec, material.class_images, material.words, **prior)]
 
 
+class OtherNumerics(ArithmeticError):
+    """This machine would not go on with the same bits, and the job asks for them."""
+
+
 class Lora:
     """The low-rank weights in training: a step, what is saved of them, and how they go on from there."""
 
@@ -110,7 +114,8 @@ class Lora:
         self.optimizer = make_optimizer(spec, self.groups)
         self.process = process_of(base.noise, spec, base.unet.device)
         self.microbatch = int(fingerprint["microbatch"])
-        self.identity = checkpoint.Identity(spec_hash=spec_hash(spec), fingerprint=fingerprint, exact=True)
+        exact = spec.exact != "off"
+        self.identity = checkpoint.Identity(spec_hash=spec_hash(spec), fingerprint=fingerprint, exact=exact)
         self.scaler = torch.amp.GradScaler(base.unet.device.type, enabled=base.dtype == torch.float16)
         self.ema = {name: weight.detach().clone() for name, weight in self.weights.items()} if spec.ema_decay else None
         self.began = False
@@ -204,14 +209,16 @@ class Lora:
         return state.manifest.step
 
     def _take_numerics(self, before: dict[str, str], exact: bool) -> None:
-        """As many samples at a time as before; what else differs is said."""
+        """As many samples at a time as before; what else differs is said. Raises `OtherNumerics` where it must not."""
         if int(before["microbatch"]) < self.microbatch:
             self.microbatch = int(before["microbatch"])
         now = self.identity.fingerprint | {"microbatch": str(self.microbatch)}
         changed = numerics.differences(before, now)
+        if changed and self.spec.exact == "required":
+            raise OtherNumerics(f"its checkpoint was made with other numerics: {changed}")
         if changed:
             print(f"no longer exact to the bit: {changed}", file=sys.stderr)  # noqa: T201
-        self.identity = replace(self.identity, fingerprint=now, exact=exact and not changed)
+        self.identity = replace(self.identity, fingerprint=now, exact=self.identity.exact and exact and not changed)
 
     def save(self, saver: checkpoint.Saver, step: int) -> float:
         """The seconds for which it held training up."""
@@ -278,6 +285,8 @@ def kind_of(error: Exception) -> FailureKind:
             return "bad data"
         case Diverged():
             return "diverged"
+        case OtherNumerics():
+            return "other numerics"
         case torch.OutOfMemoryError() | MemoryError():
             return "out of memory"
         case OSError(errno=errno.ENOSPC):

@@ -7,14 +7,16 @@ from pathlib import Path
 
 import torch
 
-LIBRARIES = ("torch", "diffusers", "transformers", "peft", "numpy", "pillow")
+from gangline.core.contract import LIBRARIES
 
 
-def make_deterministic() -> None:
-    """Only kernels that give the same bits each time; on the CPU one thread, as the order of sums follows their number."""
+def choose_kernels(*, repeatable: bool) -> None:
+    """Where `repeatable`, only those that give the same bits each time; else the fastest. The order of sums follows the number
+    of threads, so that is fixed."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(True)
-    torch.backends.cudnn.benchmark = False
+    torch.use_deterministic_algorithms(repeatable)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # pyright: ignore[reportAttributeAccessIssue]
+    torch.backends.cudnn.benchmark = not repeatable
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
 
 

@@ -57,6 +57,9 @@ REJECTED: dict[str, Damage] = {
     "the optimiser missing": lambda at: (at / "optimizer.safetensors").unlink(),
     "the optimiser truncated": lambda at: truncate(at / "optimizer.safetensors"),
     "a bit of the optimiser flipped": lambda at: flip_a_bit(at / "optimizer.safetensors"),
+    "the numbers missing": lambda at: (at / "numbers.json").unlink(),
+    "the numbers empty": lambda at: (at / "numbers.json").write_bytes(b""),
+    "a bit of the numbers flipped": lambda at: flip_a_bit(at / "numbers.json"),
     "weights and optimiser exchanged": lambda at: [
         (at / "weights.safetensors").rename(at / "other"),
         (at / "optimizer.safetensors").rename(at / "weights.safetensors"),
@@ -77,6 +80,7 @@ REJECTED: dict[str, Damage] = {
 }
 HARMLESS: dict[str, Damage] = {
     "an extra file": lambda at: (at / "extra.safetensors").write_bytes(b"left by somebody"),
+    "an extra file by a name of ours": lambda at: (at / "averaged.safetensors").write_bytes(b"left by somebody"),
     "a folder of no step beside it": lambda at: at.with_name("latest").mkdir(),
     "a save beside it that had just begun": lambda at: at.with_name("000012").mkdir(),
 }

@@ -50,7 +50,7 @@ def train(run: RunDirectory, orders: Orders) -> int:
     dtype = numerics.dtype_of(spec.precision, device)
     base = load_base(run.inputs / "base", device, dtype)
     check_resolution(base, spec.resolution)
-    fingerprint = numerics.fingerprint(device, dtype, spec.microbatch or spec.samples_per_step)
+    fingerprint = numerics.fingerprint(device, dtype, spec.microbatch or spec.samples_per_step, spec.optimizer)
     material = gather(run, base, spec, fingerprint, orders)
     if material is None:
         return EXIT_STOPPED

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from gangline.core.contract import LIBRARIES
+from gangline.train.optimiser import PACKAGES
 
 
 def choose_kernels(*, repeatable: bool) -> None:
@@ -31,7 +32,8 @@ def dtype_of(precision: str, on: torch.device) -> torch.dtype:
     return {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
 
 
-def fingerprint(on: torch.device, dtype: torch.dtype, microbatch: int) -> dict[str, str]:
+def fingerprint(on: torch.device, dtype: torch.dtype, microbatch: int, optimizer: str) -> dict[str, str]:
+    libraries = [*LIBRARIES, PACKAGES[optimizer]] if optimizer in PACKAGES else LIBRARIES
     return {
         "device": _device_name(on),
         "kernels": _kernels(on),
@@ -39,7 +41,7 @@ def fingerprint(on: torch.device, dtype: torch.dtype, microbatch: int) -> dict[s
         "microbatch": str(microbatch),
         "ranks": "1",
         "threads": str(torch.get_num_threads()),
-        **{name: importlib.metadata.version(name) for name in LIBRARIES},
+        **{name: version for name in libraries if (version := _version(name))},
     }
 
 
@@ -47,6 +49,13 @@ def differences(before: dict[str, str], now: dict[str, str]) -> str:
     """What changed, in words: `torch 2.12.0 → 2.13.0`; empty when nothing did."""
     names = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
     return ", ".join(f"{name} {before.get(name, '–')} → {now.get(name, '–')}" for name in names)
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def _device_name(on: torch.device) -> str:

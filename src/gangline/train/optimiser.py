@@ -12,6 +12,8 @@ from gangline.core.spec import LoraSpec
 Tensors = dict[str, torch.Tensor]
 Numbers = dict[str, Any]
 BETAS = (0.9, 0.999)
+PACKAGES = {"adamw8bit": "bitsandbytes", "prodigy": "prodigyopt", "schedule_free": "schedulefree"}
+"""Those that a run needs besides, by its optimiser; their versions are part of its numerics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +41,11 @@ def make_optimizer(spec: LoraSpec, groups: list[Group]) -> torch.optim.Optimizer
             on_card = next(iter(groups[0].weights.values())).is_cuda
             return torch.optim.AdamW(settings, **common, fused=on_card, foreach=not on_card)
         case "adamw8bit":
-            return _import("bitsandbytes").optim.AdamW8bit(settings, **common)
+            return _import(spec.optimizer).optim.AdamW8bit(settings, **common)
         case "prodigy":
-            return _import("prodigyopt").Prodigy(settings, use_bias_correction=True, safeguard_warmup=True, **common)
+            return _import(spec.optimizer).Prodigy(settings, use_bias_correction=True, safeguard_warmup=True, **common)
         case "schedule_free":
-            optimizer = _import("schedulefree").AdamWScheduleFree(settings, warmup_steps=spec.warmup_steps, **common)
+            optimizer = _import(spec.optimizer).AdamWScheduleFree(settings, warmup_steps=spec.warmup_steps, **common)
             optimizer.train()
             return optimizer
 
@@ -103,7 +105,8 @@ def _changing(group: dict[str, Any]) -> Iterable[str]:
     return [setting for setting in known if setting in group]
 
 
-def _import(package: str) -> Any:
+def _import(optimizer: str) -> Any:
+    package = PACKAGES[optimizer]
     try:
         return __import__(package)
     except ModuleNotFoundError:

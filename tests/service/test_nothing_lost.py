@@ -1,6 +1,18 @@
 """Promise 2: a job never falls behind its last committed checkpoint; and every end has its bill."""
 
-from gangline.ports.server import Beat, Beaten, Commit, Done, Downloads, Failed, Refused, Reject, Released, Urls
+from gangline.ports.server import (
+    Beat,
+    Beaten,
+    Commit,
+    Committed,
+    Done,
+    Downloads,
+    Failed,
+    Refused,
+    Reject,
+    Released,
+    Urls,
+)
 from gangline.service import checkpoint, query, renew
 from gangline.service.controller import Controller
 from gangline.service.finish import finish
@@ -15,8 +27,8 @@ def test_a_checkpoint_is_committed_when_its_bytes_are_there_and_not_before(servi
     assert isinstance(commit(service, node, hold, 10), Refused)
     assert view(service, job).summary.committed_step == 0
     upload(service, node, hold, 10)
-    assert commit(service, node, hold, 10) == Done()
-    assert commit(service, node, hold, 10) == Done()
+    assert commit(service, node, hold, 10) == Committed()
+    assert commit(service, node, hold, 10) == Committed()
     assert view(service, job).summary.committed_step == 10
     kinds = [event.kind for event in query.events(service.at, PROJECT, job, 0)]
     assert kinds == ["submitted", "claimed", "committed"]
@@ -59,7 +71,7 @@ def test_the_next_attempt_goes_on_from_the_newest_committed_step(service: Servic
     hold = service.claim(first).hold
     for step in (10, 20):
         upload(service, first, hold, step, b"step %d" % step)
-        assert commit(service, first, hold, step, b"step %d" % step) == Done()
+        assert commit(service, first, hold, step, b"step %d" % step) == Committed()
     upload(service, first, hold, 30, b"step 30")  # uploaded, never committed
     renew.renew(service.at, first, hold, Beat(phase="training", step=33, loss=0.1), service.now_ms)
     service.wait(POLICY.lease_s + 1)

@@ -14,7 +14,19 @@ from gangline.adapters.s3_wire import Bucket, Wire
 from gangline.core.files import PART_BYTES, File, Grant
 from gangline.core.keys import attempt_prefix, blob_key
 from gangline.ports.objects import Objects
-from gangline.ports.server import Commit, Done, Downloads, Grants, Hold, Refused, Released, Succeeded, Uploads, Urls
+from gangline.ports.server import (
+    Commit,
+    Committed,
+    Done,
+    Downloads,
+    Grants,
+    Hold,
+    Refused,
+    Released,
+    Succeeded,
+    Uploads,
+    Urls,
+)
 from gangline.service import checkpoint
 from gangline.service.finish import finish
 from gangline.service.verify import verify
@@ -82,7 +94,7 @@ def test_a_large_checkpoint_comes_in_parts_and_the_next_attempt_gets_it_whole(se
     rest = grant(service, first, hold, 10, LARGE)
     assert [part is None for part in rest.parts] == [True, False]
     service.put(rest, LARGE)
-    assert commit(service, first, hold, 10, LARGE) == commit(service, first, hold, 10, LARGE) == Done()
+    assert commit(service, first, hold, 10, LARGE) == commit(service, first, hold, 10, LARGE) == Committed()
     assert grant(service, first, hold, 10, LARGE).parts == (None, None)
     read_back(service)
     assert service.store.load("checkpoints", job=job)[0]["verified"] == 1
@@ -100,11 +112,11 @@ def test_urls_that_outlive_their_lease_touch_nothing_that_is_committed(service: 
     old = service.claim(first).hold
     upload(service, first, old, 10, b"step 10")
     spent = grant(service, first, old, 20, late)
-    assert commit(service, first, old, 10, b"step 10") == Done()
+    assert commit(service, first, old, 10, b"step 10") == Committed()
     finish(service.at, first, old, Released(), service.now_ms)
     new = service.claim(second).hold
     upload(service, second, new, 20, b"good weights")
-    assert commit(service, second, new, 20, b"good weights") == Done()
+    assert commit(service, second, new, 20, b"good weights") == Committed()
     read_back(service)
     known, lies = facts(service, job), names(service, job, new)
     service.put(spent, late)
@@ -137,7 +149,7 @@ def test_a_url_used_again_after_the_commit_changes_no_byte(service: Service) -> 
     hold = service.claim(node).hold
     first = grant(service, node, hold, 10, b"weights")
     service.put(first, b"weights")
-    assert commit(service, node, hold, 10) == Done()
+    assert commit(service, node, hold, 10) == Committed()
     for content in (b"weights", b"WEIGHTS", b"", b"longer than the weights"):
         signed = first.parts[0]
         assert signed is not None
@@ -201,7 +213,7 @@ def test_a_checkpoint_counts_as_verified_once_it_was_read_back(service: Service)
     job, node = service.submit(), service.join()
     hold = service.claim(node).hold
     upload(service, node, hold, 10)
-    assert commit(service, node, hold, 10) == Done()
+    assert commit(service, node, hold, 10) == Committed()
     assert service.store.load("checkpoints", job=job)[0]["verified"] == 0
     read_back(service)
     assert service.store.load("checkpoints", job=job)[0]["verified"] == 1
@@ -212,9 +224,9 @@ def test_wrong_bytes_are_rejected_when_they_are_read_back_and_those_before_are_u
     job, node = service.submit(), service.join()
     hold = service.claim(node).hold
     upload(service, node, hold, 10)
-    assert commit(service, node, hold, 10) == Done()
+    assert commit(service, node, hold, 10) == Committed()
     service.put(grant(service, node, hold, 20, b"weights"), b"WEIGHTS")
-    assert commit(service, node, hold, 20) == Done()
+    assert commit(service, node, hold, 20) == Committed()
     read_back(service)
     assert [row["step"] for row in service.store.load("checkpoints", job=job)] == [10]
     [event] = [row for row in service.store.load("events", job=job, after=0) if row["kind"] == "rejected"]
@@ -247,7 +259,7 @@ def test_nothing_is_committed_on_a_lie_and_nothing_lost_once_the_truth_is_told(
     refusal = commit(service, node, hold, 10, content)
     assert isinstance(refusal, Refused) and "is not what the manifest says" in refusal.because
     lesser.attests = None
-    assert commit(service, node, hold, 10, content) == Done()
+    assert commit(service, node, hold, 10, content) == Committed()
 
 
 @pytest.mark.parametrize("objects", ["s3"], indirect=True)

@@ -12,6 +12,7 @@ from gangline.ports.server import (
     Beat,
     Beaten,
     Commit,
+    Committed,
     Done,
     Downloads,
     Failed,
@@ -141,7 +142,7 @@ def test_a_late_upload_with_a_url_that_is_still_valid_changes_nothing(service: S
     service.wait(POLICY.lease_s + 1)
     new = service.claim(second)
     upload(service, second, new.hold, 30, b"good weights")
-    assert commit(service, second, new.hold, 30, b"good weights") == Done()
+    assert commit(service, second, new.hold, 30, b"good weights") == Committed()
     before = facts(service, job)
     service.put(grants.files[0], content)
     assert facts(service, job) == before

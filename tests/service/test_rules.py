@@ -15,7 +15,7 @@ from gangline.core.errors import BadInput
 from gangline.core.spec import FilesBase, Needs
 from gangline.core.views import NodeView
 from gangline.ports.pool import Offer
-from gangline.ports.server import Assignment, Beat, Beaten, Done, Failed, Hold, Released, Stale
+from gangline.ports.server import Assignment, Beat, Beaten, Committed, Done, Failed, Hold, Released, Stale
 from gangline.ports.store import write
 from gangline.service import query, steer
 from gangline.service.attempts import load_node
@@ -53,7 +53,7 @@ def advance(service: Service, node: str, hold: Hold, step: int = 10, seconds_per
     """A step, and a checkpoint of it."""
     assert beat(service, node, hold, step, seconds_per_step=seconds_per_step) == Beaten()
     upload(service, node, hold, step)
-    assert commit(service, node, hold, step) == Done()
+    assert commit(service, node, hold, step) == Committed()
 
 
 def node_view(service: Service, node: str) -> NodeView:
@@ -519,7 +519,7 @@ def test_a_running_job_that_is_paused_saves_first_and_goes_on_from_there_later(s
     assert (service.state(job), because(service, job)) == ("running", "paused by its owner")
     assert beat(service, node, hold, 20) == Beaten(stop="paused by its owner")
     upload(service, node, hold, 20)
-    assert commit(service, node, hold, 20) == Done()
+    assert commit(service, node, hold, 20) == Committed()
     release(service, node, hold)
     assert (service.state(job), because(service, job)) == ("paused", "paused by its owner")
     service.claim_nothing(node)

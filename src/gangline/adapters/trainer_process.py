@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,9 @@ from gangline.adapters.processes import die_with_parent
 from gangline.core import contract
 from gangline.core.contract import Failure, Manifest, Progress, parse_manifest
 from gangline.core.files import File
-from gangline.ports.trainer import Result, Saved
+from gangline.ports.trainer import Pictures, Result, Saved
 
-MODULES = {"lora": "gangline.train.lora"}
+MODULES = {"lora": "gangline.train.lora", "sample": "gangline.train.sample_job"}
 PASSED_ON = (
     "CUDA_VISIBLE_DEVICES",
     "LANG",
@@ -65,6 +66,7 @@ class ProcessRun:
         self._progress = Progress()
         self._failure: Failure | None = None
         self._known: dict[Path, Manifest] = {}
+        self._rendered: dict[Path, Pictures] = {}
         self._hashing: Future[Result] | None = None
 
     def exit_code(self) -> int | None:
@@ -83,6 +85,12 @@ class ProcessRun:
         found = [Saved(path.parent, self._manifest(path)) for path in folder.glob(f"*/{contract.MANIFEST}")]
         return sorted(found, key=lambda saved: saved.manifest.step)
 
+    def pictures(self) -> list[Pictures]:
+        for path in (self.directory / contract.SAMPLES).glob(f"*/{contract.PICTURES}"):
+            if path not in self._rendered:
+                self._rendered[path] = _pictures_in(path.parent)
+        return sorted(self._rendered.values(), key=lambda pictures: pictures.step)
+
     def printed(self, first_byte: int, most: int) -> bytes:
         with (self.directory / LOG).open("rb") as log:
             log.seek(first_byte)
@@ -96,6 +104,10 @@ class ProcessRun:
     def ask_to_save(self) -> None:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGUSR1)
+
+    def ask_to_render(self) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGUSR2)
 
     def ask_to_stop(self) -> None:
         if self._process.poll() is None:
@@ -143,6 +155,14 @@ def _environment(directory: Path) -> dict[str, str]:
     kept = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     quiet = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "PYTHONUNBUFFERED": "1"}
     return {"OMP_NUM_THREADS": "1"} | kept | quiet | {"HOME": str(directory)}
+
+
+def _pictures_in(folder: Path) -> Pictures:
+    """The trainer has said what bytes they are."""
+    told = json.loads((folder / contract.PICTURES).read_text())
+    files = [File(path=one["path"], bytes=one["bytes"], sha256=one["sha256"]) for one in told["pictures"]]
+    files.append(_describe(folder / contract.PICTURES, folder))
+    return Pictures(told["step"], tuple(replace(file, path=f"{folder.name}/{file.path}") for file in files))
 
 
 def _result_in(directory: Path) -> Result:

@@ -10,6 +10,7 @@ from gangline.api.who import At, Held, Holder, NodeId, Now, PoolToJoin
 from gangline.ports.server import (
     Assignment,
     Commit,
+    Committed,
     Done,
     Downloads,
     Grants,
@@ -19,10 +20,11 @@ from gangline.ports.server import (
     NoWork,
     Outcome,
     Reject,
+    Show,
     Uploads,
     Urls,
 )
-from gangline.service import checkpoint, claim, finish, nodes, renew
+from gangline.service import checkpoint, claim, finish, nodes, renew, samples
 
 router = APIRouter(prefix="/v1", tags=["workers"], route_class=WorkerRoute)
 
@@ -55,8 +57,13 @@ def downloads(at: At, now: Now, node: Holder, hold: Held, request: Downloads) ->
 
 
 @router.post("/attempts/{attempt}/checkpoints")
-def commit(at: At, now: Now, node: Holder, hold: Held, request: Commit) -> Done:
+def commit(at: At, now: Now, node: Holder, hold: Held, request: Commit) -> Committed:
     return accepted(checkpoint.commit(at, node, hold, request, now))
+
+
+@router.post("/attempts/{attempt}/samples")
+def show(at: At, now: Now, node: Holder, hold: Held, request: Show) -> Done:
+    return accepted(samples.show(at, node, hold, request, now))
 
 
 @router.post("/attempts/{attempt}/rejections")

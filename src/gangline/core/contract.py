@@ -4,9 +4,10 @@
     progress.jsonl                         out: a line for each phase, step, metric
     checkpoints/000100/…, manifest.json    out: the manifest is written last; it lists names, bytes and SHA-256
     prepared/KEY/…, manifest.json          out: what others need not make again, the manifest last; in: inputs/prepared/KEY/
+    samples/step-000100/…, samples.json    out: pictures of a step; samples.json is written last; it tells what each shows
     samples/  output/                      out
     left_out.json                          in: the parts of the base that did not come, as what they make is prepared
-    SIGTERM  save, exit 75   ·   SIGUSR1  save, go on
+    SIGTERM  save, exit 75   ·   SIGUSR1  save, go on   ·   SIGUSR2  render pictures of this step, go on
 
 Exit codes are those of sysexits.h where it has one: 0 done, 65 the input is bad, 69 a part that was left out is needed after
 all (it comes, and the trainer is started again), 75 stopped and resumable; anything else is a crash.
@@ -33,9 +34,10 @@ PREPARED = "prepared"
 LEFT_OUT = "left_out.json"
 MANIFEST = "manifest.json"
 SAMPLES = "samples"
+PICTURES = "samples.json"
 OUTPUT = "output"
 
-Phase = Literal["starting", "downloading", "preparing", "training", "saving", "uploading"]
+Phase = Literal["starting", "downloading", "preparing", "training", "rendering", "saving", "uploading"]
 
 
 LIBRARIES = ("torch", "diffusers", "transformers", "peft", "numpy", "pillow")
@@ -44,6 +46,29 @@ LIBRARIES = ("torch", "diffusers", "transformers", "peft", "numpy", "pillow")
 
 def checkpoint_name(step: int) -> str:
     return f"{step:06d}"
+
+
+def pictures_name(step: int) -> str:
+    return f"step-{step:06d}"
+
+
+def picture_name(prompt: int, seed: int) -> str:
+    """Of the prompt with this number."""
+    return f"prompt-{prompt:02d}-seed-{seed}.png"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture(File):
+    """What one shows, and how it was made. `width` and `height` in pixels."""
+
+    step: int
+    prompt: str
+    seed: int
+    sampler: str
+    sampler_steps: int
+    guidance_scale: float
+    width: int
+    height: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

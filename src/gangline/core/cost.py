@@ -14,6 +14,7 @@ MONTH_MS = 30 * DAY_MS
 
 Cause = Literal[
     "training",  # steps that are part of the result
+    "samples",  # pictures that another node than the training one rendered, from the claim on
     "start-up",  # a rented node before it has joined
     "download",  # from the claim to the first step: inputs, base, checkpoint, preparing
     "redone steps",  # lost with an interruption: another attempt trains them again

@@ -174,13 +174,38 @@ class LoraSpec:
             "masks": self.masks,
             "init_lora": (self.init_lora,) if self.init_lora else (),
         }
-        for name, model in (("base", self.base), ("vae", self.vae)):
-            if isinstance(model, FilesBase):
-                folders[name] = model.files
+        learned_from = {f"{folder}/{file.path}": file for folder, files in folders.items() for file in files}
+        return learned_from | self.model_files()
+
+    def model_files(self) -> dict[str, File]:
+        """Those of them that are the model to start from."""
+        models = {"base": self.base, "vae": self.vae}
+        folders = {name: model.files for name, model in models.items() if isinstance(model, FilesBase)}
         return {f"{folder}/{file.path}": file for folder, files in folders.items() for file in files}
 
 
 Spec = LoraSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleSpec:
+    """Pictures of what a training job has learned: `of` its spec, after `step` steps. Nobody submits it: the server makes it when
+    `checkpoint` of `job` is committed. Its run has the checkpoint's weights in `inputs/checkpoint`."""
+
+    __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
+    kind: Literal["sample"] = "sample"
+    of: LoraSpec
+    job: str
+    checkpoint: str
+    step: int
+
+    @property
+    def pictures(self) -> int:
+        return len(self.of.prompts_to_sample) * len(self.of.sample_seeds)
+
+    def input_files(self) -> dict[str, File]:
+        """As those of a `LoraSpec`."""
+        return self.of.model_files()
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,17 +231,22 @@ def parse_spec(value: object) -> Spec:
     from pydantic import ValidationError
 
     try:
-        spec = _adapter().validate_python(value)
+        spec = _adapter(Spec).validate_python(value)
     except ValidationError as error:
         raise InvalidSpec(tuple(_problem(dict(found)) for found in error.errors())) from None
     return _checked(spec)
 
 
+def parse_task(value: dict[str, Any]) -> Spec | SampleSpec:
+    """What a node is given to do: a spec that was submitted, or one that the server made."""
+    return _adapter(SampleSpec).validate_python(value) if value["kind"] == "sample" else parse_spec(value)
+
+
 @cache
-def _adapter() -> Any:
+def _adapter(of: type) -> Any:
     from pydantic import TypeAdapter  # 0.2 s that `--help` need not pay
 
-    return TypeAdapter(Spec)
+    return TypeAdapter(of)
 
 
 def _problem(found: dict[str, Any]) -> Problem:
@@ -261,8 +291,8 @@ def _contradictions(spec: Spec) -> dict[Problem, bool]:
     }
 
 
-def spec_to_json(spec: Spec) -> dict[str, Any]:
-    return _adapter().dump_python(spec)
+def spec_to_json(spec: Spec | SampleSpec) -> dict[str, Any]:
+    return _adapter(type(spec)).dump_python(spec)
 
 
 PLACING = ("attempts_max", "priority", "needs", "exact")

@@ -49,12 +49,24 @@ class JobSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SamplesView:
+    """Pictures of a training job's steps: how many there are; of the jobs that render them, how many are still to do it and how
+    many failed; what those cost, which is not in the training job's own cost."""
+
+    pictures: int
+    waiting: int
+    failed: int
+    cost_usd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobView:
     summary: JobSummary
     spec: dict[str, object]
     attempts: tuple[AttemptView, ...]
     steps_redone: int
     seconds_lost: float
+    samples: SamplesView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

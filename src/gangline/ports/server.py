@@ -180,6 +180,21 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """The checkpoint exists. `render`: pictures are due, and no other node has time for them."""
+
+    render: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Show:
+    """Pictures of a step that the training node made: all in the object store, below its attempt's `samples`."""
+
+    step: Count
+    files: Annotated[tuple[File, ...], MinLen(1), MaxLen(2000)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reject:
     """A checkpoint of the assignment that turned out damaged."""
 
@@ -234,7 +249,9 @@ class Server(Protocol):
 
     def downloads(self, hold: Hold, request: Downloads) -> Urls | Stale | Refused: ...
 
-    def commit(self, hold: Hold, request: Commit) -> Done | Stale | Refused: ...
+    def commit(self, hold: Hold, request: Commit) -> Committed | Stale | Refused: ...
+
+    def show(self, hold: Hold, request: Show) -> Done | Stale | Refused: ...
 
     def reject(self, hold: Hold, request: Reject) -> Done | Stale: ...
 

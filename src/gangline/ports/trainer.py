@@ -17,6 +17,14 @@ class Saved:
 
 
 @dataclass(frozen=True, slots=True)
+class Pictures:
+    """Of a step, complete on the node; by their paths below `samples/`."""
+
+    step: int
+    files: tuple[File, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """What a run left in `output/` and `samples/`, by paths below them."""
 
@@ -43,6 +51,10 @@ class Run(Protocol):
         """Those that are complete, oldest first."""
         ...
 
+    def pictures(self) -> list[Pictures]:
+        """Of each step that it rendered, oldest first."""
+        ...
+
     def printed(self, first_byte: int, most: int) -> bytes:
         """What it printed from `first_byte` on, `most` bytes of it."""
         ...
@@ -53,6 +65,10 @@ class Run(Protocol):
 
     def ask_to_save(self) -> None:
         """Save after this step, then go on. Only one that has taken a step is asked: before, a trainer may not listen yet."""
+        ...
+
+    def ask_to_render(self) -> None:
+        """Pictures of this step, then go on. As `ask_to_save`."""
         ...
 
     def ask_to_stop(self) -> None:

@@ -30,7 +30,10 @@ def spend(
     at: Deployment, job: Job, attempt: Attempt, state: AttemptState, ending: Row, now_ms: int
 ) -> tuple[Write, list[Write]]:
     """The bill of an attempt that ends now: what its project has spent instead of what was reserved, and the ledger's lines."""
-    lines = lines_of_attempt(attempt, state, now_ms)
+    renders = ending["job_kind"] == "sample"
+    price = attempt.price_micro_usd_per_hour
+    lines = [time_line("samples", price, attempt.started_ms, now_ms)] if renders else []
+    lines = lines or lines_of_attempt(attempt, state, now_ms)
     sent = egress_micro_usd(ending["downloaded_bytes"], at.policy.egress_usd_per_gb)
     if sent:
         lines.append(Line(cause="egress", from_ms=attempt.started_ms, to_ms=now_ms, micro_usd=sent))

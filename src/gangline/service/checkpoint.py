@@ -5,15 +5,27 @@ import json
 from gangline.core.canonical import canonical_json
 from gangline.core.contract import parse_manifest
 from gangline.core.errors import Damaged
-from gangline.core.keys import attempt_prefix, blob_key, folder_prefix
+from gangline.core.keys import attempt_prefix, folder_prefix
 from gangline.core.retention import Kept, to_prune
-from gangline.core.spec import parse_spec
-from gangline.ports.server import Commit, Done, Downloads, Grants, Hold, Refused, Reject, Stale, Uploads, Urls
+from gangline.ports.server import (
+    Commit,
+    Committed,
+    Done,
+    Downloads,
+    Grants,
+    Hold,
+    Refused,
+    Reject,
+    Stale,
+    Uploads,
+    Urls,
+)
 from gangline.ports.store import Row, Write, guard, write
-from gangline.service import bill
+from gangline.service import bill, samples
 from gangline.service.attempts import LOST, conclude, event, job_of_hold, lease_of, stopped
 from gangline.service.budget import out_of_money
 from gangline.service.deployment import Deployment
+from gangline.service.inputs import readable_keys
 from gangline.service.upload import grant, stored_as
 
 
@@ -32,7 +44,7 @@ def downloads(at: Deployment, node: str, hold: Hold, request: Downloads, now_ms:
     job = job_of_hold(at, node, hold)
     if job is None:
         return LOST
-    readable = _readable_keys(at, job)
+    readable = readable_keys(at, job["id"])
     strange = set(request.keys) - readable.keys()
     if strange:
         return Refused(because=f"{min(strange)} is no input or checkpoint of this job")
@@ -54,7 +66,7 @@ def _count(at: Deployment, node: str, hold: Hold, size: int, now_ms: int) -> boo
     return False
 
 
-def commit(at: Deployment, node: str, hold: Hold, request: Commit, now_ms: int) -> Done | Stale | Refused:
+def commit(at: Deployment, node: str, hold: Hold, request: Commit, now_ms: int) -> Committed | Stale | Refused:
     """The checkpoint exists from here on: every byte is in the object store, and one transaction records the manifest."""
     job = job_of_hold(at, node, hold)
     if job is None:
@@ -74,11 +86,12 @@ def commit(at: Deployment, node: str, hold: Hold, request: Commit, now_ms: int) 
         if isinstance(attested, Refused):
             return attested
         verified = verified and attested
+    checkpoint = at.new_id("checkpoint")
     committed = at.store.apply(
         guard("hold_lease", **lease_of(node, hold)),
         guard(
             "add_checkpoint",
-            id=at.new_id("checkpoint"),
+            id=checkpoint,
             job=job["id"],
             attempt=hold.attempt,
             step=manifest.step,
@@ -91,12 +104,14 @@ def commit(at: Deployment, node: str, hold: Hold, request: Commit, now_ms: int) 
         write("advance_attempt", attempt=hold.attempt, step=manifest.step, now=now_ms),
         write("measure_checkpoint", id=job["id"]),
         *_learned(job, node, now_ms),
+        *samples.due(at, job, node, checkpoint, manifest.step, now_ms),
         event(job["id"], "committed", f"step {manifest.step}", now_ms, attempt=hold.attempt, node=node),
     )
     if committed:
+        samples.drop_overtaken(at, job["id"], now_ms)
         prune(at, job["id"], now_ms)
-    if committed or job_of_hold(at, node, hold):
-        return Done()  # the second: it was committed before, and the answer was lost
+    if committed or job_of_hold(at, node, hold):  # the second: it was committed before, and the answer was lost
+        return Committed(render=samples.to_render_here(at, job, manifest.step))
     return LOST
 
 
@@ -133,7 +148,10 @@ def _learned(job: Row, node: str, now_ms: int) -> list[Write]:
 def prune(at: Deployment, job: str, now_ms: int) -> None:
     """Forget old checkpoints, then delete their bytes: in this order nothing committed is ever without them."""
     rows = {row["id"]: row for row in at.store.load("checkpoints", job=job)}
-    known = [Kept(id=row["id"], step=row["step"], verified=bool(row["verified"])) for row in rows.values()]
+    known = [
+        Kept(id=row["id"], step=row["step"], verified=bool(row["verified"]), pinned=bool(row["pinned"]))
+        for row in rows.values()
+    ]
     keep = at.policy.checkpoints_kept
     for checkpoint in to_prune(known, keep=keep):
         row = rows[checkpoint.id]
@@ -144,13 +162,3 @@ def prune(at: Deployment, job: str, now_ms: int) -> None:
         )
         if forgotten:
             at.objects.delete([f"{row['prefix']}/{file['path']}" for file in json.loads(row["manifest"])["files"]])
-
-
-def _readable_keys(at: Deployment, job: Row) -> dict[str, int]:
-    """The keys of the job's inputs and checkpoints, with their lengths in bytes."""
-    spec = parse_spec(json.loads(at.store.load("job", id=job["id"])[0]["spec"]))
-    keys = {blob_key(job["project"], file.sha256): file.bytes for file in spec.input_files().values()}
-    for row in at.store.load("checkpoints", job=job["id"]):
-        manifest = parse_manifest(json.loads(row["manifest"]))
-        keys |= {f"{row['prefix']}/{file.path}": file.bytes for file in manifest.files}
-    return keys

@@ -7,17 +7,14 @@ from zlib import crc32
 
 from gangline.core.budget import Purse, reservation
 from gangline.core.claim import NOTHING, Candidate, Choice, Nothing, by_fair_share, choose, refusal
-from gangline.core.contract import parse_manifest
-from gangline.core.files import File
 from gangline.core.job import Node
-from gangline.core.keys import blob_key
-from gangline.core.spec import parse_spec
-from gangline.ports.server import Assignment, Hold, NoWork, Resumable, Stored
+from gangline.ports.server import Assignment, Hold, NoWork
 from gangline.ports.store import Row, guard, write
 from gangline.service import bill
 from gangline.service.attempts import TRIES_MAX, end_overdue, event, load_node
 from gangline.service.deployment import Deployment
 from gangline.service.fleet import give_back
+from gangline.service.inputs import inputs_of, resumable
 from gangline.service.speed import turned_away
 
 CANDIDATES_MAX = 16
@@ -80,13 +77,22 @@ def _choose(at: Deployment, node: Node, now_ms: int) -> Chosen | Nothing | None:
 
 
 def _offered(at: Deployment, node: Node, now_ms: int) -> Iterator[tuple[Purse, list[Row]]]:
-    """What was interrupted first, whoever owns it; then project by project, who used least of its share first."""
+    """What was interrupted first, whoever owns it; then project by project, who used least of its share first; where there is
+    nothing to train, pictures."""
     again = _candidates(at, "interrupted_candidates", node, machine=node.machine, numerics=node.numerics, now=now_ms)
-    for project in dict.fromkeys(row["project"] for row in again):
-        yield bill.load_purse(at, project), [row for row in again if row["project"] == project]
+    yield from _by_project(at, again)
     purses = [bill.as_purse(row) for row in at.store.load("waiting_projects")]
     for purse in by_fair_share(purses, now_ms, at.policy):
         yield purse, _candidates(at, "fresh_candidates", node, project=purse.project)
+    before = now_ms - round(at.policy.base_wait_s * 1000)
+    yield from _by_project(
+        at, _candidates(at, "sample_candidates", node, machine=node.machine, before=before, now=now_ms)
+    )
+
+
+def _by_project(at: Deployment, rows: list[Row]) -> Iterator[tuple[Purse, list[Row]]]:
+    for project in dict.fromkeys(row["project"] for row in rows):
+        yield bill.load_purse(at, project), [row for row in rows if row["project"] == project]
 
 
 def _candidates(at: Deployment, query: str, node: Node, **values: object) -> list[Row]:
@@ -139,35 +145,16 @@ def _take(at: Deployment, node: Node, chosen: Chosen, now_ms: int) -> Assignment
     )
     if not taken:
         return None
-    return _assignment(at.store.load("job", id=job.id)[0], hold, checkpoints)
+    return _assignment(at, at.store.load("job", id=job.id)[0], hold, checkpoints)
 
 
-def _assignment(job: Row, hold: Hold, checkpoints: list[Row]) -> Assignment:
-    value = json.loads(job["spec"])
-    inputs = parse_spec(value).input_files()
+def _assignment(at: Deployment, job: Row, hold: Hold, checkpoints: list[Row]) -> Assignment:
     return Assignment(
         job=job["id"],
         name=job["name"],
         hold=hold,
         kind=job["kind"],
-        spec=value,
-        inputs=tuple(
-            _stored(file, path, blob_key(job["project"], file.sha256)) for path, file in sorted(inputs.items())
-        ),
-        resume=tuple(_resumable(row) for row in checkpoints),
+        spec=json.loads(job["spec"]),
+        inputs=inputs_of(at, job),
+        resume=tuple(resumable(row) for row in checkpoints),
     )
-
-
-def _resumable(row: Row) -> Resumable:
-    manifest = json.loads(row["manifest"])
-    files = parse_manifest(manifest).files
-    return Resumable(
-        id=row["id"],
-        step=row["step"],
-        manifest=manifest,
-        files=tuple(_stored(file, file.path, f"{row['prefix']}/{file.path}") for file in files),
-    )
-
-
-def _stored(file: File, path: str, key: str) -> Stored:
-    return Stored(path=path, bytes=file.bytes, sha256=file.sha256, key=key)

@@ -1,11 +1,14 @@
 """Finish: an attempt ends once. State, artifacts, bill and event are one transaction."""
 
+from dataclasses import replace
+
 from gangline.core.failure import after_interruption, succeeded
-from gangline.core.files import File
 from gangline.core.keys import attempt_prefix, folder_prefix
 from gangline.ports.server import Done, Failed, Hold, Outcome, Refused, Stale, Succeeded
-from gangline.ports.store import Row, Write, write
+from gangline.ports.store import Row, Write
+from gangline.service import samples
 from gangline.service.attempts import LOST, Decide, conclude, failure, load_ending, stopped
+from gangline.service.checkpoint import prune
 from gangline.service.deployment import Deployment
 from gangline.service.health import judge_machine
 from gangline.service.upload import stored_as
@@ -17,7 +20,7 @@ def finish(at: Deployment, node: str, hold: Hold, outcome: Outcome, now_ms: int)
         return _told_before(at, node, hold, outcome)
     artifacts: list[Write] = []
     if isinstance(outcome, Succeeded):
-        found = _artifacts(at, live, hold, outcome)
+        found = _artifacts(at, live, hold, outcome, now_ms)
         if isinstance(found, Refused):
             return found
         artifacts = found
@@ -25,6 +28,8 @@ def finish(at: Deployment, node: str, hold: Hold, outcome: Outcome, now_ms: int)
         return LOST
     if isinstance(outcome, Failed):
         judge_machine(at, live["machine"], live["pool"], now_ms)
+    if live["job_kind"] == "sample":
+        prune(at, samples.shelf_of(at, live["job"]).job, now_ms)
     return Done()
 
 
@@ -42,7 +47,13 @@ def _meaning(at: Deployment, attempt: Row, outcome: Outcome) -> Decide:
             )
 
 
-def _artifacts(at: Deployment, live: Row, hold: Hold, outcome: Succeeded) -> list[Write] | Refused:
+def _artifacts(at: Deployment, live: Row, hold: Hold, outcome: Succeeded, now_ms: int) -> list[Write] | Refused:
+    renders = live["job_kind"] == "sample"
+    own = samples.Shelf(live["job"], "")
+    shelves = {
+        "output": samples.shelf_of(at, live["job"]) if renders else own,
+        "samples": replace(own, folder="samples"),
+    }
     prefix = attempt_prefix(live["job_project"], live["job"], hold.attempt)
     writes: list[Write] = []
     for folder, files in (("output", outcome.output), ("samples", outcome.samples)):
@@ -51,13 +62,10 @@ def _artifacts(at: Deployment, live: Row, hold: Hold, outcome: Succeeded) -> lis
             attested = stored_as(at, key, file)
             if isinstance(attested, Refused):
                 return attested
-            writes.append(_artifact(live["job"], hold.attempt, folder, key, file))
+            writes.append(samples.adding_artifact(shelves[folder], hold.attempt, key, file, now_ms))
+    if renders:
+        writes += samples.rendered(shelves["output"], live, now_ms)
     return writes
-
-
-def _artifact(job: str, attempt: str, folder: str, key: str, file: File) -> Write:
-    path = file.path if folder == "output" else f"{folder}/{file.path}"
-    return write("add_artifact", job=job, path=path, attempt=attempt, key=key, bytes=file.bytes, sha256=file.sha256)
 
 
 def _told_before(at: Deployment, node: str, hold: Hold, outcome: Outcome) -> Done | Stale:

@@ -22,6 +22,7 @@ from gangline.core.views import (
 )
 from gangline.core.why import why_queued
 from gangline.ports.store import Row
+from gangline.service import samples
 from gangline.service.attempts import as_attempt
 from gangline.service.bill import as_purse, load_purse, stored_micro_usd
 from gangline.service.claim import as_candidate
@@ -52,6 +53,7 @@ def job(at: Deployment, project: str, job_id: str, now_ms: int) -> JobView:
         attempts=tuple(_attempt(attempt, now_ms) for attempt in attempts),
         steps_redone=cost_of_interruptions.steps_redone,
         seconds_lost=round(cost_of_interruptions.ms / 1000, 3),
+        samples=samples.view(at, job_id),
     )
 
 

@@ -15,7 +15,9 @@ PAUSED = "paused by its owner"
 
 
 def cancel(at: Deployment, job_id: str, now_ms: int) -> bool:
-    """False where the job had ended already: then nothing changes."""
+    """With the pictures that are to be made of it. False where the job had ended already: then nothing changes."""
+    for row in at.store.load("open_samples", parent=job_id):
+        cancel(at, row["id"], now_ms)
 
     def act(job: Job, live: Row | None) -> bool:
         if live:
@@ -62,6 +64,8 @@ def retry(at: Deployment, project: str, job_id: str, now_ms: int) -> str:
     row = at.store.load("job", id=job_id)[0]
     if row["state"] not in ENDED:
         raise BadInput(f"{job_id} is {row['state']} and may still succeed", hint="cancel it first")
+    if row["kind"] == "sample":
+        raise BadInput(f"{job_id} shows a checkpoint that may be gone", hint="pictures of the next one will come")
     return submit(at, project, json.loads(row["spec"]), name=row["name"], request=None, now_ms=now_ms)
 
 

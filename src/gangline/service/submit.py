@@ -6,10 +6,10 @@ from gangline.core.canonical import canonical_json
 from gangline.core.errors import BadInput
 from gangline.core.files import File
 from gangline.core.keys import blob_key
-from gangline.core.spec import HubBase, Spec, parse_spec, spec_hash, spec_to_json, workload
+from gangline.core.spec import HubBase, LoraSpec, SampleSpec, Spec, parse_spec, spec_hash, spec_to_json, workload
 from gangline.core.views import BlobView
 from gangline.ports.server import Refused, Upload
-from gangline.ports.store import guard, write
+from gangline.ports.store import Write, guard, write
 from gangline.service.attempts import event
 from gangline.service.deployment import Deployment
 from gangline.service.upload import grant, stored_as
@@ -38,31 +38,21 @@ def submit(
     job = at.new_id("job")
     added = at.store.apply(
         write("add_project", id=project),
-        guard(
-            "add_job",
+        adding(
+            spec,
+            spec,
             id=job,
             project=project,
             name=name or spec.prompt,
-            kind=spec.kind,
-            spec=canonical_json(spec_to_json(spec)),
             spec_hash=spec_hash(spec),
             request=request,
             because=WAITS,
             steps=spec.steps,
-            save_s=spec.checkpoint_every_s,
-            priority=spec.priority,
-            base=spec.base.id,
             workload=workload(spec),
-            slots=spec.needs.slots,
-            input_bytes=sum(file.bytes for file in spec.input_files().values()),
-            gpu=spec.needs.gpu,
-            gpu_memory_gb=spec.needs.gpu_memory_gb,
-            pool=spec.needs.pool,
-            trust=spec.needs.trust,
             exact=spec.exact,
-            attempts_max=spec.attempts_max,
             now=now_ms,
         ),
+        *_rhythm(spec, job, now_ms),
         event(job, "submitted", WAITS, now_ms),
     )
     if added:
@@ -71,6 +61,33 @@ def submit(
     if before["spec_hash"] != spec_hash(spec):
         raise BadInput(f"the request {request} was used for another spec", hint="use a new Idempotency-Key")
     return before["id"]
+
+
+def adding(spec: Spec | SampleSpec, settings: LoraSpec, **facts: object) -> Write:
+    """A new job; `settings` say what it starts from, where it may run, and how often it is tried."""
+    needs = settings.needs
+    return guard(
+        "add_job",
+        kind=spec.kind,
+        spec=canonical_json(spec_to_json(spec)),
+        save_s=settings.checkpoint_every_s,
+        priority=settings.priority,
+        base=settings.base.id,
+        slots=needs.slots,
+        input_bytes=sum(file.bytes for file in spec.input_files().values()),
+        gpu=needs.gpu,
+        gpu_memory_gb=needs.gpu_memory_gb,
+        pool=needs.pool,
+        trust=needs.trust,
+        attempts_max=settings.attempts_max,
+        **facts,
+    )
+
+
+def _rhythm(spec: Spec, job: str, now_ms: int) -> list[Write]:
+    """When pictures of it are due, where any are."""
+    every = {"every_steps": spec.sample_every_steps, "every_s": spec.sample_every_s}
+    return [write("add_sampling", job=job, now=now_ms, **every)] if any(every.values()) else []
 
 
 def _pinned(at: Deployment, spec: Spec) -> Spec:

@@ -39,7 +39,7 @@ def _give_up(at: Deployment, upload: Row) -> None:
 def _referred(at: Deployment, attempt: Row) -> set[str]:
     """The keys of its checkpoints, results and log."""
     keys = set[str]()
-    for row in at.store.load("referred", attempt=attempt["id"], job=attempt["job"]):
+    for row in at.store.load("referred", attempt=attempt["id"]):
         if row["manifest"]:
             keys |= {f"{row['key']}/{file['path']}" for file in json.loads(row["manifest"])["files"]}
         else:

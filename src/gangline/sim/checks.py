@@ -30,6 +30,10 @@ FACTS = (
 )
 
 
+RESULTS = "SELECT * FROM artifact WHERE job = ? AND path NOT LIKE 'samples/%' ORDER BY path"
+"""Of a job that trained. Pictures of its steps may come when it has ended."""
+
+
 class Violation(AssertionError):
     """A promise is broken."""
 
@@ -158,6 +162,9 @@ class Checks:
             kept = self._store.look("SELECT COUNT(*) FROM checkpoint WHERE job = ? AND state = 'committed'", job)[0][0]
             if kept < 2:
                 self._fail(2, f"{job} keeps {kept} checkpoints after one was pruned")
+            shows = "SELECT job.id FROM sample JOIN job ON job.id = sample.job WHERE sample.checkpoint = ? AND job.ended_ms IS NULL"
+            if self._store.look(shows, checkpoint):
+                self._fail(2, f"{checkpoint} of {job} was pruned while pictures of it are to be made")
         self._pruned.clear()
 
     def _newest(self, job: str) -> int:
@@ -219,16 +226,28 @@ class Checks:
                 self._check_result(job, json.loads(spec))
 
     def _terminal(self, job: str) -> list[Any]:
-        return [self._store.look(sql, job) for sql in (FACTS[0], FACTS[3])]
+        return [self._store.look(sql, job) for sql in (FACTS[0], RESULTS)]
 
     def _check_result(self, job: str, spec: dict[str, Any]) -> None:
-        """Exact: the weights are those of a run that nobody interrupted."""
+        """Exact: the weights are those of a run that nobody interrupted. Pictures are among the results of what they show."""
+        if spec["kind"] == "sample":
+            self._check_pictures(job, spec)
+            return
         wanted = content_sha256(f"result of {lineage_of(spec)}", spec["steps"])
-        found = self._store.look("SELECT sha256, key, attempt FROM artifact WHERE job = ?", job)
+        found = self._store.look("SELECT sha256, key FROM artifact WHERE job = ? AND path NOT LIKE 'samples/%'", job)
         if [row[0] for row in found] != [wanted]:
             self._fail(3, f"the result of {job} is not that of an uninterrupted run")
         if found[0][1] not in self._objects.objects:
             self._fail(2, f"the result of {job} is not in the object store")
+
+    def _check_pictures(self, job: str, spec: dict[str, Any]) -> None:
+        """Of the very step, and of the bits that it has in an uninterrupted run."""
+        sql = "SELECT sha256, key FROM artifact WHERE job = ? AND attempt IN (SELECT id FROM attempt WHERE job = ?)"
+        found = self._store.look(sql, spec["job"], job)
+        if [row[0] for row in found] != [content_sha256(lineage_of(spec["of"]), spec["step"])]:
+            self._fail(3, f"the pictures of {job} do not show step {spec['step']} of {spec['job']}")
+        if found[0][1] not in self._objects.objects:
+            self._fail(2, f"the pictures of {job} are not in the object store")
 
     def _check_bills(self) -> None:
         """The time of an attempt that ended is billed without gap, to the micro-dollar."""
@@ -295,7 +314,7 @@ class Checks:
         billed, lines = self._billed("storage")
         for size, since_ms in self._store.look(
             "SELECT bytes, committed_ms FROM checkpoint WHERE state = 'committed' "
-            "UNION ALL SELECT bytes, ended_ms FROM artifact JOIN job ON job.id = artifact.job"
+            "UNION ALL SELECT bytes, made_ms FROM artifact"
         ):
             billed, lines = billed + storage_micro_usd(size, since_ms, now, rate), lines + 1
         lay = storage_micro_usd(self._objects.byte_ms_of_attempts(), 0, 1, rate)

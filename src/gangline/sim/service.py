@@ -13,6 +13,7 @@ from gangline.ports.server import (
     Beat,
     Beaten,
     Commit,
+    Committed,
     Done,
     Downloads,
     Grants,
@@ -24,11 +25,12 @@ from gangline.ports.server import (
     Outcome,
     Refused,
     Reject,
+    Show,
     Stale,
     Uploads,
     Urls,
 )
-from gangline.service import checkpoint, claim, finish, nodes, renew
+from gangline.service import checkpoint, claim, finish, nodes, renew, samples
 from gangline.service.access import admit, identify
 from gangline.service.controller import Controller
 from gangline.service.deployment import Deployment, RentedPool
@@ -192,8 +194,11 @@ class Link:
     def downloads(self, hold: Hold, request: Downloads) -> Urls | Stale | Refused:
         return self._send("downloads", hold, lambda at, node, now: checkpoint.downloads(at, node, hold, request, now))
 
-    def commit(self, hold: Hold, request: Commit) -> Done | Stale | Refused:
+    def commit(self, hold: Hold, request: Commit) -> Committed | Stale | Refused:
         return self._send("commit", hold, lambda at, node, now: checkpoint.commit(at, node, hold, request, now))
+
+    def show(self, hold: Hold, request: Show) -> Done | Stale | Refused:
+        return self._send("show", hold, lambda at, node, now: samples.show(at, node, hold, request, now))
 
     def reject(self, hold: Hold, request: Reject) -> Done | Stale:
         return self._send("reject", hold, lambda at, node, now: checkpoint.reject(at, node, hold, request, now))

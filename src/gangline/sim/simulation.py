@@ -181,6 +181,7 @@ class Simulation:
             seed=index,
             checkpoint_every_s=batch.checkpoint_every_s,
             checkpoint_every_steps=batch.checkpoint_every_steps,
+            sample_every_steps=batch.sample_every_steps,
             attempts_max=batch.attempts_max,
             priority=batch.priority,
             needs=Needs(gpu_memory_gb=batch.says_gb),

@@ -14,7 +14,7 @@ from gangline.core.canonical import canonical_json
 from gangline.core.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED, Failure, Manifest, Progress
 from gangline.core.files import File
 from gangline.core.spec import parse_spec, spec_hash
-from gangline.ports.trainer import Result, Run, Saved
+from gangline.ports.trainer import Pictures, Result, Run, Saved
 from gangline.sim.scenario import JobModel, MachineModel
 from gangline.sim.world import World
 
@@ -25,6 +25,9 @@ FIRST_STEPS = 3
 """So many steps make a measured pace."""
 
 OUTPUT_BYTES = 23_000_000
+
+RENDER_S = 4.0
+PICTURE_BYTES = 1_500_000
 
 
 @cache
@@ -106,7 +109,7 @@ class SimTrainer:
     run: Run | None = None
 
     def start(self, kind: str, directory: Path) -> Run:
-        self.run = SimRun(self, directory)
+        self.run = SimRendering(self, directory) if kind == "sample" else SimRun(self, directory)
         return self.run
 
 
@@ -129,6 +132,7 @@ class SimRun:
         self._steps: int = self._spec["steps"]
         self._pace = at.machine.seconds_per_step * self._job.pace
         self._held_up_s = at.machine.save_s
+        self._pictures: list[Pictures] = []
         self._training_ms = self._since_ms = self._world.now_ms + round(1000 * at.machine.start_s)
         every_s, every_steps = self._spec["checkpoint_every_s"], self._spec["checkpoint_every_steps"]
         by_time = max(1, int(every_s / self._pace))
@@ -249,18 +253,34 @@ class SimRun:
     def checkpoints(self) -> list[Saved]:
         return list(self._at.host.saved.values())
 
+    def pictures(self) -> list[Pictures]:
+        return self._pictures
+
     def printed(self, first_byte: int, most: int) -> bytes:
         return b"training\n"[first_byte : first_byte + most]
 
     def result(self) -> Result:
         sha256 = content_sha256(f"result of {self._lineage}", self._steps)
-        return Result(output=(File(path="weights.safetensors", bytes=OUTPUT_BYTES, sha256=sha256),), samples=())
+        samples = tuple(file for pictures in self._pictures for file in pictures.files)
+        return Result(output=(File(path="weights.safetensors", bytes=OUTPUT_BYTES, sha256=sha256),), samples=samples)
 
     def ask_to_save(self) -> None:
         step = self._now_step() + 1
         deaf = self._code is not None or self._stopping or self._at.machine.trait == "false_progress"
         if not deaf and step < self._steps:
             self._save_at(step)
+
+    def ask_to_render(self) -> None:
+        """They are there a moment later. That it holds training up is not simulated."""
+        step = self._now_step()
+
+        def rendered() -> None:
+            name, sha256 = contract.pictures_name(step), content_sha256(f"pictures of {self._lineage}", step)
+            if all(pictures.step != step for pictures in self._pictures):
+                self._pictures.append(Pictures(step, (_picture(f"{name}/{contract.picture_name(0, 1)}", sha256),)))
+                self._at.news()
+
+        self._later(RENDER_S, rendered)
 
     def ask_to_stop(self) -> None:
         if self._code is not None or self._stopping:
@@ -280,6 +300,66 @@ class SimRun:
 
     def kill(self) -> None:
         self._dead = True
+
+
+class SimRendering:
+    """Pictures of a checkpoint, after `start_s` and a while. It reads the very weights that it shows, or it crashes."""
+
+    def __init__(self, at: SimTrainer, directory: Path) -> None:
+        self.directory = directory
+        self._at = at
+        self._spec = at.host.specs[directory]
+        self._code: int | None = None
+        self._dead = False
+        self._sha256 = content_sha256(lineage_of(self._spec["of"]), self._spec["step"])
+        weights = directory.joinpath(contract.INPUTS, "checkpoint", "state.safetensors")
+        good = at.host.files.get(weights) == self._sha256
+        self._end_later(at.machine.start_s + RENDER_S * at.machine.slowness, EXIT_DONE if good else 1)
+
+    def _end_later(self, seconds: float, code: int) -> None:
+        def end() -> None:
+            if not self._dead and self._code is None:
+                self._code = code
+                self._at.news()
+
+        self._at.world.after(seconds, "rendering", end)
+
+    def exit_code(self) -> int | None:
+        return self._code
+
+    def progress(self) -> Progress:
+        return Progress(phase="rendering", steps=1)
+
+    def failure(self) -> Failure | None:
+        return None
+
+    def checkpoints(self) -> list[Saved]:
+        return []
+
+    def pictures(self) -> list[Pictures]:
+        return []
+
+    def printed(self, first_byte: int, most: int) -> bytes:
+        return b"rendering\n"[first_byte : first_byte + most]
+
+    def result(self) -> Result:
+        return Result(output=(_picture(contract.picture_name(0, 1), self._sha256),), samples=())
+
+    def ask_to_save(self) -> None:
+        raise AssertionError("only training is saved")
+
+    def ask_to_render(self) -> None:
+        raise AssertionError("only training is asked for pictures")
+
+    def ask_to_stop(self) -> None:
+        self._end_later(0, EXIT_STOPPED)
+
+    def kill(self) -> None:
+        self._dead = True
+
+
+def _picture(path: str, sha256: str) -> File:
+    return File(path=path, bytes=PICTURE_BYTES, sha256=sha256)
 
 
 def _doom(machine: MachineModel, job: JobModel) -> tuple[str, float] | None:

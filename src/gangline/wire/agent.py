@@ -10,6 +10,7 @@ from gangline.ports.server import (
     Beat,
     Beaten,
     Commit,
+    Committed,
     Done,
     Downloads,
     Grants,
@@ -21,6 +22,7 @@ from gangline.ports.server import (
     Outcome,
     Refused,
     Reject,
+    Show,
     Stale,
     Uploads,
     Urls,
@@ -58,8 +60,11 @@ class HttpServer:
     def downloads(self, hold: Hold, request: Downloads) -> Urls | Stale | Refused:
         return self._of_attempt(hold, "downloads", request, Urls)
 
-    def commit(self, hold: Hold, request: Commit) -> Done | Stale | Refused:
-        return self._of_attempt(hold, "checkpoints", request, Done)
+    def commit(self, hold: Hold, request: Commit) -> Committed | Stale | Refused:
+        return self._of_attempt(hold, "checkpoints", request, Committed)
+
+    def show(self, hold: Hold, request: Show) -> Done | Stale | Refused:
+        return self._of_attempt(hold, "samples", request, Done)
 
     def reject(self, hold: Hold, request: Reject) -> Done | Stale:
         return _never_refused(self._of_attempt(hold, "rejections", request, Done))

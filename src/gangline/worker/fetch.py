@@ -15,7 +15,8 @@ BASE = "base/"
 def fetch_inputs(edges: Edges, clock: Clock, assignment: Assignment, directory: Path) -> Activity[None]:
     """Photos go into the run's directory and vanish with it; a base's files into the node's cache, to stay."""
     try:
-        base = assignment.spec["base"]
+        trains = assignment.spec["of"] if assignment.kind == "sample" else assignment.spec
+        base = trains["base"]
         if base["source"] == "hub":
             yield from _fetch_hub_base(edges, clock, base["repo"], base["revision"], directory)
         moves = {_place(edges, directory, stored): stored for stored in assignment.inputs}

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from errno import ENOSPC
 from pathlib import Path
+from typing import TypeVar
 
 from gangline.core.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED, Phase
 from gangline.core.errors import GanglineError, Unreachable
@@ -12,6 +13,7 @@ from gangline.ports.server import (
     Assignment,
     Beat,
     Commit,
+    Committed,
     Done,
     Failed,
     Folder,
@@ -20,13 +22,16 @@ from gangline.ports.server import (
     Outcome,
     Refused,
     Released,
+    Show,
     Stale,
     Succeeded,
 )
-from gangline.ports.trainer import Run, Saved
+from gangline.ports.trainer import Pictures, Run, Saved
 from gangline.worker.edges import NEWS, Activity, Clock, Edges, wait
 from gangline.worker.fetch import fetch_checkpoint, fetch_inputs
 from gangline.worker.move import AttemptFailed, LeaseLost, Move, held, upload_all
+
+T = TypeVar("T")
 
 ACTIVITY_ENDED = -1.0
 REFUSED_TRIES_MAX = 4
@@ -58,7 +63,8 @@ class Work:
         self._shipped_step = 0
         self._asked_s = -math.inf
         self._logged_bytes = 0
-        self._log_shipped = False
+        self._shown: dict[int, Pictures] = {}
+        self._beside = 0
         self._over = False
         self._activities: dict[Activity[None], float] = {self._main(): now_s}
 
@@ -141,7 +147,7 @@ class Work:
     def _finish(self, outcome: Outcome) -> Activity[Done | Refused]:
         return self._insistently(lambda: self._edges.server.finish(self._hold, outcome))
 
-    def _insistently(self, ask: Callable[[], Done | Stale | Refused]) -> Activity[Done | Refused]:
+    def _insistently(self, ask: Callable[[], T | Stale | Refused]) -> Activity[T | Refused]:
         """What was just uploaded may not be there for everybody yet: a refusal is asked about again, a few times."""
         for _ in range(REFUSED_TRIES_MAX - 1):
             answer = yield from held(self._edges, self._clock, ask)
@@ -161,7 +167,9 @@ class Work:
             self._edges.transfer.stop()
             return Released()
         self._run = self._edges.trainer.start(self.assignment.kind, self._directory)
-        self._activities[self._ship_log(self._run)] = self._clock.now_s
+        for activity in (self._ship_log(self._run), self._ship_pictures(self._run)):
+            self._activities[self._counted(activity)] = self._clock.now_s
+            self._beside += 1
         while (code := self._run.exit_code()) is None:
             if self._clock.now_s >= self._save_due_s(self._run):
                 yield from self._have_saved(self._run)
@@ -169,8 +177,8 @@ class Work:
             yield self._save_due_s(self._run)
         self._phase = "uploading"
         yield from self._ship_newest(self._run)
-        while not self._log_shipped:
-            yield self._clock.now_s  # until the activity beside this one is done
+        while self._beside:
+            yield self._clock.now_s  # until the activities beside this one are done
         return (yield from self._outcome(self._run, code))
 
     def _fetch(self, directory: Path) -> Activity[None]:
@@ -226,24 +234,56 @@ class Work:
 
     def _commit(self, saved: Saved) -> Activity[None]:
         request = Commit(manifest=saved.manifest.to_json())
-        yield from self._insistently(lambda: self._edges.server.commit(self._hold, request))
+        answer = yield from self._insistently(lambda: self._edges.server.commit(self._hold, request))
+        if isinstance(answer, Committed) and answer.render and self._run:
+            self._run.ask_to_render()
 
     def _ship_result(self, run: Run) -> Activity[Outcome]:
         while (result := run.result()) is None:
             yield self._clock.now_s
         if not result.output:
             raise AttemptFailed("no result", "its output folder is empty")
-        folders: tuple[tuple[Folder, tuple[File, ...]], ...] = (
-            ("output", result.output),
-            ("samples", result.samples),
-        )
+        shown = {file.path for pictures in self._shown.values() for file in pictures.files}
+        samples = tuple(file for file in result.samples if file.path not in shown)
+        folders: tuple[tuple[Folder, tuple[File, ...]], ...] = (("output", result.output), ("samples", samples))
         for folder, files in folders:
-            moves = [Move(file, run.directory / folder / file.path, file.path) for file in files]
             try:
-                yield from upload_all(self._edges, self._clock, self._hold, folder, moves)
+                yield from self._upload(run, folder, files)
             except GanglineError as error:
                 raise AttemptFailed("upload failed", error.message) from None
-        return Succeeded(output=result.output, samples=result.samples)
+        return Succeeded(output=result.output, samples=samples)
+
+    def _upload(self, run: Run, folder: Folder, files: tuple[File, ...]) -> Activity[None]:
+        moves = [Move(file, run.directory / folder / file.path, file.path) for file in files]
+        return upload_all(self._edges, self._clock, self._hold, folder, moves)
+
+    def _counted(self, activity: Activity[None]) -> Activity[None]:
+        yield from activity
+        self._beside -= 1
+
+    def _ship_pictures(self, run: Run) -> Activity[None]:
+        """What the trainer renders between its steps, as it comes. What the store does not take goes with the result."""
+        tried = set[int]()
+        while True:
+            ended = run.exit_code() is not None
+            new = next((pictures for pictures in run.pictures() if pictures.step not in tried), None)
+            if new:
+                tried.add(new.step)
+                yield from self._show(run, new)
+            elif ended:
+                return
+            else:
+                yield NEWS
+
+    def _show(self, run: Run, pictures: Pictures) -> Activity[None]:
+        request = Show(step=pictures.step, files=pictures.files)
+        try:
+            yield from self._upload(run, "samples", pictures.files)
+        except GanglineError:
+            return
+        answer = yield from self._insistently(lambda: self._edges.server.show(self._hold, request))
+        if isinstance(answer, Done):
+            self._shown[pictures.step] = pictures
 
     def _ship_log(self, run: Run) -> Activity[None]:
         """What the trainer prints, every few seconds, and all of it once it has ended."""
@@ -256,7 +296,6 @@ class Work:
                 break
             else:
                 yield NEWS
-        self._log_shipped = True
 
     def _send_log(self, run: Run, piece: bytes) -> Activity[None]:
         request = Log(first_byte=self._logged_bytes, text=piece.decode(errors="replace"))

@@ -297,7 +297,7 @@ UPDATE project SET share = :share, budget = :budget WHERE id = :id
 
 -- name: waiting_projects
 SELECT id, share, usage, usage_ms, budget, spent, reserved FROM project
-WHERE (SELECT id FROM job WHERE job.project = project.id AND job.state = 'queued' AND job.fencing = 0
+WHERE (SELECT id FROM job WHERE job.project = project.id AND job.state = 'queued' AND job.fencing = 0 AND job.kind <> 'sample'
        ORDER BY priority DESC LIMIT 1) IS NOT NULL
 
 -- name: reserve
@@ -357,9 +357,11 @@ FROM job JOIN attempt ON attempt.job = job.id WHERE attempt.id = :attempt
 
 -- name: held_job
 -- The job of a live lease, and the attempt.
-SELECT job.id, job.project, job.spec_hash, job.steps, job.base, job.exact, attempt.machine, attempt.gpu, attempt.workload,
-       lease.seconds_per_step
+SELECT job.id, job.project, job.kind, job.spec_hash, job.steps, job.base, job.exact, attempt.machine, attempt.gpu,
+       attempt.workload, lease.seconds_per_step, sampling.every_steps AS sample_every_steps, sampling.every_s AS sample_every_s,
+       sampling.step AS sampled_step, sampling.at_ms AS sampled_ms
 FROM lease JOIN attempt ON attempt.id = lease.attempt JOIN job ON job.id = attempt.job
+     LEFT JOIN sampling ON sampling.job = job.id
 WHERE lease.attempt = :attempt AND lease.rank = :rank AND lease.node = :node AND lease.fencing = :fencing
 
 -- name: jobs_page
@@ -368,18 +370,18 @@ SELECT id, project, name, kind, spec_hash, state, because, steps, priority, base
        ready_ms, gpu, gpu_memory_gb, pool, trust, numerics, slots, input_bytes + checkpoint_bytes AS download_bytes,
        submitted_ms, queued_ms, ended_ms
 FROM job
-WHERE project = :project
+WHERE project = :project AND kind <> 'sample'
   AND (submitted_ms < :before_ms OR (submitted_ms = :before_ms AND id < :before_id))
 ORDER BY submitted_ms DESC, id DESC
 LIMIT :limit
 
 -- name: interrupted_candidates
--- Jobs that were tried before, for a node that may have them; with money for them.
+-- Training that was tried before, for a node that may have it; with money for it.
 SELECT id, project, fencing, version, priority, queued_ms, ready_ms, base, slots,
        input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, numerics,
        EXISTS (SELECT 1 FROM node_base WHERE node_base.node = :node AND node_base.base = job.base) AS held
 FROM job
-WHERE state = 'queued' AND fencing > 0 AND ready_ms <= :now AND gpu_memory_gb <= :gpu_memory_gb AND slots <= :slots_free
+WHERE state = 'queued' AND fencing > 0 AND kind <> 'sample' AND ready_ms <= :now AND gpu_memory_gb <= :gpu_memory_gb AND slots <= :slots_free
   AND gpu IN ('', :gpu) AND pool IN ('', :pool) AND trust <= :trust AND numerics IN ('', :numerics)
   AND EXISTS (SELECT 1 FROM project WHERE project.id = job.project
               AND (budget IS NULL OR spent + reserved + :reserve * job.slots
@@ -389,17 +391,38 @@ ORDER BY priority DESC, queued_ms, id
 LIMIT :limit
 
 -- name: fresh_candidates
--- Jobs of a project that were never tried, for a node that may have them; with money for them.
+-- Training of a project that was never tried, for a node that may have it; with money for it.
 SELECT id, project, fencing, version, priority, queued_ms, ready_ms, base, slots,
        input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, numerics,
        EXISTS (SELECT 1 FROM node_base WHERE node_base.node = :node AND node_base.base = job.base) AS held
 FROM job
-WHERE project = :project AND state = 'queued' AND fencing = 0 AND gpu_memory_gb <= :gpu_memory_gb AND slots <= :slots_free
-  AND gpu IN ('', :gpu) AND pool IN ('', :pool) AND trust <= :trust
+WHERE project = :project AND state = 'queued' AND fencing = 0 AND kind <> 'sample' AND gpu_memory_gb <= :gpu_memory_gb
+  AND slots <= :slots_free AND gpu IN ('', :gpu) AND pool IN ('', :pool) AND trust <= :trust
   AND EXISTS (SELECT 1 FROM project WHERE project.id = job.project
               AND (budget IS NULL OR spent + reserved + :reserve * job.slots
                                      + CAST(:egress AS DOUBLE PRECISION) * (job.input_bytes + job.checkpoint_bytes) <= budget))
 ORDER BY priority DESC, submitted_ms, id
+LIMIT :limit
+
+-- name: sample_candidates
+-- Pictures to render, for a node that may; with money for them. Who lacks the base leaves them for a while to a node that has it
+-- and nothing to do.
+SELECT id, project, fencing, version, priority, queued_ms, ready_ms, base, slots,
+       input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, numerics,
+       EXISTS (SELECT 1 FROM node_base WHERE node_base.node = :node AND node_base.base = job.base) AS held
+FROM job
+WHERE state = 'queued' AND kind = 'sample' AND ready_ms <= :now AND gpu_memory_gb <= :gpu_memory_gb AND slots <= :slots_free
+  AND gpu IN ('', :gpu) AND pool IN ('', :pool) AND trust <= :trust
+  AND EXISTS (SELECT 1 FROM project WHERE project.id = job.project
+              AND (budget IS NULL OR spent + reserved + :reserve * job.slots
+                                     + CAST(:egress AS DOUBLE PRECISION) * (job.input_bytes + job.checkpoint_bytes) <= budget))
+  AND id NOT IN (SELECT ban.job FROM ban WHERE ban.machine = :machine)
+  AND (queued_ms < :before
+       OR EXISTS (SELECT 1 FROM node_base WHERE node_base.node = :node AND node_base.base = job.base)
+       OR NOT EXISTS (SELECT 1 FROM node_base JOIN node ON node.id = node_base.node
+                      WHERE node_base.base = job.base AND node.state IN ('ready', 'on_trial')
+                      AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.node = node.id)))
+ORDER BY queued_ms, id
 LIMIT :limit
 
 -- name: demand
@@ -408,7 +431,7 @@ SELECT job.id, job.project, job.gpu, job.gpu_memory_gb, job.trust, job.slots, jo
        job.input_bytes + job.checkpoint_bytes AS download_bytes,
        project.budget - project.spent - project.reserved AS left
 FROM job JOIN project ON project.id = job.project
-WHERE job.state = 'queued' AND job.ready_ms <= :now AND job.gpu_memory_gb <= :gpu_memory_gb AND job.trust <= :trust
+WHERE job.state = 'queued' AND job.kind <> 'sample' AND job.ready_ms <= :now AND job.gpu_memory_gb <= :gpu_memory_gb AND job.trust <= :trust
   AND job.gpu IN ('', :gpu) AND job.slots <= :slots AND job.pool IN ('', :pool)
   AND (project.budget IS NULL OR project.spent + project.reserved + :reserve * job.slots
                                  + CAST(:egress AS DOUBLE PRECISION) * (job.input_bytes + job.checkpoint_bytes) <= project.budget)
@@ -420,7 +443,7 @@ SELECT job.id, job.project, job.gpu, job.gpu_memory_gb, job.trust, job.slots, jo
        job.input_bytes + job.checkpoint_bytes AS download_bytes,
        project.budget - project.spent - project.reserved AS left
 FROM job JOIN project ON project.id = job.project
-WHERE job.state = 'queued' AND job.ready_ms <= :now AND job.gpu_memory_gb <= :gpu_memory_gb AND job.trust <= :trust
+WHERE job.state = 'queued' AND job.kind <> 'sample' AND job.ready_ms <= :now AND job.gpu_memory_gb <= :gpu_memory_gb AND job.trust <= :trust
   AND job.gpu IN ('', :gpu) AND job.slots <= :slots AND job.pool IN ('', :pool)
   AND (project.budget IS NULL OR project.spent + project.reserved + :reserve * job.slots
                                  + CAST(:egress AS DOUBLE PRECISION) * (job.input_bytes + job.checkpoint_bytes) <= project.budget)
@@ -454,7 +477,7 @@ ORDER BY queued_ms, id LIMIT 100
 
 -- name: queue_length
 -- As many as matter.
-SELECT COUNT(*) AS jobs FROM (SELECT id FROM job WHERE state = 'queued' LIMIT :limit) AS waiting
+SELECT COUNT(*) AS jobs FROM (SELECT id FROM job WHERE state = 'queued' AND kind <> 'sample' LIMIT :limit) AS waiting
 
 -- name: take_job
 -- The claim: only if the job is still as it was seen.
@@ -562,7 +585,7 @@ SELECT attempt.id, attempt.job, attempt.node, attempt.machine, attempt.pool, att
        lease.reserved, lease.downloaded_bytes,
        job.id AS job_id, job.project AS job_project, job.state AS job_state, job.fencing AS job_fencing,
        job.version AS job_version, job.attempts_failed AS job_attempts_failed, job.attempts_max AS job_attempts_max,
-       job.gpu_memory_gb AS job_gpu_memory_gb,
+       job.gpu_memory_gb AS job_gpu_memory_gb, job.kind AS job_kind, job.base AS job_base,
        project.id AS purse_id, project.share AS purse_share, project.usage AS purse_usage,
        project.usage_ms AS purse_usage_ms, project.budget AS purse_budget, project.spent AS purse_spent,
        project.reserved AS purse_reserved,
@@ -656,7 +679,9 @@ ON CONFLICT (attempt, step) DO NOTHING
 -- name: checkpoints
 -- The committed ones of a job, newest first: among equal steps the younger attempt's.
 SELECT checkpoint.id, checkpoint.job, checkpoint.attempt, checkpoint.step, checkpoint.state, checkpoint.verified,
-       checkpoint.bytes, checkpoint.prefix, checkpoint.manifest, checkpoint.committed_ms, attempt.node, job.project
+       checkpoint.bytes, checkpoint.prefix, checkpoint.manifest, checkpoint.committed_ms, attempt.node, job.project,
+       EXISTS (SELECT 1 FROM sample JOIN job AS shown ON shown.id = sample.job
+               WHERE sample.checkpoint = checkpoint.id AND shown.ended_ms IS NULL) AS pinned
 FROM checkpoint JOIN attempt ON attempt.id = checkpoint.attempt JOIN job ON job.id = checkpoint.job
 WHERE checkpoint.job = :job AND checkpoint.state = 'committed'
 ORDER BY checkpoint.step DESC, attempt.fencing DESC
@@ -728,11 +753,14 @@ UPDATE attempt SET swept = 0 WHERE id = (SELECT checkpoint.attempt FROM checkpoi
 -- What is referred to of all that an attempt wrote: checkpoints by their folder and manifest, the rest by its key.
 SELECT checkpoint.prefix AS key, checkpoint.manifest FROM checkpoint
 WHERE checkpoint.attempt = :attempt AND checkpoint.state = 'committed'
-UNION ALL SELECT artifact.key, '' AS manifest FROM artifact WHERE artifact.job = :job AND artifact.attempt = :attempt
+UNION ALL SELECT artifact.key, '' AS manifest FROM artifact WHERE artifact.attempt = :attempt
 UNION ALL SELECT log_chunk.key, '' AS manifest FROM log_chunk WHERE log_chunk.attempt = :attempt
 
 -- name: add_artifact
-INSERT INTO artifact (job, path, attempt, key, bytes, sha256) VALUES (:job, :path, :attempt, :key, :bytes, :sha256)
+-- Pictures may have been handed in before.
+INSERT INTO artifact (job, path, attempt, key, bytes, sha256, made_ms)
+VALUES (:job, :path, :attempt, :key, :bytes, :sha256, :now)
+ON CONFLICT (job, path) DO NOTHING
 
 -- name: artifacts
 SELECT path, attempt, key, bytes, sha256 FROM artifact WHERE job = :job ORDER BY path
@@ -742,7 +770,62 @@ SELECT path, attempt, key, bytes, sha256 FROM artifact WHERE job = :job ORDER BY
 SELECT checkpoint.bytes, checkpoint.committed_ms AS since_ms FROM checkpoint
 WHERE checkpoint.job = :job AND checkpoint.state = 'committed'
 UNION ALL
-SELECT artifact.bytes, job.ended_ms AS since_ms FROM artifact JOIN job ON job.id = artifact.job WHERE artifact.job = :job
+SELECT artifact.bytes, COALESCE(artifact.made_ms, job.ended_ms) AS since_ms
+FROM artifact JOIN job ON job.id = artifact.job WHERE artifact.job = :job
+
+-- name: add_sampling
+INSERT INTO sampling (job, every_steps, every_s, step, at_ms, here) VALUES (:job, :every_steps, :every_s, 0, :now, 0)
+
+-- name: sampled
+-- Pictures of this step were asked for.
+UPDATE sampling SET step = :step, at_ms = :now, here = :here WHERE job = :job
+
+-- name: to_render_here
+-- Whether the node that trains is asked for pictures of this step.
+SELECT job FROM sampling WHERE job = :job AND step = :step AND here = 1
+
+-- name: add_sample
+INSERT INTO sample (job, parent, checkpoint, step) VALUES (:job, :parent, :checkpoint, :step)
+
+-- name: sample
+SELECT sample.job, sample.parent, sample.step, sample.checkpoint, checkpoint.state, checkpoint.prefix, checkpoint.manifest
+FROM sample JOIN checkpoint ON checkpoint.id = sample.checkpoint WHERE sample.job = :job
+
+-- name: open_samples
+-- Of a training job, the newest first: what is still to be rendered, or being rendered.
+SELECT job.id, job.project, job.state, job.fencing, job.version, job.attempts_failed, job.attempts_max, job.gpu_memory_gb,
+       sample.step
+FROM sample JOIN job ON job.id = sample.job
+WHERE sample.parent = :parent AND job.ended_ms IS NULL
+ORDER BY sample.step DESC, job.submitted_ms DESC, job.id DESC
+
+-- name: late_samples
+-- Pictures that no node came for.
+SELECT id, project, state, fencing, version, attempts_failed, attempts_max, gpu_memory_gb
+FROM job WHERE state = 'queued' AND kind = 'sample' AND submitted_ms < :before
+ORDER BY queued_ms, id LIMIT 100
+
+-- name: samples_of
+-- The jobs that render pictures of a training job, and what they have cost.
+SELECT job.id, job.state,
+       CAST((SELECT COALESCE(SUM(micro_usd), 0) FROM ledger WHERE ledger.job = job.id) AS BIGINT) AS micro_usd
+FROM sample JOIN job ON job.id = sample.job WHERE sample.parent = :job
+ORDER BY sample.step, job.id
+
+-- name: pictures
+-- How many there are of a training job's steps.
+SELECT COUNT(*) AS pictures FROM artifact WHERE job = :job AND path LIKE 'samples/step-%.png'
+
+-- name: free_nodes
+-- Those that work and have slots that no training uses, but for one.
+SELECT node.id, node.machine, node.name, node.pool, node.state, node.because, node.gpu, node.gpu_memory_gb, node.trust,
+       node.numerics, node.slots, node.price_micro_usd_per_hour, node.meter_ms, node.joined_ms,
+       COALESCE(machine.rest_until_ms, 0) AS rest_until_ms,
+       node.slots - CAST((SELECT COALESCE(SUM(lease.slots), 0) FROM lease JOIN attempt ON attempt.id = lease.attempt
+                          JOIN job ON job.id = attempt.job
+                          WHERE lease.node = node.id AND job.kind <> 'sample') AS BIGINT) AS slots_free
+FROM node LEFT JOIN machine ON machine.id = node.machine
+WHERE node.state IN ('ready', 'on_trial') AND node.id <> :but
 
 -- name: add_log_chunk
 INSERT INTO log_chunk (attempt, first_byte, bytes, key) VALUES (:attempt, :first_byte, :bytes, :key)

@@ -1,0 +1,55 @@
+"""What a job's node may read: files stored by content, and checkpoints."""
+
+import json
+
+from gangline.core.contract import parse_manifest
+from gangline.core.files import File
+from gangline.core.keys import blob_key
+from gangline.core.spec import SampleSpec, parse_task
+from gangline.ports.server import Resumable, Stored
+from gangline.ports.store import Row
+from gangline.service.deployment import Deployment
+
+OPTIMIZER = "optimizer"
+
+
+def inputs_of(at: Deployment, job: Row) -> tuple[Stored, ...]:
+    """By their paths below `inputs/`. A job that renders has the weights that it shows among them, while they are kept."""
+    spec = parse_task(json.loads(job["spec"]))
+    files = sorted(spec.input_files().items())
+    found = [stored(file, path, blob_key(job["project"], file.sha256)) for path, file in files]
+    return (*found, *(_weights(at, spec) if isinstance(spec, SampleSpec) else ()))
+
+
+def _weights(at: Deployment, spec: SampleSpec) -> list[Stored]:
+    kept = {row["id"]: row for row in at.store.load("checkpoints", job=spec.job)}
+    files = resumable(kept[spec.checkpoint]).files if spec.checkpoint in kept else ()
+    return [
+        Stored(path=f"checkpoint/{file.path}", bytes=file.bytes, sha256=file.sha256, key=file.key)
+        for file in files
+        if not file.path.startswith(OPTIMIZER)
+    ]
+
+
+def resumable(checkpoint: Row) -> Resumable:
+    manifest = json.loads(checkpoint["manifest"])
+    return Resumable(
+        id=checkpoint["id"],
+        step=checkpoint["step"],
+        manifest=manifest,
+        files=tuple(
+            stored(file, file.path, f"{checkpoint['prefix']}/{file.path}") for file in parse_manifest(manifest).files
+        ),
+    )
+
+
+def stored(file: File, path: str, key: str) -> Stored:
+    return Stored(path=path, bytes=file.bytes, sha256=file.sha256, key=key)
+
+
+def readable_keys(at: Deployment, job: str) -> dict[str, int]:
+    """With their lengths in bytes."""
+    row = at.store.load("job", id=job)[0]
+    checkpoints = [resumable(checkpoint) for checkpoint in at.store.load("checkpoints", job=job)]
+    files = [*inputs_of(at, row), *(file for checkpoint in checkpoints for file in checkpoint.files)]
+    return {file.key: file.bytes for file in files}

@@ -10,19 +10,21 @@ from typing import Any
 from gangline.core import contract
 from gangline.core.contract import Failure, Phase, Progress
 from gangline.core.errors import BadInput
-from gangline.core.spec import Spec, parse_spec
+from gangline.core.spec import SampleSpec, Spec, parse_spec, parse_task
 
 
 @dataclass(slots=True)
 class Orders:
-    """What the agent wants: `stop` after this step (saved), or `save` and go on. Set by signals."""
+    """What the agent wants: `stop` after this step (saved), or `save`, or `render` pictures of it, and go on. Set by signals."""
 
     stop: bool = False
     save: bool = False
+    render: bool = False
 
     def obey_signals(self) -> None:
         signal.signal(signal.SIGTERM, lambda *_: setattr(self, "stop", True))
         signal.signal(signal.SIGUSR1, lambda *_: setattr(self, "save", True))
+        signal.signal(signal.SIGUSR2, lambda *_: setattr(self, "render", True))
 
 
 @dataclass(slots=True)
@@ -67,11 +69,16 @@ class RunDirectory:
         return self.path / contract.OUTPUT
 
     def read_spec(self) -> Spec:
+        return parse_spec(self._read_json())
+
+    def read_task(self) -> Spec | SampleSpec:
+        return parse_task(self._read_json())
+
+    def _read_json(self) -> Any:
         try:
-            value = json.loads((self.path / contract.SPEC).read_text())
+            return json.loads((self.path / contract.SPEC).read_text())
         except (OSError, ValueError) as error:
             raise BadInput(f"{self.path / contract.SPEC} cannot be read: {error}") from None
-        return parse_spec(value)
 
     def report_phase(self, phase: Phase) -> None:
         self.phase = phase

@@ -3,38 +3,75 @@
 from typing import Any
 
 import torch
-from diffusers import DDIMScheduler
+from diffusers import (
+    DDIMScheduler,
+    DPMSolverMultistepScheduler,
+    EulerAncestralDiscreteScheduler,
+    EulerDiscreteScheduler,
+)
 
 from gangline.core.spec import LoraSpec
-from gangline.data.chance import stream
 from gangline.train import chance
 from gangline.train.base import Base
-from gangline.train.text import Embedded
+from gangline.train.text import Embedded, condition
+
+SAMPLERS: dict[str, Any] = {
+    "ddim": DDIMScheduler,  # Song et al. 2020
+    "euler": EulerDiscreteScheduler,  # Karras et al. 2022, algorithm 2 without churn
+    "euler_a": EulerAncestralDiscreteScheduler,
+    "dpm++": DPMSolverMultistepScheduler,  # Lu et al. 2022, DPM-Solver++(2M)
+}
 
 
 @torch.no_grad()
 def sample_latents(
     base: Base, spec: LoraSpec, words: Embedded, silence: Embedded, seed: int, purpose: str = "sample"
 ) -> torch.Tensor:
-    """(1, C, H, W). The first noise comes from `chance`, so every device begins alike. `words` and `silence` are of one text each."""
-    scheduler: Any = DDIMScheduler.from_config(base.noise.config, clip_sample=False)
-    pipeline = base.pipeline(scheduler)
-    pipeline.set_progress_bar_config(disable=True)
+    """(1, C, H, W), float32. `words` and `silence` are of one text each. All chance comes from `chance`, on the CPU: every device
+    begins alike, and what training draws is not touched."""
+    device = base.unet.device
+    scheduler = sampler_of(base, spec)
+    scheduler.set_timesteps(spec.sample_steps, device=device)
     side = spec.resolution // base.latent_factor
-    noise = chance.normal(seed, purpose, 0, range(1), (base.unet.config.in_channels, side, side))
-    device, dtype = base.unet.device, base.dtype
-    generator = torch.Generator("cpu").manual_seed(int(stream(seed, f"{purpose} steps").integers(2**63)))
-    given = {"prompt_embeds": words.tokens, "negative_prompt_embeds": silence.tokens}
-    if words.pooled is not None and silence.pooled is not None:
-        given |= {"pooled_prompt_embeds": words.pooled, "negative_pooled_prompt_embeds": silence.pooled}
-    with torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
-        return pipeline(
-            **{name: tensor.to(device, dtype) for name, tensor in given.items()},
-            height=spec.resolution,
-            width=spec.resolution,
-            num_inference_steps=spec.sample_steps,
-            guidance_scale=spec.guidance_scale,
-            latents=noise.to(device, dtype),
-            generator=generator,
-            output_type="latent",
-        ).images
+    noise = chance.normal(seed, purpose, 0, range(1), (base.unet_config["in_channels"], side, side))
+    latents = noise.to(device) * scheduler.init_noise_sigma
+    generator = chance.generator(seed, f"{purpose} steps")
+    told = _told(base, spec, words, silence)
+    for timestep in scheduler.timesteps:
+        seen = scheduler.scale_model_input(latents, timestep).to(base.dtype)
+        with torch.autocast(device.type, base.dtype, enabled=base.dtype != torch.float32):
+            predicted = _guided(base, seen, timestep, told, spec.guidance_scale)
+        latents = scheduler.step(predicted, timestep, latents, generator=generator).prev_sample
+    return latents
+
+
+def sampler_of(base: Base, spec: LoraSpec) -> Any:
+    """Over the noise that is trained with. Where that ends in noise alone, sampling begins there too (Lin et al. 2023, §3.3)."""
+    known = base.noise.config
+    settings: dict[str, Any] = {"clip_sample": False} if spec.sample_sampler == "ddim" else {}
+    if spec.prediction_type != "auto":
+        settings["prediction_type"] = spec.prediction_type
+    if spec.zero_terminal_snr or known.get("rescale_betas_zero_snr"):
+        settings |= {"rescale_betas_zero_snr": True, "timestep_spacing": "trailing"}
+    return SAMPLERS[spec.sample_sampler].from_config(known, **settings)
+
+
+def _told(base: Base, spec: LoraSpec, words: Embedded, silence: Embedded) -> dict[str, Any]:
+    """What the U-Net is told of the prompt, and beside it of none: guidance leads away from that (Ho & Salimans 2022)."""
+    both = [words, silence] if spec.guidance_scale > 1 else [words]
+    pooled = [one.pooled for one in both if one.pooled is not None]
+    embedded = Embedded(torch.cat([one.tokens for one in both]), torch.cat(pooled) if pooled else None)
+    side = spec.resolution
+    sizes = torch.tensor([[side, side, 0, 0, side, side]] * len(both), device=base.unet.device)
+    return condition(base, embedded.to(base.unet.device), sizes)
+
+
+def _guided(
+    base: Base, seen_1CHW: torch.Tensor, timestep: torch.Tensor, told: dict[str, Any], scale: float
+) -> torch.Tensor:
+    count = len(told["encoder_hidden_states"])
+    predicted = base.unet(seen_1CHW.expand(count, -1, -1, -1), timestep, **told).sample.float()
+    if count == 1:
+        return predicted
+    towards, away = predicted.chunk(2)
+    return away + scale * (towards - away)

@@ -8,6 +8,7 @@ import errno
 import math
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import torch
 from diffusers.utils import logging
 from transformers.utils.logging import disable_progress_bar
 
-from gangline.core.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED, Failure, FailureKind
+from gangline.core.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED, Failure, FailureKind, pictures_name
 from gangline.core.errors import BadInput
 from gangline.core.schedule import rate_factor
 from gangline.core.spec import LoraSpec, spec_hash
@@ -30,7 +31,8 @@ from gangline.train.loss import losses, process_of
 from gangline.train.material import Material, gather
 from gangline.train.optimiser import averaged, make_optimizer, optimizer_state, restore_optimizer, set_rates
 from gangline.train.prepare import check_resolution
-from gangline.train.result import write_result
+from gangline.train.result import spoken_now, write_result
+from gangline.train.sample import render_step
 from gangline.train.text import condition, embed, with_silence
 
 REPORT_EVERY_S = 0.5
@@ -59,16 +61,22 @@ def train(run: RunDirectory, orders: Orders) -> int:
     run.step = lora.resume(run)
     feed = Feed(sources(base, spec, material), device)
     saver = checkpoint.Saver(run.checkpoints)
-    saves = SaveClock(spec.checkpoint_every_s, spec.checkpoint_every_steps)
+    saves = SaveClock(spec.checkpoint_every_s, (spec.checkpoint_every_steps, spec.sample_every_steps))
     meter = Meter(device)
     run.report_phase("training")
     run.restart_meter()
     for step in range(run.step + 1, spec.steps + 1):
         meter.add(*lora.step(step, feed.step(step)))
-        save_now = orders.stop or orders.save or saves.due(step)
-        if save_now or meter.due or step == spec.steps:
+        save_now, render_now = orders.stop or orders.save or saves.due(step), orders.render
+        if save_now or render_now or meter.due or step == spec.steps:
             count, loss, _ = meter.take()
             run.report_step(step, loss, steps_since=count)
+        if render_now:
+            orders.render = False
+            run.report_phase("rendering")
+            show(run, lora, material, step)
+            run.report_phase("training")
+            run.restart_meter()
         if save_now and step < spec.steps:
             orders.save = False
             run.report_phase("saving")
@@ -85,6 +93,15 @@ def train(run: RunDirectory, orders: Orders) -> int:
     with lora.adapter.as_result(lora.averaged()):
         write_result(run, base, spec, material, lora.adapter, lora.identity)
     return EXIT_DONE
+
+
+def show(run: RunDirectory, lora: "Lora", material: Material, step: int) -> None:
+    """Pictures of what would be the result now. Training goes on as if they had not been made."""
+    base, spec = lora.base, lora.spec
+    with lora.adapter.as_result(lora.averaged()):
+        spoken = spoken_now(base, material, lora.adapter)
+        for _ in render_step(base, spec, material.words.texts, spoken, run.samples / pictures_name(step), step):
+            pass
 
 
 def sources(base: Base, spec: LoraSpec, material: Material) -> list[Source]:
@@ -238,14 +255,14 @@ class Lora:
 
 @dataclass(slots=True)
 class SaveClock:
-    """When a checkpoint is due: by time, and where asked also by steps."""
+    """When a checkpoint is due: by time, and where asked also by steps; pictures are made of those, too."""
 
     every_s: float
-    every_steps: int | None
+    every_steps: tuple[int | None, ...]
     last_s: float = field(default_factory=time.monotonic)
 
     def due(self, step: int) -> bool:
-        by_steps = self.every_steps is not None and step % self.every_steps == 0
+        by_steps = any(every and step % every == 0 for every in self.every_steps)
         return by_steps or time.monotonic() - self.last_s >= self.every_s
 
     def saved(self) -> None:
@@ -295,8 +312,8 @@ def kind_of(error: Exception) -> FailureKind:
             return "crashed"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Train a LoRA in a directory that keeps the trainer contract.")
+def main(work: Callable[[RunDirectory, Orders], int] = train) -> int:
+    parser = argparse.ArgumentParser(description="Work in a directory that keeps the trainer contract.")
     parser.add_argument("directory", type=Path)
     run = RunDirectory(parser.parse_args().directory)
     orders = Orders()
@@ -305,7 +322,7 @@ def main() -> int:
     logging.disable_progress_bar()
     disable_progress_bar()
     try:
-        return train(run, orders)
+        return work(run, orders)
     except Exception as error:
         kind = kind_of(error)
         run.report_failure(Failure(kind=kind, because=str(error) or type(error).__name__))

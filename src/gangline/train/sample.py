@@ -1,20 +1,24 @@
 """Pictures from a base and its LoRA, with the models that are already in memory."""
 
+import hashlib
+import io
+import json
+from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
+from gangline.core.contract import PICTURES, Picture, picture_name
 from gangline.core.spec import LoraSpec
+from gangline.data.grid import Row, draw
 from gangline.train.adapter import Adapter
 from gangline.train.base import Base
 from gangline.train.denoise import sample_latents
 from gangline.train.text import Embedded, Texts
-
-TILE = 256
-MARGIN = 16
-LABEL = 34
 
 
 @torch.no_grad()
@@ -22,6 +26,47 @@ def decode(base: Base, latents_1CHW: torch.Tensor) -> Image.Image:
     vae = base.vae
     scaled = latents_1CHW.to(vae.device, vae.dtype) / vae.config.scaling_factor
     return _picture(vae.decode(scaled).sample[0].float())
+
+
+def render(base: Base, spec: LoraSpec, texts: Texts, spoken: Embedded, prompt: str, seed: int) -> Image.Image:
+    words, silence = spoken[[texts.index(prompt)]], spoken[[texts.index("")]]
+    return decode(base, sample_latents(base, spec, words, silence, seed))
+
+
+def render_step(
+    base: Base, spec: LoraSpec, texts: Texts, spoken: Embedded, folder: Path, step: int
+) -> Iterator[Picture]:
+    """A picture of each prompt and seed, written into `folder` as it is made; `samples.json`, which lists them, comes last."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made = list[Picture]()
+    for number, prompt in enumerate(spec.prompts_to_sample):
+        for seed in spec.sample_seeds:
+            picture = render(base, spec, texts, spoken, prompt, seed)
+            made.append(write_picture(picture, folder / picture_name(number, seed), spec, step, prompt, seed))
+            yield made[-1]
+    partial = folder / f".{PICTURES}"
+    partial.write_text(json.dumps({"step": step, "pictures": [asdict(one) for one in made]}, indent=1))
+    partial.rename(folder / PICTURES)
+
+
+def write_picture(image: Image.Image, path: Path, spec: LoraSpec, step: int, prompt: str, seed: int) -> Picture:
+    """As PNG, which says of itself what it shows."""
+    what = {
+        "step": step,
+        "prompt": prompt,
+        "seed": seed,
+        "sampler": spec.sample_sampler,
+        "sampler_steps": spec.sample_steps,
+        "guidance_scale": spec.guidance_scale,
+    }
+    told, png = PngInfo(), io.BytesIO()
+    for name, value in what.items():
+        told.add_text(name, str(value))
+    image.save(png, "PNG", pnginfo=told)
+    content = png.getvalue()
+    path.write_bytes(content)
+    sha256 = hashlib.sha256(content).hexdigest()
+    return Picture(path=path.name, bytes=len(content), sha256=sha256, width=image.width, height=image.height, **what)
 
 
 def render_comparison(
@@ -32,40 +77,23 @@ def render_comparison(
     `before` and `after`: `texts` as the encoders say them without and with it.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    rows: list[tuple[str, list[Image.Image]]] = []
+    rows = list[Row]()
     for number, prompt in enumerate(spec.prompts_to_sample):
-        pictures = []
-        for name, spoken, on in (("base", before, adapter.switched_off()), ("lora", after, nullcontext())):
-            words, silence = spoken[[texts.index(prompt)]], spoken[[texts.index("")]]
+        pictures = list[Image.Image]()
+        for name, step, spoken, on in (
+            ("base", 0, before, adapter.switched_off()),
+            ("lora", spec.steps, after, nullcontext()),
+        ):
             with on:
                 for seed in spec.sample_seeds:
-                    picture = decode(base, sample_latents(base, spec, words, silence, seed))
-                    picture.save(folder / f"prompt-{number:02d}-{name}-seed-{seed}.png")
+                    picture = render(base, spec, texts, spoken, prompt, seed)
+                    path = folder / f"prompt-{number:02d}-{name}-seed-{seed}.png"
+                    write_picture(picture, path, spec, step, prompt, seed)
                     pictures.append(picture)
-        rows.append((prompt, pictures))
+        rows.append(Row(prompt, pictures))
     grid = folder / "grid.png"
-    draw_grid(rows, seeds=spec.sample_seeds).save(grid)
+    draw(rows, [f"{name}, seed {seed}" for name in ("base", "with the LoRA") for seed in spec.sample_seeds]).save(grid)
     return grid
-
-
-def draw_grid(rows: list[tuple[str, list[Image.Image]]], *, seeds: tuple[int, ...]) -> Image.Image:
-    """One row for each prompt: the base's pictures by seed, a gap, the LoRA's pictures by the same seeds."""
-    columns = len(seeds)
-    half = columns * TILE + (columns - 1) * 4
-    width = 2 * half + 3 * MARGIN
-    height = LABEL + len(rows) * (LABEL + TILE) + MARGIN
-    sheet = Image.new("RGB", (width, height), "white")
-    pen = ImageDraw.Draw(sheet)
-    heading, text = ImageFont.load_default(20), ImageFont.load_default(16)
-    for name, left in (("base", MARGIN), ("with the LoRA", half + 2 * MARGIN)):
-        pen.text((left, 8), f"{name}  (seeds {', '.join(map(str, seeds))})", fill="black", font=heading)
-    for number, (prompt, pictures) in enumerate(rows):
-        top = LABEL + number * (LABEL + TILE)
-        pen.text((MARGIN, top + 10), prompt, fill="#555555", font=text)
-        for place, picture in enumerate(pictures):
-            left = MARGIN + (place // columns) * (half + MARGIN) + (place % columns) * (TILE + 4)
-            sheet.paste(picture.resize((TILE, TILE), Image.Resampling.LANCZOS), (left, top + LABEL))
-    return sheet
 
 
 def _picture(pixels_CHW: torch.Tensor) -> Image.Image:

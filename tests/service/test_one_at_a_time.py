@@ -21,11 +21,12 @@ from gangline.ports.server import (
     Refused,
     Reject,
     Released,
+    Show,
     Stale,
     Succeeded,
     Uploads,
 )
-from gangline.service import checkpoint, query, renew
+from gangline.service import checkpoint, query, renew, samples
 from gangline.service.claim import claim
 from gangline.service.finish import finish
 from gangline.service.nodes import leave
@@ -75,6 +76,7 @@ def writes(service: Service, node: str, old: Assignment) -> dict[str, Callable[[
         ),
         "downloads": lambda: checkpoint.downloads(at, node, hold, Downloads(keys=(old.inputs[0].key,)), service.now_ms),
         "checkpoints": lambda: commit(service, node, hold, 30),
+        "samples": lambda: samples.show(at, node, hold, Show(step=30, files=(file,)), service.now_ms),
         "rejections": lambda: checkpoint.reject(
             at, node, hold, Reject(checkpoint="checkpoint-x", because="no"), service.now_ms
         ),
@@ -85,7 +87,7 @@ def writes(service: Service, node: str, old: Assignment) -> dict[str, Callable[[
     }
 
 
-NAMES = ["heartbeats", "uploads", "downloads", "checkpoints", "rejections", "logs"]
+NAMES = ["heartbeats", "uploads", "downloads", "checkpoints", "samples", "rejections", "logs"]
 ENDS = ["end, succeeded", "end, failed", "end, released"]
 
 

@@ -66,6 +66,7 @@ ROUTES = {
     "POST /v1/attempts/{attempt}/uploads": Entry("node", body={"folder": "output", "files": FILES}),
     "POST /v1/attempts/{attempt}/downloads": Entry("node", body="downloads"),
     "POST /v1/attempts/{attempt}/checkpoints": Entry("node", 422, body={"manifest": {}}),  # it is none
+    "POST /v1/attempts/{attempt}/samples": Entry("node", 422, body={"step": 1, "files": FILES}),  # they are not there
     "POST /v1/attempts/{attempt}/rejections": Entry("node", body={"checkpoint": "c", "because": "b"}),
     "POST /v1/attempts/{attempt}/logs": Entry("node", body={"first_byte": 0, "text": "t"}),
     "POST /v1/attempts/{attempt}/end": Entry("node", body={"outcome": "released"}),

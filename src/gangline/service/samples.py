@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from gangline.core.canonical import digest
 from gangline.core.claim import Candidate
-from gangline.core.contract import pictures_name
+from gangline.core.contract import PICTURES, pictures_name
 from gangline.core.failure import Verdict
 from gangline.core.files import File
 from gangline.core.job import Node
@@ -47,7 +47,10 @@ def due(at: Deployment, held: Row, node: str, checkpoint: str, step: int, now_ms
 
 def to_render_here(at: Deployment, held: Row, step: int) -> bool:
     """Also where this is asked again, because the answer was lost."""
-    return held["sampled_step"] is not None and bool(at.store.load("to_render_here", job=held["id"], step=step))
+    if held["sampled_step"] is None:
+        return False
+    path = f"samples/{pictures_name(step)}/{PICTURES}"
+    return bool(at.store.load("to_render_here", job=held["id"], step=step, path=path))
 
 
 def _candidate(parent: Row) -> Candidate:

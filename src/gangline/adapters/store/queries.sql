@@ -781,8 +781,9 @@ INSERT INTO sampling (job, every_steps, every_s, step, at_ms, here) VALUES (:job
 UPDATE sampling SET step = :step, at_ms = :now, here = :here WHERE job = :job
 
 -- name: to_render_here
--- Whether the node that trains is asked for pictures of this step.
+-- Whether the node that trains is asked for pictures of this step, and none have come.
 SELECT job FROM sampling WHERE job = :job AND step = :step AND here = 1
+  AND NOT EXISTS (SELECT 1 FROM artifact WHERE artifact.job = :job AND artifact.path = :path)
 
 -- name: add_sample
 INSERT INTO sample (job, parent, checkpoint, step) VALUES (:job, :parent, :checkpoint, :step)

@@ -1,0 +1,450 @@
+"""Pictures of a training job while it trains: who renders them, when, what becomes of them. Training never waits for any of it."""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gangline.core.autoscale import PoolLimits
+from gangline.core.contract import PICTURES, picture_name
+from gangline.core.errors import BadInput
+from gangline.core.files import File
+from gangline.core.spec import FilesBase, Needs, parse_task, spec_hash
+from gangline.ports.pool import Offer
+from gangline.ports.server import (
+    Assignment,
+    Commit,
+    Committed,
+    Done,
+    Downloads,
+    Failed,
+    Hold,
+    Join,
+    Refused,
+    Reject,
+    Show,
+    Stale,
+    Succeeded,
+    Uploads,
+    Urls,
+)
+from gangline.ports.store import write
+from gangline.service import checkpoint, query, samples, steer
+from gangline.service.demand import find_demand
+from gangline.service.finish import finish
+from gangline.service.nodes import join
+from tests.conftest import as_upload
+from tests.service.conftest import POLICY, PRICE, PROJECT, Service
+from tests.service.test_one_at_a_time import upload, view
+from tests.service.test_rules import beat, because, kinds, release, succeed
+
+EVERY = 10
+BASE_IS_ELSEWHERE = "no job waits that may run here"
+PNG = picture_name(0, 1)
+PICTURES_OF_10 = {f"samples/step-000010/{PNG}", f"samples/step-000010/{PICTURES}"}
+
+
+def train(service: Service, node: str, **settings: Any) -> Assignment:
+    """A job that shows itself every ten steps, on `node`."""
+    job = service.submit(**({"sample_every_steps": EVERY} | settings))
+    assignment = service.claim(node)
+    assert assignment.job == job
+    return assignment
+
+
+def commit(service: Service, node: str, training: Assignment, step: int) -> Any:
+    upload(service, node, training.hold, step)
+    manifest = service.manifest(step, spec_hash=spec_hash(parse_task(training.spec)))  # type: ignore[arg-type]
+    return checkpoint.commit(service.at, node, training.hold, Commit(manifest=manifest.to_json()), service.now_ms)
+
+
+def hand_over(service: Service, node: str, hold: Hold, folder: Any, name: str, content: bytes = b"a picture") -> File:
+    file = File(path=name, bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
+    grants = checkpoint.uploads(
+        service.at, node, hold, Uploads(folder=folder, files=(as_upload(file, content),)), service.now_ms
+    )
+    assert not isinstance(grants, Stale)
+    service.put(grants.files[0], content)
+    return file
+
+
+def rendered(service: Service, node: str, rendering: Assignment) -> Any:
+    file = hand_over(service, node, rendering.hold, "output", PNG)
+    return finish(service.at, node, rendering.hold, Succeeded(output=(file,)), service.now_ms)
+
+
+def pictures(service: Service, job: str) -> list[str]:
+    return [found.path for found in query.artifacts(service.at, PROJECT, job, service.now_ms) if "step-" in found.path]
+
+
+def open_samples(service: Service, job: str) -> list[tuple[str, int]]:
+    return [(row["state"], row["step"]) for row in service.store.load("open_samples", parent=job)]
+
+
+def go_on_training(service: Service, node: str, training: Assignment, seconds: float) -> None:
+    until_ms = service.now_ms + seconds * 1000
+    while service.now_ms < until_ms:
+        service.wait(30)
+        beat(service, node, training.hold, 5)
+
+
+# Who renders
+
+
+def test_where_another_node_has_nothing_to_train_it_renders(service: Service) -> None:
+    first, second = service.join("node-a"), service.join("node-b")
+    training = train(service, first)
+    assert commit(service, first, training, 10) == Committed(render=False)
+    rendering = service.claim(second)
+    assert (rendering.kind, rendering.name) == ("sample", "sks dog, step 10")
+    assert [stored.path for stored in rendering.inputs] == ["base/a.png", "checkpoint/weights.safetensors"]
+    assert rendering.resume == ()
+    assert rendered(service, second, rendering) == Done()
+    assert pictures(service, training.job) == [f"samples/step-000010/{PNG}"]
+    assert "rendered" in kinds(service, training.job)
+
+
+def test_where_there_is_no_other_node_the_training_one_is_asked(service: Service) -> None:
+    node = service.join()
+    training = train(service, node)
+    assert commit(service, node, training, 9) == Committed(render=False)
+    assert commit(service, node, training, 10) == Committed(render=True)
+    assert open_samples(service, training.job) == []
+    assert commit(service, node, training, 11) == Committed(render=False)
+
+
+def test_who_asks_again_because_the_answer_was_lost_is_told_the_same(service: Service) -> None:
+    node = service.join()
+    training = train(service, node)
+    assert [commit(service, node, training, 10) for _ in range(2)] == 2 * [Committed(render=True)]
+
+
+def trains(service: Service) -> None:
+    service.submit()
+    service.claim(service.join("node-b", gpu_memory_gb=24))
+
+
+def is_too_small(service: Service) -> None:
+    service.join("node-b", gpu_memory_gb=8)
+
+
+def is_of_another_pool(service: Service) -> None:
+    join(service.at, Join(machine="m", name="node-b", gpu_memory_gb=24), "home", service.now_ms)
+
+
+def drains(service: Service) -> None:
+    node = service.join("node-b", gpu_memory_gb=24)
+    service.store.apply(write("set_node_state", id=node, before="ready", state="draining", because="no work"))
+
+
+@pytest.mark.parametrize("other", [trains, is_too_small, is_of_another_pool, drains])
+def test_a_node_that_could_not_take_them_is_no_other_node(service: Service, other: Callable[[Service], None]) -> None:
+    node = service.join("node-a", gpu_memory_gb=24)
+    training = train(service, node, needs=Needs(gpu_memory_gb=24, pool="default"))
+    other(service)
+    assert commit(service, node, training, 10) == Committed(render=True)
+
+
+def test_a_node_that_is_rendering_will_have_time_for_more(service: Service) -> None:
+    first, second = service.join("node-a"), service.join("node-b")
+    training = train(service, first)
+    commit(service, first, training, 10)
+    service.claim(second)
+    assert commit(service, first, training, 20) == Committed(render=False)
+    assert open_samples(service, training.job) == [("queued", 20), ("running", 10)]
+
+
+def test_samples_never_go_before_training(service: Service) -> None:
+    first, second = service.join("node-a"), service.join("node-b")
+    training = train(service, first)
+    commit(service, first, training, 10)
+    service.wait(30)
+    fresh = service.submit(priority=-1000)
+    assert service.claim(second).job == fresh
+
+
+def test_samples_never_go_before_what_was_interrupted(service: Service) -> None:
+    first, second = service.join("node-a"), service.join("node-b")
+    training = train(service, first)
+    again = service.submit()
+    release(service, second, service.claim(second).hold)
+    service.wait(1)
+    commit(service, first, training, 10)
+    assert [service.claim(node).job == again for node in (second, service.join("node-c"))] == [True, False]
+
+
+def test_a_node_that_holds_the_base_goes_first_for_a_while(service: Service) -> None:
+    holder = service.join("node-holder")
+    early = train(service, holder)
+    commit(service, holder, early, 5)
+    succeed(service, holder, early.hold)
+    trainer, stranger = service.join("node-a"), service.join("node-b")
+    training = train(service, trainer)
+    commit(service, trainer, training, 10)
+    assert service.claim_nothing(stranger) == BASE_IS_ELSEWHERE
+    go_on_training(service, trainer, training, POLICY.base_wait_s + 1)
+    assert service.claim(stranger).kind == "sample"
+
+
+def test_without_such_a_node_nobody_waits(service: Service) -> None:
+    trainer, stranger = service.join("node-a"), service.join("node-b")
+    commit(service, trainer, train(service, trainer), 10)
+    assert service.claim(stranger).kind == "sample"
+
+
+def test_samples_alone_start_no_node(service: Service) -> None:
+    first = service.join("node-a")
+    service.join("node-b")
+    commit(service, first, train(service, first), 10)
+    offer = Offer(id="offer", gpu="", gpu_memory_gb=80, price_micro_usd_per_hour=PRICE)
+    pool = PoolLimits(name="default", nodes_min=0, nodes_max=9)
+    assert find_demand(service.at, pool, [offer], set(), service.now_ms) == ([], [])
+
+
+# When
+
+
+def test_they_are_of_the_first_checkpoint_at_or_after_each_multiple(service: Service) -> None:
+    node = service.join()
+    training = train(service, node)
+    steps = [3, 9, 14, 17, 33, 39, 40]
+    asked = [step for step in steps if commit(service, node, training, step) == Committed(render=True)]
+    assert asked == [14, 33, 40]
+
+
+def test_by_time_they_are_of_the_first_checkpoint_after_so_many_seconds(service: Service) -> None:
+    node = service.join()
+    training = train(service, node, sample_every_steps=None, sample_every_s=60.0)
+    asked = []
+    for step in range(1, 8):
+        service.wait(25)
+        if commit(service, node, training, step) == Committed(render=True):
+            asked.append(step)
+    assert asked == [3, 6]
+
+
+def test_a_job_that_wants_none_has_none(service: Service) -> None:
+    first, second = service.join("node-a"), service.join("node-b")
+    training = train(service, first, sample_every_steps=None)
+    assert commit(service, first, training, 10) == Committed(render=False)
+    service.claim_nothing(second)
+
+
+def test_steps_that_are_trained_again_are_not_shown_again(service: Service) -> None:
+    node = service.join("node-a")
+    training = train(service, node)
+    commit(service, node, training, 8)
+    commit(service, node, training, 10)
+    shown(service, node, training, 10)
+    damaged = Reject(checkpoint=service.store.load("checkpoints", job=training.job)[0]["id"], because="a bit flipped")
+    assert checkpoint.reject(service.at, node, training.hold, damaged, service.now_ms) == Done()
+    release(service, node, training.hold)
+    again = service.claim(node)
+    assert [commit(service, node, again, step) for step in (10, 20)] == [Committed(), Committed(render=True)]
+
+
+# What becomes of them
+
+
+def test_a_newer_checkpoint_takes_the_place_of_one_that_waits(service: Service) -> None:
+    first, second = service.join("node-a"), service.join("node-b")
+    training = train(service, first)
+    for step in (10, 20, 30):
+        commit(service, first, training, step)
+    assert open_samples(service, training.job) == [("queued", 30)]
+    assert service.claim(second).spec["step"] == 30
+    dropped = service.look("SELECT because FROM job WHERE kind = 'sample' AND state = 'canceled' ORDER BY id")
+    assert [row["because"] for row in dropped] == [f"step {step} came before a node was free" for step in (20, 30)]
+
+
+def test_a_checkpoint_is_kept_while_pictures_of_it_are_to_be_made_and_no_longer(service: Service) -> None:
+    first, second = service.join("node-a"), service.join("node-b")
+    training = train(service, first)
+    commit(service, first, training, 10)
+    rendering = service.claim(second)
+    for step in (11, 12, 13):
+        commit(service, first, training, step)
+    assert [row["step"] for row in service.store.load("checkpoints", job=training.job)] == [13, 12, 10]
+    urls = checkpoint.downloads(
+        service.at,
+        second,
+        rendering.hold,
+        Downloads(keys=tuple(stored.key for stored in rendering.inputs)),
+        service.now_ms,
+    )
+    assert isinstance(urls, Urls)
+    assert service.send("GET", urls.urls[1]).content == b"weights"
+    assert rendered(service, second, rendering) == Done()
+    assert [row["step"] for row in service.store.load("checkpoints", job=training.job)] == [13, 12]
+
+
+def test_one_that_is_overtaken_lets_its_checkpoint_go(service: Service) -> None:
+    first = service.join("node-a")
+    service.join("node-b")
+    training = train(service, first)
+    for step in (10, 20, 30, 40):
+        commit(service, first, training, step)
+    assert [row["step"] for row in service.store.load("checkpoints", job=training.job)] == [40, 30]
+
+
+def test_a_late_one_delays_no_success_and_its_pictures_still_come(service: Service) -> None:
+    first, second = service.join("node-a"), service.join("node-b")
+    training = train(service, first)
+    commit(service, first, training, 10)
+    succeed(service, first, training.hold)
+    before = view(service, training.job)
+    assert (before.summary.state, before.samples.waiting) == ("succeeded", 1)
+    assert service.claim_nothing(second) == BASE_IS_ELSEWHERE
+    assert rendered(service, first, service.claim(first)) == Done()
+    after = view(service, training.job)
+    assert pictures(service, training.job) == [f"samples/step-000010/{PNG}"]
+    assert after.summary == before.summary
+    assert (after.samples.pictures, after.samples.waiting) == (1, 0)
+
+
+def test_what_fails_is_no_failure_of_the_training(service: Service) -> None:
+    first, second = service.join("node-a"), service.join("node-b")
+    training = train(service, first, attempts_max=1)
+    commit(service, first, training, 10)
+    for node in (second, service.join("node-c")):
+        rendering = service.claim(node)
+        failed = Failed(kind="crashed", because="boom")
+        assert finish(service.at, node, rendering.hold, failed, service.now_ms) == Done()
+        go_on_training(service, first, training, 60)
+    assert service.state(rendering.job) == "failed" and "boom" in because(service, rendering.job)
+    shown = view(service, training.job)
+    assert (shown.summary.state, shown.samples.failed) == ("running", 1)
+    assert service.store.load("job", id=training.job)[0]["attempts_failed"] == 0
+
+
+def test_pictures_of_who_lost_the_lease_are_nobodys(service: Service) -> None:
+    first, second, third = (service.join(name) for name in ("node-a", "node-b", "node-c"))
+    training = train(service, first)
+    commit(service, first, training, 10)
+    old = service.claim(second)
+    file = hand_over(service, second, old.hold, "output", PNG)
+    go_on_training(service, first, training, POLICY.lease_s + 1)
+    service.tick()
+    new = service.claim(third)
+    assert new.job == old.job
+    assert isinstance(finish(service.at, second, old.hold, Succeeded(output=(file,)), service.now_ms), Stale)
+    assert pictures(service, training.job) == []
+    assert rendered(service, third, new) == Done()
+    assert len(pictures(service, training.job)) == 1
+
+
+def test_who_renders_may_read_the_base_and_the_weights_and_nothing_else(service: Service) -> None:
+    first, second = service.join("node-a"), service.join("node-b")
+    other = service.hand_in(b"another photo", "b.png")
+    training = train(service, first, photos=(other,), base=FilesBase(files=(service.photo,)))
+    commit(service, first, training, 10)
+    rendering = service.claim(second)
+    photo = next(stored for stored in training.inputs if stored.path == "photos/b.png")
+    asked = Downloads(keys=(photo.key,))
+    assert isinstance(checkpoint.downloads(service.at, second, rendering.hold, asked, service.now_ms), Refused)
+
+
+def test_a_canceled_job_is_shown_no_more(service: Service) -> None:
+    first, second = service.join("node-a"), service.join("node-b")
+    training = train(service, first)
+    commit(service, first, training, 10)
+    rendering = service.claim(second)
+    commit(service, first, training, 20)
+    assert steer.cancel(service.at, training.job, service.now_ms)
+    assert open_samples(service, training.job) == []
+    assert service.state(rendering.job) == "canceled"
+    end = Succeeded(output=(service.photo,))
+    assert isinstance(finish(service.at, second, rendering.hold, end, service.now_ms), Stale)
+
+
+def test_what_no_node_came_for_is_given_up_after_a_while(service: Service) -> None:
+    first = service.join("node-a")
+    service.join("node-b")
+    training = train(service, first)
+    commit(service, first, training, 10)
+    succeed(service, first, training.hold)
+    service.wait(POLICY.samples_wait_s + 1)
+    service.tick()
+    assert open_samples(service, training.job) == []
+    given_up = service.look("SELECT state, because FROM job WHERE kind = 'sample'")
+    assert given_up == [{"state": "canceled", "because": "no node had time for it in 60 min"}]
+
+
+def test_pictures_are_swept_with_nothing_but_what_nobody_refers_to(service: Service) -> None:
+    first, second = service.join("node-a"), service.join("node-b")
+    training = train(service, first)
+    commit(service, first, training, 10)
+    rendering = service.claim(second)
+    hand_over(service, second, rendering.hold, "output", "left-over.png")
+    assert rendered(service, second, rendering) == Done()
+    service.wait(POLICY.orphans_s + 1)
+    service.tick()
+    keys = list(service.objects.list(f"projects/{PROJECT}/jobs/{rendering.job}"))
+    assert [key.rsplit("/", 1)[1] for key in keys] == [PNG]
+
+
+def test_what_they_cost_is_told_with_the_training_and_apart_from_it(service: Service) -> None:
+    first, second = service.join("node-a"), service.join("node-b")
+    training = train(service, first)
+    commit(service, first, training, 10)
+    alone = view(service, training.job).summary.cost_usd
+    rendering = service.claim(second)
+    service.wait(20)
+    assert rendered(service, second, rendering) == Done()
+    shown = view(service, training.job)
+    assert shown.samples.cost_usd == 20 * PRICE / 3600 / 1e6
+    assert shown.summary.cost_usd == alone + 20 * PRICE / 3600 / 1e6  # its own node's 20 s, not the other's
+    lines = service.look(f"SELECT cause, micro_usd FROM ledger WHERE job = '{rendering.job}'")
+    assert lines == [{"cause": "samples", "micro_usd": 2000}]
+
+
+def test_they_are_in_no_list_of_jobs_and_found_by_their_name(service: Service) -> None:
+    first, second = service.join("node-a"), service.join("node-b")
+    training = train(service, first)
+    commit(service, first, training, 10)
+    rendering = service.claim(second)
+    page = query.jobs(service.at, PROJECT, service.now_ms, limit=50, cursor=None)
+    assert [job.id for job in page.jobs] == [training.job]
+    assert view(service, rendering.job).summary.kind == "sample"
+
+
+def test_a_user_hands_in_no_sample_job(service: Service) -> None:
+    first, second = service.join("node-a"), service.join("node-b")
+    commit(service, first, train(service, first), 10)
+    rendering = service.claim(second)
+    body = {"spec": rendering.spec}
+    assert service.ask("POST", "/v1/jobs", json=body).status_code == 422
+    steer.cancel(service.at, rendering.job, service.now_ms)
+    with pytest.raises(BadInput, match="shows a checkpoint"):
+        steer.retry(service.at, PROJECT, rendering.job, service.now_ms)
+
+
+# Between the steps of training
+
+
+def shown(service: Service, node: str, training: Assignment, step: int, content: bytes = b"a picture") -> Any:
+    name = f"step-{step:06d}/{PNG}"
+    file = hand_over(service, node, training.hold, "samples", name, content)
+    listed = hand_over(service, node, training.hold, "samples", f"step-{step:06d}/{PICTURES}")
+    return samples.show(service.at, node, training.hold, Show(step=step, files=(file, listed)), service.now_ms)
+
+
+def test_the_training_nodes_own_pictures_are_results_as_they_come(service: Service) -> None:
+    node = service.join()
+    training = train(service, node)
+    assert shown(service, node, training, 10) == Done()
+    assert set(pictures(service, training.job)) >= PICTURES_OF_10
+    assert shown(service, node, training, 10) == Done()  # the answer was lost
+    assert kinds(service, training.job).count("rendered") == 1
+    release(service, node, training.hold)
+    assert set(pictures(service, training.job)) >= PICTURES_OF_10
+
+
+def test_what_was_not_uploaded_is_not_shown(service: Service) -> None:
+    node = service.join()
+    training = train(service, node)
+    file = File(path=f"step-000010/{PNG}", bytes=3, sha256="0" * 64)
+    answer = samples.show(service.at, node, training.hold, Show(step=10, files=(file,)), service.now_ms)
+    assert isinstance(answer, Refused)
+    assert pictures(service, training.job) == []

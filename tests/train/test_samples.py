@@ -17,8 +17,8 @@ from gangline.core.spec import LoraSpec, SampleSpec, spec_to_json
 from gangline.train import chance
 from gangline.train.base import Base, load_base
 from gangline.train.contract import Orders, RunDirectory
-from gangline.train.lora import train
 from gangline.train.denoise import sampler_of
+from gangline.train.lora import train
 from gangline.train.sample import render
 from gangline.train.sample_job import render_job
 from gangline.train.text import Embedded, Texts, embed_all, tokenize
@@ -192,7 +192,9 @@ def test_where_training_ends_in_noise_alone_sampling_begins_there(base: Base) ->
 @pytest.mark.parametrize(
     "settings", [{"ema_decay": 0.9}, {"train_text_encoder": True}, {"optimizer": "schedule_free"}], ids=str
 )
-def test_another_worker_shows_what_would_be_the_result(tmp_path: Path, spec: LoraSpec, settings: dict[str, Any]) -> None:
+def test_another_worker_shows_what_would_be_the_result(
+    tmp_path: Path, spec: LoraSpec, settings: dict[str, Any]
+) -> None:
     """Averaged weights where they are the result, text encoders as they have become."""
     of = replace(spec, steps=2, sample_sampler="ddim", **settings)
     run = lay_out(tmp_path / "run", of)

@@ -118,9 +118,13 @@ def _rounded(part: int, whole: int) -> int:
     return (2 * part + whole) // (2 * whole)
 
 
-def cut(image: Image.Image, view: View) -> Image.Image:
-    """Scaling the box alone is scaling all and cutting then, in memory that the target bounds."""
-    assert image.size == (view.original.width, view.original.height)
-    target = (view.target.width, view.target.height)
-    seen = image.resize(target, Image.Resampling.LANCZOS, box=view.box)
+def cut(image: Image.Image, view: View, how: Image.Resampling = Image.Resampling.LANCZOS) -> Image.Image:
+    """Scaling the box alone is scaling all and cutting then, in memory that the target bounds.
+
+    `image` is the whole photo, or anything that shows all of it at another size.
+    """
+    across, down = image.width / view.original.width, image.height / view.original.height
+    left, top, right, bottom = view.box
+    box = left * across, top * down, min(right * across, image.width), min(bottom * down, image.height)
+    seen = image.resize((view.target.width, view.target.height), how, box=box)
     return seen.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if view.mirrored else seen

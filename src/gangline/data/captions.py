@@ -8,10 +8,11 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from gangline.core.errors import BadInput
+from gangline.data.beside import beside, parents
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,25 +53,24 @@ def read_captions(
     What is nearest to the photo counts: its own file, its line, the words of its folder, the prompt. `tell` hears, in
     sentences, what may not be as it was meant. Raises `BadInput` that names file and line.
     """
-    files = find_captions(folder)
-    own = {photo: _own(folder, file, tell) for photo, file in _beside(files, photos).items()}
-    lines = {photo: said for file in files if file.name == METADATA for photo, said in _lines(folder, file, tell)}
-    used = {said.file for said in own.values()}
-    for file in files:
-        if file.name != METADATA and str(file) not in used:
-            tell(f"{file} is passed over: there is no photo of that name")
-    for photo in lines.keys() - set(photos):
+    files = find_captions(folder, photos)
+    own = {photo: _own(folder, file, tell) for photo, file in beside(photos, _sidecars(files)).items()}
+    metadata = [file for file in files if PurePosixPath(file).name == METADATA]
+    lines = {photo: said for file in metadata for photo, said in _lines(folder, file, tell)}
+    for file in sorted(set(files) - {said.file for said in own.values()} - set(metadata)):
+        tell(f"{file} is passed over: there is no photo of that name")
+    for photo in sorted(lines.keys() - set(photos)):
         tell(f"{lines[photo].file} speaks of {photo}, but there is no such photo")
     return {photo: _caption(photo, own.get(photo), lines.get(photo), prompt, tell) for photo in photos}
 
 
-def find_captions(folder: Path) -> list[PurePosixPath]:
-    """The files in `folder` and below it that can hold captions."""
-    paths = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    return [path for path in map(PurePosixPath, paths) if is_caption(path)]
+def find_captions(folder: Path, photos: list[str]) -> list[str]:
+    """The files beside `photos` that can hold captions, as paths below `folder`."""
+    paths = [path for parent in parents(photos) for path in (folder / parent).glob("*") if path.is_file()]
+    return sorted(path.relative_to(folder).as_posix() for path in paths if is_caption(path))
 
 
-def is_caption(path: PurePosixPath) -> bool:
+def is_caption(path: PurePath) -> bool:
     return not path.name.startswith(".") and (path.suffix.lower() in BESIDE or path.name == METADATA)
 
 
@@ -96,28 +96,23 @@ def _of_folder(photo: str) -> tuple[int, str]:
     return int(counted[1]), counted[2].strip()
 
 
-def _beside(files: list[PurePosixPath], photos: list[str]) -> dict[str, PurePosixPath]:
-    """`dog.txt` belongs to `dog.jpg`, and so does `dog.jpg.txt`; .txt goes before .caption."""
-    named = {file.with_suffix(""): file for file in files if file.suffix.lower() in BESIDE}
-    found = {
-        photo: named.get(PurePosixPath(photo), named.get(PurePosixPath(photo).with_suffix(""))) for photo in photos
-    }
-    return {photo: file for photo, file in found.items() if file}
+def _sidecars(files: list[str]) -> list[str]:
+    return [file for file in files if PurePosixPath(file).suffix.lower() in BESIDE]
 
 
-def _own(folder: Path, file: PurePosixPath, tell: Tell) -> Said:
-    text = _caption_text(_text(folder / file, str(file), tell), str(file))
+def _own(folder: Path, file: str, tell: Tell) -> Said:
+    text = _caption_text(_text(folder / file, file, tell), file)
     if not text:
         tell(f"{file} is empty: it is as if it were not there")
-    return Said(file=str(file), text=text)
+    return Said(file=file, text=text)
 
 
-def _lines(folder: Path, file: PurePosixPath, tell: Tell) -> Iterator[tuple[str, Said]]:
+def _lines(folder: Path, file: str, tell: Tell) -> Iterator[tuple[str, Said]]:
     """What Hugging Face's `imagefolder` reads: a JSON object a line, its `file_name` as seen from the file's own folder."""
-    for number, line in enumerate(_text(folder / file, str(file), tell).split("\n"), start=1):
+    for number, line in enumerate(_text(folder / file, file, tell).split("\n"), start=1):
         if line.strip():
             name, said = _line(line, f"line {number} of {file}")
-            yield str(file.parent / name), said
+            yield str(PurePosixPath(file).parent / name), said
 
 
 def _line(line: str, where: str) -> tuple[str, Said]:

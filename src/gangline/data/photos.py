@@ -112,14 +112,15 @@ def opened(path: Path) -> Iterator[Image.Image]:
 
 
 def _candidates(folder: Path) -> list[Path]:
-    """Files of the folder, and of subfolders with a number before their names; other subfolders as they are."""
+    """What lies in the folder and in subfolders with a number before their names, but for captions."""
     try:
         entries = sorted(folder.iterdir())
         counted = [path for path in entries if path.is_dir() and COUNTED.fullmatch(path.name)]
         below = [inner for path in counted for inner in path.iterdir()]
     except OSError as error:
         raise BadInput(f"{error.filename} may not be read: {error.strerror}", hint="change its permissions") from None
-    return sorted([path for path in entries if path not in counted] + below)
+    files = [path for path in entries if path not in counted] + below
+    return sorted(path for path in files if not is_caption(path))
 
 
 def _why_not(path: Path) -> str:
@@ -135,7 +136,7 @@ def _why_not(path: Path) -> str:
         raise BadInput(f"{shown(path)} is no file: a link that leads nowhere", hint="take it out of the folder")
     if suffix in SUFFIXES or (not suffix and path.is_file() and _is_image(path)):
         return ""
-    return "a file of captions, not a photo" if is_caption(path) else "not an image"
+    return "not an image"
 
 
 def _is_image(path: Path) -> bool:

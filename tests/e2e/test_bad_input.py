@@ -57,8 +57,8 @@ def test_an_empty_photo_folder(gangline, tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_image(gangline, tmp_path: Path) -> None:
     shutil.copytree(SUBJECT, tmp_path / "photos")
-    (tmp_path / "photos" / "notes.txt").write_text("hello")
-    says(gangline("train", str(tmp_path / "photos"), *TRAIN), "notes.txt is not an image", "hint: ")
+    (tmp_path / "photos" / "notes.jpg").write_text("hello")
+    says(gangline("train", str(tmp_path / "photos"), *TRAIN), "notes.jpg is not an image", "hint: ")
 
 
 def test_a_photo_that_is_cut_off(gangline, tmp_path: Path) -> None:

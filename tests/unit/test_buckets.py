@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from gangline.data.buckets import Size, View, buckets, cut, nearest, views
+from gangline.data.buckets import Size, View, buckets, cut, nearest, targets, views
 from gangline.data.chance import stream
 
 SIZES = st.builds(Size, width=st.integers(1, 5000), height=st.integers(1, 5000))
@@ -20,7 +20,10 @@ def size(width: int, height: int) -> Size:
 
 def test_the_buckets_of_1024_are_those_that_sdxl_was_trained_on_from_1_to_2() -> None:
     wide = [(1024, 1024), (1088, 960), (1152, 896), (1216, 832), (1280, 768), (1344, 768), (1408, 704)]
-    assert {(bucket.width, bucket.height) for bucket in buckets(1024)} == {*wide, *((high, low) for low, high in wide)}
+    assert {(bucket.width, bucket.height) for bucket in targets(1024, True)} == {
+        *wide,
+        *((high, low) for low, high in wide),
+    }
 
 
 @given(st.integers(2, 300).map(lambda eighths: eighths * 8), st.sampled_from([8, 16, 32, 64]))
@@ -36,8 +39,12 @@ def test_buckets_are_never_larger_than_asked_nor_narrower_than_1_to_2(resolution
 
 
 def test_a_resolution_that_steps_divide_has_its_square() -> None:
-    for resolution in (512, 768, 1024):
-        assert size(resolution, resolution) in buckets(resolution)
+    for resolution in (64, 256, 512, 768, 1024):
+        assert size(resolution, resolution) in targets(resolution, True)
+
+
+def test_without_buckets_there_is_the_square() -> None:
+    assert targets(1000, False) == [size(1000, 1000)]
 
 
 @pytest.mark.parametrize(
@@ -51,7 +58,7 @@ def test_a_resolution_that_steps_divide_has_its_square() -> None:
     ],
 )
 def test_a_photo_goes_to_the_bucket_of_its_shape(photo: Size, bucket: Size) -> None:
-    assert nearest(photo, buckets(1024)) == bucket
+    assert nearest(photo, targets(1024, True)) == bucket
 
 
 def every_view(photo: Size, bucket: Size) -> Iterator[View]:

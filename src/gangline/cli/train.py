@@ -1,6 +1,5 @@
 """`gangline train`: from a folder of photos to a job."""
 
-import re
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,87 +8,69 @@ import typer
 
 from gangline import compose
 from gangline.cli.follow import follow, tell_end
-from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, out, print_json, say
+from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, err, facts, out, print_json, say
+from gangline.cli.settings import with_settings
 from gangline.core.errors import BadInput
 from gangline.core.files import File
-from gangline.core.spec import FilesBase, HubBase, Spec, parse_spec
-from gangline.data.bases import files_of_base
+from gangline.core.spec import Spec
 
 if TYPE_CHECKING:
+    from gangline.cli.plan import Plan
     from gangline.wire.client import Client
 
 EXIT_JOB_FAILED = 1
-HUB_ID = re.compile(r"^[\w.-]+/[\w.-]+(@[\w./-]+)?$")
+PATHS = ("base", "vae", "init_lora", "masks", "hold_out")
 
 
+@with_settings
 def train(
-    photos: Annotated[Path, typer.Argument(help="A folder with photos of one subject.", show_default=False)],
-    prompt: Annotated[
-        str | None, typer.Option(help="What the photos show, with a rare word and the kind of thing: 'sks dog'.")
-    ] = None,
+    photos: Annotated[
+        Path,
+        typer.Argument(
+            help="A folder with photos of one subject; captions beside them are found (.txt, metadata.jsonl).",
+            show_default=False,
+        ),
+    ],
     base: Annotated[
-        str | None, typer.Option(help="A model in diffusers' layout: a folder, or a hub id (NAME/MODEL[@REVISION]).")
+        str | None,
+        typer.Option(help="A model in diffusers' layout: a folder, or a hub id (NAME/MODEL or NAME/MODEL@REVISION)."),
     ] = None,
-    recipe: Annotated[Path | None, typer.Option(help="A TOML file with any of these settings.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Optimiser steps.  [default: 500]")] = None,
-    resolution: Annotated[int | None, typer.Option(help="Pixels of a side.  [default: 1024]")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Photos a step.  [default: 1]")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Of AdamW.  [default: 0.0001]")] = None,
-    rank: Annotated[int | None, typer.Option(help="Of the LoRA.  [default: 16]")] = None,
-    alpha: Annotated[float | None, typer.Option(help="Of the LoRA.  [default: 16]")] = None,
-    seed: Annotated[int | None, typer.Option(help="All chance follows from it.  [default: 0]")] = None,
-    precision: Annotated[str | None, typer.Option(help="auto, fp32 or bf16.  [default: auto]")] = None,
+    vae: Annotated[
+        str | None, typer.Option(help="A VAE in the place of the base's own, where that overflows in fp16, say.")
+    ] = None,
+    init_lora: Annotated[str | None, typer.Option(help="A LoRA to go on from: a .safetensors file.")] = None,
+    masks: Annotated[
+        str | None, typer.Option(help="A folder with a picture for each photo, white where the loss counts.")
+    ] = None,
     hold_out: Annotated[
         list[str] | None, typer.Option(help="A photo that is not trained on: its loss is measured before and after.")
     ] = None,
-    sample_prompt: Annotated[
-        list[str] | None, typer.Option(help="A prompt to render at the end.  [default: the prompt]")
-    ] = None,
-    checkpoint_every_s: Annotated[
-        float | None, typer.Option(help="Seconds between saves at the most.  [default: 60]")
-    ] = None,
-    checkpoint_every_steps: Annotated[int | None, typer.Option(help="Steps between saves, besides.")] = None,
-    priority: Annotated[int | None, typer.Option(help="Higher goes first among your jobs.  [default: 0]")] = None,
-    gpu: Annotated[
-        str | None, typer.Option(help="The class of GPU that it needs, as `gangline nodes ls` shows.")
-    ] = None,
-    gpu_memory_gb: Annotated[float | None, typer.Option(help="The memory of a GPU that it needs.")] = None,
-    pool: Annotated[str | None, typer.Option(help="The pool that it may run in.")] = None,
-    exact: Annotated[
-        str | None,
-        typer.Option(help="Go on only where the bits stay the same: required, preferred, off.  [default: preferred]"),
+    recipe: Annotated[
+        Path | None, typer.Option(help="A TOML file with any of these settings; what is given here goes before it.")
     ] = None,
     name: Annotated[str, typer.Option(help="For people; else the prompt.")] = "",
+    plan: Annotated[bool, typer.Option("--plan", help="Check everything, show the plan, hand nothing in.")] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
     server: ServerOption = None,
     token: TokenOption = None,
     output: OutputOption = Output.text,
+    *,
+    settings: dict[str, Any],
+    needs: dict[str, Any],
 ) -> None:
-    """Train a subject-driven (DreamBooth) LoRA of an SDXL-architecture model.
+    """Train a subject-driven (DreamBooth) LoRA of a Stable Diffusion model.
 
-    Ctrl-C stops watching, never the job. The exit code is 0 when the job succeeded, 1 when it failed.
+    docs/training.md goes from photos to a LoRA. Ctrl-C stops watching, never the job. The exit code is 0 when the job
+    succeeded, 1 when it failed.
     """
-    given: dict[str, Any] = {
-        "prompt": prompt,
-        "steps": steps,
-        "resolution": resolution,
-        "batch_size": batch_size,
-        "learning_rate": learning_rate,
-        "rank": rank,
-        "alpha": alpha,
-        "seed": seed,
-        "precision": precision,
-        "sample_prompts": sample_prompt,
-        "checkpoint_every_s": checkpoint_every_s,
-        "checkpoint_every_steps": checkpoint_every_steps,
-        "priority": priority,
-        "exact": exact,
-    }
-    needs = {"gpu": gpu, "gpu_memory_gb": gpu_memory_gb, "pool": pool}
-    settings = with_options(read_recipe(recipe), given, needs)
+    given = {"base": base, "vae": vae, "init_lora": init_lora, "masks": masks, "hold_out": hold_out or None}
+    made = plan_of(photos, with_options(read_recipe(recipe), settings | given, needs))
+    show_plan(made)
+    if plan:
+        print_json(report(made)) if output is Output.json else None
+        return
     client = compose.make_client(server, token)
-    spec = hand_in(client, photos, base or settings.pop("base", None), hold_out or (), settings)
-    job = client.submit(spec, name=name).summary
+    job = client.submit(send(client, made), name=name).summary
     say(f"{job.id} is queued: {job.because}")
     if detach:
         print_json(job) if output is Output.json else out.print(job.id)
@@ -114,32 +95,47 @@ def with_options(recipe: dict[str, Any], given: dict[str, Any], needs: dict[str,
     return settings | {"needs": before | needed} if needed and isinstance(before, dict) else settings
 
 
-def hand_in(
-    client: "Client", photos: Path, base: str | None, hold_out: list[str] | tuple[str, ...], settings: dict[str, Any]
-) -> Spec:
-    """Check everything that can be checked here, then hand the files in; the spec that names them."""
-    from gangline.data.photos import find_photos
+def plan_of(photos: Path, settings: dict[str, Any]) -> "Plan":
+    """`settings` are a spec's, and paths of what lies in files."""
+    from gangline.cli.plan import Given, make_plan  # reads pictures
 
-    if base is None:
+    paths = {name: settings[name] for name in PATHS if name in settings}
+    if "base" not in paths:
         raise BadInput("no base model is given", hint="pass --base with a folder or a hub id")
-    found = list(find_photos(photos).photos)
-    held_out = [_held_out(photos, found, name) for name in hold_out]
-    trained_on = [path for path in found if path not in held_out]
-    if not trained_on:
-        raise BadInput("every photo is held out", hint="leave at least one to train on")
-    hub = _as_hub(base)
-    base_files = [] if hub else files_of_base(Path(base))
-    _check(settings)
-    tell = Handing(len(base_files) + len(found))
-    model = hub or FilesBase(files=client.hand_in(base_files, _root(Path(base)), tell))
-    return parse_spec(
-        settings
-        | {
-            "base": model,
-            "photos": client.hand_in(trained_on, photos, tell),
-            "held_out": client.hand_in(held_out, photos, tell),
-        }
-    )
+    wrong = [name for name, path in paths.items() if not _names_files(name, path)]
+    if wrong:
+        raise BadInput(f"{wrong[0]} is not the name of a file: {paths[wrong[0]]!r}", hint="write it in quotes")
+    paths["hold_out"] = tuple(paths.get("hold_out", ()))
+    rest = {name: value for name, value in settings.items() if name not in PATHS}
+    return make_plan(Given(photos=photos, **paths), rest)
+
+
+def _names_files(name: str, value: object) -> bool:
+    if name == "hold_out":
+        return isinstance(value, list) and all(isinstance(path, str) for path in value)
+    return isinstance(value, str)
+
+
+def hand_in(client: "Client", photos: Path, base: str, hold_out: list[str], settings: dict[str, Any]) -> Spec:
+    """Check everything that can be checked here, then hand the files in; the spec that names them."""
+    return send(client, plan_of(photos, settings | {"base": base, "hold_out": hold_out}))
+
+
+def send(client: "Client", plan: "Plan") -> Spec:
+    return plan.hand_in(client, Handing(plan.files_count))
+
+
+def show_plan(plan: "Plan") -> None:
+    """What will be done, then what was passed over, then advice; all for people."""
+    err.print(facts(*plan.rows()))
+    for sentence in plan.told:
+        say(f"note: {sentence}")
+    for advice in plan.advice:
+        say(f"tip: {advice.setting}: {advice.message}; {advice.because}")
+
+
+def report(plan: "Plan") -> dict[str, Any]:
+    return {"plan": dict(plan.rows()), "notes": plan.told, "tips": plan.advice}
 
 
 class Handing:
@@ -153,30 +149,6 @@ class Handing:
         self.seen += 1
         if file.bytes > 2**28 or self.seen == self.files:
             say(f"handing in {self.seen} of {self.files} files: {file.path} ({file.bytes / 1e6:.1f} MB)")
-
-
-def _root(base: Path) -> Path:
-    return base.parent if base.is_file() else base
-
-
-def _as_hub(base: str) -> HubBase | None:
-    if Path(base).exists() or not HUB_ID.match(base) or base.startswith((".", "/")):
-        return None
-    repo, _, revision = base.partition("@")
-    return HubBase(repo=repo, revision=revision or "main")
-
-
-def _held_out(folder: Path, photos: list[Path], name: str) -> Path:
-    for path in photos:
-        if path.name == name or path == Path(name):
-            return path
-    raise BadInput(f"there is no photo {name} in {folder} to hold out")
-
-
-def _check(settings: dict[str, Any]) -> None:
-    """The settings, with stand-ins for what is not handed in yet: a wrong number costs no upload."""
-    stand_in = File(path="x", bytes=0, sha256="0" * 64)
-    parse_spec(settings | {"base": FilesBase(files=(stand_in,)), "photos": (stand_in,)})
 
 
 def _watch(client: "Client", job: str, output: Output) -> None:

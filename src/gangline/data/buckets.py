@@ -29,7 +29,21 @@ class Size:
         return self.width * self.height
 
 
-def buckets(resolution: int, step: int = 64) -> list[Size]:
+def targets(resolution: int, aspect_buckets: bool) -> list[Size]:
+    """What pictures are cut to."""
+    return buckets(resolution, step_of(resolution)) if aspect_buckets else [Size(width=resolution, height=resolution)]
+
+
+def step_of(resolution: int) -> int:
+    """An eighth of the side, in whole latent pixels: 64 from 512 pixels on, as everywhere; less for small pictures.
+
+    >>> step_of(1024), step_of(512), step_of(256), step_of(64)
+    (64, 64, 32, 8)
+    """
+    return max(8, min(64, resolution // 64 * 8))
+
+
+def buckets(resolution: int, step: int) -> list[Size]:
     """Sizes of at most resolution² pixels with sides that are multiples of `step`, from 1:2 to 2:1, narrow ones first."""
     step = min(step, resolution)
     sides = range(step, resolution * ASPECT_MAX + 1, step)

@@ -53,11 +53,10 @@ def read_captions(
     What is nearest to the photo counts: its own file, its line, the words of its folder, the prompt. `tell` hears, in
     sentences, what may not be as it was meant. Raises `BadInput` that names file and line.
     """
-    files = find_captions(folder, photos)
+    files = _files(folder, photos)
     own = {photo: _own(folder, file, tell) for photo, file in beside(photos, _sidecars(files)).items()}
-    metadata = [file for file in files if PurePosixPath(file).name == METADATA]
-    lines = {photo: said for file in metadata for photo, said in _lines(folder, file, tell)}
-    for file in sorted(set(files) - {said.file for said in own.values()} - set(metadata)):
+    lines = {photo: said for file in _metadata(files) for photo, said in _lines(folder, file, tell)}
+    for file in sorted(set(_sidecars(files)) - {said.file for said in own.values()}):
         tell(f"{file} is passed over: there is no photo of that name")
     for photo in sorted(lines.keys() - set(photos)):
         tell(f"{lines[photo].file} speaks of {photo}, but there is no such photo")
@@ -65,9 +64,9 @@ def read_captions(
 
 
 def find_captions(folder: Path, photos: list[str]) -> list[str]:
-    """The files beside `photos` that can hold captions, as paths below `folder`."""
-    paths = [path for parent in parents(photos) for path in (folder / parent).glob("*") if path.is_file()]
-    return sorted(path.relative_to(folder).as_posix() for path in paths if is_caption(path))
+    """The files beside `photos` that hold captions of them, as paths below `folder`."""
+    files = _files(folder, photos)
+    return sorted({*beside(photos, _sidecars(files)).values(), *_metadata(files)})
 
 
 def is_caption(path: PurePath) -> bool:
@@ -94,6 +93,15 @@ def _of_folder(photo: str) -> tuple[int, str]:
     if not counted or not 1 <= int(counted[1]) <= REPEATS_MAX:
         return 1, ""
     return int(counted[1]), counted[2].strip()
+
+
+def _files(folder: Path, photos: list[str]) -> list[str]:
+    paths = [path for parent in parents(photos) for path in (folder / parent).glob("*") if path.is_file()]
+    return sorted(path.relative_to(folder).as_posix() for path in paths if is_caption(path))
+
+
+def _metadata(files: list[str]) -> list[str]:
+    return [file for file in files if PurePosixPath(file).name == METADATA]
 
 
 def _sidecars(files: list[str]) -> list[str]:

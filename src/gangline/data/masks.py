@@ -1,22 +1,27 @@
 """Where in a photo the loss counts: all where a mask is white, not at all where it is black."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
 from PIL import Image
 
 from gangline.core.errors import BadInput
 from gangline.data.buckets import Size, View, cut
 from gangline.data.photos import read_alpha, read_photo, shown
 
+if TYPE_CHECKING:
+    import numpy as np
+
 ASPECT_TOLERANCE = 0.02
 
 
-def read_mask(path: Path, view: View, *, alpha: bool = False) -> np.ndarray:
+def read_mask(path: Path, view: View, *, alpha: bool = False) -> "np.ndarray":
     """float32 (h, w) of the view's target, in [0, 1], from a picture of the whole photo, or the photo's own transparency.
 
     A mask may be smaller or larger than its photo. A photo without transparency counts everywhere.
     """
+    import numpy as np  # the command line checks masks without it
+
     whole = read_alpha(path) if alpha else read_photo(path).convert("L")
     if whole is None:
         return np.ones((view.target.height, view.target.width), dtype=np.float32)

@@ -1,0 +1,270 @@
+"""What a training job will do: found out and checked before a byte is sent."""
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gangline.core.advice import Advice, Picture, advise
+from gangline.core.bases import files_needed, is_complete
+from gangline.core.errors import BadInput
+from gangline.core.files import File
+from gangline.core.spec import FilesBase, HubBase, Spec, parse_spec, spec_to_json
+from gangline.data.beside import beside, parents
+from gangline.data.buckets import Size, nearest, targets
+from gangline.data.captions import Caption, Tell, find_captions, read_captions
+from gangline.data.masks import check_fits
+from gangline.data.photos import find_photos, read_alpha, read_photo
+
+if TYPE_CHECKING:
+    from gangline.wire.client import Client
+
+HUB_ID = re.compile(r"^[\w.-]+/[\w.-]+(@[\w./-]+)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Files of this machine, to be handed in under their names below a folder."""
+
+    below: Path
+    paths: list[Path]
+
+    def beside(self, names: list[str]) -> "Files":
+        return Files(self.below, [self.below / name for name in names])
+
+    @property
+    def names(self) -> list[str]:
+        return [path.relative_to(self.below).as_posix() for path in self.paths]
+
+    def unsent(self) -> tuple[File, ...]:
+        """As a spec has them; what is in them is not looked at."""
+        return tuple(File(path=name, bytes=0, sha256=hashlib.sha256(name.encode()).hexdigest()) for name in self.names)
+
+
+Model = HubBase | Files
+Send = Callable[[Files], tuple[File, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """`spec` is whole but for the contents of files, which `files` and `models` are by the fields of the spec."""
+
+    spec: Spec
+    files: dict[str, Files]
+    models: dict[str, Model]
+    pictures: tuple[Picture, ...]
+    told: tuple[str, ...]
+
+    @property
+    def advice(self) -> tuple[Advice, ...]:
+        return advise(self.spec, self.pictures)
+
+    @property
+    def sizes(self) -> dict[Size, int]:
+        """What the photos are cut to, and how many to each."""
+        among = targets(self.spec.resolution, self.spec.aspect_buckets)
+        sizes = [Size(width=picture.width, height=picture.height) for picture in self.pictures]
+        return dict(sorted(Counter(nearest(size, among) for size in sizes).items()))
+
+    @property
+    def files_count(self) -> int:
+        sent = [*self.files.values(), *(model for model in self.models.values() if isinstance(model, Files))]
+        return sum(len(files.paths) for files in sent)
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What is to be known before it begins, for people."""
+        spec = self.spec
+        rows = [
+            ("photos", _counted(self.pictures, len(spec.held_out))),
+            ("captions", _captions(self.pictures)),
+            ("cut to", ", ".join(f"{size} ({count})" for size, count in self.sizes.items()) + _views(spec)),
+            ("steps", f"{spec.steps} of {spec.batch_size}: {_seen(spec, self.pictures)}"),
+            (
+                "learns",
+                f"rank {spec.rank} in the U-Net" + (" and the text encoders" if spec.train_text_encoder else ""),
+            ),
+        ]
+        if spec.class_prompt:
+            rows.append(("class", f"{spec.class_images} pictures that the base makes of '{spec.class_prompt}'"))
+        if spec.mask != "none":
+            rows.append(("masks", "the photos' transparency" if spec.mask == "alpha" else f"{len(spec.masks)} files"))
+        return rows
+
+    def hand_in(self, client: "Client", tell: Callable[[File], None]) -> Spec:
+        """Send what is not there yet; the spec that names it by content."""
+
+        def send(files: Files) -> tuple[File, ...]:
+            return client.hand_in(files.paths, files.below, tell)
+
+        return _filled(self.spec, self.files, self.models, send)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What of a job lies in files, as a user names it: paths, or the hub's names of models."""
+
+    photos: Path
+    base: str
+    vae: str | None = None
+    init_lora: str | None = None
+    masks: str | None = None
+    hold_out: tuple[str, ...] = ()
+
+
+def make_plan(given: Given, settings: dict[str, Any]) -> Plan:
+    """Raises `BadInput`. The settings are looked at first: a wrong number costs no reading of photos."""
+    spec = _check(({"mask": "files"} if given.masks else {}) | settings, given)
+    models = {"base": find_base(given.base)} | ({"vae": find_vae(given.vae)} if given.vae else {})
+    found = find_photos(given.photos)
+    told = list(found.passed_over)
+    photos = Files(given.photos, found.photos)
+    sizes = dict(zip(photos.names, found.sizes, strict=True))
+    files = _split(photos, given.hold_out)
+    files["captions"] = photos.beside(find_captions(photos.below, photos.names))
+    if given.init_lora:
+        files["init_lora"] = find_lora(Path(given.init_lora))
+    if given.masks:
+        files["masks"] = find_masks(Path(given.masks), sizes, told.append)
+    if spec.mask == "alpha":
+        told += [f"{path.name} is opaque: all of it counts" for path in found.photos if read_alpha(path) is None]
+    captions = read_captions(photos.below, photos.names, spec.prompt, told.append)
+    pictures = tuple(_picture(name, sizes[name], captions[name], spec.prompt) for name in files["photos"].names)
+    return Plan(
+        spec=_filled(spec, files, models, Files.unsent),
+        files=files,
+        models=models,
+        pictures=pictures,
+        told=tuple(told),
+    )
+
+
+def _check(settings: dict[str, Any], given: Given) -> Spec:
+    """The settings, with stand-ins for what lies in files."""
+    stand_in = File(path="x", bytes=0, sha256="0" * 64)
+    masks = (stand_in,) if given.masks else ()
+    return parse_spec(settings | {"base": FilesBase(files=(stand_in,)), "photos": (stand_in,), "masks": masks})
+
+
+def _filled(spec: Spec, files: dict[str, Files], models: dict[str, Model], send: Send) -> Spec:
+    sent = {name: send(found) for name, found in files.items()}
+    parts: dict[str, Any] = sent | ({"init_lora": sent["init_lora"][0]} if "init_lora" in sent else {})
+    for name, model in models.items():
+        parts[name] = model if isinstance(model, HubBase) else FilesBase(files=send(model))
+    return parse_spec(spec_to_json(replace(spec, **parts)))
+
+
+def _split(photos: Files, hold_out: tuple[str, ...]) -> dict[str, Files]:
+    held_out = [_held_out(photos, name) for name in hold_out]
+    trained_on = [path for path in photos.paths if path not in held_out]
+    if not trained_on:
+        raise BadInput("every photo is held out", hint="leave at least one to train on")
+    return {"photos": Files(photos.below, trained_on), "held_out": Files(photos.below, held_out)}
+
+
+def _held_out(photos: Files, wanted: str) -> Path:
+    for path, name in zip(photos.paths, photos.names, strict=True):
+        if wanted in (path.name, name, str(path)):
+            return path
+    raise BadInput(f"there is no photo {wanted} in {photos.below} to hold out")
+
+
+def _picture(name: str, size: Size, caption: Caption, prompt: str) -> Picture:
+    return Picture(
+        name=name,
+        width=size.width,
+        height=size.height,
+        caption=caption.text,
+        own=caption.text != prompt,
+        repeats=caption.repeats,
+    )
+
+
+def find_masks(folder: Path, photos: dict[str, Size], tell: Tell) -> Files:
+    """Pictures named as the photos, `dog.png` for `dog.jpg`, each of its photo's shape."""
+    if not folder.is_dir():
+        raise BadInput(f"there is no folder of masks {folder}", hint="give a folder with a picture named as each photo")
+    names = [
+        path.relative_to(folder).as_posix() for parent in parents(photos) for path in (folder / parent).glob("*.*")
+    ]
+    found = beside(photos, names)
+    if not found:
+        raise BadInput(f"no mask in {folder} is named as a photo", hint="dog.png is the mask of dog.jpg")
+    for photo, mask in found.items():
+        width, height = read_photo(folder / mask).size
+        check_fits(mask, Size(width=width, height=height), photos[photo])
+    for photo in sorted(photos.keys() - found.keys()):
+        tell(f"{photo} has no mask: all of it counts")
+    for mask in sorted({*names} - {*found.values()}):
+        tell(f"{mask} is the mask of no photo")
+    return Files(folder, sorted(folder / mask for mask in {*found.values()}))
+
+
+def find_lora(path: Path) -> Files:
+    """One safetensors file. What is in it is for the trainer to judge, which knows the base's layers."""
+    if not path.is_file():
+        raise BadInput(f"there is no LoRA {path}", hint="give a .safetensors file")
+    if path.suffix != ".safetensors":
+        raise BadInput(f"{path.name} is not a .safetensors file", hint="pickles are not loaded: convert it first")
+    return Files(path.parent, [path])
+
+
+def find_base(given: str) -> Model:
+    """Raises `BadInput` where it is none, or not whole."""
+    return as_hub(given) or Files(Path(given), files_of_base(Path(given)))
+
+
+def find_vae(given: str) -> Model:
+    return as_hub(given) or Files(Path(given), files_of_vae(Path(given)))
+
+
+def as_hub(given: str) -> HubBase | None:
+    if Path(given).exists() or not HUB_ID.match(given) or given.startswith((".", "/")):
+        return None
+    repo, _, revision = given.partition("@")
+    return HubBase(repo=repo, revision=revision or "main")
+
+
+def files_of_base(folder: Path) -> list[Path]:
+    """The files of a base that a run needs. Raises `BadInput` where it is not one, or not whole."""
+    if folder.is_file():
+        raise BadInput(f"{folder} is a single file", hint="a base is a folder in diffusers' layout, or a hub id")
+    if not folder.is_dir():
+        raise BadInput(f"there is no base {folder}", hint="give a folder in diffusers' layout, or a hub id NAME/MODEL")
+    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+    if not is_complete(names):
+        raise BadInput(
+            f"{folder} is not a whole SDXL model in diffusers' layout",
+            hint="it needs model_index.json, scheduler, tokenizer, tokenizer_2, text_encoder, text_encoder_2, unet, vae",
+        )
+    return [folder / name for name in files_needed(names)]
+
+
+def files_of_vae(folder: Path) -> list[Path]:
+    found = sorted(path for path in folder.glob("*") if path.suffix in (".json", ".safetensors"))
+    if not any(path.suffix == ".safetensors" for path in found):
+        raise BadInput(f"there is no VAE in {folder}", hint="give the folder of one in diffusers' layout, or a hub id")
+    return found
+
+
+def _counted(pictures: tuple[Picture, ...], held_out: int) -> str:
+    return f"{len(pictures)} to train on" + (f", {held_out} held out" if held_out else "")
+
+
+def _captions(pictures: tuple[Picture, ...]) -> str:
+    own = sum(picture.own for picture in pictures)
+    prompted = len(pictures) - own
+    return " and ".join([f"{own} of their own"] * bool(own) + [f"the prompt for {prompted}"] * bool(prompted))
+
+
+def _views(spec: Spec) -> str:
+    random = f"; {spec.crops} random places of each" if spec.crop == "random" else ""
+    return random + (", mirrored too" if spec.flip else "")
+
+
+def _seen(spec: Spec, pictures: tuple[Picture, ...]) -> str:
+    repeats = sorted(picture.repeats for picture in pictures)
+    least, most = (round(spec.steps * spec.batch_size * often / sum(repeats)) for often in (repeats[0], repeats[-1]))
+    return f"each photo is seen {least} times" if least == most else f"photos are seen {least} to {most} times"

@@ -1,0 +1,83 @@
+"""An option of the command line for each setting of a spec, so that none is forgotten and each is explained once."""
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import typer
+from rich.markup import escape
+
+from gangline.core.settings import GROUPS, NEEDS, default_of
+from gangline.core.spec import LoraSpec, Needs
+
+ON_A_NODE = "What it asks of a node"
+
+
+def with_settings(command: Callable[..., None]) -> Callable[..., None]:
+    """`command` with these options besides its own; those that were given come as its `settings` and `needs`.
+
+    Values are passed on as they were typed: the spec's own check knows what they must be.
+    """
+    own = [parameter for name, parameter in _parameters(command).items() if name not in ("settings", "needs")]
+    of_spec = [_option(LoraSpec, name, says, group) for group, names in GROUPS.items() for name, says in names.items()]
+    of_spec = [option for option in of_spec if option.name != "needs"]
+    of_needs = [_option(Needs, name, says, ON_A_NODE) for name, says in NEEDS.items()]
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        settings, needs = (_given(options, given) for options in (of_spec, of_needs))
+        command(**{parameter.name: given[parameter.name] for parameter in own}, settings=settings, needs=needs)
+
+    options = [*own, *of_spec, *of_needs]
+    run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    run.__annotations__ = {option.name: option.annotation for option in options}
+    return run
+
+
+def _parameters(command: Callable[..., None]) -> dict[str, inspect.Parameter]:
+    return dict(inspect.signature(command, eval_str=True).parameters)
+
+
+def _given(options: list[inspect.Parameter], given: dict[str, Any]) -> dict[str, Any]:
+    return {option.name: given[option.name] for option in options if given[option.name] not in (None, [])}
+
+
+def _option(of: type, name: str, says: str, group: str) -> inspect.Parameter:
+    hint = get_type_hints(of)[name]
+    option = typer.Option(
+        option_name(of, name),
+        help=escape(f"{says}{' May be given several times.' if _is_list(hint) else ''}{_default(of, name)}"),
+        rich_help_panel=group,
+        show_default=False,
+        metavar=_metavar(hint),
+    )
+    typed = bool if hint is bool else list[str] if _is_list(hint) else str
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[typed | None, option]
+    )
+
+
+def _default(of: type, name: str) -> str:
+    default = default_of(of, name)
+    return f"  [default: {default}]" if default else ""
+
+
+def option_name(of: type, name: str) -> str:
+    """`--flip/--no-flip` for what is or is not; what can be given several times is in the singular."""
+    dashed = f"--{name.replace('_', '-')}"
+    hint = get_type_hints(of)[name]
+    if hint is bool:
+        return f"{dashed}/--no-{dashed[2:]}"
+    return dashed.removesuffix("s") if _is_list(hint) else dashed
+
+
+def _is_list(hint: Any) -> bool:
+    return get_origin(hint) is tuple
+
+
+def _metavar(hint: Any) -> str | None:
+    if get_origin(hint) is Literal:
+        return "|".join(get_args(hint))
+    plain = next((part for part in (get_args(hint) or (hint,)) if part in (int, float, bool)), str)
+    return {int: "INTEGER", float: "NUMBER", bool: None, str: "TEXT"}[plain]

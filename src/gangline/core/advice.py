@@ -1,0 +1,189 @@
+"""What may disappoint although every number is allowed. Advice is said before a job is handed in, and never holds one up."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gangline.core.spec import LoraSpec
+
+PHOTOS_MIN = 4
+RATE_HIGH = 5e-4
+STEPS_FEW = 1000
+SEEN_MAX = 2000
+ASPECT_CUT = 1.4
+WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
+SMALL_WORDS = "a an the of in on at with and my his her their our this that one some by for from to is"
+WORDS_OF_PICTURES = "photo photos photograph picture image images portrait painting drawing shot close-up closeup style"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """A photo to train on, as a person sees it, and what is said of it; `own` where that is not the prompt."""
+
+    name: str
+    width: int
+    height: int
+    caption: str
+    own: bool = False
+    repeats: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """`setting` could be another."""
+
+    setting: str
+    message: str
+    because: str
+
+
+def advise(spec: LoraSpec, pictures: tuple[Picture, ...]) -> tuple[Advice, ...]:
+    """In the order of how much it matters."""
+    return (
+        *_on_words(spec, pictures),
+        *_on_photos(spec, pictures),
+        *_on_rates(spec, pictures),
+        *_on_what_is_minimised(spec),
+        *_on_what_does_nothing(spec, pictures),
+    )
+
+
+def words_of_the_subject(prompt: str) -> list[str]:
+    """
+    >>> words_of_the_subject("a photo of sks dog")
+    ['sks', 'dog']
+    """
+    others = {*SMALL_WORDS.split(), *WORDS_OF_PICTURES.split()}
+    return [word for word in WORD.findall(prompt.lower()) if word not in others]
+
+
+def _on_words(spec: LoraSpec, pictures: tuple[Picture, ...]) -> Iterator[Advice]:
+    prompted = [picture for picture in pictures if not picture.own]
+    if prompted and len(words := words_of_the_subject(spec.prompt)) < 2:
+        yield Advice(
+            setting="prompt",
+            message=f"add the kind of thing that it is, as in 'a photo of {(words or ['sks'])[0]} dog'",
+            because="a name together with its kind is learned much better than the name alone",
+        )
+    if prompted and not spec.train_text_encoder:
+        yield Advice(
+            setting="train_text_encoder",
+            message="consider training the text encoders, too",
+            because="the photos share one prompt, and what its rare word means the text encoders learn; it takes longer",
+        )
+    if spec.class_prompt and not {*words_of_the_subject(spec.class_prompt)} & {*words_of_the_subject(spec.prompt)}:
+        yield Advice(
+            setting="class_prompt",
+            message="let the prompt name the class, too",
+            because=f"'{spec.prompt}' and '{spec.class_prompt}' have no word in common: what is kept is not what is changed",
+        )
+    if spec.caption_shuffles and not any("," in picture.caption for picture in pictures):
+        yield Advice(
+            setting="caption_shuffles", message="leave it at 0", because="no caption has tags with commas between them"
+        )
+
+
+def _on_photos(spec: LoraSpec, pictures: tuple[Picture, ...]) -> Iterator[Advice]:
+    if len(pictures) < PHOTOS_MIN:
+        yield Advice(
+            setting="photos",
+            message=f"take more than {_photos(len(pictures))}: 5 to 20, in several places and lights",
+            because="with so few the background is learned as part of the subject",
+        )
+    side = spec.resolution
+    small = [picture.name for picture in pictures if _side(picture, spec.aspect_buckets) < 0.95 * side]
+    if small:
+        yield Advice(
+            setting="resolution",
+            message=f"take larger photos in the place of {_some(small)}, or a smaller resolution",
+            because=f"scaled up to {side} × {side} pixels they are blurred, and the blur is learned",
+        )
+    wide = [picture.name for picture in pictures if _aspect(picture) > ASPECT_CUT]
+    if wide and not spec.aspect_buckets and 2 * len(wide) >= len(pictures):
+        yield Advice(
+            setting="aspect_buckets",
+            message="consider aspect buckets",
+            because=f"squares leave out more than a quarter of {_some(wide)}",
+        )
+
+
+def _on_rates(spec: LoraSpec, pictures: tuple[Picture, ...]) -> Iterator[Advice]:
+    seen = spec.steps * spec.batch_size / sum(picture.repeats for picture in pictures)
+    if spec.optimizer == "prodigy" and spec.learning_rate != 1:
+        yield Advice(
+            setting="learning_rate",
+            message="set it to 1",
+            because=f"Prodigy finds the rate itself and then multiplies it by {spec.learning_rate:g}",
+        )
+    if spec.optimizer == "schedule_free" and spec.schedule != "constant":
+        yield Advice(
+            setting="schedule", message="leave it constant", because="the schedule-free optimiser has none on purpose"
+        )
+    if spec.optimizer.startswith("adamw") and spec.learning_rate >= RATE_HIGH and spec.steps < STEPS_FEW:
+        yield Advice(
+            setting="learning_rate",
+            message=f"consider more steps than {spec.steps} at a lower rate than {spec.learning_rate:g}",
+            because="that gives better results as a rule",
+        )
+    if seen > SEEN_MAX:
+        yield Advice(
+            setting="steps",
+            message="consider fewer steps, or look at pictures on the way (sample_every_steps)",
+            because=f"each photo is seen {seen:.0f} times: the LoRA may come to know nothing else",
+        )
+    if spec.batch_size > len(pictures):
+        yield Advice(
+            setting="batch_size",
+            message=f"{len(pictures)} would do",
+            because="a larger batch than there are photos holds some of them twice",
+        )
+    if spec.warmup_steps >= spec.steps:
+        yield Advice(
+            setting="warmup_steps",
+            message=f"take fewer than the {spec.steps} steps",
+            because="the learning rate is never reached",
+        )
+
+
+def _on_what_is_minimised(spec: LoraSpec) -> Iterator[Advice]:
+    if spec.zero_terminal_snr and spec.prediction_type == "epsilon":
+        yield Advice(
+            setting="zero_terminal_snr",
+            message="set it for bases that predict velocity only",
+            because="from pure noise the noise can be predicted without learning anything",
+        )
+    if spec.zero_terminal_snr and spec.noise_offset:
+        yield Advice(
+            setting="noise_offset",
+            message="leave it at 0",
+            because="with zero-terminal SNR every brightness can be had without it",
+        )
+
+
+def _on_what_does_nothing(spec: LoraSpec, pictures: tuple[Picture, ...]) -> Iterator[Advice]:
+    plain = LoraSpec(base=spec.base, photos=spec.photos, prompt=spec.prompt)
+    for setting, works, where in (
+        ("class_images", spec.class_prompt, "there is a class_prompt"),
+        ("prior_weight", spec.class_prompt, "there is a class_prompt"),
+        ("crops", spec.crop == "random", "crop is random"),
+        ("caption_keep", spec.caption_shuffles, "caption_shuffles is not 0"),
+    ):
+        if not works and getattr(spec, setting) != getattr(plain, setting):
+            yield Advice(setting=setting, message="it does nothing here", because=f"it counts only where {where}")
+
+
+def _side(picture: Picture, keeps_shape: bool) -> float:
+    """Of the square that is cut from it, or that has its area."""
+    return (picture.width * picture.height) ** 0.5 if keeps_shape else min(picture.width, picture.height)
+
+
+def _aspect(picture: Picture) -> float:
+    return max(picture.width / picture.height, picture.height / picture.width)
+
+
+def _photos(count: int) -> str:
+    return "1 photo" if count == 1 else f"{count} photos"
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

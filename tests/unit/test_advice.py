@@ -1,0 +1,95 @@
+"""Advice comes where it may help, says why, and never holds a job up."""
+
+from dataclasses import fields, replace
+
+import pytest
+
+from gangline.core.advice import Picture, advise, words_of_the_subject
+from gangline.core.spec import LoraSpec
+from tests.unit.test_spec import SPEC
+
+GOOD = replace(SPEC, prompt="a photo of sks dog", train_text_encoder=True, resolution=512)
+PICTURES = tuple(
+    Picture(name=f"{number}.jpg", width=800, height=700, caption="a photo of sks dog") for number in range(8)
+)
+CAPTIONED = tuple(replace(picture, caption="sks dog, beach", own=True) for picture in PICTURES)
+SMALL = (*PICTURES, replace(PICTURES[0], name="small.jpg", width=300))
+WIDE = tuple(replace(picture, width=1600) for picture in PICTURES)
+
+
+def advised(spec: LoraSpec, pictures: tuple[Picture, ...] = PICTURES) -> dict[str, str]:
+    return {advice.setting: advice.because for advice in advise(spec, pictures)}
+
+
+def test_a_good_job_is_not_talked_to() -> None:
+    assert advised(GOOD) == {}
+    assert advised(replace(GOOD, train_text_encoder=False, prompt="sks"), CAPTIONED) == {}
+    assert advised(replace(GOOD, aspect_buckets=True), WIDE) == {}
+
+
+@pytest.mark.parametrize("prompt", ["sks", "a photo of timber", "The portrait of a PRZ", "photo"])
+def test_a_name_without_its_kind(prompt: str) -> None:
+    assert len(words_of_the_subject(prompt)) < 2
+    assert "learned much better" in advised(replace(GOOD, prompt=prompt))["prompt"]
+
+
+@pytest.mark.parametrize("prompt", ["sks dog", "timber the husky", "фото собаки sks", "a 犬 sks"])
+def test_a_name_with_its_kind(prompt: str) -> None:
+    assert "prompt" not in advised(replace(GOOD, prompt=prompt))
+
+
+@pytest.mark.parametrize(
+    ("change", "pictures", "setting", "because"),
+    [
+        ({"train_text_encoder": False}, PICTURES, "train_text_encoder", "share one prompt"),
+        ({"class_prompt": "a photo of a cat"}, PICTURES, "class_prompt", "no word in common"),
+        ({"caption_shuffles": 4}, PICTURES, "caption_shuffles", "no caption has tags"),
+        ({}, PICTURES[:2], "photos", "the background is learned"),
+        ({}, SMALL, "resolution", "blurred"),
+        ({}, WIDE, "aspect_buckets", "more than a quarter of 0.jpg, 1.jpg, 2.jpg and 5 more"),
+        ({"optimizer": "prodigy"}, PICTURES, "learning_rate", "multiplies it by 0.0001"),
+        ({"optimizer": "schedule_free", "schedule": "cosine"}, PICTURES, "schedule", "has none"),
+        ({"learning_rate": 1e-3}, PICTURES, "learning_rate", "better results"),
+        ({"steps": 20_000}, PICTURES, "steps", "each photo is seen 2500 times"),
+        ({"batch_size": 9}, PICTURES, "batch_size", "twice"),
+        ({"warmup_steps": 500}, PICTURES, "warmup_steps", "never reached"),
+        ({"zero_terminal_snr": True, "prediction_type": "epsilon"}, PICTURES, "zero_terminal_snr", "pure noise"),
+        ({"zero_terminal_snr": True, "noise_offset": 0.05}, PICTURES, "noise_offset", "without it"),
+        ({"class_images": 7}, PICTURES, "class_images", "there is a class_prompt"),
+        ({"prior_weight": 0.5}, PICTURES, "prior_weight", "there is a class_prompt"),
+        ({"crops": 7}, PICTURES, "crops", "crop is random"),
+        ({"caption_keep": 2}, PICTURES, "caption_keep", "caption_shuffles is not 0"),
+    ],
+)
+def test_each_piece_of_advice_comes_alone_and_says_why(
+    change: dict[str, object], pictures: tuple[Picture, ...], setting: str, because: str
+) -> None:
+    found = advised(replace(GOOD, **change), pictures)
+    assert list(found) == [setting]
+    assert because in found[setting]
+
+
+def test_what_follows_the_advice_is_not_advised_again() -> None:
+    followed = {
+        "optimizer": "prodigy",
+        "learning_rate": 1.0,
+        "class_prompt": "a photo of a dog",
+        "class_images": 7,
+        "prior_weight": 0.5,
+        "crop": "random",
+        "crops": 7,
+        "caption_shuffles": 4,
+        "caption_keep": 2,
+        "zero_terminal_snr": True,
+    }
+    assert advised(replace(GOOD, **followed), CAPTIONED) == {}
+
+
+def test_advice_names_settings_that_there_are() -> None:
+    names = {field.name for field in fields(LoraSpec)}
+    worst = replace(
+        SPEC, prompt="sks", crops=7, optimizer="prodigy", warmup_steps=500, caption_shuffles=2, batch_size=99
+    )
+    found = advise(worst, SMALL)
+    assert len(found) > 6
+    assert {advice.setting for advice in found} <= names

@@ -90,7 +90,14 @@ class Plan:
         if spec.class_prompt:
             rows.append(("class", f"{spec.class_images} pictures that the base makes of '{spec.class_prompt}'"))
         if spec.mask != "none":
-            rows.append(("masks", "the photos' transparency" if spec.mask == "alpha" else f"{len(spec.masks)} files"))
+            rows.append(
+                (
+                    "masks",
+                    "the photos' transparency"
+                    if spec.mask == "alpha"
+                    else f"{len(spec.masks)} for {len(self.pictures)} photos",
+                )
+            )
         return rows
 
     def hand_in(self, client: "Client", tell: Callable[[File], None]) -> Spec:

@@ -1,0 +1,146 @@
+"""Before anything is handed in it is known what will be done, and whether it can be."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from gangline.cli.plan import Files, Given, Plan, make_plan
+from gangline.cli.train import plan_of, read_recipe
+from gangline.core.errors import BadInput
+from gangline.core.spec import FilesBase, HubBase, InvalidSpec
+
+HUB = "somebody/model@v1"
+SETTINGS: dict[str, Any] = {"prompt": "a photo of sks dog", "resolution": 512}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three photos of several shapes, one of them in a folder that counts twice; one caption, one mask, something else."""
+    photos = tmp_path / "photos"
+    for name, size in (("a.jpg", (800, 800)), ("b.png", (1200, 800)), ("2_sks dog/c.png", (800, 1600))):
+        (photos / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", size, "red").save(photos / name)
+    (photos / "a.txt").write_text("sks dog on a beach")
+    (photos / "film.mp4").write_bytes(b"film")
+    (tmp_path / "masks").mkdir()
+    Image.new("L", (400, 400), 255).save(tmp_path / "masks" / "a.png")
+    return photos
+
+
+def planned(photos: Path, base: str = HUB, **given: Any) -> Plan:
+    settings = SETTINGS | {name: given.pop(name) for name in list(given) if name not in Given.__dataclass_fields__}
+    return make_plan(Given(photos=photos, base=base, **given), settings)
+
+
+def rows(plan: Plan) -> dict[str, str]:
+    return dict(plan.rows())
+
+
+def test_a_plan_says_what_will_be_done(folder: Path) -> None:
+    plan = planned(folder, aspect_buckets=True, steps=40, flip=True, train_text_encoder=True)
+    assert rows(plan) == {
+        "photos": "3 to train on",
+        "captions": "2 of their own and the prompt for 1",
+        "cut to": "384 × 640 (1), 512 × 512 (1), 640 × 384 (1), mirrored too",
+        "steps": "40 of 1: photos are seen 10 to 20 times",
+        "learns": "rank 16 in the U-Net and the text encoders",
+    }
+    assert plan.told == ("film.mp4 is passed over: not an image",)
+
+
+def test_the_spec_of_a_plan_names_every_file(folder: Path) -> None:
+    spec = planned(folder, hold_out=("b.png",)).spec
+    assert spec.base == HubBase(repo="somebody/model", revision="v1")
+    assert [file.path for file in spec.photos] == ["2_sks dog/c.png", "a.jpg"]
+    assert [file.path for file in spec.held_out] == ["b.png"]
+    assert [file.path for file in spec.captions] == ["a.txt"]
+
+
+def test_masks_are_found_by_the_names_of_photos(folder: Path) -> None:
+    (folder.parent / "masks" / "z.png").write_bytes(b"nobody's")
+    plan = planned(folder, masks=str(folder.parent / "masks"))
+    assert (plan.spec.mask, [file.path for file in plan.spec.masks]) == ("files", ["a.png"])
+    assert set(plan.told) >= {"b.png has no mask: all of it counts", "z.png is the mask of no photo"}
+    assert rows(plan)["masks"] == "1 for 3 photos"
+
+
+def test_a_mask_that_is_no_picture_or_has_another_shape_is_refused(folder: Path) -> None:
+    masks = folder.parent / "masks"
+    Image.new("L", (400, 300)).save(masks / "a.png")
+    with pytest.raises(BadInput, match=r"the mask a\.png is 400 × 300, its photo 800 × 800"):
+        planned(folder, masks=str(masks))
+    (masks / "a.png").write_bytes(b"")
+    with pytest.raises(BadInput, match=r"a\.png is not an image"):
+        planned(folder, masks=str(masks))
+    (masks / "a.png").unlink()
+    for nowhere in (masks, masks / "none"):
+        with pytest.raises(BadInput, match="mask"):
+            planned(folder, masks=str(nowhere))
+
+
+def test_of_opaque_photos_it_is_told_that_all_of_them_counts(folder: Path) -> None:
+    picture = Image.new("RGBA", (600, 600), (255, 0, 0, 0))
+    picture.save(folder / "d.png")
+    told = planned(folder, mask="alpha").told
+    assert [sentence.split(" ")[0] for sentence in told if "is opaque" in sentence] == ["c.png", "a.jpg", "b.png"]
+
+
+def test_a_lora_to_go_on_from_is_a_safetensors_file(folder: Path) -> None:
+    weights = folder.parent / "old.safetensors"
+    weights.write_bytes(b"0")
+    lora = planned(folder, init_lora=str(weights)).spec.init_lora
+    assert lora is not None
+    assert lora.path == "old.safetensors"
+    (folder.parent / "old.pt").write_bytes(b"0")
+    for wrong in ("old.pt", "none.safetensors"):
+        with pytest.raises(BadInput, match=wrong) as refused:
+            planned(folder, init_lora=str(folder.parent / wrong))
+        assert refused.value.hint
+
+
+def test_a_vae_of_its_own_is_handed_in_too(folder: Path) -> None:
+    vae = folder.parent / "vae"
+    vae.mkdir()
+    for name in ("config.json", "diffusion_pytorch_model.safetensors"):
+        (vae / name).write_bytes(b"{}")
+    plan = planned(folder, vae=str(vae))
+    assert isinstance(plan.spec.vae, FilesBase)
+    assert isinstance(plan.models["vae"], Files)
+    assert isinstance(planned(folder, vae=HUB).spec.vae, HubBase)
+
+
+def test_a_wrong_setting_is_told_before_photos_are_read(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSpec, match="steps"):
+        planned(tmp_path / "nowhere", steps=0)
+
+
+def test_a_caption_that_is_wrong_is_told_by_file_and_line(folder: Path) -> None:
+    (folder / "metadata.jsonl").write_text('{"file_name": "a.jpg", "text": "x"}\n{')
+    with pytest.raises(BadInput, match=r"line 2 of metadata\.jsonl is not JSON"):
+        planned(folder)
+
+
+def test_not_every_photo_is_held_out(folder: Path) -> None:
+    with pytest.raises(BadInput, match="every photo is held out"):
+        planned(folder, hold_out=("a.jpg", "b.png", "2_sks dog/c.png"))
+    with pytest.raises(BadInput, match=r"there is no photo x\.png"):
+        planned(folder, hold_out=("x.png",))
+
+
+def test_a_recipe_may_name_what_lies_in_files(folder: Path, tmp_path: Path) -> None:
+    recipe = tmp_path / "r.toml"
+    recipe.write_text(
+        f'prompt = "sks dog"\nbase = "{HUB}"\nmasks = "{folder.parent / "masks"}"\nhold_out = ["b.png"]\n'
+    )
+    spec = plan_of(folder, read_recipe(recipe)).spec
+    assert (spec.mask, len(spec.held_out), spec.base.id) == ("files", 1, "hub:somebody/model@v1")
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"base": 3}, {"hold_out": "b.png"}, {"hold_out": [1]}, {"masks": ["x"]}, {"vae": {}}]
+)
+def test_a_recipe_whose_paths_are_none_is_refused(folder: Path, wrong: dict[str, Any]) -> None:
+    with pytest.raises(BadInput, match=next(iter(wrong))):
+        plan_of(folder, SETTINGS | {"base": HUB} | wrong)

@@ -48,7 +48,6 @@ def test_a_name_with_its_kind(prompt: str) -> None:
         ({}, SMALL, "resolution", "blurred"),
         ({}, WIDE, "aspect_buckets", "more than a quarter of 0.jpg, 1.jpg, 2.jpg and 5 more"),
         ({"optimizer": "prodigy"}, PICTURES, "learning_rate", "multiplies it by 0.0001"),
-        ({"optimizer": "schedule_free", "schedule": "cosine"}, PICTURES, "schedule", "has none"),
         ({"learning_rate": 1e-3}, PICTURES, "learning_rate", "better results"),
         ({"steps": 20_000}, PICTURES, "steps", "each photo is seen 2500 times"),
         ({"batch_size": 9}, PICTURES, "batch_size", "twice"),

@@ -20,7 +20,7 @@ def size(width: int, height: int) -> Size:
 
 def test_the_buckets_of_1024_are_those_that_sdxl_was_trained_on_from_1_to_2() -> None:
     wide = [(1024, 1024), (1088, 960), (1152, 896), (1216, 832), (1280, 768), (1344, 768), (1408, 704)]
-    assert {(bucket.width, bucket.height) for bucket in targets(1024, True)} == {
+    assert {(bucket.width, bucket.height) for bucket in targets(1024, True, 8)} == {
         *wide,
         *((high, low) for low, high in wide),
     }
@@ -40,11 +40,11 @@ def test_buckets_are_never_larger_than_asked_nor_narrower_than_1_to_2(resolution
 
 def test_a_resolution_that_steps_divide_has_its_square() -> None:
     for resolution in (64, 256, 512, 768, 1024):
-        assert size(resolution, resolution) in targets(resolution, True)
+        assert size(resolution, resolution) in targets(resolution, True, 8)
 
 
 def test_without_buckets_there_is_the_square() -> None:
-    assert targets(1000, False) == [size(1000, 1000)]
+    assert targets(1000, False, 8) == [size(1000, 1000)]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_without_buckets_there_is_the_square() -> None:
     ],
 )
 def test_a_photo_goes_to_the_bucket_of_its_shape(photo: Size, bucket: Size) -> None:
-    assert nearest(photo, targets(1024, True)) == bucket
+    assert nearest(photo, targets(1024, True, 8)) == bucket
 
 
 def every_view(photo: Size, bucket: Size) -> Iterator[View]:

@@ -14,7 +14,7 @@ from gangline.core.errors import BadInput
 from gangline.core.files import File
 from gangline.core.spec import FilesBase, HubBase, Spec, parse_spec, spec_to_json
 from gangline.data.beside import beside, parents
-from gangline.data.buckets import Size, nearest, targets
+from gangline.data.buckets import STEP, STEPS_LEAST, Size, nearest, targets
 from gangline.data.captions import Caption, Tell, find_captions, read_captions
 from gangline.data.masks import check_fits
 from gangline.data.photos import find_photos, read_alpha, read_photo
@@ -63,13 +63,6 @@ class Plan:
         return advise(self.spec, self.pictures)
 
     @property
-    def sizes(self) -> dict[Size, int]:
-        """What the photos are cut to, and how many to each."""
-        among = targets(self.spec.resolution, self.spec.aspect_buckets)
-        sizes = [Size(width=picture.width, height=picture.height) for picture in self.pictures]
-        return dict(sorted(Counter(nearest(size, among) for size in sizes).items()))
-
-    @property
     def files_count(self) -> int:
         sent = [*self.files.values(), *(model for model in self.models.values() if isinstance(model, Files))]
         return sum(len(files.paths) for files in sent)
@@ -80,7 +73,7 @@ class Plan:
         rows = [
             ("photos", _counted(self.pictures, len(spec.held_out))),
             ("captions", _captions(self.pictures)),
-            ("cut to", ", ".join(f"{size} ({count})" for size, count in self.sizes.items()) + _views(spec)),
+            ("cut to", _sizes(spec, self.pictures) + _views(spec)),
             ("steps", f"{spec.steps} of {spec.batch_size}: {_seen(spec, self.pictures)}"),
             (
                 "learns",
@@ -264,6 +257,15 @@ def _captions(pictures: tuple[Picture, ...]) -> str:
     own = sum(picture.own for picture in pictures)
     prompted = len(pictures) - own
     return " and ".join([f"{own} of their own"] * bool(own) + [f"the prompt for {prompted}"] * bool(prompted))
+
+
+def _sizes(spec: Spec, pictures: tuple[Picture, ...]) -> str:
+    """From 512 pixels on the buckets are the same for every base."""
+    if spec.aspect_buckets and spec.resolution < STEPS_LEAST * STEP:
+        return f"about as many pixels as {spec.resolution} × {spec.resolution}"
+    among = targets(spec.resolution, spec.aspect_buckets, STEP)
+    sizes = Counter(nearest(Size(width=picture.width, height=picture.height), among) for picture in pictures)
+    return ", ".join(f"{size} ({count})" for size, count in sorted(sizes.items()))
 
 
 def _views(spec: Spec) -> str:

@@ -115,10 +115,6 @@ def _on_rates(spec: LoraSpec, pictures: tuple[Picture, ...]) -> Iterator[Advice]
             message="set it to 1",
             because=f"Prodigy finds the rate itself and then multiplies it by {spec.learning_rate:g}",
         )
-    if spec.optimizer == "schedule_free" and spec.schedule != "constant":
-        yield Advice(
-            setting="schedule", message="leave it constant", because="the schedule-free optimiser has none on purpose"
-        )
     if spec.optimizer.startswith("adamw") and spec.learning_rate >= RATE_HIGH and spec.steps < STEPS_FEW:
         yield Advice(
             setting="learning_rate",

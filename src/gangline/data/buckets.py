@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import numpy as np  # the command line plans without it
 
 ASPECT_MAX = 2
+STEP = 64
+STEPS_LEAST = 8  # smaller pictures have finer steps, where the base can
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -29,18 +31,11 @@ class Size:
         return self.width * self.height
 
 
-def targets(resolution: int, aspect_buckets: bool) -> list[Size]:
-    """What pictures are cut to."""
-    return buckets(resolution, step_of(resolution)) if aspect_buckets else [Size(width=resolution, height=resolution)]
-
-
-def step_of(resolution: int) -> int:
-    """An eighth of the side, in whole latent pixels: 64 from 512 pixels on, as everywhere; less for small pictures.
-
-    >>> step_of(1024), step_of(512), step_of(256), step_of(64)
-    (64, 64, 32, 8)
-    """
-    return max(8, min(64, resolution // 64 * 8))
+def targets(resolution: int, aspect_buckets: bool, unit: int) -> list[Size]:
+    """What pictures are cut to; `unit`: sides that a base can have are its multiples."""
+    if not aspect_buckets:
+        return [Size(width=resolution, height=resolution)]
+    return buckets(resolution, max(unit, STEP) if resolution >= STEPS_LEAST * STEP else unit)
 
 
 def buckets(resolution: int, step: int) -> list[Size]:

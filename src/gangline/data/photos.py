@@ -241,10 +241,3 @@ def _orientation(image: Image.Image) -> int:
         return int(image.getexif().get(Exif.Orientation, 1))
     except Exception:  # a damaged note on a picture is no damage to the picture
         return 1
-
-
-def crop_square(image: Image.Image, side: int) -> Image.Image:
-    """The largest centred square of `image`, scaled to `side` × `side` pixels."""
-    from PIL import ImageOps
-
-    return ImageOps.fit(image, (side, side), Image.Resampling.LANCZOS)

@@ -25,13 +25,3 @@ def seed_torch(seed: int, purpose: str, step: int = 0) -> None:
 def generator(seed: int, purpose: str) -> torch.Generator:
     """For a library that draws by itself; on the CPU, and apart from torch's own."""
     return torch.Generator().manual_seed(int(stream(seed, purpose).integers(2**63)))
-
-
-def order(seed: int, step: int, batch: int, among: int) -> list[int]:
-    """Which of `among` samples make up `step` (from 1): each epoch is a permutation of its own, run through without a gap."""
-    first = (step - 1) * batch
-    return [_permutation(seed, place // among, among)[place % among] for place in range(first, first + batch)]
-
-
-def _permutation(seed: int, epoch: int, among: int) -> list[int]:
-    return stream(seed, "order", epoch).permutation(among).tolist()

@@ -14,14 +14,13 @@ from PIL import Image
 from gangline.core.errors import BadInput
 from gangline.core.files import File
 from gangline.core.spec import LoraSpec
-from gangline.data.buckets import Size, View, buckets, cut, nearest, views
+from gangline.data.beside import beside
+from gangline.data.buckets import Size, View, cut, nearest, targets, views
 from gangline.data.captions import Caption, read_captions, shuffled
 from gangline.data.chance import stream
 from gangline.data.masks import read_mask
 from gangline.data.photos import read_photo
 from gangline.train.base import Base
-
-BUCKET_STEP = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +77,10 @@ def check_resolution(base: Base, resolution: int) -> None:
 
 def plan_pictures(spec: LoraSpec, inputs: Path, unit: int) -> dict[Size, list[Picture]]:
     """Every photo to train on, by the size that it is cut to."""
-    sizes = _sizes(spec, unit)
+    sizes = targets(spec.resolution, spec.aspect_buckets, unit)
     names = [file.path for file in spec.photos]
     captions = read_captions(inputs / "captions", names, spec.prompt)
-    masks = {Path(file.path).with_suffix(""): inputs / "masks" / file.path for file in spec.masks}
+    masks = beside(names, [file.path for file in spec.masks])
     planned: dict[Size, list[Picture]] = {}
     for number, name in enumerate(names):
         photo = inputs / "photos" / name
@@ -95,14 +94,14 @@ def plan_pictures(spec: LoraSpec, inputs: Path, unit: int) -> dict[Size, list[Pi
             flip=spec.flip,
             rng=stream(spec.seed, "crops", sample=number),
         )
-        mask = photo if spec.mask == "alpha" else masks.get(Path(name).with_suffix(""))
+        mask = photo if spec.mask == "alpha" else inputs / "masks" / masks[name] if name in masks else None
         planned.setdefault(target, []).append(Picture(photo, mask, captions[name], tuple(seen)))
     return planned
 
 
 def plan_held_out(spec: LoraSpec, inputs: Path, unit: int) -> Iterator[tuple[File, Picture]]:
     """Each seen once, from its centre."""
-    sizes = _sizes(spec, unit)
+    sizes = targets(spec.resolution, spec.aspect_buckets, unit)
     for file in spec.held_out:
         photo = inputs / "held_out" / file.path
         size = _upright_size(photo)
@@ -160,13 +159,6 @@ def encode(base: Base, pictures: list[Picture]) -> Latents:
         sizes=torch.tensor(sizes, dtype=torch.float32),
         mask=torch.cat([whole if mask is None else mask for mask in masks]) if masked else None,
     )
-
-
-def _sizes(spec: LoraSpec, unit: int) -> list[Size]:
-    square = Size(width=spec.resolution, height=spec.resolution)
-    if not spec.aspect_buckets:
-        return [square]
-    return buckets(spec.resolution, unit if spec.resolution < 8 * BUCKET_STEP else max(unit, BUCKET_STEP))
 
 
 def _upright_size(photo: Path) -> Size:

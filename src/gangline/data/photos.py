@@ -86,7 +86,7 @@ def read_alpha(path: Path) -> Image.Image | None:
     """How opaque each pixel of the upright photo is, in mode L; None where all of it is."""
     with opened(path) as image:
         plain = _eight_bits(image)
-        return _upright(image, plain.convert("RGBA").getchannel("A")) if plain.has_transparency_data else None
+        return _upright(image, _alpha(plain)) if plain.has_transparency_data else None
 
 
 @contextmanager
@@ -210,8 +210,12 @@ def _over_white(image: Image.Image) -> Image.Image:
     if not image.has_transparency_data:
         return colours
     white = Image.new("RGB", image.size, "white")
-    white.paste(colours, mask=image.convert("RGBA").getchannel("A"))
+    white.paste(colours, mask=_alpha(image))
     return white
+
+
+def _alpha(image: Image.Image) -> Image.Image:
+    return (image if "A" in image.getbands() else image.convert("RGBA")).getchannel("A")
 
 
 def _in_srgb(image: Image.Image) -> Image.Image:

@@ -14,9 +14,9 @@ import pytest
 from gangline.adapters.pools.local import LocalNode
 from gangline.cli.box import Box
 from gangline.cli.train import hand_in
+from gangline.core.lora_metadata import DIFFUSERS_FILE
 from gangline.core.views import JobView
 from gangline.train.digest import tensors_digest
-from gangline.train.lora import WEIGHTS
 from tests.conftest import BASE, SUBJECT, file_at
 from tests.train.conftest import finish, lay_out, small_spec
 
@@ -76,7 +76,7 @@ def trainers_below(home: Path) -> list[int]:
 def digest_of(box: Box, job: str, folder: Path) -> str:
     for artifact in box.client.artifacts(job):
         box.client.download(artifact, folder)
-    return tensors_digest(folder / WEIGHTS)
+    return tensors_digest(folder / DIFFUSERS_FILE)
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The digest of the same job, uninterrupted, by the trainer alone."""
     photos = tuple(file_at(path, SUBJECT) for path in sorted(SUBJECT.glob("*.png")))
     run = lay_out(tmp_path_factory.mktemp("expected") / "run", small_spec(**(SETTINGS | {"photos": photos})))
-    return tensors_digest(finish(run).output / WEIGHTS)
+    return tensors_digest(finish(run).output / DIFFUSERS_FILE)
 
 
 def killed_at_random(box: Box, job: str, node: LocalNode) -> JobView:

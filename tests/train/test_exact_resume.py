@@ -10,15 +10,15 @@ import torch
 from safetensors import safe_open
 
 from gangline.core.contract import EXIT_DONE
+from gangline.core.lora_metadata import DIFFUSERS_FILE
 from gangline.train.checkpoint import read_manifest
 from gangline.train.contract import Orders, RunDirectory
 from gangline.train.lora import OtherNumerics, kind_of, train
-from gangline.train.result import WEIGHTS
 from tests.train.conftest import STEPS, finish, interrupt, lay_out, report_of, small_spec
 
 
 def tensors(run: RunDirectory) -> dict[str, tuple[list[int], bytes]]:
-    with safe_open(run.output / WEIGHTS, "numpy") as file:
+    with safe_open(run.output / DIFFUSERS_FILE, "numpy") as file:
         found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
     return {name: (list(tensor.shape), tensor.tobytes()) for name, tensor in found.items()}
 

@@ -7,8 +7,8 @@ import torch
 from diffusers import DDPMScheduler
 from diffusers.training_utils import compute_snr
 
-from gangline.train.loss import Process, losses, process_of, without_signal_at_the_end
-from tests.train.conftest import small_spec
+from gangline.core.families import Prediction
+from gangline.train.loss import Process, losses
 
 TIMESTEPS = torch.tensor([0, 17, 500, 998])
 
@@ -17,8 +17,8 @@ def scheduler(**changes: Any) -> Any:
     return DDPMScheduler(beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", **changes)
 
 
-def process(**settings: Any) -> Process:
-    return process_of(scheduler(), small_spec(**settings), torch.device("cpu"))
+def process(prediction: Prediction = "epsilon", gamma: float | None = None, **changes: Any) -> Process:
+    return Process(scheduler(**changes).alphas_cumprod, prediction, gamma)
 
 
 def latents(seed: int) -> torch.Tensor:
@@ -33,25 +33,21 @@ def test_noise_is_added_as_the_scheduler_adds_it() -> None:
 
 def test_velocity_is_the_schedulers() -> None:
     clean, noise = latents(0), latents(1)
-    ours = process(prediction_type="v_prediction").target(clean, noise, TIMESTEPS)
+    ours = process("v_prediction").target(clean, noise, TIMESTEPS)
     assert torch.allclose(ours, scheduler().get_velocity(clean, noise, TIMESTEPS), atol=1e-6)
 
 
 @pytest.mark.parametrize("prediction", ["epsilon", "v_prediction"])
-def test_min_snr_weighs_each_timestep_as_diffusers_does(prediction: str) -> None:
+def test_min_snr_weighs_each_timestep_as_diffusers_does(prediction: Prediction) -> None:
     ratio = compute_snr(scheduler(), TIMESTEPS)
     expected = ratio.clamp(max=5) / (ratio if prediction == "epsilon" else ratio + 1)
-    weights = process(prediction_type=prediction, min_snr_gamma=5.0).weights(TIMESTEPS)
+    weights = process(prediction, 5.0).weights(TIMESTEPS)
     assert weights is not None and torch.allclose(weights, expected, rtol=1e-4)
 
 
 def test_with_zero_terminal_snr_nothing_is_left_of_the_picture_at_the_last_step() -> None:
-    rescaled = without_signal_at_the_end(scheduler().alphas_cumprod)
-    assert rescaled[-1] == 0
-    assert torch.allclose(rescaled, scheduler(rescale_betas_zero_snr=True).alphas_cumprod, atol=1e-5)
-    noisy = process(zero_terminal_snr=True, prediction_type="v_prediction").noisy(
-        latents(0), latents(1), torch.tensor([999] * 4)
-    )
+    last = torch.tensor([999] * 4)
+    noisy = process("v_prediction", rescale_betas_zero_snr=True).noisy(latents(0), latents(1), last)
     assert torch.equal(noisy, latents(1))
 
 

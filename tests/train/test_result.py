@@ -14,11 +14,11 @@ from PIL import Image
 
 from gangline.core.contract import EXIT_BAD_INPUT, EXIT_STOPPED
 from gangline.core.errors import BadInput
+from gangline.core.lora_metadata import DIFFUSERS_FILE
 from gangline.train import chance
 from gangline.train.base import load_base
 from gangline.train.contract import Orders, RunDirectory
 from gangline.train.lora import Diverged, Meter, train
-from gangline.train.result import WEIGHTS
 from tests.conftest import BASE, ROOT, SUBJECT, file_at
 from tests.train.conftest import finish, lay_out, report_of, small_spec
 
@@ -29,15 +29,14 @@ OTHERS = ROOT / "examples" / "other"
 
 def test_the_pipeline_loads_the_weights_as_they_were_trained(uninterrupted: RunDirectory) -> None:
     from diffusers import StableDiffusionXLPipeline
-    from diffusers.utils import convert_state_dict_to_diffusers
     from peft.utils import get_peft_model_state_dict
     from safetensors.torch import load_file
 
     pipeline = StableDiffusionXLPipeline.from_pretrained(BASE, local_files_only=True)
-    pipeline.load_lora_weights(uninterrupted.output, weight_name=WEIGHTS)
+    pipeline.load_lora_weights(uninterrupted.output, weight_name=DIFFUSERS_FILE)
     adapter = pipeline.get_active_adapters()[0]
-    loaded = convert_state_dict_to_diffusers(get_peft_model_state_dict(pipeline.unet, adapter_name=adapter))
-    trained = load_file(uninterrupted.output / WEIGHTS)
+    loaded = get_peft_model_state_dict(pipeline.unet, adapter_name=adapter)
+    trained = load_file(uninterrupted.output / DIFFUSERS_FILE)
     assert len(loaded) == len(trained) > 0
     for name, tensor in loaded.items():
         assert torch.equal(tensor, trained[f"unet.{name}"]), name
@@ -92,13 +91,13 @@ sys.addaudithook(lambda event, arguments: found.append(arguments) if event == "p
 from gangline.core.contract import Phase
 from tests.train.conftest import StopsAtItsFirstSave, train
 from gangline.train.contract import RunDirectory, Orders
-from gangline.train.result import WEIGHTS
+from gangline.core.lora_metadata import DIFFUSERS_FILE
 from tests.conftest import BASE
 run = StopsAtItsFirstSave(Path(sys.argv[1]))
 assert train(run, run.orders) == 75
 assert train(RunDirectory(Path(sys.argv[1])), Orders()) == 0
 from diffusers import StableDiffusionXLPipeline
-StableDiffusionXLPipeline.from_pretrained(BASE, local_files_only=True).load_lora_weights(run.output, weight_name=WEIGHTS)
+StableDiffusionXLPipeline.from_pretrained(BASE, local_files_only=True).load_lora_weights(run.output, weight_name=DIFFUSERS_FILE)
 assert found == [], found
 import pickle
 from collections import OrderedDict

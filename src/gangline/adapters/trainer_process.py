@@ -161,7 +161,7 @@ def _pictures_in(folder: Path) -> Pictures:
     """The trainer has said what bytes they are."""
     told = json.loads((folder / contract.PICTURES).read_text())
     files = [File(path=one["path"], bytes=one["bytes"], sha256=one["sha256"]) for one in told["pictures"]]
-    files.append(_describe(folder / contract.PICTURES, folder))
+    files.append(describe(folder / contract.PICTURES, folder))
     return Pictures(told["step"], tuple(replace(file, path=f"{folder.name}/{file.path}") for file in files))
 
 

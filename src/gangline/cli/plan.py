@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gangline.core.advice import Advice, Picture, advise
-from gangline.core.bases import files_needed, is_complete
 from gangline.core.errors import BadInput
 from gangline.core.files import File
 from gangline.core.spec import FilesBase, HubBase, Spec, parse_spec, spec_to_json
+from gangline.data.bases import files_of_base, files_of_vae
 from gangline.data.beside import beside, parents
 from gangline.data.buckets import STEP, STEPS_LEAST, Size, nearest, targets
 from gangline.data.captions import Caption, Tell, find_captions, read_captions
@@ -213,11 +213,15 @@ def find_lora(path: Path) -> Files:
 
 def find_base(given: str) -> Model:
     """Raises `BadInput` where it is none, or not whole."""
-    return as_hub(given) or Files(Path(given), files_of_base(Path(given)))
+    return as_hub(given) or _model(Path(given), files_of_base(Path(given)))
 
 
 def find_vae(given: str) -> Model:
-    return as_hub(given) or Files(Path(given), files_of_vae(Path(given)))
+    return as_hub(given) or _model(Path(given), files_of_vae(Path(given)))
+
+
+def _model(path: Path, files: list[Path]) -> Files:
+    return Files(path if path.is_dir() else path.parent, files)
 
 
 def as_hub(given: str) -> HubBase | None:
@@ -225,28 +229,6 @@ def as_hub(given: str) -> HubBase | None:
         return None
     repo, _, revision = given.partition("@")
     return HubBase(repo=repo, revision=revision or "main")
-
-
-def files_of_base(folder: Path) -> list[Path]:
-    """The files of a base that a run needs. Raises `BadInput` where it is not one, or not whole."""
-    if folder.is_file():
-        raise BadInput(f"{folder} is a single file", hint="a base is a folder in diffusers' layout, or a hub id")
-    if not folder.is_dir():
-        raise BadInput(f"there is no base {folder}", hint="give a folder in diffusers' layout, or a hub id NAME/MODEL")
-    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
-    if not is_complete(names):
-        raise BadInput(
-            f"{folder} is not a whole SDXL model in diffusers' layout",
-            hint="it needs model_index.json, scheduler, tokenizer, tokenizer_2, text_encoder, text_encoder_2, unet, vae",
-        )
-    return [folder / name for name in files_needed(names)]
-
-
-def files_of_vae(folder: Path) -> list[Path]:
-    found = sorted(path for path in folder.glob("*") if path.suffix in (".json", ".safetensors"))
-    if not any(path.suffix == ".safetensors" for path in found):
-        raise BadInput(f"there is no VAE in {folder}", hint="give the folder of one in diffusers' layout, or a hub id")
-    return found
 
 
 def _counted(pictures: tuple[Picture, ...], held_out: int) -> str:

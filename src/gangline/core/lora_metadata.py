@@ -13,6 +13,7 @@ from typing import Any, Literal
 from gangline.core.files import File
 from gangline.core.spec import Base, FilesBase, HubBase, LoraSpec
 
+Precision = Literal["fp32", "bf16", "fp16"]
 KOHYA_VERSIONS = {"sdxl": "sdxl_base_v1-0", "sd15": "sd_v1", "sd2": "sd_v2"}
 OPTIMIZERS = {
     "adamw": "AdamW",
@@ -35,7 +36,7 @@ class Facts:
     name: str
     family: str
     prediction_type: Literal["epsilon", "v_prediction"]
-    precision: Literal["fp32", "bf16", "fp16"]
+    precision: Precision
     microbatch: int
     licence: str | None = None
     exact: bool = True

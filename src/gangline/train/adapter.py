@@ -2,21 +2,24 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
 from peft import LoraConfig
-from peft.utils import get_peft_model_state_dict
+from peft.utils import get_peft_model_state_dict, set_peft_model_state_dict
 
 from gangline.core.errors import BadInput
 from gangline.core.spec import LoraSpec
 from gangline.train import chance
 from gangline.train.base import Base
+from gangline.train.export import Part
+from gangline.train.init_lora import read_lora
 from gangline.train.optimiser import Group
 
 UNET = "unet"
 TEXT_ENCODERS = ("text_encoder", "text_encoder_2")
-TEXT_MODULES = ("q_proj", "k_proj", "v_proj", "out_proj")
+TEXT_MODULES = ("q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2")
 Tensors = dict[str, torch.Tensor]
 
 
@@ -42,6 +45,12 @@ class Adapter:
         }
         for weight in self.weights.values():
             weight.data = weight.data.float()
+
+    def start_from(self, path: Path, base: Base) -> None:
+        """A LoRA in diffusers' format or in kohya's. Raises `BadInput` where it does not fit."""
+        parts = {part: Part(weights=self.state_of(part), config=config) for part, config in self.configs.items()}
+        for part, state in read_lora(path, base.family, parts, base.unet.config.layers_per_block).items():
+            set_peft_model_state_dict(self.parts[part], state)
 
     def groups(self, spec: LoraSpec) -> list[Group]:
         """The U-Net's weights and the text encoders', which may learn at a rate of their own."""

@@ -30,10 +30,10 @@ def sample_latents(
     """(1, C, H, W), float32. `words` and `silence` are of one text each. All chance comes from `chance`, on the CPU: every device
     begins alike, and what training draws is not touched."""
     device = base.unet.device
-    scheduler = sampler_of(base, spec)
+    scheduler = sampler_of(base, spec.sample_sampler)
     scheduler.set_timesteps(spec.sample_steps, device=device)
     side = spec.resolution // base.latent_factor
-    noise = chance.normal(seed, purpose, 0, range(1), (base.unet_config["in_channels"], side, side))
+    noise = chance.normal(seed, purpose, 0, range(1), (base.unet.config.in_channels, side, side))
     latents = noise.to(device) * scheduler.init_noise_sigma
     generator = chance.generator(seed, f"{purpose} steps")
     told = _told(base, spec, words, silence)
@@ -45,15 +45,10 @@ def sample_latents(
     return latents
 
 
-def sampler_of(base: Base, spec: LoraSpec) -> Any:
+def sampler_of(base: Base, kind: str) -> Any:
     """Over the noise that is trained with. Where that ends in noise alone, sampling begins there too (Lin et al. 2023, §3.3)."""
-    known = base.noise.config
-    settings: dict[str, Any] = {"clip_sample": False} if spec.sample_sampler == "ddim" else {}
-    if spec.prediction_type != "auto":
-        settings["prediction_type"] = spec.prediction_type
-    if spec.zero_terminal_snr or known.get("rescale_betas_zero_snr"):
-        settings |= {"rescale_betas_zero_snr": True, "timestep_spacing": "trailing"}
-    return SAMPLERS[spec.sample_sampler].from_config(known, **settings)
+    settings = {"clip_sample": False} if kind == "ddim" else {}
+    return SAMPLERS[kind].from_config(base.noise.config, **settings)
 
 
 def _told(base: Base, spec: LoraSpec, words: Embedded, silence: Embedded) -> dict[str, Any]:

@@ -50,14 +50,17 @@ def train(run: RunDirectory, orders: Orders) -> int:
     numerics.choose_kernels(repeatable=spec.exact != "off")
     device = numerics.device()
     dtype = numerics.dtype_of(spec.precision, device)
-    base = load_base(run.inputs / "base", device, dtype)
+    base = base_of(run, spec, device, dtype)
     check_resolution(base, spec.resolution)
     fingerprint = numerics.fingerprint(device, dtype, spec.microbatch or spec.samples_per_step, spec.optimizer)
     material = gather(run, base, spec, fingerprint, orders)
     if material is None:
         return EXIT_STOPPED
 
-    lora = Lora(base, spec, fingerprint | {"data": material.digest})
+    adapter = Adapter(base, spec)
+    if spec.init_lora:
+        adapter.start_from(run.inputs / "init_lora" / spec.init_lora.path, base)
+    lora = Lora(base, spec, adapter, fingerprint | {"data": material.digest})
     run.step = lora.resume(run)
     feed = Feed(sources(base, spec, material), device)
     saver = checkpoint.Saver(run.checkpoints)
@@ -95,6 +98,18 @@ def train(run: RunDirectory, orders: Orders) -> int:
     return EXIT_DONE
 
 
+def base_of(run: RunDirectory, spec: LoraSpec, device: torch.device, dtype: torch.dtype) -> Base:
+    return load_base(
+        run.inputs / "base",
+        device,
+        dtype,
+        vae=run.inputs / "vae" if spec.vae else None,
+        prediction_type=spec.prediction_type,
+        zero_terminal_snr=spec.zero_terminal_snr,
+        base_precision=spec.base_precision,
+    )
+
+
 def show(run: RunDirectory, lora: "Lora", material: Material, step: int) -> None:
     """Pictures of what would be the result now. Training goes on as if they had not been made."""
     base, spec = lora.base, lora.spec
@@ -122,14 +137,14 @@ class OtherNumerics(ArithmeticError):
 class Lora:
     """The low-rank weights in training: a step, what is saved of them, and how they go on from there."""
 
-    def __init__(self, base: Base, spec: LoraSpec, fingerprint: dict[str, str]) -> None:
+    def __init__(self, base: Base, spec: LoraSpec, adapter: Adapter, fingerprint: dict[str, str]) -> None:
         self.base = base
         self.spec = spec
-        self.adapter = Adapter(base, spec)
+        self.adapter = adapter
         self.weights = self.adapter.weights
         self.groups = self.adapter.groups(spec)
         self.optimizer = make_optimizer(spec, self.groups)
-        self.process = process_of(base.noise, spec, base.unet.device)
+        self.process = process_of(base, spec.min_snr_gamma)
         self.microbatch = int(fingerprint["microbatch"])
         exact = spec.exact != "off"
         self.identity = checkpoint.Identity(spec_hash=spec_hash(spec), fingerprint=fingerprint, exact=exact)

@@ -1,14 +1,11 @@
 """The training objective of a diffusion model. Shape letters: B samples, C latent channels, H W latent sides."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
 
 import torch
 
-from gangline.core.errors import BadInput
-from gangline.core.spec import LoraSpec
-
-Prediction = Literal["epsilon", "v_prediction"]
+from gangline.core.families import Prediction
+from gangline.train.base import Base
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +41,9 @@ class Process:
         return alphas.sqrt(), (1 - alphas).sqrt()
 
 
-def process_of(base_noise: Any, spec: LoraSpec, device: torch.device) -> Process:
-    """Raises `BadInput` where the noise is to be predicted at a step that has nothing else (Lin et al. 2023, §3.2)."""
-    chosen = base_noise.config.prediction_type if spec.prediction_type == "auto" else spec.prediction_type
-    if spec.zero_terminal_snr and chosen == "epsilon":
-        raise BadInput("zero_terminal_snr needs a base that predicts velocity", hint="leave it out for this base")
-    alphas = base_noise.alphas_cumprod.to(device, torch.float32)
-    return Process(without_signal_at_the_end(alphas) if spec.zero_terminal_snr else alphas, chosen, spec.min_snr_gamma)
-
-
-def without_signal_at_the_end(alphas: torch.Tensor) -> torch.Tensor:
-    """Lin et al. 2023, algorithm 1: the signal's scale, shifted to zero at the last step and stretched back at the first."""
-    signal = alphas.sqrt()
-    stretched = (signal - signal[-1]) * signal[0] / (signal[0] - signal[-1])
-    return stretched.square()
+def process_of(base: Base, min_snr_gamma: float | None = None) -> Process:
+    alphas = base.noise.alphas_cumprod.to(base.device, torch.float32)
+    return Process(alphas, base.prediction_type, min_snr_gamma)
 
 
 def losses(

@@ -24,7 +24,6 @@ from gangline.train.prepare import (
     make_buckets,
     plan_held_out,
     plan_pictures,
-    unit_of,
 )
 from gangline.train.text import Embedded, Texts, embed_all, tokenize
 
@@ -49,7 +48,7 @@ def gather(
     run: RunDirectory, base: Base, spec: LoraSpec, fingerprint: dict[str, str], orders: Orders
 ) -> Material | None:
     """None where there was an order to stop before all was there; what was made is kept."""
-    unit = unit_of(base)
+    unit = base.side_unit
     planned = plan_pictures(spec, run.inputs, unit)
     held_out = list(plan_held_out(spec, run.inputs, unit))
     latents = _latents(run, base, spec, fingerprint, planned, held_out)

@@ -61,13 +61,9 @@ class Picture:
     views: tuple[View, ...]
 
 
-def unit_of(base: Base) -> int:
-    """Pixels: the U-Net halves the latents once for each level but one; a remainder would be lost on the way down."""
-    return base.latent_factor * 2 ** (len(base.unet_config["block_out_channels"]) - 1)
-
-
 def check_resolution(base: Base, resolution: int) -> None:
-    unit = unit_of(base)
+    """The U-Net halves the latents once for each level but one: a remainder would be lost on the way down."""
+    unit = base.side_unit
     if resolution % unit:
         raise BadInput(
             f"resolution {resolution} does not suit this base, which needs a multiple of {unit}",

@@ -1,27 +1,28 @@
 """What a run leaves: weights, pictures, the loss of photos that were never trained on, and what is to be said of them."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import torch
-from diffusers import StableDiffusionXLPipeline
-from diffusers.utils import convert_state_dict_to_diffusers
 
+from gangline.core.lora_metadata import Facts, Precision, name_of
 from gangline.core.spec import LoraSpec
+from gangline.data.bases import single_file_of
 from gangline.train import chance
-from gangline.train.adapter import UNET, Adapter
+from gangline.train.adapter import Adapter
 from gangline.train.base import Base
+from gangline.train.card import Picture, write_card
 from gangline.train.checkpoint import Identity
 from gangline.train.contract import RunDirectory
 from gangline.train.digest import tensors_digest
+from gangline.train.export import Part, write_diffusers, write_kohya
 from gangline.train.loss import losses, process_of
 from gangline.train.material import Material
 from gangline.train.prepare import Latents
 from gangline.train.sample import render_comparison
 from gangline.train.text import Embedded, condition, embed_all
 
-WEIGHTS = "pytorch_lora_weights.safetensors"
+PRECISIONS: dict[torch.dtype, Precision] = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 REPORT = "report.json"
 DRAWS = 64
 
@@ -30,25 +31,40 @@ def write_result(
     run: RunDirectory, base: Base, spec: LoraSpec, material: Material, adapter: Adapter, identity: Identity
 ) -> None:
     """The adapter is as it is to be used."""
-    settings = {
-        key: sorted(value) if isinstance(value, set) else value
-        for key, value in adapter.configs[UNET].to_dict().items()
-    }
-    StableDiffusionXLPipeline.save_lora_weights(
-        run.output,
-        unet_lora_layers=convert_state_dict_to_diffusers(adapter.state_of(UNET)),
-        unet_lora_adapter_metadata=settings,
-    )
+    run.output.mkdir(parents=True, exist_ok=True)
     spoken = spoken_now(base, material, adapter)
+    facts = Facts(
+        name=name_of(spec),
+        family=base.family,
+        prediction_type=base.prediction_type,
+        precision=PRECISIONS[base.dtype],
+        microbatch=int(identity.fingerprint["microbatch"]),
+        exact=identity.exact,
+        fingerprint=identity.fingerprint,
+        held_out=tuple(measure_held_out(base, spec, material, adapter, spoken)),
+    )
+    parts = {part: Part(weights=adapter.state_of(part), config=config) for part, config in adapter.configs.items()}
+    weights = write_diffusers(run.output, parts)
+    write_kohya(run.output, parts, base.unet.config.layers_per_block, spec, facts, single_file_of(base.path))
     report = {
         "steps": spec.steps,
-        "weights_digest": tensors_digest(run.output / WEIGHTS),
-        "exact": identity.exact,
-        "fingerprint": identity.fingerprint,
-        "held_out": measure_held_out(base, spec, material, adapter, spoken),
+        "weights_digest": tensors_digest(weights),
+        "exact": facts.exact,
+        "fingerprint": facts.fingerprint,
+        "held_out": facts.held_out,
     }
     (run.output / REPORT).write_text(json.dumps(report, indent=1) + "\n")
     render_comparison(base, spec, adapter, material.words.texts, material.spoken, spoken, run.samples)
+    write_card(run.output, spec, facts, pictures_of(spec))
+
+
+def pictures_of(spec: LoraSpec) -> tuple[Picture, ...]:
+    """What `render_comparison` made with the LoRA, as the card finds it: both folders come together."""
+    return tuple(
+        Picture(prompt=prompt, path=f"samples/prompt-{number:02d}-lora-seed-{seed}.png")
+        for number, prompt in enumerate(spec.prompts_to_sample)
+        for seed in spec.sample_seeds
+    )
 
 
 def spoken_now(base: Base, material: Material, adapter: Adapter) -> Embedded:
@@ -76,7 +92,7 @@ def measure_held_out(
 def held_out_loss(base: Base, spec: LoraSpec, latents: Latents, words: Embedded) -> float:
     """The mean over fixed pairs of noise and timestep, the same before and after training."""
     device = base.unet.device
-    process = replace(process_of(base.noise, spec, device), min_snr_gamma=None)
+    process = process_of(base)
     count = len(process.alphas)
     timesteps = (torch.arange(DRAWS) * count // DRAWS + count // (2 * DRAWS)).to(device)
     noise = chance.normal(spec.seed, "held-out noise", 0, range(DRAWS), latents.shape).to(device)

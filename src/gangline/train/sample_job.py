@@ -13,9 +13,8 @@ from gangline.core.errors import BadInput
 from gangline.core.spec import SampleSpec
 from gangline.train import checkpoint, numerics
 from gangline.train.adapter import Adapter
-from gangline.train.base import load_base
 from gangline.train.contract import Orders, RunDirectory
-from gangline.train.lora import main
+from gangline.train.lora import base_of, main
 from gangline.train.sample import render_step
 from gangline.train.text import embed_all, tokenize
 
@@ -26,9 +25,8 @@ def render_job(run: RunDirectory, orders: Orders) -> int:
     task = run.read_task()
     assert isinstance(task, SampleSpec), "the agent starts this for what renders"
     spec, run.steps = task.of, task.pictures
-    numerics.make_deterministic()
     device = numerics.device()
-    base = load_base(run.inputs / "base", device, numerics.dtype_of(spec.precision, device))
+    base = base_of(run, spec, device, numerics.dtype_of(spec.precision, device))
     adapter = Adapter(base, spec)
     take_weights(adapter, run)
     with adapter.as_result(None):

@@ -23,8 +23,13 @@ from gangline.core.families import Family, recognise_file
 from gangline.data.bases import describe_base
 from gangline.train import original
 from gangline.train.base import Base, load_base
+from gangline.train.denoise import sample_latents
+from gangline.train.prepare import unit_of
+from gangline.train.sample import decode
+from gangline.train.text import condition, embed_all, tokenize
 from tests.conftest import BASE, ROOT
 from tests.train.bases import FAMILIES, encoders_of, header_of, in_original_layout, load_whole, save_single, save_tiny
+from tests.train.conftest import small_spec
 
 CPU = torch.device("cpu")
 
@@ -37,18 +42,14 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return request.param, folder, save_single(folder, at / "single" / "model.safetensors", request.param)
 
 
+@torch.no_grad()
 def predict(base: Base) -> torch.Tensor:
     """One prediction of the U-Net under a prompt: every part but the VAE takes part."""
-    hidden, pooled = [], None
-    for tokenizer, encoder in zip(base.tokenizers, base.text_encoders, strict=True):
-        ids = tokenizer("a photo of a cat", padding="max_length", return_tensors="pt").input_ids
-        output = encoder(ids, output_hidden_states=True)
-        hidden.append(output.hidden_states[-2] if base.has_sizes else output.last_hidden_state)
-        pooled = output[0]
-    sizes = {"text_embeds": pooled, "time_ids": torch.tensor([[64.0, 64, 0, 0, 64, 64]])} if base.has_sizes else None
+    told = condition(
+        base, embed_all(base, tokenize(base, ["a photo of a cat"])), torch.tensor([[64.0, 64, 0, 0, 64, 64]])
+    )
     noisy = torch.linspace(-1, 1, 4 * 16 * 16).view(1, 4, 16, 16)
-    with torch.no_grad():
-        return base.unet(noisy, 500, encoder_hidden_states=torch.cat(hidden, -1), added_cond_kwargs=sizes).sample
+    return base.unet(noisy, 500, **told).sample
 
 
 def test_a_single_file_gives_what_its_folder_gives(both: tuple[Family, Path, Path]) -> None:
@@ -69,7 +70,8 @@ def test_a_single_file_gives_what_its_folder_gives(both: tuple[Family, Path, Pat
     latents = torch.linspace(-1, 1, 4 * 8 * 8).view(1, 4, 8, 8)
     assert torch.equal(one.vae.decode(latents).sample, other.vae.decode(latents).sample)
     assert one.vae.config.scaling_factor == other.vae.config.scaling_factor
-    assert (one.latent_factor, one.side_unit) == (other.latent_factor, other.side_unit) == (4, 8)
+    assert one.latent_factor == other.latent_factor == 4
+    assert unit_of(one) == unit_of(other) == 8
     for name in (
         "prediction_type",
         "beta_start",
@@ -86,14 +88,12 @@ def _modules(base: Base, part: str) -> tuple[Any, ...]:
     return found if isinstance(found, tuple) else (found,)
 
 
-def test_the_pipeline_of_each_family_makes_a_picture(both: tuple[Family, Path, Path]) -> None:
-    from diffusers import DDIMScheduler
-
+def test_each_family_makes_a_picture(both: tuple[Family, Path, Path]) -> None:
     base = load_base(both[2], CPU, torch.float32)
-    pipeline = base.pipeline(DDIMScheduler.from_config(base.noise.config, clip_sample=False))
-    pipeline.set_progress_bar_config(disable=True)
-    pictures = pipeline("a cat", height=32, width=32, num_inference_steps=2, output_type="pt").images
-    assert pictures.shape == (1, 3, 32, 32) and torch.isfinite(pictures).all()
+    embedded = embed_all(base, tokenize(base, ["a cat", ""]))
+    spec = small_spec(resolution=32, sample_steps=2)
+    latents = sample_latents(base, spec, embedded[[0]], embedded[[1]], seed=1)
+    assert latents.isfinite().all() and decode(base, latents).size == (32, 32)
 
 
 def test_a_part_that_nobody_asks_for_is_not_read(both: tuple[Family, Path, Path], tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_part_that_nobody_asks_for_is_not_read(both: tuple[Family, Path, Path]
     for part in ("vae", "text_encoder"):
         (tmp_path / "base" / part / _weights(tmp_path / "base" / part)).unlink()
     base = load_base(tmp_path / "base", CPU, torch.float32)
-    assert base.unet.config.in_channels == 4 and base.side_unit == 8
+    assert base.unet.config.in_channels == 4 and base.unet_config["in_channels"] == 4
     with pytest.raises(BadInput, match="the base's vae has no weights"):
         base.vae.decode(torch.zeros(1))
 

@@ -9,6 +9,7 @@ from gangline.core.families import (
     Model,
     Tensor,
     family_of_lora,
+    pipeline_of,
     recognise_file,
     recognise_folder,
     width_of_lora,
@@ -102,13 +103,9 @@ def test_another_architecture_is_refused_by_its_name(name: str, says: str) -> No
 def folder(
     pipeline: str = "StableDiffusionPipeline", act: str = "quick_gelu", width: int = 64, **scheduler: object
 ) -> Model:
-    return recognise_folder(
-        "base",
-        {"_class_name": pipeline},
-        {"in_channels": 4, "cross_attention_dim": width},
-        {"hidden_act": act},
-        scheduler,
-    )
+    kind = pipeline_of("base", {"_class_name": pipeline})
+    unet = {"in_channels": 4, "cross_attention_dim": width}
+    return recognise_folder("base", kind, unet=unet, text_encoder={"hidden_act": act}, scheduler=scheduler)
 
 
 def test_a_folders_family_is_its_pipeline_and_the_width_of_its_text() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gangline.core.errors import BadInput
+from gangline.core.families import FIRST_CONV, TELLS_V_OF_SD2
 from gangline.data.bases import describe_base, files_of_base, files_of_vae
 from gangline.data.safetensors_header import HEADER_BYTES_MAX, read_header, read_values
 from tests.conftest import BASE
@@ -80,6 +81,15 @@ def test_a_file_that_was_cut_off_says_how_much_is_there(tmp_path: Path) -> None:
 
 
 # A base as it is handed in
+
+
+@pytest.mark.parametrize(("size", "prediction"), [(0.2, "v_prediction"), (0.05, "epsilon")])
+def test_the_weights_of_stable_diffusion_2_tell_what_they_predict(tmp_path: Path, size: float, prediction: str) -> None:
+    entries = {FIRST_CONV: entry("F16", [320, 4, 3, 3], 0, 0), "cond_stage_model.model.x": entry("F16", [0], 0, 0)}
+    entries |= {TELLS_V_OF_SD2: entry("F32", [4], 0, 16)}
+    path = write(tmp_path / "m.safetensors", entries, struct.pack("<4f", size, -size, size, -size))
+    assert describe_base(path).prediction_type == prediction
+    assert "spread" in describe_base(tmp_path).because
 
 
 def test_a_folder_of_several_models_asks_which(tmp_path: Path) -> None:

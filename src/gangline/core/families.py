@@ -163,14 +163,21 @@ def _prediction_of_file(header: Header, family: Family, spread: float | None) ->
 PIPELINES: dict[str, Literal["sdxl", "sd"]] = {"StableDiffusionXLPipeline": "sdxl", "StableDiffusionPipeline": "sd"}
 
 
-def recognise_folder(name: str, index: Any, unet: Any, text_encoder: Any, scheduler: Any) -> Model:
-    """The model of a folder, from its model_index.json and the configurations of three of its parts."""
-    pipeline = index.get("_class_name")
-    if pipeline not in PIPELINES:
-        raise BadInput(f"{name} is a {pipeline}", hint=WANTED)
+def pipeline_of(name: str, index: Any) -> Literal["sdxl", "sd"]:
+    """What a folder's model_index.json says that it is."""
+    kind = index.get("_class_name")
+    if kind not in PIPELINES:
+        raise BadInput(f"{name} is a {kind}", hint=WANTED)
+    return PIPELINES[kind]
+
+
+def recognise_folder(
+    name: str, pipeline: Literal["sdxl", "sd"], *, unet: Any, text_encoder: Any, scheduler: Any
+) -> Model:
+    """The model of a folder, from the configurations of three of its parts."""
     _check_inputs(name, unet.get("in_channels", 4))
     _check_process(name, scheduler)
-    family, mark = _family_of_folder(PIPELINES[pipeline], unet, text_encoder)
+    family, mark = _family_of_folder(pipeline, unet, text_encoder)
     prediction = scheduler.get("prediction_type", "epsilon")
     if prediction not in ("epsilon", "v_prediction"):
         raise BadInput(f"{name} predicts the {prediction}, which Gangline does not train", hint=WANTED)

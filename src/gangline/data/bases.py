@@ -7,7 +7,7 @@ from typing import Any
 
 from gangline.core.bases import INDEX, files_needed, missing_parts, parts_of, single_files, vae_files_needed
 from gangline.core.errors import BadInput
-from gangline.core.families import TELLS_V_OF_SD2, WANTED, Model, recognise_file, recognise_folder
+from gangline.core.families import TELLS_V_OF_SD2, WANTED, Header, Model, pipeline_of, recognise_file, recognise_folder
 from gangline.data.safetensors_header import PICKLES, read_header, read_values, refuse_pickle
 
 
@@ -84,13 +84,20 @@ def read_json(path: Path) -> Any:
     return value
 
 
+def _spread(path: Path, header: Header) -> float | None:
+    values = read_values(path, header, TELLS_V_OF_SD2) if TELLS_V_OF_SD2 in header.tensors else []
+    return statistics.pstdev(values) if values else None
+
+
 def _describe_folder(path: Path) -> Model:
+    pipeline = pipeline_of(path.name, read_json(path / INDEX))
+    encoder = path / "text_encoder" / "config.json"
     return recognise_folder(
         path.name,
-        read_json(path / INDEX),
-        read_json(path / "unet" / "config.json"),
-        read_json(encoder) if (encoder := path / "text_encoder" / "config.json").exists() else {},
-        read_json(path / "scheduler" / "scheduler_config.json"),
+        pipeline,
+        unet=read_json(path / "unet" / "config.json"),
+        text_encoder=read_json(encoder) if encoder.exists() else {},
+        scheduler=read_json(path / "scheduler" / "scheduler_config.json"),
     )
 
 

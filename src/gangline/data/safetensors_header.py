@@ -67,12 +67,14 @@ def _tensor(entry: Any) -> Tensor:
 
 
 def read_values(path: Path, header: Header, name: str) -> list[float]:
-    """The numbers of one small tensor in 16 or 32 bits."""
+    """The numbers of one small tensor; none where it is in neither 16 nor 32 bits."""
     tensor = header.tensors[name]
+    code = {"F16": "e", "BF16": "f", "F32": "f"}.get(tensor.dtype)
+    if code is None:
+        return []
     with path.open("rb") as file:
         file.seek(header.data_start + tensor.start)
         content = file.read(tensor.end - tensor.start)
     if tensor.dtype == "BF16":
         content = b"".join(b"\0\0" + content[at : at + 2] for at in range(0, len(content), 2))
-    code = {"F16": "e", "BF16": "f", "F32": "f"}[tensor.dtype]
-    return list(struct.unpack(f"<{len(content) // struct.calcsize(code)}{code}", content))
+    return [value for (value,) in struct.iter_unpack(f"<{code}", content)]

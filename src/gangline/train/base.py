@@ -91,19 +91,19 @@ class Base:
         return 2 ** (len(config["block_out_channels"]) - 1)
 
     @cached_property
-    def side_unit(self) -> int:
-        """Sides of pictures are multiples of it: the U-Net halves the latents once for each level but one."""
-        return self.latent_factor * 2 ** (len(self.layout.unet_config()["block_out_channels"]) - 1)
+    def unet_config(self) -> dict[str, Any]:
+        """Without the weights."""
+        return self.layout.unet_config()
 
     def pipeline(self, scheduler: Any) -> Any:
-        """diffusers' pipeline over the parts that are in memory, with a sampler of one's own."""
+        """diffusers' pipeline with a sampler of one's own. Words are given to it as embeddings: it has no text encoders."""
         parts: dict[str, Any] = {"vae": self.vae, "unet": self.unet, "scheduler": scheduler}
-        parts |= {"tokenizer": self.tokenizers[0], "text_encoder": self.text_encoders[0]}
-        if not self.has_sizes:
-            parts |= {"safety_checker": None, "feature_extractor": None, "requires_safety_checker": False}
-            return StableDiffusionPipeline(**parts)
-        parts |= {"tokenizer_2": self.tokenizers[1], "text_encoder_2": self.text_encoders[1]}
-        return StableDiffusionXLPipeline(**parts, force_zeros_for_empty_prompt=self.zero_empty, add_watermarker=False)
+        parts |= {"text_encoder": None, "tokenizer": None}
+        second: dict[str, Any] = {"text_encoder_2": None, "tokenizer_2": None}
+        if self.has_sizes:
+            return StableDiffusionXLPipeline(**parts, **second, add_watermarker=False)
+        parts |= {"safety_checker": None, "feature_extractor": None}
+        return StableDiffusionPipeline(**parts, requires_safety_checker=False)
 
     def _placed(self, module: Any) -> Any:
         return module.requires_grad_(False).to(self.device).eval()

@@ -147,9 +147,9 @@ def _both(family: Family, name: str) -> tuple[str, ...]:
 
 def vae_at(path: Path, family: Family) -> tuple[dict[str, Any], Callable[[], Any]]:
     """The configuration of a VAE of its own, and how to load it: from its folder, a whole base, or a file."""
-    for folder in (path, path / "vae"):
-        if (folder / "config.json").is_file():
-            return read_json(folder / "config.json"), lambda: _from_folder(AutoencoderKL, folder, torch.float32)
+    folder = next((folder for folder in (path, path / "vae") if (folder / "config.json").is_file()), None)
+    if folder:
+        return read_json(folder / "config.json"), lambda: _from_folder(AutoencoderKL, folder, torch.float32)
     file = single_file_of(path)
     if file is None:
         raise BadInput("the VAE has no vae/config.json", hint="is it complete?")

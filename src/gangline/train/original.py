@@ -116,27 +116,30 @@ def unet_source(config: Any) -> Callable[[str], Source]:
 
     def name_of(name: str) -> str:
         match name.split("."):
-            case ["down_blocks", level, "resnets", layer, part, end]:
-                return f"input_blocks.{int(level) * per_level + int(layer) + 1}.0.{IN_UNET_RESNET[part]}.{end}"
-            case ["down_blocks", level, "attentions", layer, *end]:
-                return f"input_blocks.{int(level) * per_level + int(layer) + 1}.1.{'.'.join(end)}"
             case ["down_blocks", level, "downsamplers", _, "conv", end]:
                 return f"input_blocks.{(int(level) + 1) * per_level}.0.op.{end}"
-            case ["mid_block", "resnets", layer, part, end]:
-                return f"middle_block.{2 * int(layer)}.{IN_UNET_RESNET[part]}.{end}"
-            case ["mid_block", "attentions", _, *end]:
-                return f"middle_block.1.{'.'.join(end)}"
-            case ["up_blocks", level, "resnets", layer, part, end]:
-                return f"output_blocks.{int(level) * per_level + int(layer)}.0.{IN_UNET_RESNET[part]}.{end}"
-            case ["up_blocks", level, "attentions", layer, *end]:
-                return f"output_blocks.{int(level) * per_level + int(layer)}.1.{'.'.join(end)}"
             case ["up_blocks", level, "upsamplers", _, "conv", end]:
                 return f"output_blocks.{(int(level) + 1) * per_level - 1}.{upsampler[int(level)]}.conv.{end}"
-            case [*around, end]:
-                return f"{AROUND_UNET['.'.join(around)]}.{end}"
-        raise AssertionError(name)
+            case ["down_blocks", level, kind, layer, *within]:
+                return f"input_blocks.{int(level) * per_level + int(layer) + 1}.{_in_block(kind, within)}"
+            case ["up_blocks", level, kind, layer, *within]:
+                return f"output_blocks.{int(level) * per_level + int(layer)}.{_in_block(kind, within)}"
+            case ["mid_block", "resnets", layer, part, end]:
+                return f"middle_block.{2 * int(layer)}.{IN_UNET_RESNET[part]}.{end}"
+            case ["mid_block", "attentions", _, *within]:
+                return f"middle_block.1.{'.'.join(within)}"
+        around, end = name.rsplit(".", 1)
+        return f"{AROUND_UNET[around]}.{end}"
 
     return lambda name: Source(UNET + name_of(name))
+
+
+def _in_block(kind: str, within: list[str]) -> str:
+    """A block of the original has a residual part, and where it attends an attention behind it."""
+    if kind == "attentions":
+        return f"1.{'.'.join(within)}"
+    part, end = within
+    return f"0.{IN_UNET_RESNET[part]}.{end}"
 
 
 def _blocks(shapes: Shapes, prefix: str) -> int:

@@ -95,6 +95,11 @@ class Base:
         """Without the weights."""
         return self.layout.unet_config()
 
+    @property
+    def side_unit(self) -> int:
+        """Sides of pictures are multiples of it: the U-Net halves the latents once for each level but one."""
+        return self.latent_factor * 2 ** (len(self.unet_config["block_out_channels"]) - 1)
+
     def pipeline(self, scheduler: Any) -> Any:
         """diffusers' pipeline with a sampler of one's own. Words are given to it as embeddings: it has no text encoders."""
         parts: dict[str, Any] = {"vae": self.vae, "unet": self.unet, "scheduler": scheduler}

@@ -62,7 +62,6 @@ class Picture:
 
 
 def check_resolution(base: Base, resolution: int) -> None:
-    """The U-Net halves the latents once for each level but one: a remainder would be lost on the way down."""
     unit = base.side_unit
     if resolution % unit:
         raise BadInput(

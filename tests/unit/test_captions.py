@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gangline.core.errors import BadInput
@@ -156,6 +156,7 @@ def test_a_file_that_is_no_caption_is_refused_by_name(tmp_path: Path, content: b
 
 
 @given(st.binary(max_size=60))
+@example(b"\x01\t\x01")
 def test_whatever_a_caption_holds_the_photo_has_words_or_one_sentence_says_why(content: bytes) -> None:
     import tempfile
 

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
@@ -44,7 +44,7 @@ def _given(options: list[inspect.Parameter], given: dict[str, Any]) -> dict[str,
 
 
 def _option(of: type, name: str, says: str, group: str) -> inspect.Parameter:
-    hint = get_type_hints(of)[name]
+    hint = _types(of)[name]
     option = typer.Option(
         option_name(of, name),
         help=escape(f"{says}{' May be given several times.' if _is_list(hint) else ''}{_default(of, name)}"),
@@ -66,10 +66,15 @@ def _default(of: type, name: str) -> str:
 def option_name(of: type, name: str) -> str:
     """`--flip/--no-flip` for what is or is not; what can be given several times is in the singular."""
     dashed = f"--{name.replace('_', '-')}"
-    hint = get_type_hints(of)[name]
+    hint = _types(of)[name]
     if hint is bool:
         return f"{dashed}/--no-{dashed[2:]}"
     return dashed.removesuffix("s") if _is_list(hint) else dashed
+
+
+@cache
+def _types(of: type) -> dict[str, Any]:
+    return get_type_hints(of)
 
 
 def _is_list(hint: Any) -> bool:

@@ -147,7 +147,8 @@ def _repeats(value: dict[str, Any], where: str) -> int | None:
 
 def _caption_text(text: str, where: str) -> str:
     """On one line, without characters that nobody sees."""
-    text = "".join(character for character in " ".join(text.split()) if character.isprintable())
+    seen = "".join(character for character in text if character.isprintable() or character.isspace())
+    text = " ".join(seen.split())
     if len(text) > CHARACTERS_MAX:
         raise BadInput(
             f"the caption in {where} has {len(text)} characters", hint=f"at most {CHARACTERS_MAX}: is it a caption?"

@@ -9,6 +9,7 @@ from PIL import Image
 from gangline.cli.box import Box
 from gangline.core.spec import parse_spec
 from tests.conftest import BASE
+from tests.unit.test_plan import safetensors
 
 
 def test_captions_masks_and_a_lora_are_handed_in_with_the_photos(tmp_path: Path) -> None:
@@ -20,9 +21,9 @@ def test_captions_masks_and_a_lora_are_handed_in_with_the_photos(tmp_path: Path)
     Image.new("L", (64, 64)).save(tmp_path / "masks" / "a.png")
     (photos / "a.txt").write_text("sks dog on a beach")
     (photos / "metadata.jsonl").write_text('{"file_name": "a.png", "repeats": 2}')
-    (tmp_path / "old.safetensors").write_bytes(b"of an earlier run")
+    lora = safetensors(tmp_path / "old.safetensors", unet__conv_in__lora_A__weight=(1, 1))
     words = ["--prompt", "sks dog", "--resolution", "64", "--min-snr-gamma", "5", "--sample-seed", "7", "--no-flip"]
-    files = ["--base", str(BASE), "--masks", str(tmp_path / "masks"), "--init-lora", str(tmp_path / "old.safetensors")]
+    files = ["--base", str(BASE), "--masks", str(tmp_path / "masks"), "--init-lora", str(lora)]
     with Box(tmp_path / "home", lease_s=10, heartbeat_interval_s=1) as box:
         where = ["--server", box.url, "--token", box.client._http.token, "--detach"]
         command = [sys.executable, "-m", "gangline.cli.main", "train", str(photos), *words, *files, *where]
@@ -38,7 +39,7 @@ def test_captions_masks_and_a_lora_are_handed_in_with_the_photos(tmp_path: Path)
     }
     assert sorted(file.path for file in spec.captions) == ["a.txt", "metadata.jsonl"]
     assert spec.init_lora is not None
-    assert spec.init_lora.bytes == len(b"of an earlier run")
+    assert spec.init_lora.bytes == lora.stat().st_size
     assert (spec.mask, spec.min_snr_gamma, spec.sample_seeds, spec.flip) == ("files", 5.0, (7,), False)
     assert "photos are seen" in ended.stderr
     assert "tip: photos: take more than 2 photos" in ended.stderr

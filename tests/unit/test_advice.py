@@ -5,6 +5,7 @@ from dataclasses import fields, replace
 import pytest
 
 from gangline.core.advice import Picture, advise, words_of_the_subject
+from gangline.core.families import Model
 from gangline.core.spec import LoraSpec
 from tests.unit.test_spec import SPEC
 
@@ -52,7 +53,6 @@ def test_a_name_with_its_kind(prompt: str) -> None:
         ({"steps": 20_000}, PICTURES, "steps", "each photo is seen 2500 times"),
         ({"batch_size": 9}, PICTURES, "batch_size", "twice"),
         ({"warmup_steps": 500}, PICTURES, "warmup_steps", "never reached"),
-        ({"zero_terminal_snr": True, "prediction_type": "epsilon"}, PICTURES, "zero_terminal_snr", "pure noise"),
         ({"zero_terminal_snr": True, "noise_offset": 0.05}, PICTURES, "noise_offset", "without it"),
         ({"class_images": 7}, PICTURES, "class_images", "there is a class_prompt"),
         ({"prior_weight": 0.5}, PICTURES, "prior_weight", "there is a class_prompt"),
@@ -66,6 +66,14 @@ def test_each_piece_of_advice_comes_alone_and_says_why(
     found = advised(replace(GOOD, **change), pictures)
     assert list(found) == [setting]
     assert because in found[setting]
+
+
+def test_a_side_that_the_base_was_not_trained_on() -> None:
+    old = Model(family="sd15", prediction_type="epsilon", zero_terminal_snr=False, layout="diffusers", because="")
+    large = tuple(replace(picture, width=1600, height=1500) for picture in PICTURES)
+    found = advise(replace(GOOD, resolution=1024), large, old)
+    assert [(advice.setting, advice.message) for advice in found] == [("resolution", "consider 768 at the most")]
+    assert advise(GOOD, large, old) == ()
 
 
 def test_what_follows_the_advice_is_not_advised_again() -> None:

@@ -1,17 +1,24 @@
 """Before anything is handed in it is known what will be done, and whether it can be."""
 
+import json
+import math
+import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
 
-from gangline.cli.plan import Files, Given, Plan, make_plan
+from gangline.cli.plan import Files, Given, Plan, find_lora, make_plan
 from gangline.cli.train import plan_of, read_recipe
 from gangline.core.errors import BadInput
+from gangline.core.families import Model
 from gangline.core.spec import FilesBase, HubBase, InvalidSpec
+from tests.conftest import BASE
 
 HUB = "somebody/model@v1"
+SD15 = Model(family="sd15", prediction_type="epsilon", zero_terminal_snr=False, layout="diffusers", because="")
 SETTINGS: dict[str, Any] = {"prompt": "a photo of sks dog", "resolution": 512}
 
 
@@ -41,6 +48,7 @@ def rows(plan: Plan) -> dict[str, str]:
 def test_a_plan_says_what_will_be_done(folder: Path) -> None:
     plan = planned(folder, aspect_buckets=True, steps=40, flip=True, train_text_encoder=True)
     assert rows(plan) == {
+        "base": "somebody/model at v1",
         "photos": "3 to train on",
         "captions": "2 of their own and the prompt for 1",
         "cut to": "384 × 640 (1), 512 × 512 (1), 640 × 384 (1), mirrored too",
@@ -48,6 +56,10 @@ def test_a_plan_says_what_will_be_done(folder: Path) -> None:
         "learns": "rank 16 in the U-Net and the text encoders",
     }
     assert plan.told == ("film.mp4 is passed over: not an image",)
+
+
+def test_a_base_on_this_machine_is_said_to_be_what_it_is(folder: Path) -> None:
+    assert rows(planned(folder, base=str(BASE)))["base"].startswith("SDXL, predicts epsilon (")
 
 
 def test_the_spec_of_a_plan_names_every_file(folder: Path) -> None:
@@ -87,24 +99,51 @@ def test_of_opaque_photos_it_is_told_that_all_of_them_counts(folder: Path) -> No
     assert [sentence.split(" ")[0] for sentence in told if "is opaque" in sentence] == ["c.png", "a.jpg", "b.png"]
 
 
-def test_a_lora_to_go_on_from_is_a_safetensors_file(folder: Path) -> None:
-    weights = folder.parent / "old.safetensors"
-    weights.write_bytes(b"0")
-    lora = planned(folder, init_lora=str(weights)).spec.init_lora
+def safetensors(path: Path, **shapes: tuple[int, ...]) -> Path:
+    """Tensors of zeros, by names with `__` for a dot."""
+    entries: dict[str, object] = {}
+    end = 0
+    for name, shape in shapes.items():
+        start, end = end, end + 2 * math.prod(shape)
+        entries[name.replace("__", ".")] = {"dtype": "F16", "shape": shape, "data_offsets": [start, end]}
+    header = json.dumps(entries).encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(end))
+    return path
+
+
+def test_a_lora_to_go_on_from_is_one_of_the_bases_family(folder: Path) -> None:
+    name = "unet__down_blocks__0__attn2__to_k__lora_A__weight"
+    file = safetensors(folder.parent / "old.safetensors", **{name: (4, 768)})
+    assert find_lora(file, None) == find_lora(file, SD15) == Files(folder.parent, [file])
+    with pytest.raises(BadInput, match=r"old\.safetensors is a LoRA of Stable Diffusion 1, and the base is SDXL"):
+        find_lora(file, replace(SD15, family="sdxl"))
+    lora = planned(folder, init_lora=str(file)).spec.init_lora
     assert lora is not None
     assert lora.path == "old.safetensors"
-    (folder.parent / "old.pt").write_bytes(b"0")
-    for wrong in ("old.pt", "none.safetensors"):
+
+
+def test_what_is_no_lora_is_refused_by_name(folder: Path) -> None:
+    safetensors(folder / "base.safetensors", unet__weight=(1, 1))
+    (folder / "old.pt").write_bytes(b"0")
+    (folder / "cut.safetensors").write_bytes(b"0")
+    for wrong in ("old.pt", "none.safetensors", "base.safetensors", "cut.safetensors"):
         with pytest.raises(BadInput, match=wrong) as refused:
-            planned(folder, init_lora=str(folder.parent / wrong))
+            find_lora(folder / wrong, None)
         assert refused.value.hint
+
+
+def test_what_the_trainer_would_refuse_of_a_known_base_is_refused_before(folder: Path) -> None:
+    with pytest.raises(BadInput, match="zero_terminal_snr needs v-prediction"):
+        planned(folder, base=str(BASE), zero_terminal_snr=True)
+    assert planned(folder, zero_terminal_snr=True).spec.zero_terminal_snr
+    assert planned(folder, base=str(BASE), zero_terminal_snr=True, prediction_type="v_prediction")
 
 
 def test_a_vae_of_its_own_is_handed_in_too(folder: Path) -> None:
     vae = folder.parent / "vae"
     vae.mkdir()
-    for name in ("config.json", "diffusion_pytorch_model.safetensors"):
-        (vae / name).write_bytes(b"{}")
+    (vae / "config.json").write_text("{}")
+    safetensors(vae / "diffusion_pytorch_model.safetensors", weight=(1,))
     plan = planned(folder, vae=str(vae))
     assert isinstance(plan.spec.vae, FilesBase)
     assert isinstance(plan.models["vae"], Files)

@@ -8,16 +8,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gangline.core import families
 from gangline.core.advice import Advice, Picture, advise
 from gangline.core.errors import BadInput
+from gangline.core.families import IN_WORDS, family_of_lora, is_lora
 from gangline.core.files import File
 from gangline.core.spec import FilesBase, HubBase, Spec, parse_spec, spec_to_json
-from gangline.data.bases import files_of_base, files_of_vae
+from gangline.data.bases import describe_base, files_of_base, files_of_vae
 from gangline.data.beside import beside, parents
 from gangline.data.buckets import STEP, STEPS_LEAST, Size, nearest, targets
 from gangline.data.captions import Caption, Tell, find_captions, read_captions
 from gangline.data.masks import check_fits
 from gangline.data.photos import find_photos, read_alpha, read_photo
+from gangline.data.safetensors_header import read_header
 
 if TYPE_CHECKING:
     from gangline.wire.client import Client
@@ -50,17 +53,21 @@ Send = Callable[[Files], tuple[File, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`spec` is whole but for the contents of files, which `files` and `models` are by the fields of the spec."""
+    """`spec` is whole but for the contents of files, which `files` and `models` are by the fields of the spec.
+
+    `base`: what it was found to be; None where it lies on the hub.
+    """
 
     spec: Spec
     files: dict[str, Files]
     models: dict[str, Model]
+    base: families.Model | None
     pictures: tuple[Picture, ...]
     told: tuple[str, ...]
 
     @property
     def advice(self) -> tuple[Advice, ...]:
-        return advise(self.spec, self.pictures)
+        return advise(self.spec, self.pictures, self.base)
 
     @property
     def files_count(self) -> int:
@@ -71,6 +78,7 @@ class Plan:
         """What is to be known before it begins, for people."""
         spec = self.spec
         rows = [
+            ("base", _base(spec, self.base)),
             ("photos", _counted(self.pictures, len(spec.held_out))),
             ("captions", _captions(self.pictures)),
             ("cut to", _sizes(spec, self.pictures) + _views(spec)),
@@ -117,6 +125,8 @@ class Given:
 def make_plan(given: Given, settings: dict[str, Any]) -> Plan:
     """Raises `BadInput`. The settings are looked at first: a wrong number costs no reading of photos."""
     spec = _check(({"mask": "files"} if given.masks else {}) | settings, given)
+    base = None if as_hub(given.base) else describe_base(Path(given.base))
+    check_objective(spec, base)
     models = {"base": find_base(given.base)} | ({"vae": find_vae(given.vae)} if given.vae else {})
     found = find_photos(given.photos)
     told = list(found.passed_over)
@@ -125,7 +135,7 @@ def make_plan(given: Given, settings: dict[str, Any]) -> Plan:
     files = _split(photos, given.hold_out)
     files["captions"] = photos.beside(find_captions(photos.below, photos.names))
     if given.init_lora:
-        files["init_lora"] = find_lora(Path(given.init_lora))
+        files["init_lora"] = find_lora(Path(given.init_lora), base)
     if given.masks:
         files["masks"] = find_masks(Path(given.masks), sizes, told.append)
     if spec.mask == "alpha":
@@ -136,6 +146,7 @@ def make_plan(given: Given, settings: dict[str, Any]) -> Plan:
         spec=_filled(spec, files, models, Files.unsent),
         files=files,
         models=models,
+        base=base,
         pictures=pictures,
         told=tuple(told),
     )
@@ -202,12 +213,19 @@ def find_masks(folder: Path, photos: dict[str, Size], tell: Tell) -> Files:
     return Files(folder, sorted(folder / mask for mask in {*found.values()}))
 
 
-def find_lora(path: Path) -> Files:
-    """One safetensors file. What is in it is for the trainer to judge, which knows the base's layers."""
+def find_lora(path: Path, base: families.Model | None) -> Files:
+    """A LoRA in one safetensors file, of the base's family where that is known."""
     if not path.is_file():
         raise BadInput(f"there is no LoRA {path}", hint="give a .safetensors file")
-    if path.suffix != ".safetensors":
-        raise BadInput(f"{path.name} is not a .safetensors file", hint="pickles are not loaded: convert it first")
+    header = read_header(path)
+    if not is_lora(header):
+        raise BadInput(f"{path.name} is not a LoRA", hint="a base to start from is given as base")
+    family = family_of_lora(header)
+    if base and family and family != base.family:
+        raise BadInput(
+            f"{path.name} is a LoRA of {IN_WORDS[family]}, and the base is {IN_WORDS[base.family]}",
+            hint="give a base of the family that it was trained on",
+        )
     return Files(path.parent, [path])
 
 
@@ -229,6 +247,23 @@ def as_hub(given: str) -> HubBase | None:
         return None
     repo, _, revision = given.partition("@")
     return HubBase(repo=repo, revision=revision or "main")
+
+
+def check_objective(spec: Spec, base: families.Model | None) -> None:
+    """Raises `BadInput` where the trainer would, if that is known already."""
+    predicts = base.prediction_type if base and spec.prediction_type == "auto" else spec.prediction_type
+    zero = spec.zero_terminal_snr or (base is not None and base.zero_terminal_snr)
+    if zero and predicts == "epsilon":
+        raise BadInput(
+            "zero_terminal_snr needs v-prediction, and this base predicts noise",
+            hint="leave zero_terminal_snr out, or take a base that predicts velocity",
+        )
+
+
+def _base(spec: Spec, base: families.Model | None) -> str:
+    if base is None:
+        return f"{spec.base.repo} at {spec.base.revision}" if isinstance(spec.base, HubBase) else spec.base.id
+    return f"{IN_WORDS[base.family]}, predicts {base.prediction_type} ({base.because})"
 
 
 def _counted(pictures: tuple[Picture, ...], held_out: int) -> str:

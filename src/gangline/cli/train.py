@@ -33,7 +33,9 @@ def train(
     ],
     base: Annotated[
         str | None,
-        typer.Option(help="A model in diffusers' layout: a folder, or a hub id (NAME/MODEL or NAME/MODEL@REVISION)."),
+        typer.Option(
+            help="SDXL, SD 1.5 or SD 2: a folder in diffusers' layout, one .safetensors file, or a hub id NAME/MODEL@REVISION."
+        ),
     ] = None,
     vae: Annotated[
         str | None, typer.Option(help="A VAE in the place of the base's own, where that overflows in fp16, say.")
@@ -101,7 +103,7 @@ def plan_of(photos: Path, settings: dict[str, Any]) -> "Plan":
 
     paths = {name: settings[name] for name in PATHS if name in settings}
     if "base" not in paths:
-        raise BadInput("no base model is given", hint="pass --base with a folder or a hub id")
+        raise BadInput("no base model is given", hint="pass --base with a folder, a .safetensors file or a hub id")
     wrong = [name for name, path in paths.items() if not _names_files(name, path)]
     if wrong:
         raise BadInput(f"{wrong[0]} is not the name of a file: {paths[wrong[0]]!r}", hint="write it in quotes")

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gangline.core.families import IN_WORDS, Family, Model
 from gangline.core.spec import LoraSpec
 
 PHOTOS_MIN = 4
@@ -11,6 +12,7 @@ RATE_HIGH = 5e-4
 STEPS_FEW = 1000
 SEEN_MAX = 2000
 ASPECT_CUT = 1.4
+SIDE_MAX: dict[Family, int] = {"sd15": 768, "sd2": 768, "sdxl": 1280}
 WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 SMALL_WORDS = "a an the of in on at with and my his her their our this that one some by for from to is"
 WORDS_OF_PICTURES = "photo photos photograph picture image images portrait painting drawing shot close-up closeup style"
@@ -37,11 +39,12 @@ class Advice:
     because: str
 
 
-def advise(spec: LoraSpec, pictures: tuple[Picture, ...]) -> tuple[Advice, ...]:
-    """In the order of how much it matters."""
+def advise(spec: LoraSpec, pictures: tuple[Picture, ...], base: Model | None = None) -> tuple[Advice, ...]:
+    """In the order of how much it matters. `base` where it is known."""
     return (
         *_on_words(spec, pictures),
         *_on_photos(spec, pictures),
+        *_on_the_base(spec, base),
         *_on_rates(spec, pictures),
         *_on_what_is_minimised(spec),
         *_on_what_does_nothing(spec, pictures),
@@ -107,6 +110,15 @@ def _on_photos(spec: LoraSpec, pictures: tuple[Picture, ...]) -> Iterator[Advice
         )
 
 
+def _on_the_base(spec: LoraSpec, base: Model | None) -> Iterator[Advice]:
+    if base and spec.resolution > SIDE_MAX[base.family]:
+        yield Advice(
+            setting="resolution",
+            message=f"consider {SIDE_MAX[base.family]} at the most",
+            because=f"{IN_WORDS[base.family]} was not trained on larger pictures: it repeats the subject in them",
+        )
+
+
 def _on_rates(spec: LoraSpec, pictures: tuple[Picture, ...]) -> Iterator[Advice]:
     seen = spec.steps * spec.batch_size / sum(picture.repeats for picture in pictures)
     if spec.optimizer == "prodigy" and spec.learning_rate != 1:
@@ -142,12 +154,6 @@ def _on_rates(spec: LoraSpec, pictures: tuple[Picture, ...]) -> Iterator[Advice]
 
 
 def _on_what_is_minimised(spec: LoraSpec) -> Iterator[Advice]:
-    if spec.zero_terminal_snr and spec.prediction_type == "epsilon":
-        yield Advice(
-            setting="zero_terminal_snr",
-            message="set it for bases that predict velocity only",
-            because="from pure noise the noise can be predicted without learning anything",
-        )
     if spec.zero_terminal_snr and spec.noise_offset:
         yield Advice(
             setting="noise_offset",

@@ -83,22 +83,12 @@ class Plan:
             ("captions", _captions(self.pictures)),
             ("cut to", _sizes(spec, self.pictures) + _views(spec)),
             ("steps", f"{spec.steps} of {spec.batch_size}: {_seen(spec, self.pictures)}"),
-            (
-                "learns",
-                f"rank {spec.rank} in the U-Net" + (" and the text encoders" if spec.train_text_encoder else ""),
-            ),
+            ("learns", f"rank {spec.rank} in the U-Net{' and the text encoders' * spec.train_text_encoder}"),
         ]
         if spec.class_prompt:
             rows.append(("class", f"{spec.class_images} pictures that the base makes of '{spec.class_prompt}'"))
         if spec.mask != "none":
-            rows.append(
-                (
-                    "masks",
-                    "the photos' transparency"
-                    if spec.mask == "alpha"
-                    else f"{len(spec.masks)} for {len(self.pictures)} photos",
-                )
-            )
+            rows.append(("masks", _masks(spec, self.pictures)))
         return rows
 
     def hand_in(self, client: "Client", tell: Callable[[File], None]) -> Spec:
@@ -198,7 +188,7 @@ def find_masks(folder: Path, photos: dict[str, Size], tell: Tell) -> Files:
     if not folder.is_dir():
         raise BadInput(f"there is no folder of masks {folder}", hint="give a folder with a picture named as each photo")
     names = [
-        path.relative_to(folder).as_posix() for parent in parents(photos) for path in (folder / parent).glob("*.*")
+        path.relative_to(folder).as_posix() for parent in parents(photos) for path in (folder / parent).glob("[!.]*.*")
     ]
     found = beside(photos, names)
     if not found:
@@ -283,6 +273,10 @@ def _sizes(spec: Spec, pictures: tuple[Picture, ...]) -> str:
     among = targets(spec.resolution, spec.aspect_buckets, STEP)
     sizes = Counter(nearest(Size(width=picture.width, height=picture.height), among) for picture in pictures)
     return ", ".join(f"{size} ({count})" for size, count in sorted(sizes.items()))
+
+
+def _masks(spec: Spec, pictures: tuple[Picture, ...]) -> str:
+    return "the photos' transparency" if spec.mask == "alpha" else f"{len(spec.masks)} for {len(pictures)} photos"
 
 
 def _views(spec: Spec) -> str:

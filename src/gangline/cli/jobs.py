@@ -21,6 +21,7 @@ from gangline.cli.output import (
     table,
     usd,
 )
+from gangline.cli.samples import standing
 from gangline.core.views import EventView, JobSummary, JobView
 
 app = typer.Typer(help="Look at jobs, and steer them.", no_args_is_help=True)
@@ -136,4 +137,5 @@ def _head(summary: JobSummary, job: JobView) -> Table:
         ("ETA", duration(summary.eta_s)),
         ("interruptions", f"{summary.interruptions} ({job.steps_redone} steps redone, {job.seconds_lost:.1f} s lost)"),
         ("cost", usd(summary.cost_usd)),
+        ("samples", standing(job)),
     )

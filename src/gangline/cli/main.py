@@ -16,6 +16,7 @@ from gangline.cli import (
     logs,
     nodes,
     projects,
+    samples,
     server,
     sim,
     train,
@@ -39,6 +40,7 @@ app.command()(train.train)
 app.add_typer(jobs.app, name="jobs")
 app.command()(logs.logs)
 app.command()(artifacts.artifacts)
+app.command()(samples.samples)
 app.add_typer(nodes.app, name="nodes")
 app.command()(budget.budget)
 app.add_typer(keys.app, name="keys")

@@ -1,0 +1,75 @@
+"""`gangline samples`: how a job's subject appears, step by step."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gangline import compose
+from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, out, print_json, say, table, usd
+from gangline.core.errors import NotFound
+from gangline.core.views import JobView
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+FOLDER = "samples/"
+GRID = "grid.png"
+
+
+def samples(
+    job: str,
+    to: Annotated[
+        Path | None, typer.Option("--to", help="Download them into this folder, and draw all of them on one grid.png.")
+    ] = None,
+    server: ServerOption = None,
+    token: TokenOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """List the pictures of a job, or download them. More may come while it trains, and for a while after."""
+    client = compose.make_client(server, token)
+    view, found = client.job(job), [each for each in client.artifacts(job) if each.path.startswith(FOLDER)]
+    if to is not None:
+        if not found:
+            raise NotFound(f"{job} has no pictures yet: it is {view.summary.state}", hint=view.summary.because)
+        compose.existing(to)
+        draw_grid([client.download(each, to) for each in found], to / GRID)
+    if output is Output.json:
+        rows = [{"path": each.path, "bytes": each.bytes, "sha256": each.sha256} for each in found]
+        print_json({"job": job, "folder": str(to) if to else None, "samples": rows, "standing": view.samples})
+        return
+    listing = table("path", ">bytes")
+    for each in found:
+        listing.add_row(each.path, f"{each.bytes:,}")
+    out.print(listing)
+    say(standing(view))
+    if to is not None:
+        say(f"{to / GRID} shows them, step by step")
+
+
+def standing(view: JobView) -> str:
+    """How the pictures of a job's steps stand, and what those cost that other nodes rendered."""
+    of = view.samples
+    others = (f"{count} jobs {what}" for count, what in ((of.waiting, "to come"), (of.failed, "failed")) if count)
+    return ", ".join((f"{of.pictures} rendered", *others, usd(of.cost_usd)))
+
+
+def draw_grid(files: list[Path], target: Path) -> None:
+    """A row for each prompt and seed, a column for each step. The pictures say what they show; what does not is left out."""
+    from PIL import Image
+
+    from gangline.data.grid import Row, draw
+
+    places: dict[tuple[str, str], dict[int, Image.Image]] = {}
+    for path in files:
+        if path.suffix == ".png" and "step" in (told := _told(image := Image.open(path))):
+            places.setdefault((told["prompt"], told["seed"]), {})[int(told["step"])] = image
+    steps = sorted({step for row in places.values() for step in row})
+    rows = [
+        Row(f"{prompt}  (seed {seed})", [row.get(step) for step in steps]) for (prompt, seed), row in places.items()
+    ]
+    draw(rows, [f"step {step}" if step else "base" for step in steps]).save(target)
+
+
+def _told(image: "Image.Image") -> dict[str, str]:
+    return {str(name): str(value) for name, value in image.info.items()}

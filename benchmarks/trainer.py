@@ -1,0 +1,624 @@
+"""The trainer beside its peers: `python benchmarks/trainer.py --peer PATH/train_dreambooth_lora_sdxl.py`, or `... restart`.
+
+--peer    a script of diffusers' kind, on the same base, photos, precision and settings, in turns; may be given again.
+          It needs accelerate. Where torchvision is not installed, a stand-in made of PIL and torch is put on its path.
+--steps, --rounds, --validated-steps      how much of it; see --help
+restart   seconds from the death of a node to the next step on another one that is idle, a server and both as processes
+
+The base has random weights. Without a card it is SDXL's architecture made so narrow that a step takes about half a second on
+one core, and its VAE so that it takes the share of a step's FLOPs that SDXL's takes; with one it is SDXL itself at 1024².
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path[0] = str(Path(__file__).parents[1])
+# isort: split
+
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from importlib.util import find_spec
+from itertools import pairwise
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from diffusers import AutoencoderKL, UNet2DConditionModel
+from diffusers.utils import logging
+from peft import LoraConfig
+from tests.conftest import BASE, SUBJECT, file_at
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
+from transformers.utils.logging import disable_progress_bar
+
+from gangline.adapters.trainer_process import MODULES
+from gangline.core.bases import files_needed
+from gangline.core.spec import ATTENTION, FilesBase, LoraSpec, spec_to_json
+
+ON_CARD = torch.cuda.is_available()
+RANK = 16
+PHOTOS = sorted(SUBJECT.glob("*.png"))[:5]
+PROMPT = "sks cat face, fluent emoji"
+IMAGES, IMAGES_EVERY = 4, 100
+SAVE_EVERY_S = 30
+PEAK_BF16 = {
+    "H200": 989e12,
+    "H100": 989e12,
+    "A100": 312e12,
+    "L40S": 362e12,
+    "L4": 121e12,
+    "4090": 165e12,
+    "3090": 71e12,
+}
+"""Dense, as the vendor says, in FLOP/s."""
+
+
+# ---------------------------------------------------------------------------------------------------------------- the base
+
+
+@dataclass(frozen=True, kw_only=True)
+class Architecture:
+    """SDXL's shape at any width; `text` are the hidden sizes of its two text encoders, of which the second one's is pooled."""
+
+    width: int
+    vae_width: int
+    vae_groups: int
+    heads: tuple[int, ...]
+    text: tuple[int, int]
+    side: int
+
+    def unet(self) -> UNet2DConditionModel:
+        return UNet2DConditionModel(
+            sample_size=self.side // 8,
+            block_out_channels=tuple(self.width * times for times in (1, 2, 4)),
+            down_block_types=("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
+            up_block_types=("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
+            transformer_layers_per_block=(1, 2, 10),
+            attention_head_dim=self.heads,
+            cross_attention_dim=sum(self.text),
+            use_linear_projection=True,
+            addition_embed_type="text_time",
+            addition_time_embed_dim=256,
+            projection_class_embeddings_input_dim=6 * 256 + self.text[1],
+        )
+
+    def vae(self) -> AutoencoderKL:
+        return AutoencoderKL(
+            block_out_channels=tuple(self.vae_width * times for times in (1, 2, 4, 4)),
+            down_block_types=("DownEncoderBlock2D",) * 4,
+            up_block_types=("UpDecoderBlock2D",) * 4,
+            layers_per_block=2,
+            latent_channels=4,
+            norm_num_groups=self.vae_groups,
+            scaling_factor=0.13025,
+            sample_size=self.side,
+        )
+
+
+SDXL = Architecture(width=320, vae_width=128, vae_groups=32, heads=(5, 10, 20), text=(768, 1280), side=1024)
+NARROW = Architecture(width=32, vae_width=14, vae_groups=2, heads=(2, 4, 8), text=(64, 64), side=256)
+HERE = SDXL if ON_CARD else NARROW
+
+
+@dataclass(frozen=True)
+class Flops:
+    """Of one image: the encoder's, and the U-Net's there and back with a LoRA."""
+
+    vae: int
+    unet: int
+
+    @property
+    def share(self) -> float:
+        return self.vae / (self.vae + self.unet)
+
+
+def count_flops(of: Architecture) -> Flops:
+    """On tensors without numbers, so that it takes no card."""
+    with torch.device("meta"):
+        unet, vae = of.unet(), of.vae()
+        noisy, timestep = torch.zeros(1, 4, of.side // 8, of.side // 8), torch.zeros(1, dtype=torch.long)
+        words, picture = torch.zeros(1, 77, sum(of.text)), torch.zeros(1, 3, of.side, of.side)
+        besides = {"text_embeds": torch.zeros(1, of.text[1]), "time_ids": torch.zeros(1, 6)}
+    unet.requires_grad_(False)
+    unet.add_adapter(LoraConfig(r=RANK, lora_alpha=RANK, init_lora_weights=False, target_modules=list(ATTENTION)))
+    unet.to("meta")
+    with FlopCounterMode(display=False) as encoding, torch.no_grad():
+        vae.encode(picture)
+    with FlopCounterMode(display=False) as training:
+        unet(noisy, timestep, words, added_cond_kwargs=besides).sample.sum().backward()
+    return Flops(encoding.get_total_flops(), training.get_total_flops())
+
+
+def make_base(folder: Path) -> None:
+    """In diffusers' layout; the tokenizers and the schedule are the tiny base's."""
+    disable_progress_bar()
+    logging.set_verbosity_error()
+    torch.manual_seed(0)
+    dtype = torch.float16 if ON_CARD else torch.float32
+    for part in ("tokenizer", "tokenizer_2", "scheduler"):
+        shutil.copytree(BASE / part, folder / part)
+    shutil.copyfile(BASE / "model_index.json", folder / "model_index.json")
+    with torch.device("cuda" if ON_CARD else "cpu"):
+        HERE.unet().to(dtype).save_pretrained(folder / "unet")
+        HERE.vae().to(dtype).save_pretrained(folder / "vae")
+        kinds = (("text_encoder", CLIPTextModel), ("text_encoder_2", CLIPTextModelWithProjection))
+        for (part, kind), size in zip(kinds, HERE.text, strict=True):
+            kind(text_config(size)).to(dtype).save_pretrained(folder / part)
+
+
+def text_config(size: int) -> CLIPTextConfig:
+    """SDXL's two by their sizes, but for the vocabulary; any other has two layers."""
+    known = json.loads((BASE / "text_encoder" / "config.json").read_text())
+    layers = {768: 12, 1280: 32}.get(size, 2)
+    return CLIPTextConfig(
+        vocab_size=known["vocab_size"],
+        bos_token_id=known["bos_token_id"],
+        eos_token_id=known["eos_token_id"],
+        hidden_size=size,
+        intermediate_size=4 * size,
+        projection_dim=size,
+        num_attention_heads=max(1, size // 64),
+        num_hidden_layers=layers,
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------------ a run
+
+
+@dataclass(kw_only=True)
+class Ran:
+    """What was seen of a process from outside. `seen`: seconds since its start at which each step was first told as done."""
+
+    seconds: float
+    cpu_seconds: float
+    memory_bytes: int
+    seen: dict[int, float]
+    saved_at: list[int] = field(default_factory=list)
+    held_up_s: list[float] = field(default_factory=list)
+
+    @property
+    def to_first_step_s(self) -> float:
+        return self.seen[min(self.seen)] - self.step_s * min(self.seen)
+
+    @cached_property
+    def step_s(self) -> float:
+        """The middle one of the stretches between two reports, but for those with a save in them."""
+        told = sorted(self.seen.items())
+        stretches = [
+            ((to_s - from_s) / (to - at))
+            for (at, from_s), (to, to_s) in pairwise(told)
+            if not any(at <= step <= to for step in self.saved_at)
+        ]
+        return statistics.median(stretches)
+
+    def save_s(self) -> float:
+        """How long one save held training up: as it says itself, or what the steps around it took more than others."""
+        if self.held_up_s:
+            return statistics.median(self.held_up_s)
+        around = [
+            self.seen[at + 1] - self.seen[at - 1] - 2 * self.step_s for at in self.saved_at if at + 1 in self.seen
+        ]
+        return max(0.0, statistics.median(around)) if around else float("nan")
+
+
+class CardMemory:
+    """The most that was in use on the card beyond what was before, looked at ten times a second."""
+
+    def __enter__(self) -> "CardMemory":
+        self.before = self._used()
+        self.most = 0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while ON_CARD and not self._over.wait(0.1):
+            self.most = max(self.most, self._used() - self.before)
+
+    def _used(self) -> int:
+        if not ON_CARD:
+            return 0
+        query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "--id=0"]
+        return int(subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()[0]) * 2**20
+
+
+def run(command: list[str], environment: dict[str, str], log: Path, look: Callable[[], int]) -> Ran:
+    """`look` tells the newest step that is done. Raises what the process said last where it fails."""
+    seen: dict[int, float] = {}
+    started_s = time.monotonic()
+    with log.open("wb") as output, CardMemory() as memory:
+        process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
+        while True:
+            ended, status, usage = os.wait4(process.pid, os.WNOHANG)
+            step = look()
+            if step and step not in seen:
+                seen[step] = time.monotonic() - started_s
+            if ended:
+                break
+            threading.Event().wait(0.003)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(command[:3])} ended with {process.returncode}: {log.read_text()[-1500:]}")
+    return Ran(
+        seconds=time.monotonic() - started_s,
+        cpu_seconds=usage.ru_utime + usage.ru_stime,
+        memory_bytes=memory.most or usage.ru_maxrss * 1024,
+        seen=seen,
+    )
+
+
+def environment() -> dict[str, str]:
+    quiet = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "PYTHONUNBUFFERED": "1"}
+    return os.environ | {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")} | quiet
+
+
+# --------------------------------------------------------------------------------------------------------------- the peer
+
+STAND_IN = '''
+"""In the place of torchvision.transforms: what the script uses of it, by PIL and torch."""
+import random
+from enum import Enum
+import numpy as np
+import torch
+from PIL import Image, ImageOps
+
+class InterpolationMode(Enum):
+    NEAREST = Image.Resampling.NEAREST
+    BILINEAR = Image.Resampling.BILINEAR
+    BICUBIC = Image.Resampling.BICUBIC
+    LANCZOS = Image.Resampling.LANCZOS
+
+class Compose:
+    def __init__(self, parts): self.parts = parts
+    def __call__(self, image):
+        for part in self.parts: image = part(image)
+        return image
+
+class Resize:
+    def __init__(self, size, interpolation=InterpolationMode.BILINEAR): self.size, self.by = size, interpolation.value
+    def __call__(self, image):
+        scale = self.size / min(image.size)
+        return image.resize(tuple(round(side * scale) for side in image.size), self.by)
+
+class CenterCrop:
+    def __init__(self, size): self.size = size
+    def __call__(self, image):
+        left, top = ((side - self.size) // 2 for side in image.size)
+        return image.crop((left, top, left + self.size, top + self.size))
+
+class RandomCrop(CenterCrop):
+    def get_params(self, image, size):
+        return random.randint(0, image.height - size[0]), random.randint(0, image.width - size[1]), *size
+
+class RandomHorizontalFlip:
+    def __init__(self, p=0.5): self.p = p
+    def __call__(self, image): return ImageOps.mirror(image) if random.random() < self.p else image
+
+class ToTensor:
+    def __call__(self, image): return torch.from_numpy(np.asarray(image, np.float32) / 255).permute(2, 0, 1)
+
+class Normalize:
+    def __init__(self, mean, std): self.mean, self.std = torch.tensor(mean)[:, None, None], torch.tensor(std)[:, None, None]
+    def __call__(self, tensor): return (tensor - self.mean) / self.std
+'''
+CROP = "def crop(image, top, left, height, width): return image.crop((left, top, left + width, top + height))\n"
+LAUNCH = """
+import runpy
+import sys
+
+from transformers.utils.import_utils import is_torchvision_available
+
+assert not is_torchvision_available()  # that is remembered, so the libraries leave the stand-in alone
+import diffusers
+import transformers.image_utils
+
+sys.path.insert(0, sys.argv[1])
+del sys.argv[:2]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+STEPS_TOLD = re.compile(rb"Steps:[^\r\n]*?\| *(\d+)/\d+ \[")
+
+
+def launcher(folder: Path) -> list[str]:
+    """What to start the script with; for want of torchvision, a stand-in below `folder` is on its path."""
+    if find_spec("torchvision"):
+        return [sys.executable]
+    transforms = folder / "path" / "torchvision" / "transforms"
+    transforms.mkdir(parents=True)
+    (transforms.parent / "__init__.py").write_text("")
+    (transforms / "__init__.py").write_text(STAND_IN)
+    (transforms / "functional.py").write_text(CROP)
+    (folder / "launch.py").write_text(LAUNCH)
+    print("torchvision is not installed: the peers get a stand-in of PIL and torch for it")
+    return [sys.executable, str(folder / "launch.py"), str(folder / "path")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What is asked of both. `images`: four pictures every hundred steps and at the end. `of_ours`: settings that the peer has not."""
+
+    steps: int
+    images: bool = False
+    save_every: int | None = None
+    batch_size: int = 1
+    gradient_checkpointing: bool = False
+    of_ours: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Peer:
+    script: Path
+    base: Path
+    launcher: list[str]
+
+    @property
+    def name(self) -> str:
+        return f"peer: {self.script.stem.removeprefix('train_')}"
+
+    def run(self, case: Case, folder: Path) -> Ran:
+        photos = folder / "photos"
+        photos.mkdir()
+        for photo in PHOTOS:
+            shutil.copyfile(photo, photos / photo.name)
+        told = Told(folder / "log")
+        command = [*self.launcher, str(self.script), *self._options(case, photos, folder / "output")]
+        ran = run(command, environment(), folder / "log", told.newest)
+        saved = range(case.save_every, case.steps + 1, case.save_every) if case.save_every else ()
+        return replace(ran, saved_at=list(saved))
+
+    def _options(self, case: Case, photos: Path, output: Path) -> list[str]:
+        given: dict[str, Any] = {
+            "pretrained_model_name_or_path": self.base,
+            "instance_data_dir": photos,
+            "instance_prompt": PROMPT,
+            "output_dir": output,
+            "resolution": HERE.side,
+            "rank": RANK,
+            "train_batch_size": case.batch_size,
+            "max_train_steps": case.steps,
+            "learning_rate": 1e-4,
+            "lr_scheduler": "constant",
+            "lr_warmup_steps": 0,
+            "mixed_precision": "bf16" if ON_CARD else "no",
+            "checkpointing_steps": case.save_every or 10**9,
+            "seed": 0,
+        }
+        if case.images:
+            given |= {"validation_prompt": PROMPT, "num_validation_images": IMAGES, "validation_epochs": 1}
+            given["repeats"] = IMAGES_EVERY * case.batch_size // len(PHOTOS)
+        flags = ["--center_crop"]
+        flags += ["--gradient_checkpointing"] if case.gradient_checkpointing else []
+        flags += ["--cache_latents"] if "--cache_latents" in self.script.read_text() else []
+        return [f"--{name}={value}" for name, value in given.items()] + flags
+
+
+class Told:
+    """The newest step of a progress bar in a log that is being written."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._read_to = 0
+        self._step = 0
+
+    def newest(self) -> int:
+        if self._log.exists():
+            with self._log.open("rb") as file:
+                file.seek(max(0, self._read_to - 200))
+                text = file.read()
+                self._read_to = file.tell()
+            for found in STEPS_TOLD.findall(text):
+                self._step = max(self._step, int(found))
+        return self._step
+
+
+# ------------------------------------------------------------------------------------------------------------------- ours
+
+
+@dataclass(frozen=True)
+class Ours:
+    base: Path
+    name: str = "gangline"
+
+    def run(self, case: Case, folder: Path) -> Ran:
+        directory = folder / "run"
+        spec = self._spec(case)
+        self._lay_out(directory, spec)
+        reports = Reports(directory / "progress.jsonl")
+        ran = run(
+            [sys.executable, "-m", MODULES["lora"], str(directory)], environment(), folder / "log", reports.newest
+        )
+        return replace(ran, saved_at=reports.saved_at, held_up_s=reports.held_up_s)
+
+    def _spec(self, case: Case) -> LoraSpec:
+        names = files_needed([str(path.relative_to(self.base)) for path in self.base.rglob("*") if path.is_file()])
+        settings: dict[str, Any] = {
+            "base": FilesBase(files=tuple(file_at(self.base / name, self.base) for name in names)),
+            "photos": tuple(file_at(photo, SUBJECT) for photo in PHOTOS),
+            "prompt": PROMPT,
+            "resolution": HERE.side,
+            "rank": RANK,
+            "alpha": RANK,
+            "steps": case.steps,
+            "batch_size": case.batch_size,
+            "learning_rate": 1e-4,
+            "weight_decay": 1e-4,
+            "precision": "bf16" if ON_CARD else "fp32",
+            "gradient_checkpointing": case.gradient_checkpointing,
+            "checkpoint_every_s": 3600.0,
+            "checkpoint_every_steps": case.save_every,
+            "sample_every_steps": IMAGES_EVERY if case.images else 10_000_000,
+            "sample_seeds": tuple(range(IMAGES)),
+            "sample_sampler": "dpm++",
+            "sample_steps": 50 if case.images else 1,
+        }
+        return LoraSpec(**(settings | case.of_ours))
+
+    def _lay_out(self, directory: Path, spec: LoraSpec) -> None:
+        (directory / "inputs").mkdir(parents=True)
+        (directory / "inputs" / "base").symlink_to(self.base)
+        (directory / "inputs" / "photos").symlink_to(SUBJECT)
+        (directory / "spec.json").write_text(json.dumps(spec_to_json(spec)))
+
+
+class Reports:
+    """What progress.jsonl says so far."""
+
+    def __init__(self, path: Path) -> None:
+        self.saved_at: list[int] = []
+        self.held_up_s: list[float] = []
+        self._path = path
+        self._read_to = 0
+        self._step = 0
+        self._phase = ""
+
+    def newest(self) -> int:
+        if self._path.exists():
+            with self._path.open("rb") as file:
+                file.seek(self._read_to)
+                lines = file.read()
+            whole = lines[: lines.rfind(b"\n") + 1]
+            self._read_to += len(whole)
+            for line in whole.splitlines():
+                self._take(json.loads(line))
+        return self._step
+
+    def _take(self, report: dict[str, Any]) -> None:
+        phase = report.get("phase", "")
+        if (self._phase, phase) == ("saving", "training"):
+            self.saved_at.append(report["step"])
+            self.held_up_s.append(report["save_s"])
+        if report.get("loss") is not None:
+            self._step = report["step"]
+        self._phase = phase
+
+
+# ---------------------------------------------------------------------------------------------------------------- figures
+
+
+def beside(peers: list[Path], *, steps: int, validated_steps: int, rounds: int) -> None:
+    print(f"{machine()}, {rounds} rounds in turns, {steps} steps each")
+    flops, sdxl = count_flops(HERE), count_flops(SDXL)
+    print(f"the VAE's share of a step's FLOPs: {flops.share:.1%} here, {sdxl.share:.1%} in SDXL at 1024²")
+    print(f"a step without it: {flops.unet / 1e9:.1f} GFLOP here, {sdxl.unet / 1e12:.2f} TFLOP in SDXL at 1024²\n")
+    with TemporaryDirectory(prefix="gangline-benchmark-") as made:
+        folder = Path(made)
+        make_base(folder / "base")
+        started_with = launcher(folder / "stand-in")
+        sides: list[Peer | Ours] = [
+            Ours(folder / "base"),
+            *(Peer(peer.resolve(), folder / "base", started_with) for peer in peers),
+        ]
+        show_steps(in_turns(sides, Case(steps=steps, save_every=max(2, steps // 4)), rounds, folder))
+        if validated_steps:
+            show_total(in_turns(sides, Case(steps=validated_steps, images=True), 1, folder), validated_steps)
+        if ON_CARD:
+            on_card(Ours(folder / "base"), flops, folder)
+
+
+def in_turns(sides: list[Peer | Ours], case: Case, rounds: int, folder: Path) -> dict[str, list[Ran]]:
+    found: dict[str, list[Ran]] = {side.name: [] for side in sides}
+    for _ in range(rounds):
+        for side in sides:
+            found[side.name].append(alone(side, case, folder))
+    return found
+
+
+def alone(side: Peer | Ours, case: Case, folder: Path) -> Ran:
+    """In a folder of its own, which goes."""
+    with TemporaryDirectory(dir=folder) as place:
+        return side.run(case, Path(place))
+
+
+def show_steps(found: dict[str, list[Ran]]) -> None:
+    print(f"{'':34} {'s/step':>8} {'slowest':>8} {'start s':>8} {'save s':>8} {'of 30 s':>8} {'memory':>9}")
+    for name, runs in found.items():
+        save_s = statistics.median(ran.save_s() for ran in runs)
+        print(
+            f"{name:34} {middle_step_s(runs):8.3f} {max(ran.step_s for ran in runs):8.3f} "
+            f"{statistics.median(ran.to_first_step_s for ran in runs):8.1f} {save_s:8.3f} {save_s / SAVE_EVERY_S:8.2%} "
+            f"{max(ran.memory_bytes for ran in runs) / 2**20:6.0f} MB"
+        )
+    ours, *others = found.items()
+    for name, runs in others:
+        print(f"step rate: {middle_step_s(runs) / middle_step_s(ours[1]):.2f} times that of {name}")
+    print(flush=True)
+
+
+def middle_step_s(runs: list[Ran]) -> float:
+    return statistics.median(ran.step_s for ran in runs)
+
+
+def show_total(found: dict[str, list[Ran]], steps: int) -> None:
+    print(f"{steps} steps, {IMAGES} images every {IMAGES_EVERY} of them and at the end")
+    print(f"{'':34} {'total s':>8} {'CPU s':>8}")
+    for name, (ran,) in found.items():
+        print(f"{name:34} {ran.seconds:8.1f} {ran.cpu_seconds:8.1f}")
+    ours, *others = found.items()
+    for name, (ran,) in others:
+        print(f"total time: {ran.seconds / ours[1][0].seconds:.2f} times less than {name}")
+    print(flush=True)
+
+
+def on_card(ours: Ours, flops: Flops, folder: Path) -> None:
+    """What only a card can show: the share of its peak, what determinism costs, and how little memory is enough."""
+    peak = next((known for name, known in PEAK_BF16.items() if name in torch.cuda.get_device_name()), None)
+    for batch_size in (1, 2, 4, 8, 16, 32):
+        try:
+            step_s = alone(ours, Case(steps=30, batch_size=batch_size), folder).step_s
+        except RuntimeError:
+            print(f"microbatch {batch_size:3}: no memory for it")
+            break
+        rate = flops.unet * batch_size / step_s
+        share = f"{rate / peak:.1%} of its bf16 peak" if peak else "a card whose peak is not known here"
+        print(
+            f"microbatch {batch_size:3}: {batch_size / step_s:6.2f} images/s, {rate / 1e12:5.0f} TFLOP/s, {share}",
+            flush=True,
+        )
+    exact, loose = (alone(ours, Case(steps=60, of_ours={"exact": how}), folder).step_s for how in ("preferred", "off"))
+    print(f"determinism costs {exact / loose - 1:.1%} of a step")
+    for precision in ("full", "8bit", "4bit"):
+        case = Case(steps=10, gradient_checkpointing=True, of_ours={"base_precision": precision})
+        memory = alone(ours, case, folder).memory_bytes
+        print(f"rank {RANK}, batch 1, gradient checkpointing, base {precision}: {memory / 2**30:.1f} GB", flush=True)
+
+
+def machine() -> str:
+    if ON_CARD:
+        return f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
+    cpu = next(
+        line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line
+    )
+    return f"{cpu}, {os.environ.get('OMP_NUM_THREADS', '1')} thread, torch {torch.__version__}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", nargs="?", choices=["beside", "restart"], default="beside")
+    parser.add_argument("--peer", type=Path, action="append", default=[], help="the script to run beside ours")
+    parser.add_argument("--steps", type=int, default=60, help="of a run whose steps are timed")
+    parser.add_argument("--validated-steps", type=int, default=200, help="of a run with images; 0: none")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="of the runs whose steps are timed; those with images run once"
+    )
+    given = parser.parse_args()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    beside(given.peer, steps=given.steps, validated_steps=given.validated_steps, rounds=given.rounds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,5 +1,6 @@
 """Bases of three families, as folders and as single files: recognised, and loaded to the same tensors."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -20,16 +21,19 @@ from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProject
 
 from gangline.core.errors import BadInput
 from gangline.core.families import Family, recognise_file
-from gangline.data.bases import describe_base
+from gangline.core.spec import FilesBase, spec_to_json
+from gangline.data.bases import describe_base, files_of_vae
 from gangline.train import original
 from gangline.train.base import Base, load_base
+from gangline.train.contract import RunDirectory
 from gangline.train.denoise import sample_latents
 from gangline.train.prepare import unit_of
+from gangline.train.result import WEIGHTS
 from gangline.train.sample import decode
 from gangline.train.text import condition, embed_all, tokenize
-from tests.conftest import BASE, ROOT
+from tests.conftest import BASE, ROOT, SUBJECT, file_at
 from tests.train.bases import FAMILIES, encoders_of, header_of, in_original_layout, load_whole, save_single, save_tiny
-from tests.train.conftest import small_spec
+from tests.train.conftest import finish, report_of, small_spec
 
 CPU = torch.device("cpu")
 
@@ -94,6 +98,28 @@ def test_each_family_makes_a_picture(both: tuple[Family, Path, Path]) -> None:
     spec = small_spec(resolution=32, sample_steps=2)
     latents = sample_latents(base, spec, embedded[[0]], embedded[[1]], seed=1)
     assert latents.isfinite().all() and decode(base, latents).size == (32, 32)
+
+
+@pytest.mark.parametrize("settings", [{}, {"base_precision": "4bit", "train_text_encoder": True}], ids=["full", "4bit"])
+def test_a_lora_is_trained_on_a_single_file(
+    both: tuple[Family, Path, Path], tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    """With a VAE of its own."""
+    _, folder, file = both
+    base, vae = FilesBase(files=(file_at(file, file.parent),)), _files_base(folder, files_of_vae(folder))
+    spec = small_spec(base=base, vae=vae, steps=2, sample_steps=1, **settings)
+    (tmp_path / "inputs").mkdir()
+    for name, target in (("base", file.parent), ("vae", folder), ("photos", SUBJECT)):
+        (tmp_path / "inputs" / name).symlink_to(target)
+    (tmp_path / "spec.json").write_text(json.dumps(spec_to_json(spec)))
+    run = finish(RunDirectory(tmp_path))
+    assert (run.output / WEIGHTS).stat().st_size > 0
+    fingerprint = report_of(run)["fingerprint"]
+    assert ("bitsandbytes" in fingerprint) == bool(settings)
+
+
+def _files_base(folder: Path, files: list[Path]) -> FilesBase:
+    return FilesBase(files=tuple(file_at(file, folder) for file in files))
 
 
 def test_a_part_that_nobody_asks_for_is_not_read(both: tuple[Family, Path, Path], tmp_path: Path) -> None:

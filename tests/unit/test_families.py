@@ -8,11 +8,9 @@ from gangline.core.families import (
     Header,
     Model,
     Tensor,
-    family_of_lora,
     pipeline_of,
     recognise_file,
     recognise_folder,
-    width_of_lora,
 )
 
 CLIP = "cond_stage_model.transformer.text_model.final_layer_norm.weight"
@@ -132,21 +130,3 @@ def test_a_folder_of_another_pipeline_is_refused(pipeline: str) -> None:
 def test_a_folder_of_another_noise_process_is_refused() -> None:
     with pytest.raises(BadInput, match="another noise process"):
         folder("StableDiffusionXLPipeline", _class_name="EDMDPMSolverMultistepScheduler")
-
-
-KEYS = (
-    "lora_unet_down_blocks_0_attentions_0_transformer_blocks_0_attn2_to_k.lora_down.weight",
-    "unet.down_blocks.0.attentions.0.transformer_blocks.0.attn2.to_k.lora_A.weight",
-    "unet.down_blocks.0.attentions.0.transformer_blocks.0.attn2.to_k.lora_A.default.weight",
-    "unet.down_blocks.0.attentions.0.transformer_blocks.0.attn2.to_k.lora.down.weight",
-    "unet.down_blocks.0.attentions.0.transformer_blocks.0.attn2.processor.to_k_lora.down.weight",
-)
-
-
-@pytest.mark.parametrize("name", KEYS)
-def test_a_loras_family_is_the_width_of_the_text_that_it_attends_to(name: str) -> None:
-    widths = [(768, "sd15"), (1024, "sd2"), (2048, "sdxl"), (128, None)]
-    for width, family in widths:
-        lora = header(shapes={name: (4, width)})
-        assert (width_of_lora(lora), family_of_lora(lora)) == (width, family)
-    assert width_of_lora(header("unet.x.attn1.to_k.lora_A.weight")) is None

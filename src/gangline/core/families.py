@@ -3,12 +3,12 @@
 A family is what decides the text encoders, the U-Net's conditions and the names in an exported LoRA.
 """
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from gangline.core.errors import BadInput
+from gangline.core.lora_names import split_key
 
 Family = Literal["sdxl", "sd15", "sd2"]
 Prediction = Literal["epsilon", "v_prediction"]
@@ -95,7 +95,7 @@ def recognise_file(header: Header, spread: float | None = None) -> Model:
 
 
 def _check_architecture(header: Header) -> None:
-    if is_lora(header):
+    if any(split_key(name) for name in header.tensors):
         raise BadInput(f"{header.name} is a LoRA, not a base", hint="a LoRA to go on from is given as init_lora")
     if FIRST_CONV not in header.tensors:
         bare = {name.removeprefix(UNET) for name in header.tensors}
@@ -206,32 +206,3 @@ def _family_of_folder(pipeline: Literal["sdxl", "sd"], unet: Any, text_encoder: 
     if text_encoder.get("hidden_act") == "gelu":
         return "sd2", "its text encoder is OpenCLIP's, as in Stable Diffusion 2"
     return "sd15", "its text encoder is CLIP's, as in Stable Diffusion 1"
-
-
-# LoRAs
-
-LORA_DOWN = re.compile(r"(\.lora_down|\.lora_A(\.[^.]+)?|\.lora\.down|_lora\.down)\.weight$")
-TO_TEXT = re.compile(r"attn2[._](processor\.)?to_k")
-
-
-def is_lora(header: Header) -> bool:
-    return any(LORA_DOWN.search(name) for name in header.tensors)
-
-
-def width_of_lora(header: Header) -> int | None:
-    """The width of the text that a LoRA's U-Net attends to; None where it leaves the cross-attention alone."""
-    return _only(
-        tensor.shape[1]
-        for name, tensor in header.tensors.items()
-        if TO_TEXT.search(name) and LORA_DOWN.search(name) and len(tensor.shape) >= 2
-    )
-
-
-def family_of_lora(header: Header) -> Family | None:
-    """The family that a LoRA was trained on, where its shapes tell."""
-    return FAMILY_OF_WIDTH.get(width_of_lora(header) or 0)
-
-
-def _only(values: Iterable[int]) -> int | None:
-    found = set(values)
-    return found.pop() if len(found) == 1 else None

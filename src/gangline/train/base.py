@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from diffusers import DDPMScheduler, StableDiffusionPipeline, StableDiffusionXLPipeline
+from diffusers import DDPMScheduler
 
 from gangline.core.errors import BadInput
 from gangline.core.families import Family, Model, Prediction
+from gangline.core.spec import LoraSpec
 from gangline.data.bases import describe_base, single_file_of
 from gangline.data.safetensors_header import read_header
 from gangline.train.layouts import Folder, SingleFile, vae_at
@@ -95,23 +96,21 @@ class Base:
         """Without the weights."""
         return self.layout.unet_config()
 
-    @property
-    def side_unit(self) -> int:
-        """Sides of pictures are multiples of it: the U-Net halves the latents once for each level but one."""
-        return self.latent_factor * 2 ** (len(self.unet_config["block_out_channels"]) - 1)
-
-    def pipeline(self, scheduler: Any) -> Any:
-        """diffusers' pipeline with a sampler of one's own. Words are given to it as embeddings: it has no text encoders."""
-        parts: dict[str, Any] = {"vae": self.vae, "unet": self.unet, "scheduler": scheduler}
-        parts |= {"text_encoder": None, "tokenizer": None}
-        second: dict[str, Any] = {"text_encoder_2": None, "tokenizer_2": None}
-        if self.has_sizes:
-            return StableDiffusionXLPipeline(**parts, **second, add_watermarker=False)
-        parts |= {"safety_checker": None, "feature_extractor": None}
-        return StableDiffusionPipeline(**parts, requires_safety_checker=False)
-
     def _placed(self, module: Any) -> Any:
         return module.requires_grad_(False).to(self.device).eval()
+
+
+def base_of(inputs: Path, spec: LoraSpec, device: torch.device, dtype: torch.dtype) -> Base:
+    """The base of a run, as its spec wants it."""
+    return load_base(
+        inputs / "base",
+        device,
+        dtype,
+        vae=inputs / "vae" if spec.vae else None,
+        prediction_type=spec.prediction_type,
+        zero_terminal_snr=spec.zero_terminal_snr,
+        base_precision=spec.base_precision,
+    )
 
 
 def load_base(

@@ -8,7 +8,10 @@ from pathlib import Path
 import torch
 
 from gangline.core.contract import LIBRARIES
+from gangline.core.spec import LoraSpec
 from gangline.train.optimiser import PACKAGES
+
+QUANTISES = "bitsandbytes"
 
 
 def choose_kernels(*, repeatable: bool) -> None:
@@ -29,16 +32,17 @@ def dtype_of(precision: str, on: torch.device) -> torch.dtype:
     """`auto` is bfloat16 where the GPU has it (Ampere and later), else float32."""
     if precision == "auto":
         return torch.bfloat16 if on.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
-    return {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
+    return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
 
 
-def fingerprint(on: torch.device, dtype: torch.dtype, microbatch: int, optimizer: str) -> dict[str, str]:
-    libraries = [*LIBRARIES, PACKAGES[optimizer]] if optimizer in PACKAGES else LIBRARIES
+def fingerprint(on: torch.device, dtype: torch.dtype, spec: LoraSpec) -> dict[str, str]:
+    packages = {PACKAGES.get(spec.optimizer), None if spec.base_precision == "full" else QUANTISES}
+    libraries = [*LIBRARIES, *(name for name in packages if name)]
     return {
         "device": _device_name(on),
         "kernels": _kernels(on),
         "dtype": str(dtype).removeprefix("torch."),
-        "microbatch": str(microbatch),
+        "microbatch": str(spec.microbatch or spec.samples_per_step),
         "ranks": "1",
         "threads": str(torch.get_num_threads()),
         **{name: version for name in libraries if (version := _version(name))},

@@ -21,14 +21,13 @@ from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProject
 
 from gangline.core.errors import BadInput
 from gangline.core.families import Family, recognise_file
+from gangline.core.lora_metadata import DIFFUSERS_FILE
 from gangline.core.spec import FilesBase, spec_to_json
 from gangline.data.bases import describe_base, files_of_vae
 from gangline.train import original
 from gangline.train.base import Base, load_base
 from gangline.train.contract import RunDirectory
 from gangline.train.denoise import sample_latents
-from gangline.train.prepare import unit_of
-from gangline.train.result import WEIGHTS
 from gangline.train.sample import decode
 from gangline.train.text import condition, embed_all, tokenize
 from tests.conftest import BASE, ROOT, SUBJECT, file_at
@@ -75,7 +74,7 @@ def test_a_single_file_gives_what_its_folder_gives(both: tuple[Family, Path, Pat
     assert torch.equal(one.vae.decode(latents).sample, other.vae.decode(latents).sample)
     assert one.vae.config.scaling_factor == other.vae.config.scaling_factor
     assert one.latent_factor == other.latent_factor == 4
-    assert unit_of(one) == unit_of(other) == 8
+    assert one.side_unit == other.side_unit == 8
     for name in (
         "prediction_type",
         "beta_start",
@@ -113,7 +112,7 @@ def test_a_lora_is_trained_on_a_single_file(
         (tmp_path / "inputs" / name).symlink_to(target)
     (tmp_path / "spec.json").write_text(json.dumps(spec_to_json(spec)))
     run = finish(RunDirectory(tmp_path))
-    assert (run.output / WEIGHTS).stat().st_size > 0
+    assert (run.output / DIFFUSERS_FILE).stat().st_size > 0
     fingerprint = report_of(run)["fingerprint"]
     assert ("bitsandbytes" in fingerprint) == bool(settings)
 
@@ -127,7 +126,7 @@ def test_a_part_that_nobody_asks_for_is_not_read(both: tuple[Family, Path, Path]
     for part in ("vae", "text_encoder"):
         (tmp_path / "base" / part / _weights(tmp_path / "base" / part)).unlink()
     base = load_base(tmp_path / "base", CPU, torch.float32)
-    assert base.unet.config.in_channels == 4 and base.unet_config["in_channels"] == 4
+    assert base.unet.config.in_channels == 4 and base.side_unit == 8
     with pytest.raises(BadInput, match="the base's vae has no weights"):
         base.vae.decode(torch.zeros(1))
 

@@ -14,7 +14,6 @@ from diffusers import DDPMScheduler
 
 from gangline.core.errors import BadInput
 from gangline.core.families import Family, Model, Prediction
-from gangline.core.spec import LoraSpec
 from gangline.data.bases import describe_base, single_file_of
 from gangline.data.safetensors_header import read_header
 from gangline.train.layouts import Folder, SingleFile, vae_at
@@ -92,25 +91,12 @@ class Base:
         return 2 ** (len(config["block_out_channels"]) - 1)
 
     @cached_property
-    def unet_config(self) -> dict[str, Any]:
-        """Without the weights."""
-        return self.layout.unet_config()
+    def side_unit(self) -> int:
+        """Sides of pictures are multiples of it: the U-Net halves the latents once for each level but one."""
+        return self.latent_factor * 2 ** (len(self.layout.unet_config()["block_out_channels"]) - 1)
 
     def _placed(self, module: Any) -> Any:
         return module.requires_grad_(False).to(self.device).eval()
-
-
-def base_of(inputs: Path, spec: LoraSpec, device: torch.device, dtype: torch.dtype) -> Base:
-    """The base of a run, as its spec wants it."""
-    return load_base(
-        inputs / "base",
-        device,
-        dtype,
-        vae=inputs / "vae" if spec.vae else None,
-        prediction_type=spec.prediction_type,
-        zero_terminal_snr=spec.zero_terminal_snr,
-        base_precision=spec.base_precision,
-    )
 
 
 def load_base(

@@ -52,7 +52,7 @@ def train(run: RunDirectory, orders: Orders) -> int:
     dtype = numerics.dtype_of(spec.precision, device)
     base = base_of(run, spec, device, dtype)
     check_resolution(base, spec.resolution)
-    fingerprint = numerics.fingerprint(device, dtype, spec.microbatch or spec.samples_per_step, spec.optimizer)
+    fingerprint = numerics.fingerprint(device, dtype, spec)
     material = gather(run, base, spec, fingerprint, orders)
     if material is None:
         return EXIT_STOPPED

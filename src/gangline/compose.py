@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from gangline.adapters.pools.local import LocalPool
     from gangline.adapters.s3_wire import Bucket
     from gangline.ports.server import Server
+    from gangline.ports.tracker import Tracker
     from gangline.wire.client import Client
     from gangline.worker.agent import Agent
 
@@ -149,6 +151,7 @@ def run_server(
         price_micro_usd_per_hour=price,
         pools={nodes.name: RentedPool(nodes, local)},
         server=f"{socket.gethostname()}:{home}",
+        trackers=make_trackers(home),
     )
     admit(deployment, access.operator_key, "operator", now_ms=store.now_ms())
     admit(deployment, access.join_token, "join", now_ms=store.now_ms())
@@ -177,6 +180,25 @@ def make_objects(home: Path, signing_secret: str) -> "LocalObjects | S3Objects":
     for lack in abilities.lacking():
         log.warning("the object store at %s lacks %s", wire.place, lack)
     return S3Objects(wire, abilities)
+
+
+def make_trackers(home: Path) -> "tuple[Tracker, ...]":
+    """Those that the environment names. W&B reads its own settings from there, such as WANDB_API_KEY and WANDB_MODE."""
+    project, folder = os.environ.get("GANGLINE_WANDB_PROJECT", ""), os.environ.get("GANGLINE_TENSORBOARD", "")
+    found: list[Tracker] = []
+    if project:
+        from gangline.adapters.trackers.wandb import Wandb
+
+        if find_spec("wandb") is None:
+            raise missing_extra("trackers", ModuleNotFoundError(name="wandb"))
+        found.append(Wandb(project, home / "wandb"))
+    if folder:
+        try:
+            from gangline.adapters.trackers.tensorboard import TensorBoard
+        except ModuleNotFoundError as error:
+            raise missing_extra("trackers", error) from None
+        found.append(TensorBoard(existing(Path(folder))))
+    return tuple(found)
 
 
 def _read_bucket(place: str) -> "Bucket":

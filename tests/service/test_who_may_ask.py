@@ -39,6 +39,7 @@ ROUTES = {
     "GET /v1/jobs/{job}": Entry("viewer", elsewhere=404),
     "GET /v1/jobs/{job}/events": Entry("viewer", elsewhere=404),
     "GET /v1/jobs/{job}/logs": Entry("viewer", elsewhere=404),
+    "GET /v1/jobs/{job}/metrics": Entry("viewer", elsewhere=404),
     "GET /v1/jobs/{job}/artifacts": Entry("viewer", elsewhere=404),
     "GET /v1/jobs/{ended}/events/stream": Entry("viewer", elsewhere=404),
     "GET /v1/jobs/{ended}/logs/stream": Entry("viewer", elsewhere=404),
@@ -69,6 +70,7 @@ ROUTES = {
     "POST /v1/attempts/{attempt}/samples": Entry("node", 422, body={"step": 1, "files": FILES}),  # they are not there
     "POST /v1/attempts/{attempt}/rejections": Entry("node", body={"checkpoint": "c", "because": "b"}),
     "POST /v1/attempts/{attempt}/logs": Entry("node", body={"first_byte": 0, "text": "t"}),
+    "POST /v1/attempts/{attempt}/metrics": Entry("node", body={"points": [{"step": 1, "values": {"loss": 0.5}}]}),
     "POST /v1/attempts/{attempt}/end": Entry("node", body={"outcome": "released"}),
 }
 

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gangline.adapters.objects_local import LocalObjects
 from gangline.api.app import make_app
 from gangline.core.files import File
+from gangline.core.metrics import Point
 from gangline.ports.server import (
     Assignment,
     Beat,
@@ -25,6 +26,7 @@ from gangline.ports.server import (
     Failed,
     Join,
     Log,
+    Points,
     Reject,
     Released,
     Stale,
@@ -165,6 +167,7 @@ class Conversation:
         self.service.wait(10)
         self.node.beat(hold, Beat(phase="training", step=30, training_s=5.5, loss=0.25, seconds_per_step=0.2))
         self.node.log(hold, Log(first_byte=0, text="step 30\n"))
+        self.node.metrics(hold, Points(points=(Point(step=30, values={"loss": 0.25, "learning_rate": 1e-4}),)))
         manifest = self.service.manifest(
             30, spec_hash=self.service.store.load("job", id=assignment.job)[0]["spec_hash"]
         )
@@ -197,6 +200,7 @@ class Conversation:
         list(self.user.jobs())
         self.user.events(job)
         self.user.logs(job)
+        self.user.metrics(job)
         list(self.user.follow_events(job, after=2))
         list(self.user.follow_logs(job))
         self.user.nodes()

@@ -13,6 +13,7 @@ from gangline.adapters.host import LocalHost
 from gangline.core.contract import Manifest, Progress
 from gangline.core.errors import Denied, GanglineError, Unreachable
 from gangline.core.files import PART_BYTES, File, Grant, Signed
+from gangline.core.metrics import Reading
 from gangline.core.spec import spec_hash
 from gangline.ports.server import Join, Upload
 from gangline.ports.trainer import Result, Saved
@@ -118,6 +119,7 @@ class ScriptedRun:
     killed: bool = False
     asked: int = 0
     saved: list[Saved] = field(default_factory=list)
+    readings: list[Reading] = field(default_factory=list)
 
     def exit_code(self) -> int | None:
         if len(self.script) > 1 and not self.stopped:
@@ -127,6 +129,10 @@ class ScriptedRun:
 
     def progress(self) -> Progress:
         return self.script[0]
+
+    def take_readings(self) -> list[Reading]:
+        taken, self.readings = self.readings, []
+        return taken
 
     def failure(self) -> None:
         return None

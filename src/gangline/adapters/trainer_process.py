@@ -20,6 +20,7 @@ from gangline.adapters.processes import die_with_parent
 from gangline.core import contract
 from gangline.core.contract import Failure, Manifest, Progress, parse_manifest
 from gangline.core.files import File
+from gangline.core.metrics import Point, Reading, sound
 from gangline.ports.trainer import Pictures, Result, Saved
 
 MODULES = {"lora": "gangline.train.lora", "sample": "gangline.train.sample_job"}
@@ -65,6 +66,7 @@ class ProcessRun:
         self._read_to = 0
         self._progress = Progress()
         self._failure: Failure | None = None
+        self._readings: list[Reading] = []
         self._known: dict[Path, Manifest] = {}
         self._rendered: dict[Path, Pictures] = {}
         self._hashing: Future[Result] | None = None
@@ -75,6 +77,11 @@ class ProcessRun:
     def progress(self) -> Progress:
         self._read_reports()
         return self._progress
+
+    def take_readings(self) -> list[Reading]:
+        self._read_reports()
+        taken, self._readings = self._readings, []
+        return taken
 
     def failure(self) -> Failure | None:
         self._read_reports()
@@ -149,6 +156,12 @@ class ProcessRun:
             seconds_per_step=report["seconds_per_step"] or last.seconds_per_step,
             save_s=report.get("save_s") or last.save_s,
         )
+        self._measure(report)
+
+    def _measure(self, report: dict[str, Any]) -> None:
+        values, saved = sound(report.get("metrics")), report["phase"] == "saving"
+        if values or saved:
+            self._readings.append(Reading(point=Point(step=report["step"], values=values), saved=saved))
 
 
 def _environment(directory: Path) -> dict[str, str]:

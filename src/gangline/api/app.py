@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fastapi import FastAPI
 
 from gangline import __version__
-from gangline.api import access_routes, follow_routes, heartbeats, problems, user_routes, worker_routes
+from gangline.api import access_routes, follow_routes, heartbeats, metric_routes, problems, user_routes, worker_routes
 from gangline.api.lanes import OperationsRoute
 from gangline.api.object_routes import object_routes
 from gangline.api.streams import Followers
@@ -35,6 +35,8 @@ def make_app(deployment: Deployment, objects: ObjectServer | None) -> FastAPI:
     app.include_router(access_routes.router)
     app.include_router(follow_routes.router)
     app.include_router(worker_routes.router)
+    app.include_router(metric_routes.of_workers)
+    app.include_router(metric_routes.of_users)
     if objects:
         app.include_router(object_routes(objects, deployment.store))
 

@@ -1,4 +1,5 @@
-"""Serve the application, tick the controller, read back what is not verified. The server's only loops; they decide nothing."""
+"""Serve the application, tick the controller, read back what is not verified, tell trackers. The server's only loops; they decide
+nothing."""
 
 import gc
 import logging
@@ -6,19 +7,26 @@ import signal
 import socket
 import threading
 from collections.abc import Callable
+from random import Random
 
 import uvicorn
 from fastapi import FastAPI
 
 from gangline.api.streams import Followers
 from gangline.core.errors import UserError
+from gangline.ports.tracker import Tracker
 from gangline.service.controller import Controller
 from gangline.service.deployment import Deployment
+from gangline.service.track import Tracking
 from gangline.service.verify import verify
 
 log = logging.getLogger("gangline.controller")
 KEEP_ALIVE_S = 75
 """Longer than clients keep an idle connection, so that none is closed while a request is on its way."""
+
+
+TELLING_ENDS_S = 15.0
+"""So long a tracker is waited for at the end; what it was not told by then, the next server tells."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -75,9 +83,12 @@ def serve(
     answering = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="http")
     ticking = threading.Thread(target=_keep_ticking, args=(deployment, stop), name="controller")
     verifying = threading.Thread(target=_keep_verifying, args=(deployment, stop), name="verifier", daemon=True)
-    answering.start()
-    ticking.start()
-    verifying.start()
+    telling = [
+        threading.Thread(target=_keep_telling, args=(deployment, tracker, stop), name=tracker.name, daemon=True)
+        for tracker in deployment.trackers
+    ]
+    for thread in (answering, ticking, verifying, *telling):
+        thread.start()
     try:
         ready()
         stop.wait()
@@ -87,6 +98,8 @@ def serve(
         server.should_exit = True
         ticking.join()
         answering.join()
+        for thread in telling:
+            thread.join(TELLING_ENDS_S)
 
 
 def _collect_seldom() -> None:
@@ -115,3 +128,14 @@ def _keep_verifying(deployment: Deployment, stopping: threading.Event) -> None:
         except Exception:
             if not stopping.is_set():
                 log.exception("reading back failed; it is tried again")
+
+
+def _keep_telling(deployment: Deployment, tracker: Tracker, stopping: threading.Event) -> None:
+    """Beside the ticks, as a tracker may take its time."""
+    tracking = Tracking(deployment, tracker, Random())  # noqa: S311 - jitter, not a secret
+    while not stopping.wait(deployment.policy.tick_interval_s):
+        try:
+            tracking.look(deployment.store.now_ms())
+        except Exception:
+            log.exception("%s was not told; it is tried again", tracker.name)
+    tracking.close()

@@ -6,6 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gangline import compose
+from gangline.cli import metrics
 from gangline.cli.output import (
     Output,
     OutputOption,
@@ -22,6 +23,7 @@ from gangline.cli.output import (
     usd,
 )
 from gangline.cli.samples import standing
+from gangline.core.metrics import Measured
 from gangline.core.views import EventView, JobSummary, JobView
 
 app = typer.Typer(help="Look at jobs, and steer them.", no_args_is_help=True)
@@ -58,7 +60,7 @@ def show_job(
     if output is Output.json:
         print_json(found)
         return
-    out.print(as_page(found, client.events(job)))
+    out.print(as_page(found, client.events(job), client.metrics(job).points))
 
 
 @app.command("cancel")
@@ -103,11 +105,12 @@ def _tell(found: JobView, output: Output) -> None:
         say(f"{found.summary.id} is {found.summary.state}: {found.summary.because}")
 
 
-def as_page(job: JobView, events: list[EventView]) -> Group:
+def as_page(job: JobView, events: list[EventView], points: tuple[Measured, ...]) -> Group:
     happened = table("when", "what", "why")
     for event in events:
         happened.add_row(moment(event.at_ms), event.kind, event.because)
-    return Group(_head(job.summary, job), Text(), attempts_table(job), Text(), happened)
+    measured = (Text(), metrics.as_table(points)) if points else ()
+    return Group(_head(job.summary, job), *measured, Text(), attempts_table(job), Text(), happened)
 
 
 def attempts_table(job: JobView) -> Table:

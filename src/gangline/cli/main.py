@@ -14,6 +14,7 @@ from gangline.cli import (
     join_tokens,
     keys,
     logs,
+    metrics,
     nodes,
     projects,
     samples,
@@ -39,6 +40,7 @@ app = typer.Typer(
 app.command()(train.train)
 app.add_typer(jobs.app, name="jobs")
 app.command()(logs.logs)
+app.command()(metrics.metrics)
 app.command()(artifacts.artifacts)
 app.command()(samples.samples)
 app.add_typer(nodes.app, name="nodes")

@@ -1,7 +1,7 @@
 """The trainer contract: a directory and a few signals, so that any training program plugs in.
 
     spec.json  inputs/  resume/            in
-    progress.jsonl                         out: a line for each phase, step, metric
+    progress.jsonl                         out: a line for each phase, and for steps with their metrics; the step that is saved has one
     checkpoints/000100/…, manifest.json    out: the manifest is written last; it lists names, bytes and SHA-256
     prepared/KEY/…, manifest.json          out: what others need not make again, the manifest last; in: inputs/prepared/KEY/
     samples/step-000100/…, samples.json    out: pictures of a step; samples.json is written last; it tells what each shows
@@ -13,7 +13,7 @@ Exit codes are those of sysexits.h where it has one: 0 done, 65 the input is bad
 all (it comes, and the trainer is started again), 75 stopped and resumable; anything else is a crash.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gangline.core.canonical import digest
@@ -162,7 +162,8 @@ def _file(value: dict[str, Any]) -> File:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """The last known point of a run. `seconds_per_step` is a recent mean; `loss` too. So long did the last save hold training up."""
+    """The last known point of a run. `seconds_per_step` is a recent mean; `loss` too. So long did the last save hold training up.
+    `metrics` are those of a line about steps (gangline.core.metrics): means over the steps since the line before."""
 
     phase: Phase = "starting"
     step: int = 0
@@ -170,6 +171,7 @@ class Progress:
     loss: float | None = None
     seconds_per_step: float | None = None
     save_s: float | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
 
 
 FailureKind = Literal["bad data", "diverged", "out of memory", "disk full", "other numerics", "crashed"]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from gangline.core.access import KeyRole, Standing
 from gangline.core.files import Grant
 from gangline.core.job import AttemptState, JobState
+from gangline.core.metrics import Measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +97,26 @@ class ProgressView:
     step: int | None
     loss: float | None
     seconds_per_step: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackedView:
+    """How far a tracker was told of a job; `because` says what keeps it from being told, if anything does."""
+
+    tracker: str
+    step: int
+    ended: bool
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsView:
+    """One run of all attempts. Ask after `next` for what is new: points beyond it may still be replaced by another attempt's."""
+
+    points: tuple[Measured, ...]
+    committed_step: int
+    next: int
+    trackers: tuple[TrackedView, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 from gangline.core.contract import Phase
 from gangline.core.failure import FailureKind
 from gangline.core.files import File, Grant, SafePath, Sha256, Signed, check_parts
+from gangline.core.metrics import POINTS_MAX, Point, is_ascending
 
 Id = Annotated[str, MinLen(1), MaxLen(100)]
 Name = Annotated[str, MinLen(1), MaxLen(200)]
@@ -211,6 +212,17 @@ class Log:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Points:
+    """What the trainer measured since the batch before, by its steps. Told again, it is told once."""
+
+    points: Annotated[tuple[Point, ...], MinLen(1), MaxLen(POINTS_MAX)]
+
+    def __post_init__(self) -> None:
+        if not is_ascending(self.points):
+            raise ValueError("the steps of points go up")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Succeeded:
     outcome: Literal["succeeded"] = "succeeded"
     output: Annotated[tuple[File, ...], MinLen(1), MaxLen(1000)]
@@ -256,5 +268,7 @@ class Server(Protocol):
     def reject(self, hold: Hold, request: Reject) -> Done | Stale: ...
 
     def log(self, hold: Hold, request: Log) -> Done | Stale: ...
+
+    def metrics(self, hold: Hold, request: Points) -> Done | Stale: ...
 
     def finish(self, hold: Hold, outcome: Outcome) -> Done | Stale | Refused: ...

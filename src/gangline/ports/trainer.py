@@ -6,6 +6,7 @@ from typing import Protocol
 
 from gangline.core.contract import Failure, Manifest, Progress
 from gangline.core.files import File
+from gangline.core.metrics import Reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,10 @@ class Run(Protocol):
 
     def progress(self) -> Progress:
         """The last line that it reported."""
+        ...
+
+    def take_readings(self) -> list[Reading]:
+        """What it measured since this was asked last, in the order of its steps."""
         ...
 
     def failure(self) -> Failure | None:

@@ -9,6 +9,7 @@ from gangline.ports.hub import Hub
 from gangline.ports.objects import Objects
 from gangline.ports.pool import Pool
 from gangline.ports.store import Store
+from gangline.ports.tracker import Tracker
 from gangline.service.recent import Recent
 
 
@@ -35,4 +36,5 @@ class Deployment:
     price_micro_usd_per_hour: int
     pools: Mapping[str, RentedPool] = field(default_factory=dict)
     server: str = "server"
+    trackers: tuple[Tracker, ...] = ()
     recent: Recent = field(default_factory=Recent)

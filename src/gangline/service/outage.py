@@ -12,6 +12,12 @@ def take_turn(at: Deployment, now_ms: int) -> bool:
     return at.store.apply(turn)
 
 
+def has_turn(at: Deployment, now_ms: int) -> bool:
+    """Whether it is this server that ticked last, and not long ago."""
+    found = at.store.load("ticks")[0]
+    return found["ticker"] == at.server and now_ms <= found["turn_ends_ms"]
+
+
 def back_since_ms(at: Deployment, now_ms: int) -> int:
     """Since when this process, the service as a whole and its database have been there without a gap."""
     found = at.store.load("ticks")[0]

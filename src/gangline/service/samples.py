@@ -134,6 +134,7 @@ def rendered(shelf: Shelf, live: Row, now_ms: int) -> list[Write]:
     """Who renders holds the base from now on; those who follow the training job hear of it."""
     return [
         write("add_base", node=live["node"], base=live["job_base"]),
+        write("track_again", job=shelf.job),
         event(shelf.job, "rendered", f"{shelf.folder} by {live['node_name']}", now_ms, node=live["node"]),
     ]
 

@@ -26,6 +26,7 @@ FACTS = (
     "SELECT * FROM ledger WHERE job = ? ORDER BY attempt, cause, from_ms",
     "SELECT * FROM event WHERE job = ? ORDER BY number",
     "SELECT lease.* FROM lease JOIN attempt ON attempt.id = lease.attempt WHERE attempt.job = ?",
+    "SELECT metric.* FROM metric JOIN attempt ON attempt.id = metric.attempt WHERE attempt.job = ? ORDER BY 1, 2",
     "SELECT log_chunk.* FROM log_chunk JOIN attempt ON attempt.id = log_chunk.attempt WHERE attempt.job = ? ORDER BY 1, 2",
 )
 

@@ -23,6 +23,7 @@ from gangline.ports.server import (
     Log,
     NoWork,
     Outcome,
+    Points,
     Refused,
     Reject,
     Show,
@@ -30,7 +31,7 @@ from gangline.ports.server import (
     Uploads,
     Urls,
 )
-from gangline.service import checkpoint, claim, finish, nodes, renew, samples
+from gangline.service import checkpoint, claim, finish, metrics, nodes, renew, samples
 from gangline.service.access import admit, identify
 from gangline.service.controller import Controller
 from gangline.service.deployment import Deployment, RentedPool
@@ -205,6 +206,9 @@ class Link:
 
     def log(self, hold: Hold, request: Log) -> Done | Stale:
         return self._send("log", hold, lambda at, node, _now: renew.log(at, node, hold, request))
+
+    def metrics(self, hold: Hold, request: Points) -> Done | Stale:
+        return self._send("metrics", hold, lambda at, node, now: metrics.take(at, node, hold, request, now))
 
     def finish(self, hold: Hold, outcome: Outcome) -> Done | Stale | Refused:
         return self._send("finish", hold, lambda at, node, now: finish.finish(at, node, hold, outcome, now))

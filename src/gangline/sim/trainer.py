@@ -13,6 +13,7 @@ from gangline.core import contract
 from gangline.core.canonical import canonical_json
 from gangline.core.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED, Failure, Manifest, Progress
 from gangline.core.files import File
+from gangline.core.metrics import Point, Reading
 from gangline.core.spec import parse_spec, spec_hash
 from gangline.ports.trainer import Pictures, Result, Run, Saved
 from gangline.sim.scenario import JobModel, MachineModel
@@ -125,6 +126,7 @@ class SimRun:
         self._lineage = self._spec_hash = lineage_of(self._spec)
         self._code: int | None = None
         self._failure: Failure | None = None
+        self._readings: list[Reading] = []
         self._dead = False
         self._stopping = False
         self._leg = 0
@@ -201,6 +203,7 @@ class SimRun:
         )
         folder = self.directory.joinpath(contract.CHECKPOINTS, contract.checkpoint_name(step))
         self._at.host.saved[folder] = Saved(folder, manifest)
+        self._readings.append(Reading(point=Point(step=step, values={"loss": 1 / step}), saved=True))
         self._at.news()
 
     def _end_badly(self, kind: str) -> None:
@@ -246,6 +249,10 @@ class SimRun:
             seconds_per_step=self._pace if measured else None,
             save_s=self._held_up_s,
         )
+
+    def take_readings(self) -> list[Reading]:
+        taken, self._readings = self._readings, []
+        return taken
 
     def failure(self) -> Failure | None:
         return self._failure

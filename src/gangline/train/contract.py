@@ -10,6 +10,7 @@ from typing import Any
 from gangline.core import contract
 from gangline.core.contract import Failure, Phase, Progress
 from gangline.core.errors import BadInput
+from gangline.core.metrics import sound
 from gangline.core.spec import SampleSpec, Spec, parse_spec, parse_task
 
 
@@ -43,6 +44,7 @@ class RunDirectory:
 
     path: Path
     steps: int = 0
+    images_per_step: int = 1
     phase: Phase = "starting"
     step: int = 0
     save_s: float | None = None
@@ -84,20 +86,21 @@ class RunDirectory:
         self.phase = phase
         self._write(asdict(Progress(phase=phase, step=self.step, steps=self.steps, save_s=self.save_s)))
 
-    def report_step(self, step: int, loss: float, *, steps_since: int) -> None:
-        """`loss` is the mean of the `steps_since` steps that ended just now."""
+    def report_step(self, step: int, metrics: dict[str, float], *, steps_since: int) -> None:
+        """`metrics` are means over the `steps_since` steps that ended just now, by the names of gangline.core.metrics. How fast
+        they were is added here."""
         self.step = step
-        self._write(
-            asdict(
-                Progress(
-                    phase=self.phase,
-                    step=step,
-                    steps=self.steps,
-                    loss=loss,
-                    seconds_per_step=self._meter.seconds_per_step(steps_since),
-                )
-            )
+        pace = self._meter.seconds_per_step(steps_since)
+        speed = {"seconds_per_step": pace, "images_per_second": self.images_per_step / pace}
+        told = Progress(
+            phase=self.phase,
+            step=step,
+            steps=self.steps,
+            loss=metrics.get("loss"),
+            seconds_per_step=pace,
+            metrics=sound(metrics | speed),
         )
+        self._write(asdict(told))
 
     def report_failure(self, failure: Failure) -> None:
         self._write({"failure": asdict(failure)})

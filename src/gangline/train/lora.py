@@ -46,7 +46,7 @@ def train(run: RunDirectory, orders: Orders) -> int:
     """Run to the end, or until told to stop; returns the exit code."""
     run.report_phase("preparing")
     spec = run.read_spec()
-    run.steps = spec.steps
+    run.steps, run.images_per_step = spec.steps, spec.samples_per_step
     numerics.choose_kernels(repeatable=spec.exact != "off")
     device = numerics.device()
     dtype = numerics.dtype_of(spec.precision, device)
@@ -72,8 +72,8 @@ def train(run: RunDirectory, orders: Orders) -> int:
         meter.add(*lora.step(step, feed.step(step)))
         save_now, render_now = orders.stop or orders.save or saves.due(step), orders.render
         if save_now or render_now or meter.due or step == spec.steps:
-            count, loss, _ = meter.take()
-            run.report_step(step, loss, steps_since=count)
+            count, loss, norm = meter.take()
+            run.report_step(step, {"loss": loss, "gradient_norm": norm} | lora.gauges(), steps_since=count)
         if render_now:
             orders.render = False
             run.report_phase("rendering")
@@ -169,6 +169,16 @@ class Lora:
         self._follow(step)
         self.began = True
         return loss, norm
+
+    def gauges(self) -> dict[str, float]:
+        """What can be read off at any step: the rates of its optimiser, and the memory that it has taken."""
+        names = ("learning_rate", "text_encoder_learning_rate")
+        groups = self.optimizer.param_groups  # d: what Prodigy found; scheduled_lr: what schedule-free warms up to
+        rates = [group.get("scheduled_lr", group["lr"]) * group.get("d", 1.0) for group in groups]
+        found = dict(zip(names, rates, strict=False))
+        if self.base.unet.device.type == "cuda":
+            found["memory_gb"] = torch.cuda.max_memory_allocated(self.base.unet.device) / 1e9
+        return found
 
     def _accumulate(self, step: int, batches: list[Batch]) -> torch.Tensor:
         """The step's gradient; where memory does not suffice, by half as many samples at a time."""

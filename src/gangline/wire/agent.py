@@ -20,6 +20,7 @@ from gangline.ports.server import (
     Log,
     NoWork,
     Outcome,
+    Points,
     Refused,
     Reject,
     Show,
@@ -71,6 +72,9 @@ class HttpServer:
 
     def log(self, hold: Hold, request: Log) -> Done | Stale:
         return _never_refused(self._of_attempt(hold, "logs", request, Done))
+
+    def metrics(self, hold: Hold, request: Points) -> Done | Stale:
+        return _never_refused(self._of_attempt(hold, "metrics", request, Done))
 
     def finish(self, hold: Hold, outcome: Outcome) -> Done | Stale | Refused:
         return self._of_attempt(hold, "end", outcome, Done)

@@ -30,6 +30,7 @@ from gangline.core.views import (
     JoinTokenView,
     KeyView,
     LogView,
+    MetricsView,
     NewJoinToken,
     NewKey,
     NodeView,
@@ -137,6 +138,10 @@ class Client:
 
     def logs(self, job: str, after: str | None = None) -> LogView:
         return parse(LogView, self._http.ask("GET", f"/v1/jobs/{job}/logs", params={"after": after} if after else {}))
+
+    def metrics(self, job: str, after: int = 0) -> MetricsView:
+        """What its trainers measured, as one run; ask again after the answer's `next`."""
+        return parse(MetricsView, self._http.ask("GET", f"/v1/jobs/{job}/metrics", params={"after": after}))
 
     def follow_events(
         self, job: str, after: int = 0, *, waiting: Waiting = lambda _: None

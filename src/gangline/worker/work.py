@@ -9,6 +9,8 @@ from typing import TypeVar
 from gangline.core.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED, Phase
 from gangline.core.errors import GanglineError, Unreachable
 from gangline.core.files import File
+from gangline.core.metrics import POINTS_MAX
+from gangline.core.retry import retry_s
 from gangline.ports.server import (
     Assignment,
     Beat,
@@ -20,6 +22,7 @@ from gangline.ports.server import (
     Joined,
     Log,
     Outcome,
+    Points,
     Refused,
     Released,
     Show,
@@ -27,6 +30,7 @@ from gangline.ports.server import (
     Succeeded,
 )
 from gangline.ports.trainer import Pictures, Run, Saved
+from gangline.worker.diary import Diary
 from gangline.worker.edges import NEWS, Activity, Clock, Edges, wait
 from gangline.worker.fetch import fetch_checkpoint, fetch_inputs
 from gangline.worker.move import AttemptFailed, LeaseLost, Move, held, upload_all
@@ -41,6 +45,7 @@ SAVE_ANSWER_S_MAX = 60.0
 LOG_EVERY_S = 2.0
 LOG_PIECE_BYTES = 64 * 1024
 LAST_WORDS_BYTES = 2000
+METRICS_EVERY_S = 10.0
 
 
 class Work:
@@ -65,6 +70,8 @@ class Work:
         self._logged_bytes = 0
         self._shown: dict[int, Pictures] = {}
         self._beside = 0
+        self._diary = Diary()
+        self._metrics_due_s = now_s
         self._over = False
         self._activities: dict[Activity[None], float] = {self._main(): now_s}
 
@@ -167,7 +174,7 @@ class Work:
             self._edges.transfer.stop()
             return Released()
         self._run = self._edges.trainer.start(self.assignment.kind, self._directory)
-        for activity in (self._ship_log(self._run), self._ship_pictures(self._run)):
+        for activity in (self._ship_log(self._run), self._ship_metrics(self._run), self._ship_pictures(self._run)):
             self._activities[self._counted(activity)] = self._clock.now_s
             self._beside += 1
         while (code := self._run.exit_code()) is None:
@@ -185,6 +192,7 @@ class Work:
         yield from fetch_inputs(self._edges, self._clock, self.assignment, directory)
         self._from_step = yield from fetch_checkpoint(self._edges, self._clock, self.assignment, directory)
         self._shipped_step = self._from_step
+        self._diary = Diary(self._from_step)
 
     def _outcome(self, run: Run, code: int) -> Activity[Outcome]:
         if code == EXIT_DONE:
@@ -225,14 +233,17 @@ class Work:
         moves = [Move(file, newest.folder / file.path, file.path) for file in newest.manifest.files]
         try:
             yield from upload_all(self._edges, self._clock, self._hold, "checkpoints", moves, step=newest.manifest.step)
-            yield from self._commit(newest)
+            yield from self._commit(run, newest)
         except GanglineError:
             pass  # the store does not take it; the next checkpoint is another chance
         self._shipped_step = newest.manifest.step
         for old in saved[:-1]:
             self._edges.host.discard(old.folder)
 
-    def _commit(self, saved: Saved) -> Activity[None]:
+    def _commit(self, run: Run, saved: Saved) -> Activity[None]:
+        """What was measured up to there goes first: nobody measures those steps again."""
+        self._diary.take(run.take_readings(), ended=False)
+        yield from self._hand_in_metrics(run)
         request = Commit(manifest=saved.manifest.to_json())
         answer = yield from self._insistently(lambda: self._edges.server.commit(self._hold, request))
         if isinstance(answer, Committed) and answer.render and self._run:
@@ -304,6 +315,33 @@ class Work:
         pause_ends_s = self._clock.now_s + LOG_EVERY_S
         while self._clock.now_s < pause_ends_s and run.exit_code() is None:
             yield pause_ends_s
+
+    def _ship_metrics(self, run: Run) -> Activity[None]:
+        """What the trainer measures, a batch every ten seconds, and the rest of it once it has ended."""
+        ended = False
+        while not ended:
+            ended = run.exit_code() is not None
+            self._diary.take(run.take_readings(), ended=ended)
+            if ended or self._clock.now_s >= self._metrics_due_s:
+                yield from self._hand_in_metrics(run)
+            if not ended:
+                yield self._metrics_due_s if self._diary.points else NEWS
+
+    def _hand_in_metrics(self, run: Run) -> Activity[None]:
+        """All points of now. A server that is away gets them later, and fewer where that is long."""
+        tries = 0
+        while batch := tuple(self._diary.points[:POINTS_MAX]):
+            try:
+                answer = self._edges.server.metrics(self._hold, Points(points=batch))
+            except Unreachable:
+                yield from wait(self._clock, retry_s(tries, self._edges.rng))
+                self._diary.take(run.take_readings(), ended=False)
+                tries += 1
+                continue
+            if isinstance(answer, Stale):
+                raise LeaseLost
+            self._diary.sent(len(batch))
+            self._metrics_due_s = self._clock.now_s + METRICS_EVERY_S
 
     def _last_words(self, run: Run) -> str:
         lines = run.printed(max(0, self._logged_bytes - LAST_WORDS_BYTES), LAST_WORDS_BYTES).decode(errors="replace")

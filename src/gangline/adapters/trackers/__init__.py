@@ -1,0 +1,1 @@
+"""Trackers: one file for one of them."""

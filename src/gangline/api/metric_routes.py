@@ -1,0 +1,28 @@
+"""What trainers measure: nodes hand it in, viewers look at it."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from gangline.api.lanes import UserRoute, WorkerRoute
+from gangline.api.problems import accepted
+from gangline.api.who import NUMBER_MAX, At, Held, Holder, Now, ViewerOf
+from gangline.core.views import MetricsView
+from gangline.ports.server import Done, Points
+from gangline.service import metrics
+
+of_workers = APIRouter(prefix="/v1", tags=["workers"], route_class=WorkerRoute)
+of_users = APIRouter(prefix="/v1", tags=["users"], route_class=UserRoute)
+
+
+@of_workers.post("/attempts/{attempt}/metrics")
+def take_metrics(at: At, now: Now, node: Holder, hold: Held, request: Points) -> Done:
+    return accepted(metrics.take(at, node, hold, request, now))
+
+
+@of_users.get("/jobs/{job}/metrics")
+def show_metrics(
+    at: At, project: ViewerOf, job: str, after: Annotated[int, Query(ge=0, le=NUMBER_MAX)] = 0
+) -> MetricsView:
+    """One run of all attempts, after a step."""
+    return metrics.metrics(at, project, job, after)

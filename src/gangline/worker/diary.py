@@ -1,0 +1,34 @@
+"""What a trainer measured and the server has not heard of yet: bounded, however long it is away."""
+
+from collections.abc import Sequence
+
+from gangline.core.metrics import Point, Reading, halve, summed_up, thin
+
+KEPT_MAX = 10_000
+
+
+class Diary:
+    """`points` are to be sent, the oldest first."""
+
+    def __init__(self, from_step: int = 0) -> None:
+        self.points: list[Point] = []
+        self._sent_step = from_step
+        self._waiting: list[Reading] = []
+
+    def take(self, readings: Sequence[Reading], *, ended: bool) -> None:
+        """`ended`: nothing more will come, so nothing waits for more."""
+        kept, self._waiting = thin([*self._waiting, *readings], self._last_step)
+        self.points += kept
+        if ended:
+            self.points += summed_up(self._waiting, self._last_step)
+            self._waiting = []
+        if len(self.points) > KEPT_MAX:
+            self.points = halve(self.points, self._sent_step)
+
+    def sent(self, count: int) -> None:
+        self._sent_step = self.points[count - 1].step
+        del self.points[:count]
+
+    @property
+    def _last_step(self) -> int:
+        return self.points[-1].step if self.points else self._sent_step

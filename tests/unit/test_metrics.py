@@ -1,6 +1,7 @@
 """What attempts measured becomes one run: pure functions over points."""
 
 import math
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -78,7 +79,7 @@ def test_whatever_is_interrupted_each_step_counts_once_if_every_saved_step_ends_
         saves += rng.sample(ends, rng.randrange(len(ends)))
         attempts.append(stretch(start, *ends))
     found = steps(series(attempts))
-    assert all(one < other for one, other in zip(found, found[1:], strict=False))
+    assert all(one < other for one, other in pairwise(found))
     for before, after in zip([0, *found], found, strict=False):
         made = [each for each in attempts if any(point.step == after for point in each.points)]
         assert any(before == max([each.from_step, *(p.step for p in each.points if p.step < after)]) for each in made)
@@ -118,7 +119,11 @@ def test_readings_that_go_back_are_left_out() -> None:
 
 
 def test_halved_points_reach_as_far_and_mean_the_same() -> None:
-    points = [Point(step=2, values={"loss": 4.0}), Point(step=3, values={"loss": 1.0}), Point(step=9, values={"loss": 7.0})]
+    points = [
+        Point(step=2, values={"loss": 4.0}),
+        Point(step=3, values={"loss": 1.0}),
+        Point(step=9, values={"loss": 7.0}),
+    ]
     assert halve(points, 0) == [Point(step=3, values={"loss": 3.0}), Point(step=9, values={"loss": 7.0})]
 
 
@@ -130,7 +135,8 @@ def test_packed_points_come_out_as_they_were() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [None, [], "loss", {"loss": float("nan")}, {"loss": float("inf")}, {"loss": True}, {"1 x": 1.0}, {"a" * 65: 1.0}]
+    "value",
+    [None, [], "loss", {"loss": float("nan")}, {"loss": float("inf")}, {"loss": True}, {"1 x": 1.0}, {"a" * 65: 1.0}],
 )
 def test_what_is_no_number_under_a_name_is_left_out(value: object) -> None:
     assert sound(value) == {}

@@ -11,7 +11,7 @@ from gangline.cli.metrics import sparkline
 from gangline.core.errors import NotFound
 from gangline.core.metrics import POINTS_MAX, Point
 from gangline.core.views import MetricsView
-from gangline.ports.server import Done, Failed, Hold, Points, Stale
+from gangline.ports.server import Committed, Done, Failed, Hold, Points, Stale
 from gangline.service import metrics, steer
 from gangline.service.finish import finish
 from gangline.wire.client import Client
@@ -31,7 +31,7 @@ def measure(service: Service, node: str, hold: Hold, first: int, last: int, loss
 
 def save(service: Service, node: str, hold: Hold, step: int) -> None:
     upload(service, node, hold, step)
-    assert commit(service, node, hold, step) == Done()
+    assert isinstance(commit(service, node, hold, step), Committed)
 
 
 def lose(service: Service) -> None:

@@ -295,12 +295,32 @@ def test_samples_are_shown_once_each_with_their_step(service: Service, book: Boo
     assert job in book.ended
 
 
+def test_pictures_that_come_after_the_end_are_shown_too(service: Service, book: Book) -> None:
+    job, tracking = service.submit(), server(service)
+    train(service, "a", 1, 20, 20)
+    succeed(service, "b", 21)
+    look(service, tracking)
+    with_pictures(service, job, 1)
+    assert service.store.apply(Write("track_again", {"job": job}))
+    look(service, tracking)
+    assert book.shown == ["samples/step-000010/00.png 10"] and book.told[job] == list(range(1, 101))
+    assert [each.ended for each in seen(service, job).trackers] == [True]
+
+
 def with_pictures(service: Service, job: str, count: int) -> None:
     attempt = service.store.load("attempts", job=job)[0]["id"]
     for path in (*(f"samples/step-000010/{number:02d}.png" for number in range(count)), "samples/words.json"):
         key = f"projects/{PROJECT}/jobs/{job}/attempts/{attempt}/{path}"
         service.objects.write(key, png())
-        facts = {"job": job, "path": path, "attempt": attempt, "key": key, "bytes": len(png()), "sha256": "0" * 64}
+        facts = {
+            "job": job,
+            "path": path,
+            "attempt": attempt,
+            "key": key,
+            "bytes": len(png()),
+            "sha256": "0" * 64,
+            "now": 1,
+        }
         assert service.store.apply(Write("add_artifact", facts))
 
 

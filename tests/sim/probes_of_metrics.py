@@ -111,7 +111,15 @@ def a_picture_that_two_servers_show_at_once_is_marked_once(bench: Bench) -> None
     look(bench)
     key = "projects/default/a.png"
     bench.objects.write(key, b"a picture")
-    picture = {"job": job, "path": "samples/a.png", "attempt": hold.attempt, "key": key, "bytes": 9, "sha256": "0" * 64}
+    picture = {
+        "job": job,
+        "path": "samples/a.png",
+        "attempt": hold.attempt,
+        "key": key,
+        "bytes": 9,
+        "sha256": "0" * 64,
+        "now": 1,
+    }
     bench.store.apply(write("add_artifact", **picture))
     bench.fail(node, hold, "bad data")
     bench.store.apply(write("set_job_state", **_failed(bench, job)))

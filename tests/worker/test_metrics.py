@@ -13,7 +13,7 @@ from gangline.core.errors import Unreachable
 from gangline.core.metrics import Point, Reading
 from gangline.core.spec import spec_hash
 from gangline.ports.server import Commit, Done, Hold, Points, Stale
-from gangline.ports.trainer import Saved
+from gangline.ports.trainer import Pictures, Saved
 from gangline.worker import diary as diaries
 from gangline.worker.diary import Diary
 from gangline.worker.work import METRICS_EVERY_S
@@ -65,6 +65,9 @@ class SteadyRun(ScriptedRun):
 
     def exit_code(self) -> int | None:
         return 0 if self.step == STEPS else None
+
+    def pictures(self) -> list[Pictures]:
+        return []
 
     def progress(self) -> Progress:
         return Progress(phase="training", step=self.step, steps=STEPS, loss=0.5)

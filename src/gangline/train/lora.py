@@ -175,7 +175,7 @@ class Lora:
         names = ("learning_rate", "text_encoder_learning_rate")
         groups = self.optimizer.param_groups  # d: what Prodigy found; scheduled_lr: what schedule-free warms up to
         rates = [group.get("scheduled_lr", group["lr"]) * group.get("d", 1.0) for group in groups]
-        found = dict(zip(names, rates, strict=False))
+        found: dict[str, float] = dict(zip(names, rates, strict=False))
         if self.base.unet.device.type == "cuda":
             found["memory_gb"] = torch.cuda.max_memory_allocated(self.base.unet.device) / 1e9
         return found

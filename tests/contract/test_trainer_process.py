@@ -14,6 +14,7 @@ from gangline.adapters import trainer_process
 from gangline.adapters.trainer_process import ProcessRun, ProcessTrainer
 from gangline.core.contract import EXIT_BAD_INPUT, EXIT_STOPPED, Progress
 from gangline.core.files import File
+from gangline.core.metrics import Point, Reading
 
 PROGRAM = """
 import json, os, pathlib, signal, subprocess, sys, threading
@@ -79,6 +80,24 @@ def test_it_does_not_see_the_agents_secrets(run: ProcessRun) -> None:
 
 def test_reports_are_read_line_by_line_and_half_a_line_waits(run: ProcessRun) -> None:
     assert run.progress() == Progress(phase="training", step=3, steps=9, loss=0.5, seconds_per_step=0.1)
+
+
+def test_what_it_measures_is_told_once_and_only_what_is_a_number(run: ProcessRun) -> None:
+    line = {
+        "step": 4,
+        "steps": 9,
+        "loss": 0.4,
+        "seconds_per_step": 0.1,
+        "metrics": {"loss": 0.4, "own/name": 2, "x": None},
+    }
+    with (run.directory / "progress.jsonl").open("a") as progress:
+        progress.write('ining", ' + json.dumps(line)[1:] + "\n")  # the half line that was waiting
+        progress.write(
+            json.dumps({"phase": "saving", "step": 4, "steps": 9, "loss": None, "seconds_per_step": None}) + "\n"
+        )
+    measured = Reading(point=Point(step=4, values={"loss": 0.4, "own/name": 2.0}))
+    assert run.take_readings() == [measured, Reading(point=Point(step=4, values={}), saved=True)]
+    assert run.take_readings() == []
 
 
 def test_what_it_prints_can_be_read_from_any_byte(run: ProcessRun) -> None:

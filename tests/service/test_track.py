@@ -1,5 +1,6 @@
 """A tracker is told of a job once, up to what is committed, whatever ends and whoever goes on."""
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,7 +10,9 @@ from typing import Any
 import pytest
 
 from gangline.adapters.trackers.tensorboard import TensorBoard
-from gangline.core.errors import GanglineError, Unreachable
+from gangline.api.serve import _keep_telling
+from gangline.compose import make_trackers
+from gangline.core.errors import GanglineError, Unreachable, UserError
 from gangline.core.metrics import Measured
 from gangline.ports.server import Done
 from gangline.ports.store import Row, Store, Write
@@ -335,6 +338,40 @@ def test_a_tracker_is_not_told_of_photos_but_of_how_many_there_are(service: Serv
     assert run.settings["photos"] == 1 and run.settings["rank"] == 16
     assert run.settings["target_modules"] == ["to_k", "to_q", "to_v", "to_out.0"]
     assert run.project == PROJECT and run.tags[0] == "lora"
+
+
+def test_a_server_tells_its_trackers_until_it_is_stopped(service: Service, book: Book) -> None:
+    job = service.submit()
+    train(service, "a", 1, 20, 20)
+    told, stopping = threading.Event(), threading.Event()
+    write, close = book.write, list[int]()
+
+    def write_and_tell(*what: Any) -> None:
+        write(*what)
+        told.set()
+
+    book.write = write_and_tell  # type: ignore[method-assign]
+    book.close = lambda: close.append(1)  # type: ignore[method-assign]
+    service.change_policy(tick_interval_s=0.01)
+    telling = threading.Thread(target=_keep_telling, args=(service.at, book, stopping))
+    telling.start()
+    assert told.wait(30)
+    stopping.set()
+    telling.join(30)
+    assert not telling.is_alive() and close and book.told[job][-1] == 20
+
+
+def test_the_environment_says_which_trackers_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GANGLINE_TENSORBOARD", "GANGLINE_WANDB_PROJECT"):
+        monkeypatch.delenv(name, raising=False)
+    assert make_trackers(tmp_path) == ()
+    monkeypatch.setenv("GANGLINE_TENSORBOARD", str(tmp_path / "boards"))
+    monkeypatch.setenv("GANGLINE_WANDB_PROJECT", "dogs")
+    assert [tracker.name for tracker in make_trackers(tmp_path)] == ["wandb", "tensorboard"]
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("GANGLINE_TENSORBOARD", str(tmp_path / "file" / "boards"))
+    with pytest.raises(UserError, match="cannot be made"):
+        make_trackers(tmp_path)
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,7 @@
 """What attempts measured becomes one run: pure functions over points."""
 
 import math
+import re
 from itertools import pairwise
 from random import Random
 
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline.core.metrics import (
+    MEANING,
     NAMES_MAX,
     SPACING,
     Measured,
@@ -24,6 +26,8 @@ from gangline.core.metrics import (
     unpack,
     with_smoothed_loss,
 )
+from gangline.core.retry import RETRY_S_MAX, retry_s
+from tests.conftest import ROOT
 
 
 def reading(step: int, loss: float = 1.0) -> Reading:
@@ -154,3 +158,15 @@ def test_a_smoothed_loss_is_right_from_its_first_point_and_whatever_the_spacing(
     assert smooth(1) == 1.0
     assert smooth(*range(1, 121)) == pytest.approx(smooth(50, 100, 120), rel=1e-5)
     assert with_smoothed_loss([Measured(step=1, at_ms=0, values={"x": 1.0})])[0].values == {"x": 1.0}
+
+
+def test_every_name_is_in_the_documents_with_what_stands_there() -> None:
+    page = (ROOT / "docs" / "metrics.md").read_text()
+    told = {found[1]: found[2] for found in re.finditer(r"^\| `(\w+)` \| (.*) \|$", page, re.MULTILINE)}
+    assert told.keys() == MEANING.keys()
+    for name, meaning in MEANING.items():
+        assert told[name].startswith(meaning.split(";")[0].split(",")[0]), name
+
+
+def test_who_waits_for_long_waits_no_longer_than_the_bound() -> None:
+    assert RETRY_S_MAX / 2 <= retry_s(10**6, Random(0)) <= RETRY_S_MAX

@@ -20,8 +20,8 @@ MEANING = {
     "learning_rate": "of the U-Net's weights",
     "text_encoder_learning_rate": "of the text encoders' weights, where they are trained",
     "gradient_norm": "the length of the gradient before it is clipped",
-    "seconds_per_step": "from step to step; time spent saving is left out",
-    "images_per_second": "images of all steps, by the same clock",
+    "seconds_per_step": "from step to step; time spent saving or rendering is left out",
+    "images_per_second": "images of all steps, those of the class too, by the same clock",
     "memory_gb": "the most GPU memory that was in use at a time, in 10⁹ bytes",
 }
 """Every name, and what stands there. `smoothed_loss` is derived when somebody looks; trainers do not report it."""

@@ -337,6 +337,9 @@ class SimRendering:
     def progress(self) -> Progress:
         return Progress(phase="rendering", steps=1)
 
+    def take_readings(self) -> list[Reading]:
+        return []
+
     def failure(self) -> Failure | None:
         return None
 

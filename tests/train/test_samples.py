@@ -163,7 +163,7 @@ def test_pictures_are_those_of_the_librarys_own_pipeline(
         tokenizer=base.tokenizers[0],
         tokenizer_2=base.tokenizers[1],
         unet=base.unet,
-        scheduler=sampler_of(base, spec),
+        scheduler=sampler_of(base, sampler),
     )
     pipeline.set_progress_bar_config(disable=True)
     side = spec.resolution // base.latent_factor
@@ -180,10 +180,11 @@ def test_pictures_are_those_of_the_librarys_own_pipeline(
     assert difference.max() <= 1
 
 
-def test_where_training_ends_in_noise_alone_sampling_begins_there(base: Base) -> None:
+def test_where_training_ends_in_noise_alone_sampling_begins_there() -> None:
+    settings: dict[str, Any] = {"zero_terminal_snr": True, "prediction_type": "v_prediction"}
+    base = load_base(BASE, torch.device("cpu"), torch.float32, **settings)
     for sampler in SAMPLERS:
-        settings: dict[str, Any] = {"zero_terminal_snr": True, "prediction_type": "v_prediction"}
-        scheduler = sampler_of(base, small_spec(sample_sampler=sampler, **settings))
+        scheduler = sampler_of(base, sampler)
         scheduler.set_timesteps(4)
         assert scheduler.timesteps[0] == scheduler.config.num_train_timesteps - 1
         assert scheduler.config.prediction_type == "v_prediction"

@@ -127,12 +127,15 @@ def target_of(stem: str) -> str | None:
     return None
 
 
-def family_of(input_widths: Mapping[str, int]) -> str | None:
+FAMILY_OF_WIDTH: dict[int, Literal["sdxl", "sd15", "sd2"]] = {768: "sd15", 1024: "sd2", 2048: "sdxl"}
+
+
+def family_of(input_widths: Mapping[str, int]) -> Literal["sdxl", "sd15", "sd2"] | None:
     """Of a LoRA, from its stems and how wide each module's input is; None where that does not say it.
 
     What the cross-attention reads is as wide as the text encoders' outputs together.
     """
     for stem, width in input_widths.items():
         if CROSS_ATTENTION.search(stem):
-            return {768: "sd15", 1024: "sd2", 2048: "sdxl"}.get(width)
+            return FAMILY_OF_WIDTH.get(width)
     return "sdxl" if any(stem.startswith(("lora_te2_", "text_encoder_2.")) for stem in input_widths) else None

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from gangline.core.spec import FilesBase, Needs, parse_task, spec_hash
 from gangline.ports.pool import Offer
 from gangline.ports.server import (
     Assignment,
+    Beaten,
     Commit,
     Committed,
     Done,
@@ -32,12 +34,14 @@ from gangline.ports.server import (
 from gangline.ports.store import write
 from gangline.service import checkpoint, query, samples, steer
 from gangline.service.demand import find_demand
+from gangline.service.deployment import RentedPool
 from gangline.service.finish import finish
 from gangline.service.nodes import join
 from tests.conftest import as_upload
 from tests.service.conftest import POLICY, PRICE, PROJECT, Service
 from tests.service.test_one_at_a_time import upload, view
 from tests.service.test_rules import beat, because, kinds, release, succeed
+from tests.unit.test_autoscale_found import Shop
 
 EVERY = 10
 BASE_IS_ELSEWHERE = "no job waits that may run here"
@@ -200,6 +204,65 @@ def test_samples_alone_start_no_node(service: Service) -> None:
     offer = Offer(id="offer", gpu="", gpu_memory_gb=80, price_micro_usd_per_hour=PRICE)
     pool = PoolLimits(name="default", nodes_min=0, nodes_max=9)
     assert find_demand(service.at, pool, [offer], set(), service.now_ms) == ([], [])
+
+
+def rented(service: Service, name: str, nodes_min: int = 0) -> str:
+    """A node of a pool that rents."""
+    limits = PoolLimits(name="default", nodes_min=nodes_min, nodes_max=9)
+    service.at = replace(service.at, pools={"default": RentedPool(limits, Shop())})
+    row = {"pool": "default", "gpu": "", "gpu_memory_gb": 80, "trust": 0, "slots": 1, "price_micro_usd_per_hour": PRICE}
+    service.store.apply(write("rent_node", id=name, because="work", now=service.now_ms, **row))
+    return service.join(name, node=name)
+
+
+def test_pictures_keep_no_rented_node_that_has_had_nothing_to_train_for_long(service: Service) -> None:
+    trainer = service.join("node-a")
+    training = train(service, trainer)
+    other = rented(service, "node-b")
+    go_on_training(service, trainer, training, POLICY.idle_s - 30)
+    assert commit(service, trainer, training, 10) == Committed(render=False)
+    assert rendered(service, other, service.claim(other)) == Done()
+    go_on_training(service, trainer, training, 30)
+    assert commit(service, trainer, training, 20) == Committed(render=True)
+    assert commit(service, trainer, training, 25) == Committed()
+    service.claim_nothing(other)
+
+
+def test_who_is_kept_anyhow_renders(service: Service) -> None:
+    trainer = service.join("node-a")
+    training = train(service, trainer)
+    other = rented(service, "node-b", nodes_min=1)
+    go_on_training(service, trainer, training, 10 * POLICY.idle_s)
+    assert commit(service, trainer, training, 10) == Committed(render=False)
+    assert service.claim(other).kind == "sample"
+
+
+def test_rendering_gives_way_to_training_that_waits_and_begins_anew_later(service: Service) -> None:
+    first, second = service.join("node-a"), service.join("node-b")
+    training = train(service, first)
+    commit(service, first, training, 10)
+    rendering = service.claim(second)
+    service.tick()
+    assert beat(service, second, rendering.hold, 0, phase="rendering", loss=None) == Beaten()
+    fresh = service.submit()
+    service.wait(POLICY.claim_interval_s + 1)
+    service.tick()
+    told = beat(service, second, rendering.hold, 0, phase="rendering", loss=None)
+    assert told == Beaten(stop="training waits for this node")
+    release(service, second, rendering.hold)
+    assert service.claim(second).job == fresh
+    assert open_samples(service, training.job) == [("queued", 10)]
+
+
+def test_it_gives_way_to_nothing_that_its_node_could_not_train(service: Service) -> None:
+    first, second = service.join("node-a", gpu_memory_gb=80), service.join("node-b", gpu_memory_gb=8)
+    training = train(service, first)
+    commit(service, first, training, 10)
+    rendering = service.claim(second)
+    service.submit(needs=Needs(gpu_memory_gb=80))
+    service.wait(POLICY.claim_interval_s + 1)
+    service.tick()
+    assert beat(service, second, rendering.hold, 0, phase="rendering", loss=None) == Beaten()
 
 
 # When

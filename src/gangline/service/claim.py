@@ -15,6 +15,7 @@ from gangline.service.attempts import TRIES_MAX, end_overdue, event, load_node
 from gangline.service.deployment import Deployment
 from gangline.service.fleet import give_back
 from gangline.service.inputs import inputs_of, resumable
+from gangline.service.samples import may_render
 from gangline.service.speed import turned_away
 
 CANDIDATES_MAX = 16
@@ -84,6 +85,8 @@ def _offered(at: Deployment, node: Node, now_ms: int) -> Iterator[tuple[Purse, l
     purses = [bill.as_purse(row) for row in at.store.load("waiting_projects")]
     for purse in by_fair_share(purses, now_ms, at.policy):
         yield purse, _candidates(at, "fresh_candidates", node, project=purse.project)
+    if not may_render(at, node, now_ms):
+        return
     before = now_ms - round(at.policy.base_wait_s * 1000)
     yield from _by_project(
         at, _candidates(at, "sample_candidates", node, machine=node.machine, before=before, now=now_ms)

@@ -9,7 +9,7 @@ from gangline.service.fleet import tend
 from gangline.service.health import begin_trials, judge_machines, watch
 from gangline.service.nodes import give_up_silent
 from gangline.service.outage import take_turn
-from gangline.service.samples import drop_late
+from gangline.service.samples import drop_late, give_way
 from gangline.service.sweep import sweep_attempts, sweep_uploads
 from gangline.service.waiting import fail_unmatched, yield_bans
 
@@ -31,6 +31,7 @@ class Controller:
         end_overdue(at, now_ms)
         end_unheeded(at, now_ms)
         give_up_silent(at, now_ms)
+        give_way(at, now_ms)
         self._every(policy.watch_interval_s, now_ms, watch, judge_machines, begin_trials, yield_bans, fail_unmatched)
         self._every(policy.watch_interval_s, now_ms, drop_late)
         self._every(policy.scale_interval_s, now_ms, tend)

@@ -18,7 +18,7 @@ from gangline.core.spec import SampleSpec, parse_spec, workload
 from gangline.core.views import SamplesView
 from gangline.ports.server import Done, Hold, Refused, Show, Stale
 from gangline.ports.store import Row, Write, guard, write
-from gangline.service.attempts import LOST, as_job, event, job_of_hold, lease_of, moving
+from gangline.service.attempts import LOST, as_job, ask_to_stop, event, job_of_hold, lease_of, moving
 from gangline.service.deployment import Deployment
 from gangline.service.submit import adding
 from gangline.service.upload import stored_as
@@ -39,10 +39,33 @@ def due(at: Deployment, held: Row, node: str, checkpoint: str, step: int, now_ms
     if not is_due(rhythm, step, now_ms):
         return []
     job = at.store.load("job", id=held["id"])[0]
-    nodes = [Node(**row) for row in at.store.load("free_nodes", but=node)]
+    free = [Node(**row) for row in at.store.load("free_nodes", but=node)]
+    nodes = [other for other in free if may_render(at, other, now_ms)]
     elsewhere = may_go_elsewhere(_candidate(job), nodes, now_ms)
     asked = write("sampled", job=job["id"], step=step, here=int(not elsewhere), now=now_ms)
     return [asked, *(_adding_job(at, job, checkpoint, step, now_ms) if elsewhere else ())]
+
+
+def may_render(at: Deployment, node: Node, now_ms: int) -> bool:
+    """Pictures keep no node: a rented one that has had nothing to train for long is left idle, and so given back, where its pool
+    has more than the least."""
+    pool = at.pools.get(node.pool)
+    if not node.rented or pool is None:
+        return True
+    trained = at.store.load("last_training", node=node.id)
+    since_ms = max(node.joined_ms or 0, trained[0]["ended_ms"] if trained else 0)
+    if now_ms - since_ms < at.policy.idle_s * 1000:
+        return True
+    return at.store.load("rented_in_pool", pool=node.pool)[0]["nodes"] <= pool.limits.nodes_min
+
+
+def give_way(at: Deployment, now_ms: int) -> None:
+    """Training that waits, and that no free node takes, goes where pictures are rendered: as many nodes as there are jobs."""
+    rows = at.store.load("in_the_way", before=now_ms - round(at.policy.claim_interval_s * 1000))
+    if rows:
+        waiting = at.store.load("queue_length", limit=len(rows))[0]["jobs"]
+        for row in rows[:waiting]:
+            ask_to_stop(at, row, "training waits for this node", now_ms)
 
 
 def to_render_here(at: Deployment, held: Row, step: int) -> bool:

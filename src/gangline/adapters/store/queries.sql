@@ -817,10 +817,30 @@ ORDER BY sample.step, job.id
 -- How many there are of a training job's steps.
 SELECT COUNT(*) AS pictures FROM artifact WHERE job = :job AND path LIKE 'samples/step-%.png'
 
+-- name: last_training
+-- When a node last had something to train.
+SELECT attempt.ended_ms FROM attempt JOIN job ON job.id = attempt.job
+WHERE attempt.node = :node AND attempt.state <> 'live' AND job.kind <> 'sample'
+ORDER BY attempt.ended_ms DESC LIMIT 1
+
+-- name: in_the_way
+-- Pictures that are being rendered where training could go on that waits, and that no free node took meanwhile.
+SELECT lease.attempt, lease.node, attempt.job
+FROM job JOIN attempt ON attempt.job = job.id AND attempt.fencing = job.fencing
+     JOIN lease ON lease.attempt = attempt.id JOIN node ON node.id = lease.node
+WHERE job.state = 'running' AND job.kind = 'sample' AND lease.stop = '' AND node.state IN ('ready', 'on_trial')
+  AND EXISTS (SELECT 1 FROM job AS waiting
+              WHERE waiting.state = 'queued' AND waiting.kind <> 'sample' AND waiting.queued_ms < :before AND waiting.ready_ms < :before
+              AND waiting.gpu_memory_gb <= node.gpu_memory_gb AND waiting.gpu IN ('', node.gpu)
+              AND waiting.pool IN ('', node.pool) AND waiting.trust <= node.trust
+              AND waiting.numerics IN ('', node.numerics) AND waiting.slots <= node.slots
+              AND NOT EXISTS (SELECT 1 FROM ban WHERE ban.job = waiting.id AND ban.machine = node.machine))
+ORDER BY lease.started_ms DESC, lease.attempt
+
 -- name: free_nodes
 -- Those that work and have slots that no training uses, but for one.
 SELECT node.id, node.machine, node.name, node.pool, node.state, node.because, node.gpu, node.gpu_memory_gb, node.trust,
-       node.numerics, node.slots, node.price_micro_usd_per_hour, node.meter_ms, node.joined_ms,
+       node.numerics, node.slots, node.price_micro_usd_per_hour, node.meter_ms, node.joined_ms, node.rented,
        COALESCE(machine.rest_until_ms, 0) AS rest_until_ms,
        node.slots - CAST((SELECT COALESCE(SUM(lease.slots), 0) FROM lease JOIN attempt ON attempt.id = lease.attempt
                           JOIN job ON job.id = attempt.job

@@ -31,3 +31,7 @@ CREATE INDEX job_queue ON job (project, priority DESC, submitted_ms, id) WHERE s
 CREATE INDEX job_again ON job (priority DESC, queued_ms, id) WHERE state = 'queued' AND fencing > 0 AND kind <> 'sample';
 CREATE INDEX job_page ON job (project, submitted_ms, id) WHERE kind <> 'sample';
 CREATE INDEX job_samples ON job (queued_ms, id) WHERE state = 'queued' AND kind = 'sample';
+CREATE INDEX job_rendering ON job (id) WHERE state = 'running' AND kind = 'sample';
+
+-- When a node last had something to train.
+CREATE INDEX attempt_of_node ON attempt (node, ended_ms);

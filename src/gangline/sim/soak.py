@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from gangline.service import steer
@@ -135,7 +135,8 @@ class Chaos:
 
     def __init__(self, seed: int) -> None:
         rng = World(seed).rng("chaos")
-        self.simulation = Simulation(_scenario(rng), seed, rates=_rates(rng))
+        scenario = _with_samples(_scenario(rng), World(seed).rng("samples"))
+        self.simulation = Simulation(scenario, seed, rates=_rates(rng))
         self._rng = rng
         self._world = self.simulation.world
         self.simulation.cloud.skews_clocks = True
@@ -235,6 +236,12 @@ def _scenario(rng: Random) -> Scenario:
         faults=tuple(faults),
         policy=POLICY,
     )
+
+
+def _with_samples(scenario: Scenario, rng: Random) -> Scenario:
+    """Some of the jobs are looked at while they train."""
+    jobs = (replace(batch, sample_every_steps=rng.choice((None, 10, 40))) for batch in scenario.jobs)
+    return replace(scenario, jobs=tuple(jobs))
 
 
 _ODD: tuple[dict, ...] = (

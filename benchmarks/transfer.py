@@ -28,6 +28,7 @@ from tests.conftest import BASE, SUBJECT
 from tests.proxy import Proxy
 from tests.servers import s3_server
 
+from gangline.adapters.hub import HuggingFaceHub, NodesHub
 from gangline.adapters.objects_s3 import S3Objects
 from gangline.adapters.pools.local import start_node, stop_all
 from gangline.adapters.s3_abilities import find_abilities
@@ -47,11 +48,6 @@ ROUNDS = 15
 SIGNED_S = 300
 
 
-class NoBases:
-    def fetch(self, repo: str, commit: str) -> Path:
-        raise AssertionError("no base of the hub here")
-
-
 class Ours:
     """What the agent and the server do with a file: hash its parts, send them, make an object of them; check what comes down."""
 
@@ -59,7 +55,7 @@ class Ours:
         wire = Wire(bucket)
         self._objects = S3Objects(wire, find_abilities(wire))
         self._to, self._file = folder / "ours", file
-        self._transfer = HttpTransfer("", NoBases(), Random(0))
+        self._transfer = HttpTransfer("", NodesHub(HuggingFaceHub(""), Path()), Random(0))
 
     def up(self, key: str, source: Path) -> None:
         upload = self._transfer.describe(self._file, source).future.result()

@@ -20,6 +20,8 @@ from gangline.core.errors import UserError
 from gangline.core.policy import Policy
 
 if TYPE_CHECKING:
+    from gangline.adapters.cache import Cache
+    from gangline.adapters.hub import HuggingFaceHub
     from gangline.adapters.objects_local import LocalObjects
     from gangline.adapters.objects_s3 import S3Objects
     from gangline.adapters.pools.local import LocalPool
@@ -48,6 +50,7 @@ class Settings:
     token: str | None
     project: str | None
     database: str | None
+    cache_gb: float | None
 
 
 def read_settings() -> Settings:
@@ -58,7 +61,16 @@ def read_settings() -> Settings:
         token=os.environ.get("GANGLINE_TOKEN") or None,
         project=os.environ.get("GANGLINE_PROJECT") or None,
         database=os.environ.get("GANGLINE_DATABASE_URL") or None,
+        cache_gb=_number("GANGLINE_CACHE_GB"),
     )
+
+
+def _number(name: str) -> float | None:
+    text = os.environ.get(name, "")
+    try:
+        return float(text) if text else None
+    except ValueError:
+        raise UserError(f"{name} is {text}, which is no number") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +132,7 @@ def run_server(
     price_usd_per_hour: float,
     ready: Callable[[Access], None],
     nodes: PoolLimits = NO_NODES,
+    cache_gb: float | None = None,
 ) -> None:
     """Serve until told to stop, with `nodes` of this box. `ready` is called once requests are taken."""
     try:
@@ -127,7 +140,6 @@ def run_server(
         from gangline.api.serve import listen, serve
     except ModuleNotFoundError as error:
         raise missing_extra("server", error) from None
-    from gangline.adapters.hub import HuggingFaceHub
     from gangline.adapters.objects_local import LocalObjects
     from gangline.adapters.store import open_store
     from gangline.service.access import admit
@@ -139,11 +151,11 @@ def run_server(
     price = round(price_usd_per_hour * 1e6)
     store = open_store(read_settings().database or str(home / "gangline.sqlite"))
     objects = make_objects(home, access.signing_secret)
-    local = _nodes_of_this_box(home / "nodes", nodes.nodes_max, access, price)
+    local = _nodes_of_this_box(home / "nodes", nodes.nodes_max, access, price, cache_gb)
     deployment = Deployment(
         store=store,
         objects=objects,
-        hub=HuggingFaceHub(),
+        hub=make_hub(),
         policy=policy,
         new_id=new_id,
         new_secret=new_secret,
@@ -225,9 +237,12 @@ def _read_bucket(place: str) -> "Bucket":
     )
 
 
-def _nodes_of_this_box(homes: Path, nodes_max: int, access: Access, price_micro_usd_per_hour: int) -> "LocalPool":
+def _nodes_of_this_box(
+    homes: Path, nodes_max: int, access: Access, price_micro_usd_per_hour: int, cache_gb: float | None
+) -> "LocalPool":
+    """They share one cache: a base comes to this box once."""
     from gangline.adapters.host import describe_gpu, gpu_memory_gb
-    from gangline.adapters.pools.local import LocalPool
+    from gangline.adapters.pools.local import WORKER, LocalPool
     from gangline.ports.pool import Offer
 
     gpu = describe_gpu()
@@ -237,14 +252,57 @@ def _nodes_of_this_box(homes: Path, nodes_max: int, access: Access, price_micro_
         gpu_memory_gb=gpu_memory_gb(gpu),
         price_micro_usd_per_hour=price_micro_usd_per_hour,
     )
-    return LocalPool(homes, nodes_max=nodes_max, offer=offer, server=access.url, join_token=access.join_token)
+    limit = ("--cache-gb", f"{cache_gb:g}") if cache_gb else ()
+    return LocalPool(
+        homes,
+        nodes_max=nodes_max,
+        offer=offer,
+        server=access.url,
+        join_token=access.join_token,
+        command=(*WORKER, "--cache", str(homes / "cache"), *limit),
+    )
 
 
-def make_agent(*, home: Path, server: str, token: str, name: str | None, machine: str | None) -> "Agent":
+def make_hub() -> "HuggingFaceHub":
+    """The one that the environment names, as its own client reads it."""
+    from gangline.adapters.hub import ENDPOINT, HuggingFaceHub
+
+    offline = os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on")
+    endpoint = "" if offline else os.environ.get("HF_ENDPOINT") or ENDPOINT
+    return HuggingFaceHub(endpoint, os.environ.get("HF_TOKEN", ""))
+
+
+def make_cache(home: Path, shared: Path | None, cache_gb: float | None) -> "Cache":
+    """A worker's own, or the one that it shares with others of its machine. Raises `UserError` where its files cannot be in both."""
+    from gangline.adapters.cache import Cache
+
+    folder, wanted_gb = shared or home / "cache", cache_gb or read_settings().cache_gb
+    cache = Cache(existing(folder), None if wanted_gb is None else round(wanted_gb * 1e9))
+    if folder.stat().st_dev != home.stat().st_dev:
+        raise UserError(f"the cache {folder} is on another disk than {home}", hint="choose both on one disk")
+    return cache
+
+
+def _users_cache() -> Path:
+    """Where the hub's own client keeps what it fetched."""
+    hub_home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
+    return Path(os.environ.get("HF_HUB_CACHE") or hub_home / "hub")
+
+
+def make_agent(
+    *,
+    home: Path,
+    server: str,
+    token: str,
+    name: str | None,
+    machine: str | None,
+    shared_cache: Path | None = None,
+    cache_gb: float | None = None,
+) -> "Agent":
     """A worker of this machine. Raises `UserError` where another one is at work in `home`."""
     from gangline import __version__
     from gangline.adapters.host import LocalHost, describe_gpu, describe_numerics, gpu_memory_gb
-    from gangline.adapters.hub import HuggingFaceHub
+    from gangline.adapters.hub import NodesHub
     from gangline.adapters.trainer_process import ProcessTrainer
     from gangline.adapters.transfer import HttpTransfer
     from gangline.ports.server import Join
@@ -252,13 +310,14 @@ def make_agent(*, home: Path, server: str, token: str, name: str | None, machine
     from gangline.worker.agent import Agent
     from gangline.worker.edges import Edges
 
-    host = LocalHost(existing(home))
+    cache = make_cache(existing(home), shared_cache, cache_gb)
+    host = LocalHost(home, cache)
     reached: Server = HttpServer(server, token)
     machine = machine or host.machine()
     rng = Random(machine)  # noqa: S311 - jitter, not a secret
     edges = Edges(
         server=reached,
-        transfer=HttpTransfer(server, HuggingFaceHub(), rng),
+        transfer=HttpTransfer(server, NodesHub(make_hub(), cache.folder, _users_cache()), rng),
         trainer=ProcessTrainer(),
         host=host,
         rng=rng,
@@ -273,6 +332,7 @@ def make_agent(*, home: Path, server: str, token: str, name: str | None, machine
         capabilities={"gangline": __version__, "python": sys.version.split()[0]}
         | describe_numerics(with_gpu=bool(gpu))
         | gpu,
+        bases=host.bases(),
     )
     return Agent(edges, join)
 

@@ -229,7 +229,7 @@ def a_service(folder: Path, database: str, objects: Objects) -> Iterator[Service
     deployment = Deployment(
         store=store,
         objects=objects,
-        hub=HuggingFaceHub(folder / "hub"),
+        hub=HuggingFaceHub(""),
         policy=POLICY,
         new_id=lambda kind: f"{kind}-{next(counter):06d}",
         new_secret=lambda kind: f"gl_{kind}_secret-{next(counter)}",

@@ -1,7 +1,7 @@
 """Every route for every caller: a table that a new route must be in."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pytest
@@ -51,6 +51,10 @@ ROUTES = {
     "POST /v1/jobs/{job}/pause": Entry("member", elsewhere=404),
     "POST /v1/jobs/{job}/resume": Entry("member", elsewhere=404),
     "POST /v1/jobs/{ended}/retry": Entry("member", 201, elsewhere=404),
+    "POST /v1/bases": Entry("member", 201, body="base"),
+    "GET /v1/bases": Entry("viewer"),
+    "GET /v1/bases/{base}": Entry("viewer", elsewhere=404),
+    "DELETE /v1/bases/{base}": Entry("member", 204),
     "POST /v1/keys": Entry("admin", 201, body={"name": "a"}),
     "GET /v1/keys": Entry("admin"),
     "DELETE /v1/keys/{key}": Entry("admin", 204, elsewhere=404),
@@ -69,6 +73,7 @@ ROUTES = {
     "POST /v1/attempts/{attempt}/checkpoints": Entry("node", 422, body={"manifest": {}}),  # it is none
     "POST /v1/attempts/{attempt}/samples": Entry("node", 422, body={"step": 1, "files": FILES}),  # they are not there
     "POST /v1/attempts/{attempt}/rejections": Entry("node", body={"checkpoint": "c", "because": "b"}),
+    "POST /v1/attempts/{attempt}/prepared": Entry("node", 422, body={"manifest": {}}),  # it is none
     "POST /v1/attempts/{attempt}/logs": Entry("node", body={"first_byte": 0, "text": "t"}),
     "POST /v1/attempts/{attempt}/metrics": Entry("node", body={"points": [{"step": 1, "values": {"loss": 0.5}}]}),
     "POST /v1/attempts/{attempt}/end": Entry("node", body={"outcome": "released"}),
@@ -113,6 +118,8 @@ class House:
         running = service.submit(priority=1)
         hold = service.claim(joined["node"]["node"]).hold
         job, ended = service.submit(), service.submit()
+        ours = {"name": "ours", "base": asdict(service.spec().base)}
+        assert service.ask("POST", "/v1/bases", json=ours).status_code == 201
         service.ask("POST", f"/v1/jobs/{job}/pause")
         service.ask("POST", f"/v1/jobs/{ended}/cancel")
         revoked, expired = service.make_key("operator"), service.make_key("operator", lasts_s=1)
@@ -136,9 +143,11 @@ class House:
             "job": job,
             "ended": ended,
             "attempt": hold.attempt,
+            "base": "ours",
         }
         self.bodies = {
             "spec": {"spec": spec_to_json(service.spec())},
+            "base": {"name": "mine", "base": asdict(service.spec().base)},
             "downloads": {"keys": [blob_key(PROJECT, service.photo.sha256)]},
         }
         assert service.state(running) == "running"

@@ -14,6 +14,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from gangline.adapters.carrier import Patience
+from gangline.adapters.hub import HuggingFaceHub, NodesHub
 from gangline.adapters.objects_local import LocalObjects
 from gangline.adapters.transfer import HttpTransfer
 from gangline.api import problems
@@ -24,11 +25,6 @@ from gangline.ports.transfer import Task
 from tests.proxy import Proxy
 
 HURRIED = Patience(connect_s=5, stall_s=20, tries=3, retry_s_first=0.01)
-
-
-class NoBases:
-    def fetch(self, repo: str, commit: str) -> Path:
-        raise AssertionError("no base of the hub here")
 
 
 @dataclass
@@ -106,7 +102,7 @@ def make_transfer() -> Iterator[Callable[..., HttpTransfer]]:
     made: list[HttpTransfer] = []
 
     def make(patience: Patience = HURRIED, server: str = "http://nowhere.invalid") -> HttpTransfer:
-        made.append(HttpTransfer(server, NoBases(), Random(0), patience))
+        made.append(HttpTransfer(server, NodesHub(HuggingFaceHub(""), Path()), Random(0), patience))
         return made[-1]
 
     yield make

@@ -90,7 +90,7 @@ def test_only_a_node_that_a_waiting_job_could_have_is_rented(
     at = Deployment(
         store=store,
         objects=LocalObjects(tmp_path / "objects", "secret"),
-        hub=HuggingFaceHub(),
+        hub=HuggingFaceHub(""),
         policy=POLICY,
         new_id=lambda kind: f"{kind}-{len(shop.started)}",
         new_secret=lambda kind: f"{kind} secret",

@@ -1,29 +1,32 @@
 """The agent's step never blocks: edges that take their time, a clock that the test moves, the real service behind HTTP."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from gangline.adapters.host import LocalHost
-from gangline.core.contract import Manifest, Progress
+from gangline.core.contract import EXIT_LEFT_OUT, Manifest, Prepared, Progress, parse_prepared
 from gangline.core.errors import Denied, GanglineError, Unreachable
 from gangline.core.files import PART_BYTES, File, Grant, Signed
 from gangline.core.metrics import Reading
-from gangline.core.spec import spec_hash
+from gangline.core.prepared import class_images_key, embeddings_key, latents_key
+from gangline.core.spec import FilesBase, spec_hash
 from gangline.ports.server import Join, Upload
-from gangline.ports.trainer import Result, Saved
+from gangline.ports.trainer import Made, Pictures, Result, Saved
 from gangline.service.controller import Controller
 from gangline.wire.agent import HttpServer
 from gangline.worker.agent import Agent
 from gangline.worker.edges import Edges
 from gangline.worker.move import TRIES_OF_A_URL
 from gangline.worker.work import SAVE_ANSWER_S_MAX
-from tests.conftest import as_upload
+from tests.conftest import as_upload, file_at
 from tests.service.conftest import JOIN, POLICY, PROJECT, Service
 
 OUTPUT = b"the weights"
@@ -64,7 +67,7 @@ class SlowTransfer:
     def download(self, signed: Signed, file: File, to: Path, *, durable: bool) -> SlowTask:
         def happen() -> None:
             to.parent.mkdir(parents=True, exist_ok=True)
-            to.write_bytes(self.service.http.get(signed.url).content)
+            to.write_bytes(self.service.objects.read(urlsplit(signed.url).path.removeprefix("/v1/objects/")))
 
         return SlowTask(happen, self.looks)
 
@@ -75,7 +78,10 @@ class SlowTransfer:
     def stop(self) -> None:
         self.stops += 1
 
-    def fetch_base(self, repo: str, commit: str) -> SlowTask:
+    def list_hub(self, repo: str, commit: str, role: str) -> SlowTask:
+        raise AssertionError("no base of the hub here")
+
+    def download_from_hub(self, repo: str, commit: str, file: File, to: Path) -> SlowTask:
         raise AssertionError("no base of the hub here")
 
 
@@ -120,6 +126,7 @@ class ScriptedRun:
     asked: int = 0
     saved: list[Saved] = field(default_factory=list)
     readings: list[Reading] = field(default_factory=list)
+    made: list[Made] = field(default_factory=list)
 
     def exit_code(self) -> int | None:
         if len(self.script) > 1 and not self.stopped:
@@ -139,6 +146,12 @@ class ScriptedRun:
 
     def checkpoints(self) -> list[Saved]:
         return self.saved
+
+    def pictures(self) -> list[Pictures]:
+        return []
+
+    def prepared(self) -> list[Made]:
+        return self.made
 
     def printed(self, first_byte: int, most: int) -> bytes:
         return b"said\n"[first_byte : first_byte + most]
@@ -478,3 +491,111 @@ def test_a_trainer_that_was_told_to_stop_is_asked_for_nothing_more(node: Node) -
     while not node.agent.stopped:
         node.step()
     assert len(run.asked_at) == asked
+
+
+def made(run: ScriptedRun, key: str, content: bytes = b"latents") -> Made:
+    """As the trainer leaves it in its directory."""
+    folder = run.directory / "prepared" / key
+    folder.mkdir(parents=True)
+    (folder / "photos.safetensors").write_bytes(content)
+    return Made(folder, Prepared(key=key, files=(file_at(folder / "photos.safetensors", folder),)))
+
+
+def own_key(service: Service, kind: str = "latents") -> str:
+    keys = {"latents": latents_key, "embeddings": embeddings_key}
+    return keys[kind](service.spec(), {"torch": "2"})
+
+
+def test_what_one_run_prepares_is_there_for_the_next_job_of_the_same_data(node: Node) -> None:
+    first = node.service.submit()
+    while not node.trainer.runs:
+        node.step()
+    key = own_key(node.service)
+    node.trainer.runs[0].made.append(made(node.trainer.runs[0], key))
+    while node.service.state(first) != "succeeded":
+        node.step()
+    node.service.submit(rank=8)
+    while len(node.trainer.runs) < 2:
+        node.step()
+    folder = node.trainer.runs[1].directory / "inputs" / "prepared" / key
+    assert (folder / "photos.safetensors").read_bytes() == b"latents"
+    assert parse_prepared(json.loads((folder / "manifest.json").read_text())).key == key
+    kinds = [event["kind"] for event in node.service.ask("GET", f"/v1/jobs/{first}/events").json()]
+    assert kinds.count("prepared") == 1
+
+
+def test_what_shows_somebodys_photos_is_wiped_with_the_run_and_class_images_stay(node: Node) -> None:
+    spec = {"class_prompt": "a dog"}
+    first = node.service.submit(**spec)
+    while not node.trainer.runs:
+        node.step()
+    latents, images = own_key(node.service), class_images_key(node.service.spec(**spec))
+    of_class = made(node.trainer.runs[0], images, b"pictures of a dog")
+    node.trainer.runs[0].made += [made(node.trainer.runs[0], latents), of_class]
+    while node.service.state(first) != "succeeded":
+        node.step()
+    second = node.service.submit(**spec)
+    while node.service.state(second) != "succeeded":
+        node.step()
+    cached = [path.read_bytes() for path in node.host._cache.folder.iterdir() if path.is_file()]
+    assert b"pictures of a dog" in cached and b"latents" not in cached
+    assert list(node.host._runs.iterdir()) == []
+
+
+def test_a_node_that_is_told_to_stop_does_not_wait_for_what_it_prepared(node: Node) -> None:
+    job = node.service.submit()
+    while not node.trainer.runs:
+        node.step()
+    node.agent._edges.transfer.looks = 3300  # type: ignore[attr-defined]
+    node.trainer.runs[0].made.append(made(node.trainer.runs[0], own_key(node.service)))
+    for _ in range(5):
+        node.step()
+    node.agent.ask_to_stop()
+    steps = 0
+    while node.service.state(job) == "running":
+        node.step()
+        steps += 1
+    assert steps < 40
+
+
+def test_text_encoders_stay_away_where_embeddings_are_there_and_come_when_they_are_needed_after_all(node: Node) -> None:
+    service = node.service
+    files = [service.hand_in(name.encode(), name) for name in ("unet/w.safetensors", "text_encoder/w.safetensors")]
+    config = service.hand_in(b"{}", "text_encoder/config.json")
+    spec = {"base": FilesBase(files=(*files, config))}
+    first = service.submit(**spec)
+    while not node.trainer.runs:
+        node.step()
+    run = node.trainer.runs[0]
+    assert (run.directory / "inputs" / "base" / "text_encoder" / "w.safetensors").exists()
+    assert json.loads((run.directory / "left_out.json").read_text()) == []
+    run.made.append(made(run, embeddings_key(service.spec(**spec), {})))
+    while service.state(first) != "succeeded":
+        node.step()
+    node.host.discard(node.host.cached(files[1].sha256))
+    second = service.submit(**spec, rank=8)
+    while len(node.trainer.runs) < 2:
+        node.step()
+    run = node.trainer.runs[1]
+    base = run.directory / "inputs" / "base"
+    assert (base / "unet" / "w.safetensors").exists() and (base / "text_encoder" / "config.json").exists()
+    assert not (base / "text_encoder" / "w.safetensors").exists()
+    assert json.loads((run.directory / "left_out.json").read_text()) == ["text_encoder", "text_encoder_2"]
+    run.code = EXIT_LEFT_OUT
+    while len(node.trainer.runs) < 3:
+        node.step()
+    assert node.trainer.runs[2].directory == run.directory
+    assert (base / "text_encoder" / "w.safetensors").read_bytes() == b"text_encoder/w.safetensors"
+    assert json.loads((run.directory / "left_out.json").read_text()) == []
+    while service.state(second) != "succeeded":
+        node.step()
+    assert len(service.store.load("attempts", job=second)) == 1
+
+
+def test_a_node_says_when_it_joins_which_bases_it_has(node: Node) -> None:
+    job = node.service.submit()
+    while node.service.state(job) != "succeeded":
+        node.step()
+    assert node.host.bases() == (node.service.spec().base.id,)
+    node.host.discard(node.host.cached(node.service.photo.sha256))
+    assert node.host.bases() == ()

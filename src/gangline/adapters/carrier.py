@@ -86,9 +86,12 @@ class Carrier:
             )
 
     def download(self, signed: Signed, file: File, to: Path, *, durable: bool) -> None:
+        """Nothing is done where it is there already; where somebody else fetches it just now, that is waited for."""
         self._refuse_if_closed()
         get = partial(self._get, signed, file)
-        with Partial(to, file) as incoming:
+        with Partial(to, file, self._connections.closed) as incoming:
+            if incoming.there:
+                return
             # A URL may expire before a long file is there, so all of it is asked for at once; of others the hash keeps up.
             runs = incoming.missing(1 if file.bytes <= SHORT_BYTES else -(-incoming.parts // STREAMS))
             try:

@@ -1,4 +1,4 @@
-"""A node's own disk, below one folder: its machine id, its cache of bases, a folder for each run."""
+"""A node's own disk, below one folder: its machine id, its cache unless it shares one, a folder for each run."""
 
 import fcntl
 import json
@@ -12,19 +12,21 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from gangline.adapters.cache import Cache
 from gangline.core import contract
 from gangline.core.contract import checkpoint_name
 from gangline.core.errors import UserError
+from gangline.core.files import File
 
 
 class LocalHost:
     """Only one worker at a time may have `home`. What a killed one left of its runs is removed."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, cache: Cache | None = None) -> None:
+        home.mkdir(parents=True, exist_ok=True)
         self._home = home
         self._runs = home / "runs"
-        self._cache = home / "cache"
-        self._cache.mkdir(parents=True, exist_ok=True)
+        self._cache = cache or Cache(home / "cache")
         self._lock = (home / "lock").open("w")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -43,7 +45,7 @@ class LocalHost:
         return path.read_text()
 
     def cached(self, sha256: str) -> Path:
-        return self._cache / sha256
+        return self._cache.place(sha256)
 
     def lay_out(self, attempt: str, spec: dict[str, Any]) -> Path:
         directory = self._runs / attempt
@@ -55,22 +57,31 @@ class LocalHost:
     def input_path(self, directory: Path, path: str) -> Path:
         return directory / contract.INPUTS / path
 
-    def place_base(self, directory: Path, base: Path) -> None:
-        (directory / contract.INPUTS / "base").symlink_to(base, target_is_directory=True)
+    def place_cached(self, directory: Path, path: str, file: File) -> bool:
+        return self._cache.link(file, self.input_path(directory, path))
 
-    def place_cached(self, directory: Path, path: str, sha256: str) -> None:
-        target = self.input_path(directory, path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        os.link(self.cached(sha256), target)
+    def make_room(self, room_bytes: int) -> None:
+        self._cache.make_room(room_bytes)
+
+    def remember_base(self, base: str, files: tuple[File, ...]) -> None:
+        self._cache.remember(base, files)
+
+    def bases(self) -> tuple[str, ...]:
+        return self._cache.bases()
+
+    def place_prepared(self, directory: Path, key: str, manifest: dict[str, Any]) -> None:
+        folder = directory / contract.INPUTS / contract.PREPARED / key
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / contract.MANIFEST).write_text(json.dumps(manifest))
+
+    def leave_out(self, directory: Path, parts: tuple[str, ...]) -> None:
+        (directory / contract.LEFT_OUT).write_text(json.dumps(parts))
 
     def place_checkpoint(self, directory: Path, step: int, manifest: dict[str, Any]) -> Path:
         folder = directory / contract.RESUME / checkpoint_name(step)
         folder.mkdir(parents=True)
         (folder / contract.MANIFEST).write_text(json.dumps(manifest))
         return folder
-
-    def has(self, path: Path) -> bool:
-        return path.exists()
 
     def discard(self, path: Path) -> None:
         if path.is_dir() and not path.is_symlink():

@@ -1,79 +1,178 @@
-"""The Hugging Face hub: names and revisions become commits, and a commit becomes a folder in a cache."""
+"""The Hugging Face hub over HTTP: what a revision stands for, and where its files are."""
 
+import hashlib
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+import os
+import re
+import shutil
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urljoin, urlsplit
 
-from gangline.core.bases import INDEX, files_needed, is_complete
+import httpx
+
+from gangline.core.bases import INDEX, Role, files_needed, files_of_role, is_complete
+from gangline.core.canonical import digest
 from gangline.core.errors import Denied, GanglineError, NotFound, Unreachable
+from gangline.core.files import File, Signed, is_sha256
+from gangline.ports.hub import HubFile, HubModel
 
+ENDPOINT = "https://huggingface.co"
 HINT = "give ORGANISATION/NAME as on the hub, or the path of a folder"
+COMMIT = re.compile("[0-9a-f]{40}")
+TIMEOUT = httpx.Timeout(30, connect=10)
+REDIRECTS_MAX = 5
+LISTS = "hub"
 
 
 class HuggingFaceHub:
-    """Without `cache`, the user's own (`HF_HOME`)."""
+    """`token` opens what is gated; without an `endpoint` nobody is asked."""
 
-    def __init__(self, cache: Path | None = None) -> None:
-        self._cache = cache
+    def __init__(self, endpoint: str = ENDPOINT, token: str = "") -> None:
+        self._endpoint = endpoint.rstrip("/")
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._client = httpx.Client(timeout=TIMEOUT)
 
     def pin(self, repo: str, revision: str) -> str:
-        """The commit. A full commit hash is taken as it is."""
-        if len(revision) == 40 and all(char in "0123456789abcdef" for char in revision):
-            return revision
-        from huggingface_hub import HfApi
+        return revision if COMMIT.fullmatch(revision) else self.look(repo, revision).commit
 
-        with _our_errors(repo, revision):
-            commit = HfApi().model_info(repo, revision=revision).sha
-        assert commit is not None, "the hub names the commit of a revision"
-        return commit
-
-    def fetch(self, repo: str, commit: str) -> Path:
-        """The folder with the files of `commit` that a run needs; blocks until it is complete.
-
-        A base that was fetched before needs no network.
-        """
-        from huggingface_hub import HfApi, snapshot_download
-
-        with _our_errors(repo, commit):
-            known = self._known(repo, commit)
-            if known:
-                return known
-            wanted = files_needed(HfApi().list_repo_files(repo, revision=commit))
-            return Path(snapshot_download(repo, revision=commit, cache_dir=self._cache, allow_patterns=wanted))
-
-    def _known(self, repo: str, commit: str) -> Path | None:
-        from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import LocalEntryNotFoundError
-
+    def look(self, repo: str, revision: str) -> HubModel:
+        what = f"{repo} at {revision}"
+        path = f"/api/models/{quote(repo)}/revision/{quote(revision, safe='')}?blobs=true"
+        answer = self._ask("GET", f"{self._endpoint}{path}", what)
         try:
-            folder = Path(snapshot_download(repo, revision=commit, cache_dir=self._cache, local_files_only=True))
-        except LocalEntryNotFoundError:
-            return None
-        names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
-        if INDEX not in names:
-            return folder if files_needed(names) else None
-        return folder if is_complete(names, json.loads((folder / INDEX).read_text())) else None
+            return _as_model(answer.json())
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise Unreachable(f"the hub did not say what the base {what} is") from None
 
+    def read(self, repo: str, commit: str, path: str, part: range | None = None) -> bytes:
+        headers = {"Range": f"bytes={part.start}-{part.stop - 1}"} if part is not None else {}
+        signed, what = self.locate(repo, commit, path), f"{repo} at {commit}"
+        content = self._ask("GET", signed.url, what, signed.headers | headers, follow=True).content
+        return content[part.start : part.stop] if part is not None and len(content) > len(part) else content
 
-@contextmanager
-def _our_errors(repo: str, revision: str) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        raise _translated(error, f"{repo} at {revision}") from None
+    def locate(self, repo: str, commit: str, path: str) -> Signed:
+        """Where its bytes lie, for a while: the hub itself keeps only small files."""
+        url, what = f"{self._endpoint}/{quote(repo)}/resolve/{commit}/{quote(path)}", f"{repo} at {commit}"
+        for _ in range(REDIRECTS_MAX):
+            answer = self._ask("HEAD", url, what, self._headers)
+            if not answer.is_redirect:
+                return Signed(url=url, headers=self._headers)
+            before, url = url, urljoin(url, answer.headers["location"])
+            if urlsplit(url).netloc != urlsplit(before).netloc:
+                return Signed(url=url)
+        raise Unreachable(f"the hub sends from place to place for the base {what}")
 
-
-def _translated(error: Exception, what: str) -> GanglineError:
-    from huggingface_hub import errors
-
-    match error:
-        case errors.GatedRepoError():
-            return Denied(
-                f"the base {what} is gated",
-                hint="accept its licence on the hub and set HF_TOKEN on the server",
+    def _ask(
+        self, method: str, url: str, what: str, headers: dict[str, str] | None = None, *, follow: bool = False
+    ) -> httpx.Response:
+        if not self._endpoint:
+            raise Unreachable(f"the hub is not asked for the base {what}: HF_HUB_OFFLINE is set", hint=HINT)
+        try:
+            answer = self._client.request(
+                method, url, headers=self._headers if headers is None else headers, follow_redirects=follow
             )
-        case errors.RepositoryNotFoundError() | errors.RevisionNotFoundError() | errors.HFValidationError():
-            return NotFound(f"the hub has no base {what}", hint=HINT)
-        case _:
-            return Unreachable(f"the hub did not give the base {what}: {type(error).__name__}", hint=HINT)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise Unreachable(f"the hub did not give the base {what}: {type(error).__name__}", hint=HINT) from None
+        if answer.status_code >= 400:
+            raise _refused(answer, what)
+        return answer
+
+
+class NodesHub:
+    """The hub as a node sees it, with what is known of a commit kept in `folder`. What the hub's own client has fetched into
+    `users` (its cache) before is not fetched again."""
+
+    def __init__(self, hub: HuggingFaceHub, folder: Path, users: Path | None = None) -> None:
+        self._hub = hub
+        self._lists = folder / LISTS
+        self._users = users
+
+    def files(self, repo: str, commit: str, role: Role) -> tuple[File, ...]:
+        """Those that a run needs. A base that was asked for before needs no network."""
+        path = self._lists / f"{digest([repo, commit, role])}.json"
+        if path.exists():
+            return tuple(File(**each) for each in json.loads(path.read_text()))
+        found = self._users_files(repo, commit, role) or self._listed(repo, commit, role)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".{path.name}.{os.getpid()}")
+        partial.write_text(json.dumps([{"path": f.path, "bytes": f.bytes, "sha256": f.sha256} for f in found]))
+        partial.rename(path)
+        return found
+
+    def locate(self, repo: str, commit: str, path: str) -> Signed:
+        return self._hub.locate(repo, commit, path)
+
+    def take_users(self, repo: str, commit: str, file: File, to: Path) -> bool:
+        """Put what the user's cache has of it at `to`, checked. False where it has it not."""
+        place = self._snapshot(repo, commit) / file.path if self._users else None
+        if place is None or not place.is_file() or _sha256(place) != file.sha256:
+            return False
+        to.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(place.resolve(), to)
+        except OSError:  # on another disk
+            partial = to.with_name(f".{to.name}.{os.getpid()}.copy")
+            shutil.copyfile(place, partial)
+            partial.rename(to)
+        return True
+
+    def _listed(self, repo: str, commit: str, role: Role) -> tuple[File, ...]:
+        known = {each.path: each for each in self._hub.look(repo, commit).files}
+        wanted = files_of_role(list(known), role)
+        if not wanted:
+            raise NotFound(f"{repo} at {commit} holds no model in safetensors that can be told", hint=HINT)
+        return tuple(self._as_file(repo, commit, known[path]) for path in wanted)
+
+    def _as_file(self, repo: str, commit: str, known: HubFile) -> File:
+        sha256 = known.sha256 or hashlib.sha256(self._hub.read(repo, commit, known.path)).hexdigest()
+        return File(path=known.path, bytes=known.bytes, sha256=sha256)
+
+    def _users_files(self, repo: str, commit: str, role: Role) -> tuple[File, ...]:
+        folder = self._snapshot(repo, commit) if self._users and role == "base" else None
+        if folder is None or not folder.is_dir():
+            return ()
+        names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+        if INDEX not in names or not is_complete(names, json.loads((folder / INDEX).read_text())):
+            return ()
+        return tuple(_users_file(folder / name, name) for name in files_needed(names))
+
+    def _snapshot(self, repo: str, commit: str) -> Path:
+        assert self._users is not None, "who asks has looked"
+        return self._users / f"models--{repo.replace('/', '--')}" / "snapshots" / commit
+
+
+def _users_file(path: Path, name: str) -> File:
+    """The hub's client calls the bytes of a large file by their SHA-256."""
+    blob = path.resolve().name
+    return File(path=name, bytes=path.stat().st_size, sha256=blob if is_sha256(blob) else _sha256(path))
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _as_model(said: dict[str, Any]) -> HubModel:
+    card = said.get("cardData") or {}
+    return HubModel(
+        commit=str(said["sha"]),
+        gated=bool(said.get("gated")),
+        licence=str(card.get("license_name") or card.get("license") or ""),
+        files=tuple(_as_file(each) for each in said["siblings"]),
+    )
+
+
+def _as_file(said: dict[str, Any]) -> HubFile:
+    large = said.get("lfs") or {}
+    return HubFile(path=str(said["rfilename"]), bytes=int(said["size"]), sha256=large.get("sha256"))
+
+
+def _refused(answer: httpx.Response, what: str) -> GanglineError:
+    code = answer.headers.get("x-error-code", "")
+    if code == "GatedRepo" or (answer.status_code == 403 and not code):
+        hint = "accept its licence on the hub, set HF_TOKEN on the server, and let it fetch: `gangline bases add`"
+        return Denied(f"the base {what} is gated", hint=hint)
+    if code in ("RepoNotFound", "RevisionNotFound", "EntryNotFound") or answer.status_code in (400, 401, 404):
+        return NotFound(f"the hub has no base {what}", hint=HINT)
+    return Unreachable(f"the hub did not give the base {what}: HTTP {answer.status_code}", hint=HINT)

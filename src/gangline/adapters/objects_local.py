@@ -59,6 +59,14 @@ class LocalObjects:
         (folder / "key").write_text(key)
         return upload
 
+    def put_part(self, key: str, upload: str, number: int, content: bytes) -> None:
+        incoming = self._incoming / secrets.token_hex(16)
+        incoming.write_bytes(content)
+        try:
+            self._keep_part(incoming, key, upload, number, f"{len(content)}-{hashlib.sha256(content).hexdigest()}")
+        finally:
+            incoming.unlink()
+
     def parts(self, key: str, upload: str) -> dict[int, Part] | None:
         if not self._is_open(key, upload):
             return None

@@ -57,6 +57,15 @@ class S3Objects:
             raise Unreachable(f"the object store at {self._wire.place} began no upload")
         return upload
 
+    def put_part(self, key: str, upload: str, number: int, content: bytes) -> None:
+        part = Part(len(content), hashlib.sha256(content).hexdigest())
+        query = {"partNumber": str(number), "uploadId": upload}
+        answer = self._wire.ask(
+            "PUT", _safe(key), query=query, headers=self._exactly(part), content=content, expected=(GONE,)
+        )
+        if answer.status_code == GONE:
+            raise NotFound(f"there is no upload {upload} of {key}")
+
     def parts(self, key: str, upload: str) -> dict[int, Part] | None:
         listed = self._parts(key, upload)
         return None if listed is None else {number: part for number, (part, _) in listed.items()}

@@ -1,26 +1,34 @@
 """A file that is still coming in: its bytes, in any order, and which of them are there."""
 
+import fcntl
 import hashlib
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import groupby
 from mmap import PROT_READ, mmap
 from pathlib import Path
+from threading import Event
 from types import TracebackType
 
-from gangline.core.errors import Damaged
+from gangline.core.errors import Damaged, Unreachable
 from gangline.core.files import PART_BYTES, File
+
+LOOK_EVERY_S = 0.2
 
 
 class Partial:
-    """Lies beside its place under a name of its own, so that a later try, also of a later process, finds it and goes on.
+    """Lies beside its place under a name of its own, so that a later try, also of a later process, finds it and goes on. Who writes
+    it holds a lock on it: others wait, and find the whole file (`there`) in its place.
 
     On the disk it is the bytes of the file and behind them one byte for each part: 1 where that part is complete. Nothing
     but the SHA-256 at the end is trusted, so what a crash of the machine left need not be whole. What turns out damaged goes.
     """
 
-    def __init__(self, to: Path, file: File) -> None:
+    def __init__(self, to: Path, file: File, stopped: Event) -> None:
         self._to = to
+        self._stopped = stopped
+        self.there = False
         self._file = file
         self._path = to.with_name(f".{to.name}.{file.sha256[:16]}.partial")
         self.parts = -(-file.bytes // PART_BYTES)
@@ -29,7 +37,11 @@ class Partial:
 
     def __enter__(self) -> "Partial":
         self._to.parent.mkdir(parents=True, exist_ok=True)
-        self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+        self._handle = self._open_alone()
+        self.there = self._to.exists()
+        if self.there:
+            self._path.unlink()
+            return self
         try:
             self._take_room(self._file.bytes + self.parts)
         except OSError:
@@ -42,6 +54,19 @@ class Partial:
         os.close(self._handle)
         if kind is Damaged:
             self._path.unlink(missing_ok=True)
+
+    def _open_alone(self) -> int:
+        """Raises `Unreachable` where it is told to stop while another writes it."""
+        while True:
+            handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+            while not _lock(handle):
+                if self._stopped.wait(LOOK_EVERY_S):
+                    os.close(handle)
+                    raise Unreachable("the transfer was stopped")
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(handle), self._path.stat()):
+                    return handle
+            os.close(handle)  # who had it has completed it, or given it up
 
     def _take_room(self, size: int) -> None:
         """All of it now, unless it was before: a disk that is too small is known before anything has come."""
@@ -87,6 +112,14 @@ class Partial:
         self._path.rename(self._to)
         if durable:
             _flush_folder(self._to.parent)
+
+
+def _lock(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _flush_folder(folder: Path) -> None:

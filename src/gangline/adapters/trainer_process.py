@@ -18,10 +18,10 @@ from typing import Any
 
 from gangline.adapters.processes import die_with_parent
 from gangline.core import contract
-from gangline.core.contract import Failure, Manifest, Progress, parse_manifest
+from gangline.core.contract import Failure, Manifest, Prepared, Progress, parse_manifest, parse_prepared
 from gangline.core.files import File
 from gangline.core.metrics import Point, Reading, sound
-from gangline.ports.trainer import Pictures, Result, Saved
+from gangline.ports.trainer import Made, Pictures, Result, Saved
 
 MODULES = {"lora": "gangline.train.lora", "sample": "gangline.train.sample_job"}
 PASSED_ON = (
@@ -69,6 +69,7 @@ class ProcessRun:
         self._readings: list[Reading] = []
         self._known: dict[Path, Manifest] = {}
         self._rendered: dict[Path, Pictures] = {}
+        self._made: dict[Path, Prepared] = {}
         self._hashing: Future[Result] | None = None
 
     def exit_code(self) -> int | None:
@@ -97,6 +98,10 @@ class ProcessRun:
             if path not in self._rendered:
                 self._rendered[path] = _pictures_in(path.parent)
         return sorted(self._rendered.values(), key=lambda pictures: pictures.step)
+
+    def prepared(self) -> list[Made]:
+        folder = self.directory / contract.PREPARED
+        return [Made(path.parent, self._prepared(path)) for path in sorted(folder.glob(f"*/{contract.MANIFEST}"))]
 
     def printed(self, first_byte: int, most: int) -> bytes:
         with (self.directory / LOG).open("rb") as log:
@@ -129,6 +134,11 @@ class ProcessRun:
         if path not in self._known:
             self._known[path] = parse_manifest(json.loads(path.read_text()))
         return self._known[path]
+
+    def _prepared(self, path: Path) -> Prepared:
+        if path not in self._made:
+            self._made[path] = parse_prepared(json.loads(path.read_text()))
+        return self._made[path]
 
     def _read_reports(self) -> None:
         """Whole lines only: the trainer may be in the middle of one."""

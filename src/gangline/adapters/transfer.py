@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
-from threading import Thread
 from typing import Any, Generic, Protocol, TypeVar
 
 from gangline.adapters.carrier import Carrier, Patience
+from gangline.core.bases import Role
+from gangline.core.errors import Denied, GanglineError
 from gangline.core.files import File, Grant, Signed
 from gangline.ports.server import Upload
 
@@ -20,8 +21,14 @@ PARTS_AT_ONCE = 8
 PATIENCE = Patience()
 
 
-class Bases(Protocol):
-    def fetch(self, repo: str, commit: str) -> Path: ...
+class Hub(Protocol):
+    """What a node asks of the hub; see `NodesHub`."""
+
+    def files(self, repo: str, commit: str, role: Role) -> tuple[File, ...]: ...
+
+    def locate(self, repo: str, commit: str, path: str) -> Signed: ...
+
+    def take_users(self, repo: str, commit: str, file: File, to: Path) -> bool: ...
 
 
 @dataclass(slots=True)
@@ -46,8 +53,8 @@ class FutureTask(Generic[T]):
 class HttpTransfer:
     """`server` is where URLs without a host belong."""
 
-    def __init__(self, server: str, bases: Bases, rng: Random, patience: Patience = PATIENCE) -> None:
-        self._bases = bases
+    def __init__(self, server: str, hub: Hub, rng: Random, patience: Patience = PATIENCE) -> None:
+        self._hub = hub
         self._files = ThreadPoolExecutor(FILES_AT_ONCE, thread_name_prefix="file")
         self._new_carrier = partial(
             Carrier, server, ThreadPoolExecutor(PARTS_AT_ONCE, thread_name_prefix="part"), patience, rng
@@ -64,11 +71,11 @@ class HttpTransfer:
     def download(self, signed: Signed, file: File, to: Path, *, durable: bool) -> FutureTask[None]:
         return self._start(partial(self._carrier.download, signed, file, to, durable=durable))
 
-    def fetch_base(self, repo: str, commit: str) -> FutureTask[Path]:
-        """In a thread that does not keep the process from ending: the hub's library cannot be stopped, and goes on next time."""
-        future: Future[Path] = Future()
-        Thread(target=_settle, args=(future, partial(self._bases.fetch, repo, commit)), daemon=True).start()
-        return FutureTask(future)
+    def list_hub(self, repo: str, commit: str, role: Role) -> FutureTask[tuple[File, ...]]:
+        return self._start(partial(self._hub.files, repo, commit, role))
+
+    def download_from_hub(self, repo: str, commit: str, file: File, to: Path) -> FutureTask[None]:
+        return self._start(partial(self._download_from_hub, self._carrier, repo, commit, file, to))
 
     def stop(self) -> None:
         self._carrier.close()
@@ -79,14 +86,16 @@ class HttpTransfer:
         self._under_way = [future for future in self._under_way if not future.done()]
         return not self._under_way
 
+    def _download_from_hub(self, carrier: Carrier, repo: str, commit: str, file: File, to: Path) -> None:
+        if self._hub.take_users(repo, commit, file, to):
+            return
+        try:
+            signed = self._hub.locate(repo, commit, file.path)
+        except Denied as error:  # for good, unlike a URL that has expired
+            raise GanglineError(error.message, hint=error.hint) from None
+        carrier.download(signed, file, to, durable=True)
+
     def _start(self, work: Callable[[], T]) -> FutureTask[T]:
         future = self._files.submit(work)
         self._under_way = [*(other for other in self._under_way if not other.done()), future]
         return FutureTask(future)
-
-
-def _settle(future: "Future[T]", work: Callable[[], T]) -> None:
-    try:
-        future.set_result(work())
-    except Exception as error:
-        future.set_exception(error)

@@ -5,7 +5,16 @@ from dataclasses import dataclass
 from fastapi import FastAPI
 
 from gangline import __version__
-from gangline.api import access_routes, follow_routes, heartbeats, metric_routes, problems, user_routes, worker_routes
+from gangline.api import (
+    access_routes,
+    base_routes,
+    follow_routes,
+    heartbeats,
+    metric_routes,
+    problems,
+    user_routes,
+    worker_routes,
+)
 from gangline.api.lanes import OperationsRoute
 from gangline.api.object_routes import object_routes
 from gangline.api.streams import Followers
@@ -32,6 +41,7 @@ def make_app(deployment: Deployment, objects: ObjectServer | None) -> FastAPI:
     problems.install(app)
     app.router.routes.append(heartbeats.route)  # before all others, as it is asked most
     app.include_router(user_routes.router)
+    app.include_router(base_routes.router)
     app.include_router(access_routes.router)
     app.include_router(follow_routes.router)
     app.include_router(worker_routes.router)

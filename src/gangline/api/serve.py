@@ -1,12 +1,12 @@
-"""Serve the application, tick the controller, read back what is not verified, tell trackers. The server's only loops; they decide
-nothing."""
+"""Serve the application, tick the controller, read back what is not verified, copy what is gated, tell trackers. The server's only
+loops; they decide nothing."""
 
 import gc
 import logging
 import signal
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 
 import uvicorn
@@ -17,6 +17,7 @@ from gangline.core.errors import UserError
 from gangline.ports.tracker import Tracker
 from gangline.service.controller import Controller
 from gangline.service.deployment import Deployment
+from gangline.service.mirror import mirror
 from gangline.service.track import Tracking
 from gangline.service.verify import verify
 
@@ -83,11 +84,12 @@ def serve(
     answering = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="http")
     ticking = threading.Thread(target=_keep_ticking, args=(deployment, stop), name="controller")
     verifying = threading.Thread(target=_keep_verifying, args=(deployment, stop), name="verifier", daemon=True)
+    copying = threading.Thread(target=_keep_copying, args=(deployment, stop), name="mirror", daemon=True)
     telling = [
         threading.Thread(target=_keep_telling, args=(deployment, tracker, stop), name=tracker.name, daemon=True)
         for tracker in deployment.trackers
     ]
-    for thread in (answering, ticking, verifying, *telling):
+    for thread in (answering, ticking, verifying, copying, *telling):
         thread.start()
     try:
         ready()
@@ -120,14 +122,23 @@ def _keep_ticking(deployment: Deployment, stopping: threading.Event) -> None:
 
 def _keep_verifying(deployment: Deployment, stopping: threading.Event) -> None:
     """Beside the ticks, and not waited for at the end: to read a large file back takes long, and to begin again is no harm."""
+    _keep_at(lambda: verify(deployment), "reading back", deployment, stopping)
+
+
+def _keep_copying(deployment: Deployment, stopping: threading.Event) -> None:
+    """Beside the ticks too: what is copied of a gated model is written down part by part."""
+    _keep_at(lambda: mirror(deployment), "copying from the hub", deployment, stopping)
+
+
+def _keep_at(work: Callable[[], Iterator[None]], what: str, deployment: Deployment, stopping: threading.Event) -> None:
     while not stopping.wait(deployment.policy.tick_interval_s):
         try:
-            for _ in verify(deployment):
+            for _ in work():
                 if stopping.is_set():
                     return
         except Exception:
             if not stopping.is_set():
-                log.exception("reading back failed; it is tried again")
+                log.exception("%s failed; it is tried again", what)
 
 
 def _keep_telling(deployment: Deployment, tracker: Tracker, stopping: threading.Event) -> None:

@@ -16,6 +16,7 @@ from gangline.ports.server import (
     Grants,
     Join,
     Joined,
+    Keep,
     Log,
     NoWork,
     Outcome,
@@ -24,7 +25,7 @@ from gangline.ports.server import (
     Uploads,
     Urls,
 )
-from gangline.service import checkpoint, claim, finish, nodes, renew, samples
+from gangline.service import checkpoint, claim, finish, nodes, prepared, renew, samples
 
 router = APIRouter(prefix="/v1", tags=["workers"], route_class=WorkerRoute)
 
@@ -69,6 +70,12 @@ def show(at: At, now: Now, node: Holder, hold: Held, request: Show) -> Done:
 @router.post("/attempts/{attempt}/rejections")
 def reject(at: At, now: Now, node: Holder, hold: Held, request: Reject) -> Done:
     return accepted(checkpoint.reject(at, node, hold, request, now))
+
+
+@router.post("/attempts/{attempt}/prepared")
+def keep_prepared(at: At, now: Now, node: Holder, hold: Held, request: Keep) -> Done:
+    """422 where a file is not in the object store, or it is nothing that jobs like this one use."""
+    return accepted(prepared.keep(at, node, hold, request, now))
 
 
 @router.post("/attempts/{attempt}/logs")

@@ -8,6 +8,7 @@ import typer
 from gangline import __version__
 from gangline.cli import (
     artifacts,
+    bases,
     budget,
     demo,
     jobs,
@@ -43,6 +44,7 @@ app.command()(logs.logs)
 app.command()(metrics.metrics)
 app.command()(artifacts.artifacts)
 app.command()(samples.samples)
+app.add_typer(bases.app, name="bases")
 app.add_typer(nodes.app, name="nodes")
 app.command()(budget.budget)
 app.add_typer(keys.app, name="keys")

@@ -14,7 +14,7 @@ from gangline.core.errors import BadInput
 from gangline.core.families import IN_WORDS
 from gangline.core.files import File
 from gangline.core.lora_names import family_of, split_key
-from gangline.core.spec import FilesBase, HubBase, Spec, parse_spec, spec_to_json
+from gangline.core.spec import Base, FilesBase, HubBase, Spec, parse_spec, spec_to_json
 from gangline.data.bases import describe_base, files_of_base, files_of_vae
 from gangline.data.beside import beside, parents
 from gangline.data.buckets import STEP, STEPS_LEAST, Size, nearest, targets
@@ -48,7 +48,7 @@ class Files:
         return tuple(File(path=name, bytes=0, sha256=hashlib.sha256(name.encode()).hexdigest()) for name in self.names)
 
 
-Model = HubBase | Files
+Model = Base | Files
 Send = Callable[[Files], tuple[File, ...]]
 
 
@@ -103,11 +103,11 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """What of a job lies in files, as a user names it: paths, or the hub's names of models."""
+    """What of a job lies in files, as a user names it: paths, or the hub's names of models. Models may be known by content."""
 
     photos: Path
-    base: str
-    vae: str | None = None
+    base: str | Base
+    vae: str | Base | None = None
     init_lora: str | None = None
     masks: str | None = None
     hold_out: tuple[str, ...] = ()
@@ -116,7 +116,7 @@ class Given:
 def make_plan(given: Given, settings: dict[str, Any]) -> Plan:
     """Raises `BadInput`. The settings are looked at first: a wrong number costs no reading of photos."""
     spec = _check(({"mask": "files"} if given.masks else {}) | settings, given)
-    base = None if as_hub(given.base) else describe_base(Path(given.base))
+    base = describe_base(Path(given.base)) if isinstance(given.base, str) and not as_hub(given.base) else None
     check_objective(spec, base)
     models = {"base": find_base(given.base)} | ({"vae": find_vae(given.vae)} if given.vae else {})
     found = find_photos(given.photos)
@@ -154,7 +154,7 @@ def _filled(spec: Spec, files: dict[str, Files], models: dict[str, Model], send:
     sent = {name: send(found) for name, found in files.items()}
     parts: dict[str, Any] = sent | ({"init_lora": sent["init_lora"][0]} if "init_lora" in sent else {})
     for name, model in models.items():
-        parts[name] = model if isinstance(model, HubBase) else FilesBase(files=send(model))
+        parts[name] = FilesBase(files=send(model)) if isinstance(model, Files) else model
     return parse_spec(spec_to_json(replace(spec, **parts)))
 
 
@@ -223,12 +223,16 @@ def find_lora(path: Path, base: families.Model | None) -> Files:
     return Files(path.parent, [path])
 
 
-def find_base(given: str) -> Model:
+def find_base(given: str | Base) -> Model:
     """Raises `BadInput` where it is none, or not whole."""
+    if not isinstance(given, str):
+        return given
     return as_hub(given) or _model(Path(given), files_of_base(Path(given)))
 
 
-def find_vae(given: str) -> Model:
+def find_vae(given: str | Base) -> Model:
+    if not isinstance(given, str):
+        return given
     return as_hub(given) or _model(Path(given), files_of_vae(Path(given)))
 
 

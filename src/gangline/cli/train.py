@@ -1,6 +1,7 @@
 """`gangline train`: from a folder of photos to a job."""
 
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,9 +11,11 @@ from gangline import compose
 from gangline.cli.follow import follow, tell_end
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, err, facts, out, print_json, say
 from gangline.cli.settings import with_settings
+from gangline.core.bases import UNKNOWN, is_base_name
 from gangline.core.errors import BadInput
 from gangline.core.files import File
-from gangline.core.spec import Spec
+from gangline.core.spec import Base, Spec, parse_base
+from gangline.core.views import BaseView
 
 if TYPE_CHECKING:
     from gangline.cli.plan import Plan
@@ -34,7 +37,8 @@ def train(
     base: Annotated[
         str | None,
         typer.Option(
-            help="SDXL, SD 1.5 or SD 2: a folder in diffusers' layout, one .safetensors file, or a hub id NAME/MODEL@REVISION."
+            help="SDXL, SD 1.5 or SD 2: a folder in diffusers' layout, one .safetensors file, a hub id NAME/MODEL@REVISION, or a "
+            "name that `gangline bases ls` lists."
         ),
     ] = None,
     vae: Annotated[
@@ -66,12 +70,13 @@ def train(
     succeeded, 1 when it failed.
     """
     given = {"base": base, "vae": vae, "init_lora": init_lora, "masks": masks, "hold_out": hold_out or None}
-    made = plan_of(photos, with_options(read_recipe(recipe), settings | given, needs))
+    client = compose.make_client(server, token)
+    wanted = with_base(with_options(read_recipe(recipe), settings | given, needs), client.base)
+    made = plan_of(photos, wanted)
     show_plan(made)
     if plan:
         print_json(report(made)) if output is Output.json else None
         return
-    client = compose.make_client(server, token)
     job = client.submit(send(client, made), name=name).summary
     say(f"{job.id} is queued: {job.because}")
     if detach:
@@ -97,13 +102,28 @@ def with_options(recipe: dict[str, Any], given: dict[str, Any], needs: dict[str,
     return settings | {"needs": before | needed} if needed and isinstance(before, dict) else settings
 
 
+def with_base(settings: dict[str, Any], named: Callable[[str], BaseView]) -> dict[str, Any]:
+    """A base that has a name is what it stands for, with the VAE and the prediction type that it was given."""
+    name = settings.get("base")
+    if not isinstance(name, str) or not is_base_name(name) or Path(name).exists() or name.endswith(".safetensors"):
+        return settings
+    found = named(name)
+    if found.state != "ready":
+        raise BadInput(f"{name} is not here yet: {found.why}", hint=f"`gangline bases show {name}` says when it is")
+    own = {"vae": parse_base(found.vae)} if found.vae else {}
+    kind = {"prediction_type": found.prediction_type} if found.prediction_type != UNKNOWN else {}
+    return own | kind | settings | {"base": parse_base(found.base)}
+
+
 def plan_of(photos: Path, settings: dict[str, Any]) -> "Plan":
     """`settings` are a spec's, and paths of what lies in files."""
     from gangline.cli.plan import Given, make_plan  # reads pictures
 
     paths = {name: settings[name] for name in PATHS if name in settings}
     if "base" not in paths:
-        raise BadInput("no base model is given", hint="pass --base with a folder, a .safetensors file or a hub id")
+        raise BadInput(
+            "no base model is given", hint="pass --base with a folder, a .safetensors file, a hub id or a name"
+        )
     wrong = [name for name, path in paths.items() if not _names_files(name, path)]
     if wrong:
         raise BadInput(f"{wrong[0]} is not the name of a file: {paths[wrong[0]]!r}", hint="write it in quotes")
@@ -113,6 +133,8 @@ def plan_of(photos: Path, settings: dict[str, Any]) -> "Plan":
 
 
 def _names_files(name: str, value: object) -> bool:
+    if isinstance(value, Base):
+        return True
     if name == "hold_out":
         return isinstance(value, list) and all(isinstance(path, str) for path in value)
     return isinstance(value, str)

@@ -17,6 +17,7 @@ from gangline.cli.server import (
     announce,
     make_policy,
 )
+from gangline.cli.worker import CacheOption
 from gangline.core.autoscale import PoolLimits
 from gangline.core.errors import BadInput
 from gangline.core.policy import Policy
@@ -36,6 +37,7 @@ def up(
     price_usd_per_hour: PriceOption = 0.0,
     lease_s: LeaseOption = Policy().lease_s,
     heartbeat_interval_s: BeatOption = Policy().heartbeat_interval_s,
+    cache_gb: CacheOption = None,
     output: OutputOption = Output.text,
 ) -> None:
     """Run the service and some nodes here, each with a machine id of its own. Ctrl-C stops all of it; jobs go on later."""
@@ -49,6 +51,7 @@ def up(
         price_usd_per_hour=price_usd_per_hour,
         ready=lambda access: announce(access, output),
         nodes=limits,
+        cache_gb=cache_gb,
     )
 
 

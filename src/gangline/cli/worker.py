@@ -10,6 +10,15 @@ from gangline import compose
 from gangline.cli.output import Output, OutputOption, print_json, say
 from gangline.core.errors import BadInput
 
+CacheOption = Annotated[
+    float | None,
+    typer.Option(
+        "--cache-gb",
+        min=0.001,
+        help="Bases that nobody uses go beyond this; else GANGLINE_CACHE_GB, else half of what is free.",
+    ),
+]
+
 
 def worker(
     server: Annotated[str | None, typer.Option(help="The server's URL; else GANGLINE_SERVER.")] = None,
@@ -19,6 +28,13 @@ def worker(
     ] = None,
     name: Annotated[str | None, typer.Option(help="What people call it; else the host's name.")] = None,
     machine: Annotated[str | None, typer.Option(help="Its machine id; else one kept in its home.")] = None,
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where bases stay; workers of one machine may share it; else in its home.", show_default=False
+        ),
+    ] = None,
+    cache_gb: CacheOption = None,
     output: OutputOption = Output.text,
 ) -> None:
     """Work for a server: take jobs, train, hand in. SIGTERM or Ctrl-C saves, hands the job back and leaves."""
@@ -37,6 +53,8 @@ def worker(
         token=known,
         name=name,
         machine=machine,
+        shared_cache=cache,
+        cache_gb=cache_gb,
     )
     run(agent, lambda news: _tell(news, output))
 

@@ -1,8 +1,9 @@
 """Which files of a base a run needs: a folder in diffusers' layout, or one file that holds all of it. Pure: it sees names only."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import PurePosixPath
+from typing import Any, Literal
 
 INDEX = "model_index.json"
 PARTS = ("scheduler", "text_encoder", "text_encoder_2", "tokenizer", "tokenizer_2", "unet", "vae")
@@ -11,6 +12,21 @@ WEIGHTS = ".safetensors"
 TEXTS = (".json", ".txt", ".model")
 SHARD = re.compile(r"-(\d{5})-of-(\d{5})")
 VARIANT = re.compile(r"^[^.]+\.(?:safetensors\.index\.)?([A-Za-z0-9_]+?)(?:-\d{5}-of-\d{5})?\.(?:safetensors|json)$")
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+UNKNOWN = "unknown"
+TEXT_ENCODERS = ("text_encoder", "text_encoder_2")
+Role = Literal["base", "vae"]
+ROLES: tuple[Role, ...] = ("base", "vae")
+
+
+def is_base_name(text: str) -> bool:
+    """What a project may call a base: no path, and no hub id."""
+    return NAME.fullmatch(text) is not None
+
+
+def files_of_role(names: list[str], role: Role) -> list[str]:
+    return files_needed(names) if role == "base" else vae_files_needed(names)
 
 
 def files_needed(names: list[str]) -> list[str]:
@@ -106,3 +122,14 @@ def is_complete(names: list[str], index: Mapping[str, object]) -> bool:
     """Whether a folder has every part that its model_index.json speaks of."""
     parts = parts_of(index)
     return bool(parts) and INDEX in names and not missing_parts(names, parts)
+
+
+def left_out(spec: Mapping[str, Any], kinds: Collection[str]) -> tuple[str, ...]:
+    """The parts of a base whose weights a run of `spec` need not have, given what `kinds` of things are prepared for it: the text
+    encoders, unless they are trained. The VAE always comes, since pictures are rendered with it."""
+    return TEXT_ENCODERS if "embeddings" in kinds and not spec.get("train_text_encoder") else ()
+
+
+def is_weights_of(path: str, parts: Collection[str]) -> bool:
+    """Whether this file of a base holds the weights of one of its `parts`."""
+    return PurePosixPath(path).parts[0] in parts and path.endswith(WEIGHTS)

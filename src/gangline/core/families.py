@@ -52,6 +52,37 @@ class Model:
     because: str
 
 
+CONVERT = "convert it to safetensors where you trust it, or get the .safetensors that most authors publish beside it"
+
+
+def no_safetensors(name: str, start: bytes = b"") -> BadInput:
+    if start.startswith((b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")):
+        return BadInput(f"{name} is a pickle under another name", hint=CONVERT)
+    if start.startswith(b"GGUF"):
+        return BadInput(f"{name} is in GGUF, which is for rendering only", hint="give the full model in safetensors")
+    return BadInput(f"{name} is no safetensors file, or is damaged", hint="get it again")
+
+
+def header_of(name: str, value: Any, data_start: int, size: int) -> Header:
+    """`value` is what the JSON of the header says, `size` the length of the whole file. Raises `BadInput`."""
+    try:
+        metadata = {str(key): str(text) for key, text in value.pop("__metadata__", {}).items()}
+        tensors = {tensor: _tensor(entry) for tensor, entry in value.items()}
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise no_safetensors(name) from None
+    end = data_start + max((tensor.end for tensor in tensors.values()), default=0)
+    if end > size:
+        raise BadInput(f"{name} is cut off: {size} of {end} bytes are there", hint="get it again")
+    return Header(name=name, data_start=data_start, tensors=tensors, metadata=metadata)
+
+
+def _tensor(entry: Any) -> Tensor:
+    start, end = (int(place) for place in entry["data_offsets"])
+    if not 0 <= start <= end:
+        raise ValueError("a tensor ends before it begins")
+    return Tensor(dtype=str(entry["dtype"]), shape=tuple(int(side) for side in entry["shape"]), start=start, end=end)
+
+
 # A single file, as kohya's scripts, ComfyUI and Civitai have them
 
 UNET = "model.diffusion_model."

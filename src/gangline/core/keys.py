@@ -16,5 +16,9 @@ def folder_prefix(attempt: str, folder: str, step: int) -> str:
     return f"{attempt}/checkpoints/{checkpoint_name(step)}" if folder == "checkpoints" else f"{attempt}/{folder}"
 
 
+def prepared_prefix(attempt: str, key: str) -> str:
+    return f"{folder_prefix(attempt, 'prepared', 0)}/{key}"
+
+
 def log_key(attempt: str, first_byte: int) -> str:
     return f"{attempt}/logs/{first_byte:012d}"

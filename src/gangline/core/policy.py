@@ -22,6 +22,7 @@ class Policy:
     checkpoints_kept: int = 2
     orphans_s: float = 3_600.0  # so long after an attempt's end, what it left and nobody refers to goes
     uploads_s: float = 86_400.0  # an upload in parts that a user began is given up after this
+    prepared_s: float = 30 * 86_400.0  # latents, embeddings and class images that no job used for so long go
     save_interval_s: float = 8.0  # a node asks its trainer for a checkpoint when it has uploaded one, but no sooner
 
     # Retry

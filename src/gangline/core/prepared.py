@@ -14,7 +14,7 @@ from gangline.core.files import File
 from gangline.core.spec import LoraSpec
 
 MADE_AS = 1
-KEY = re.compile(r"(latents|embeddings|class_images|class_latents)-[0-9a-f]{32}-[0-9a-f]{32}")
+KEY = re.compile(r"(latents|embeddings|class_images)-[0-9a-f]{32}-[0-9a-f]{32}")
 OF_THE_STEP_ALONE = ("microbatch", "ranks")
 
 
@@ -32,14 +32,19 @@ def class_images_key(spec: LoraSpec) -> str:
     return _key(_class_images(spec), {})
 
 
-def class_latents_key(spec: LoraSpec, fingerprint: dict[str, str], images: str) -> str:
-    """`images` is the digest of the class images that they are of."""
-    return _key(_class_latents(spec), fingerprint | {"class_images": images})
-
-
 def subject_of(key: str) -> str:
     """The part of a key that follows from the spec."""
     return key.rsplit("-", 1)[0]
+
+
+def is_under_numerics(key: str) -> bool:
+    """Whether its bits are those of one kind of machine: only its like may use it."""
+    return kind_of(key) != "class_images"
+
+
+def may_stay(key: str) -> bool:
+    """Whether a node may keep it when the job has ended: it shows nobody's photos and words."""
+    return kind_of(key) == "class_images"
 
 
 def kind_of(key: str) -> str:
@@ -48,9 +53,8 @@ def kind_of(key: str) -> str:
 
 def subjects(spec: LoraSpec) -> tuple[str, ...]:
     """Of what a run of this spec may use what others made."""
-    of_classes = (_class_images(spec), _class_latents(spec)) if spec.class_prompt else ()
-    of_texts = () if spec.train_text_encoder else (_embeddings(spec),)
-    return (_latents(spec), *of_texts, *of_classes)
+    of_class = (_class_images(spec),) if spec.class_prompt else ()
+    return (_latents(spec), _embeddings(spec), *of_class)
 
 
 def _key(subject: str, fingerprint: dict[str, str]) -> str:
@@ -63,40 +67,28 @@ def _subject(kind: str, of: dict[str, Any]) -> str:
 
 
 def _latents(spec: LoraSpec) -> str:
-    return _subject(
-        "latents", _cut(spec) | {name: _files(getattr(spec, name)) for name in ("photos", "held_out", "masks")}
-    )
+    """The seed chooses where pictures are cut at random, and nothing else of them."""
+    names = ("resolution", "aspect_buckets", "crop", "crops", "flip", "mask")
+    cut = {name: getattr(spec, name) for name in names} | {"seed": spec.seed if spec.crop == "random" else None}
+    files = {name: _files(getattr(spec, name)) for name in ("photos", "held_out", "masks")}
+    return _subject("latents", cut | files | {"vae": _vae(spec)})
 
 
 def _embeddings(spec: LoraSpec) -> str:
     """The photos' names, too: a caption belongs to a name, or is a part of it."""
     named = {name: [file.path for file in getattr(spec, name)] for name in ("photos", "held_out")}
-    settings = {
-        name: getattr(spec, name) for name in ("prompt", "class_prompt", "caption_shuffles", "caption_keep", "seed")
-    }
-    shown = {"sample_prompts": list(spec.prompts_to_sample), "with_empty": spec.caption_drop > 0}
-    return _subject("embeddings", named | settings | shown | {"base": spec.base.id, "captions": _files(spec.captions)})
+    said = {"prompt": spec.prompt, "class_prompt": spec.class_prompt, "shown": list(spec.prompts_to_sample)}
+    shuffled = {"shuffles": spec.caption_shuffles, "keep": spec.caption_keep, "seed": spec.seed}
+    captions = {"captions": _files(spec.captions)} | (shuffled if spec.caption_shuffles else {})
+    return _subject("embeddings", named | said | captions | {"base": spec.base.id})
 
 
 def _class_images(spec: LoraSpec) -> str:
-    return _subject("class_images", _of_class_images(spec))
-
-
-def _class_latents(spec: LoraSpec) -> str:
-    return _subject("class_latents", _cut(spec) | _of_class_images(spec))
-
-
-def _cut(spec: LoraSpec) -> dict[str, Any]:
-    names = ("resolution", "aspect_buckets", "crop", "crops", "flip", "mask", "seed")
-    return {name: getattr(spec, name) for name in names} | {"vae": _vae(spec)}
-
-
-def _of_class_images(spec: LoraSpec) -> dict[str, Any]:
+    """Each picture's number is its seed, so that jobs of every seed share them."""
     names = (
         "class_prompt",
         "class_images",
         "resolution",
-        "seed",
         "sample_steps",
         "sample_sampler",
         "guidance_scale",
@@ -104,7 +96,8 @@ def _of_class_images(spec: LoraSpec) -> dict[str, Any]:
         "zero_terminal_snr",
         "base_precision",
     )
-    return {name: getattr(spec, name) for name in names} | {"base": spec.base.id, "vae": _vae(spec)}
+    settings = {name: getattr(spec, name) for name in names}
+    return _subject("class_images", settings | {"base": spec.base.id, "vae": _vae(spec)})
 
 
 def _vae(spec: LoraSpec) -> str:

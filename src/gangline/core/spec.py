@@ -242,8 +242,22 @@ def parse_task(value: dict[str, Any]) -> Spec | SampleSpec:
     return _adapter(SampleSpec).validate_python(value) if value["kind"] == "sample" else parse_spec(value)
 
 
+def parse_base(value: object) -> Base:
+    """A base from JSON values. Raises `InvalidSpec`."""
+    from pydantic import ValidationError
+
+    try:
+        return _adapter(Base).validate_python(value)
+    except ValidationError as error:
+        raise InvalidSpec(tuple(_problem(dict(found)) for found in error.errors())) from None
+
+
+def base_to_json(base: Base) -> dict[str, Any]:
+    return _adapter(Base).dump_python(base)
+
+
 @cache
-def _adapter(of: type) -> Any:
+def _adapter(of: Any) -> Any:
     from pydantic import TypeAdapter  # 0.2 s that `--help` need not pay
 
     return TypeAdapter(of)

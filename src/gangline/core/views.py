@@ -1,6 +1,7 @@
 """What users are shown. Times are milliseconds UTC, money is US dollars with six decimals."""
 
 from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from gangline.core.access import KeyRole, Standing
 from gangline.core.files import Grant
@@ -167,6 +168,29 @@ class BlobView:
 
     present: bool
     grant: Grant | None
+
+
+BaseState = Literal["ready", "fetching", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseView:
+    """A base by its name. `base` and `vae` are what a spec takes; `id` changes with any byte of it. One that is gated on the hub is
+    `fetching` until all of its `bytes` are in the object store."""
+
+    name: str
+    base: dict[str, Any]
+    vae: dict[str, Any] | None
+    id: str
+    family: str
+    prediction_type: str
+    licence: str
+    because: str
+    bytes: int
+    state: BaseState
+    fetched_bytes: int
+    why: str
+    made_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,6 +51,10 @@ class Objects(Protocol):
         """A request that puts exactly this as the part `number` (from 1). Again it is no error, while the upload is open."""
         ...
 
+    def put_part(self, key: str, upload: str, number: int, content: bytes) -> None:
+        """A part (from 1), put by the server itself. Raises `NotFound` where the upload has ended."""
+        ...
+
     def parts(self, key: str, upload: str) -> Mapping[int, Part] | None:
         """What has come of an open upload, by number; None where there is none such."""
         ...

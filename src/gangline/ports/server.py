@@ -25,7 +25,8 @@ LOG_CHUNK_BYTES_MAX = 256 * 1024
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
     """A node says what it is. `machine` is the same whenever a worker starts on this machine; `node` is given to a rented one.
-    Which pool it joins is the join token's to say. `gpu` is the class of its GPUs, `gpu_memory_gb` the memory of each."""
+    Which pool it joins is the join token's to say. `gpu` is the class of its GPUs, `gpu_memory_gb` the memory of each; `bases`
+    are those that lie in its cache."""
 
     machine: Id
     name: Name
@@ -34,6 +35,7 @@ class Join:
     gpu: Annotated[str, MaxLen(200)] = ""
     gpu_memory_gb: Annotated[float, Ge(0), Le(10_000)] = 0
     capabilities: dict[str, str] = field(default_factory=dict)
+    bases: Annotated[tuple[Annotated[str, MaxLen(500)], ...], MaxLen(200)] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +68,15 @@ class Resumable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Offered:
+    """What was prepared under a key by whoever was first; see `gangline.core.prepared`."""
+
+    key: str
+    manifest: dict[str, Any]
+    files: tuple[Stored, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
     """Which lease a request stands on."""
 
@@ -76,7 +87,8 @@ class Hold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """A job to work on. `inputs` are those stored by content, by their path below `inputs/`; `resume` is newest first."""
+    """A job to work on. `inputs` are those stored by content, by their path below `inputs/`; `resume` is newest first;
+    `prepared` is what the run need not make, if its numerics are those under which it was made."""
 
     job: str
     name: str
@@ -85,6 +97,7 @@ class Assignment:
     spec: dict[str, Any]
     inputs: tuple[Stored, ...]
     resume: tuple[Resumable, ...]
+    prepared: tuple[Offered, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +143,7 @@ class Beat:
     seconds_per_step: Annotated[float, Gt(0), Le(86_400)] | None = None
 
 
-Folder = Literal["checkpoints", "output", "samples"]
+Folder = Literal["checkpoints", "output", "prepared", "samples"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +206,13 @@ class Show:
 
     step: Count
     files: Annotated[tuple[File, ...], MinLen(1), MaxLen(2000)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keep:
+    """Something prepared whose files are all in the object store, below `prepared/KEY/` of the attempt."""
+
+    manifest: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,6 +286,8 @@ class Server(Protocol):
     def show(self, hold: Hold, request: Show) -> Done | Stale | Refused: ...
 
     def reject(self, hold: Hold, request: Reject) -> Done | Stale: ...
+
+    def keep_prepared(self, hold: Hold, request: Keep) -> Done | Stale | Refused: ...
 
     def log(self, hold: Hold, request: Log) -> Done | Stale: ...
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from gangline.core.contract import Failure, Manifest, Progress
+from gangline.core.contract import Failure, Manifest, Prepared, Progress
 from gangline.core.files import File
 from gangline.core.metrics import Reading
 
@@ -23,6 +23,14 @@ class Pictures:
 
     step: int
     files: tuple[File, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """Something prepared that is complete on the node."""
+
+    folder: Path
+    manifest: Prepared
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +66,10 @@ class Run(Protocol):
 
     def pictures(self) -> list[Pictures]:
         """Of each step that it rendered, oldest first."""
+        ...
+
+    def prepared(self) -> list[Made]:
+        """What it prepared and others need not, as far as that is complete."""
         ...
 
     def printed(self, first_byte: int, most: int) -> bytes:

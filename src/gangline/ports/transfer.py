@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from gangline.core.bases import Role
 from gangline.core.files import File, Grant, Signed
 from gangline.ports.server import Upload
 
@@ -41,8 +42,12 @@ class Transfer(Protocol):
         What is `durable` outlives a crash of the machine too."""
         ...
 
-    def fetch_base(self, repo: str, commit: str) -> Task[Path]:
-        """A base from the hub, into the node's cache: the folder where it lies."""
+    def list_hub(self, repo: str, commit: str, role: Role) -> Task[tuple[File, ...]]:
+        """The files of a model on the hub that a run needs."""
+        ...
+
+    def download_from_hub(self, repo: str, commit: str, file: File, to: Path) -> Task[None]:
+        """As `download`, of one of them; it is durable."""
         ...
 
     def stop(self) -> None:

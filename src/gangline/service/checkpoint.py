@@ -44,7 +44,7 @@ def downloads(at: Deployment, node: str, hold: Hold, request: Downloads, now_ms:
     job = job_of_hold(at, node, hold)
     if job is None:
         return LOST
-    readable = readable_keys(at, job["id"])
+    readable = readable_keys(at, job["id"], node, now_ms)
     strange = set(request.keys) - readable.keys()
     if strange:
         return Refused(because=f"{min(strange)} is no input or checkpoint of this job")

@@ -14,7 +14,7 @@ from gangline.service import bill
 from gangline.service.attempts import TRIES_MAX, end_overdue, event, load_node
 from gangline.service.deployment import Deployment
 from gangline.service.fleet import give_back
-from gangline.service.inputs import inputs_of, resumable
+from gangline.service.inputs import inputs_of, prepared_for, resumable
 from gangline.service.samples import may_render
 from gangline.service.speed import turned_away
 
@@ -148,10 +148,10 @@ def _take(at: Deployment, node: Node, chosen: Chosen, now_ms: int) -> Assignment
     )
     if not taken:
         return None
-    return _assignment(at, at.store.load("job", id=job.id)[0], hold, checkpoints)
+    return _assignment(at, at.store.load("job", id=job.id)[0], hold, checkpoints, node, now_ms)
 
 
-def _assignment(at: Deployment, job: Row, hold: Hold, checkpoints: list[Row]) -> Assignment:
+def _assignment(at: Deployment, job: Row, hold: Hold, checkpoints: list[Row], node: Node, now_ms: int) -> Assignment:
     return Assignment(
         job=job["id"],
         name=job["name"],
@@ -160,4 +160,5 @@ def _assignment(at: Deployment, job: Row, hold: Hold, checkpoints: list[Row]) ->
         spec=json.loads(job["spec"]),
         inputs=inputs_of(at, job),
         resume=tuple(resumable(row) for row in checkpoints),
+        prepared=prepared_for(at, job, node, now_ms),
     )

@@ -9,6 +9,7 @@ from gangline.service.fleet import tend
 from gangline.service.health import begin_trials, judge_machines, watch
 from gangline.service.nodes import give_up_silent
 from gangline.service.outage import take_turn
+from gangline.service.prepared import prune_prepared
 from gangline.service.samples import drop_late, give_way
 from gangline.service.sweep import sweep_attempts, sweep_uploads
 from gangline.service.waiting import fail_unmatched, yield_bans
@@ -35,7 +36,7 @@ class Controller:
         self._every(policy.watch_interval_s, now_ms, watch, judge_machines, begin_trials, yield_bans, fail_unmatched)
         self._every(policy.watch_interval_s, now_ms, drop_late)
         self._every(policy.scale_interval_s, now_ms, tend)
-        self._every(PRUNE_S, now_ms, prune_left)
+        self._every(PRUNE_S, now_ms, prune_left, prune_prepared)
         self._every(SWEEP_S, now_ms, sweep_attempts, sweep_uploads)
 
     def _every(self, seconds: float, now_ms: int, *parts: Callable[[Deployment, int], None]) -> None:

@@ -1,14 +1,18 @@
-"""What a job's node may read: files stored by content, and checkpoints."""
+"""What a job's node may read: files stored by content, what others prepared, and checkpoints."""
 
 import json
 
 from gangline.core.contract import parse_manifest
 from gangline.core.files import File
+from gangline.core.job import Node
 from gangline.core.keys import blob_key
 from gangline.core.spec import SampleSpec, parse_task
-from gangline.ports.server import Resumable, Stored
+from gangline.ports.server import Offered, Resumable, Stored
 from gangline.ports.store import Row
+from gangline.service.attempts import load_node
 from gangline.service.deployment import Deployment
+from gangline.service.mirror import copied
+from gangline.service.prepared import offered
 
 OPTIMIZER = "optimizer"
 
@@ -16,7 +20,7 @@ OPTIMIZER = "optimizer"
 def inputs_of(at: Deployment, job: Row) -> tuple[Stored, ...]:
     """By their paths below `inputs/`. A job that renders has the weights that it shows among them, while they are kept."""
     spec = parse_task(json.loads(job["spec"]))
-    files = sorted(spec.input_files().items())
+    files = sorted((spec.input_files() | copied(at, job["project"], spec)).items())
     found = [stored(file, path, blob_key(job["project"], file.sha256)) for path, file in files]
     return (*found, *(_weights(at, spec) if isinstance(spec, SampleSpec) else ()))
 
@@ -47,9 +51,16 @@ def stored(file: File, path: str, key: str) -> Stored:
     return Stored(path=path, bytes=file.bytes, sha256=file.sha256, key=key)
 
 
-def readable_keys(at: Deployment, job: str) -> dict[str, int]:
+def prepared_for(at: Deployment, job: Row, node: Node, now_ms: int) -> tuple[Offered, ...]:
+    """What a training job need not make on this node."""
+    spec = parse_task(json.loads(job["spec"]))
+    return () if isinstance(spec, SampleSpec) else offered(at, job["project"], job["id"], spec, node.numerics, now_ms)
+
+
+def readable_keys(at: Deployment, job: str, node: str, now_ms: int) -> dict[str, int]:
     """With their lengths in bytes."""
     row = at.store.load("job", id=job)[0]
-    checkpoints = [resumable(checkpoint) for checkpoint in at.store.load("checkpoints", job=job)]
-    files = [*inputs_of(at, row), *(file for checkpoint in checkpoints for file in checkpoint.files)]
+    checkpoints = (resumable(checkpoint) for checkpoint in at.store.load("checkpoints", job=job))
+    folders = (*checkpoints, *prepared_for(at, row, load_node(at, node), now_ms))
+    files = [*inputs_of(at, row), *(file for folder in folders for file in folder.files)]
     return {file.key: file.bytes for file in files}

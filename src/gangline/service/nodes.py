@@ -36,17 +36,17 @@ def join(at: Deployment, request: Join, pool: str, now_ms: int) -> Joined:
         "now": now_ms,
     }
     node = request.node or at.new_id("node")
-    admission = adding_node(token, node, now_ms)
+    admission = [adding_node(token, node, now_ms), *(write("add_base", node=node, base=base) for base in request.bases)]
     if request.node:
-        admitted = at.store.apply(guard("node_joined", id=node, **facts), admission)
+        admitted = at.store.apply(guard("node_joined", id=node, **facts), *admission)
         if not admitted and not _joined_before(at, node, request.machine):
             raise _not_waited_for(node)
         if not admitted:
-            at.store.apply(admission)
+            at.store.apply(*admission)
     else:
         price = at.price_micro_usd_per_hour
         added = write("add_node", id=node, name=request.name, pool=pool, price_micro_usd_per_hour=price, **facts)
-        at.store.apply(added, admission)
+        at.store.apply(added, *admission)
     return Joined(
         node=node,
         token=token,

@@ -1,18 +1,18 @@
 """Submit: photos and bases handed in by content, then a job that names them."""
 
-from dataclasses import replace
-
 from gangline.core.canonical import canonical_json
 from gangline.core.errors import BadInput
 from gangline.core.files import File
 from gangline.core.keys import blob_key
-from gangline.core.spec import HubBase, LoraSpec, SampleSpec, Spec, parse_spec, spec_hash, spec_to_json, workload
+from gangline.core.spec import LoraSpec, SampleSpec, Spec, parse_spec, spec_hash, spec_to_json, workload
 from gangline.core.views import BlobView
 from gangline.ports.server import Refused, Upload
 from gangline.ports.store import Write, guard, write
 from gangline.service.attempts import event
+from gangline.service.bases import pinned
 from gangline.service.deployment import Deployment
-from gangline.service.upload import grant, stored_as
+from gangline.service.mirror import copied
+from gangline.service.upload import check_here, grant, stored_as
 
 WAITS = "waits for a node"
 
@@ -33,8 +33,8 @@ def submit(
     at: Deployment, project: str, value: dict[str, object], *, name: str, request: str | None, now_ms: int
 ) -> str:
     """The id of a new job, or of the one that the same `request` made before. Raises `BadInput`, `InvalidSpec`."""
-    spec = _pinned(at, parse_spec(value))
-    _check_inputs(at, project, spec)
+    spec = pinned(at, project, parse_spec(value))
+    check_here(at, project, spec.input_files())
     job = at.new_id("job")
     added = at.store.apply(
         write("add_project", id=project),
@@ -49,6 +49,7 @@ def submit(
             because=WAITS,
             steps=spec.steps,
             workload=workload(spec),
+            copied_bytes=sum(file.bytes for file in copied(at, project, spec).values()),
             exact=spec.exact,
             now=now_ms,
         ),
@@ -63,8 +64,9 @@ def submit(
     return before["id"]
 
 
-def adding(spec: Spec | SampleSpec, settings: LoraSpec, **facts: object) -> Write:
-    """A new job; `settings` say what it starts from, where it may run, and how often it is tried."""
+def adding(spec: Spec | SampleSpec, settings: LoraSpec, *, copied_bytes: int = 0, **facts: object) -> Write:
+    """A new job; `settings` say what it starts from, where it may run, and how often it is tried; `copied_bytes` of that are
+    copied from the hub."""
     needs = settings.needs
     return guard(
         "add_job",
@@ -74,7 +76,7 @@ def adding(spec: Spec | SampleSpec, settings: LoraSpec, **facts: object) -> Writ
         priority=settings.priority,
         base=settings.base.id,
         slots=needs.slots,
-        input_bytes=sum(file.bytes for file in spec.input_files().values()),
+        input_bytes=sum(file.bytes for file in spec.input_files().values()) + copied_bytes,
         gpu=needs.gpu,
         gpu_memory_gb=needs.gpu_memory_gb,
         pool=needs.pool,
@@ -88,25 +90,3 @@ def _rhythm(spec: Spec, job: str, now_ms: int) -> list[Write]:
     """When pictures of it are due, where any are."""
     every = {"every_steps": spec.sample_every_steps, "every_s": spec.sample_every_s}
     return [write("add_sampling", job=job, now=now_ms, **every)] if any(every.values()) else []
-
-
-def _pinned(at: Deployment, spec: Spec) -> Spec:
-    """With the base's revision a commit, so that the job means the same for ever."""
-    if not isinstance(spec.base, HubBase):
-        return spec
-    commit = at.hub.pin(spec.base.repo, spec.base.revision)
-    return replace(spec, base=replace(spec.base, revision=commit))
-
-
-def _check_inputs(at: Deployment, project: str, spec: Spec) -> None:
-    missing = [path for path, file in sorted(spec.input_files().items()) if not _is_here(at, project, file)]
-    if missing:
-        raise BadInput(
-            f"{len(missing)} input files are not in the object store, {missing[0]} the first of them",
-            hint="hand each in with POST /v1/blobs before submitting",
-        )
-
-
-def _is_here(at: Deployment, project: str, file: File) -> bool:
-    rows = at.store.load("blob", project=project, sha256=file.sha256)
-    return bool(rows) and rows[0]["bytes"] == file.bytes

@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from gangline.core.bases import Role
 from gangline.core.errors import BadInput, Damaged, Denied, GanglineError, NotFound, Unreachable
 from gangline.core.files import PART_BYTES, File, Grant, Signed, part_lengths
 from gangline.ports.objects import Part, Stat
@@ -73,6 +74,12 @@ class SimObjects:
         upload = f"upload-{self._begun}"
         self.open[upload] = OpenUpload(key)
         return upload
+
+    def put_part(self, key: str, upload: str, number: int, content: bytes) -> None:
+        self._reach()
+        if upload not in self.open:
+            raise NotFound(f"there is no upload {upload}")
+        self.open[upload].parts[number] = Part(len(content), hashlib.sha256(content).hexdigest())
 
     def parts(self, key: str, upload: str) -> dict[int, Part] | None:
         self._reach()
@@ -253,7 +260,10 @@ class SimTransfer:
         seconds = LATENCY_S + file.bytes / self.down_bytes_per_s * self.faults.store_slowness()
         return self._start(seconds, "downloaded", end)
 
-    def fetch_base(self, repo: str, commit: str) -> Task[Path]:
+    def list_hub(self, repo: str, commit: str, role: Role) -> Task[tuple[File, ...]]:
+        raise AssertionError("simulated jobs have their base in the object store")
+
+    def download_from_hub(self, repo: str, commit: str, file: File, to: Path) -> Task[None]:
         raise AssertionError("simulated jobs have their base in the object store")
 
     def stop(self) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from gangline.core.errors import GanglineError, Unreachable
 from gangline.core.policy import Policy
+from gangline.ports.hub import HubModel
 from gangline.ports.server import (
     Assignment,
     Beat,
@@ -20,6 +21,7 @@ from gangline.ports.server import (
     Hold,
     Join,
     Joined,
+    Keep,
     Log,
     NoWork,
     Outcome,
@@ -31,7 +33,7 @@ from gangline.ports.server import (
     Uploads,
     Urls,
 )
-from gangline.service import checkpoint, claim, finish, metrics, nodes, renew, samples
+from gangline.service import checkpoint, claim, finish, metrics, nodes, prepared, renew, samples
 from gangline.service.access import admit, identify
 from gangline.service.controller import Controller
 from gangline.service.deployment import Deployment, RentedPool
@@ -50,6 +52,12 @@ class NoHub:
     """No simulated base is on a hub."""
 
     def pin(self, repo: str, revision: str) -> str:
+        raise Unreachable("there is no hub here")
+
+    def look(self, repo: str, revision: str) -> HubModel:
+        raise Unreachable("there is no hub here")
+
+    def read(self, repo: str, commit: str, path: str, part: range | None = None) -> bytes:
         raise Unreachable("there is no hub here")
 
 
@@ -203,6 +211,9 @@ class Link:
 
     def reject(self, hold: Hold, request: Reject) -> Done | Stale:
         return self._send("reject", hold, lambda at, node, now: checkpoint.reject(at, node, hold, request, now))
+
+    def keep_prepared(self, hold: Hold, request: Keep) -> Done | Stale | Refused:
+        return self._send("keep", hold, lambda at, node, now: prepared.keep(at, node, hold, request, now))
 
     def log(self, hold: Hold, request: Log) -> Done | Stale:
         return self._send("log", hold, lambda at, node, _now: renew.log(at, node, hold, request))

@@ -15,7 +15,7 @@ from gangline.core.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED, Fail
 from gangline.core.files import File
 from gangline.core.metrics import Point, Reading
 from gangline.core.spec import parse_spec, spec_hash
-from gangline.ports.trainer import Pictures, Result, Run, Saved
+from gangline.ports.trainer import Made, Pictures, Result, Run, Saved
 from gangline.sim.scenario import JobModel, MachineModel
 from gangline.sim.world import World
 
@@ -67,18 +67,27 @@ class SimHost:
     def input_path(self, directory: Path, path: str) -> Path:
         return directory / contract.INPUTS / path
 
-    def place_base(self, directory: Path, base: Path) -> None:
-        raise AssertionError("simulated jobs have their base in the object store")
+    def place_cached(self, directory: Path, path: str, file: File) -> bool:
+        return self.cached(file.sha256) in self.files
 
-    def place_cached(self, directory: Path, path: str, sha256: str) -> None:
-        assert self.cached(sha256) in self.files, "what is placed was downloaded"
+    def make_room(self, room_bytes: int) -> None:
+        """There is always enough."""
+
+    def remember_base(self, base: str, files: tuple[File, ...]) -> None:
+        """No simulated node starts a second time on its disk."""
+
+    def bases(self) -> tuple[str, ...]:
+        return ()
+
+    def place_prepared(self, directory: Path, key: str, manifest: dict[str, Any]) -> None:
+        raise AssertionError("simulated trainers prepare nothing")
+
+    def leave_out(self, directory: Path, parts: tuple[str, ...]) -> None:
+        assert not parts, "nothing is prepared, so nothing is left out"
 
     def place_checkpoint(self, directory: Path, step: int, manifest: dict[str, Any]) -> Path:
         self.resume[directory] = contract.parse_manifest(manifest)
         return directory / contract.RESUME / contract.checkpoint_name(step)
-
-    def has(self, path: Path) -> bool:
-        return path in self.files
 
     def discard(self, path: Path) -> None:
         if self.saved.pop(path, None):
@@ -263,6 +272,9 @@ class SimRun:
     def pictures(self) -> list[Pictures]:
         return self._pictures
 
+    def prepared(self) -> list[Made]:
+        return []
+
     def printed(self, first_byte: int, most: int) -> bytes:
         return b"training\n"[first_byte : first_byte + most]
 
@@ -347,6 +359,9 @@ class SimRendering:
         return []
 
     def pictures(self) -> list[Pictures]:
+        return []
+
+    def prepared(self) -> list[Made]:
         return []
 
     def printed(self, first_byte: int, most: int) -> bytes:

@@ -17,6 +17,7 @@ from gangline.ports.server import (
     Hold,
     Join,
     Joined,
+    Keep,
     Log,
     NoWork,
     Outcome,
@@ -69,6 +70,9 @@ class HttpServer:
 
     def reject(self, hold: Hold, request: Reject) -> Done | Stale:
         return _never_refused(self._of_attempt(hold, "rejections", request, Done))
+
+    def keep_prepared(self, hold: Hold, request: Keep) -> Done | Stale | Refused:
+        return self._of_attempt(hold, "prepared", request, Done)
 
     def log(self, hold: Hold, request: Log) -> Done | Stale:
         return _never_refused(self._of_attempt(hold, "logs", request, Done))

@@ -18,9 +18,10 @@ import httpx
 from gangline.core.access import KeyRole
 from gangline.core.errors import BadInput, Damaged, Unreachable
 from gangline.core.files import PART_BYTES, File, Grant, Signed
-from gangline.core.spec import Spec, spec_to_json
+from gangline.core.spec import Base, Spec, base_to_json, spec_to_json
 from gangline.core.views import (
     ArtifactView,
+    BaseView,
     BlobView,
     EndView,
     EventView,
@@ -58,6 +59,32 @@ class Client:
     ) -> tuple[File, ...]:
         """Put files into the object store by content; those that are there already are not sent again."""
         return tuple(self._hand_in(path, below, tell) for path in paths)
+
+    def add_base(
+        self,
+        name: str,
+        base: Base,
+        *,
+        vae: Base | None = None,
+        family: str = "",
+        prediction_type: str = "",
+        licence: str = "",
+        because: str = "",
+    ) -> BaseView:
+        """Of a base on the hub the server finds out itself what is not said here; of files, whoever hands them in says it."""
+        said = {"family": family, "prediction_type": prediction_type, "licence": licence, "because": because}
+        models = {"base": base_to_json(base), "vae": base_to_json(vae) if vae else None}
+        return parse(BaseView, self._http.ask("POST", "/v1/bases", {"name": name} | models | said))
+
+    def bases(self) -> list[BaseView]:
+        return parse(list[BaseView], self._http.ask("GET", "/v1/bases"))
+
+    def base(self, name: str) -> BaseView:
+        return parse(BaseView, self._http.ask("GET", f"/v1/bases/{quote(name, safe='')}"))
+
+    def forget_base(self, name: str) -> None:
+        """The name only: jobs name content, and what they need stays."""
+        self._http.ask("DELETE", f"/v1/bases/{quote(name, safe='')}")
 
     def submit(self, spec: Spec, *, name: str = "", key: str = "") -> JobView:
         """`key` makes it safe to submit again after an answer was lost: the same key gives the same job."""

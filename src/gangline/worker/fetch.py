@@ -1,32 +1,156 @@
 """Bring a run's inputs and its newest good checkpoint to the node."""
 
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from gangline.core.bases import ROLES, Role, is_weights_of, left_out
+from gangline.core.contract import PREPARED
 from gangline.core.errors import Damaged, GanglineError, NotFound, Unreachable
 from gangline.core.files import File
+from gangline.core.prepared import kind_of, may_stay
 from gangline.core.retry import retry_s
+from gangline.core.spec import HubBase, parse_base
 from gangline.ports.server import Assignment, Reject, Resumable, Stored
+from gangline.ports.transfer import Task
 from gangline.worker.edges import NEWS, Activity, Clock, Edges, wait
-from gangline.worker.move import AttemptFailed, Move, download_all, held
+from gangline.worker.move import AttemptFailed, Move, download_all, held, move_all
 
-BASE = "base/"
+MODELS = ("base/", "vae/")
+TRIES_MAX = 3
 
 
-def fetch_inputs(edges: Edges, clock: Clock, assignment: Assignment, directory: Path) -> Activity[None]:
-    """Photos go into the run's directory and vanish with it; a base's files into the node's cache, to stay."""
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A file of a run by its path below `inputs/`. What is `cached` stays on the node, the rest vanishes with the run. It comes from
+    the object store, or from `hub`, where it is called `name`."""
+
+    file: File
+    name: str
+    cached: bool
+    hub: HubBase | None = None
+
+
+def fetch_inputs(edges: Edges, clock: Clock, assignment: Assignment, directory: Path) -> Activity[tuple[str, ...]]:
+    """All but the parts of the base that the run need not have; their names."""
+    parts = left_out(_model(assignment), {kind_of(offered.key) for offered in assignment.prepared})
+    inputs = yield from _inputs(edges, clock, assignment)
+    wanted = [each for each in inputs if not _is_of(each, parts)]
+    missing = parts if len(wanted) < len(inputs) else ()
+    yield from _bring(edges, clock, assignment, directory, wanted)
+    for offered in assignment.prepared:
+        edges.host.place_prepared(directory, offered.key, offered.manifest)
+    edges.host.leave_out(directory, missing)
+    return missing
+
+
+def fetch_left_out(
+    edges: Edges, clock: Clock, assignment: Assignment, directory: Path, parts: tuple[str, ...]
+) -> Activity[None]:
+    """The trainer needs them after all."""
+    inputs = yield from _inputs(edges, clock, assignment)
+    yield from _bring(edges, clock, assignment, directory, [each for each in inputs if _is_of(each, parts)])
+    edges.host.leave_out(directory, ())
+
+
+def _inputs(edges: Edges, clock: Clock, assignment: Assignment) -> Activity[list[Input]]:
+    found = [_of_store(each, each.path, cached=each.path.startswith(MODELS)) for each in assignment.inputs]
+    for offered in assignment.prepared:
+        folder, stays = f"{PREPARED}/{offered.key}", may_stay(offered.key)
+        found += [_of_store(each, f"{folder}/{each.path}", cached=stays) for each in offered.files]
+    for role in ROLES:
+        said = _model(assignment).get(role)
+        model = parse_base(said) if said else None
+        mirrored = any(each.path.startswith(f"{role}/") for each in assignment.inputs)
+        if isinstance(model, HubBase) and not mirrored:
+            found += yield from _of_hub(edges, clock, model, role)
+    return found
+
+
+def _model(assignment: Assignment) -> dict[str, Any]:
+    """What says which model it is: pictures are of a training job's."""
+    return assignment.spec["of"] if assignment.kind == "sample" else assignment.spec
+
+
+def _of_store(stored: Stored, path: str, *, cached: bool) -> Input:
+    return Input(File(path=path, bytes=stored.bytes, sha256=stored.sha256), stored.key, cached)
+
+
+def _of_hub(edges: Edges, clock: Clock, model: HubBase, role: Role) -> Activity[list[Input]]:
+    """As long as nobody answers it is asked again."""
+    tries = 0
+    while True:
+        task = edges.transfer.list_hub(model.repo, model.revision, role)
+        while not task.done:
+            yield NEWS
+        if task.error is None:
+            return [Input(replace(file, path=f"{role}/{file.path}"), file.path, True, model) for file in task.result]
+        if not isinstance(task.error, Unreachable):
+            raise _failed(task.error)
+        yield from wait(clock, retry_s(tries, edges.rng))
+        tries += 1
+
+
+def _is_of(each: Input, parts: tuple[str, ...]) -> bool:
+    """Whether it is the weights of one of these parts of the base."""
+    role, _, path = each.file.path.partition("/")
+    return role == "base" and is_weights_of(path, parts)
+
+
+def _bring(edges: Edges, clock: Clock, assignment: Assignment, directory: Path, inputs: list[Input]) -> Activity[None]:
+    """To their places; into the cache first what stays. What another worker of this machine threw out meanwhile comes once more."""
+    lacking = [each for each in inputs if not _is_placed(edges, directory, each)]
+    for _ in range(TRIES_MAX):
+        if not lacking:
+            break
+        edges.host.make_room(sum(each.file.bytes for each in lacking if each.cached))
+        yield from _download(edges, clock, assignment, directory, lacking)
+        lacking = [each for each in lacking if each.cached and not _is_placed(edges, directory, each)]
+    if lacking:
+        raise AttemptFailed("download failed", f"{lacking[0].file.path} does not stay in this node's cache")
+    of_base = tuple(each.file for each in inputs if each.file.path.startswith("base/"))
+    edges.host.remember_base(parse_base(_model(assignment)["base"]).id, of_base)
+
+
+def _is_placed(edges: Edges, directory: Path, each: Input) -> bool:
+    return each.cached and edges.host.place_cached(directory, each.file.path, each.file)
+
+
+def _download(
+    edges: Edges, clock: Clock, assignment: Assignment, directory: Path, inputs: list[Input]
+) -> Activity[None]:
     try:
-        trains = assignment.spec["of"] if assignment.kind == "sample" else assignment.spec
-        base = trains["base"]
-        if base["source"] == "hub":
-            yield from _fetch_hub_base(edges, clock, base["repo"], base["revision"], directory)
-        moves = {_place(edges, directory, stored): stored for stored in assignment.inputs}
-        missing = [_move(stored, place) for place, stored in moves.items() if not edges.host.has(place)]
-        yield from download_all(edges, clock, assignment.hold, missing, durable=True)
+        for hub in dict.fromkeys(each.hub for each in inputs):
+            found = (_move(edges, directory, each) for each in inputs if each.hub == hub)
+            moves = list({move.local: move for move in found}.values())  # the same bytes once
+            if hub is None:
+                yield from download_all(edges, clock, assignment.hold, moves, durable=True)
+            else:
+                yield from _download_from_hub(edges, clock, hub, moves)
     except GanglineError as error:
-        raise AttemptFailed("download failed", error.message) from None
-    for stored in assignment.inputs:
-        if stored.path.startswith(BASE):
-            edges.host.place_cached(directory, stored.path, stored.sha256)
+        raise _failed(error) from None
+
+
+def _move(edges: Edges, directory: Path, each: Input) -> Move:
+    at = edges.host.cached(each.file.sha256) if each.cached else edges.host.input_path(directory, each.file.path)
+    return Move(each.file, at, each.name)
+
+
+def _download_from_hub(edges: Edges, clock: Clock, hub: HubBase, moves: list[Move]) -> Activity[None]:
+    """Where a file lies is asked at each try: its URL expires."""
+
+    def ask(now: list[Move]) -> Activity[tuple[File, ...]]:
+        yield from ()
+        return tuple(replace(move.file, path=move.name) for move in now)
+
+    def start(file: File, move: Move) -> Task[None]:
+        return edges.transfer.download_from_hub(hub.repo, hub.revision, file, move.local)
+
+    yield from move_all(edges, clock, moves, ask, start, tries_of_an_answer=1)
+
+
+def _failed(error: Exception) -> Exception:
+    return AttemptFailed("download failed", error.message) if isinstance(error, GanglineError) else error
 
 
 def fetch_checkpoint(edges: Edges, clock: Clock, assignment: Assignment, directory: Path) -> Activity[int]:
@@ -34,7 +158,7 @@ def fetch_checkpoint(edges: Edges, clock: Clock, assignment: Assignment, directo
     for resumable in assignment.resume:
         folder = edges.host.place_checkpoint(directory, resumable.step, resumable.manifest)
         try:
-            moves = [_move(stored, folder / stored.path) for stored in resumable.files]
+            moves = [_of_checkpoint(stored, folder / stored.path) for stored in resumable.files]
             yield from download_all(edges, clock, assignment.hold, moves, durable=False)
         except (Damaged, NotFound) as error:
             edges.host.discard(folder)
@@ -46,31 +170,10 @@ def fetch_checkpoint(edges: Edges, clock: Clock, assignment: Assignment, directo
     return 0
 
 
-def _fetch_hub_base(edges: Edges, clock: Clock, repo: str, commit: str, directory: Path) -> Activity[None]:
-    tries = 0
-    while True:
-        task = edges.transfer.fetch_base(repo, commit)
-        while not task.done:
-            yield NEWS
-        if task.error is None:
-            edges.host.place_base(directory, task.result)
-            return
-        if not isinstance(task.error, Unreachable):
-            raise task.error
-        yield from wait(clock, retry_s(tries, edges.rng))
-        tries += 1
-
-
 def _reject(edges: Edges, clock: Clock, assignment: Assignment, resumable: Resumable, reason: str) -> Activity[None]:
     request = Reject(checkpoint=resumable.id, because=f"the checkpoint of step {resumable.step} is damaged: {reason}")
     yield from held(edges, clock, lambda: edges.server.reject(assignment.hold, request))
 
 
-def _place(edges: Edges, directory: Path, stored: Stored) -> Path:
-    if stored.path.startswith(BASE):
-        return edges.host.cached(stored.sha256)
-    return edges.host.input_path(directory, stored.path)
-
-
-def _move(stored: Stored, place: Path) -> Move:
+def _of_checkpoint(stored: Stored, place: Path) -> Move:
     return Move(File(path=stored.path, bytes=stored.bytes, sha256=stored.sha256), place, stored.key)

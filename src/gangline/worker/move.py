@@ -56,7 +56,7 @@ def download_all(edges: Edges, clock: Clock, hold: Hold, moves: list[Move], *, d
     def start(url: Signed, move: Move) -> Task[None]:
         return edges.transfer.download(url, move.file, move.local, durable=durable)
 
-    return _move_all(edges, clock, moves, ask, start, tries_of_an_answer=TRIES_OF_A_URL)
+    return move_all(edges, clock, moves, ask, start, tries_of_an_answer=TRIES_OF_A_URL)
 
 
 def upload_all(
@@ -72,7 +72,7 @@ def upload_all(
     def start(grant: Grant, move: Move) -> Task[None]:
         return edges.transfer.upload(grant, uploads[move], move.local)
 
-    yield from _move_all(edges, clock, moves, ask, start, tries_of_an_answer=1)
+    yield from move_all(edges, clock, moves, ask, start, tries_of_an_answer=1)
 
 
 def _describe(edges: Edges, moves: list[Move]) -> Activity[dict[Move, Upload]]:
@@ -89,7 +89,7 @@ def _whole(file: File) -> Upload:
     return Upload(path=file.path, bytes=file.bytes, sha256=file.sha256)
 
 
-def _move_all(
+def move_all(
     edges: Edges,
     clock: Clock,
     moves: list[Move],

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from errno import ENOSPC
 from pathlib import Path
 from typing import TypeVar
 
-from gangline.core.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED, Phase
+from gangline.core.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_LEFT_OUT, EXIT_STOPPED, Phase
 from gangline.core.errors import GanglineError, Unreachable
 from gangline.core.files import File
 from gangline.core.metrics import POINTS_MAX
@@ -20,6 +21,7 @@ from gangline.ports.server import (
     Failed,
     Folder,
     Joined,
+    Keep,
     Log,
     Outcome,
     Points,
@@ -29,10 +31,10 @@ from gangline.ports.server import (
     Stale,
     Succeeded,
 )
-from gangline.ports.trainer import Pictures, Run, Saved
+from gangline.ports.trainer import Made, Pictures, Run, Saved
 from gangline.worker.diary import Diary
 from gangline.worker.edges import NEWS, Activity, Clock, Edges, wait
-from gangline.worker.fetch import fetch_checkpoint, fetch_inputs
+from gangline.worker.fetch import fetch_checkpoint, fetch_inputs, fetch_left_out
 from gangline.worker.move import AttemptFailed, LeaseLost, Move, held, upload_all
 
 T = TypeVar("T")
@@ -70,6 +72,8 @@ class Work:
         self._logged_bytes = 0
         self._shown: dict[int, Pictures] = {}
         self._beside = 0
+        self._left_out: tuple[str, ...] = ()
+        self._known = {offered.key for offered in assignment.prepared}
         self._diary = Diary()
         self._metrics_due_s = now_s
         self._over = False
@@ -164,32 +168,43 @@ class Work:
         return (yield from held(self._edges, self._clock, ask))
 
     def _attempt(self) -> Activity[Outcome]:
-        self._directory = self._edges.host.lay_out(self._hold.attempt, self.assignment.spec)
-        self._phase = "downloading"
-        for until_s in self._fetch(self._directory):
+        directory = self._directory = self._edges.host.lay_out(self._hold.attempt, self.assignment.spec)
+        fetching = self._fetch(directory)
+        while True:
+            self._phase = "downloading"
+            yield from self._unless_stopping(fetching)
             if self._stopping:
-                break
-            yield until_s
-        if self._stopping:
-            self._edges.transfer.stop()
-            return Released()
-        self._run = self._edges.trainer.start(self.assignment.kind, self._directory)
-        for activity in (self._ship_log(self._run), self._ship_metrics(self._run), self._ship_pictures(self._run)):
+                self._edges.transfer.stop()
+                return Released()
+            self._run = run = self._edges.trainer.start(self.assignment.kind, directory)
+            code = yield from self._supervise(run)
+            if code != EXIT_LEFT_OUT or not self._left_out:
+                return (yield from self._outcome(run, code))
+            fetching = self._fetch_left_out(directory)
+
+    def _supervise(self, run: Run) -> Activity[int]:
+        """A trainer until all that it left but its result is shipped; its exit code."""
+        beside = (self._ship_log(run), self._ship_metrics(run), self._ship_pictures(run), self._ship_prepared(run))
+        for activity in beside:
             self._activities[self._counted(activity)] = self._clock.now_s
             self._beside += 1
-        while (code := self._run.exit_code()) is None:
-            if self._clock.now_s >= self._save_due_s(self._run):
-                yield from self._have_saved(self._run)
-            yield from self._ship_newest(self._run)
-            yield self._save_due_s(self._run)
+        while (code := run.exit_code()) is None:
+            if self._clock.now_s >= self._save_due_s(run):
+                yield from self._have_saved(run)
+            yield from self._ship_newest(run)
+            yield self._save_due_s(run)
         self._phase = "uploading"
-        yield from self._ship_newest(self._run)
+        yield from self._ship_newest(run)
         while self._beside:
             yield self._clock.now_s  # until the activities beside this one are done
-        return (yield from self._outcome(self._run, code))
+        return code
+
+    def _fetch_left_out(self, directory: Path) -> Activity[None]:
+        parts, self._left_out = self._left_out, ()
+        yield from fetch_left_out(self._edges, self._clock, self.assignment, directory, parts)
 
     def _fetch(self, directory: Path) -> Activity[None]:
-        yield from fetch_inputs(self._edges, self._clock, self.assignment, directory)
+        self._left_out = yield from fetch_inputs(self._edges, self._clock, self.assignment, directory)
         self._from_step = yield from fetch_checkpoint(self._edges, self._clock, self.assignment, directory)
         self._shipped_step = self._from_step
         self._diary = Diary(self._from_step)
@@ -296,6 +311,33 @@ class Work:
         if isinstance(answer, Done):
             self._shown[pictures.step] = pictures
 
+    def _ship_prepared(self, run: Run) -> Activity[None]:
+        """What the trainer made before its first step, for other jobs; a node that is to stop does without."""
+        ended = False
+        while not ended:
+            ended = run.exit_code() is not None
+            for made in run.prepared():
+                if made.manifest.key not in self._known:
+                    self._known.add(made.manifest.key)
+                    yield from self._unless_stopping(self._keep(run, made))
+            if not ended:
+                yield NEWS
+
+    def _keep(self, run: Run, made: Made) -> Activity[None]:
+        files = tuple(replace(file, path=f"{made.manifest.key}/{file.path}") for file in made.manifest.files)
+        request = Keep(manifest=made.manifest.to_json())
+        try:
+            yield from self._upload(run, "prepared", files)
+            yield from self._insistently(lambda: self._edges.server.keep_prepared(self._hold, request))
+        except GanglineError:
+            pass  # the store does not take it; other jobs make it themselves
+
+    def _unless_stopping(self, activity: Activity[None]) -> Activity[None]:
+        for until_s in activity:
+            if self._stopping:
+                return
+            yield until_s
+
     def _ship_log(self, run: Run) -> Activity[None]:
         """What the trainer prints, every few seconds, and all of it once it has ended."""
         while True:
@@ -357,6 +399,7 @@ class Work:
         if self._edges.transfer.idle:
             if self._directory:
                 self._edges.host.discard(self._directory)
+            self._edges.host.make_room(0)
             self.ended = True
 
 

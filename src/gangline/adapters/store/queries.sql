@@ -323,6 +323,57 @@ SELECT bytes FROM blob WHERE project = :project AND sha256 = :sha256
 INSERT INTO blob (project, sha256, bytes, made_ms) VALUES (:project, :sha256, :bytes, :now)
 ON CONFLICT (project, sha256) DO NOTHING
 
+-- name: name_base
+INSERT INTO base (project, name, base, base_id, vae, vae_id, family, prediction_type, licence, because, bytes, made_ms)
+VALUES (:project, :name, :base, :base_id, :vae, :vae_id, :family, :prediction_type, :licence, :because, :bytes, :now)
+ON CONFLICT (project, name) DO NOTHING
+
+-- name: bases
+SELECT name, base, base_id, vae, vae_id, family, prediction_type, licence, because, bytes, made_ms FROM base
+WHERE project = :project ORDER BY name
+
+-- name: base
+SELECT name, base, base_id, vae, vae_id, family, prediction_type, licence, because, bytes, made_ms FROM base
+WHERE project = :project AND name = :name
+
+-- name: forget_base
+DELETE FROM base WHERE project = :project AND name = :name
+
+-- name: begin_mirror
+-- What failed before is tried again.
+INSERT INTO mirror (project, base, role, repo, revision, state, because, files, bytes, done_files, done_bytes, begun, parts, server,
+                    turn_ends_ms, tries)
+VALUES (:project, :base, :role, :repo, :revision, 'fetching', '', :files, :bytes, 0, 0, '', '[]', '', 0, 0)
+ON CONFLICT (project, base, role) DO UPDATE SET state = 'fetching', because = '', tries = 0, turn_ends_ms = 0
+WHERE mirror.state = 'failed'
+
+-- name: mirrors
+SELECT project, base, role, repo, revision, state, because, files, bytes, done_files, done_bytes, begun, parts, tries FROM mirror
+WHERE project = :project AND base = :base
+
+-- name: mirrors_to_make
+-- For names that are there still, and not in another server's turn.
+SELECT project, base, role FROM mirror
+WHERE state = 'fetching' AND (turn_ends_ms < :now OR server = :server)
+  AND EXISTS (SELECT 1 FROM base AS named WHERE named.project = mirror.project AND mirror.base IN (named.base_id, named.vae_id))
+ORDER BY turn_ends_ms, project, base, role LIMIT 100
+
+-- name: take_mirror
+-- One server at a time copies it.
+UPDATE mirror SET server = :server, turn_ends_ms = :turn_ends_ms
+WHERE project = :project AND base = :base AND role = :role AND (turn_ends_ms < :now OR server = :server)
+
+-- name: advance_mirror
+-- By the server whose turn it is.
+UPDATE mirror SET files = :files, done_files = :done_files, done_bytes = :done_bytes, begun = :begun, parts = :parts,
+       turn_ends_ms = :turn_ends_ms, because = '', tries = 0
+WHERE project = :project AND base = :base AND role = :role AND server = :server
+
+-- name: end_mirror
+-- Of a turn, too: nobody begins another one before a moment.
+UPDATE mirror SET state = :state, because = :because, tries = :tries, turn_ends_ms = :not_before_ms, server = ''
+WHERE project = :project AND base = :base AND role = :role AND server = :server
+
 -- name: add_job
 INSERT INTO job (id, project, name, kind, spec, spec_hash, request, state, because, steps, save_s, priority, base, workload,
                  slots, input_bytes, checkpoint_bytes, gpu, gpu_memory_gb, pool, trust, exact, numerics, fencing,
@@ -753,8 +804,35 @@ UPDATE attempt SET swept = 0 WHERE id = (SELECT checkpoint.attempt FROM checkpoi
 -- What is referred to of all that an attempt wrote: checkpoints by their folder and manifest, the rest by its key.
 SELECT checkpoint.prefix AS key, checkpoint.manifest FROM checkpoint
 WHERE checkpoint.attempt = :attempt AND checkpoint.state = 'committed'
+UNION ALL SELECT prepared.prefix AS key, prepared.manifest FROM prepared WHERE prepared.attempt = :attempt
 UNION ALL SELECT artifact.key, '' AS manifest FROM artifact WHERE artifact.attempt = :attempt
 UNION ALL SELECT log_chunk.key, '' AS manifest FROM log_chunk WHERE log_chunk.attempt = :attempt
+
+-- name: add_prepared
+INSERT INTO prepared (project, key, attempt, subject, numerics, trust, prefix, manifest, made_ms, used_ms)
+VALUES (:project, :key, :attempt, :subject, :numerics, :trust, :prefix, :manifest, :now, :now)
+ON CONFLICT (project, key, attempt) DO NOTHING
+
+-- name: prepared_for
+-- What a job may use on a node: what its own attempts made goes first, then what was there when the job began. So an attempt that
+-- comes later is given what the first was given.
+SELECT prepared.key, prepared.attempt, prepared.prefix, prepared.manifest, prepared.used_ms
+FROM prepared JOIN attempt ON attempt.id = prepared.attempt
+WHERE prepared.project = :project AND prepared.subject IN (:latents, :embeddings, :class_images)
+  AND prepared.numerics IN ('', :numerics) AND prepared.trust >= :trust
+  AND (attempt.job = :job
+       OR prepared.made_ms <= (SELECT MIN(began.started_ms) FROM attempt AS began WHERE began.job = :job))
+ORDER BY CASE WHEN attempt.job = :job THEN 0 ELSE 1 END, prepared.made_ms, prepared.attempt
+
+-- name: use_prepared
+UPDATE prepared SET used_ms = :now WHERE project = :project AND key = :key AND attempt = :attempt
+
+-- name: prepared_unused
+SELECT project, key, attempt, prefix, manifest, used_ms FROM prepared WHERE used_ms < :before ORDER BY used_ms LIMIT :limit
+
+-- name: forget_prepared
+-- Unless a job was given it meanwhile.
+DELETE FROM prepared WHERE project = :project AND key = :key AND attempt = :attempt AND used_ms = :seen
 
 -- name: add_artifact
 -- Pictures may have been handed in before.

@@ -1,0 +1,57 @@
+"""A project's bases by name: viewers read, members add and forget."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from annotated_types import MaxLen
+from fastapi import APIRouter
+
+from gangline.api.lanes import UserRoute
+from gangline.api.who import At, MemberOf, Now, ViewerOf
+from gangline.core.spec import Base
+from gangline.core.views import BaseView
+from gangline.service import bases
+
+router = APIRouter(prefix="/v1", tags=["bases"], route_class=UserRoute)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedBase:
+    """What is empty is found out, of a base on the hub: its revision becomes a commit, and a gated one is copied into the object
+    store. Of files, whoever handed them in says what they are."""
+
+    name: Annotated[str, MaxLen(100)]
+    base: Base
+    vae: Base | None = None
+    family: Literal["", "sdxl", "sd15", "sd2"] = ""
+    prediction_type: Literal["", "epsilon", "v_prediction"] = ""
+    licence: Annotated[str, MaxLen(200)] = ""
+    because: Annotated[str, MaxLen(1000)] = ""
+
+
+@router.post("/bases", status_code=201)
+def add_base(at: At, now: Now, project: MemberOf, wanted: WantedBase) -> BaseView:
+    """The same again changes nothing. 422 where the name stands for another base."""
+    said = bases.Said(
+        family=wanted.family,
+        prediction_type=wanted.prediction_type,
+        licence=wanted.licence,
+        because=wanted.because,
+    )
+    return bases.add(at, project, wanted.name, wanted.base, wanted.vae, said, now)
+
+
+@router.get("/bases")
+def list_bases(at: At, project: ViewerOf) -> list[BaseView]:
+    return bases.listed(at, project)
+
+
+@router.get("/bases/{base}")
+def show_base(at: At, project: ViewerOf, base: str) -> BaseView:
+    return bases.named(at, project, base)
+
+
+@router.delete("/bases/{base}", status_code=204)
+def forget_base(at: At, project: MemberOf, base: str) -> None:
+    """Jobs name content, so those that use it go on. Doing it again changes nothing."""
+    bases.forget(at, project, base)

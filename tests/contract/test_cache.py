@@ -1,0 +1,120 @@
+"""A node's cache on a real disk: what is linked is in use, what is locked is on its way, and workers of one machine share it."""
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from threading import Event
+
+import pytest
+
+from gangline.adapters.cache import Cache
+from gangline.adapters.partial import Partial
+from gangline.adapters.transfer import HttpTransfer
+from gangline.core.errors import Unreachable
+from gangline.core.files import PART_BYTES, File, Signed
+from tests.proxy import Proxy
+from tests.transfer.conftest import Place, ended, make_transfer, place, transfer  # noqa: F401 - fixtures
+
+KB = 1000
+
+
+def put(cache: Cache, content: bytes, age_s: float = 0.0) -> File:
+    file = File(path="w", bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
+    at = cache.place(file.sha256)
+    at.write_bytes(content)
+    os.utime(at, (at.stat().st_mtime - age_s,) * 2)
+    return file
+
+
+def test_the_limit_holds_and_what_a_run_uses_stays_until_it_has_ended(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache", 10 * KB)
+    oldest, old, new = (put(cache, bytes([age]) * 4 * KB, age) for age in (30, 20, 10))
+    assert cache.link(oldest, tmp_path / "run" / "base" / "w")
+    cache.make_room(2 * KB)
+    assert [cache.place(file.sha256).exists() for file in (oldest, old, new)] == [True, False, True]
+    (tmp_path / "run" / "base" / "w").unlink()
+    cache.make_room(6 * KB)
+    assert [cache.place(file.sha256).exists() for file in (oldest, new)] == [True, False], "it was used last"
+
+
+def test_what_is_cut_short_on_the_disk_is_not_used(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, 10 * KB)
+    file = put(cache, b"whole")
+    cache.place(file.sha256).write_bytes(b"who")
+    assert not cache.link(file, tmp_path / "run") and not cache.place(file.sha256).exists()
+    assert not cache.link(file, tmp_path / "run")
+
+
+def test_without_a_limit_half_of_what_is_free_may_be_used(tmp_path: Path) -> None:
+    free = os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize
+    assert 0.4 < Cache(tmp_path).limit_bytes / free < 0.6
+
+
+def test_a_base_is_there_as_long_as_all_of_its_files_are(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, 10 * KB)
+    unet, vae = put(cache, b"unet"), put(cache, b"vae")
+    cache.remember("hub:a/b@c", (unet, vae))
+    assert cache.bases() == Cache(tmp_path, 10 * KB).bases() == ("hub:a/b@c",)
+    cache.place(vae.sha256).unlink()
+    assert cache.bases() == ()
+
+
+def test_a_download_under_way_is_no_waste_and_one_that_was_given_up_is(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, 2 * KB)
+    file = File(path="w", bytes=5 * KB, sha256="a" * 64)
+    with Partial(cache.place(file.sha256), file, Event()):
+        cache.make_room(0)
+        assert list(tmp_path.glob("*.partial")) == list(tmp_path.glob(f".{file.sha256}*"))
+        assert list(tmp_path.glob(".*.partial"))
+    cache.make_room(0)
+    assert not list(tmp_path.glob(".*.partial"))
+
+
+def test_two_workers_that_want_the_same_file_at_once_fetch_it_once(
+    place: Place,  # noqa: F811
+    make_transfer: Callable[..., HttpTransfer],  # noqa: F811
+) -> None:
+    file, content = place.stored(2 * PART_BYTES + 5)
+    to = place.folder / "cache" / file.sha256
+    with Proxy(place.address, bytes_per_s=30e6) as proxy:
+        signed = place.to_read(proxy, file)
+        tasks = [make_transfer().download(signed, file, to, durable=True) for _ in range(3)]
+        assert [ended(task) for task in tasks] == [None] * 3
+        assert proxy.down.bytes == file.bytes
+    assert to.read_bytes() == content and [path.name for path in to.parent.iterdir()] == [file.sha256]
+
+
+def test_who_waits_for_anothers_download_goes_on_with_it_where_that_one_gave_up(
+    place: Place,  # noqa: F811
+    make_transfer: Callable[..., HttpTransfer],  # noqa: F811
+) -> None:
+    file, content = place.stored(2 * PART_BYTES + 5)
+    to = place.folder / "cache" / file.sha256
+    with Proxy(place.address, bytes_per_s=20e6) as proxy:
+        first, second = make_transfer(), make_transfer()
+        begun = first.download(place.to_read(proxy, file), file, to, durable=False)
+        proxy.until(lambda there: there.down.bytes > PART_BYTES)
+        waiting = second.download(place.to_read(proxy, file), file, to, durable=False)
+        first.stop()
+        assert isinstance(ended(begun), Unreachable)
+        assert ended(waiting) is None
+    assert to.read_bytes() == content
+
+
+def test_who_waits_for_anothers_download_can_be_told_to_stop(tmp_path: Path) -> None:
+    file = File(path="w", bytes=5 * KB, sha256="a" * 64)
+    stopped = Event()
+    stopped.set()
+    with Partial(tmp_path / "w", file, Event()), pytest.raises(Unreachable):
+        Partial(tmp_path / "w", file, stopped).__enter__()
+
+
+def test_what_came_meanwhile_is_not_fetched_again(tmp_path: Path) -> None:
+    content = Random(0).randbytes(KB)
+    file = File(path="w", bytes=KB, sha256=hashlib.sha256(content).hexdigest())
+    (tmp_path / "w").write_bytes(content)
+    carrier = HttpTransfer("http://127.0.0.1:1", None, Random(0))  # type: ignore[arg-type]
+    assert ended(carrier.download(Signed(url="/nowhere"), file, tmp_path / "w", durable=True)) is None
+    assert [path.name for path in tmp_path.iterdir()] == ["w"]

@@ -1,0 +1,80 @@
+"""What is prepared once: kept by one run, found by another, and never used where a byte of it is not as it was."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from gangline.core.contract import parse_prepared
+from gangline.train import prepared
+from gangline.train.contract import RunDirectory
+
+KEY = f"latents-{'a' * 32}-{'b' * 32}"
+TENSORS = {"photos": {"mean": torch.arange(12.0).reshape(3, 4)}, "held_out": {"mean": torch.ones(1, 4)}}
+
+
+def handed_on(tmp_path: Path) -> RunDirectory:
+    """A run among whose inputs is what another one kept."""
+    folder = prepared.keep(RunDirectory(tmp_path / "maker"), KEY, TENSORS)
+    shutil.copytree(folder, tmp_path / "user" / "inputs" / "prepared" / KEY)
+    return RunDirectory(tmp_path / "user")
+
+
+def test_what_one_run_kept_another_reads(tmp_path: Path) -> None:
+    folder = prepared.look(handed_on(tmp_path), KEY)
+    assert folder is not None
+    for name, tensors in TENSORS.items():
+        assert torch.equal(prepared.read(folder, name)["mean"], tensors["mean"])
+
+
+def test_a_run_that_starts_again_in_its_directory_finds_what_it_made_itself(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    assert prepared.look(run, KEY) is None
+    assert prepared.keep(run, KEY, TENSORS) == prepared.look(run, KEY)
+
+
+def test_the_manifest_names_every_file_and_proves_itself(tmp_path: Path) -> None:
+    folder = prepared.keep(RunDirectory(tmp_path), KEY, TENSORS)
+    manifest = parse_prepared(json.loads((folder / "manifest.json").read_text()))
+    assert manifest.key == KEY and [file.path for file in manifest.files] == [
+        "photos.safetensors",
+        "held_out.safetensors",
+    ]
+
+
+@pytest.mark.parametrize("damage", ["no manifest", "cut", "flipped", "missing"])
+def test_what_is_damaged_is_made_anew_and_the_log_says_so(
+    damage: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = handed_on(tmp_path)
+    folder = run.inputs / "prepared" / KEY
+    file = folder / "photos.safetensors"
+    content = file.read_bytes()
+    match damage:
+        case "no manifest":
+            (folder / "manifest.json").unlink()
+        case "cut":
+            file.write_bytes(content[:-1])
+        case "flipped":
+            file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        case _:
+            file.unlink()
+    assert prepared.look(run, KEY) is None
+    assert f"{KEY} is made anew" in capsys.readouterr().err
+
+
+def test_what_belongs_to_another_key_is_not_used(tmp_path: Path) -> None:
+    run, other = handed_on(tmp_path), f"latents-{'c' * 32}-{'b' * 32}"
+    (run.inputs / "prepared" / KEY).rename(run.inputs / "prepared" / other)
+    assert prepared.look(run, other) is None
+
+
+def test_a_part_that_was_left_out_is_asked_for_by_name(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    prepared.need(run, "text_encoder")
+    (tmp_path / "left_out.json").write_text('["text_encoder"]')
+    prepared.need(run, "vae")
+    with pytest.raises(prepared.LeftOut):
+        prepared.need(run, "text_encoder")

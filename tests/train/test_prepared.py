@@ -1,15 +1,21 @@
 """What is prepared once: kept by one run, found by another, and never used where a byte of it is not as it was."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
-from gangline.core.contract import parse_prepared
+from gangline.core.bases import TEXT_ENCODERS
+from gangline.core.contract import EXIT_LEFT_OUT, parse_prepared
 from gangline.train import prepared
 from gangline.train.contract import RunDirectory
+from tests.conftest import BASE
+from tests.train.conftest import finish, lay_out, report_of, small_spec
 
 KEY = f"latents-{'a' * 32}-{'b' * 32}"
 TENSORS = {"photos": {"mean": torch.arange(12.0).reshape(3, 4)}, "held_out": {"mean": torch.ones(1, 4)}}
@@ -73,8 +79,40 @@ def test_what_belongs_to_another_key_is_not_used(tmp_path: Path) -> None:
 
 def test_a_part_that_was_left_out_is_asked_for_by_name(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
-    prepared.need(run, "text_encoder")
+    prepared.need(run, TEXT_ENCODERS)
     (tmp_path / "left_out.json").write_text('["text_encoder"]')
-    prepared.need(run, "vae")
-    with pytest.raises(prepared.LeftOut):
-        prepared.need(run, "text_encoder")
+    prepared.need(run, ("vae",))
+    with pytest.raises(prepared.LeftOut, match="text_encoder did not come"):
+        prepared.need(run, TEXT_ENCODERS)
+
+
+def test_a_run_with_everything_prepared_needs_no_text_encoders_and_ends_with_the_same_bits(
+    tmp_path: Path, uninterrupted: RunDirectory
+) -> None:
+    run = lay_out(tmp_path / "run", small_spec())
+    without_text_encoders(run)
+    shutil.copytree(uninterrupted.path / "prepared", run.inputs / "prepared")
+    assert report_of(finish(run))["weights_digest"] == report_of(uninterrupted)["weights_digest"]
+    assert not (run.path / "prepared").exists()
+
+
+def test_what_was_prepared_on_another_kind_of_machine_does_not_do_and_the_text_encoders_are_asked_for(
+    tmp_path: Path, uninterrupted: RunDirectory
+) -> None:
+    run = lay_out(tmp_path / "run", small_spec())
+    without_text_encoders(run)
+    for folder in (uninterrupted.path / "prepared").iterdir():
+        shutil.copytree(folder, run.inputs / "prepared" / f"{folder.name[:-1]}x")
+    work = [sys.executable, "-m", "gangline.train.lora", str(run.path)]
+    assert subprocess.run(work, check=False, capture_output=True, env=os.environ).returncode == EXIT_LEFT_OUT
+    told = [json.loads(line) for line in (run.path / "progress.jsonl").read_text().splitlines()]
+    assert not any("failure" in line for line in told)
+
+
+def without_text_encoders(run: RunDirectory) -> None:
+    """As an agent leaves them out."""
+    (run.inputs / "base").unlink()
+    shutil.copytree(BASE, run.inputs / "base")
+    for weights in (run.inputs / "base").glob("text_encoder*/*.safetensors"):
+        weights.unlink()
+    (run.path / "left_out.json").write_text(json.dumps(TEXT_ENCODERS))

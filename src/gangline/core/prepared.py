@@ -15,7 +15,8 @@ from gangline.core.spec import LoraSpec
 
 MADE_AS = 1
 KEY = re.compile(r"(latents|embeddings|class_images)-[0-9a-f]{32}-[0-9a-f]{32}")
-OF_THE_STEP_ALONE = ("microbatch", "ranks")
+OF_THE_STEP_ALONE = ("microbatch", "ranks", "peft", "bitsandbytes", "prodigyopt", "schedulefree")
+"""What no frozen encoder knows of: jobs that differ in these alone share what they made."""
 
 
 def latents_key(spec: LoraSpec, fingerprint: dict[str, str]) -> str:

@@ -17,7 +17,15 @@ import torch
 from diffusers.utils import logging
 from transformers.utils.logging import disable_progress_bar
 
-from gangline.core.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED, Failure, FailureKind, pictures_name
+from gangline.core.contract import (
+    EXIT_BAD_INPUT,
+    EXIT_DONE,
+    EXIT_LEFT_OUT,
+    EXIT_STOPPED,
+    Failure,
+    FailureKind,
+    pictures_name,
+)
 from gangline.core.errors import BadInput
 from gangline.core.schedule import rate_factor
 from gangline.core.spec import LoraSpec, spec_hash
@@ -31,6 +39,7 @@ from gangline.train.loss import losses, process_of
 from gangline.train.material import Material, gather
 from gangline.train.optimiser import averaged, make_optimizer, optimizer_state, restore_optimizer, set_rates
 from gangline.train.prepare import check_resolution
+from gangline.train.prepared import LeftOut
 from gangline.train.result import spoken_now, write_result
 from gangline.train.sample import render_step
 from gangline.train.text import condition, embed, with_silence
@@ -348,6 +357,9 @@ def main(work: Callable[[RunDirectory, Orders], int] = train) -> int:
     disable_progress_bar()
     try:
         return work(run, orders)
+    except LeftOut as error:
+        print(error, file=sys.stderr)  # noqa: T201 - the job's log
+        return EXIT_LEFT_OUT
     except Exception as error:
         kind = kind_of(error)
         run.report_failure(Failure(kind=kind, because=str(error) or type(error).__name__))

@@ -7,6 +7,7 @@ from hashlib import blake2b
 import torch
 
 from gangline.core import prepared as keys
+from gangline.core.bases import TEXT_ENCODERS
 from gangline.core.errors import BadInput
 from gangline.core.files import File
 from gangline.core.spec import LoraSpec
@@ -97,6 +98,7 @@ def _spoken(run: RunDirectory, base: Base, spec: LoraSpec, fingerprint: dict[str
     key = keys.embeddings_key(spec, fingerprint)
     folder = prepared.look(run, key)
     if folder is None:
+        prepared.need(run, TEXT_ENCODERS)
         embedded = embed_all(base, texts)
         tensors = {"tokens": embedded.tokens} | ({} if embedded.pooled is None else {"pooled": embedded.pooled})
         prepared.keep(run, key, {TEXTS: tensors})

@@ -22,11 +22,14 @@ class LeftOut(Exception):
     `EXIT_LEFT_OUT`, and is started again when the part is there."""
 
 
-def need(run: RunDirectory, part: str) -> None:
-    """Call it before the weights of `part` of the base are loaded: raises `LeftOut` where they were left out."""
+def need(run: RunDirectory, parts: tuple[str, ...]) -> None:
+    """Call it before the weights of these parts of the base are loaded: raises `LeftOut` where one of them did not come."""
     path = run.path / contract.LEFT_OUT
-    if path.exists() and part in json.loads(path.read_text()):
-        raise LeftOut(part)
+    missing = {*parts} & {*json.loads(path.read_text())} if path.exists() else set()
+    if missing:
+        raise LeftOut(
+            f"{', '.join(sorted(missing))} did not come, and what was prepared with them is not of this machine's kind"
+        )
 
 
 def look(run: RunDirectory, key: str) -> Path | None:

@@ -42,6 +42,8 @@ from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProject
 from transformers.utils.logging import disable_progress_bar
 
 from gangline.adapters.trainer_process import MODULES
+from gangline.cli.box import Box
+from gangline.cli.train import hand_in
 from gangline.core.bases import files_needed
 from gangline.core.spec import ATTENTION, FilesBase, LoraSpec, spec_to_json
 
@@ -597,6 +599,63 @@ def on_card(ours: Ours, flops: Flops, folder: Path) -> None:
         print(f"rank {RANK}, batch 1, gradient checkpointing, base {precision}: {memory / 2**30:.1f} GB", flush=True)
 
 
+# ---------------------------------------------------------------------------------------------------------------- restart
+
+LEASE_S = 10.0
+
+
+def restart(rounds: int) -> None:
+    """From the SIGKILL of the node at work to the next step on one that idles, and what the wait is made of."""
+    print(f"{machine()}, a lease of {LEASE_S:g} s, {rounds} deaths; seconds since the death")
+    print(f"{'claimed':>10} {'training':>10} {'first step':>10} {'beyond the lease':>18} {'standby':>10}")
+    for _ in range(rounds):
+        with TemporaryDirectory() as name, Box(Path(name), lease_s=LEASE_S, heartbeat_interval_s=0.5) as box:
+            print(f"{death(box)}", flush=True)
+
+
+def death(box: Box) -> str:
+    for name in ("node-a", "node-b"):
+        box.start_node(name)
+    while len([node for node in box.client.nodes() if node.state == "ready"]) < 2:
+        threading.Event().wait(0.1)
+    threading.Event().wait(30)  # idle, as a node is that waits for work
+    settings = {"prompt": PROMPT, "steps": 100_000, "resolution": 64, "rank": 4, "checkpoint_every_steps": 50}
+    job = box.client.submit(hand_in(box.client, SUBJECT, str(BASE), [], settings)).summary.id
+    while not (view := box.client.job(job)).summary.committed_step:
+        threading.Event().wait(0.1)
+    at_work = str(view.summary.node_name)
+    (idle,) = {"node-a", "node-b"} - {at_work}
+    standby_bytes = resident_bytes(box.nodes[idle].process.pid)
+    box.nodes[at_work].kill()
+    killed_s = time.monotonic()
+    runs = box.home / idle / "runs"
+    waits = {
+        "claimed": lambda: any(runs.iterdir()),
+        "training": lambda: '"training"' in reports(runs),
+        "first step": lambda: '"loss": ' in reports(runs).replace('"loss": null', ""),
+    }
+    found = {what: seconds_until(done, killed_s) for what, done in waits.items()}
+    told = " ".join(f"{seconds:10.1f}" for seconds in found.values())
+    return f"{told} {found['first step'] - LEASE_S:18.1f} {standby_bytes / 2**20:7.0f} MB"
+
+
+def reports(runs: Path) -> str:
+    return "".join(path.read_text() for path in runs.glob("*/progress.jsonl"))
+
+
+def seconds_until(done: Callable[[], bool], since_s: float) -> float:
+    while not done():
+        threading.Event().wait(0.01)
+    return time.monotonic() - since_s
+
+
+def resident_bytes(agent: int) -> int:
+    """Of the processes that an agent has started."""
+    children = Path(f"/proc/{agent}/task/{agent}/children").read_text().split()
+    kilobytes = [re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{child}/status").read_text()) for child in children]
+    return sum(1024 * int(found[1]) for found in kilobytes if found)
+
+
 def machine() -> str:
     if ON_CARD:
         return f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
@@ -617,6 +676,9 @@ def main() -> None:
     )
     given = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    if given.part == "restart":
+        restart(given.rounds)
+        return
     beside(given.peer, steps=given.steps, validated_steps=given.validated_steps, rounds=given.rounds)
 
 

@@ -68,7 +68,7 @@ def trainers_below(home: Path) -> list[int]:
     found = []
     for process in Path("/proc").iterdir():
         with suppress(OSError):
-            if process.name.isdigit() and str(home / "runs").encode() in (process / "cmdline").read_bytes():
+            if process.name.isdigit() and (process / "cwd").readlink().is_relative_to(home / "runs"):
                 found.append(int(process.name))
     return found
 

@@ -177,6 +177,10 @@ class ScriptedRun:
 class ScriptedTrainer:
     script: list[Progress]
     runs: list[ScriptedRun] = field(default_factory=list)
+    prepared: int = 0
+
+    def prepare(self) -> None:
+        self.prepared += 1
 
     def start(self, kind: str, directory: Path) -> ScriptedRun:
         self.runs.append(ScriptedRun(directory, list(self.script)))

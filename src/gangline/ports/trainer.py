@@ -98,4 +98,8 @@ class Run(Protocol):
 
 
 class Trainer(Protocol):
+    def prepare(self) -> None:
+        """Do now what a start would have to wait for and what needs no job. Asking again is no error."""
+        ...
+
     def start(self, kind: str, directory: Path) -> Run: ...

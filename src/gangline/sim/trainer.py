@@ -118,6 +118,9 @@ class SimTrainer:
     rng: Random
     run: Run | None = None
 
+    def prepare(self) -> None:
+        """A simulated start takes `start_s`, prepared or not."""
+
     def start(self, kind: str, directory: Path) -> Run:
         self.run = SimRendering(self, directory) if kind == "sample" else SimRun(self, directory)
         return self.run

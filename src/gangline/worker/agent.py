@@ -65,6 +65,7 @@ class Agent:
             self._work = None
 
     def _ask(self, now_s: float) -> None:
+        self._edges.trainer.prepare()
         try:
             self._joined = self._joined or self._do_join()
             self._do_claim(self._joined, now_s)

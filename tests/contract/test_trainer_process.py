@@ -18,6 +18,13 @@ from gangline.core.metrics import Point, Reading
 
 PROGRAM = """
 import json, os, pathlib, signal, subprocess, sys, threading
+if __name__ != "__main__":
+    here = pathlib.Path(__file__).parent
+    (here / "half").write_text(json.dumps(dict(os.environ)))
+    (here / "half").rename(here / "loading")
+    if (here / "slowly").exists():
+        threading.Event().wait()
+    raise ImportError("loaded, as far as this program goes")
 run = pathlib.Path(sys.argv[1])
 spec = json.loads((run / "spec.json").read_text())
 (run / "environment.json").write_text(json.dumps(dict(os.environ)))
@@ -42,9 +49,9 @@ sys.exit(75)
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run directory for a small program of this test's own, which any trainer could be."""
     (tmp_path / "small_trainer.py").write_text(PROGRAM)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setenv("GANGLINE_TOKEN", "a secret")
-    monkeypatch.setitem(trainer_process.MODULES, "small", "small_trainer")
+    monkeypatch.setattr(trainer_process, "MODULES", {"small": "small_trainer"})
     run = tmp_path / "run"
     run.mkdir()
     (run / "spec.json").write_text("{}")
@@ -155,19 +162,70 @@ def test_it_dies_with_its_agent(directory: Path) -> None:
             "-c",
             "import sys, threading; from pathlib import Path\n"
             "from gangline.adapters import trainer_process\n"
-            "trainer_process.MODULES['small'] = 'small_trainer'\n"
-            "run = trainer_process.ProcessTrainer().start('small', Path(sys.argv[1]))\n"
-            "print(run._process.pid, flush=True); threading.Event().wait()",
+            "trainer_process.MODULES = {'small': 'small_trainer'}\n"
+            "trainer = trainer_process.ProcessTrainer()\n"
+            "run = trainer.start('small', Path(sys.argv[1]))\n"
+            "trainer.prepare()\n"
+            "print(run._process.pid, trainer._standby.pid, flush=True); threading.Event().wait()",
             str(directory),
         ],
         stdout=subprocess.PIPE,
         text=True,
     )
     assert agent.stdout is not None
-    trainer = int(agent.stdout.readline())
+    trainer, standby = map(int, agent.stdout.readline().split())
     until((directory / "ready").exists)
     child = int((directory / "child").read_text())
     agent.kill()
     agent.communicate()
-    until(lambda: not is_running(trainer))
+    until(lambda: not is_running(trainer) and not is_running(standby))
     os.kill(child, 9)
+
+
+def standing_by(directory: Path) -> ProcessTrainer:
+    """One that has loaded what it can."""
+    trainer = ProcessTrainer()
+    trainer.prepare()
+    until((directory.parent / "loading").exists)
+    return trainer
+
+
+def test_a_trainer_that_stands_by_takes_the_next_run_with_its_libraries_loaded(directory: Path) -> None:
+    trainer = standing_by(directory)
+    standby = trainer._standby
+    (directory.parent / "loading").unlink()
+    trainer.prepare()
+    run = trainer.start("small", directory)
+    assert standby is not None and run._process is standby
+    until((directory / "ready").exists)
+    assert run.printed(0, 100) == b"hello\n"
+    assert not (directory.parent / "loading").exists(), "loaded once"
+    assert trainer._standby is None, "one for each run, and none beside a run"
+    run.kill()
+
+
+def test_who_stands_by_knows_no_secret_and_no_job(directory: Path) -> None:
+    trainer = standing_by(directory)
+    environment = json.loads((directory.parent / "loading").read_text())
+    assert "GANGLINE_TOKEN" not in environment and str(directory) not in environment.values()
+    assert environment["HOME"] == "/nonexistent"
+    trainer.start("small", directory).kill()
+
+
+def test_one_that_died_while_it_stood_by_is_replaced(directory: Path) -> None:
+    trainer = standing_by(directory)
+    assert trainer._standby
+    trainer._standby.kill()
+    trainer._standby.wait()
+    run = trainer.start("small", directory)
+    until((directory / "ready").exists)
+    run.kill()
+
+
+def test_told_to_stop_while_it_still_loads_it_ends_as_resumable(directory: Path) -> None:
+    (directory.parent / "slowly").touch()
+    run = ProcessTrainer().start("small", directory)
+    until((directory.parent / "loading").exists)
+    run.ask_to_stop()
+    until(lambda: run.exit_code() is not None)
+    assert run.exit_code() == EXIT_STOPPED

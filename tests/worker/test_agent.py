@@ -166,6 +166,9 @@ class ScriptedRun:
     def ask_to_save(self) -> None:
         self.asked += 1
 
+    def ask_to_render(self) -> None:
+        raise AssertionError("no pictures were asked for")
+
     def ask_to_stop(self) -> None:
         self.stopped = True
 
@@ -343,6 +346,19 @@ def test_what_goes_up_in_parts_is_hashed_in_the_background_and_described_to_the_
         node.step()
     file, _ = node.agent._edges.transfer.sent[0]  # type: ignore[attr-defined]
     assert isinstance(file, Upload) and len(file.parts) == 2
+
+
+def test_a_node_that_asks_for_work_has_a_trainer_stand_by(node: Node) -> None:
+    for _ in range(3):
+        node.step()
+    assert node.trainer.prepared and not node.trainer.runs
+    node.service.submit()
+    while not node.trainer.runs:
+        node.step()
+    before = node.trainer.prepared
+    for _ in range(3):
+        node.step()
+    assert node.trainer.prepared == before, "a node at work needs its memory"
 
 
 def test_two_attempts_on_one_node_use_a_fresh_directory_each(node: Node) -> None:

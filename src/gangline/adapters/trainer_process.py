@@ -49,7 +49,9 @@ class ProcessTrainer:
     def prepare(self) -> None:
         if self._standby is None or self._standby.poll() is not None:
             command = [sys.executable, "-P", "-m", STANDBY, *MODULES.values()]
-            self._standby = _start(command, below="/", home="/nonexistent", stdin=subprocess.PIPE, log=subprocess.DEVNULL)
+            self._standby = _start(
+                command, below="/", home="/nonexistent", stdin=subprocess.PIPE, log=subprocess.DEVNULL
+            )
 
     def start(self, kind: str, directory: Path) -> "ProcessRun":
         self.prepare()

@@ -622,6 +622,7 @@ def death(box: Box) -> str:
     settings = {"prompt": PROMPT, "steps": 100_000, "resolution": 64, "rank": 4, "checkpoint_every_steps": 50}
     job = box.client.submit(hand_in(box.client, SUBJECT, str(BASE), [], settings)).summary.id
     while not (view := box.client.job(job)).summary.committed_step:
+        assert view.summary.state != "failed", view.summary.because
         threading.Event().wait(0.1)
     at_work = str(view.summary.node_name)
     (idle,) = {"node-a", "node-b"} - {at_work}

@@ -77,6 +77,9 @@ class SteadyRun(ScriptedRun):
 class SteadyTrainer:
     runs: list[SteadyRun] = field(default_factory=list)
 
+    def prepare(self) -> None:
+        """It starts at once."""
+
     def start(self, kind: str, directory: Path) -> SteadyRun:
         self.runs.append(SteadyRun(directory, []))
         return self.runs[-1]

@@ -1,7 +1,7 @@
 """A base model: SDXL, Stable Diffusion 1 or 2, from a folder in diffusers' layout or from a single file.
 
 A part is loaded when it is first asked for: a run whose latents and embeddings are there already never reads the text
-encoders, nor the VAE. `del base.vae` gives its memory back.
+encoders, nor the VAE.
 """
 
 from dataclasses import dataclass
@@ -94,6 +94,11 @@ class Base:
     def side_unit(self) -> int:
         """Sides of pictures are multiples of it: the U-Net halves the latents once for each level but one."""
         return self.latent_factor * 2 ** (len(self.layout.unet_config()["block_out_channels"]) - 1)
+
+    def forget(self, *parts: str) -> None:
+        """Give the memory of parts back; they are read again when they are asked for."""
+        for part in parts:
+            self.__dict__.pop(part, None)
 
     def _placed(self, module: Any) -> Any:
         return module.requires_grad_(False).to(self.device).eval()

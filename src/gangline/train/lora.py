@@ -65,6 +65,7 @@ def train(run: RunDirectory, orders: Orders) -> int:
     material = gather(run, base, spec, fingerprint, orders)
     if material is None:
         return EXIT_STOPPED
+    base.forget("vae", *([] if spec.train_text_encoder else ["text_encoders"]))
 
     adapter = Adapter(base, spec)
     if spec.init_lora:

@@ -112,5 +112,5 @@ def _import(optimizer: str) -> Any:
     except ModuleNotFoundError:
         raise BadInput(
             f"this optimizer needs the package {package}",
-            hint="install it on the nodes: pip install 'gangline[optimizers]'",
+            hint="install it on the nodes: pip install 'gangline[train]'",
         ) from None

@@ -1,12 +1,13 @@
-"""What goes over the wire, written down: `python -m tests.wire.record` makes `recorded/v1` anew.
+"""What goes over the wire, written down: `python -m tests.wire.record` makes the recording of this version anew.
 
 It is made while a version of the protocol grows. Once that is released its recording stays as it is, and the next gets another.
 """
 
+import hashlib
 import json
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gangline.adapters.objects_local import LocalObjects
 from gangline.api.app import make_app
+from gangline.core.contract import Prepared
 from gangline.core.files import File
 from gangline.core.metrics import Point
+from gangline.core.prepared import embeddings_key
+from gangline.core.spec import LoraSpec, parse_spec
 from gangline.ports.server import (
     Assignment,
     Beat,
@@ -25,10 +29,12 @@ from gangline.ports.server import (
     Downloads,
     Failed,
     Join,
+    Keep,
     Log,
     Points,
     Reject,
     Released,
+    Show,
     Stale,
     Succeeded,
     Uploads,
@@ -42,6 +48,7 @@ from tests.service.conftest import JOIN, OPERATOR, Service, a_service
 from tests.service.served import serving
 
 RECORDED = Path(__file__).parent / "recorded"
+PICTURE = File(path="step-000030/prompt-00-seed-1.png", bytes=9, sha256=hashlib.sha256(b"a picture").hexdigest())
 HEADERS = ("authorization", "content-type", "idempotency-key", "last-event-id", protocol.HEADER.lower())
 
 
@@ -148,6 +155,10 @@ class Conversation:
         self.node.leave()
 
     def administer(self) -> None:
+        self.user.add_base("a-base", self.service.spec().base, family="sdxl", prediction_type="epsilon", licence="mit")
+        self.user.base("a-base")
+        self.user.bases()
+        self.user.forget_base("a-base")
         self.user.add_project("team")
         self.user.projects()
         self.user.revoke_key(self.user.add_key("a colleague").key.id)
@@ -168,12 +179,15 @@ class Conversation:
         self.node.beat(hold, Beat(phase="training", step=30, training_s=5.5, loss=0.25, seconds_per_step=0.2))
         self.node.log(hold, Log(first_byte=0, text="step 30\n"))
         self.node.metrics(hold, Points(points=(Point(step=30, values={"loss": 0.25, "learning_rate": 1e-4}),)))
+        self.prepare(assignment)
         manifest = self.service.manifest(
             30, spec_hash=self.service.store.load("job", id=assignment.job)[0]["spec_hash"]
         )
         files = (as_upload(manifest.files[0], b"weights"),)
         self.upload(assignment, Uploads(folder="checkpoints", step=30, files=files), b"weights")
         self.node.commit(hold, Commit(manifest=manifest.to_json()))
+        self.upload(assignment, Uploads(folder="samples", files=(as_upload(PICTURE, b"a picture"),)), b"a picture")
+        self.node.show(hold, Show(step=30, files=(PICTURE,)))
         self.node.finish(hold, Failed(kind="crashed", because="the trainer crashed"))
         self.service.wait(3600)
         again = self.of_another_machine()
@@ -183,6 +197,15 @@ class Conversation:
         self.node.beat(again.hold, Beat(phase="uploading", step=100, training_s=20.0, loss=0.125, seconds_per_step=0.2))
         self.node.finish(again.hold, Succeeded(output=(result,)))
         assert isinstance(self.node.beat(again.hold, Beat(phase="uploading", step=100)), Stale)
+
+    def prepare(self, assignment: Assignment) -> None:
+        spec = parse_spec(assignment.spec)
+        assert isinstance(spec, LoraSpec)
+        file = File(path="texts.safetensors", bytes=10, sha256=hashlib.sha256(b"embeddings").hexdigest())
+        made = Prepared(key=embeddings_key(spec, {"torch": "2"}), files=(file,))
+        upload = as_upload(replace(file, path=f"{made.key}/{file.path}"), b"embeddings")
+        self.upload(assignment, Uploads(folder="prepared", files=(upload,)), b"embeddings")
+        self.node.keep_prepared(assignment.hold, Keep(manifest=made.to_json()))
 
     def of_another_machine(self) -> Assignment:
         self.node.join(Join(machine="another", name="another"))
@@ -205,7 +228,7 @@ class Conversation:
         list(self.user.follow_logs(job))
         self.user.nodes()
         self.user.project()
-        (artifact,) = self.user.artifacts(job)
+        artifact = self.user.artifacts(job)[0]
         self.user.download(artifact, self.folder)
 
     def steer(self, spec: Any, photo: File) -> None:

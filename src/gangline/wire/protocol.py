@@ -1,4 +1,4 @@
 """The version of what goes over the wire. It rises when an older server would misunderstand; new fields do not raise it."""
 
-VERSION = 1
+VERSION = 2
 HEADER = "Gangline-Protocol"

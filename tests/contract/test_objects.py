@@ -332,6 +332,17 @@ def test_an_abort_leaves_nothing_and_again_is_no_error(store: Reached) -> None:
     assert store.objects.uploads(f"{KEY}2") == [other]
 
 
+def test_the_server_itself_may_put_parts_until_the_upload_has_ended(store: Reached) -> None:
+    upload, contents = store.objects.begin(KEY), [b"1" * PART_BYTES, b"two"]
+    for number, content in enumerate(contents, 1):
+        for _ in range(2):
+            store.objects.put_part(KEY, upload, number, content)
+    store.objects.complete(KEY, upload, [part(content) for content in contents])
+    assert store.objects.read_back(KEY) == sha256(b"".join(contents))
+    with pytest.raises(NotFound):
+        store.objects.put_part(KEY, upload, 1, contents[0])
+
+
 def test_an_empty_file_goes_up_in_either_way(store: Reached) -> None:
     assert store.put(store.sign(b""), b"") < 300
     upload = store.objects.begin(f"{KEY}2")

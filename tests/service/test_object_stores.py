@@ -120,7 +120,7 @@ def test_urls_that_outlive_their_lease_touch_nothing_that_is_committed(service: 
     read_back(service)
     known, lies = facts(service, job), names(service, job, new)
     service.put(spent, late)
-    assert commit(service, first, old, 20, late) != Done()
+    assert commit(service, first, old, 20, late) != Committed()
     finish(service.at, first, old, Succeeded(output=service.manifest(20, late).files), service.now_ms)
     assert facts(service, job) == known and names(service, job, new) == lies
     for row, content in zip(service.store.load("checkpoints", job=job), (b"good weights", b"step 10"), strict=True):
@@ -139,7 +139,7 @@ def test_who_has_lost_the_lease_makes_no_object_of_its_parts(service: Service) -
     finish(service.at, node, hold, Released(), service.now_ms)
     newer = service.claim(node).hold
     for held in (hold, replace(newer, fencing=hold.fencing)):
-        assert commit(service, node, held, 10, LARGE) != Done()
+        assert commit(service, node, held, 10, LARGE) != Committed()
     assert isinstance(commit(service, node, newer, 10, LARGE), Refused)
     assert names(service, job, hold) == names(service, job, newer) == set()
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from gangline.core.errors import BadInput, Denied, NotFound
-from gangline.ports.server import Beaten, Done, Downloads, Hold, Log
+from gangline.ports.server import Beaten, Committed, Done, Downloads, Hold, Log
 from gangline.ports.store import Write, guard, write
 from gangline.service import checkpoint, query, renew, steer
 from gangline.service.access import add_key, admit, identify, revoke_join_token, revoke_key
@@ -273,8 +273,8 @@ def the_same_commit_twice_is_one_checkpoint(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
     hold = bench.take(node, job)
     bench.meanwhile("add_checkpoint", lambda: bench.commit(node, hold, 10))
-    assert bench.commit(node, hold, 10) == Done()
-    assert bench.commit(node, hold, 10) == Done()
+    assert bench.commit(node, hold, 10) == Committed()
+    assert bench.commit(node, hold, 10) == Committed()
     assert bench.events(job).count("committed") == 1
 
 

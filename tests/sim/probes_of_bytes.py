@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from gangline.core.files import PART_BYTES, File
 from gangline.core.keys import attempt_prefix
-from gangline.ports.server import Done, Hold, Log, Refused, Succeeded
+from gangline.ports.server import Committed, Hold, Log, Refused, Succeeded
 from gangline.service import checkpoint, renew
 from gangline.service.finish import finish
 from gangline.service.submit import offer_blob
@@ -51,8 +51,8 @@ def a_large_checkpoint_goes_up_in_parts_and_is_committed_once_all_are_there(benc
     again = bench.grant(node, hold, "checkpoints", file, 10)
     assert [part is None for part in again.parts] == [True, True, False, False]
     bench.objects.receive(again, file)
-    assert bench.commit(node, hold, 10, upload=False, files=(file,)) == Done()
-    assert bench.commit(node, hold, 10, upload=False, files=(file,)) == Done()
+    assert bench.commit(node, hold, 10, upload=False, files=(file,)) == Committed()
+    assert bench.commit(node, hold, 10, upload=False, files=(file,)) == Committed()
     assert bench.look("SELECT verified FROM checkpoint") == [1] and not bench.objects.open
     assert bench.grant(node, hold, "checkpoints", file, 10).parts == (None,) * 4
 
@@ -95,7 +95,7 @@ def other_bytes_under_the_same_name_are_another_upload_until_one_is_there(bench:
     bench.objects.receive(first, other, 0.5)
     bench.objects.receive(bench.grant(node, hold, "checkpoints", file, 10), file)
     assert isinstance(bench.commit(node, hold, 10, upload=False, files=(other,)), Refused)
-    assert bench.commit(node, hold, 10, upload=False, files=(file,)) == Done()
+    assert bench.commit(node, hold, 10, upload=False, files=(file,)) == Committed()
     bench.objects.receive(bench.grant(node, hold, "checkpoints", other, 10), other)
     bench.commit(node, hold, 10, upload=False, files=(other,))
     prefix = bench.look("SELECT prefix FROM checkpoint")[0]

@@ -510,7 +510,7 @@ RULES = [
         "speed: unless it is for itself", "service.speed:_outpaced", "outlook, left, at.policy", "outlook, 0, at.policy"
     ),
     # Whose turn it is
-    rule("turn: interrupted first", "service.claim:_offered", 'dict.fromkeys(row["project"] for row in again)', "()"),
+    rule("turn: interrupted first", "service.claim:_offered", "yield from _by_project(at, again)", "pass"),
     rule("turn: by what was used", "core.claim:by_fair_share", "decayed(purse, now_ms, policy) / purse.share", "0"),
     rule(
         "turn: which is forgotten",
@@ -527,5 +527,23 @@ RULES = [
         " or now_ms - first.queued_ms > policy.base_wait_s * 1000",
         "",
     ),
+    # Pictures while a job trains
+    rule("2: what is to be shown is kept", "core.retention:to_prune", "if not checkpoint.pinned", ""),
+    rule("2: and no longer", "service.finish:finish", 'if live["job_kind"] == "sample":', "if False:"),
+    rule("4: of what waits to be shown the newest stays", "service.samples:drop_overtaken", "rows[1:]", "()"),
+    rule("4: what is not shown in time is given up", "late_samples", "submitted_ms < :before", "FALSE"),
+    rule("4: but not before", "late_samples", "submitted_ms < :before", "TRUE"),
+    rule("4: who cancels wants no pictures", "service.steer:cancel", 'cancel(at, row["id"], now_ms)', "pass"),
+    rule("4: rendering gives way", "service.controller:Controller.tick", "give_way(at, now_ms)", "pass"),
+    rule("4: to what its node can train", "in_the_way", "waiting.gpu_memory_gb <= node.gpu_memory_gb", "TRUE"),
+    rule("5: nobody rents for pictures", "demand", "job.kind <> 'sample' AND", ""),
+    rule("5: what they cost is told as that", "service.bill:spend", 'ending["job_kind"] == "sample"', "False"),
+    rule("3: what is trained again is not shown again", "core.samples:is_due", "step > rhythm.step and", ""),
+    rule(
+        "3: who was not heard is told again",
+        "service.samples:to_render_here",
+        "return bool(",
+        "return bool(()) and bool(",
+    ),
+    rule("6: those who follow hear of pictures", "service.samples:rendered", '"rendered"', '"rendered unseen"'),
 ]
-"""Most are a condition that never holds, or holds always."""

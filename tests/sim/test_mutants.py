@@ -13,7 +13,14 @@ from gangline.adapters.store.statements import statements
 from gangline.sim.soak import play
 from gangline.sim.store import SimStore
 from gangline.sim.world import World
-from tests.sim import probes, probes_of_bases, probes_of_bytes, probes_of_metrics, probes_of_rules  # noqa: F401 - what is not named counts
+from tests.sim import (  # noqa: F401 - what is not named counts, too
+    probes,
+    probes_of_bases,
+    probes_of_bytes,
+    probes_of_metrics,
+    probes_of_rules,
+    probes_of_samples,
+)
 from tests.sim.bench import PROBES, Probe
 from tests.sim.mutants import Mutant, of_choices, of_conflicts, of_guards, of_indexes, of_writes
 from tests.sim.rules import RULES

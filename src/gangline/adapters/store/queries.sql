@@ -462,8 +462,8 @@ SELECT id, project, fencing, version, priority, queued_ms, ready_ms, base, slots
        input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, numerics,
        EXISTS (SELECT 1 FROM node_base WHERE node_base.node = :node AND node_base.base = job.base) AS held
 FROM job
-WHERE state = 'queued' AND kind = 'sample' AND ready_ms <= :now AND gpu_memory_gb <= :gpu_memory_gb AND slots <= :slots_free
-  AND gpu IN ('', :gpu) AND pool IN ('', :pool) AND trust <= :trust
+WHERE state = 'queued' AND kind = 'sample' AND ready_ms <= :now AND gpu_memory_gb <= :gpu_memory_gb AND gpu IN ('', :gpu)
+  AND pool IN ('', :pool) AND trust <= :trust
   AND EXISTS (SELECT 1 FROM project WHERE project.id = job.project
               AND (budget IS NULL OR spent + reserved + :reserve * job.slots
                                      + CAST(:egress AS DOUBLE PRECISION) * (job.input_bytes + job.checkpoint_bytes) <= budget))

@@ -13,11 +13,9 @@ from gangline.cli.box import Box
 from gangline.cli.main import app
 from gangline.compose import read_access
 from gangline.core.contract import PICTURES
-from gangline.train.digest import tensors_digest
-from gangline.train.result import WEIGHTS
 from tests.conftest import SUBJECT, file_at
 from tests.e2e.test_death import SETTINGS, digest_of, has_ended, submit, until
-from tests.train.conftest import finish, lay_out, small_spec
+from tests.train.conftest import finish, lay_out, report_of, small_spec
 
 EVERY = 20
 SHOWN = re.compile(r"samples/step-(\d{6})/prompt-\d\d-seed-\d+\.png")
@@ -35,7 +33,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The digest of the same job, by the trainer alone, without any pictures of its steps."""
     photos = tuple(file_at(path, SUBJECT) for path in sorted(SUBJECT.glob("*.png")))
     run = lay_out(tmp_path_factory.mktemp("expected") / "run", small_spec(**(SETTINGS | {"photos": photos})))
-    return tensors_digest(finish(run).output / WEIGHTS)
+    return report_of(finish(run))["weights_digest"]
 
 
 def steps_shown(box: Box, job: str) -> list[int]:

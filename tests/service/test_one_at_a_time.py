@@ -6,6 +6,10 @@ from typing import Any
 
 import pytest
 
+from gangline.core.contract import Prepared
+from gangline.core.metrics import Point
+from gangline.core.prepared import embeddings_key
+from gangline.core.spec import LoraSpec, parse_spec
 from gangline.core.views import JobView
 from gangline.ports.server import (
     Assignment,
@@ -17,7 +21,9 @@ from gangline.ports.server import (
     Downloads,
     Failed,
     Hold,
+    Keep,
     Log,
+    Points,
     Refused,
     Reject,
     Released,
@@ -26,7 +32,7 @@ from gangline.ports.server import (
     Succeeded,
     Uploads,
 )
-from gangline.service import checkpoint, query, renew, samples
+from gangline.service import checkpoint, metrics, prepared, query, renew, samples
 from gangline.service.claim import claim
 from gangline.service.finish import finish
 from gangline.service.nodes import leave
@@ -77,6 +83,10 @@ def writes(service: Service, node: str, old: Assignment) -> dict[str, Callable[[
         "downloads": lambda: checkpoint.downloads(at, node, hold, Downloads(keys=(old.inputs[0].key,)), service.now_ms),
         "checkpoints": lambda: commit(service, node, hold, 30),
         "samples": lambda: samples.show(at, node, hold, Show(step=30, files=(file,)), service.now_ms),
+        "metrics": lambda: metrics.take(
+            at, node, hold, Points(points=(Point(step=30, values={"loss": 0.5}),)), service.now_ms
+        ),
+        "prepared": lambda: prepared.keep(at, node, hold, Keep(manifest=a_prepared(service, old)), service.now_ms),
         "rejections": lambda: checkpoint.reject(
             at, node, hold, Reject(checkpoint="checkpoint-x", because="no"), service.now_ms
         ),
@@ -87,7 +97,14 @@ def writes(service: Service, node: str, old: Assignment) -> dict[str, Callable[[
     }
 
 
-NAMES = ["heartbeats", "uploads", "downloads", "checkpoints", "samples", "rejections", "logs"]
+def a_prepared(service: Service, taken: Assignment) -> dict[str, Any]:
+    """Of the job's own words; its file is not looked for where the lease is lost."""
+    spec = parse_spec(taken.spec)
+    assert isinstance(spec, LoraSpec)
+    return Prepared(key=embeddings_key(spec, {}), files=service.manifest(30).files).to_json()
+
+
+NAMES = ["heartbeats", "uploads", "downloads", "checkpoints", "samples", "metrics", "prepared", "rejections", "logs"]
 ENDS = ["end, succeeded", "end, failed", "end, released"]
 
 
@@ -107,6 +124,8 @@ def facts(service: Service, job: str) -> object:
         query.logs(service.at, PROJECT, job, None),
         [row["id"] for row in service.store.load("checkpoints", job=job)],
         [artifact.sha256 for artifact in query.artifacts(service.at, PROJECT, job, service.now_ms)],
+        metrics.metrics(service.at, PROJECT, job, 0),
+        service.store.load("prepared_unused", before=service.now_ms + 1, limit=100),
     )
 
 

@@ -38,6 +38,9 @@ FEATURES: dict[str, dict[str, Any]] = {
     "Prodigy": {"optimizer": "prodigy", "learning_rate": 1.0},
     "schedule-free": {"optimizer": "schedule_free", "warmup_steps": 4},
     "bfloat16": {"precision": "bf16"},
+    "float16, with its scale of the loss": {"precision": "fp16", "steps": 5},
+    "a base in 4 bits": {"base_precision": "4bit"},
+    "a base in 8 bits, with DoRA": {"base_precision": "8bit", "dora": True},
     "all at once": {
         "aspect_buckets": True,
         "flip": True,
@@ -88,6 +91,15 @@ def first_steps(run: RunDirectory) -> list[int]:
     assert resumed_at == {0}
     began = [line["step"] + 1 for line in lines if line["phase"] == "training" and line["loss"] is None]
     return sorted({began[0], began[-1]})
+
+
+@pytest.mark.nightly
+def test_a_compiled_run_ends_with_the_same_bits(tmp_path: Path, photos: Path) -> None:
+    """It takes minutes to compile on a CPU."""
+    spec = spec_of(photos, {"compile": True, "steps": 4})
+    whole = finish(lay_out(tmp_path / "whole", spec, photos=photos))
+    resumed = finish(interrupt(tmp_path / "resumed", spec, after=2, photos=photos))
+    assert report_of(resumed)["exact"] and report_of(resumed)["weights_digest"] == report_of(whole)["weights_digest"]
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from gangline.core.advice import Advice, Picture, advise
 from gangline.core.errors import BadInput
 from gangline.core.families import IN_WORDS
 from gangline.core.files import File
+from gangline.core.licence import licence_of
 from gangline.core.lora_names import family_of, split_key
 from gangline.core.spec import Base, FilesBase, HubBase, Spec, parse_spec, spec_to_json
 from gangline.data.bases import describe_base, files_of_base, files_of_vae
@@ -118,6 +119,7 @@ def make_plan(given: Given, settings: dict[str, Any]) -> Plan:
     spec = _check(({"mask": "files"} if given.masks else {}) | settings, given)
     base = describe_base(Path(given.base)) if isinstance(given.base, str) and not as_hub(given.base) else None
     check_objective(spec, base)
+    spec = replace(spec, base_licence=spec.base_licence or _licence(given.base))
     models = {"base": find_base(given.base)} | ({"vae": find_vae(given.vae)} if given.vae else {})
     found = find_photos(given.photos)
     told = list(found.passed_over)
@@ -141,6 +143,12 @@ def make_plan(given: Given, settings: dict[str, Any]) -> Plan:
         pictures=pictures,
         told=tuple(told),
     )
+
+
+def _licence(base: str | FilesBase | HubBase) -> str:
+    """What the README of a folder says."""
+    readme = Path(base) / "README.md" if isinstance(base, str) else None
+    return licence_of(readme.read_text(errors="replace")) if readme and readme.is_file() else ""
 
 
 def _check(settings: dict[str, Any], given: Given) -> Spec:

@@ -72,6 +72,9 @@ GROUPS: dict[str, dict[str, str]] = {
         "sample_sampler": "The sampler.",
         "guidance_scale": "How strongly pictures follow their prompts.",
     },
+    "What is said of it": {
+        "base_licence": "The base's licence, for the model card; else what the base itself says, or the hub.",
+    },
     "Where and how often it is tried": {
         "attempts_max": "After so many failures the job has failed; interruptions are none.",
         "priority": "Higher goes first among your jobs.",

@@ -80,6 +80,7 @@ class LoraSpec:
     base: Base
     vae: Base | None = None
     init_lora: File | None = None
+    base_licence: Annotated[str, MaxLen(200)] = ""
 
     # What it learns. `held_out` photos are never trained on: their loss at fixed noise is measured before and after.
     # `captions` are .txt files named as their photos, and metadata.jsonl; photos without a caption have the prompt.
@@ -310,7 +311,7 @@ def spec_to_json(spec: Spec | SampleSpec) -> dict[str, Any]:
 
 
 PLACING = ("attempts_max", "priority", "needs", "exact")
-WATCHING = ("checkpoint_every_s", "checkpoint_every_steps", "sample_every_steps", "sample_every_s")
+WATCHING = ("base_licence", "checkpoint_every_s", "checkpoint_every_steps", "sample_every_steps", "sample_every_s")
 OF_THE_SUBJECT = (
     "photos",
     "held_out",

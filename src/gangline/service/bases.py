@@ -89,7 +89,14 @@ def forget(at: Deployment, project: str, name: str) -> None:
 def pinned(at: Deployment, project: str, spec: Spec) -> Spec:
     """With commits for revisions, so that the job means the same for ever. Raises `BadInput` where a model is gated and not here."""
     base = _pinned(at, project, spec.base, "base")
-    return replace(spec, base=base, vae=_pinned(at, project, spec.vae, "vae") if spec.vae else None)
+    vae = _pinned(at, project, spec.vae, "vae") if spec.vae else None
+    return replace(spec, base=base, vae=vae, base_licence=spec.base_licence or _known_licence(at, project, base))
+
+
+def _known_licence(at: Deployment, project: str, base: Base) -> str:
+    """Empty where no base of that content has a name."""
+    known = {row["base_id"]: row["licence"] for row in at.store.load("bases", project=project)}
+    return known.get(base.id, UNKNOWN).replace(UNKNOWN, "")
 
 
 def _pinned(at: Deployment, project: str, model: Base, role: Role) -> Base:

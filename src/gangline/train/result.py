@@ -38,6 +38,7 @@ def write_result(
         family=base.family,
         prediction_type=base.prediction_type,
         precision=PRECISIONS[base.dtype],
+        licence=spec.base_licence or None,
         microbatch=int(identity.fingerprint["microbatch"]),
         exact=identity.exact,
         fingerprint=identity.fingerprint,

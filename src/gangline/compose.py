@@ -151,7 +151,7 @@ def run_server(
     price = round(price_usd_per_hour * 1e6)
     store = open_store(read_settings().database or str(home / "gangline.sqlite"))
     objects = make_objects(home, access.signing_secret)
-    local = _nodes_of_this_box(home / "nodes", nodes.nodes_max, access, price, cache_gb)
+    local = _nodes_of_this_box(home, nodes.nodes_max, access, price, cache_gb)
     deployment = Deployment(
         store=store,
         objects=objects,
@@ -238,7 +238,7 @@ def _read_bucket(place: str) -> "Bucket":
 
 
 def _nodes_of_this_box(
-    homes: Path, nodes_max: int, access: Access, price_micro_usd_per_hour: int, cache_gb: float | None
+    home: Path, nodes_max: int, access: Access, price_micro_usd_per_hour: int, cache_gb: float | None
 ) -> "LocalPool":
     """They share one cache: a base comes to this box once."""
     from gangline.adapters.host import describe_gpu, gpu_memory_gb
@@ -254,12 +254,12 @@ def _nodes_of_this_box(
     )
     limit = ("--cache-gb", f"{cache_gb:g}") if cache_gb else ()
     return LocalPool(
-        homes,
+        home / "nodes",
         nodes_max=nodes_max,
         offer=offer,
         server=access.url,
         join_token=access.join_token,
-        command=(*WORKER, "--cache", str(homes / "cache"), *limit),
+        command=(*WORKER, "--cache", str(home / "cache"), *limit),
     )
 
 

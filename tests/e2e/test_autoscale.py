@@ -44,12 +44,14 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def processes(*words: str) -> list[int]:
-    """Those with all of `words` in their command lines; a zombie has none."""
+    """Those with all of `words` in their command lines and the folders that they are in, as a trainer that stood by is; a zombie has
+    neither."""
     found = []
     for process in Path("/proc").iterdir():
         with suppress(OSError):
-            if process.name.isdigit() and all(word.encode() in (process / "cmdline").read_bytes() for word in words):
-                found.append(int(process.name))
+            if process.name.isdigit():
+                said = f"{(process / 'cmdline').read_bytes().decode()} {(process / 'cwd').readlink()}"
+                found += [int(process.name)] * all(word in said for word in words)
     return found
 
 

@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from gangline.train.compare import compare
-from tests.conftest import BASE, SUBJECT
+from tests.conftest import BASE, ROOT, SUBJECT
 
 SMALL_TRAINER = str(Path(__file__).with_name("small_trainer.py"))
 
@@ -100,7 +100,11 @@ def test_our_own_trainer_is_exact(recipe: Path) -> None:
     [
         ((), (), "nothing to run is given"),
         (("--spec", "none.json"), (), "none.json cannot be read"),
-        (("--photos", "nowhere", "--base", BASE), (), "there is no folder nowhere"),
+        (
+            ("--photos", "nowhere", "--base", BASE, "--recipe", ROOT / "recipes" / "tiny_subject.toml"),
+            (),
+            "there is no folder nowhere",
+        ),
         ((), (sys.executable, "-c", "import sys; sys.exit('no such model')"), "exit code 1\nhint: no such model"),
     ],
 )

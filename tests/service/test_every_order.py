@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from gangline.ports.server import Assignment, Beat, Beaten, Commit, Done, Hold, Stale
+from gangline.ports.server import Assignment, Beat, Beaten, Commit, Committed, Done, Hold, Stale
 from gangline.ports.store import write
 from gangline.service import checkpoint, renew, steer
 from gangline.service.attempts import end_overdue
@@ -171,7 +171,7 @@ def test_two_commits_of_one_checkpoint(service: Service, stage: Stage) -> None:
         )
 
     def check(a: Actor, b: Actor) -> str:
-        assert (a.result, b.result) == (Done(), Done())
+        assert (a.result, b.result) == (Committed(), Committed())
         assert ask(service, "SELECT step FROM checkpoint WHERE job = %s", jobs[-1]) == [10]
         assert ask(service, "SELECT COUNT(*) FROM event WHERE job = %s AND kind = 'committed'", jobs[-1]) == [1]
         clear(service, jobs[-1])
@@ -197,13 +197,13 @@ def test_a_commit_against_the_end_of_an_overdue_lease(service: Service, stage: S
 
     def check(a: Actor, b: Actor) -> str:
         committed = ask(service, "SELECT step FROM checkpoint WHERE job = %s", jobs[-1])
-        assert committed == ([10] if isinstance(a.result, Done) else [])
+        assert committed == ([10] if isinstance(a.result, Committed) else [])
         assert service.state(jobs[-1]) == "queued"
         clear(service, jobs[-1])
         return type(a.result).__name__
 
     found = play(stage, scene, check)
-    assert min(found["Done"], found["Stale"]) >= 1, found
+    assert min(found["Committed"], found["Stale"]) >= 1, found
 
 
 def test_a_finish_against_the_end_of_an_overdue_lease(service: Service, stage: Stage) -> None:

@@ -53,6 +53,8 @@ PHOTOS = sorted(SUBJECT.glob("*.png"))[:5]
 PROMPT = "sks cat face, fluent emoji"
 IMAGES, IMAGES_EVERY = 4, 100
 SAVE_EVERY_S = 30
+HALVED = "out of memory: going on with"
+"""What our trainer says where it takes fewer samples at a time than it was asked to."""
 PEAK_BF16 = {
     "H200": 989e12,
     "H100": 989e12,
@@ -189,6 +191,7 @@ class Ran:
     saved_at: list[int] = field(default_factory=list)
     held_up_s: list[float] = field(default_factory=list)
     elsewhere_cpu_s: float = 0.0
+    log: str = ""
 
     @property
     def to_first_step_s(self) -> float:
@@ -263,6 +266,7 @@ def run(command: list[str], environment: dict[str, str], log: Path, look: Callab
         cpu_seconds=usage.ru_utime + usage.ru_stime,
         memory_bytes=memory.most or usage.ru_maxrss * 1024,
         seen=seen,
+        log=log.read_text(errors="replace"),
     )
 
 
@@ -599,11 +603,11 @@ def on_card(ours: Ours, flops: Flops, folder: Path) -> None:
     """What only a card can show: the share of its peak, what determinism costs, and how little memory is enough."""
     peak = next((known for name, known in PEAK_BF16.items() if name in torch.cuda.get_device_name()), None)
     for batch_size in (1, 2, 4, 8, 16, 32):
-        try:
-            step_s = alone(ours, Case(steps=30, batch_size=batch_size), folder).step_s
-        except RuntimeError:
+        ran = alone(ours, Case(steps=30, batch_size=batch_size), folder)
+        if HALVED in ran.log:
             print(f"microbatch {batch_size:3}: no memory for it")
             break
+        step_s = ran.step_s
         rate = flops.unet * batch_size / step_s
         share = f"{rate / peak:.1%} of its bf16 peak" if peak else "a card whose peak is not known here"
         print(

@@ -38,8 +38,7 @@ def make_optimizer(spec: LoraSpec, groups: list[Group]) -> torch.optim.Optimizer
     common: dict[str, Any] = {"betas": BETAS, "weight_decay": spec.weight_decay}
     match spec.optimizer:
         case "adamw":
-            on_card = next(iter(groups[0].weights.values())).is_cuda
-            return torch.optim.AdamW(settings, **common, fused=on_card, foreach=not on_card)
+            return torch.optim.AdamW(settings, **common, fused=True)
         case "adamw8bit":
             return _import(spec.optimizer).optim.AdamW8bit(settings, **common)
         case "prodigy":

@@ -15,6 +15,7 @@ from gangline.train import chance
 from gangline.train.base import Base
 from gangline.train.export import Part
 from gangline.train.init_lora import read_lora
+from gangline.train.low_rank import LowRankLinear
 from gangline.train.optimiser import Group
 
 UNET = "unet"
@@ -108,7 +109,7 @@ class Adapter:
 
 
 def _config(spec: LoraSpec, part: str) -> LoraConfig:
-    return LoraConfig(
+    config = LoraConfig(
         r=spec.rank,
         lora_alpha=spec.alpha,  # pyright: ignore[reportArgumentType] - peft scales by alpha / r, whole or not
         lora_dropout=spec.dropout,
@@ -116,3 +117,5 @@ def _config(spec: LoraSpec, part: str) -> LoraConfig:
         init_lora_weights="gaussian",
         target_modules=list(spec.target_modules if part == UNET else TEXT_MODULES),
     )
+    config._register_custom_module({torch.nn.Linear: LowRankLinear})  # noqa: SLF001 - PEFT's documented way to do this
+    return config

@@ -26,7 +26,7 @@ def pair(base: nn.Module, **settings: Any) -> tuple[Any, Any]:
     for ours in (False, True):
         config = LoraConfig(r=4, lora_alpha=10, target_modules=["proj"], init_lora_weights=False, **settings)
         if ours:
-            config._register_custom_module({nn.Linear: LowRankLinear})  # noqa: SLF001
+            config._register_custom_module({nn.Linear: LowRankLinear})
         torch.manual_seed(1)
         layers = inject_adapter_in_model(config, Layers(copy.deepcopy(base)))
         assert isinstance(layers.proj, LowRankLinear) == ours
@@ -89,7 +89,7 @@ def test_switched_off_it_is_the_base_alone() -> None:
 
 def test_to_the_numbers_of_the_definition() -> None:
     """Against finite differences, in double precision."""
-    from gangline.train.low_rank import _Product  # noqa: PLC2701
+    from gangline.train.low_rank import _Product
 
     base = linear(torch.float64)
     shapes = ((3, 48), (4, 48), (32, 4))

@@ -117,5 +117,5 @@ def _config(spec: LoraSpec, part: str) -> LoraConfig:
         init_lora_weights="gaussian",
         target_modules=list(spec.target_modules if part == UNET else TEXT_MODULES),
     )
-    config._register_custom_module({torch.nn.Linear: LowRankLinear})  # noqa: SLF001 - PEFT's documented way to do this
+    config._register_custom_module({torch.nn.Linear: LowRankLinear})  # PEFT's documented way, experimental
     return config

@@ -29,7 +29,7 @@ def sample_latents(
 ) -> torch.Tensor:
     """(1, C, H, W), float32. `words` and `silence` are of one text each. All chance comes from `chance`, on the CPU: every device
     begins alike, and what training draws is not touched."""
-    device = base.unet.device
+    device = base.device
     scheduler = sampler_of(base, spec.sample_sampler)
     scheduler.set_timesteps(spec.sample_steps, device=device)
     side = spec.resolution // base.latent_factor
@@ -57,8 +57,8 @@ def _told(base: Base, spec: LoraSpec, words: Embedded, silence: Embedded) -> dic
     pooled = [one.pooled for one in both if one.pooled is not None]
     embedded = Embedded(torch.cat([one.tokens for one in both]), torch.cat(pooled) if pooled else None)
     side = spec.resolution
-    sizes = torch.tensor([[side, side, 0, 0, side, side]] * len(both), device=base.unet.device)
-    return condition(base, embedded.to(base.unet.device), sizes)
+    sizes = torch.tensor([[side, side, 0, 0, side, side]] * len(both), device=base.device)
+    return condition(base, embedded.to(base.device), sizes)
 
 
 def _guided(

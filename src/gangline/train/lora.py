@@ -158,7 +158,7 @@ class Lora:
         self.microbatch = int(fingerprint["microbatch"])
         exact = spec.exact != "off"
         self.identity = checkpoint.Identity(spec_hash=spec_hash(spec), fingerprint=fingerprint, exact=exact)
-        self.scaler = torch.amp.GradScaler(base.unet.device.type, enabled=base.dtype == torch.float16)
+        self.scaler = torch.amp.GradScaler(base.device.type, enabled=base.dtype == torch.float16)
         self.ema = {name: weight.detach().clone() for name, weight in self.weights.items()} if spec.ema_decay else None
         self.began = False
         self.adapter.train()
@@ -186,8 +186,8 @@ class Lora:
         groups = self.optimizer.param_groups  # d: what Prodigy found; scheduled_lr: what schedule-free warms up to
         rates = [group.get("scheduled_lr", group["lr"]) * group.get("d", 1.0) for group in groups]
         found: dict[str, float] = dict(zip(names, rates, strict=False))
-        if self.base.unet.device.type == "cuda":
-            found["memory_gb"] = torch.cuda.max_memory_allocated(self.base.unet.device) / 1e9
+        if self.base.device.type == "cuda":
+            found["memory_gb"] = torch.cuda.max_memory_allocated(self.base.device) / 1e9
         return found
 
     def _accumulate(self, step: int, batches: list[Batch]) -> torch.Tensor:
@@ -202,7 +202,7 @@ class Lora:
 
     def _gradient(self, step: int, batches: list[Batch]) -> torch.Tensor:
         chance.seed_torch(self.spec.seed, "layers", step)
-        total = torch.zeros((), device=self.base.unet.device)
+        total = torch.zeros((), device=self.base.device)
         for batch in batches:
             for piece in batch.pieces(self.microbatch):
                 loss = (self._losses(piece) * piece.share).sum()
@@ -212,7 +212,7 @@ class Lora:
 
     def _losses(self, batch: Batch) -> torch.Tensor:
         base, dtype = self.base, self.base.dtype
-        with torch.autocast(base.unet.device.type, dtype, enabled=dtype != torch.float32):
+        with torch.autocast(base.device.type, dtype, enabled=dtype != torch.float32):
             noisy = self.process.noisy(batch.clean, batch.noise, batch.timesteps)
             predicted = base.unet(noisy.to(dtype), batch.timesteps, **self._condition(batch)).sample
         return losses(self.process, predicted, batch.clean, batch.noise, batch.timesteps, batch.mask)

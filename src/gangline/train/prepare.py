@@ -135,7 +135,7 @@ def encode(base: Base, pictures: list[Picture]) -> Latents:
     for picture in pictures:
         photo = read_photo(picture.photo)
         for view in picture.views:
-            posterior = base.vae.encode(_pixels(cut(photo, view)).to(base.vae.device, base.vae.dtype)).latent_dist
+            posterior = base.vae.encode(_pixels(cut(photo, view)).to(base.device, base.vae.dtype)).latent_dist
             mean = posterior.mean.float() * scale
             if not mean.isfinite().all():
                 raise BadInput(

@@ -92,7 +92,7 @@ def measure_held_out(
 @torch.no_grad()
 def held_out_loss(base: Base, spec: LoraSpec, latents: Latents, words: Embedded) -> float:
     """The mean over fixed pairs of noise and timestep, the same before and after training."""
-    device = base.unet.device
+    device = base.device
     process = process_of(base)
     count = len(process.alphas)
     timesteps = (torch.arange(DRAWS) * count // DRAWS + count // (2 * DRAWS)).to(device)

@@ -24,7 +24,7 @@ from gangline.train.text import Embedded, Texts
 @torch.no_grad()
 def decode(base: Base, latents_1CHW: torch.Tensor) -> Image.Image:
     vae = base.vae
-    scaled = latents_1CHW.to(vae.device, vae.dtype) / vae.config.scaling_factor
+    scaled = latents_1CHW.to(base.device, vae.dtype) / vae.config.scaling_factor
     return _picture(vae.decode(scaled).sample[0].float())
 
 

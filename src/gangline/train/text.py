@@ -60,7 +60,7 @@ def embed(base: Base, ids: tuple[torch.Tensor, ...]) -> Embedded:
     hidden, pooled = [], None
     for encoder, ids_NKL in zip(base.text_encoders, ids, strict=True):
         texts, pieces, length = ids_NKL.shape
-        output = encoder(ids_NKL.reshape(texts * pieces, length).to(encoder.device), output_hidden_states=True)
+        output = encoder(ids_NKL.reshape(texts * pieces, length).to(base.device), output_hidden_states=True)
         states = output.hidden_states[PENULTIMATE] if base.has_sizes else output.last_hidden_state
         hidden.append(states.reshape(texts, pieces * length, -1))
         if "text_embeds" in output:

@@ -450,22 +450,23 @@ class Ours:
         ran = run(
             [sys.executable, "-m", MODULES["lora"], str(directory)], environment(), folder / "log", reports.newest
         )
-        elsewhere = [self._render(spec, saved, folder).cpu_seconds for saved in self._to_render(case, directory)]
+        shown = [*self._checkpoints(directory), None] if case.images else []
+        elsewhere = [self._render(spec, checkpoint, directory, folder).cpu_seconds for checkpoint in shown]
         return replace(
             ran, saved_at=reports.saved_at, held_up_s=reports.held_up_s, elsewhere_cpu_s=sum(elsewhere, start=0.0)
         )
 
-    def _to_render(self, case: Case, directory: Path) -> list[Path]:
-        saved = sorted((directory / "checkpoints").glob("*/manifest.json")) if case.images else []
-        return [manifest.parent for manifest in saved if int(manifest.parent.name) % IMAGES_EVERY == 0]
+    def _checkpoints(self, directory: Path) -> list[Path]:
+        saved = sorted(manifest.parent for manifest in (directory / "checkpoints").glob("*/manifest.json"))
+        return [checkpoint for checkpoint in saved if int(checkpoint.name) % IMAGES_EVERY == 0]
 
-    def _render(self, spec: LoraSpec, checkpoint: Path, folder: Path) -> Ran:
-        """A sample job, as the server makes one of a committed checkpoint."""
-        step = int(checkpoint.name)
-        task = SampleSpec(of=spec, job="benchmark", checkpoint=checkpoint.name, step=step)
+    def _render(self, spec: LoraSpec, checkpoint: Path | None, trained: Path, folder: Path) -> Ran:
+        """A sample job, as the server makes one of a committed checkpoint, or of the result, which it shows beside the base."""
+        step = int(checkpoint.name) if checkpoint else spec.steps
+        task = SampleSpec(of=spec, job="benchmark", checkpoint=checkpoint.name if checkpoint else None, step=step)
         directory = folder / f"samples-{step}"
         self._lay_out(directory, task)
-        (directory / "inputs" / "checkpoint").symlink_to(checkpoint)
+        (directory / "inputs" / ("checkpoint" if checkpoint else "result")).symlink_to(checkpoint or trained / "output")
         command = [sys.executable, "-m", MODULES["sample"], str(directory)]
         return run(command, environment(), folder / f"log-{step}", lambda: 0)
 

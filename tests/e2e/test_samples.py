@@ -54,9 +54,11 @@ def test_one_node_renders_between_its_steps_and_ends_with_the_same_bits(
     ended = until(box, job, has_ended)
     assert len(ended.attempts) == 1 and ended.samples.cost_usd == 0
     shown = steps_shown(box, job)
-    assert shown and ended.samples.pictures == len(shown)
+    assert shown and (ended.samples.pictures, ended.samples.waiting) == (len(shown), 1)
     assert digest_of(box, job, tmp_path / "results") == expected
     grid = asked_for(box, job, tmp_path / "pictures")
+    after = box.client.job(job)
+    assert (after.summary, after.samples.pictures, after.samples.waiting) == (ended.summary, len(shown) + 2, 0)
     assert grid.width > 256 * (len(shown) + 1), "the base, each step, the end"
     for step in shown:
         told = json.loads((tmp_path / "pictures" / "samples" / f"step-{step:06d}" / PICTURES).read_text())
@@ -64,10 +66,10 @@ def test_one_node_renders_between_its_steps_and_ends_with_the_same_bits(
 
 
 def asked_for(box: Box, job: str, folder: Path) -> Image.Image:
-    """As a user asks: `gangline samples JOB --to FOLDER`."""
+    """As a user asks: `gangline samples JOB --wait --to FOLDER`."""
     access = read_access(box.home / "server")
     assert access is not None
-    options = ["--to", str(folder), "--server", box.url, "--token", access.operator_key]
+    options = ["--wait", "--to", str(folder), "--server", box.url, "--token", access.operator_key]
     answer = CliRunner().invoke(app, ["samples", job, *options])
     assert answer.exit_code == 0, answer.output
     return Image.open(folder / "grid.png")
@@ -91,7 +93,7 @@ def test_a_job_succeeds_while_pictures_of_it_are_still_to_come(box: Box, tmp_pat
     box.start_node("node-b")
     job = submit(box, sample_every_steps=SETTINGS["steps"] - 5)
     ended = until(box, job, has_ended)
-    assert (ended.summary.state, ended.samples.pictures, ended.samples.waiting) == ("succeeded", 0, 1)
-    after = until(box, job, lambda _: has_pictures(box, job))
-    assert (after.summary, after.samples.pictures) == (ended.summary, 1)
+    assert (ended.summary.state, ended.samples.pictures, ended.samples.waiting) == ("succeeded", 0, 2)
+    after = until(box, job, lambda found: found.samples.waiting == 0)
+    assert (after.summary, after.samples.pictures) == (ended.summary, 3) and has_pictures(box, job)
     assert digest_of(box, job, tmp_path / "results") == expected

@@ -122,6 +122,7 @@ class Service:
             "photos": (self.photo,),
             "prompt": "sks dog",
             "steps": 100,
+            "sample_result": False,  # who ends one job is then as free as before it
         }
         return LoraSpec(**(values | settings))
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from gangline.core.autoscale import PoolLimits
-from gangline.core.contract import PICTURES, picture_name
+from gangline.core.contract import GRID, LORA, PICTURES, picture_name
 from gangline.core.errors import BadInput
 from gangline.core.files import File
+from gangline.core.lora_metadata import DIFFUSERS_FILE
 from gangline.core.spec import FilesBase, Needs, parse_task, spec_hash
 from gangline.ports.pool import Offer
 from gangline.ports.server import (
@@ -305,6 +306,70 @@ def test_steps_that_are_trained_again_are_not_shown_again(service: Service) -> N
     release(service, node, training.hold)
     again = service.claim(node)
     assert [commit(service, node, again, step) for step in (10, 20)] == [Committed(), Committed(render=True)]
+
+
+# Of a result
+
+
+def hand_in_result(service: Service, node: str, training: Assignment) -> Any:
+    files = [hand_over(service, node, training.hold, "output", name) for name in (DIFFUSERS_FILE, "report.json")]
+    return finish(service.at, node, training.hold, Succeeded(output=tuple(files)), service.now_ms)
+
+
+def test_a_result_is_shown_beside_the_base_once_it_is_there(service: Service) -> None:
+    node = service.join()
+    training = train(service, node, sample_every_steps=None, sample_result=True)
+    commit(service, node, training, 10)
+    assert open_samples(service, training.job) == []
+    assert hand_in_result(service, node, training) == Done()
+    before = view(service, training.job)
+    assert (before.summary.state, before.samples.waiting) == ("succeeded", 1)
+    rendering = service.claim(node)
+    assert (rendering.kind, rendering.name) == ("sample", "sks dog, the result")
+    assert [stored.path for stored in rendering.inputs] == ["base/a.png", f"result/{DIFFUSERS_FILE}"]
+    assert (rendering.spec["checkpoint"], rendering.spec["step"]) == (None, 100)
+    keys = tuple(stored.key for stored in rendering.inputs)
+    assert isinstance(
+        checkpoint.downloads(service.at, node, rendering.hold, Downloads(keys=keys), service.now_ms), Urls
+    )
+    files = tuple(hand_over(service, node, rendering.hold, "output", name) for name in (picture_name(0, 1, LORA), GRID))
+    assert finish(service.at, node, rendering.hold, Succeeded(output=files), service.now_ms) == Done()
+    found = {artifact.path for artifact in query.artifacts(service.at, PROJECT, training.job, service.now_ms)}
+    assert found == {DIFFUSERS_FILE, "report.json", "samples/grid.png", "samples/prompt-00-lora-seed-1.png"}
+    after = view(service, training.job)
+    assert after.summary == before.summary
+    assert (after.samples.pictures, after.samples.waiting) == (1, 0)
+
+
+def test_a_result_waits_longer_for_a_node_than_a_step(service: Service) -> None:
+    node = service.join()
+    jobs = list[Assignment]()
+    for seed in (1, 2):
+        jobs.append(train(service, node, sample_every_steps=None, sample_result=True, seed=seed))
+        hand_in_result(service, node, jobs[-1])
+    shown, never = jobs
+    service.wait(POLICY.samples_wait_s + 1)
+    service.tick()
+    assert [open_samples(service, training.job) for training in (shown, never)] == 2 * [[("queued", 100)]]
+    assert service.claim(service.join("node-b")).spec["job"] == shown.job
+    service.wait(POLICY.results_wait_s)
+    service.tick()
+    assert open_samples(service, never.job) == []
+
+
+def test_of_a_job_that_failed_there_is_no_result_to_show(service: Service) -> None:
+    node = service.join()
+    training = train(service, node, sample_every_steps=None, sample_result=True, attempts_max=1)
+    finish(service.at, node, training.hold, Failed(kind="crashed", because="boom"), service.now_ms)
+    assert service.state(training.job) == "failed"
+    assert open_samples(service, training.job) == []
+
+
+def test_who_wants_no_picture_of_it_gets_none(service: Service) -> None:
+    node = service.join()
+    training = train(service, node, sample_every_steps=None, sample_result=False)
+    assert hand_in_result(service, node, training) == Done()
+    assert open_samples(service, training.job) == []
 
 
 # What becomes of them

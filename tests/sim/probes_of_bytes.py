@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from gangline.core.files import PART_BYTES, File
 from gangline.core.keys import attempt_prefix
+from gangline.core.lora_metadata import DIFFUSERS_FILE
 from gangline.ports.server import Committed, Hold, Log, Refused, Succeeded
 from gangline.service import checkpoint, renew
 from gangline.service.finish import finish
@@ -153,7 +154,7 @@ def what_an_ended_attempt_left_goes_and_what_is_referred_to_stays(bench: Bench) 
     sweep_attempts(bench.at, bench.now_ms)
     assert attempts_bytes(bench, hold) == left and bench.objects.open, "its URLs are valid"
     sweep(bench)
-    kept = {"checkpoints/000010/state.safetensors", "logs/000000000000", "output/weights.safetensors"}
+    kept = {"checkpoints/000010/state.safetensors", "logs/000000000000", f"output/{DIFFUSERS_FILE}"}
     assert attempts_bytes(bench, hold) == kept and not bench.objects.open
     assert not bench.look("SELECT key FROM upload")
     bench.checks.no_orphans()

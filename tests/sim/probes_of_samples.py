@@ -7,6 +7,7 @@ from typing import Any
 from gangline.core.claim import NOTHING
 from gangline.core.contract import PICTURES, picture_name, pictures_name
 from gangline.core.files import File
+from gangline.core.lora_metadata import DIFFUSERS_FILE
 from gangline.core.spec import Needs
 from gangline.ports.server import Assignment, Committed, Done, Hold, Show, Succeeded
 from gangline.service import samples, steer
@@ -161,6 +162,24 @@ def what_no_node_has_time_for_is_given_up(bench: Bench) -> None:
     bench.wait(bench.policy.watch_interval_s)
     bench.tick()
     assert found.waiting() == []
+
+
+@probe()
+def a_result_waits_for_a_node(bench: Bench) -> None:
+    node, job = bench.join(), bench.submit(sample_result=True)
+    bench.succeed(node, bench.take(node, job))
+    bench.wait(bench.policy.samples_wait_s + bench.policy.watch_interval_s)
+    bench.tick()
+    (stored,) = [stored for stored in bench.claim(bench.join("later")).inputs if stored.path.startswith("result/")]
+    made = bench.look("SELECT key FROM artifact WHERE job = ? AND path = ?", job, DIFFUSERS_FILE)
+    assert [stored.key] == made
+
+
+@probe()
+def who_wants_no_picture_of_a_result_gets_none(bench: Bench) -> None:
+    node, job = bench.join(), bench.submit(sample_result=False)
+    bench.succeed(node, bench.take(node, job))
+    assert not bench.look("SELECT id FROM job WHERE kind = 'sample'")
 
 
 @probe()

@@ -105,11 +105,12 @@ def test_a_picture_says_of_itself_what_it_shows(rendered: RunDirectory, spec: Lo
         assert image.size == (one["width"], one["height"]) == (64, 64)
 
 
-def a_job(folder: Path, of: LoraSpec, checkpoint: Path, step: int) -> RunDirectory:
+def a_job(folder: Path, of: LoraSpec, checkpoint: Path | None, step: int) -> RunDirectory:
     run = lay_out(folder, of)
-    task = SampleSpec(of=of, job="job-1", checkpoint="checkpoint-1", step=step)
+    task = SampleSpec(of=of, job="job-1", checkpoint="checkpoint-1" if checkpoint else None, step=step)
     (run.path / "spec.json").write_text(json.dumps(spec_to_json(task)))
-    (run.inputs / "checkpoint").symlink_to(checkpoint)
+    if checkpoint:
+        (run.inputs / "checkpoint").symlink_to(checkpoint)
     return run
 
 
@@ -125,6 +126,37 @@ def test_another_worker_makes_the_pictures_that_the_trainer_would_make(tmp_path:
     for one in pictures(own):
         assert (job.output / one["path"]).read_bytes() == (own / one["path"]).read_bytes()
     assert (job.steps, job.step) == (2, 2)
+
+
+def test_a_result_is_shown_beside_the_base(tmp_path: Path, spec: LoraSpec, rendered: RunDirectory) -> None:
+    job = a_job(tmp_path / "job", spec, None, spec.steps)
+    (job.inputs / "result").symlink_to(rendered.output)
+    assert render_job(job, Orders()) == EXIT_DONE
+    assert (job.steps, job.step) == (4, 4)
+    names = [f"prompt-00-{side}-seed-{seed}.png" for side in ("base", "lora") for seed in (1, 2)]
+    assert sorted(path.name for path in job.output.iterdir()) == ["grid.png", *names]
+    told = [Image.open(job.output / name).text for name in names]  # type: ignore[attr-defined]
+    assert [(one["step"], one["seed"]) for one in told] == [
+        (step, seed) for step in ("0", str(STEPS)) for seed in ("1", "2")
+    ]
+    grid = Image.open(job.output / "grid.png")
+    assert grid.width > 4 * 256 and grid.height > 256
+    card = (rendered.output / "README.md").read_text()
+    assert all(f"samples/{name}" in card for name in names[2:])
+
+
+def test_where_text_encoders_were_trained_the_base_speaks_as_it_did_before(tmp_path: Path, spec: LoraSpec) -> None:
+    trained = replace(spec, train_text_encoder=True, sample_every_steps=None, checkpoint_every_steps=spec.steps)
+    run = finish(lay_out(tmp_path / "run", trained))
+    shown = a_job(tmp_path / "shown", trained, None, spec.steps)
+    (shown.inputs / "result").symlink_to(run.output)
+    assert render_job(shown, Orders()) == EXIT_DONE
+    pixels = [np.asarray(Image.open(shown.output / f"prompt-00-{side}-seed-1.png")) for side in ("base", "lora")]
+    assert (pixels[0] != pixels[1]).any()
+    base = load_base(BASE, torch.device("cpu"), torch.float32)
+    texts = tokenize(base, [trained.prompt, ""])
+    alone = np.asarray(render(base, trained, texts, embed_all(base, texts), trained.prompt, 1))
+    assert (alone == pixels[0]).all()
 
 
 def test_who_is_told_to_stop_while_it_renders_stops(tmp_path: Path, spec: LoraSpec, rendered: RunDirectory) -> None:

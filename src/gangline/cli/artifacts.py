@@ -19,11 +19,10 @@ def artifacts(
 ) -> None:
     """List a job's results, or download them, each checked against its SHA-256."""
     client = compose.make_client(server, token)
-    found = client.artifacts(job)
+    found, view = client.artifacts(job), client.job(job)
     if to is not None:
         if not found:
-            summary = client.job(job).summary
-            raise NotFound(f"{job} has no results yet: it is {summary.state}", hint=summary.because)
+            raise NotFound(f"{job} has no results yet: it is {view.summary.state}", hint=view.summary.because)
         compose.existing(to)
         for artifact in found:
             client.download(artifact, to)
@@ -37,3 +36,5 @@ def artifacts(
     out.print(listing)
     if to:
         say(f"{len(found)} files are in {to}")
+    if view.samples.waiting:
+        say(f"pictures are still to come; `gangline samples {job} --wait` waits for them")

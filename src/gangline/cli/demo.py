@@ -5,7 +5,7 @@ import secrets
 import shutil
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Annotated, Any
@@ -14,7 +14,7 @@ import typer
 
 from gangline import compose
 from gangline.cli.box import Box
-from gangline.cli.follow import follow
+from gangline.cli.follow import follow, wait_for_pictures
 from gangline.cli.jobs import attempts_table
 from gangline.cli.output import Output, OutputOption, err, facts, out, print_json, say, usd
 from gangline.cli.train import hand_in, read_recipe
@@ -81,7 +81,8 @@ def demo(
         say(f"a server at {box.url} and two nodes; the node at work will be killed (seed {seed})")
         interrupted = _train(box, spec, "interrupted", _Killer(box, Random(seed)))  # noqa: S311 - a moment, not a secret
         say("the same job once more, left in peace")
-        uninterrupted = _train(box, spec, "uninterrupted", None)
+        uninterrupted = _train(box, replace(spec, sample_result=False), "uninterrupted", None)
+        wait_for_pictures(box.client, interrupted.summary.id)
         for job in (interrupted, uninterrupted):
             _fetch(box, job, to / job.summary.name)
     outcome = _compare(interrupted, uninterrupted, to, seed=seed, seconds=time.monotonic() - began_s)

@@ -32,6 +32,21 @@ def follow(client: "Client", job: str, *, seen: Callable[[JobView], None] = lamb
         return _look(client, job, waiting)
 
 
+def wait_for_pictures(client: "Client", job: str) -> JobView:
+    """Until the job has ended, and no picture of it is to come."""
+    follow(client, job)
+    with progress_line() as line:
+        task = line.add_task(job, total=None)
+
+        def waiting(error: Unreachable) -> None:
+            line.update(task, description=f"waits for the server: {error.message}")
+
+        while (found := _look(client, job, waiting)).samples.waiting:
+            line.update(task, description="waits for a node that has time to render")
+            threading.Event().wait(AGAIN_S)
+    return found
+
+
 def _look(client: "Client", job: str, waiting: Callable[[Unreachable], None]) -> JobView:
     while True:
         try:

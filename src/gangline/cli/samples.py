@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gangline import compose
+from gangline.cli.follow import wait_for_pictures
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, out, print_json, say, table, usd
 from gangline.core.errors import NotFound
 from gangline.core.views import JobView
@@ -22,13 +23,15 @@ def samples(
     to: Annotated[
         Path | None, typer.Option("--to", help="Download them into this folder, and draw all of them on one grid.png.")
     ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Until the job has ended and none is to come.")] = False,
     server: ServerOption = None,
     token: TokenOption = None,
     output: OutputOption = Output.text,
 ) -> None:
     """List the pictures of a job, or download them. More may come while it trains, and for a while after."""
     client = compose.make_client(server, token)
-    view, found = client.job(job), [each for each in client.artifacts(job) if each.path.startswith(FOLDER)]
+    view = wait_for_pictures(client, job) if wait else client.job(job)
+    found = [each for each in client.artifacts(job) if each.path.startswith(FOLDER)]
     if to is not None:
         if not found:
             raise NotFound(f"{job} has no pictures yet: it is {view.summary.state}", hint=view.summary.because)

@@ -187,3 +187,5 @@ def _watch(client: "Client", job: str, output: Output) -> None:
     if ended.summary.state != "succeeded":
         raise typer.Exit(EXIT_JOB_FAILED)
     say(f"get the results with   gangline artifacts {job} --to results")
+    if ended.samples.waiting:
+        say(f"and the pictures with  gangline samples {job} --wait --to pictures")

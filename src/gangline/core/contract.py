@@ -40,6 +40,8 @@ OUTPUT = "output"
 Phase = Literal["starting", "downloading", "preparing", "training", "rendering", "saving", "uploading"]
 
 
+BASE, LORA, GRID = "base", "lora", "grid.png"
+"""The sides of a comparison, and the picture that shows both."""
 LIBRARIES = ("torch", "diffusers", "transformers", "peft", "numpy", "pillow")
 """Those whose versions decide the bits of a result."""
 
@@ -52,9 +54,9 @@ def pictures_name(step: int) -> str:
     return f"step-{step:06d}"
 
 
-def picture_name(prompt: int, seed: int) -> str:
-    """Of the prompt with this number."""
-    return f"prompt-{prompt:02d}-seed-{seed}.png"
+def picture_name(prompt: int, seed: int, side: str = "") -> str:
+    """Of the prompt with this number; in a comparison with the base, of its `BASE` or its `LORA` side."""
+    return f"prompt-{prompt:02d}-{f'{side}-' * bool(side)}seed-{seed}.png"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,8 @@ class Policy:
     retry_max_s: float = 900.0
     interruptions_blamed: int = 3  # so many in a row on as many machines without a checkpoint are one failure
     ban_yields_s: float = 600.0  # a job that was banned from every node here may go back to one after this
-    samples_wait_s: float = 3_600.0  # pictures that no node came for are given up after this
+    samples_wait_s: float = 3_600.0  # pictures of a step that no node came for are given up after this
+    results_wait_s: float = 7 * 86_400.0  # those of a result after this
     unmatched_s: float = 86_400.0  # a job that nothing here and nothing for rent can run fails after this
 
     # Whom to trust

@@ -64,7 +64,8 @@ GROUPS: dict[str, dict[str, str]] = {
         "checkpoint_every_steps": "Steps between saves, besides.",
     },
     "Pictures to look at": {
-        "sample_every_steps": "Steps between pictures; without an interval there are some at the end only.",
+        "sample_result": "Show the result beside what the base alone makes of the same prompts and seeds.",
+        "sample_every_steps": "Steps between pictures of what is learned so far; without an interval there are none on the way.",
         "sample_every_s": "Seconds between pictures.",
         "sample_prompts": "What to render; without it, the prompt.",
         "sample_seeds": "A picture of each prompt for each seed.",

@@ -143,7 +143,8 @@ class LoraSpec:
     checkpoint_every_s: Annotated[float, Gt(0), Le(86_400)] = 60.0
     checkpoint_every_steps: Annotated[int, Ge(1), Le(10_000_000)] | None = None
 
-    # Pictures to look at. Without an interval there is one comparison with the base, at the end.
+    # Pictures to look at: of the result beside the base, and of steps on the way.
+    sample_result: bool = True
     sample_every_steps: Annotated[int, Ge(1), Le(10_000_000)] | None = None
     sample_every_s: Annotated[float, Ge(10), Le(86_400)] | None = None
     sample_prompts: Annotated[tuple[Prompt, ...], MaxLen(64)] = ()
@@ -191,18 +192,19 @@ Spec = LoraSpec
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleSpec:
     """Pictures of what a training job has learned: `of` its spec, after `step` steps. Nobody submits it: the server makes it when
-    `checkpoint` of `job` is committed. Its run has the checkpoint's weights in `inputs/checkpoint`."""
+    `checkpoint` of `job` is committed, whose weights its run has in `inputs/checkpoint`. Without one it shows the job's result, in
+    `inputs/result`, beside what the base alone makes of the same prompts and seeds."""
 
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
     kind: Literal["sample"] = "sample"
     of: LoraSpec
     job: str
-    checkpoint: str
+    checkpoint: str | None
     step: int
 
     @property
     def pictures(self) -> int:
-        return len(self.of.prompts_to_sample) * len(self.of.sample_seeds)
+        return len(self.of.prompts_to_sample) * len(self.of.sample_seeds) * (1 if self.checkpoint else 2)
 
     def input_files(self) -> dict[str, File]:
         """As those of a `LoraSpec`."""
@@ -311,7 +313,14 @@ def spec_to_json(spec: Spec | SampleSpec) -> dict[str, Any]:
 
 
 PLACING = ("attempts_max", "priority", "needs", "exact")
-WATCHING = ("base_licence", "checkpoint_every_s", "checkpoint_every_steps", "sample_every_steps", "sample_every_s")
+WATCHING = (
+    "base_licence",
+    "checkpoint_every_s",
+    "checkpoint_every_steps",
+    "sample_result",
+    "sample_every_steps",
+    "sample_every_s",
+)
 OF_THE_SUBJECT = (
     "photos",
     "held_out",

@@ -63,9 +63,10 @@ def _artifacts(at: Deployment, live: Row, hold: Hold, outcome: Succeeded, now_ms
             if isinstance(attested, Refused):
                 return attested
             writes.append(samples.adding_artifact(shelves[folder], hold.attempt, key, file, now_ms))
-    if renders:
-        writes += samples.rendered(shelves["output"], live, now_ms)
-    return writes
+    beside = (
+        samples.rendered(shelves["output"], live, now_ms) if renders else samples.of_result(at, live["job"], now_ms)
+    )
+    return [*writes, *beside]
 
 
 def _told_before(at: Deployment, node: str, hold: Hold, outcome: Outcome) -> Done | Stale:

@@ -6,6 +6,7 @@ from gangline.core.contract import parse_manifest
 from gangline.core.files import File
 from gangline.core.job import Node
 from gangline.core.keys import blob_key
+from gangline.core.lora_metadata import DIFFUSERS_FILE
 from gangline.core.spec import SampleSpec, parse_task
 from gangline.ports.server import Offered, Resumable, Stored
 from gangline.ports.store import Row
@@ -26,6 +27,12 @@ def inputs_of(at: Deployment, job: Row) -> tuple[Stored, ...]:
 
 
 def _weights(at: Deployment, spec: SampleSpec) -> list[Stored]:
+    if spec.checkpoint is None:
+        made = [row for row in at.store.load("artifacts", job=spec.job) if row["path"] == DIFFUSERS_FILE]
+        return [
+            Stored(path=f"result/{row['path']}", **{name: row[name] for name in ("bytes", "sha256", "key")})
+            for row in made
+        ]
     kept = {row["id"]: row for row in at.store.load("checkpoints", job=spec.job)}
     files = resumable(kept[spec.checkpoint]).files if spec.checkpoint in kept else ()
     return [

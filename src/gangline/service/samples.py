@@ -1,6 +1,7 @@
-"""Samples: pictures of a training job at its checkpoints, rendered where that holds nobody up.
+"""Samples: pictures of a training job at its checkpoints and of its result, rendered where that holds nobody up.
 
-A checkpoint that pictures are due of becomes a job of its own, or its node is asked to render. Nothing of it is ever waited for.
+A checkpoint that pictures are due of becomes a job of its own, or its node is asked to render; a result always becomes a job.
+Nothing of it is ever waited for.
 """
 
 import json
@@ -83,22 +84,27 @@ def _candidate(parent: Row) -> Candidate:
     return Candidate(**known, **new, numerics="", banned=False)
 
 
-def _adding_job(at: Deployment, parent: Row, checkpoint: str, step: int, now_ms: int) -> list[Write]:
+def of_result(at: Deployment, job: str, now_ms: int) -> list[Write]:
+    """What belongs into the transaction that ends a training job: its result is to be shown, beside the base."""
+    parent = at.store.load("job", id=job)[0]
+    wanted = parse_spec(json.loads(parent["spec"])).sample_result
+    return _adding_job(at, parent, None, parent["steps"], now_ms) if wanted else []
+
+
+def _adding_job(at: Deployment, parent: Row, checkpoint: str | None, step: int, now_ms: int) -> list[Write]:
     of = parse_spec(json.loads(parent["spec"]))
     of = replace(of, needs=replace(of.needs, slots=1, gpu_memory_gb=parent["gpu_memory_gb"]), attempts_max=ATTEMPTS_MAX)
     spec = SampleSpec(of=of, job=parent["id"], checkpoint=checkpoint, step=step)
-    job, because = (
-        at.new_id("job"),
-        f"waits for a node that has nothing to train, to show step {step} of {parent['id']}",
-    )
+    what = f"step {step}" if checkpoint else "the result"
+    job, because = at.new_id("job"), f"waits for a node that has nothing to train, to show {what} of {parent['id']}"
     return [
         adding(
             spec,
             of,
             id=job,
             project=parent["project"],
-            name=f"{parent['name']}, step {step}",
-            spec_hash=digest([checkpoint, "pictures"]),
+            name=f"{parent['name']}, {what}",
+            spec_hash=digest([checkpoint or parent["id"], "pictures"]),
             request=None,
             because=because,
             steps=spec.pictures,
@@ -120,10 +126,10 @@ def drop_overtaken(at: Deployment, parent: str, now_ms: int) -> None:
 
 
 def drop_late(at: Deployment, now_ms: int) -> None:
-    """Pictures alone start no node: after a while they are given up."""
-    before = now_ms - round(at.policy.samples_wait_s * 1000)
-    for row in at.store.load("late_samples", before=before):
-        _drop(at, row, f"no node had time for it in {at.policy.samples_wait_s / 60:.0f} min", now_ms)
+    """Pictures alone start no node: after a while they are given up, those of a result much later than those of a step."""
+    steps_ms, results_ms = (round(wait_s * 1000) for wait_s in (at.policy.samples_wait_s, at.policy.results_wait_s))
+    for row in at.store.load("late_samples", before=now_ms - steps_ms, results_before=now_ms - results_ms):
+        _drop(at, row, f"no node had time for it in {(now_ms - row['submitted_ms']) / 60_000:.0f} min", now_ms)
 
 
 def _drop(at: Deployment, row: Row, because: str, now_ms: int) -> None:
@@ -142,9 +148,9 @@ class Shelf:
 
 
 def shelf_of(at: Deployment, job: str) -> Shelf:
-    """Of a job that renders: among the results of what it shows, by its step."""
+    """Of a job that renders: among the results of what it shows, those of a step by themselves."""
     row = at.store.load("sample", job=job)[0]
-    return Shelf(row["parent"], f"samples/{pictures_name(row['step'])}")
+    return Shelf(row["parent"], f"samples/{pictures_name(row['step'])}" if row["checkpoint"] else "samples")
 
 
 def adding_artifact(shelf: Shelf, attempt: str, key: str, file: File, now_ms: int) -> Write:

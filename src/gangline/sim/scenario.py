@@ -92,6 +92,7 @@ class Jobs:
     checkpoint_every_steps: Annotated[int, Ge(1), Le(10_000_000)] | None = None
     checkpoint_mb: Positive = 66.0
     sample_every_steps: Annotated[int, Ge(1), Le(10_000_000)] | None = None
+    sample_result: bool = False
     base_gb: Annotated[float, Ge(0), Le(FILE_BYTES_MAX / 1e9)] = 0.0
     base: Annotated[SafePath, MaxLen(100)] = "base"
     pace: Positive = 1.0

@@ -182,6 +182,7 @@ class Simulation:
             checkpoint_every_s=batch.checkpoint_every_s,
             checkpoint_every_steps=batch.checkpoint_every_steps,
             sample_every_steps=batch.sample_every_steps,
+            sample_result=batch.sample_result,
             attempts_max=batch.attempts_max,
             priority=batch.priority,
             needs=Needs(gpu_memory_gb=batch.says_gb),

@@ -69,6 +69,8 @@ POLICY: dict[str, float | int | str | bool] = {
     "move_s": 60,
     "orphans_s": 300,
     "unmatched_s": 1800,
+    "samples_wait_s": 900,
+    "results_wait_s": 1800,
     "tick_interval_s": 10,
     "claim_interval_s": 15,
     "scale_interval_s": 20,
@@ -239,9 +241,9 @@ def _scenario(rng: Random) -> Scenario:
 
 
 def _with_samples(scenario: Scenario, rng: Random) -> Scenario:
-    """Some of the jobs are looked at while they train."""
-    jobs = (replace(batch, sample_every_steps=rng.choice((None, 10, 40))) for batch in scenario.jobs)
-    return replace(scenario, jobs=tuple(jobs))
+    """Some of the jobs are looked at while they train, or at their end."""
+    jobs = [replace(batch, sample_every_steps=rng.choice((None, 10, 40))) for batch in scenario.jobs]
+    return replace(scenario, jobs=tuple(replace(batch, sample_result=rng.random() < 0.5) for batch in jobs))
 
 
 _ODD: tuple[dict, ...] = (

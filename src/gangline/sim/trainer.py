@@ -13,6 +13,7 @@ from gangline.core import contract
 from gangline.core.canonical import canonical_json
 from gangline.core.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED, Failure, Manifest, Progress
 from gangline.core.files import File
+from gangline.core.lora_metadata import DIFFUSERS_FILE
 from gangline.core.metrics import Point, Reading
 from gangline.core.spec import parse_spec, spec_hash
 from gangline.ports.trainer import Made, Pictures, Result, Run, Saved
@@ -284,7 +285,7 @@ class SimRun:
     def result(self) -> Result:
         sha256 = content_sha256(f"result of {self._lineage}", self._steps)
         samples = tuple(file for pictures in self._pictures for file in pictures.files)
-        return Result(output=(File(path="weights.safetensors", bytes=OUTPUT_BYTES, sha256=sha256),), samples=samples)
+        return Result(output=(File(path=DIFFUSERS_FILE, bytes=OUTPUT_BYTES, sha256=sha256),), samples=samples)
 
     def ask_to_save(self) -> None:
         step = self._now_step() + 1
@@ -325,7 +326,7 @@ class SimRun:
 
 
 class SimRendering:
-    """Pictures of a checkpoint, after `start_s` and a while. It reads the very weights that it shows, or it crashes."""
+    """Pictures of a checkpoint or a result, after `start_s` and a while. It reads the very weights that it shows, or it crashes."""
 
     def __init__(self, at: SimTrainer, directory: Path) -> None:
         self.directory = directory
@@ -333,9 +334,12 @@ class SimRendering:
         self._spec = at.host.specs[directory]
         self._code: int | None = None
         self._dead = False
-        self._sha256 = content_sha256(lineage_of(self._spec["of"]), self._spec["step"])
-        weights = directory.joinpath(contract.INPUTS, "checkpoint", "state.safetensors")
-        good = at.host.files.get(weights) == self._sha256
+        lineage = lineage_of(self._spec["of"])
+        shown = ("checkpoint", "state.safetensors") if self._spec["checkpoint"] else ("result", DIFFUSERS_FILE)
+        self._sha256 = content_sha256(
+            lineage if self._spec["checkpoint"] else f"result of {lineage}", self._spec["step"]
+        )
+        good = at.host.files.get(directory.joinpath(contract.INPUTS, *shown)) == self._sha256
         self._end_later(at.machine.start_s + RENDER_S * at.machine.slowness, EXIT_DONE if good else 1)
 
     def _end_later(self, seconds: float, code: int) -> None:

@@ -1,10 +1,11 @@
-"""What a run leaves: weights, pictures, the loss of photos that were never trained on, and what is to be said of them."""
+"""What a run leaves: weights, the loss of photos that were never trained on, and what is to be said of them."""
 
 import json
 from typing import Any
 
 import torch
 
+from gangline.core.contract import LORA, picture_name
 from gangline.core.lora_metadata import Facts, Precision, name_of
 from gangline.core.spec import LoraSpec
 from gangline.data.bases import single_file_of
@@ -19,7 +20,6 @@ from gangline.train.export import Part, write_diffusers, write_kohya
 from gangline.train.loss import losses, process_of
 from gangline.train.material import Material
 from gangline.train.prepare import Latents
-from gangline.train.sample import render_comparison
 from gangline.train.text import Embedded, condition, embed_all
 
 PRECISIONS: dict[torch.dtype, Precision] = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
@@ -55,14 +55,13 @@ def write_result(
         "held_out": facts.held_out,
     }
     (run.output / REPORT).write_text(json.dumps(report, indent=1) + "\n")
-    render_comparison(base, spec, adapter, material.words.texts, material.spoken, spoken, run.samples)
-    write_card(run.output, spec, facts, pictures_of(spec))
+    write_card(run.output, spec, facts, pictures_of(spec) if spec.sample_result else ())
 
 
 def pictures_of(spec: LoraSpec) -> tuple[Picture, ...]:
-    """What `render_comparison` made with the LoRA, as the card finds it: both folders come together."""
+    """What `render_comparison` will make with the LoRA, as the card finds it among the job's artifacts."""
     return tuple(
-        Picture(prompt=prompt, path=f"samples/prompt-{number:02d}-lora-seed-{seed}.png")
+        Picture(prompt=prompt, path=f"samples/{picture_name(number, seed, LORA)}")
         for number, prompt in enumerate(spec.prompts_to_sample)
         for seed in spec.sample_seeds
     )

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from gangline.core.contract import PICTURES, Picture, picture_name
+from gangline.core.contract import BASE, GRID, LORA, PICTURES, Picture, picture_name
 from gangline.core.spec import LoraSpec
 from gangline.data.grid import Row, draw
 from gangline.train.adapter import Adapter
@@ -71,29 +71,26 @@ def write_picture(image: Image.Image, path: Path, spec: LoraSpec, step: int, pro
 
 def render_comparison(
     base: Base, spec: LoraSpec, adapter: Adapter, texts: Texts, before: Embedded, after: Embedded, folder: Path
-) -> Path:
-    """Every prompt and seed without and with the LoRA: single pictures, and `grid.png` with both side by side.
+) -> Iterator[Picture]:
+    """Every prompt and seed without and with the LoRA: single pictures as they are made, and at last `grid.png`, both side by side.
 
     `before` and `after`: `texts` as the encoders say them without and with it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     rows = list[Row]()
+    sides = ((BASE, 0, before, adapter.switched_off), (LORA, spec.steps, after, nullcontext))
     for number, prompt in enumerate(spec.prompts_to_sample):
         pictures = list[Image.Image]()
-        for name, step, spoken, on in (
-            ("base", 0, before, adapter.switched_off()),
-            ("lora", spec.steps, after, nullcontext()),
-        ):
-            with on:
-                for seed in spec.sample_seeds:
+        for side, step, spoken, on in sides:
+            for seed in spec.sample_seeds:
+                with on():
                     picture = render(base, spec, texts, spoken, prompt, seed)
-                    path = folder / f"prompt-{number:02d}-{name}-seed-{seed}.png"
-                    write_picture(picture, path, spec, step, prompt, seed)
-                    pictures.append(picture)
+                pictures.append(picture)
+                yield write_picture(picture, folder / picture_name(number, seed, side), spec, step, prompt, seed)
         rows.append(Row(prompt, pictures))
-    grid = folder / "grid.png"
-    draw(rows, [f"{name}, seed {seed}" for name in ("base", "with the LoRA") for seed in spec.sample_seeds]).save(grid)
-    return grid
+    draw(rows, [f"{name}, seed {seed}" for name in ("base", "with the LoRA") for seed in spec.sample_seeds]).save(
+        folder / GRID
+    )
 
 
 def _picture(pixels_CHW: torch.Tensor) -> Image.Image:

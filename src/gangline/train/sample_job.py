@@ -1,6 +1,6 @@
-"""Render what a training job has learned so far: `python -m gangline.train.sample_job DIRECTORY`.
+"""Render what a training job has learned, so far or at its end: `python -m gangline.train.sample_job DIRECTORY`.
 
-`inputs/checkpoint` holds the weights; the pictures go into `output/`.
+`inputs/checkpoint` or `inputs/result` holds the weights; the pictures go into `output/`.
 """
 
 import sys
@@ -10,12 +10,13 @@ from safetensors.torch import load_file
 
 from gangline.core.contract import EXIT_DONE, EXIT_STOPPED
 from gangline.core.errors import BadInput
+from gangline.core.lora_metadata import DIFFUSERS_FILE
 from gangline.core.spec import SampleSpec
 from gangline.train import checkpoint, numerics
 from gangline.train.adapter import Adapter
 from gangline.train.contract import Orders, RunDirectory
 from gangline.train.lora import base_of, main
-from gangline.train.sample import render_step
+from gangline.train.sample import render_comparison, render_step
 from gangline.train.text import embed_all, tokenize
 
 
@@ -27,13 +28,21 @@ def render_job(run: RunDirectory, orders: Orders) -> int:
     spec, run.steps = task.of, task.pictures
     device = numerics.device()
     base = base_of(run, spec, device, numerics.dtype_of(spec.precision, device))
+    texts = tokenize(base, [*spec.prompts_to_sample, ""])
+    before = embed_all(base, texts)
     adapter = Adapter(base, spec)
-    take_weights(adapter, run)
+    if task.checkpoint:
+        take_weights(adapter, run)
+    else:
+        adapter.start_from(run.inputs / "result" / DIFFUSERS_FILE, base)
     with adapter.as_result(None):
-        texts = tokenize(base, [*spec.prompts_to_sample, ""])
-        spoken = embed_all(base, texts)
+        spoken = embed_all(base, texts) if spec.train_text_encoder else before
         run.report_phase("rendering")
-        for _ in render_step(base, spec, texts, spoken, run.output, task.step):
+        if task.checkpoint:
+            pictures = render_step(base, spec, texts, spoken, run.output, task.step)
+        else:
+            pictures = render_comparison(base, spec, adapter, texts, before, spoken, run.output)
+        for _ in pictures:
             run.step += 1
             run.report_phase("rendering")
             if orders.stop:

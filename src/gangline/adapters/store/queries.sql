@@ -867,8 +867,7 @@ SELECT job FROM sampling WHERE job = :job AND step = :step AND here = 1
 INSERT INTO sample (job, parent, checkpoint, step) VALUES (:job, :parent, :checkpoint, :step)
 
 -- name: sample
-SELECT sample.job, sample.parent, sample.step, sample.checkpoint, checkpoint.state, checkpoint.prefix, checkpoint.manifest
-FROM sample JOIN checkpoint ON checkpoint.id = sample.checkpoint WHERE sample.job = :job
+SELECT parent, step, checkpoint FROM sample WHERE job = :job
 
 -- name: open_samples
 -- Of a training job, the newest first: what is still to be rendered, or being rendered.
@@ -879,10 +878,12 @@ WHERE sample.parent = :parent AND job.ended_ms IS NULL
 ORDER BY sample.step DESC, job.submitted_ms DESC, job.id DESC
 
 -- name: late_samples
--- Pictures that no node came for.
-SELECT id, project, state, fencing, version, attempts_failed, attempts_max, gpu_memory_gb
-FROM job WHERE state = 'queued' AND kind = 'sample' AND submitted_ms < :before
-ORDER BY queued_ms, id LIMIT 100
+-- Pictures that no node came for: of steps, and of results.
+SELECT job.id, job.project, job.state, job.fencing, job.version, job.attempts_failed, job.attempts_max, job.gpu_memory_gb,
+       job.submitted_ms
+FROM job JOIN sample ON sample.job = job.id
+WHERE job.state = 'queued' AND job.kind = 'sample' AND job.submitted_ms < CASE WHEN sample.checkpoint IS NULL THEN CAST(:results_before AS BIGINT) ELSE :before END
+ORDER BY job.queued_ms, job.id LIMIT 100
 
 -- name: samples_of
 -- The jobs that render pictures of a training job, and what they have cost.
@@ -892,8 +893,8 @@ FROM sample JOIN job ON job.id = sample.job WHERE sample.parent = :job
 ORDER BY sample.step, job.id
 
 -- name: pictures
--- How many there are of a training job's steps.
-SELECT COUNT(*) AS pictures FROM artifact WHERE job = :job AND path LIKE 'samples/step-%.png'
+-- How many there are of a training job.
+SELECT COUNT(*) AS pictures FROM artifact WHERE job = :job AND path LIKE 'samples/%seed-%.png'
 
 -- name: last_training
 -- When a node last had something to train.

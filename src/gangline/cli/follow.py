@@ -34,7 +34,8 @@ def follow(client: "Client", job: str, *, seen: Callable[[JobView], None] = lamb
 
 def wait_for_pictures(client: "Client", job: str) -> JobView:
     """Until the job has ended, and no picture of it is to come."""
-    follow(client, job)
+    if client.job(job).summary.ended_ms is None:
+        follow(client, job)
     with progress_line() as line:
         task = line.add_task(job, total=None)
 

@@ -27,7 +27,7 @@ from gangline.core.errors import BadInput
 from gangline.core.files import File
 from gangline.core.lora_metadata import DIFFUSERS_FILE, Facts, name_of
 from gangline.core.spec import FilesBase, HubBase, LoraSpec
-from gangline.train.export import Part, Tensors, kohya_tensors, webui_hash, write_diffusers, write_kohya
+from gangline.train.export import SETTINGS, Part, Tensors, kohya_tensors, webui_hash, write_diffusers, write_kohya
 from gangline.train.init_lora import read_lora
 from tests.conftest import BASE
 
@@ -601,7 +601,7 @@ def test_a_dora_with_norms_for_each_input_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("of", "says"), [("sd15", "Stable Diffusion 1.x"), ("sd2", "Stable Diffusion 2.x"), ("sdxl", "SDXL")]
+    ("of", "says"), [("sd15", "Stable Diffusion 1"), ("sd2", "Stable Diffusion 2"), ("sdxl", "SDXL")]
 )
 def test_a_lora_of_another_family_is_refused(of: str, says: str, tmp_path: Path) -> None:
     parts = real_parts(of)["unet"]
@@ -610,7 +610,7 @@ def test_a_lora_of_another_family_is_refused(of: str, says: str, tmp_path: Path)
     }
     file = write_kohya(tmp_path, {"unet": Part(weights=weights, config=parts.config)}, 2, SPEC, facts_of(of))
     other = "sdxl" if of != "sdxl" else "sd15"
-    with pytest.raises(BadInput, match=f"is a LoRA for {says}; the base is"):
+    with pytest.raises(BadInput, match=f"is a LoRA of {says}, and the base is"):
         read_lora(file, other, adapted(other, targets=ATTENTION)[1], LAYERS_PER_BLOCK[other])
 
 
@@ -635,7 +635,7 @@ def test_values_that_are_no_numbers_are_refused(cat: Path, tmp_path: Path, start
     [
         (b"PK\x03\x04archive", "is a pickle"),
         (b"\x80\x02}q\x00.", "is a pickle"),
-        (b"nothing of the kind", "cannot be read as safetensors"),
+        (b"nothing of the kind", "is no safetensors file, or is damaged"),
         (
             save({"lora_unet_x.hada_w1_a": torch.zeros(2, 2)}),
             "is not a LoRA that can be gone on from: it has lora_unet_x.hada_w1_a",
@@ -671,5 +671,23 @@ def test_a_pickle_is_refused_before_anything_of_it_runs(tmp_path: Path, start: d
 
 def test_a_lora_that_was_cut_off_is_refused(cat: Path, tmp_path: Path, start: dict[str, Part]) -> None:
     (tmp_path / "style.safetensors").write_bytes(cat.read_bytes()[:-100])
-    with pytest.raises(BadInput, match="cannot be read as safetensors"):
+    with pytest.raises(BadInput, match="is cut off"):
+        read_lora(tmp_path / "style.safetensors", "sd15", start, 2)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"unet.lora_alpha": "much"},
+        {"unet.lora_alpha": [8]},
+        {"unet.alpha_pattern": ["to_q"]},
+        {"unet.alpha_pattern": {"(": 3.0}},
+        {"unet.alpha_pattern": {"to_q": None}},
+    ],
+)
+def test_settings_that_are_none_are_refused(
+    said: dict[str, Any], cat: Path, tmp_path: Path, start: dict[str, Part]
+) -> None:
+    save_file(load_file(cat), tmp_path / "style.safetensors", {SETTINGS: json.dumps(said)})
+    with pytest.raises(BadInput, match=r"style\.safetensors says in its metadata what is no alpha"):
         read_lora(tmp_path / "style.safetensors", "sd15", start, 2)

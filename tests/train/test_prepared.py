@@ -6,15 +6,20 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 
 import pytest
 import torch
+from PIL import Image
 
+from gangline.core import prepared as keys
 from gangline.core.bases import TEXT_ENCODERS
-from gangline.core.contract import EXIT_LEFT_OUT, parse_prepared
+from gangline.core.contract import EXIT_LEFT_OUT, EXIT_STOPPED, parse_prepared
+from gangline.core.prepared import kind_of
 from gangline.train import prepared
-from gangline.train.contract import RunDirectory
-from tests.conftest import BASE
+from gangline.train.contract import Orders, RunDirectory
+from gangline.train.lora import train
+from tests.conftest import BASE, SUBJECT, file_at
 from tests.train.conftest import finish, lay_out, report_of, small_spec
 
 KEY = f"latents-{'a' * 32}-{'b' * 32}"
@@ -94,6 +99,46 @@ def test_a_run_with_everything_prepared_needs_no_text_encoders_and_ends_with_the
     shutil.copytree(uninterrupted.path / "prepared", run.inputs / "prepared")
     assert report_of(finish(run))["weights_digest"] == report_of(uninterrupted)["weights_digest"]
     assert not (run.path / "prepared").exists()
+
+
+class Patient:
+    """Orders to stop, after they were looked for so many times."""
+
+    def __init__(self, looks: int) -> None:
+        self.looks = looks
+        self.save = self.render = False
+
+    @property
+    def stop(self) -> bool:
+        self.looks -= 1
+        return self.looks < 0
+
+
+def test_what_was_prepared_before_an_interruption_is_not_prepared_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Photos and class images come in shards, and each that is complete stays."""
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for number in range(keys.PHOTOS_IN_SHARD + 8):
+        with Image.open(sorted(SUBJECT.glob("*.png"))[number % 3]) as image:
+            image.resize((64, 64) if number % 2 else (64, 96)).save(photos / f"{number:03d}.png")
+    files = tuple(file_at(path, photos) for path in sorted(photos.iterdir()))
+    drawn = keys.CLASS_IMAGES_IN_SHARD + 2
+    spec = small_spec(photos=files, aspect_buckets=True, class_prompt="cat face", class_images=drawn, steps=3)
+    whole = report_of(finish(lay_out(tmp_path / "whole", spec, photos=photos)))
+    assert capsys.readouterr().err.count("class image ") == drawn
+    run = lay_out(tmp_path / "run", spec, photos=photos)
+    assert train(run, cast(Orders, Patient(1))) == EXIT_STOPPED
+    assert [kind_of(key) for key in kept(run)] == ["latents"]
+    assert train(run, cast(Orders, Patient(1 + drawn - 1))) == EXIT_STOPPED
+    assert sorted(kind_of(key) for key in kept(run)) == ["class_images", "embeddings", "latents", "latents"]
+    assert report_of(finish(run))["weights_digest"] == whole["weights_digest"]
+    assert capsys.readouterr().err.count("class image ") == drawn + 1, "one was drawn twice"
+
+
+def kept(run: RunDirectory) -> list[str]:
+    return [path.parent.name for path in (run.path / "prepared").glob("*/manifest.json")]
 
 
 def test_what_was_prepared_on_another_kind_of_machine_does_not_do_and_the_text_encoders_are_asked_for(

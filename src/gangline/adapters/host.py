@@ -92,7 +92,7 @@ class LocalHost:
 
 def describe_numerics(*, with_gpu: bool) -> dict[str, str]:
     """What decides the bits of a result besides the GPU: a trainer puts the same into the fingerprint of its checkpoints."""
-    found = {"threads": os.environ.get("OMP_NUM_THREADS", "1")}
+    found = {"threads": os.environ.get("OMP_NUM_THREADS", "1"), "trainer": contract.TRAINER}
     if not with_gpu:
         found["cpu"] = _cpu()
     for name in contract.LIBRARIES:

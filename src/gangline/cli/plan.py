@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from gangline.core import families
 from gangline.core.advice import Advice, Picture, advise
 from gangline.core.errors import BadInput
-from gangline.core.families import IN_WORDS
+from gangline.core.families import IN_WORDS, check_lora
 from gangline.core.files import File
 from gangline.core.licence import licence_of
-from gangline.core.lora_names import family_of, split_key
+from gangline.core.lora_names import split_key
 from gangline.core.spec import Base, FilesBase, HubBase, Spec, parse_spec, spec_to_json
 from gangline.data.bases import describe_base, files_of_base, files_of_vae
 from gangline.data.beside import beside, parents
@@ -217,17 +217,9 @@ def find_lora(path: Path, base: families.Model | None) -> Files:
     if not path.is_file():
         raise BadInput(f"there is no LoRA {path}", hint="give a .safetensors file")
     header = read_header(path)
-    named = {split_key(name): tensor for name, tensor in header.tensors.items()}
-    downs = {known[0]: tensor.shape for known, tensor in named.items() if known and known[1] == "down"}
-    widths = {stem: shape[1] for stem, shape in downs.items() if len(shape) > 1}
-    if not widths:
+    if not any(split_key(name) for name in header.tensors):
         raise BadInput(f"{path.name} is not a LoRA", hint="a base to start from is given as base")
-    family = family_of(widths)
-    if base and family and family != base.family:
-        raise BadInput(
-            f"{path.name} is a LoRA of {IN_WORDS[family]}, and the base is {IN_WORDS[base.family]}",
-            hint="give a base of the family that it was trained on",
-        )
+    check_lora(header, base.family if base else None)
     return Files(path.parent, [path])
 
 

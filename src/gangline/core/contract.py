@@ -44,6 +44,8 @@ BASE, LORA, GRID = "base", "lora", "grid.png"
 """The sides of a comparison, and the picture that shows both."""
 LIBRARIES = ("torch", "diffusers", "transformers", "peft", "numpy", "pillow")
 """Those whose versions decide the bits of a result."""
+TRAINER = "2"
+"""Counts the changes of our own trainer that change the bits of a step."""
 
 
 def checkpoint_name(step: int) -> str:

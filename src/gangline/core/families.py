@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gangline.core.errors import BadInput
-from gangline.core.lora_names import split_key
+from gangline.core.lora_names import FAMILY_OF_WIDTH, Family, family_of, split_key
 
-Family = Literal["sdxl", "sd15", "sd2"]
 Prediction = Literal["epsilon", "v_prediction"]
 
 IN_WORDS: dict[Family, str] = {"sdxl": "SDXL", "sd15": "Stable Diffusion 1", "sd2": "Stable Diffusion 2"}
 WANTED = "give an SDXL, Stable Diffusion 1.x or 2.x text-to-image model"
-FAMILY_OF_WIDTH: dict[int, Family] = {768: "sd15", 1024: "sd2", 2048: "sdxl"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +79,21 @@ def _tensor(entry: Any) -> Tensor:
     if not 0 <= start <= end:
         raise ValueError("a tensor ends before it begins")
     return Tensor(dtype=str(entry["dtype"]), shape=tuple(int(side) for side in entry["shape"]), start=start, end=end)
+
+
+def check_lora(header: Header, base: Family | None) -> None:
+    """Raises `BadInput` where the file's LoRA is of another family than the base, as far as it says of which it is."""
+    widths = {}
+    for name, tensor in header.tensors.items():
+        known = split_key(name)
+        if known and known[1] == "down" and len(tensor.shape) > 1:
+            widths[known[0]] = tensor.shape[1]
+    found = family_of(widths)
+    if base and found and found != base:
+        raise BadInput(
+            f"{header.name} is a LoRA of {IN_WORDS[found]}, and the base is {IN_WORDS[base]}",
+            hint="take a LoRA and a base of the same family",
+        )
 
 
 # A single file, as kohya's scripts, ComfyUI and Civitai have them

@@ -10,6 +10,10 @@ from collections.abc import Mapping
 from typing import Literal
 
 Role = Literal["down", "up", "alpha", "magnitude", "dora_scale"]
+Family = Literal["sdxl", "sd15", "sd2"]
+
+FAMILY_OF_WIDTH: dict[int, Family] = {768: "sd15", 1024: "sd2", 2048: "sdxl"}
+"""By how wide the text is that a U-Net's cross-attention reads."""
 
 ROLES: dict[str, Role] = {
     ".lora_down.weight": "down",
@@ -127,10 +131,7 @@ def target_of(stem: str) -> str | None:
     return None
 
 
-FAMILY_OF_WIDTH: dict[int, Literal["sdxl", "sd15", "sd2"]] = {768: "sd15", 1024: "sd2", 2048: "sdxl"}
-
-
-def family_of(input_widths: Mapping[str, int]) -> Literal["sdxl", "sd15", "sd2"] | None:
+def family_of(input_widths: Mapping[str, int]) -> Family | None:
     """Of a LoRA, from its stems and how wide each module's input is; None where that does not say it.
 
     What the cross-attention reads is as wide as the text encoders' outputs together.

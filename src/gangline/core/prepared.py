@@ -1,7 +1,8 @@
 """What a run makes once, before its first step, and other runs need not make again: latents, embeddings, class images.
 
 A key is `<kind>-<of what>-<under what>`. *Of what* follows from the spec alone, so that a server knows which a job may use;
-*under what* are the numerics that decide the bits. Class images are data once they are made, whoever made them.
+*under what* are the numerics that decide the bits, and which shard of it is meant: an interruption costs one shard, not all.
+Class images are data once they are made, whoever made them.
 
 A change in how any of it is made of the same spec is a new `MADE_AS`.
 """
@@ -13,15 +14,17 @@ from gangline.core.canonical import digest
 from gangline.core.files import File
 from gangline.core.spec import LoraSpec
 
-MADE_AS = 1
+MADE_AS = 2
+PHOTOS_IN_SHARD, CLASS_IMAGES_IN_SHARD = 32, 10
+"""Seconds of work for a card; another number is another `MADE_AS`."""
 KEY = re.compile(r"(latents|embeddings|class_images)-[0-9a-f]{32}-[0-9a-f]{32}")
-OF_THE_STEP_ALONE = ("microbatch", "ranks", "peft", "bitsandbytes", "prodigyopt", "schedulefree")
+OF_THE_STEP_ALONE = ("trainer", "microbatch", "ranks", "peft", "bitsandbytes", "prodigyopt", "schedulefree")
 """What no frozen encoder knows of: jobs that differ in these alone share what they made."""
 
 
-def latents_key(spec: LoraSpec, fingerprint: dict[str, str]) -> str:
+def latents_key(spec: LoraSpec, fingerprint: dict[str, str], shard: int = 0) -> str:
     """Of the photos, the held out ones and the masks, cut as the spec says."""
-    return _key(_latents(spec), fingerprint)
+    return _key(_latents(spec), fingerprint, shard)
 
 
 def embeddings_key(spec: LoraSpec, fingerprint: dict[str, str]) -> str:
@@ -29,8 +32,8 @@ def embeddings_key(spec: LoraSpec, fingerprint: dict[str, str]) -> str:
     return _key(_embeddings(spec), fingerprint)
 
 
-def class_images_key(spec: LoraSpec) -> str:
-    return _key(_class_images(spec), {})
+def class_images_key(spec: LoraSpec, shard: int = 0) -> str:
+    return _key(_class_images(spec), {}, shard)
 
 
 def subject_of(key: str) -> str:
@@ -58,9 +61,9 @@ def subjects(spec: LoraSpec) -> tuple[str, ...]:
     return (_latents(spec), _embeddings(spec), *of_class)
 
 
-def _key(subject: str, fingerprint: dict[str, str]) -> str:
+def _key(subject: str, fingerprint: dict[str, str], shard: int = 0) -> str:
     bits = {name: value for name, value in fingerprint.items() if name not in OF_THE_STEP_ALONE}
-    return f"{subject}-{digest(bits)[:32]}"
+    return f"{subject}-{digest([bits, shard])[:32]}"
 
 
 def _subject(kind: str, of: dict[str, Any]) -> str:

@@ -9,27 +9,27 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 
 from gangline.core.errors import BadInput
-from gangline.core.lora_names import Role, family_of, split_key, stems, target_of
+from gangline.core.families import Family, check_lora
+from gangline.core.lora_names import Role, split_key, stems, target_of
+from gangline.data.safetensors_header import read_header
 from gangline.train.export import DOWN, MAGNITUDE, SETTINGS, UP, Layer, Part, Tensors
 
-FAMILIES = {"sdxl": "SDXL", "sd15": "Stable Diffusion 1.x", "sd2": "Stable Diffusion 2.x"}
-PICKLES = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04")
 NAMED = 3
 
 Layers = dict[str, dict[Role, torch.Tensor]]
 
 
-def read_lora(path: Path, family: str, parts: Mapping[str, Part], layers_per_block: int) -> dict[str, Tensors]:
+def read_lora(path: Path, family: Family, parts: Mapping[str, Part], layers_per_block: int) -> dict[str, Tensors]:
     """The weights of the LoRA at `path`, under exactly the names and shapes of `parts`' weights.
 
     They do at `parts`' alphas what they do at the file's. What the file lacks stays as it is in `parts`, whose `up`s are
     still zero: modules, and directions where its rank is smaller. Raises `BadInput` where that cannot be.
     """
-    file = _open(path)
-    file.check_family(family)
+    file = _open(path, family)
     weights = {part: dict(fresh.weights) for part, fresh in parts.items()}
     left = dict(file.layers)
     for part, fresh in parts.items():
@@ -43,23 +43,16 @@ def read_lora(path: Path, family: str, parts: Mapping[str, Part], layers_per_blo
     return weights
 
 
-def _open(path: Path) -> "_File":
+def _open(path: Path, family: Family) -> "_File":
+    header = read_header(path)
     try:
-        with path.open("rb") as file:
-            if file.read(4).startswith(PICKLES):
-                raise BadInput(
-                    f"{path.name} is a pickle, which can run any program when it is opened",
-                    hint="take the LoRA's .safetensors file",
-                )
-        with safe_open(path, framework="pt") as opened:
-            metadata = opened.metadata() or {}
-            tensors = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118 - it is no dict
-        settings = dict(json.loads(metadata.get(SETTINGS, "{}")))
+        tensors = load_file(path)
+        settings = dict(json.loads(header.metadata.get(SETTINGS, "{}")))
     except (OSError, ValueError, TypeError, SafetensorError) as error:
-        raise BadInput(
-            f"{path.name} cannot be read as safetensors: {error}", hint="is it complete? get it anew"
-        ) from None
-    return _File(name=path.name, layers=_by_stem(path.name, tensors), settings=settings)
+        raise BadInput(f"{path.name} cannot be read: {error}", hint="is it complete? get it anew") from None
+    layers = _by_stem(path.name, tensors)
+    check_lora(header, family)
+    return _File(name=path.name, layers=layers, settings=settings)
 
 
 def _by_stem(name: str, tensors: Tensors) -> Layers:
@@ -97,15 +90,6 @@ class _File:
     layers: Layers
     settings: dict[str, Any]
 
-    def check_family(self, family: str) -> None:
-        widths = {stem: layer["down"].shape[1] for stem, layer in self.layers.items() if "down" in layer}
-        found = family_of(widths)
-        if found not in (None, family):
-            raise BadInput(
-                f"{self.name} is a LoRA for {FAMILIES[found]}; the base is {FAMILIES[family]}",
-                hint="take a LoRA and a base of the same family",
-            )
-
     def fitted(self, stem: str, part: str, module: str, fresh: Layer, scale: float) -> Tensors:
         """The layer in the shapes of `fresh`, for a job in which `scale` is alpha / rank."""
         found = self.layers[stem]
@@ -128,10 +112,13 @@ class _File:
         rank = found["down"].shape[0]
         if "alpha" in found:
             return float(found["alpha"].reshape(-1)[0]) / rank
-        patterns: dict[str, float] = self.settings.get(f"{part}.alpha_pattern") or {}
-        own = [alpha for pattern, alpha in patterns.items() if re.fullmatch(rf"(.*\.)?({pattern})", module)]
-        alpha = own[0] if own else self.settings.get(f"{part}.lora_alpha", rank)
-        return float(alpha) / (math.sqrt(rank) if self.settings.get(f"{part}.use_rslora") else rank)
+        try:
+            patterns: dict[str, float] = self.settings.get(f"{part}.alpha_pattern") or {}
+            own = [alpha for pattern, alpha in patterns.items() if re.fullmatch(rf"(.*\.)?({pattern})", module)]
+            alpha = float(own[0] if own else self.settings.get(f"{part}.lora_alpha", rank))
+        except (AttributeError, TypeError, ValueError, re.error) as error:
+            raise BadInput(f"{self.name} says in its metadata what is no alpha: {error}", hint="get it anew") from None
+        return alpha / (math.sqrt(rank) if self.settings.get(f"{part}.use_rslora") else rank)
 
     def _magnitude(self, stem: str, found: Mapping[Role, torch.Tensor], fresh: Layer) -> torch.Tensor | None:
         magnitude = found.get("magnitude", found.get("dora_scale"))

@@ -1,8 +1,10 @@
 """All that a run is trained on, made once or found among what was prepared before: photos, class images, words, held out photos."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import TypeVar
 
 import torch
 
@@ -22,6 +24,7 @@ from gangline.train.prepare import (
     Latents,
     Picture,
     encode,
+    joined,
     make_buckets,
     plan_held_out,
     plan_pictures,
@@ -29,6 +32,7 @@ from gangline.train.prepare import (
 from gangline.train.text import Embedded, Texts, embed_all, tokenize
 
 Tensors = dict[str, torch.Tensor]
+Piece = TypeVar("Piece")
 LATENTS = "latents"
 TEXTS = "texts"
 CLASS_SEED = 0
@@ -52,8 +56,10 @@ def gather(
     unit = base.side_unit
     planned = plan_pictures(spec, run.inputs, unit)
     held_out = list(plan_held_out(spec, run.inputs, unit))
-    latents = _latents(run, base, spec, fingerprint, planned, held_out)
-    buckets = make_buckets(spec, planned, {size: latents[f"{size.width}x{size.height}"] for size in planned})
+    latents = _latents(run, base, spec, fingerprint, planned, held_out, orders)
+    if latents is None:
+        return None
+    buckets = make_buckets(spec, planned, {size: latents[_name(size)] for size in planned})
     texts = tokenize(base, _texts(spec, buckets))
     spoken = _spoken(run, base, spec, fingerprint, texts)
     class_images = _class_images(run, base, spec, texts, spoken, orders) if spec.class_prompt else []
@@ -62,7 +68,7 @@ def gather(
     return Material(
         photos=buckets,
         class_images=class_images,
-        held_out=[(file, latents[f"held-out-{number}"]) for number, (file, _) in enumerate(held_out)],
+        held_out=[(file, latents[_held_out(number)]) for number, (file, _) in enumerate(held_out)],
         words=Words(texts, None if spec.train_text_encoder else spoken),
         spoken=spoken,
         digest=_digest([bucket.latents for bucket in (*buckets, *class_images)], spoken),
@@ -82,16 +88,34 @@ def _latents(
     fingerprint: dict[str, str],
     planned: dict[Size, list[Picture]],
     held_out: list[tuple[File, Picture]],
-) -> dict[str, Latents]:
-    key = keys.latents_key(spec, fingerprint)
-    folder = prepared.look(run, key)
-    if folder is None:
-        made = {f"{size.width}x{size.height}": encode(base, pictures) for size, pictures in planned.items()}
-        made |= {f"held-out-{number}": encode(base, [picture]) for number, (_, picture) in enumerate(held_out)}
-        prepared.keep(run, key, {name: _as_tensors(latents) for name, latents in made.items()})
-        return made
-    names = [f"{size.width}x{size.height}" for size in planned] + [f"held-out-{n}" for n in range(len(held_out))]
-    return {name: _as_latents(prepared.read(folder, name)) for name in names}
+    orders: Orders,
+) -> dict[str, Latents] | None:
+    """Of all pictures of a size, and of each held out one. In shards: what one holds, those who come after need not make."""
+    pictures = [(_name(size), picture) for size, of_size in planned.items() for picture in of_size]
+    pictures += [(_held_out(number), picture) for number, (_, picture) in enumerate(held_out)]
+    found: dict[str, list[Latents]] = {}
+    for shard, some in enumerate(_shards(pictures, keys.PHOTOS_IN_SHARD)):
+        names = dict.fromkeys(name for name, _ in some)
+        key = keys.latents_key(spec, fingerprint, shard)
+        folder = prepared.look(run, key)
+        if folder is None:
+            if orders.stop:
+                return None
+            made = {name: encode(base, [picture for of, picture in some if of == name]) for name in names}
+            prepared.keep(run, key, {name: _as_tensors(latents) for name, latents in made.items()})
+        else:
+            made = {name: Latents(**prepared.read(folder, name)) for name in names}
+        for name, latents in made.items():
+            found.setdefault(name, []).append(latents)
+    return {name: joined(shards) for name, shards in found.items()}
+
+
+def _name(size: Size) -> str:
+    return f"{size.width}x{size.height}"
+
+
+def _held_out(number: int) -> str:
+    return f"held-out-{number}"
 
 
 def _spoken(run: RunDirectory, base: Base, spec: LoraSpec, fingerprint: dict[str, str], texts: Texts) -> Embedded:
@@ -110,37 +134,43 @@ def _spoken(run: RunDirectory, base: Base, spec: LoraSpec, fingerprint: dict[str
 def _class_images(
     run: RunDirectory, base: Base, spec: LoraSpec, texts: Texts, spoken: Embedded, orders: Orders
 ) -> list[Bucket] | None:
-    """Pictures of the class as the base draws them, as latents: they need not be decoded to be encoded again."""
+    """Pictures of the class as the base draws them, as latents: they need not be decoded to be encoded again. In shards, as photos."""
     assert spec.class_prompt is not None
-    key = keys.class_images_key(spec)
-    folder = prepared.look(run, key)
-    if folder is None:
-        words, silence = spoken[[texts.index(spec.class_prompt)]], spoken[[texts.index("")]]
-        drawn = []
-        for number in range(spec.class_images):
-            if orders.stop:
-                return None
-            drawn.append(sample_latents(base, spec, words, silence, number, "class image").float().cpu())
-            if not drawn[-1].isfinite().all():
-                raise BadInput("the base draws class images that are not finite", hint="try --precision bf16 or fp32")
-            print(f"class image {number + 1} of {spec.class_images}", file=sys.stderr)  # noqa: T201 - the job's log
-        prepared.keep(run, key, {LATENTS: {"mean": torch.cat(drawn)}})
-        mean = torch.cat(drawn)
-    else:
-        mean = prepared.read(folder, LATENTS)["mean"]
+    words, silence = spoken[[texts.index(spec.class_prompt)]], spoken[[texts.index("")]]
+    found = []
+    for shard, numbers in enumerate(_shards(range(spec.class_images), keys.CLASS_IMAGES_IN_SHARD)):
+        key = keys.class_images_key(spec, shard)
+        folder = prepared.look(run, key)
+        if folder is None:
+            drawn = []
+            for number in numbers:
+                if orders.stop:
+                    return None
+                drawn.append(_draw(base, spec, words, silence, number))
+            folder = prepared.keep(run, key, {LATENTS: {"mean": torch.cat(drawn)}})
+        found.append(prepared.read(folder, LATENTS)["mean"])
+    mean = torch.cat(found)
     side = float(spec.resolution)
     sizes = torch.tensor([[side, side, 0, 0, side, side]]).repeat(len(mean), 1)
     latents = Latents(mean=mean, deviation=torch.zeros_like(mean), sizes=sizes)
     return [Bucket(latents, 1, tuple(range(len(mean))), ((spec.class_prompt,),) * len(mean))]
 
 
+def _draw(base: Base, spec: LoraSpec, words: Embedded, silence: Embedded, number: int) -> torch.Tensor:
+    drawn = sample_latents(base, spec, words, silence, number, "class image").float().cpu()
+    if not drawn.isfinite().all():
+        raise BadInput("the base draws class images that are not finite", hint="try --precision bf16 or fp32")
+    print(f"class image {number + 1} of {spec.class_images}", file=sys.stderr)  # noqa: T201 - the job's log
+    return drawn
+
+
+def _shards(pieces: Sequence[Piece], most: int) -> list[Sequence[Piece]]:
+    return [pieces[start : start + most] for start in range(0, len(pieces), most)]
+
+
 def _as_tensors(latents: Latents) -> Tensors:
     tensors = {"mean": latents.mean, "deviation": latents.deviation, "sizes": latents.sizes}
     return tensors if latents.mask is None else tensors | {"mask": latents.mask}
-
-
-def _as_latents(tensors: Tensors) -> Latents:
-    return Latents(**tensors)
 
 
 def _digest(latents: list[Latents], spoken: Embedded) -> str:

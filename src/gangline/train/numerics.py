@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from gangline.core.contract import LIBRARIES
+from gangline.core.contract import LIBRARIES, TRAINER
 from gangline.core.spec import LoraSpec
 from gangline.train.optimiser import PACKAGES
 
@@ -45,6 +45,7 @@ def fingerprint(on: torch.device, dtype: torch.dtype, spec: LoraSpec) -> dict[st
         "microbatch": str(spec.microbatch or spec.samples_per_step),
         "ranks": "1",
         "threads": str(torch.get_num_threads()),
+        "trainer": TRAINER,
         **{name: version for name in libraries if (version := _version(name))},
     }
 

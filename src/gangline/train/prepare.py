@@ -156,6 +156,21 @@ def encode(base: Base, pictures: list[Picture]) -> Latents:
     )
 
 
+def joined(parts: list[Latents]) -> Latents:
+    """Pictures of one size, one part after the other."""
+    masked = any(part.mask is not None for part in parts)
+    return Latents(
+        mean=torch.cat([part.mean for part in parts]),
+        deviation=torch.cat([part.deviation for part in parts]),
+        sizes=torch.cat([part.sizes for part in parts]),
+        mask=torch.cat([_whole(part) if part.mask is None else part.mask for part in parts]) if masked else None,
+    )
+
+
+def _whole(latents: Latents) -> torch.Tensor:
+    return torch.ones(len(latents), 1, *latents.shape[1:])
+
+
 def _upright_size(photo: Path) -> Size:
     image = read_photo(photo)
     return Size(width=image.width, height=image.height)

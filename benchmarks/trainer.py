@@ -329,13 +329,15 @@ LAUNCH = """
 import runpy
 import sys
 
+import torch
 from transformers.utils.import_utils import is_torchvision_available
 
-assert not is_torchvision_available()  # that is remembered, so the libraries leave the stand-in alone
-import diffusers
-import transformers.image_utils
+torch.set_autocast_dtype("cpu", torch.float32)
+if not is_torchvision_available():  # that is remembered, so the libraries leave the stand-in alone
+    import diffusers
+    import transformers.image_utils
 
-sys.path.insert(0, sys.argv[1])
+    sys.path.insert(0, sys.argv[1])
 del sys.argv[:2]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
@@ -343,17 +345,20 @@ STEPS_TOLD = re.compile(rb"Steps:[^\r\n]*?\| *(\d+)/\d+ \[")
 
 
 def launcher(folder: Path) -> list[str]:
-    """What to start the script with; for want of torchvision, a stand-in below `folder` is on its path."""
+    """What to start the script with. For want of torchvision, a stand-in below `folder` is on its path; and its pictures stay in
+    float32 without a card: of itself the script renders them in bfloat16, which few CPUs compute in."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "launch.py").write_text(LAUNCH)
+    started_with = [sys.executable, str(folder / "launch.py"), str(folder / "path")]
     if find_spec("torchvision"):
-        return [sys.executable]
+        return started_with
     transforms = folder / "path" / "torchvision" / "transforms"
     transforms.mkdir(parents=True)
     (transforms.parent / "__init__.py").write_text("")
     (transforms / "__init__.py").write_text(STAND_IN)
     (transforms / "functional.py").write_text(CROP)
-    (folder / "launch.py").write_text(LAUNCH)
     print("torchvision is not installed: the peers get a stand-in of PIL and torch for it")
-    return [sys.executable, str(folder / "launch.py"), str(folder / "path")]
+    return started_with
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -549,7 +554,8 @@ def beside(peers: list[Path], *, steps: int, validated_steps: int, rounds: int) 
             Ours(folder / "base"),
             *(Peer(peer.resolve(), folder / "base", started_with) for peer in peers),
         ]
-        show_steps(in_turns(sides, Case(steps=steps, save_every=max(2, steps // 4)), rounds, folder))
+        if rounds:
+            show_steps(in_turns(sides, Case(steps=steps, save_every=max(2, steps // 4)), rounds, folder))
         if validated_steps:
             show_total(in_turns(sides, Case(steps=validated_steps, images=True), 1, folder), validated_steps)
         if ON_CARD:
@@ -697,7 +703,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=60, help="of a run whose steps are timed")
     parser.add_argument("--validated-steps", type=int, default=200, help="of a run with images; 0: none")
     parser.add_argument(
-        "--rounds", type=int, default=3, help="of the runs whose steps are timed; those with images run once"
+        "--rounds", type=int, default=3, help="of the runs whose steps are timed, 0: none; those with images run once"
     )
     given = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -53,7 +53,8 @@ def samples(
 def standing(view: JobView) -> str:
     """How the pictures of a job's steps stand, and what those cost that other nodes rendered."""
     of = view.samples
-    others = (f"{count} jobs {what}" for count, what in ((of.waiting, "to come"), (of.failed, "failed")) if count)
+    sets = ((of.waiting, "to come"), (of.failed, "failed"))
+    others = (f"{count} {'set' if count == 1 else 'sets'} {what}" for count, what in sets if count)
     return ", ".join((f"{of.pictures} rendered", *others, usd(of.cost_usd)))
 
 

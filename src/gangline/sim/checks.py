@@ -245,10 +245,10 @@ class Checks:
     def _check_pictures(self, job: str, spec: dict[str, Any]) -> None:
         """Of the very step, and of the bits that it has in an uninterrupted run. The training node may have shown it before."""
         lineage, step = lineage_of(spec["of"]), spec["step"]
-        where = "path LIKE ?" if spec["checkpoint"] else "path LIKE 'samples/%' AND path NOT LIKE ?"
-        sql = f"SELECT sha256, key FROM artifact WHERE job = ? AND {where}"  # noqa: S608 - of two constants
-        found = self._store.look(sql, spec["job"], f"samples/{pictures_name(step) if spec['checkpoint'] else 'step-'}%")
-        right = {content_sha256(shown, step) for shown in (lineage, f"pictures of {lineage}", f"result of {lineage}")}
+        of_step = (f"samples/{pictures_name(step)}/%", (lineage, f"pictures of {lineage}"))
+        path, shown = of_step if spec["checkpoint"] else ("samples/prompt-%", (f"result of {lineage}",))
+        found = self._store.look("SELECT sha256, key FROM artifact WHERE job = ? AND path LIKE ?", spec["job"], path)
+        right = {content_sha256(of, step) for of in shown}
         if len(found) != 1 or found[0][0] not in right:
             self._fail(3, f"the pictures of {job} do not show step {spec['step']} of {spec['job']}")
         if found[0][1] not in self._objects.objects:

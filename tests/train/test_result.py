@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
@@ -73,6 +74,19 @@ def test_the_subject_is_learned_and_not_only_its_style(tmp_path: Path) -> None:
     print(fell)
     assert fell["crying-cat.png"] > LOSS_FALLS_BY
     assert fell["crying-cat.png"] > 1.5 * max(fell["dog-face.png"], fell["fox.png"])
+
+
+def test_a_held_out_photo_is_measured_under_its_own_caption(tmp_path: Path) -> None:
+    captions = tmp_path / "captions"
+    captions.mkdir()
+    (captions / "crying-cat.txt").write_text("a red car in the snow")
+    spec = small_spec(steps=1, held_out=(file_at(SUBJECT / "crying-cat.png", SUBJECT),))
+    own = lay_out(tmp_path / "own", replace(spec, captions=(file_at(captions / "crying-cat.txt", captions),)))
+    (own.inputs / "captions").symlink_to(captions)
+    of_all = lay_out(tmp_path / "of-all", spec)
+    said, prompted = (report_of(finish(run))["held_out"][0] for run in (own, of_all))
+    assert said["photo"] == prompted["photo"] == "crying-cat.png"
+    assert said["loss_before"] != prompted["loss_before"]
 
 
 def test_no_way_of_loading_unpickles_anything(tmp_path: Path) -> None:

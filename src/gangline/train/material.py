@@ -39,10 +39,19 @@ CLASS_SEED = 0
 
 
 @dataclass(frozen=True, slots=True)
+class HeldOut:
+    """A photo that is never trained on, and what its caption says."""
+
+    photo: str
+    caption: str
+    latents: Latents
+
+
+@dataclass(frozen=True, slots=True)
 class Material:
     photos: list[Bucket]
     class_images: list[Bucket]
-    held_out: list[tuple[File, Latents]]
+    held_out: list[HeldOut]
     words: Words
     spoken: Embedded
     """Of `words.texts` as the frozen encoders say them: for pictures of the base."""
@@ -60,7 +69,7 @@ def gather(
     if latents is None:
         return None
     buckets = make_buckets(spec, planned, {size: latents[_name(size)] for size in planned})
-    texts = tokenize(base, _texts(spec, buckets))
+    texts = tokenize(base, _texts(spec, buckets, held_out))
     spoken = _spoken(run, base, spec, fingerprint, texts)
     class_images = _class_images(run, base, spec, texts, spoken, orders) if spec.class_prompt else []
     if class_images is None:
@@ -68,16 +77,20 @@ def gather(
     return Material(
         photos=buckets,
         class_images=class_images,
-        held_out=[(file, latents[_held_out(number)]) for number, (file, _) in enumerate(held_out)],
+        held_out=[
+            HeldOut(file.path, picture.caption.text, latents[_held_out(number)])
+            for number, (file, picture) in enumerate(held_out)
+        ],
         words=Words(texts, None if spec.train_text_encoder else spoken),
         spoken=spoken,
         digest=_digest([bucket.latents for bucket in (*buckets, *class_images)], spoken),
     )
 
 
-def _texts(spec: LoraSpec, buckets: list[Bucket]) -> list[str]:
-    """All that is trained on, or that pictures show; and silence."""
+def _texts(spec: LoraSpec, buckets: list[Bucket], held_out: list[tuple[File, Picture]]) -> list[str]:
+    """All that is trained on, or that pictures show, or that is measured; and silence."""
     of_photos = [text for bucket in buckets for variants in bucket.texts for text in variants]
+    of_photos += [picture.caption.text for _, picture in held_out]
     return [*of_photos, spec.prompt, *([spec.class_prompt] if spec.class_prompt else []), *spec.prompts_to_sample, ""]
 
 

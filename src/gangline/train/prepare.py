@@ -95,12 +95,13 @@ def plan_pictures(spec: LoraSpec, inputs: Path, unit: int) -> dict[Size, list[Pi
 
 
 def plan_held_out(spec: LoraSpec, inputs: Path, unit: int) -> Iterator[tuple[File, Picture]]:
-    """Each seen once, from its centre."""
+    """Each seen once, from its centre, under its own caption."""
     sizes = targets(spec.resolution, spec.aspect_buckets, unit)
+    captions = read_captions(inputs / "captions", [file.path for file in spec.held_out], spec.prompt)
     for file in spec.held_out:
         photo = inputs / "held_out" / file.path
         size = _upright_size(photo)
-        yield file, Picture(photo, None, Caption(text=spec.prompt), tuple(views(size, nearest(size, sizes))))
+        yield file, Picture(photo, None, captions[file.path], tuple(views(size, nearest(size, sizes))))
 
 
 def caption_variants(spec: LoraSpec, number: int, caption: Caption) -> tuple[str, ...]:

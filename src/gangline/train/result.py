@@ -78,13 +78,13 @@ def measure_held_out(
     base: Base, spec: LoraSpec, material: Material, adapter: Adapter, spoken: Embedded
 ) -> list[dict[str, Any]]:
     """The loss of photos that were never trained on, with the base alone and with the LoRA."""
-    prompt = material.words.texts.index(spec.prompt)
     found = []
-    for file, latents in material.held_out:
+    for photo in material.held_out:
+        caption = material.words.texts.index(photo.caption)
         with adapter.switched_off():
-            before = held_out_loss(base, spec, latents, material.spoken[[prompt]])
-        after = held_out_loss(base, spec, latents, spoken[[prompt]])
-        found.append({"photo": file.path, "loss_before": round(before, 6), "loss_after": round(after, 6)})
+            before = held_out_loss(base, spec, photo.latents, material.spoken[[caption]])
+        after = held_out_loss(base, spec, photo.latents, spoken[[caption]])
+        found.append({"photo": photo.photo, "loss_before": round(before, 6), "loss_after": round(after, 6)})
     return found
 
 

@@ -426,9 +426,6 @@ if __name__ == "__main__":
     given = arguments.parse_args()
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     gc.freeze()
-    with (
-        tempfile.TemporaryDirectory() as data,
-        nullcontext() if given.sqlite else postgres(Path(data) / "data") as database,
-    ):
+    with nullcontext() if given.sqlite else postgres() as database:
         for part in given.parts:
             PARTS[part](database)

@@ -569,7 +569,7 @@ def main() -> None:
     if sys.argv[1:2] == ["--work-on"]:
         work_on(sys.argv[2], int(sys.argv[3]))
         return
-    with tempfile.TemporaryDirectory() as folder, postgres(Path(folder) / "data", settings=SETTINGS) as server:
+    with postgres(settings=SETTINGS) as server:
         for part in sys.argv[1:] or list(PARTS):
             PARTS[part](server)
 

@@ -35,9 +35,9 @@ def file_at(path: Path, below: Path) -> File:
 
 
 @pytest.fixture(scope="session")
-def database_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+def database_server() -> Iterator[Postgres]:
     """A PostgreSQL for all tests that ask for one; each makes a database of its own on it."""
-    with postgres(tmp_path_factory.mktemp("postgres")) as server:
+    with postgres() as server:
         yield server
 
 

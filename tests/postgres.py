@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import psutil
 import psycopg
@@ -96,9 +97,11 @@ class Postgres:
 
 
 @contextmanager
-def postgres(folder: Path, *, settings: tuple[str, ...] = ()) -> Iterator[Postgres]:
-    server = Postgres(folder, settings=settings)
-    try:
-        yield server
-    finally:
-        server.stop()
+def postgres(*, settings: tuple[str, ...] = ()) -> Iterator[Postgres]:
+    """In a folder of its own and not below pytest's, which each session closes to other users: as root, PostgreSQL runs as one."""
+    with TemporaryDirectory(prefix="gangline-postgres-") as folder:
+        server = Postgres(Path(folder) / "data", settings=settings)
+        try:
+            yield server
+        finally:
+            server.stop()

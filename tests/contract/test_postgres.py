@@ -26,9 +26,9 @@ def store(database_server: Postgres) -> Iterator[PostgresStore]:
 
 
 @pytest.fixture(scope="module")
-def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+def own_server() -> Iterator[Postgres]:
     """One that is restarted, and asks for a password."""
-    with postgres(tmp_path_factory.mktemp("own")) as server:
+    with postgres() as server:
         access = server.folder / "pg_hba.conf"
         access.write_text("local all careful scram-sha-256\n" + access.read_text())
         server.run(f"CREATE ROLE careful LOGIN PASSWORD '{SECRET}'")

@@ -3,6 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 export OMP_NUM_THREADS := 1
+BESIDE := -n auto --maxprocesses 8 --dist loadfile
 
 .PHONY: demo test lint nightly clean
 
@@ -10,7 +11,7 @@ demo: .venv/demo
 	$(BIN)/gangline demo
 
 test: .venv/dev lint
-	$(BIN)/pytest -m "not nightly"
+	$(BIN)/pytest $(BESIDE) -m "not nightly"
 
 lint: .venv/dev
 	$(BIN)/ruff format --check src tests benchmarks
@@ -19,7 +20,7 @@ lint: .venv/dev
 	$(BIN)/basedpyright
 
 nightly: .venv/dev lint
-	$(BIN)/pytest
+	$(BIN)/pytest $(BESIDE)
 
 # What runs; and what tests need besides. The stamp of the larger one holds the smaller one too.
 .venv/demo: pyproject.toml constraints.txt

@@ -9,6 +9,7 @@ os.environ["TRANSFORMERS_VERBOSITY"] = "error"
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import disk_usage
 
 import pytest
 
@@ -21,6 +22,8 @@ from tests.servers import s3_server
 ROOT = Path(__file__).parents[1]
 BASE = ROOT / "assets" / "tiny-sdxl"
 SUBJECT = ROOT / "examples" / "subject"
+MEMORY = Path("/dev/shm")
+MEMORY_BYTES_MIN = 4 * 2**30
 
 
 def as_upload(file: File, content: bytes) -> Upload:
@@ -36,17 +39,22 @@ def file_at(path: Path, below: Path) -> File:
 
 @pytest.fixture(scope="session")
 def database_server() -> Iterator[Postgres]:
-    """A PostgreSQL for all tests that ask for one; each makes a database of its own on it."""
-    with postgres() as server:
+    """A PostgreSQL for all tests that ask for one; each makes a database of its own on it. In memory where there is enough."""
+    enough = MEMORY.is_dir() and disk_usage(MEMORY).free > MEMORY_BYTES_MIN
+    with postgres(within=MEMORY if enough else None) as server:
         yield server
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """A new database of each engine: the URL of a PostgreSQL, or the path of a SQLite file."""
     if request.param == "sqlite":
-        return str(tmp_path / "db.sqlite")
-    return request.getfixturevalue("database_server").make_database()
+        yield str(tmp_path / "db.sqlite")
+        return
+    server: Postgres = request.getfixturevalue("database_server")
+    url = server.make_database()
+    yield url
+    server.drop_database(url)
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 
 import psutil
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
 COUNTER = itertools.count()
 TEMPLATE = "gangline_template"
@@ -49,6 +50,10 @@ class Postgres:
             PostgresStore(self.url(TEMPLATE), connections_max=1).close()
         self.run(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}")
         return self.url(name)
+
+    def drop_database(self, url: str) -> None:
+        """Whoever still uses it."""
+        self.run(f"DROP DATABASE {conninfo_to_dict(url)['dbname']} WITH (FORCE)")
 
     def make_empty_database(self) -> str:
         name = f"d{os.getpid()}_{next(COUNTER)}"
@@ -97,9 +102,9 @@ class Postgres:
 
 
 @contextmanager
-def postgres(*, settings: tuple[str, ...] = ()) -> Iterator[Postgres]:
+def postgres(*, settings: tuple[str, ...] = (), within: Path | None = None) -> Iterator[Postgres]:
     """In a folder of its own and not below pytest's, which each session closes to other users: as root, PostgreSQL runs as one."""
-    with TemporaryDirectory(prefix="gangline-postgres-") as folder:
+    with TemporaryDirectory(prefix="gangline-postgres-", dir=within) as folder:
         server = Postgres(Path(folder) / "data", settings=settings)
         try:
             yield server

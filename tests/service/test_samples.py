@@ -357,6 +357,48 @@ def test_a_result_waits_longer_for_a_node_than_a_step(service: Service) -> None:
     assert open_samples(service, never.job) == []
 
 
+def test_a_result_waits_for_days_also_where_there_is_no_node_at_all(service: Service) -> None:
+    node = service.join()
+    training = train(service, node, sample_every_steps=None, sample_result=True)
+    hand_in_result(service, node, training)
+    service.store.apply(write("node_gone", id=node, because="vanished"))
+    for days in (1.5, 5):
+        service.wait(days * 86_400)
+        service.tick()
+        assert open_samples(service, training.job) == [("queued", 100)]
+    assert service.claim(service.join("node-b")).spec["job"] == training.job
+
+
+def test_every_result_is_shown_before_a_rented_node_is_given_back(service: Service) -> None:
+    node = rented(service, "node-a")
+    jobs = [service.submit(sample_result=True, seed=seed) for seed in (1, 2)]
+    for _ in jobs:
+        hand_in_result(service, node, service.claim(node))
+    for _ in jobs:
+        rendering = service.claim(node)
+        service.wait(2 * POLICY.idle_s)
+        beat(service, node, rendering.hold, 2)
+        assert rendered(service, node, rendering) == Done()
+    assert [view(service, job).samples.waiting for job in jobs] == [0, 0]
+
+
+def test_a_result_that_was_not_shown_can_be_rendered_once_more(service: Service) -> None:
+    node = service.join()
+    training = train(service, node, sample_every_steps=None, sample_result=True)
+    hand_in_result(service, node, training)
+    missed = open_samples_ids(service, training.job)[0]
+    steer.cancel(service.at, missed, service.now_ms)
+    told = view(service, training.job).samples
+    assert (told.failed, told.because) == (1, f"{missed}: canceled by its owner")
+    steer.retry(service.at, PROJECT, missed, service.now_ms)
+    assert rendered(service, node, service.claim(node)) == Done()
+    assert (view(service, training.job).samples.failed, view(service, training.job).samples.because) == (0, "")
+
+
+def open_samples_ids(service: Service, job: str) -> list[str]:
+    return [row["id"] for row in service.store.load("open_samples", parent=job)]
+
+
 def test_of_a_job_that_failed_there_is_no_result_to_show(service: Service) -> None:
     node = service.join()
     training = train(service, node, sample_every_steps=None, sample_result=True, attempts_max=1)
@@ -496,7 +538,7 @@ def test_what_no_node_came_for_is_given_up_after_a_while(service: Service) -> No
     service.tick()
     assert open_samples(service, training.job) == []
     given_up = service.look("SELECT state, because FROM job WHERE kind = 'sample'")
-    assert given_up == [{"state": "canceled", "because": "no node had time for it in 60 min"}]
+    assert given_up == [{"state": "canceled", "because": "no node had time for it in 1 h"}]
 
 
 def test_pictures_are_swept_with_nothing_but_what_nobody_refers_to(service: Service) -> None:

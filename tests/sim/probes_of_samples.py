@@ -167,12 +167,24 @@ def what_no_node_has_time_for_is_given_up(bench: Bench) -> None:
 @probe()
 def a_result_waits_for_a_node(bench: Bench) -> None:
     node, job = bench.join(), bench.submit(sample_result=True)
-    bench.succeed(node, bench.take(node, job))
+    hold = bench.take(node, job)
+    show(bench, node, hold, EVERY)
+    bench.succeed(node, hold)
     bench.wait(bench.policy.samples_wait_s + bench.policy.watch_interval_s)
     bench.tick()
     (stored,) = [stored for stored in bench.claim(bench.join("later")).inputs if stored.path.startswith("result/")]
     made = bench.look("SELECT key FROM artifact WHERE job = ? AND path = ?", job, DIFFUSERS_FILE)
     assert [stored.key] == made
+
+
+@probe()
+def a_result_waits_where_no_node_is_left(bench: Bench) -> None:
+    node, job = bench.join(), bench.submit(sample_result=True)
+    bench.succeed(node, bench.take(node, job))
+    bench.store.look("UPDATE node SET state = 'gone'")
+    bench.wait(bench.policy.unmatched_s + bench.policy.watch_interval_s)
+    bench.tick()
+    assert [row["state"] for row in bench.store.load("open_samples", parent=job)] == ["queued"]
 
 
 @probe()

@@ -11,6 +11,7 @@ from safetensors import safe_open
 
 from gangline.core.contract import EXIT_DONE
 from gangline.core.lora_metadata import DIFFUSERS_FILE
+from gangline.core.spec import InvalidSpec
 from gangline.train.checkpoint import read_manifest
 from gangline.train.contract import Orders, RunDirectory
 from gangline.train.lora import OtherNumerics, kind_of, train
@@ -52,6 +53,15 @@ def test_a_run_whose_bits_must_stay_the_same_does_not_go_on_under_other_numerics
         train(RunDirectory(run.path), Orders())
     assert kind_of(told.value) == "other numerics"
     assert [line["phase"] for line in lines(run)[len(before) :]] == ["preparing"]
+
+
+def test_a_job_with_a_setting_that_its_node_does_not_know_is_for_a_newer_node(tmp_path: Path) -> None:
+    run = lay_out(tmp_path / "run", small_spec())
+    path = run.path / "spec.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"of_next_year": True}))
+    with pytest.raises(InvalidSpec, match="of_next_year") as told:
+        train(RunDirectory(run.path), Orders())
+    assert kind_of(told.value) == "too old"
 
 
 def test_a_run_whose_bits_must_stay_the_same_goes_on_under_its_own_numerics(

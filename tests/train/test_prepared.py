@@ -120,7 +120,7 @@ def test_what_was_prepared_before_an_interruption_is_not_prepared_again(
     """Photos and class images come in shards, and each that is complete stays."""
     photos = tmp_path / "photos"
     photos.mkdir()
-    for number in range(keys.PHOTOS_IN_SHARD + 8):
+    for number in range(keys.VIEWS_IN_SHARD + 8):
         with Image.open(sorted(SUBJECT.glob("*.png"))[number % 3]) as image:
             image.resize((64, 64) if number % 2 else (64, 96)).save(photos / f"{number:03d}.png")
     files = tuple(file_at(path, photos) for path in sorted(photos.iterdir()))

@@ -35,6 +35,7 @@ TABLE = {  # blame, counts as a failed attempt, ban this machine, strike
     "download failed": ("network", True, False, QUARTER),
     "upload failed": ("network", True, False, QUARTER),
     "other numerics": ("job", False, True, 0),
+    "too old": ("node", False, True, 0),
     "no progress": ("node", True, True, STRIKE),
     "too slow": ("node", False, True, STRIKE),
     "outpaced": ("node", False, False, 0),

@@ -124,9 +124,10 @@ def test_a_lora_to_go_on_from_is_one_of_the_bases_family(folder: Path) -> None:
 
 def test_what_is_no_lora_is_refused_by_name(folder: Path) -> None:
     safetensors(folder / "base.safetensors", unet__weight=(1, 1))
+    safetensors(folder / "loha.safetensors", lora_unet_x__hada_w1_a=(2, 2), lora_unet_x__alpha=())
     (folder / "old.pt").write_bytes(b"0")
     (folder / "cut.safetensors").write_bytes(b"0")
-    for wrong in ("old.pt", "none.safetensors", "base.safetensors", "cut.safetensors"):
+    for wrong in ("old.pt", "none.safetensors", "base.safetensors", "loha.safetensors", "cut.safetensors"):
         with pytest.raises(BadInput, match=wrong) as refused:
             find_lora(folder / wrong, None)
         assert refused.value.hint

@@ -1,5 +1,6 @@
 """A spec is checked before anything is spent, and every problem is named at once."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,18 @@ from hypothesis import strategies as st
 
 from gangline.core.errors import BadInput
 from gangline.core.files import File, digest_of_files, is_safe_path
-from gangline.core.spec import FilesBase, InvalidSpec, LoraSpec, parse_spec, spec_hash, spec_to_json
+from gangline.core.spec import (
+    FilesBase,
+    InvalidSpec,
+    LoraSpec,
+    Needs,
+    SampleSpec,
+    parse_spec,
+    parse_task,
+    spec_hash,
+    spec_to_json,
+    told_briefly,
+)
 
 PHOTO = File(path="a.png", bytes=1, sha256="a" * 64)
 SPEC = LoraSpec(base=FilesBase(files=(PHOTO,)), photos=(PHOTO,), prompt="sks dog")
@@ -61,6 +73,18 @@ def test_all_problems_are_told_at_once() -> None:
 
 def test_a_spec_survives_json() -> None:
     assert parse_spec(spec_to_json(SPEC)) == SPEC
+
+
+@pytest.mark.parametrize(
+    "task", [SPEC, SampleSpec(of=SPEC, job="job-1", checkpoint=None, step=100)], ids=["job", "pictures"]
+)
+def test_a_node_is_told_only_what_is_not_by_default_and_understands_the_same(task: LoraSpec | SampleSpec) -> None:
+    told = told_briefly(json.loads(json.dumps(spec_to_json(task))))
+    assert parse_task(told) == task
+    of = told.get("of", told)
+    assert set(of) == {"kind", "base", "photos", "prompt"}
+    needy = replace(SPEC, needs=Needs(gpu_memory_gb=24), flip=True)
+    assert told_briefly(json.loads(json.dumps(spec_to_json(needy)))).keys() - of.keys() == {"needs", "flip"}
 
 
 def test_when_to_save_does_not_change_what_is_asked_for() -> None:

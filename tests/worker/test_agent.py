@@ -25,7 +25,7 @@ from gangline.wire.agent import HttpServer
 from gangline.worker.agent import Agent
 from gangline.worker.edges import Edges
 from gangline.worker.move import TRIES_OF_A_URL
-from gangline.worker.work import SAVE_ANSWER_S_MAX
+from gangline.worker.work import HAND_IN_S, SAVE_ANSWER_S_MAX
 from tests.conftest import as_upload, file_at
 from tests.service.conftest import JOIN, POLICY, PROJECT, Service
 
@@ -562,20 +562,43 @@ def test_what_shows_somebodys_photos_is_wiped_with_the_run_and_class_images_stay
     assert list(node.host._runs.iterdir()) == []
 
 
-def test_a_node_that_is_told_to_stop_does_not_wait_for_what_it_prepared(node: Node) -> None:
+def preparing(node: Node, *, slowly: bool = False) -> tuple[str, ScriptedRun]:
+    """A job whose trainer has prepared something and not trained yet."""
     job = node.service.submit()
     while not node.trainer.runs:
         node.step()
-    node.agent._edges.transfer.looks = 3300  # type: ignore[attr-defined]
-    node.trainer.runs[0].made.append(made(node.trainer.runs[0], own_key(node.service)))
-    for _ in range(5):
-        node.step()
+    if slowly:
+        node.agent._edges.transfer.looks = 3300  # type: ignore[attr-defined]
+    run = node.trainer.runs[0]
+    run.made.append(made(run, own_key(node.service)))
+    return job, run
+
+
+def seconds_to_stop(node: Node, job: str) -> float:
     node.agent.ask_to_stop()
-    steps = 0
+    began_ms = node.service.now_ms
     while node.service.state(job) == "running":
         node.step()
-        steps += 1
-    assert steps < 40
+    return (node.service.now_ms - began_ms) / 1000
+
+
+def test_a_node_that_is_told_to_stop_leaves_what_it_prepared_to_the_next(node: Node) -> None:
+    job, run = preparing(node)
+    seconds_to_stop(node, job)
+    kinds = [event["kind"] for event in node.service.ask("GET", f"/v1/jobs/{job}/events").json()]
+    assert kinds.count("prepared") == 1 and run.progress().loss is None
+
+
+def test_a_node_that_is_told_to_stop_does_not_wait_for_long_for_what_it_prepared(node: Node) -> None:
+    job, _ = preparing(node, slowly=True)
+    assert seconds_to_stop(node, job) < HAND_IN_S + 5
+
+
+def test_once_it_has_trained_it_does_not_wait_for_it_at_all(node: Node) -> None:
+    job, run = preparing(node, slowly=True)
+    while run.progress().loss is None:
+        node.step()
+    assert seconds_to_stop(node, job) < HAND_IN_S / 2
 
 
 def test_text_encoders_stay_away_where_embeddings_are_there_and_come_when_they_are_needed_after_all(node: Node) -> None:

@@ -82,7 +82,9 @@ def demo(
         interrupted = _train(box, spec, "interrupted", _Killer(box, Random(seed)))  # noqa: S311 - a moment, not a secret
         say("the same job once more, left in peace")
         uninterrupted = _train(box, replace(spec, sample_result=False), "uninterrupted", None)
-        wait_for_pictures(box.client, interrupted.summary.id)
+        shown = wait_for_pictures(box.client, interrupted.summary.id).samples
+        if shown.failed:
+            raise GanglineError(f"the pictures did not come: {shown.because}")
         for job in (interrupted, uninterrupted):
             _fetch(box, job, to / job.summary.name)
     outcome = _compare(interrupted, uninterrupted, to, seed=seed, seconds=time.monotonic() - began_s)

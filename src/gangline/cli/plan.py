@@ -14,7 +14,6 @@ from gangline.core.errors import BadInput
 from gangline.core.families import IN_WORDS, check_lora
 from gangline.core.files import File
 from gangline.core.licence import licence_of
-from gangline.core.lora_names import split_key
 from gangline.core.spec import Base, FilesBase, HubBase, Spec, parse_spec, spec_to_json
 from gangline.data.bases import describe_base, files_of_base, files_of_vae
 from gangline.data.beside import beside, parents
@@ -217,8 +216,6 @@ def find_lora(path: Path, base: families.Model | None) -> Files:
     if not path.is_file():
         raise BadInput(f"there is no LoRA {path}", hint="give a .safetensors file")
     header = read_header(path)
-    if not any(split_key(name) for name in header.tensors):
-        raise BadInput(f"{path.name} is not a LoRA", hint="a base to start from is given as base")
     check_lora(header, base.family if base else None)
     return Files(path.parent, [path])
 

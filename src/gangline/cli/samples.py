@@ -8,7 +8,7 @@ import typer
 from gangline import compose
 from gangline.cli.follow import wait_for_pictures
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, out, print_json, say, table, usd
-from gangline.core.errors import NotFound
+from gangline.core.errors import GanglineError, NotFound
 from gangline.core.views import JobView
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 FOLDER = "samples/"
 GRID = "grid.png"
+AGAIN = "`gangline jobs retry` of it renders a result once more"
 
 
 def samples(
@@ -48,10 +49,12 @@ def samples(
     say(standing(view))
     if to is not None:
         say(f"{to / GRID} shows them, step by step")
+    if wait and view.samples.failed:
+        raise GanglineError(f"not all pictures came: {view.samples.because}", hint=AGAIN)
 
 
 def standing(view: JobView) -> str:
-    """How the pictures of a job's steps stand, and what those cost that other nodes rendered."""
+    """How a job's pictures stand, and what those cost that other nodes rendered."""
     of = view.samples
     sets = ((of.waiting, "to come"), (of.failed, "failed"))
     others = (f"{count} {'set' if count == 1 else 'sets'} {what}" for count, what in sets if count)

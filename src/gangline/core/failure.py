@@ -44,6 +44,7 @@ MEANING: dict[str, Meaning] = {
     "download failed": Meaning(says="an input could not be downloaded", blame="network", ban=False, strike=1),
     "upload failed": Meaning(says="a result could not be uploaded", blame="network", ban=False, strike=1),
     "other numerics": Meaning(says="the node computes with other numerics", blame="job", counts=False),
+    "too old": Meaning(says="the node has an older Gangline than this job", blame="node", counts=False),
     "no progress": Meaning(says="no progress", blame="node", strike=STRIKE),
     "too slow": Meaning(says="too slow beside its peers", blame="node", counts=False, strike=STRIKE),
     "outpaced": Meaning(says="gives way to a faster machine", blame="node", counts=False, ban=False),

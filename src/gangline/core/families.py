@@ -82,12 +82,16 @@ def _tensor(entry: Any) -> Tensor:
 
 
 def check_lora(header: Header, base: Family | None) -> None:
-    """Raises `BadInput` where the file's LoRA is of another family than the base, as far as it says of which it is."""
+    """Raises `BadInput` where the file holds none, or one of another family than the base, as far as it says of which it is."""
     widths = {}
     for name, tensor in header.tensors.items():
         known = split_key(name)
         if known and known[1] == "down" and len(tensor.shape) > 1:
             widths[known[0]] = tensor.shape[1]
+    if not widths:
+        raise BadInput(
+            f"{header.name} is not a LoRA", hint="a base to start from is given as base; LoHa, LoKr and (IA)³ are none"
+        )
     found = family_of(widths)
     if base and found and found != base:
         raise BadInput(

@@ -15,11 +15,11 @@ from gangline.core.files import File
 from gangline.core.spec import LoraSpec
 
 MADE_AS = 2
-PHOTOS_IN_SHARD, CLASS_IMAGES_IN_SHARD = 32, 10
-"""Seconds of work for a card; another number is another `MADE_AS`."""
+VIEWS_IN_SHARD, CLASS_IMAGES_IN_SHARD = 32, 10
+"""Seconds of work for a card; another number is another `MADE_AS`. A photo's views (crops, mirror images) stay together."""
 KEY = re.compile(r"(latents|embeddings|class_images)-[0-9a-f]{32}-[0-9a-f]{32}")
 OF_THE_STEP_ALONE = ("trainer", "microbatch", "ranks", "peft", "bitsandbytes", "prodigyopt", "schedulefree")
-"""What no frozen encoder knows of: jobs that differ in these alone share what they made."""
+"""What no frozen encoder knows of: jobs on one kind of node that differ in these alone share what they made."""
 
 
 def latents_key(spec: LoraSpec, fingerprint: dict[str, str], shard: int = 0) -> str:

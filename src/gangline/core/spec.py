@@ -1,7 +1,8 @@
 """What a user asks for. A spec is complete: with its inputs it gives the result, whoever runs it and however often it is interrupted."""
 
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -231,28 +232,41 @@ class InvalidSpec(BadInput):
 
 def parse_spec(value: object) -> Spec:
     """A spec from JSON values. Raises `InvalidSpec` with every problem that it has."""
-    from pydantic import ValidationError
-
-    try:
-        spec = _adapter(Spec).validate_python(value)
-    except ValidationError as error:
-        raise InvalidSpec(tuple(_problem(dict(found)) for found in error.errors())) from None
-    return _checked(spec)
+    return _checked(_parse(Spec, value))
 
 
 def parse_task(value: dict[str, Any]) -> Spec | SampleSpec:
-    """What a node is given to do: a spec that was submitted, or one that the server made."""
-    return _adapter(SampleSpec).validate_python(value) if value["kind"] == "sample" else parse_spec(value)
+    """What a node is given to do: a spec that was submitted, or one that the server made. Raises `InvalidSpec`."""
+    return _parse(SampleSpec, value) if value["kind"] == "sample" else parse_spec(value)
 
 
 def parse_base(value: object) -> Base:
     """A base from JSON values. Raises `InvalidSpec`."""
+    return _parse(Base, value)
+
+
+def _parse(kind: Any, value: object) -> Any:
     from pydantic import ValidationError
 
     try:
-        return _adapter(Base).validate_python(value)
+        return _adapter(kind).validate_python(value)
     except ValidationError as error:
         raise InvalidSpec(tuple(_problem(dict(found)) for found in error.errors())) from None
+
+
+def told_briefly(task: dict[str, Any]) -> dict[str, Any]:
+    """A spec's JSON without the settings that are as they are by default: so a node that is older than a setting understands every
+    job that does not use it. A default, once released, stays."""
+    if task["kind"] == "sample":
+        return task | {"of": told_briefly(task["of"])}
+    return {name: value for name, value in task.items() if name == "kind" or value != _defaults().get(name, MISSING)}
+
+
+@cache
+def _defaults() -> dict[str, Any]:
+    """As JSON has them."""
+    found = {field.name: field.default for field in fields(LoraSpec) if field.default is not MISSING}
+    return json.loads(json.dumps(found, default=asdict))
 
 
 def base_to_json(base: Base) -> dict[str, Any]:

@@ -52,12 +52,13 @@ class JobSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplesView:
-    """Pictures of a training job's steps: how many there are; of the jobs that render them, how many are still to do it and how
-    many failed; what those cost, which is not in the training job's own cost."""
+    """Pictures of a training job: how many there are; of the jobs that render them, how many are still to do it and how many did
+    not, and why the last of those; what they cost, which is not in the training job's own cost."""
 
     pictures: int
     waiting: int
     failed: int
+    because: str
     cost_usd: float
 
 

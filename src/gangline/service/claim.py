@@ -8,6 +8,7 @@ from zlib import crc32
 from gangline.core.budget import Purse, reservation
 from gangline.core.claim import NOTHING, Candidate, Choice, Nothing, by_fair_share, choose, refusal
 from gangline.core.job import Node
+from gangline.core.spec import told_briefly
 from gangline.ports.server import Assignment, Hold, NoWork
 from gangline.ports.store import Row, guard, write
 from gangline.service import bill
@@ -15,7 +16,7 @@ from gangline.service.attempts import TRIES_MAX, end_overdue, event, load_node
 from gangline.service.deployment import Deployment
 from gangline.service.fleet import give_back
 from gangline.service.inputs import inputs_of, prepared_for, resumable
-from gangline.service.samples import may_render
+from gangline.service.samples import may_render_steps
 from gangline.service.speed import turned_away
 
 CANDIDATES_MAX = 16
@@ -85,12 +86,8 @@ def _offered(at: Deployment, node: Node, now_ms: int) -> Iterator[tuple[Purse, l
     purses = [bill.as_purse(row) for row in at.store.load("waiting_projects")]
     for purse in by_fair_share(purses, now_ms, at.policy):
         yield purse, _candidates(at, "fresh_candidates", node, project=purse.project)
-    if not may_render(at, node, now_ms):
-        return
-    before = now_ms - round(at.policy.base_wait_s * 1000)
-    yield from _by_project(
-        at, _candidates(at, "sample_candidates", node, machine=node.machine, before=before, now=now_ms)
-    )
+    fit = {"steps": int(may_render_steps(at, node, now_ms)), "before": now_ms - round(at.policy.base_wait_s * 1000)}
+    yield from _by_project(at, _candidates(at, "sample_candidates", node, machine=node.machine, now=now_ms, **fit))
 
 
 def _by_project(at: Deployment, rows: list[Row]) -> Iterator[tuple[Purse, list[Row]]]:
@@ -157,7 +154,7 @@ def _assignment(at: Deployment, job: Row, hold: Hold, checkpoints: list[Row], no
         name=job["name"],
         hold=hold,
         kind=job["kind"],
-        spec=json.loads(job["spec"]),
+        spec=told_briefly(json.loads(job["spec"])),
         inputs=inputs_of(at, job),
         resume=tuple(resumable(row) for row in checkpoints),
         prepared=prepared_for(at, job, node, now_ms),

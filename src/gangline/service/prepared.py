@@ -64,9 +64,10 @@ def offered(at: Deployment, project: str, job: str, spec: Spec, numerics: str, n
     chosen: dict[str, Row] = {}
     for row in rows:
         chosen.setdefault(row["key"], row)
-    for row in chosen.values():
-        if now_ms - row["used_ms"] >= DAY_MS:
-            at.store.apply(write("use_prepared", project=project, key=row["key"], attempt=row["attempt"], now=now_ms))
+    unmarked = [row for row in chosen.values() if now_ms - row["used_ms"] >= DAY_MS]
+    if unmarked:
+        common = {"project": project, "now": now_ms}
+        at.store.apply(*(write("use_prepared", key=row["key"], attempt=row["attempt"], **common) for row in unmarked))
     return tuple(_offered(row) for row in chosen.values())
 
 

@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from gangline.core.canonical import digest
 from gangline.core.claim import Candidate
 from gangline.core.contract import PICTURES, pictures_name
+from gangline.core.errors import BadInput
 from gangline.core.failure import Verdict
 from gangline.core.files import File
 from gangline.core.job import Node
 from gangline.core.keys import attempt_prefix, folder_prefix
 from gangline.core.samples import Rhythm, is_due, may_go_elsewhere
-from gangline.core.spec import SampleSpec, parse_spec, workload
+from gangline.core.spec import SampleSpec, parse_spec, parse_task, workload
 from gangline.core.views import SamplesView
 from gangline.ports.server import Done, Hold, Refused, Show, Stale
 from gangline.ports.store import Row, Write, guard, write
@@ -41,15 +42,15 @@ def due(at: Deployment, held: Row, node: str, checkpoint: str, step: int, now_ms
         return []
     job = at.store.load("job", id=held["id"])[0]
     free = [Node(**row) for row in at.store.load("free_nodes", but=node)]
-    nodes = [other for other in free if may_render(at, other, now_ms)]
+    nodes = [other for other in free if may_render_steps(at, other, now_ms)]
     elsewhere = may_go_elsewhere(_candidate(job), nodes, now_ms)
     asked = write("sampled", job=job["id"], step=step, here=int(not elsewhere), now=now_ms)
-    return [asked, *(_adding_job(at, job, checkpoint, step, now_ms) if elsewhere else ())]
+    return [asked, *(_adding_job(at, at.new_id("job"), job, checkpoint, step, now_ms) if elsewhere else ())]
 
 
-def may_render(at: Deployment, node: Node, now_ms: int) -> bool:
-    """Pictures keep no node: a rented one that has had nothing to train for long is left idle, and so given back, where its pool
-    has more than the least."""
+def may_render_steps(at: Deployment, node: Node, now_ms: int) -> bool:
+    """Pictures of steps keep no node: a rented one that has had nothing to train for long is left idle, and so given back, where
+    its pool has more than the least. Results are shown first: once it is gone nobody may come for long, and each is shown once."""
     pool = at.pools.get(node.pool)
     if not node.rented or pool is None:
         return True
@@ -88,15 +89,26 @@ def of_result(at: Deployment, job: str, now_ms: int) -> list[Write]:
     """What belongs into the transaction that ends a training job: its result is to be shown, beside the base."""
     parent = at.store.load("job", id=job)[0]
     wanted = parse_spec(json.loads(parent["spec"])).sample_result
-    return _adding_job(at, parent, None, parent["steps"], now_ms) if wanted else []
+    return _adding_job(at, at.new_id("job"), parent, None, parent["steps"], now_ms) if wanted else []
 
 
-def _adding_job(at: Deployment, parent: Row, checkpoint: str | None, step: int, now_ms: int) -> list[Write]:
+def retry(at: Deployment, ended: Row, now_ms: int) -> str:
+    """A new job that shows what this one was to show; its id. Raises `BadInput` where that may be gone."""
+    task = parse_task(json.loads(ended["spec"]))
+    assert isinstance(task, SampleSpec), "it renders"
+    if task.checkpoint:
+        raise BadInput(f"{ended['id']} shows a checkpoint that may be gone", hint="pictures of the next one will come")
+    job, parent = at.new_id("job"), at.store.load("job", id=task.job)[0]
+    at.store.apply(*_adding_job(at, job, parent, None, parent["steps"], now_ms))
+    return job
+
+
+def _adding_job(at: Deployment, job: str, parent: Row, checkpoint: str | None, step: int, now_ms: int) -> list[Write]:
     of = parse_spec(json.loads(parent["spec"]))
     of = replace(of, needs=replace(of.needs, slots=1, gpu_memory_gb=parent["gpu_memory_gb"]), attempts_max=ATTEMPTS_MAX)
     spec = SampleSpec(of=of, job=parent["id"], checkpoint=checkpoint, step=step)
     what = f"step {step}" if checkpoint else "the result"
-    job, because = at.new_id("job"), f"waits for a node that has nothing to train, to show {what} of {parent['id']}"
+    because = f"waits for a node that has nothing to train, to show {what} of {parent['id']}"
     return [
         adding(
             spec,
@@ -129,7 +141,7 @@ def drop_late(at: Deployment, now_ms: int) -> None:
     """Pictures alone start no node: after a while they are given up, those of a result much later than those of a step."""
     steps_ms, results_ms = (round(wait_s * 1000) for wait_s in (at.policy.samples_wait_s, at.policy.results_wait_s))
     for row in at.store.load("late_samples", before=now_ms - steps_ms, results_before=now_ms - results_ms):
-        _drop(at, row, f"no node had time for it in {(now_ms - row['submitted_ms']) / 60_000:.0f} min", now_ms)
+        _drop(at, row, f"no node had time for it in {(now_ms - row['submitted_ms']) / 3_600_000:.0f} h", now_ms)
 
 
 def _drop(at: Deployment, row: Row, because: str, now_ms: int) -> None:
@@ -193,9 +205,17 @@ def _known(at: Deployment, job: str) -> set[str]:
 
 def view(at: Deployment, job: str) -> SamplesView:
     rows = at.store.load("samples_of", job=job)
+    shown = any(row["state"] == "succeeded" for row in rows if not row["checkpoint"])
+    failed = [row for row in rows if _is_missed(row) and not (shown and not row["checkpoint"])]
     return SamplesView(
         pictures=at.store.load("pictures", job=job)[0]["pictures"],
         waiting=sum(row["state"] in ("queued", "running") for row in rows),
-        failed=sum(row["state"] == "failed" for row in rows),
+        failed=len(failed),
+        because=f"{failed[-1]['id']}: {failed[-1]['because']}" if failed else "",
         cost_usd=sum(row["micro_usd"] for row in rows) / 1e6,
     )
+
+
+def _is_missed(row: Row) -> bool:
+    """Of steps the newest are enough; a result has no other."""
+    return row["state"] == "failed" or (row["state"] == "canceled" and not row["checkpoint"])

@@ -7,6 +7,7 @@ from gangline.core.errors import BadInput, Unreachable
 from gangline.core.failure import Verdict, canceled
 from gangline.core.job import ENDED, Job, JobState
 from gangline.ports.store import Row, guard, write
+from gangline.service import samples
 from gangline.service.attempts import TRIES_MAX, as_job, conclude, event, moving
 from gangline.service.deployment import Deployment
 from gangline.service.submit import WAITS, submit
@@ -65,7 +66,7 @@ def retry(at: Deployment, project: str, job_id: str, now_ms: int) -> str:
     if row["state"] not in ENDED:
         raise BadInput(f"{job_id} is {row['state']} and may still succeed", hint="cancel it first")
     if row["kind"] == "sample":
-        raise BadInput(f"{job_id} shows a checkpoint that may be gone", hint="pictures of the next one will come")
+        return samples.retry(at, row, now_ms)
     return submit(at, project, json.loads(row["spec"]), name=row["name"], request=None, now_ms=now_ms)
 
 

@@ -28,7 +28,7 @@ from gangline.core.contract import (
 )
 from gangline.core.errors import BadInput
 from gangline.core.schedule import rate_factor
-from gangline.core.spec import LoraSpec, spec_hash
+from gangline.core.spec import InvalidSpec, LoraSpec, spec_hash
 from gangline.data.chance import stream
 from gangline.train import chance, checkpoint, numerics
 from gangline.train.adapter import Adapter, Tensors
@@ -333,6 +333,8 @@ class Meter:
 
 def kind_of(error: Exception) -> FailureKind:
     match error:
+        case InvalidSpec():
+            return "too old"  # the server has read it
         case BadInput():
             return "bad data"
         case Diverged():
@@ -364,7 +366,7 @@ def main(work: Callable[[RunDirectory, Orders], int] = train) -> int:
     except Exception as error:
         kind = kind_of(error)
         run.report_failure(Failure(kind=kind, because=str(error) or type(error).__name__))
-        if isinstance(error, BadInput):
+        if kind == "bad data" and isinstance(error, BadInput):
             print(f"error: {error.message}", f"hint: {error.hint}" * bool(error.hint), sep="\n", file=sys.stderr)  # noqa: T201
             return EXIT_BAD_INPUT
         raise

@@ -35,7 +35,6 @@ Tensors = dict[str, torch.Tensor]
 Piece = TypeVar("Piece")
 LATENTS = "latents"
 TEXTS = "texts"
-CLASS_SEED = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +106,8 @@ def _latents(
     pictures = [(_name(size), picture) for size, of_size in planned.items() for picture in of_size]
     pictures += [(_held_out(number), picture) for number, (_, picture) in enumerate(held_out)]
     found: dict[str, list[Latents]] = {}
-    for shard, some in enumerate(_shards(pictures, keys.PHOTOS_IN_SHARD)):
+    most = max(1, keys.VIEWS_IN_SHARD // max(len(picture.views) for _, picture in pictures))
+    for shard, some in enumerate(_shards(pictures, most)):
         names = dict.fromkeys(name for name, _ in some)
         key = keys.latents_key(spec, fingerprint, shard)
         folder = prepared.look(run, key)

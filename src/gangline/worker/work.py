@@ -48,6 +48,7 @@ LOG_EVERY_S = 2.0
 LOG_PIECE_BYTES = 64 * 1024
 LAST_WORDS_BYTES = 2000
 METRICS_EVERY_S = 10.0
+HAND_IN_S = 20.0
 
 
 class Work:
@@ -64,7 +65,7 @@ class Work:
         self._phase: Phase = "starting"
         self._from_step = 0
         self._first_step_s: float | None = None
-        self._stopping = False
+        self._stop_s: float | None = None
         self._directory: Path | None = None
         self._run: Run | None = None
         self._shipped_step = 0
@@ -112,7 +113,12 @@ class Work:
         """Save, hand over what was made, release the job; what is still being fetched is not needed. Asking again is no error."""
         if self._run and not self._stopping:
             self._run.ask_to_stop()
-        self._stopping = True
+        if self._stop_s is None:
+            self._stop_s = self._clock.now_s
+
+    @property
+    def _stopping(self) -> bool:
+        return self._stop_s is not None
 
     def _look_for_first_step(self) -> None:
         if self._run and self._first_step_s is None and self._run.progress().loss is not None:
@@ -312,14 +318,14 @@ class Work:
             self._shown[pictures.step] = pictures
 
     def _ship_prepared(self, run: Run) -> Activity[None]:
-        """What the trainer made before its first step, for other jobs; a node that is to stop does without."""
+        """What the trainer made before its first step, for other jobs."""
         ended = False
         while not ended:
             ended = run.exit_code() is not None
             for made in run.prepared():
                 if made.manifest.key not in self._known:
                     self._known.add(made.manifest.key)
-                    yield from self._unless_stopping(self._keep(run, made))
+                    yield from self._while_there_is_time(self._keep(run, made))
             if not ended:
                 yield NEWS
 
@@ -335,6 +341,14 @@ class Work:
     def _unless_stopping(self, activity: Activity[None]) -> Activity[None]:
         for until_s in activity:
             if self._stopping:
+                return
+            yield until_s
+
+    def _while_there_is_time(self, activity: Activity[None]) -> Activity[None]:
+        """Where a node is to stop, what it prepared is the work that it leaves behind; once it has trained, its checkpoint is."""
+        for until_s in activity:
+            trained = self._first_step_s is not None
+            if self._stop_s is not None and (trained or self._clock.now_s > self._stop_s + HAND_IN_S):
                 return
             yield until_s
 

@@ -192,7 +192,7 @@ def _take_step(connection: psycopg.Connection[Any], number: int, text: str) -> N
                 connection.execute("CREATE TABLE IF NOT EXISTS gangline_schema (version BIGINT PRIMARY KEY)")
                 connection.execute("INSERT INTO gangline_schema (version) VALUES (%s)", (number,))
             done = True
-        except errors.LockNotAvailable:
+        except (errors.LockNotAvailable, errors.DeadlockDetected):
             log.info("migration %d waits for a table that is in use", number)
 
 

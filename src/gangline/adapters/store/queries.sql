@@ -456,13 +456,15 @@ ORDER BY priority DESC, submitted_ms, id
 LIMIT :limit
 
 -- name: sample_candidates
--- Pictures to render, for a node that may; with money for them. Who lacks the base leaves them for a while to a node that has it
--- and nothing to do.
+-- Pictures to render, those of steps only for a node that may; with money for them. Who lacks the base leaves them for a while to a
+-- node that has it and nothing to do.
 SELECT id, project, fencing, version, priority, queued_ms, ready_ms, base, slots,
        input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, numerics,
        EXISTS (SELECT 1 FROM node_base WHERE node_base.node = :node AND node_base.base = job.base) AS held
 FROM job
-WHERE state = 'queued' AND kind = 'sample' AND ready_ms <= :now AND gpu_memory_gb <= :gpu_memory_gb AND gpu IN ('', :gpu)
+WHERE state = 'queued' AND kind = 'sample' AND ready_ms <= :now
+  AND (:steps = 1 OR EXISTS (SELECT 1 FROM sample WHERE sample.job = job.id AND sample.checkpoint IS NULL))
+  AND gpu_memory_gb <= :gpu_memory_gb AND gpu IN ('', :gpu)
   AND pool IN ('', :pool) AND trust <= :trust
   AND EXISTS (SELECT 1 FROM project WHERE project.id = job.project
               AND (budget IS NULL OR spent + reserved + :reserve * job.slots
@@ -517,10 +519,10 @@ WHERE job.state = 'queued' AND job.fencing > 0 AND job.queued_ms < :before AND j
 LIMIT 100
 
 -- name: queued_for_long
--- And nothing here could run them, bans aside.
+-- And nothing here could run them, bans aside. Pictures are given up by `late_samples`.
 SELECT id, project, state, version, fencing, attempts_failed, attempts_max, slots, gpu, gpu_memory_gb, pool, trust, numerics
 FROM job
-WHERE state = 'queued' AND queued_ms < :before
+WHERE state = 'queued' AND kind <> 'sample' AND queued_ms < :before
   AND NOT EXISTS (SELECT 1 FROM node WHERE node.state <> 'gone' AND node.gpu_memory_gb >= job.gpu_memory_gb
                   AND job.gpu IN ('', node.gpu) AND job.pool IN ('', node.pool) AND job.trust <= node.trust
                   AND job.numerics IN ('', node.numerics) AND job.slots <= node.slots)
@@ -887,7 +889,7 @@ ORDER BY job.queued_ms, job.id LIMIT 100
 
 -- name: samples_of
 -- The jobs that render pictures of a training job, and what they have cost.
-SELECT job.id, job.state,
+SELECT job.id, job.state, job.because, sample.checkpoint,
        CAST((SELECT COALESCE(SUM(micro_usd), 0) FROM ledger WHERE ledger.job = job.id) AS BIGINT) AS micro_usd
 FROM sample JOIN job ON job.id = sample.job WHERE sample.parent = :job
 ORDER BY sample.step, job.id

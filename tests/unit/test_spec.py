@@ -21,6 +21,7 @@ from gangline.core.spec import (
     spec_hash,
     spec_to_json,
     told_briefly,
+    told_whole,
 )
 
 PHOTO = File(path="a.png", bytes=1, sha256="a" * 64)
@@ -79,8 +80,9 @@ def test_a_spec_survives_json() -> None:
     "task", [SPEC, SampleSpec(of=SPEC, job="job-1", checkpoint=None, step=100)], ids=["job", "pictures"]
 )
 def test_a_node_is_told_only_what_is_not_by_default_and_understands_the_same(task: LoraSpec | SampleSpec) -> None:
-    told = told_briefly(json.loads(json.dumps(spec_to_json(task))))
-    assert parse_task(told) == task
+    whole = json.loads(json.dumps(spec_to_json(task)))
+    told = told_briefly(whole)
+    assert parse_task(told) == task and told_whole(told) == whole
     of = told.get("of", told)
     assert set(of) == {"kind", "base", "photos", "prompt"}
     needy = replace(SPEC, needs=Needs(gpu_memory_gb=24), flip=True)

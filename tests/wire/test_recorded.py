@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gangline.core.spec import parse_task, spec_to_json
+from gangline.core.spec import told_whole
 from gangline.wire import protocol
 from tests.service.conftest import OPERATOR, Service
 from tests.wire.record import RECORDED, Exchange, meant, record
@@ -62,7 +62,7 @@ def kind(value: Any) -> str:
 def as_understood(answer: Any) -> Any:
     """With the settings that a node fills in by itself: they are told where they are not as by default."""
     if isinstance(answer, dict) and isinstance(answer.get("spec"), dict):
-        return answer | {"spec": json.loads(json.dumps(spec_to_json(parse_task(answer["spec"]))))}
+        return answer | {"spec": told_whole(answer["spec"])}
     return answer
 
 

@@ -17,6 +17,7 @@ from gangline.core import contract
 from gangline.core.contract import checkpoint_name
 from gangline.core.errors import UserError
 from gangline.core.files import File
+from gangline.core.spec import told_whole
 
 
 class LocalHost:
@@ -50,7 +51,7 @@ class LocalHost:
     def lay_out(self, attempt: str, spec: dict[str, Any]) -> Path:
         directory = self._runs / attempt
         directory.mkdir()
-        (directory / contract.SPEC).write_text(json.dumps(spec))
+        (directory / contract.SPEC).write_text(json.dumps(told_whole(spec)))
         (directory / contract.INPUTS).mkdir()
         return directory
 

@@ -262,6 +262,11 @@ def told_briefly(task: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in task.items() if name == "kind" or value != _defaults().get(name, MISSING)}
 
 
+def told_whole(task: dict[str, Any]) -> dict[str, Any]:
+    """What `told_briefly` left out, as this version has it; what this version does not know stays."""
+    return task | {"of": told_whole(task["of"])} if task["kind"] == "sample" else _defaults() | task
+
+
 @cache
 def _defaults() -> dict[str, Any]:
     """As JSON has them."""

@@ -15,7 +15,7 @@ from gangline.core.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED, Fail
 from gangline.core.files import File
 from gangline.core.lora_metadata import DIFFUSERS_FILE
 from gangline.core.metrics import Point, Reading
-from gangline.core.spec import parse_spec, spec_hash
+from gangline.core.spec import parse_spec, spec_hash, told_whole
 from gangline.ports.trainer import Made, Pictures, Result, Run, Saved
 from gangline.sim.scenario import JobModel, MachineModel
 from gangline.sim.world import World
@@ -62,7 +62,7 @@ class SimHost:
 
     def lay_out(self, attempt: str, spec: dict[str, Any]) -> Path:
         directory = Path(f"/runs/{attempt}")
-        self.specs[directory] = spec
+        self.specs[directory] = told_whole(spec)
         return directory
 
     def input_path(self, directory: Path, path: str) -> Path:

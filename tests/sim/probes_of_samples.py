@@ -49,7 +49,9 @@ def pair(bench: Bench, **settings: Any) -> Pair:
 
 
 def render(bench: Bench, node: str, of: Assignment) -> Any:
-    file = File(path=picture_name(0, 1), bytes=9, sha256=content_sha256(lineage_of(of.spec["of"]), of.spec["step"]))
+    lineage = lineage_of(of.spec["of"])
+    shown = lineage if of.spec["checkpoint"] else f"result of {lineage}"
+    file = File(path=picture_name(0, 1), bytes=9, sha256=content_sha256(shown, of.spec["step"]))
     bench.upload(node, of.hold, "output", file)
     return finish(bench.at, node, of.hold, Succeeded(output=(file,)), bench.now_ms)
 
@@ -179,12 +181,33 @@ def a_result_waits_for_a_node(bench: Bench) -> None:
 
 @probe()
 def a_result_waits_where_no_node_is_left(bench: Bench) -> None:
-    node, job = bench.join(), bench.submit(sample_result=True)
+    node, job = bench.join(gpu="T4"), bench.submit(sample_result=True, needs=Needs(gpu="T4"))
     bench.succeed(node, bench.take(node, job))
     bench.store.look("UPDATE node SET state = 'gone'")
     bench.wait(bench.policy.unmatched_s + bench.policy.watch_interval_s)
     bench.tick()
     assert [row["state"] for row in bench.store.load("open_samples", parent=job)] == ["queued"]
+
+
+@probe()
+def a_rented_node_that_is_to_go_shows_results_and_no_steps(bench: Bench) -> None:
+    (node,) = bench.rent(sample_result=True)
+    training = bench.claim(node)
+    found = pair(bench)
+    bench.succeed(node, training.hold)
+    of_step = bench.claim(node)
+    assert of_step.spec["checkpoint"]
+    for _ in range(10):
+        bench.wait(bench.policy.idle_s / 5)
+        bench.beat(node, of_step.hold, 0, phase="rendering", loss=None, seconds_per_step=None, training_s=None)
+        bench.beat(found.trainer, found.hold, EVERY)
+    found.commit(2 * EVERY)
+    assert render(bench, node, of_step) == Done()
+    of_result = bench.claim(node)
+    assert of_result.spec["checkpoint"] is None
+    assert render(bench, node, of_result) == Done()
+    assert found.waiting() == [2 * EVERY]
+    bench.claim_nothing(node)
 
 
 @probe()

@@ -534,6 +534,7 @@ RULES = [
     rule("4: what is not shown in time is given up", "late_samples", "job.submitted_ms < CASE", "0 > CASE"),
     rule("4: but not before", "late_samples", "job.submitted_ms < CASE", "0 < CASE"),
     rule("4: a result waits longer for a node", "late_samples", "THEN CAST(:results_before AS BIGINT)", "THEN :before"),
+    rule("5: pictures of steps keep no node", "service.samples:may_render_steps", "now_ms - since_ms <", "0 <"),
     rule("4: also where no node is left", "queued_for_long", "kind <> 'sample' AND", ""),
     rule("6: who wants no picture of a result gets none", "service.samples:of_result", "if wanted", "if True"),
     rule("3: a result is shown by its own weights", "service.inputs:_weights", 'row["path"] == DIFFUSERS_FILE', "True"),

@@ -43,7 +43,7 @@ def wait_for_pictures(client: "Client", job: str) -> JobView:
             line.update(task, description=f"waits for the server: {error.message}")
 
         while (found := _look(client, job, waiting)).samples.waiting:
-            line.update(task, description="waits for a node with time to render: pictures start none")
+            line.update(task, description="waits for pictures, from a node that has nothing to train")
             threading.Event().wait(AGAIN_S)
     return found
 

@@ -386,17 +386,13 @@ def test_a_result_that_was_not_shown_can_be_rendered_once_more(service: Service)
     node = service.join()
     training = train(service, node, sample_every_steps=None, sample_result=True)
     hand_in_result(service, node, training)
-    missed = open_samples_ids(service, training.job)[0]
+    missed = service.store.load("open_samples", parent=training.job)[0]["id"]
     steer.cancel(service.at, missed, service.now_ms)
     told = view(service, training.job).samples
     assert (told.failed, told.because) == (1, f"{missed}: canceled by its owner")
     steer.retry(service.at, PROJECT, missed, service.now_ms)
     assert rendered(service, node, service.claim(node)) == Done()
     assert (view(service, training.job).samples.failed, view(service, training.job).samples.because) == (0, "")
-
-
-def open_samples_ids(service: Service, job: str) -> list[str]:
-    return [row["id"] for row in service.store.load("open_samples", parent=job)]
 
 
 def test_of_a_job_that_failed_there_is_no_result_to_show(service: Service) -> None:

@@ -83,17 +83,13 @@ def _tensor(entry: Any) -> Tensor:
 
 def check_lora(header: Header, base: Family | None) -> None:
     """Raises `BadInput` where the file holds none, or one of another family than the base, as far as it says of which it is."""
-    widths, is_lora = dict[str, int](), False
-    for name, tensor in header.tensors.items():
-        known = split_key(name)
-        is_lora = is_lora or (known is not None and known[1] in ("down", "up"))
-        if known and known[1] == "down" and len(tensor.shape) > 1:
-            widths[known[0]] = tensor.shape[1]
-    if not is_lora:
+    known = [(split_key(name), tensor) for name, tensor in header.tensors.items()]
+    halves = [(*key, tensor) for key, tensor in known if key and key[1] in ("down", "up")]
+    if not halves:
         raise BadInput(
             f"{header.name} is not a LoRA", hint="a base to start from is given as base; LoHa, LoKr and (IA)³ are none"
         )
-    found = family_of(widths)
+    found = family_of({stem: half.shape[1] for stem, role, half in halves if role == "down" and len(half.shape) > 1})
     if base and found and found != base:
         raise BadInput(
             f"{header.name} is a LoRA of {IN_WORDS[found]}, and the base is {IN_WORDS[base]}",

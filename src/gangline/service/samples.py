@@ -205,8 +205,7 @@ def _known(at: Deployment, job: str) -> set[str]:
 
 def view(at: Deployment, job: str) -> SamplesView:
     rows = at.store.load("samples_of", job=job)
-    shown = any(row["state"] == "succeeded" for row in rows if not row["checkpoint"])
-    failed = [row for row in rows if _is_missed(row) and not (shown and not row["checkpoint"])]
+    failed = _missed(rows)
     return SamplesView(
         pictures=at.store.load("pictures", job=job)[0]["pictures"],
         waiting=sum(row["state"] in ("queued", "running") for row in rows),
@@ -216,6 +215,10 @@ def view(at: Deployment, job: str) -> SamplesView:
     )
 
 
-def _is_missed(row: Row) -> bool:
-    """Of steps the newest are enough; a result has no other."""
-    return row["state"] == "failed" or (row["state"] == "canceled" and not row["checkpoint"])
+def _missed(rows: list[Row]) -> list[Row]:
+    """Of steps the newest are enough; a result is missed until it is shown, also where nobody tries any more."""
+    results = [row for row in rows if not row["checkpoint"]]
+    steps = [row for row in rows if row["checkpoint"] and row["state"] == "failed"]
+    if any(row["state"] == "succeeded" for row in results):
+        return steps
+    return [*steps, *(row for row in results if row["state"] in ("failed", "canceled"))]

@@ -178,7 +178,7 @@ class Work:
         fetching = self._fetch(directory)
         while True:
             self._phase = "downloading"
-            yield from self._unless_stopping(fetching)
+            yield from _unless(lambda: self._stopping, fetching)
             if self._stopping:
                 self._edges.transfer.stop()
                 return Released()
@@ -325,7 +325,7 @@ class Work:
             for made in run.prepared():
                 if made.manifest.key not in self._known:
                     self._known.add(made.manifest.key)
-                    yield from self._while_there_is_time(self._keep(run, made))
+                    yield from _unless(self._has_no_time, self._keep(run, made))
             if not ended:
                 yield NEWS
 
@@ -338,19 +338,10 @@ class Work:
         except GanglineError:
             pass  # the store does not take it; other jobs make it themselves
 
-    def _unless_stopping(self, activity: Activity[None]) -> Activity[None]:
-        for until_s in activity:
-            if self._stopping:
-                return
-            yield until_s
-
-    def _while_there_is_time(self, activity: Activity[None]) -> Activity[None]:
+    def _has_no_time(self) -> bool:
         """Where a node is to stop, what it prepared is the work that it leaves behind; once it has trained, its checkpoint is."""
-        for until_s in activity:
-            trained = self._first_step_s is not None
-            if self._stop_s is not None and (trained or self._clock.now_s > self._stop_s + HAND_IN_S):
-                return
-            yield until_s
+        trained = self._first_step_s is not None
+        return self._stop_s is not None and (trained or self._clock.now_s > self._stop_s + HAND_IN_S)
 
     def _ship_log(self, run: Run) -> Activity[None]:
         """What the trainer prints, every few seconds, and all of it once it has ended."""
@@ -420,6 +411,14 @@ class Work:
 def _newest_step(run: Run) -> int:
     saved = run.checkpoints()
     return saved[-1].manifest.step if saved else 0
+
+
+def _unless(over: Callable[[], bool], activity: Activity[None]) -> Activity[None]:
+    """As far as it comes before it is `over`."""
+    for until_s in activity:
+        if over():
+            return
+        yield until_s
 
 
 def _whole_lines(piece: bytes) -> bytes:

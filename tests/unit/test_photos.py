@@ -16,7 +16,8 @@ from PIL import Image, ImageCms
 
 from gangline.core.errors import BadInput
 from gangline.data.buckets import Size
-from gangline.data.photos import find_photos, read_alpha, read_photo
+from gangline.data.photos import find_photos
+from gangline.data.pixels import read_alpha, read_photo
 
 RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
 

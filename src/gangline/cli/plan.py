@@ -20,7 +20,8 @@ from gangline.data.beside import beside, parents
 from gangline.data.buckets import STEP, STEPS_LEAST, Size, nearest, targets
 from gangline.data.captions import Caption, Tell, find_captions, read_captions
 from gangline.data.masks import check_fits
-from gangline.data.photos import find_photos, read_alpha, read_photo
+from gangline.data.photos import find_photos
+from gangline.data.pixels import read_alpha, read_photo
 from gangline.data.safetensors_header import read_header
 
 if TYPE_CHECKING:

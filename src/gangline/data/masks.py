@@ -7,7 +7,7 @@ from PIL import Image
 
 from gangline.core.errors import BadInput
 from gangline.data.buckets import Size, View, cut
-from gangline.data.photos import read_alpha, read_photo, shown
+from gangline.data.pixels import read_alpha, read_photo, shown
 
 if TYPE_CHECKING:
     import numpy as np

@@ -1,39 +1,18 @@
-"""Photos as people have them: a folder of files, some turned, some transparent, some no image at all.
+"""Photos as people have them: a folder of files, some turned, some transparent, some no image at all."""
 
-What a file is, its bytes say, not its name. No file makes more than `PIXELS_MAX` pixels in memory.
-"""
-
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 
-from PIL import Image, ImageCms, UnidentifiedImageError
-from PIL.ExifTags import Base as Exif
-from PIL.Image import Transpose
-from PIL.JpegImagePlugin import JpegImageFile
+from PIL import Image
 
 from gangline.core.errors import BadInput
 from gangline.core.files import is_safe_path
 from gangline.data.buckets import Size
 from gangline.data.captions import COUNTED, is_caption
+from gangline.data.pixels import Unreadable, as_seen, opened, recognised, shown
 
 SUFFIXES = (".jpg", ".jpeg", ".jfif", ".png", ".apng", ".webp", ".avif", ".bmp", ".tif", ".tiff", ".gif")
 UNREADABLE = (".heic", ".heif", ".jxl", ".psd", ".svg", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2")
-FORMATS = ("PNG", "WEBP", "AVIF", "BMP", "TIFF", "GIF")  # and JPEG; Pillow knows others that call programs
-PIXELS_MAX = 89_000_000
-JPEG = b"\xff\xd8\xff"
-UPRIGHT = {
-    2: Transpose.FLIP_LEFT_RIGHT,
-    3: Transpose.ROTATE_180,
-    4: Transpose.FLIP_TOP_BOTTOM,
-    5: Transpose.TRANSPOSE,
-    6: Transpose.ROTATE_270,
-    7: Transpose.TRANSVERSE,
-    8: Transpose.ROTATE_90,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,46 +50,6 @@ def find_photos(folder: Path) -> Found:
     return Found(photos, sizes, passed_over)
 
 
-def shown(path: Path) -> str:
-    """A name that is fit to be printed, whatever it is."""
-    return path.name if path.name.isprintable() else repr(path.name)
-
-
-def read_photo(path: Path) -> Image.Image:
-    """The picture as a person sees it: its first frame, upright, in sRGB, transparency over white. Raises `BadInput`."""
-    with opened(path) as image:
-        return _as_seen(image)
-
-
-def read_alpha(path: Path) -> Image.Image | None:
-    """How opaque each pixel of the upright photo is, in mode L; None where all of it is."""
-    with opened(path) as image:
-        plain = _eight_bits(image)
-        return _upright(image, _alpha(plain)) if plain.has_transparency_data else None
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[Image.Image]:
-    """The image in a file, loaded. What a decoder raises on damaged bytes nobody has listed: all of it is `BadInput`."""
-    try:
-        with _open(path) as image:
-            image.load()
-            yield image
-    except BadInput:
-        raise
-    except UnidentifiedImageError:
-        raise BadInput(f"{shown(path)} is not an image: {_kind(path)}", hint="take it out of the folder") from None
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise _too_large(path, "") from None
-    except PermissionError:
-        raise BadInput(f"{shown(path)} may not be read", hint="change its permissions, or take it out") from None
-    except Exception as error:
-        raise BadInput(
-            f"{shown(path)} cannot be read to its end: {error or type(error).__name__}",
-            hint="the file is damaged: replace it or take it out",
-        ) from None
-
-
 def _candidates(folder: Path) -> list[Path]:
     """What lies in the folder and in subfolders with a number before their names, but for captions."""
     try:
@@ -141,9 +80,11 @@ def _why_not(path: Path) -> str:
 
 def _is_image(path: Path) -> bool:
     try:
-        with _open(path):
+        with path.open("rb") as file, recognised(file):
             return True
-    except (OSError, Image.DecompressionBombError, Image.DecompressionBombWarning):
+    except Unreadable:
+        return True  # one that is too large
+    except (OSError, SyntaxError, Image.DecompressionBombError, Image.DecompressionBombWarning):
         return False
 
 
@@ -151,97 +92,8 @@ def _checked(path: Path, folder: Path, told: list[str]) -> Size:
     if not is_safe_path(path.relative_to(folder).as_posix()):
         raise BadInput(f"{path.name!r} is a name that not every system can have", hint="rename it")
     with opened(path) as image:
-        seen = _as_seen(image)
+        seen = as_seen(image)
         frames = getattr(image, "n_frames", 1)
     if frames > 1:
         told.append(f"{shown(path)} has {frames} frames: the first is taken")
     return Size(width=seen.width, height=seen.height)
-
-
-def _open(path: Path) -> Image.Image:
-    """Of a JPEG too large for memory a half, a quarter or an eighth, which its coding allows; others of that size are refused."""
-    with path.open("rb") as file:
-        start = file.read(len(JPEG))
-    if start == JPEG:
-        image = JpegImageFile(path)
-        pixels = image.width * image.height
-        if pixels > PIXELS_MAX and "progressive" in image.info:  # its decoder holds all of it at once
-            raise _too_large(path, f"progressive, {image.width} × {image.height}")
-        part = next(part for part in (1, 2, 4, 8) if pixels <= PIXELS_MAX * part**2)
-        if part > 1:
-            image.draft(image.mode, (image.width // part, image.height // part))
-        return image
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", Image.DecompressionBombWarning)
-        image = Image.open(path, formats=FORMATS)
-    if image.width * image.height > PIXELS_MAX:
-        raise _too_large(path, f"{image.width} × {image.height}")
-    return image
-
-
-def _too_large(path: Path, size: str) -> BadInput:
-    return BadInput(
-        f"{shown(path)} has too many pixels to be read safely" + (f" ({size})" if size else ""),
-        hint=f"make it smaller first: {PIXELS_MAX // 1_000_000} megapixels at the most",
-    )
-
-
-def _kind(path: Path) -> str:
-    with path.open("rb") as file:
-        start = file.read(512).lstrip().lower()
-    if not start:
-        return "it is empty"
-    return "it is a web page" if start.startswith((b"<!doctype", b"<html")) else "nothing that can be read as one"
-
-
-def _as_seen(image: Image.Image) -> Image.Image:
-    return _upright(image, _over_white(_eight_bits(image)))
-
-
-def _eight_bits(image: Image.Image) -> Image.Image:
-    """16-bit grey becomes 8-bit grey; 16-bit colours are read as 8 bits."""
-    if image.mode == "I" or image.mode.startswith("I;16"):
-        return image.convert("I").point(lambda value: value / 256).convert("L")
-    return image
-
-
-def _over_white(image: Image.Image) -> Image.Image:
-    colours = _in_srgb(image)
-    if not image.has_transparency_data:
-        return colours
-    white = Image.new("RGB", image.size, "white")
-    white.paste(colours, mask=_alpha(image))
-    return white
-
-
-def _alpha(image: Image.Image) -> Image.Image:
-    return (image if "A" in image.getbands() else image.convert("RGBA")).getchannel("A")
-
-
-def _in_srgb(image: Image.Image) -> Image.Image:
-    """By the colour profile in the file, where it has one that fits; inks without one as screens show them."""
-    profile = image.info.get("icc_profile")
-    plain = image if image.mode in ("RGB", "L", "CMYK") else image.convert("RGB")
-    if not profile:
-        return plain.convert("RGB")
-    try:
-        source = ImageCms.ImageCmsProfile(BytesIO(profile))
-        if "srgb" in ImageCms.getProfileDescription(source).lower():
-            return plain.convert("RGB")
-        converted = ImageCms.profileToProfile(plain, source, ImageCms.createProfile("sRGB"), outputMode="RGB")
-    except (ImageCms.PyCMSError, OSError, ValueError):
-        return plain.convert("RGB")
-    assert converted is not None
-    return converted
-
-
-def _upright(image: Image.Image, seen: Image.Image) -> Image.Image:
-    turn = UPRIGHT.get(_orientation(image))
-    return seen.transpose(turn) if turn is not None else seen
-
-
-def _orientation(image: Image.Image) -> int:
-    try:
-        return int(image.getexif().get(Exif.Orientation, 1))
-    except Exception:  # a damaged note on a picture is no damage to the picture
-        return 1

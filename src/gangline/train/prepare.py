@@ -19,7 +19,7 @@ from gangline.data.buckets import Size, View, cut, nearest, targets, views
 from gangline.data.captions import Caption, read_captions, shuffled
 from gangline.data.chance import stream
 from gangline.data.masks import read_mask
-from gangline.data.photos import read_photo
+from gangline.data.pixels import read_photo
 from gangline.train.base import Base
 
 

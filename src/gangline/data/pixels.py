@@ -1,0 +1,196 @@
+"""Pictures as people have them, in a file or as bytes: some turned, some transparent, some no image at all.
+
+What a file is, its bytes say, not its name. No file makes more than `PIXELS_MAX` pixels in memory.
+"""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+from typing import BinaryIO
+
+from PIL import Image, ImageCms, UnidentifiedImageError
+from PIL.ExifTags import Base as Exif
+from PIL.Image import Transpose
+from PIL.JpegImagePlugin import JpegImageFile
+
+from gangline.core.errors import BadInput
+
+FORMATS = ("PNG", "WEBP", "AVIF", "BMP", "TIFF", "GIF")  # and JPEG; Pillow knows others that call programs
+PIXELS_MAX = 89_000_000
+JPEG = b"\xff\xd8\xff"
+UPRIGHT = {
+    2: Transpose.FLIP_LEFT_RIGHT,
+    3: Transpose.ROTATE_180,
+    4: Transpose.FLIP_TOP_BOTTOM,
+    5: Transpose.TRANSPOSE,
+    6: Transpose.ROTATE_270,
+    7: Transpose.TRANSVERSE,
+    8: Transpose.ROTATE_90,
+}
+
+
+class Unreadable(Exception):
+    """Bytes that give no picture. `kind` is one of a few words; `because` follows the file's name in a sentence."""
+
+    def __init__(self, kind: str, because: str, hint: str) -> None:
+        super().__init__(because)
+        self.kind = kind
+        self.because = because
+        self.hint = hint
+
+
+def read_photo(path: Path) -> Image.Image:
+    """The picture as a person sees it: its first frame, upright, in sRGB, transparency over white. Raises `BadInput`."""
+    with opened(path) as image:
+        return as_seen(image)
+
+
+def read_alpha(path: Path) -> Image.Image | None:
+    """How opaque each pixel of the upright photo is, in mode L; None where all of it is."""
+    with opened(path) as image:
+        plain = _eight_bits(image)
+        return _upright(image, _alpha(plain)) if plain.has_transparency_data else None
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Image.Image]:
+    """The image in a file, loaded. Raises `BadInput`, which names the file."""
+    try:
+        with path.open("rb") as file, loaded(file) as image:
+            yield image
+    except Unreadable as error:
+        raise BadInput(f"{shown(path)} {error.because}", hint=error.hint) from None
+    except PermissionError:
+        raise BadInput(f"{shown(path)} may not be read", hint="change its permissions, or take it out") from None
+
+
+@contextmanager
+def loaded(file: BinaryIO, *, at_least: int | None = None) -> Iterator[Image.Image]:
+    """The image in `file`. What a decoder raises on damaged bytes nobody has listed: all of it is `Unreadable`.
+
+    A JPEG may be decoded at a half, a quarter or an eighth of its size, as long as no side gets below `at_least` pixels.
+    """
+    try:
+        image = recognised(file)
+        if at_least and image.format == "JPEG":
+            image.draft(None, _covering(image, at_least))
+        image.load()
+    except UnidentifiedImageError:
+        raise Unreadable("not an image", f"is not an image: {_kind(file)}", "take it out of the folder") from None
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise _too_large("") from None
+    except Unreadable:
+        raise
+    except Exception as error:
+        because = f"cannot be read to its end: {error or type(error).__name__}"
+        raise Unreadable("damaged", because, "the file is damaged: replace it or take it out") from None
+    with image:
+        yield image
+
+
+def recognised(file: BinaryIO) -> Image.Image:
+    """Its format and size; of a JPEG too large for memory a half, a quarter or an eighth, which its coding allows. Others of that
+    size are refused: raises `Unreadable`, or what Pillow raises."""
+    start = file.read(len(JPEG))
+    file.seek(0)
+    if start == JPEG:
+        image = JpegImageFile(file)
+        pixels = image.width * image.height
+        if pixels > PIXELS_MAX and "progressive" in image.info:  # its decoder holds all of it at once
+            raise _too_large(f" (progressive, {image.width} × {image.height})")
+        part = next(part for part in (1, 2, 4, 8) if pixels <= PIXELS_MAX * part**2)
+        if part > 1:
+            image.draft(image.mode, (image.width // part, image.height // part))
+        return image
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        image = Image.open(file, formats=FORMATS)
+    if image.width * image.height > PIXELS_MAX:
+        raise _too_large(f" ({image.width} × {image.height})")
+    return image
+
+
+def as_seen(image: Image.Image) -> Image.Image:
+    return _upright(image, _over_white(_eight_bits(image)))
+
+
+def is_plain(image: Image.Image) -> bool:
+    """Whether its pixels are as a person sees them already."""
+    plain = image.mode == "RGB" and not image.has_transparency_data and not image.info.get("icc_profile")
+    return plain and _orientation(image) not in UPRIGHT
+
+
+def shown(path: Path) -> str:
+    """A name that is fit to be printed, whatever it is."""
+    return path.name if path.name.isprintable() else repr(path.name)
+
+
+def _covering(image: Image.Image, side: int) -> tuple[int, int]:
+    part = min(image.width, image.height) / side
+    return (round(image.width / part), round(image.height / part)) if part > 1 else image.size
+
+
+def _too_large(size: str) -> Unreadable:
+    because = f"has too many pixels to be read safely{size}"
+    return Unreadable(
+        "too many pixels", because, f"make it smaller first: {PIXELS_MAX // 1_000_000} megapixels at the most"
+    )
+
+
+def _kind(file: BinaryIO) -> str:
+    file.seek(0)
+    start = file.read(512).lstrip().lower()
+    if not start:
+        return "it is empty"
+    return "it is a web page" if start.startswith((b"<!doctype", b"<html")) else "nothing that can be read as one"
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    """16-bit grey becomes 8-bit grey; 16-bit colours are read as 8 bits."""
+    if image.mode == "I" or image.mode.startswith("I;16"):
+        return image.convert("I").point(lambda value: value / 256).convert("L")
+    return image
+
+
+def _over_white(image: Image.Image) -> Image.Image:
+    colours = _in_srgb(image)
+    if not image.has_transparency_data:
+        return colours
+    white = Image.new("RGB", image.size, "white")
+    white.paste(colours, mask=_alpha(image))
+    return white
+
+
+def _alpha(image: Image.Image) -> Image.Image:
+    return (image if "A" in image.getbands() else image.convert("RGBA")).getchannel("A")
+
+
+def _in_srgb(image: Image.Image) -> Image.Image:
+    """By the colour profile in the file, where it has one that fits; inks without one as screens show them."""
+    profile = image.info.get("icc_profile")
+    plain = image if image.mode in ("RGB", "L", "CMYK") else image.convert("RGB")
+    if not profile:
+        return plain.convert("RGB")
+    try:
+        source = ImageCms.ImageCmsProfile(BytesIO(profile))
+        if "srgb" in ImageCms.getProfileDescription(source).lower():
+            return plain.convert("RGB")
+        converted = ImageCms.profileToProfile(plain, source, ImageCms.createProfile("sRGB"), outputMode="RGB")
+    except (ImageCms.PyCMSError, OSError, ValueError):
+        return plain.convert("RGB")
+    assert converted is not None
+    return converted
+
+
+def _upright(image: Image.Image, seen: Image.Image) -> Image.Image:
+    turn = UPRIGHT.get(_orientation(image))
+    return seen.transpose(turn) if turn is not None else seen
+
+
+def _orientation(image: Image.Image) -> int:
+    try:
+        return int(image.getexif().get(Exif.Orientation, 1))
+    except Exception:  # a damaged note on a picture is no damage to the picture
+        return 1

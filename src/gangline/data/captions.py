@@ -88,6 +88,10 @@ def _caption(photo: str, own: Said | None, line: Said | None, prompt: str, tell:
     return Caption(text=next(iter(texts), words or prompt), repeats=(line and line.repeats) or repeats)
 
 
+def words_of_folder(photo: str) -> str:
+    return _of_folder(photo)[1]
+
+
 def _of_folder(photo: str) -> tuple[int, str]:
     counted = COUNTED.fullmatch(PurePosixPath(photo).parent.name)
     if not counted or not 1 <= int(counted[1]) <= REPEATS_MAX:
@@ -157,7 +161,6 @@ def _caption_text(text: str, where: str) -> str:
 
 
 def _text(path: Path, name: str, tell: Tell) -> str:
-    """UTF-8, UTF-16 with its mark, or else the encoding of old Windows programs, which can read any bytes that are a text."""
     try:
         if path.stat().st_size > BYTES_MAX:
             raise BadInput(f"{name} is too large for captions", hint="take it out of the folder")
@@ -166,6 +169,14 @@ def _text(path: Path, name: str, tell: Tell) -> str:
         raise BadInput(
             f"{name} cannot be read: {error.strerror}", hint="change its permissions or take it out"
         ) from None
+    return text_of(content, name, tell)
+
+
+def text_of(content: bytes, name: str, tell: Tell = lambda sentence: None) -> str:
+    """UTF-8, UTF-16 with its mark, or else the encoding of old Windows programs, which can read any bytes that are a text.
+
+    Raises `BadInput`.
+    """
     mark = next((mark for mark in MARKS if content.startswith(mark)), b"")
     if not mark and b"\0" in content:
         raise BadInput(f"{name} is not a text", hint="save it as UTF-8, or take it out of the folder")

@@ -1,0 +1,351 @@
+"""Make a data set from what somebody has. Its pieces are made apart, by anybody and in any order; one commit makes them a data set.
+
+What is done stays done: beside the data set that is to be lies a folder `NAME.converting` with a note for each finished piece. Said
+again, a conversion makes what is missing. A piece is a function of the source, so no sample is lost and none comes twice, wherever
+it was cut off: what no note names is swept.
+"""
+
+import json
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+from lance.fragment import FragmentMetadata, write_fragments
+
+from gangline.core.canonical import digest
+from gangline.core.errors import BadInput
+from gangline.data.dataset import FINISHED, DataSet, Info, open_data_set, there
+from gangline.data.engine import Engine
+from gangline.data.fetch import Fetching, fetched
+from gangline.data.pixels import Unreadable
+from gangline.data.place import Entry, Place, errors_of
+from gangline.data.row import OWN, SEEN, Storing, row_of
+from gangline.data.sources import Item, Shard, Source
+from gangline.data.where import Where
+
+PLAN = "plan.json"
+BATCH = 256
+EXAMPLES_MAX = 3
+DATA = "data"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversion:
+    """All that decides what the data set will be. `rows` is how many samples a piece has, about."""
+
+    source: Source
+    target: Place
+    where: Where = field(default_factory=Where)
+    unique: str = ""
+    storing: Storing = field(default_factory=Storing)
+    keep_uncaptioned: bool = False
+    rows: int = 8192
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([*OWN, *self.source.columns])
+
+    @property
+    def work(self) -> Place:
+        return self.target.beside(".converting")
+
+    def digest(self, entries: list[Entry]) -> str:
+        """Of what is asked for and of the files that it is asked of: another conversion has another one."""
+        asked = asdict(replace(self, source=None, target=None))  # pyright: ignore[reportArgumentType]
+        of = [self.source.kind, self.source.place.uri, self.source.columns.to_string()]
+        return digest([asked, of, [(entry.name, entry.bytes, entry.mark) for entry in entries]])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What came of a piece. `left_out` counts samples by the reason; `examples` has the names of some of them."""
+
+    shard: str
+    rows: int
+    seen: int
+    image_bytes: int
+    left_out: dict[str, int]
+    examples: dict[str, list[str]]
+    fragments: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Pieces and samples done so far, those of an earlier try apart: a rate counts what this one did."""
+
+    shards: int
+    shards_done: int
+    shards_before: int
+    seen: int
+    seen_before: int
+    rows: int
+    left_out: dict[str, int]
+
+
+Tell = Callable[[Progress], None]
+
+
+def convert(
+    conversion: Conversion,
+    entries: list[Entry],
+    engine: Engine,
+    how: Fetching,
+    tell: Tell = lambda progress: None,
+) -> tuple[DataSet, list[Done]]:
+    """The data set, and what came of each piece. Raises `BadInput`, and `Unreachable` where saying the same again may help."""
+    plan = conversion.digest(entries)
+    _check_conditions(conversion)
+    made = there(conversion.target)
+    if made is None or made.info.plan != plan:
+        if made is not None:
+            raise BadInput(
+                f"there is another data set at {conversion.target.uri}", hint="take another name, or delete it first"
+            )
+        _begin(conversion, plan)
+    shards = conversion.source.shards(conversion.rows)
+    done = _done(conversion, shards)
+    if made is None:
+        done = _make(conversion, shards, done, engine, how, tell)
+        _commit(conversion, plan, done)
+    if conversion.unique:
+        _drop_doubles(conversion)
+    _sweep(conversion)
+    return open_data_set(conversion.target), done
+
+
+def _check_conditions(conversion: Conversion) -> None:
+    early, late = conversion.source.columns, pa.schema([*SEEN, *conversion.source.columns])
+    conversion.where.split(early, late)
+    if conversion.unique and conversion.unique not in conversion.schema.names:
+        columns = ", ".join(name for name in conversion.schema.names if name != "image")
+        raise BadInput(f"there is no column {conversion.unique} to be unique", hint=f"there are {columns}")
+
+
+def _begin(conversion: Conversion, plan: str) -> None:
+    """Raises `BadInput` where something else was begun there."""
+    begun = next((entry for entry in conversion.work.entries() if entry.name == PLAN), None)
+    if begun is None:
+        conversion.work.write(PLAN, json.dumps({"plan": plan, "source": conversion.source.place.uri}).encode())
+        return
+    stored = json.loads(conversion.work.read(PLAN))
+    if stored["plan"] != plan:
+        raise BadInput(
+            f"a conversion of {stored['source']} to {conversion.target.uri} was begun, with other settings or other files",
+            hint=f"say it as before, or delete {conversion.work.uri} to begin anew",
+        )
+
+
+def _done(conversion: Conversion, shards: list[Shard]) -> list[Done]:
+    """What earlier tries finished; a piece whose data is not whole (the machine lost its power) is not."""
+    wanted = {f"{shard.name}.json" for shard in shards}
+    notes = [entry.name for entry in conversion.work.entries() if entry.name in wanted]
+    done = [Done(**json.loads(conversion.work.read(name))) for name in notes]
+    lengths = {entry.name: entry.bytes for entry in conversion.target.below(DATA).entries()} if done else {}
+    return [one for one in done if all(lengths.get(name) == size for name, size in _files(one))]
+
+
+def _make(
+    conversion: Conversion, shards: list[Shard], done: list[Done], engine: Engine, how: Fetching, tell: Tell
+) -> list[Done]:
+    before = len(done), sum(one.seen for one in done)
+    had = {one.shard for one in done}
+    todo = [shard for shard in shards if shard.name not in had]
+    done = list(done)
+
+    def show() -> None:
+        tell(
+            Progress(
+                shards=len(shards),
+                shards_done=len(done),
+                shards_before=before[0],
+                seen=sum(one.seen for one in done),
+                seen_before=before[1],
+                rows=sum(one.rows for one in done),
+                left_out=left_out(done),
+            )
+        )
+
+    show()
+    for one in engine.run(partial(convert_shard, conversion, how), todo):
+        done.append(one)
+        show()
+    return sorted(done, key=lambda one: one.shard)
+
+
+def left_out(done: Iterable[Done]) -> dict[str, int]:
+    """How many for each reason, the most frequent first."""
+    return dict(sum((Counter(one.left_out) for one in done), Counter()).most_common())
+
+
+def convert_shard(conversion: Conversion, how: Fetching, shard: Shard) -> Done:
+    """Make one piece, and leave the note that it is made."""
+    tally = Tally()
+    with errors_of(conversion.target):
+        batches = _batches(conversion, how, shard, tally)
+        first = next(batches, None)
+        fragments: list[FragmentMetadata] = []
+        if first is not None:
+            schema = conversion.schema
+            reader = pa.RecordBatchReader.from_batches(schema, _chained(first, batches))
+            fragments = write_fragments(
+                reader, conversion.target.uri, schema, storage_options=conversion.target.lance_options
+            )
+    done = Done(
+        shard=shard.name,
+        rows=tally.rows,
+        seen=tally.seen,
+        image_bytes=tally.image_bytes,
+        left_out=dict(tally.left_out),
+        examples=tally.examples,
+        fragments=[fragment.to_json() for fragment in fragments],
+    )
+    conversion.work.write(f"{shard.name}.json", json.dumps(asdict(done)).encode())
+    return done
+
+
+@dataclass(slots=True)
+class Tally:
+    seen: int = 0
+    rows: int = 0
+    image_bytes: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, list[str]] = field(default_factory=dict)
+
+    def leave_out(self, item: Item, because: str) -> None:
+        self.left_out[because] += 1
+        names = self.examples.setdefault(because, [])
+        if len(names) < EXAMPLES_MAX:
+            names.append(item.url or item.name)
+
+
+def _chained(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from rest
+
+
+def _batches(conversion: Conversion, how: Fetching, shard: Shard, tally: Tally) -> Iterator[pa.RecordBatch]:
+    """The rows of a piece. What is not wanted by the source's own columns is not fetched; by all others, not stored."""
+    seen = pa.schema([*SEEN, *conversion.source.columns])
+    early, late = conversion.where.split(conversion.source.columns, seen)
+    items = _wanted(conversion.source.read(shard), early, conversion, tally)
+    found = _looked_at(fetched(items, conversion.source.place, how), conversion.storing, tally)
+    while batch := list(islice(found, BATCH)):
+        items_of, rows = [item for item, _ in batch], [row for _, row in batch]
+        kept = late.kept(pa.Table.from_pylist(rows, schema=seen)) if late.conditions else [True] * len(rows)
+        for item, keep in zip(items_of, kept, strict=True):
+            if not keep:
+                tally.leave_out(item, "not wanted (--where)")
+        chosen = [row for row, keep in zip(rows, kept, strict=True) if keep]
+        tally.rows += len(chosen)
+        tally.image_bytes += sum(len(row["image"]) for row in chosen)
+        if chosen:
+            yield pa.RecordBatch.from_pylist(chosen, schema=conversion.schema)
+
+
+def _wanted(items: Iterator[Item], early: Where, conversion: Conversion, tally: Tally) -> Iterator[Item]:
+    while batch := list(islice(items, BATCH)):
+        tally.seen += len(batch)
+        whole = [item for item in batch if not item.problem]
+        for item in batch:
+            if item.problem:
+                tally.leave_out(item, item.problem)
+        kept = early.kept(pa.Table.from_pylist([item.columns for item in whole], schema=conversion.source.columns))
+        for item, keep in zip(whole, kept, strict=True):
+            if not keep:
+                tally.leave_out(item, "not wanted (--where)")
+            elif not item.captions and not conversion.keep_uncaptioned:
+                tally.leave_out(item, "no caption")
+            else:
+                yield item
+
+
+def _looked_at(items: Iterator[Item], storing: Storing, tally: Tally) -> Iterator[tuple[Item, dict[str, Any]]]:
+    for item in items:
+        if item.problem:
+            tally.leave_out(item, item.problem)
+            continue
+        try:
+            row = row_of(item, storing)
+        except Unreadable as error:
+            tally.leave_out(item, error.kind)
+        else:
+            yield replace(item, image=None), row
+
+
+def _commit(conversion: Conversion, plan: str, done: list[Done]) -> None:
+    fragments = [FragmentMetadata.from_json(json.dumps(fragment)) for one in done for fragment in one.fragments]
+    rows = sum(one.rows for one in done)
+    if not rows:
+        reasons = "; ".join(f"{count} {because}" for because, count in left_out(done).items())
+        _sweep(conversion)
+        raise BadInput(f"no image of {conversion.source.place.uri} is left: {reasons}", hint="nothing was made")
+    info = Info(
+        id=secrets.token_hex(16),
+        plan=plan,
+        rows=rows,
+        image_bytes=sum(one.image_bytes for one in done) // rows,
+        source=conversion.source.place.uri,
+        where=conversion.where.conditions,
+        unique=conversion.unique,
+        left_out=left_out(done),
+    )
+    schema = conversion.schema.with_metadata(info.to_metadata())
+    with errors_of(conversion.target):
+        lance.LanceDataset.commit(
+            conversion.target.uri,
+            lance.LanceOperation.Overwrite(schema, fragments),
+            storage_options=conversion.target.lance_options,
+        )
+
+
+def _drop_doubles(conversion: Conversion) -> None:
+    """Of rows that are equal in a column the first is kept, in the order of the source; what has no value there is no double."""
+    with errors_of(conversion.target):
+        table = lance.dataset(conversion.target.uri, storage_options=conversion.target.lance_options)
+        if FINISHED in table.metadata:
+            return
+        found = table.scanner(columns=[conversion.unique], with_row_address=True, scan_in_order=True).to_table()
+        codes = found[conversion.unique].combine_chunks().dictionary_encode().indices
+        known = np.flatnonzero(codes.is_valid().to_numpy(zero_copy_only=False))
+        _, firsts = np.unique(codes.drop_null().to_numpy(), return_index=True)
+        later = np.delete(known, firsts)
+        addresses = found["_rowaddr"].to_numpy()[later]
+        if len(addresses):
+            updated = []
+            for fragment in table.get_fragments():
+                own = addresses[addresses >> 32 == fragment.fragment_id] & 0xFFFFFFFF
+                if len(own):
+                    updated.append((fragment.fragment_id, fragment.delete_rows(own.tolist())))
+            operation = lance.LanceOperation.Delete(
+                [metadata for _, metadata in updated if metadata is not None],
+                [number for number, metadata in updated if metadata is None],
+                f"a later row of equal {conversion.unique}",
+            )
+            table = lance.LanceDataset.commit(
+                table, operation, read_version=table.version, storage_options=conversion.target.lance_options
+            )
+        table.update_metadata({FINISHED: "yes"})
+
+
+def _sweep(conversion: Conversion) -> None:
+    """Data that no note and no version names was written by tries that were cut off; the notes go last."""
+    table = there(conversion.target)
+    named = (
+        {file.path for fragment in table.table.get_fragments() for file in fragment.data_files()} if table else set()
+    )
+    data = conversion.target.below(DATA)
+    data.delete([entry.name for entry in data.entries() if entry.name not in named])
+    conversion.work.wipe()
+
+
+def _files(done: Done) -> Iterator[tuple[str, int]]:
+    for fragment in done.fragments:
+        for file in fragment["files"]:
+            yield file["path"], file["file_size_bytes"]

@@ -1,0 +1,162 @@
+"""A data set: a Lance table of images and what is said of them, in a folder or a bucket, with what Gangline knows of it.
+
+`Info` lies in the table's schema metadata under `gangline`; columns that were computed say in their own metadata from what
+(`Latents`). A version of a table never changes, so a run that pins one sees the same rows for as long as it lies there.
+"""
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+os.environ.setdefault("LANCE_LOG", "error")  # its warnings speak of what is meant here: there is no data set yet
+
+import lance
+import pyarrow as pa
+
+from gangline.core.errors import BadInput
+from gangline.data.place import Place, errors_of
+
+KEY = b"gangline"
+FINISHED = "gangline.finished"
+ENDING = ".lance"
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Info:
+    """`id` is of this making of it alone; `plan` of what was asked for; `image_bytes` is the mean of an image's."""
+
+    id: str
+    plan: str
+    rows: int
+    image_bytes: int
+    source: str
+    where: tuple[str, ...] = ()
+    unique: str = ""
+    left_out: dict[str, int] = field(default_factory=dict)
+    format: int = FORMAT
+
+    @classmethod
+    def of(cls, table: lance.LanceDataset) -> "Info | None":
+        """None where the table is not Gangline's."""
+        stored = (table.schema.metadata or {}).get(KEY)
+        if stored is None:
+            return None
+        value: dict[str, Any] = json.loads(stored)
+        return cls(**value | {"where": tuple(value["where"])})
+
+    def to_metadata(self) -> dict[bytes, bytes]:
+        return {KEY: json.dumps(asdict(self)).encode()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latents:
+    """A column of image latents: of each image `[mean, deviation]` of the VAE's posterior, C × H × W each, as the VAE gives them:
+    not multiplied by `scale`, which is what a U-Net expects (z · scale).
+
+    `vae` is the SHA-256 of its weights; `precision` that of the stored numbers.
+    """
+
+    vae: str
+    scale: float
+    shift: float
+    channels: int
+    side: int
+    resolution: int
+    crop: str
+    precision: str
+
+    @property
+    def numbers(self) -> int:
+        return 2 * self.channels * self.side * self.side
+
+
+@dataclass(frozen=True, slots=True)
+class DataSet:
+    place: Place
+    table: lance.LanceDataset
+    info: Info
+
+    @property
+    def version(self) -> int:
+        return int(self.table.version)
+
+    @property
+    def rows(self) -> int:
+        return self.table.count_rows()
+
+    def latents(self, column: str) -> Latents:
+        """Raises `BadInput` where that column is no such."""
+        return Latents(**self._computed(column, "latents"))
+
+    def known(self) -> dict[str, dict[str, Any]]:
+        """What is known of the columns that `encode` added, by name."""
+        return {
+            item.name: json.loads(item.metadata[KEY])
+            for item in self.table.schema
+            if item.metadata and KEY in item.metadata
+        }
+
+    def _computed(self, column: str, kind: str) -> dict[str, Any]:
+        known = self.known()
+        if column not in known or known[column]["kind"] != kind:
+            there = ", ".join(name for name, value in known.items() if value["kind"] == kind) or "none"
+            raise BadInput(
+                f"{self.place.uri} has no {kind} {column}; it has {there}", hint="`gangline data encode` makes them"
+            )
+        return {name: value for name, value in known[column].items() if name != "kind"}
+
+
+def open_data_set(place: Place, *, version: int | None = None, id: str = "") -> DataSet:
+    """As it is now, or as it was at `version`. Raises `BadInput` where it is none, unfinished, or not the one with this `id`."""
+    with errors_of(place):
+        try:
+            table = lance.dataset(place.uri, version=version, storage_options=place.lance_options)
+        except ValueError as error:
+            if "not found" not in str(error).lower():
+                raise
+            raise BadInput(
+                f"there is no data set at {place.uri}" + (f" with version {version}" if version else ""),
+                hint="`gangline data ls FOLDER` shows what is where",
+            ) from None
+    info = Info.of(table)
+    if info is None:
+        raise BadInput(
+            f"{place.uri} is a Lance table, but no data set of Gangline", hint="`gangline data convert` makes them"
+        )
+    if info.format > FORMAT:
+        raise BadInput(f"{place.uri} was made by a newer Gangline", hint="update this one")
+    if info.unique and FINISHED not in table.metadata:
+        raise BadInput(f"the conversion to {place.uri} is not finished", hint="say the same `data convert` again")
+    if id and info.id != id:
+        raise BadInput(
+            f"{place.uri} is not the data set that it was: it was made anew",
+            hint="start a new job with what is there now",
+        )
+    return DataSet(place, table, info)
+
+
+def there(place: Place) -> DataSet | None:
+    """None where there is no data set; one whose conversion is not finished counts."""
+    try:
+        with errors_of(place):
+            table = lance.dataset(place.uri, storage_options=place.lance_options)
+    except (BadInput, ValueError):
+        return None
+    info = Info.of(table)
+    return DataSet(place, table, info) if info else None
+
+
+def data_sets(place: Place) -> list[DataSet]:
+    """The one at the place itself, or those right below it by their names."""
+    names = {
+        entry.name.partition("_versions/")[0].rstrip("/") for entry in place.entries() if "_versions/" in entry.name
+    }
+    places = [place.below(name) if name else place for name in sorted(names) if name.count("/") == 0]
+    return [found for one in places if (found := there(one))]
+
+
+def computed(column: pa.Field, kind: str, value: "Latents") -> pa.Field:
+    """With what is known of it."""
+    return column.with_metadata({KEY: json.dumps({"kind": kind} | asdict(value)).encode()})

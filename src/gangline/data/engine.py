@@ -1,0 +1,82 @@
+"""Who does the pieces of a large work: processes of this box, or a Ray cluster. Each piece is one call that says what came of it."""
+
+import ctypes
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, Protocol, TypeVar
+
+from gangline.core.errors import BadInput, Unreachable
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+PR_SET_PDEATHSIG = 1
+
+
+class Engine(Protocol):
+    def run(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
+        """What came of each, as they end. What one raises ends all."""
+        ...
+
+
+class Processes:
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def run(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
+        count = min(self.count, len(tasks))
+        if count <= 1:
+            yield from map(work, tasks)
+            return
+        spawn = multiprocessing.get_context("spawn")  # Lance's threads do not live through a fork
+        with ProcessPoolExecutor(count, mp_context=spawn, initializer=_die_with, initargs=(os.getpid(),)) as pool:
+            futures = [pool.submit(work, task) for task in tasks]
+            try:
+                for future in as_completed(futures):
+                    yield future.result()
+            except BrokenProcessPool:
+                raise Unreachable(
+                    "a process of the conversion was ended from outside, perhaps for want of memory",
+                    hint="say the same again with fewer --processes: what is done stays done",
+                ) from None
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+
+
+class Ray:
+    """`address` of a cluster, whose nodes have Gangline installed and reach both places; empty: one on this box for the time being."""
+
+    def __init__(self, address: str = "", *, processes: int | None = None) -> None:
+        self.address = address
+        self.processes = processes
+
+    def run(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
+        try:
+            import ray
+        except ModuleNotFoundError:
+            raise BadInput("Ray is not installed", hint="pip install 'ray>=2.40'") from None
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        options: dict[str, Any] = {"include_dashboard": False, "num_cpus": self.processes} if not self.address else {}
+        ray.init(address=self.address or "local", log_to_driver=False, logging_level="ERROR", **options)
+        try:
+            remote = ray.remote(max_retries=3)(work)
+            waiting = [remote.remote(task) for task in tasks]
+            while waiting:
+                done, waiting = ray.wait(waiting)
+                yield from ray.get(done)
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from None
+        finally:
+            ray.shutdown()
+
+
+def _die_with(parent: int) -> None:
+    """This process ends with its parent, however that ends; Ctrl-C is the parent's to hear."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,134 @@
+"""Images that lie elsewhere, brought in many at a time and given on in the order in which they were asked for.
+
+A server on the web may be slow, wrong or gone: nothing of it stops a conversion, all of it is counted. A place of the user's own
+that fails is an error, not a missing image.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from time import monotonic
+
+import httpx
+
+from gangline import __version__
+from gangline.core.errors import BadInput
+from gangline.data.place import Place
+from gangline.data.sources import Item
+
+BYTES_MAX = 64 << 20
+TIMEOUT = httpx.Timeout(20, connect=10)
+TOTAL_S = 60.0
+TRIES = 3
+WAIT_S = 0.5
+WAIT_S_MAX = 20.0
+AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
+NOT_FOR_TRAINING = frozenset({"noai", "noimageai", "noindex", "noimageindex"})
+AGENT = f"gangline/{__version__} (data set conversion; asks no page that says noai or noimageai)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetching:
+    """How the web is asked: `connections` at a time for each process; `total_s` for an image with all that it takes."""
+
+    connections: int = 32
+    tries: int = TRIES
+    total_s: float = TOTAL_S
+    wait_s: float = WAIT_S
+
+
+class Failed(Exception):
+    """Why there is no image, in words that are counted."""
+
+    def __init__(self, because: str, *, again: bool = False, after_s: float = 0.0) -> None:
+        super().__init__(because)
+        self.because = because
+        self.again = again
+        self.after_s = after_s
+
+
+def fetched(items: Iterable[Item], place: Place, how: Fetching) -> Iterator[Item]:
+    """Each of them with its bytes, or with its problem; at most twice `connections` are held at a time."""
+    limits = httpx.Limits(max_connections=how.connections)
+    with (
+        httpx.Client(timeout=TIMEOUT, limits=limits, follow_redirects=True, headers={"User-Agent": AGENT}) as client,
+        ThreadPoolExecutor(how.connections, thread_name_prefix="fetch") as threads,
+    ):
+        waiting: deque[Item | Future[Item]] = deque()
+        for item in items:
+            asked = item.url or item.file
+            waiting.append(threads.submit(_bring, item, place, client, how) if asked and not item.problem else item)
+            if len(waiting) >= 2 * how.connections:
+                yield _arrived(waiting.popleft())
+        while waiting:
+            yield _arrived(waiting.popleft())
+
+
+def _arrived(item: Item | Future[Item]) -> Item:
+    return item.result() if isinstance(item, Future) else item
+
+
+def _bring(item: Item, place: Place, client: httpx.Client, how: Fetching) -> Item:
+    if item.file:
+        try:
+            return replace(item, image=place.read(item.file))
+        except BadInput as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return replace(item, problem="the file is gone")
+            raise
+    try:
+        return replace(item, image=_ask(item.url, client, how))
+    except Failed as error:
+        return replace(item, problem=error.because)
+
+
+def _ask(url: str, client: httpx.Client, how: Fetching) -> bytes:
+    """Raises `Failed`, after as many tries as make sense."""
+    until_s = monotonic() + how.total_s
+    for number in range(1, how.tries + 1):
+        try:
+            return _once(url, client, until_s)
+        except Failed as error:
+            wait_s = min(max(error.after_s, how.wait_s * 2 ** (number - 1)), WAIT_S_MAX)
+            if not error.again or number == how.tries or monotonic() + wait_s > until_s:
+                raise
+            threading.Event().wait(wait_s)
+    raise AssertionError("the last try returns or raises")
+
+
+def _once(url: str, client: httpx.Client, until_s: float) -> bytes:
+    try:
+        with client.stream("GET", url) as answer:
+            _check(answer)
+            content = bytearray()
+            for piece in answer.iter_bytes():
+                content += piece
+                if len(content) > BYTES_MAX:
+                    raise Failed("larger than an image should be")
+                if monotonic() > until_s:
+                    raise Failed("too slow")
+            return bytes(content)
+    except httpx.TimeoutException:
+        raise Failed("no answer in time", again=True) from None
+    except (httpx.UnsupportedProtocol, httpx.InvalidURL, ValueError):
+        raise Failed("no web address") from None
+    except httpx.TooManyRedirects:
+        raise Failed("leads in a circle") from None
+    except httpx.RemoteProtocolError:
+        raise Failed("the answer breaks off", again=True) from None
+    except httpx.DecodingError:
+        raise Failed("the answer is damaged") from None
+    except httpx.TransportError:
+        raise Failed("no connection", again=True) from None
+
+
+def _check(answer: httpx.Response) -> None:
+    if answer.status_code != httpx.codes.OK:
+        after = answer.headers.get("Retry-After", "")
+        wait_s = float(after) if after.isdigit() else 0.0
+        raise Failed(f"HTTP {answer.status_code}", again=answer.status_code in AGAIN, after_s=wait_s)
+    said = answer.headers.get("X-Robots-Tag", "").lower()
+    if NOT_FOR_TRAINING & {word.strip().rpartition(":")[2].strip() for word in said.split(",")}:
+        raise Failed("its site asks not to use it so")

@@ -1,0 +1,200 @@
+"""Where data lies: a folder, or a prefix of an S3 bucket, behind one address and the same five verbs.
+
+Lance and obstore take the same options, so that a place is an address and a dictionary: it can be handed to other processes.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from gangline.core.errors import BadInput, GanglineError, Unreachable
+
+if TYPE_CHECKING:
+    from obstore.store import S3Store
+
+ALLOW_HTTP = "allow_http"
+FULL = ("no space left", "os error 28", "errno 28", "disk quota")
+REFUSED = (
+    "forbidden",
+    "unauthorized",
+    "accessdenied",
+    "access denied",
+    "permissiondenied",
+    "invalidaccesskeyid",
+    "signaturedoesnot",
+)
+MISSING = ("not found", "notfound", "no such file", "nosuchkey")
+AWAY = (
+    "error sending request",
+    "connect",
+    "timed out",
+    "timeout",
+    "service unavailable",
+    "internal server error",
+    "slow down",
+)
+PATIENCE = {"client_max_retries": "6", "client_retry_timeout": "60", "timeout": "60s", "connect_timeout": "5s"}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Entry:
+    """A file below a place; `mark` changes when its content does, as far as the place can tell."""
+
+    name: str
+    bytes: int
+    mark: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """`uri` is an absolute path, or s3://BUCKET/PREFIX; `options` are those of object_store: keys, region, endpoint."""
+
+    uri: str
+    options: dict[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def is_remote(self) -> bool:
+        return "://" in self.uri
+
+    @property
+    def name(self) -> str:
+        return self.uri.rstrip("/").rpartition("/")[2]
+
+    @property
+    def lance_options(self) -> dict[str, str]:
+        return self.options | PATIENCE if self.is_remote else {}
+
+    def below(self, name: str) -> "Place":
+        return Place(f"{self.uri.rstrip('/')}/{name}", self.options)
+
+    def beside(self, ending: str) -> "Place":
+        return Place(f"{self.uri.rstrip('/')}{ending}", self.options)
+
+    def entries(self) -> list[Entry]:
+        """Every file at or below it, in the order of their names; none where nothing is there."""
+        with errors_of(self):
+            return sorted(self._remote_entries() if self.is_remote else _local_entries(Path(self.uri)))
+
+    def read(self, name: str) -> bytes:
+        with self.open(name) as file:
+            return file.read()
+
+    @contextmanager
+    def open(self, name: str) -> Iterator[BinaryIO]:
+        """The file at `name`, which can be read anywhere."""
+        with errors_of(self):
+            if self.is_remote:
+                import obstore
+
+                yield obstore.open_reader(self._store(), name)  # pyright: ignore[reportReturnType]
+            else:
+                with (Path(self.uri) / name).open("rb") as file:
+                    yield file
+
+    def write(self, name: str, content: bytes) -> None:
+        """All of it or nothing, in the place of what was there."""
+        with errors_of(self):
+            if self.is_remote:
+                import obstore
+
+                obstore.put(self._store(), name, content)
+                return
+            path = Path(self.uri) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            partial = path.with_name(f".{path.name}.partial")
+            partial.write_bytes(content)
+            partial.replace(path)
+
+    def delete(self, names: list[str]) -> None:
+        with errors_of(self):
+            if self.is_remote:
+                import obstore
+
+                obstore.delete(self._store(), names)
+                return
+            for name in names:
+                (Path(self.uri) / name).unlink(missing_ok=True)
+
+    def wipe(self) -> None:
+        """Everything below it, and its folders."""
+        self.delete([entry.name for entry in self.entries()])
+        if not self.is_remote:
+            root = Path(self.uri)
+            for folder in sorted((path for path in root.rglob("*") if path.is_dir()), reverse=True):
+                folder.rmdir()
+            root.rmdir()
+
+    def _remote_entries(self) -> Iterator[Entry]:
+        import obstore
+
+        for page in obstore.list(self._store(), chunk_size=1000):
+            for found in page:
+                yield Entry(found["path"], found["size"], found["e_tag"] or str(found["last_modified"]))
+
+    def _store(self) -> "S3Store":
+        from obstore.store import S3Store
+
+        config: Any = {name: value for name, value in self.options.items() if name != ALLOW_HTTP}
+        client: Any = {
+            "allow_http": ALLOW_HTTP in self.options,
+            "timeout": timedelta(seconds=60),
+            "connect_timeout": timedelta(seconds=5),
+        }
+        retries: Any = {"max_retries": 6, "retry_timeout": timedelta(seconds=60)}
+        return S3Store.from_url(self.uri, config=config, client_options=client, retry_config=retries)
+
+
+def _local_entries(root: Path) -> Iterator[Entry]:
+    if not root.is_dir():
+        return
+    for path in root.rglob("*"):
+        if path.is_file():
+            stat = path.stat()
+            yield Entry(path.relative_to(root).as_posix(), stat.st_size, str(stat.st_mtime_ns))
+
+
+@contextmanager
+def errors_of(place: Place) -> Iterator[None]:
+    """What Lance, Arrow, obstore and the system raise, as one sentence with a hint."""
+    try:
+        yield
+    except GanglineError:
+        raise
+    except Exception as error:
+        told = explained(place, error)
+        if told is None:
+            raise
+        raise told from error
+
+
+def explained(place: Place, error: Exception) -> GanglineError | None:
+    """None for what is no fault of the place."""
+    text = str(error)
+    low = text.lower()
+    if any(words in low for words in FULL):
+        return Unreachable(
+            f"the disk is full: {place.uri}", hint="make room and say the same again: what is done stays done"
+        )
+    if isinstance(error, PermissionError) and not place.is_remote:
+        return BadInput(f"{place.uri} may not be used: {error.strerror}", hint="change its permissions")
+    if any(words in low for words in REFUSED):
+        return BadInput(
+            f"{place.uri} refuses this key",
+            hint="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY to one that may read and write there; what is done stays done",
+        )
+    if "nosuchbucket" in low:
+        return BadInput(f"there is no bucket at {place.uri}", hint="make it first, or correct the address")
+    if isinstance(error, FileNotFoundError) or any(words in low for words in MISSING):
+        return BadInput(f"there is nothing at {place.uri}", hint="`gangline data ls FOLDER` shows what is where")
+    if place.is_remote and any(words in low for words in AWAY):
+        return Unreachable(
+            f"{place.uri} does not answer: {_first_line(text)}", hint="say the same again: what is done stays done"
+        )
+    return None
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0][:200]

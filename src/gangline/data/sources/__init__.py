@@ -1,0 +1,11 @@
+"""What a data set is made from: folders of images, webdataset tars, Parquet and Arrow tables with images or with their URLs.
+
+find_source(place, hints)     which of them lies there
+source.shards(rows)           the work, cut into pieces that do not depend on who does them, or when
+source.read(shard)            the samples of a piece, in an order that never changes
+"""
+
+from gangline.data.sources.find import KINDS, Hints, find_source
+from gangline.data.sources.item import Item, Shard, Source
+
+__all__ = ["KINDS", "Hints", "Item", "Shard", "Source", "find_source"]

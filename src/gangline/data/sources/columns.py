@@ -1,0 +1,74 @@
+"""Columns that a source has besides image and caption: which are kept, under which names, as which type."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from gangline.core.errors import BadInput
+from gangline.data.captions import CHARACTERS_MAX, text_of
+
+OURS = ("image", "width", "height", "captions", "sha256", "dhash", "source", "aspect")
+CAPTIONS = ("caption", "captions", "text", "texts", "prompt", "description", "top_caption", "all_captions")
+TYPES = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
+
+
+def named_apart(name: str) -> str:
+    """A source's own name for a column, changed where a data set has one of that name with another meaning."""
+    return f"source_{name}" if name in OURS or name.startswith(("latents_", "text_")) else name
+
+
+def inferred(samples: Iterable[Mapping[str, Any]], left_out: Iterable[str]) -> pa.Schema:
+    """Of JSON objects: a column for each name that has a number, a text or a truth value, the widest of what it has in `samples`."""
+    found: dict[str, pa.DataType] = {}
+    for sample in samples:
+        for name, value in sample.items():
+            kind = TYPES.get(type(value))
+            if kind is not None and name not in left_out:
+                found[name] = _wider(found.get(name, kind), kind)
+    return pa.schema([pa.field(named_apart(name), kind) for name, kind in sorted(found.items())])
+
+
+def as_type(value: Any, kind: pa.DataType) -> Any:
+    """None where `value` cannot be one."""
+    try:
+        if value is None:
+            return None
+        if pa.types.is_string(kind):
+            return value if isinstance(value, str) else json.dumps(value)
+        if pa.types.is_boolean(kind):
+            return value if isinstance(value, bool) else None
+        if pa.types.is_integer(kind):
+            return int(value) if not isinstance(value, float) or value.is_integer() else None
+        return float(value) if math.isfinite(float(value)) else None
+    except (TypeError, ValueError):
+        return None
+
+
+def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    if one == other:
+        return one
+    return pa.float64() if {one, other} == {pa.int64(), pa.float64()} else pa.string()
+
+
+def clean(text: str) -> str:
+    """A caption on one line, without characters that nobody sees, and no longer than anything reads."""
+    seen = "".join(character for character in text if character.isprintable() or character.isspace())
+    return " ".join(seen.split())[:CHARACTERS_MAX]
+
+
+def captions_in(content: bytes, name: str) -> tuple[str, ...]:
+    """Of a text file; none where it is no text."""
+    try:
+        return captions_of(text_of(content, name))
+    except BadInput:
+        return ()
+
+
+def captions_of(value: Any) -> tuple[str, ...]:
+    """What a cell says: one text or several; none where it is empty."""
+    texts = value if isinstance(value, list | tuple) else [value]
+    cleaned = (clean(text) for text in texts if isinstance(text, str))
+    return tuple(dict.fromkeys(text for text in cleaned if text))

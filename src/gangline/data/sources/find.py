@@ -1,0 +1,60 @@
+"""Which kind of source lies at a place."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from gangline.core.errors import BadInput
+from gangline.data.place import Entry, Place
+from gangline.data.sources.folder import folder_source, is_image
+from gangline.data.sources.item import Source
+from gangline.data.sources.tables import TABLES, table_source
+from gangline.data.sources.tars import TARS, tar_source
+
+KINDS = ("folder", "tars", "tables")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hints:
+    """What the user says of the source; what is empty is found."""
+
+    kind: str = ""
+    captions: tuple[str, ...] = ()
+    image: str = ""
+    url: str = ""
+
+
+def find_source(place: Place, hints: Hints = Hints()) -> tuple[Source, list[Entry]]:
+    """The source, and the files that it was found to be. Raises `BadInput` where nothing there can be one."""
+    place, entries = _listed(place)
+    endings = {"tars": TARS, "tables": TABLES}
+    found = {kind: [entry for entry in entries if entry.name.endswith(ends)] for kind, ends in endings.items()}
+    found["folder"] = [entry for entry in entries if is_image(entry)]
+    kind = hints.kind or next((kind for kind in ("tars", "tables", "folder") if found[kind]), "")
+    if not kind or not found[kind]:
+        what = {
+            "folder": "images",
+            "tars": "tars",
+            "tables": "Parquet or Arrow files",
+            "": "images, tars, Parquet or Arrow files",
+        }
+        seen = f": it has {len(entries)} files, such as {entries[0].name}" if entries else ""
+        raise BadInput(
+            f"{place.uri} holds no {what[kind]}{seen}",
+            hint="give a folder of images, or one with .tar or .parquet files",
+        )
+    if kind == "tars":
+        return tar_source(place, entries, hints.captions), found[kind]
+    if kind == "tables":
+        return table_source(place, entries, hints.captions, hints.image, hints.url), found[kind]
+    return folder_source(place, entries, hints.captions), entries
+
+
+def _listed(place: Place) -> tuple[Place, list[Entry]]:
+    """A single file is a folder with that file alone."""
+    single = place.uri.endswith((*TARS, *TABLES)) and (place.is_remote or Path(place.uri).is_file())
+    if not single:
+        if not place.is_remote and not Path(place.uri).is_dir():
+            raise BadInput(f"there is no folder {place.uri}", hint="give the path of a folder, or s3://BUCKET/PREFIX")
+        return place, place.entries()
+    folder = Place(place.uri.rpartition("/")[0], place.options)
+    return folder, [entry for entry in folder.entries() if entry.name == place.name]

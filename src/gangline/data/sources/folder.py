@@ -1,0 +1,126 @@
+"""A folder of images at any depth, each with what is said of it: a .txt or .caption file beside it, a line of metadata.jsonl or
+metadata.csv in its folder or above (Hugging Face's `imagefolder`), or the words of a folder named as kohya does, `10_sks dog`."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import PurePosixPath
+from typing import Any
+
+import pyarrow as pa
+
+from gangline.core.errors import BadInput
+from gangline.data.captions import BESIDE, text_of, words_of_folder
+from gangline.data.photos import SUFFIXES
+from gangline.data.place import Entry, Place
+from gangline.data.sources.columns import CAPTIONS, as_type, captions_in, captions_of, inferred, named_apart
+from gangline.data.sources.item import Item, Shard, cut
+
+METADATA = ("metadata.jsonl", "metadata.csv")
+NAME = "file_name"
+SAMPLES = 256
+
+Lines = dict[str, dict[str, Any]]
+
+
+def is_image(entry: Entry) -> bool:
+    return entry.name.lower().endswith(SUFFIXES) and not PurePosixPath(entry.name).name.startswith(".")
+
+
+@dataclass(frozen=True, slots=True)
+class FolderSource:
+    place: Place
+    captions: tuple[str, ...]
+    columns: pa.Schema
+    images: tuple[tuple[str, str], ...]
+    metadata: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    kind: str = "folder"
+
+    def shards(self, rows: int) -> list[Shard]:
+        return cut(list(self.images), rows)
+
+    def read(self, shard: Shard) -> Iterator[Item]:
+        lines = read_metadata(self.place, self.metadata)
+        for image, beside in shard.parts:
+            line = lines.get(image, {})
+            columns = {field.name: as_type(line.get(_original(field.name, line)), field.type) for field in self.columns}
+            said = self._beside(beside) or self._in_line(line) or captions_of(words_of_folder(image))
+            yield Item(name=image, file=image, captions=said, columns=columns)
+
+    def _beside(self, file: str) -> tuple[str, ...]:
+        return captions_in(self.place.read(file), file) if file else ()
+
+    def _in_line(self, line: dict[str, Any]) -> tuple[str, ...]:
+        return tuple(text for name in self.captions for text in captions_of(line.get(name)))
+
+
+def folder_source(place: Place, entries: list[Entry], captions: tuple[str, ...]) -> FolderSource:
+    names = {entry.name for entry in entries}
+    images = tuple((entry.name, _caption_file(entry.name, names)) for entry in entries if is_image(entry))
+    metadata = tuple(sorted(name for name in names if PurePosixPath(name).name in METADATA))
+    lines = read_metadata(place, metadata)
+    wanted = captions or CAPTIONS
+    sample = [line for _, line in zip(range(SAMPLES), lines.values(), strict=False)]
+    columns = inferred(sample, (*wanted, NAME))
+    missing = sorted(lines.keys() - names)
+    notes = (f"{len(missing)} lines speak of images that are not there, such as {missing[0]}",) if missing else ()
+    return FolderSource(place, wanted, columns, images, metadata, notes)
+
+
+@cache
+def read_metadata(place: Place, files: tuple[str, ...]) -> Lines:
+    """What the lines of these files say of each image, by its path below the place."""
+    found: Lines = {}
+    for file in files:
+        text = text_of(place.read(file), file)
+        rows = csv.DictReader(io.StringIO(text)) if file.endswith(".csv") else _json_lines(text, file)
+        for number, row in enumerate(rows, 1):
+            name = row.get(NAME)
+            if not isinstance(name, str) or not name:
+                raise BadInput(
+                    f"line {number} of {file} does not name an image",
+                    hint='each has a "file_name", as seen from its own folder',
+                )
+            found[(PurePosixPath(file).parent / name).as_posix()] = _numbers(row) if file.endswith(".csv") else row
+    return found
+
+
+def _json_lines(text: str, file: str) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise BadInput(f"line {number} of {file} is not JSON: {error}", hint="each line is an object") from None
+            if not isinstance(row, dict):
+                raise BadInput(
+                    f"line {number} of {file} is not an object", hint='like {"file_name": "a.jpg", "text": "…"}'
+                )
+            yield row
+
+
+def _numbers(row: dict[str, Any]) -> dict[str, Any]:
+    """What looks like a number in a CSV is one."""
+    return {name: _number(value) for name, value in row.items() if name is not None}
+
+
+def _number(text: Any) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except (TypeError, ValueError):
+            continue
+    return text
+
+
+def _original(name: str, line: dict[str, Any]) -> str:
+    return next((given for given in line if named_apart(given) == name), name)
+
+
+def _caption_file(image: str, names: set[str]) -> str:
+    stem = image.rpartition(".")[0]
+    return next((name for ending in BESIDE for name in (stem + ending, image + ending) if name in names), "")

@@ -1,0 +1,66 @@
+"""What every source gives."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from gangline.data.place import Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """A sample before anybody looked at it: its image's bytes, or the `file` below the source's place or the `url` that holds them.
+
+    `name` says where it comes from. With a `problem`, a few words that are counted, there is no sample at all.
+    """
+
+    name: str
+    captions: tuple[str, ...] = ()
+    image: bytes | None = None
+    file: str = ""
+    url: str = ""
+    columns: dict[str, Any] = field(default_factory=dict)
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A piece of the work; what `parts` are, its source knows."""
+
+    number: int
+    parts: tuple[Any, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.number:06d}"
+
+
+class Source(Protocol):
+    """`columns` are those of its own that are kept; `notes` are told to the user."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def place(self) -> Place: ...
+
+    @property
+    def columns(self) -> pa.Schema: ...
+
+    @property
+    def notes(self) -> tuple[str, ...]: ...
+
+    def shards(self, rows: int) -> list[Shard]:
+        """Of about `rows` samples each."""
+        ...
+
+    def read(self, shard: Shard) -> Iterator[Item]: ...
+
+
+def cut(parts: list[Any], size: int) -> list[Shard]:
+    """`size` parts to a shard."""
+    return [
+        Shard(number, tuple(parts[first : first + size])) for number, first in enumerate(range(0, len(parts), size))
+    ]

@@ -1,0 +1,132 @@
+"""webdataset tars: files that share a name up to its first dot are one sample: `000123.jpg`, `000123.txt`, `000123.json`."""
+
+import json
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby, islice
+from pathlib import PurePosixPath
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+from gangline.data.captions import BESIDE
+from gangline.data.photos import SUFFIXES
+from gangline.data.place import Entry, Place
+from gangline.data.sources.columns import CAPTIONS, as_type, captions_in, captions_of, inferred, named_apart
+from gangline.data.sources.item import Item, Shard, cut
+
+TARS = (".tar", ".tar.gz", ".tgz")
+SAMPLES = 256
+BYTES_MAX = 2**28
+
+
+@dataclass(frozen=True, slots=True)
+class TarSource:
+    place: Place
+    captions: tuple[str, ...]
+    columns: pa.Schema
+    tars: tuple[str, ...]
+    samples_per_tar: int
+    notes: tuple[str, ...] = ()
+    kind: str = "tars"
+
+    def shards(self, rows: int) -> list[Shard]:
+        """Whole tars: they are read from the front."""
+        return cut(list(self.tars), max(1, rows // max(1, self.samples_per_tar)))
+
+    def read(self, shard: Shard) -> Iterator[Item]:
+        for tar in shard.parts:
+            with self.place.open(tar) as file:
+                for sample in _samples(file):
+                    yield self._item(tar, sample)
+
+    def _item(self, tar: str, sample: "Sample") -> Item:
+        name = f"{tar}/{sample.key}"
+        if sample.problem:
+            return Item(name=name, problem=sample.problem)
+        image = next((sample.files[ending] for ending in SUFFIXES if ending in sample.files), None)
+        if image is None:
+            return Item(name=name, problem="no image in the sample")
+        said = tuple(
+            text for ending in BESIDE if ending in sample.files for text in captions_in(sample.files[ending], name)
+        )
+        details = _json(sample)
+        own = {named_apart(name): value for name, value in details.items()}
+        return Item(
+            name=name,
+            image=image,
+            captions=said or tuple(text for key in self.captions for text in captions_of(details.get(key))),
+            columns={field.name: as_type(own.get(field.name), field.type) for field in self.columns},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    key: str
+    files: dict[str, bytes]
+    problem: str = ""
+
+
+def tar_source(place: Place, entries: list[Entry], captions: tuple[str, ...]) -> TarSource:
+    """Its columns, and how many samples a tar has, are those of the first one."""
+    tars = tuple(entry.name for entry in entries if entry.name.endswith(TARS))
+    wanted = captions or CAPTIONS
+    with place.open(tars[0]) as file:
+        first = [_json(sample) for sample in islice(_samples(file), SAMPLES)]
+    size = next(entry.bytes for entry in entries if entry.name == tars[0])
+    with place.open(tars[0]) as file:
+        seen, at = _bytes_of(file, SAMPLES)
+    return TarSource(place, wanted, inferred(first, wanted), tars, max(1, seen * size // max(at, 1)))
+
+
+def _samples(file: BinaryIO) -> Iterator[Sample]:
+    """A tar that breaks off gives what it has, and a problem at its end."""
+    try:
+        with tarfile.open(fileobj=file, mode="r|*") as tar:
+            for key, members in groupby((member for member in tar if member.isfile()), key=_key):
+                yield Sample(key, {_ending(member): _content(tar, member) for member in members})
+    except tarfile.TarError as error:
+        yield Sample("", {}, f"a tar that breaks off ({error})")
+    except (EOFError, OSError) as error:
+        if not isinstance(error, EOFError) and error.errno is not None:
+            raise
+        yield Sample("", {}, "a tar that breaks off")
+
+
+def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    content = tar.extractfile(member)
+    return content.read(BYTES_MAX) if content else b""
+
+
+def _key(member: tarfile.TarInfo) -> str:
+    path = PurePosixPath(member.name)
+    return (path.parent / path.name.partition(".")[0]).as_posix()
+
+
+def _ending(member: tarfile.TarInfo) -> str:
+    return "." + PurePosixPath(member.name).name.partition(".")[2].lower()
+
+
+def _json(sample: Sample) -> dict[str, Any]:
+    try:
+        value = json.loads(sample.files.get(".json", b"{}"))
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _bytes_of(file: BinaryIO, samples: int) -> tuple[int, int]:
+    """How many of the first `samples` there are, and how far into the tar they reach."""
+    keys: list[str] = []
+    at = 0
+    try:
+        with tarfile.open(fileobj=file, mode="r|*") as tar:
+            for member in tar:
+                keys += [_key(member)] if not keys or keys[-1] != _key(member) else []
+                at = member.offset_data + member.size
+                if len(keys) > samples:
+                    break
+    except (tarfile.TarError, EOFError):
+        pass
+    return len(keys), at

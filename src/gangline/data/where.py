@@ -1,0 +1,74 @@
+"""Which samples are wanted, as SQL conditions on columns: `width >= 512 and aspect <= 2 and pwatermark < 0.5`.
+
+They are those of Lance (DataFusion's SQL), here and where a data set is read, so there is one language to know.
+"""
+
+from dataclasses import dataclass
+
+import lance
+import pyarrow as pa
+
+from gangline.core.errors import BadInput
+
+MEMORY = "memory://where"
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Conditions that all must hold; one that is null for a sample (no score) does not."""
+
+    conditions: tuple[str, ...] = ()
+
+    def split(self, early: pa.Schema, late: pa.Schema) -> "tuple[Where, Where]":
+        """Those that need only the columns of `early`, and the rest, which need `late`. Raises `BadInput`."""
+        soon = tuple(text for text in self.conditions if _problem(text, early) is None)
+        rest = tuple(text for text in self.conditions if text not in soon)
+        for text in rest:
+            problem = _problem(text, late)
+            if problem is not None:
+                raise BadInput(
+                    f"the condition `{text}` cannot be used: {problem}", hint=f"columns are {', '.join(late.names)}"
+                )
+        return Where(soon), Where(rest)
+
+    def kept(self, table: pa.Table) -> list[bool]:
+        """Of each row whether it is wanted. Raises `BadInput` where a condition cannot be computed."""
+        if not self.conditions or not table.num_rows:
+            return [True] * table.num_rows
+        try:
+            scan = lance.write_dataset(table, MEMORY).scanner(
+                columns=[], filter=self.text, with_row_address=True, scan_in_order=True
+            )
+            wanted = set(scan.to_table()["_rowaddr"].to_pylist())
+        except (OSError, ValueError) as error:
+            raise BadInput(
+                f"the condition `{self.text}` fails: {_reason(error)}", hint="try it on fewer columns"
+            ) from None
+        return [row in wanted for row in range(table.num_rows)]
+
+    @property
+    def text(self) -> str:
+        return " and ".join(f"({text})" for text in self.conditions)
+
+
+def _problem(text: str, schema: pa.Schema) -> str | None:
+    """Why it is no condition on these columns."""
+    try:
+        lance.write_dataset(schema.empty_table(), MEMORY).scanner(columns=[], filter=text, with_row_id=True).to_table()
+    except (OSError, ValueError) as error:
+        return _reason(error)
+    return None
+
+
+def _reason(error: Exception) -> str:
+    """Lance's own words, without where in its source they were said."""
+    said = str(error).partition(", /")[0]
+    for opening in (
+        "Invalid user input: ",
+        "External error: ",
+        "Query Execution error: ",
+        "Error applying filter expression to batch: ",
+        "Arrow error: ",
+    ):
+        said = said.removeprefix(opening)
+    return said.partition(" Valid fields")[0].rstrip(". ")

@@ -44,7 +44,8 @@ class Info:
         if stored is None:
             return None
         value: dict[str, Any] = json.loads(stored)
-        return cls(**value | {"where": tuple(value["where"])})
+        value["where"] = tuple(value["where"])
+        return cls(**value)
 
     def to_metadata(self) -> dict[bytes, bytes]:
         return {KEY: json.dumps(asdict(self)).encode()}

@@ -1,6 +1,7 @@
 """Who does the pieces of a large work: processes of this box, or a Ray cluster. Each piece is one call that says what came of it."""
 
 import ctypes
+import logging
 import multiprocessing
 import os
 import signal
@@ -57,18 +58,19 @@ class Ray:
     def run(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
         try:
             import ray
+            from ray.exceptions import RayTaskError
         except ModuleNotFoundError:
             raise BadInput("Ray is not installed", hint="pip install 'ray>=2.40'") from None
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         options: dict[str, Any] = {"include_dashboard": False, "num_cpus": self.processes} if not self.address else {}
-        ray.init(address=self.address or "local", log_to_driver=False, logging_level="ERROR", **options)
+        ray.init(address=self.address or "local", log_to_driver=False, logging_level=logging.ERROR, **options)
         try:
             remote = ray.remote(max_retries=3)(work)
             waiting = [remote.remote(task) for task in tasks]
             while waiting:
                 done, waiting = ray.wait(waiting)
                 yield from ray.get(done)
-        except ray.exceptions.RayTaskError as error:
+        except RayTaskError as error:
             raise error.cause from None
         finally:
             ray.shutdown()

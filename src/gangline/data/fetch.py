@@ -13,7 +13,6 @@ from time import monotonic
 
 import httpx
 
-from gangline import __version__
 from gangline.core.errors import BadInput
 from gangline.data.place import Place
 from gangline.data.sources import Item
@@ -26,7 +25,7 @@ WAIT_S = 0.5
 WAIT_S_MAX = 20.0
 AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 NOT_FOR_TRAINING = frozenset({"noai", "noimageai", "noindex", "noimageindex"})
-AGENT = f"gangline/{__version__} (data set conversion; asks no page that says noai or noimageai)"
+AGENT = "gangline (makes data sets for training; takes nothing that says noai or noimageai)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,14 @@ DEFAULT_PORT = 8420
 DEFAULT_SERVER = f"http://127.0.0.1:{DEFAULT_PORT}"
 ACCESS = "access.json"
 PRIVATE = 0o600
+S3_OPTIONS = {
+    "AWS_ACCESS_KEY_ID": "aws_access_key_id",
+    "AWS_SECRET_ACCESS_KEY": "aws_secret_access_key",
+    "AWS_SESSION_TOKEN": "aws_session_token",
+    "AWS_REGION": "aws_region",
+    "AWS_ENDPOINT_URL": "aws_endpoint",
+}
+
 log = logging.getLogger("gangline.compose")
 # Below that it writes down whole URLs, and a signed one opens something.
 logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -211,6 +219,23 @@ def make_trackers(home: Path) -> "tuple[Tracker, ...]":
             raise missing_extra("trackers", error) from None
         found.append(TensorBoard(existing(Path(folder))))
     return tuple(found)
+
+
+def data_place(address: str) -> "Place":
+    """A folder, or s3://BUCKET/PREFIX with what the environment says of the key; where it names none, the machine's own role is used."""
+    try:
+        from gangline.data.place import Place
+    except ModuleNotFoundError as error:
+        raise missing_extra("data", error) from None
+    if "://" not in address:
+        return Place(str(Path(address).expanduser().absolute()))
+    parts = urlsplit(address)
+    if parts.scheme != "s3" or not parts.netloc or parts.query or parts.fragment:
+        raise UserError(f"{address} is no place for data", hint="give a folder, or s3://BUCKET/PREFIX")
+    options = {option: value for name, option in S3_OPTIONS.items() if (value := os.environ.get(name, ""))}
+    if options.get("aws_endpoint", "").startswith("http://"):
+        options["allow_http"] = "true"
+    return Place(address.rstrip("/"), {"aws_region": "us-east-1"} | options)
 
 
 def _read_bucket(place: str) -> "Bucket":

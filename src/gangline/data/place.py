@@ -53,7 +53,7 @@ class Place:
     """`uri` is an absolute path, or s3://BUCKET/PREFIX; `options` are those of object_store: keys, region, endpoint."""
 
     uri: str
-    options: dict[str, str] = field(default_factory=dict, repr=False)
+    options: dict[str, str] = field(default_factory=dict, repr=False, hash=False)
 
     @property
     def is_remote(self) -> bool:

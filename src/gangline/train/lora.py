@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from diffusers.utils import logging
-from transformers.utils.logging import disable_progress_bar
 
 from gangline.core.contract import (
     EXIT_BAD_INPUT,
@@ -40,6 +38,7 @@ from gangline.train.material import Material, gather
 from gangline.train.optimiser import averaged, make_optimizer, optimizer_state, restore_optimizer, set_rates
 from gangline.train.prepare import check_resolution
 from gangline.train.prepared import LeftOut
+from gangline.train.quiet import be_quiet
 from gangline.train.result import spoken_now, write_result
 from gangline.train.sample import render_step
 from gangline.train.text import condition, embed, with_silence
@@ -355,9 +354,7 @@ def main(work: Callable[[RunDirectory, Orders], int] = train) -> int:
     run = RunDirectory(parser.parse_args().directory)
     orders = Orders()
     orders.obey_signals()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    disable_progress_bar()
+    be_quiet()
     try:
         return work(run, orders)
     except LeftOut as error:

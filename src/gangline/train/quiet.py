@@ -1,0 +1,10 @@
+"""The libraries' own words are for those who write programs with them."""
+
+from diffusers.utils import logging
+from transformers.utils.logging import disable_progress_bar
+
+
+def be_quiet() -> None:
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    disable_progress_bar()

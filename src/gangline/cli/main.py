@@ -11,6 +11,7 @@ from gangline.cli import (
     bases,
     budget,
     demo,
+    estimate,
     jobs,
     join_tokens,
     keys,
@@ -55,6 +56,7 @@ app.command()(server.server)
 app.command()(worker.worker)
 app.command()(demo.demo)
 app.command()(verify_resume.verify_resume)
+app.command()(estimate.estimate)
 app.add_typer(sim.app, name="sim")
 
 

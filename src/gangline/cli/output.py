@@ -6,13 +6,14 @@ import sys
 from dataclasses import asdict
 from datetime import datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from gangline.core.errors import GanglineError
+from gangline.core.errors import BadInput, GanglineError
 
 PIPE_WIDTH = 200  # a table that goes into a file or another program is not cut
 
@@ -41,6 +42,14 @@ ProjectOption = Annotated[
 def print_json(value: Any) -> None:
     """Dataclasses, lists of them, and what JSON knows."""
     typer.echo(json.dumps(value, default=asdict))
+
+
+def check_place(file: Path, option: str) -> None:
+    """Where something is to be drawn: before work that may take long. Raises `BadInput`."""
+    if file.is_dir():
+        raise BadInput(f"{file} cannot be written: it is a folder", hint=f"{option} takes the name of a file")
+    if not file.parent.is_dir():
+        raise BadInput(f"{file} cannot be written: there is no folder {file.parent}", hint="make it first")
 
 
 def say(text: str) -> None:

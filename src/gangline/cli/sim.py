@@ -14,6 +14,7 @@ from rich.text import Text
 from gangline.cli.output import (
     Output,
     OutputOption,
+    check_place,
     duration,
     err,
     facts,
@@ -57,7 +58,7 @@ def run_scenario(
 
     asked = with_settings(load(scenario), _parted(settings or []))
     if svg:
-        _check_place(svg)
+        check_place(svg, "--svg")
     ran = _simulate(asked, seed)
     report = make_report(ran, scenario)
     if svg:
@@ -152,14 +153,6 @@ def _silence() -> Iterator[None]:
         yield
     finally:
         log.setLevel(before)
-
-
-def _check_place(svg: Path) -> None:
-    """Before a simulation that may take long."""
-    if svg.is_dir():
-        raise BadInput(f"{svg} cannot be written: it is a folder", hint="--svg takes the name of a file")
-    if not svg.parent.is_dir():
-        raise BadInput(f"{svg} cannot be written: there is no folder {svg.parent}", hint="make it first")
 
 
 def _draw(simulation: "Simulation", svg: Path) -> None:

@@ -1,0 +1,161 @@
+"""`gangline estimate`: what it prints and draws, and that what is misspelt costs one sentence."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gangline.cli import main as cli
+
+ISSUE = (
+    "--samples",
+    "2867200000",
+    "--gpus",
+    "8,16",
+    "--images-per-second",
+    "128.2,254.0",
+    "--usd-per-gpu-hour",
+    "2.00",
+)
+OUTLINE = """
+usd_per_gpu_hour = 2.0
+[[phases]]
+name = "256 px"
+steps = 550_000
+batch_size = 2048
+microbatch = 16
+gpus = [8, 128]
+images_per_second = [1100, 11600]
+[[phases]]
+name = "512 px"
+samples = 1_740_800_000
+gpus = [8, 128]
+images_per_second = [290, 4590]
+[precompute]
+gpu_hours = 3784
+"""
+
+
+@pytest.fixture
+def gangline(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Run `gangline estimate` with such words; gives the exit code, what was printed and what was said."""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["gangline", "estimate", *words])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        printed = capsys.readouterr()
+        return int(ended.value.code or 0), printed.out, printed.err
+
+    return run
+
+
+@pytest.fixture
+def outline(tmp_path: Path) -> str:
+    (tmp_path / "outline.toml").write_text(OUTLINE)
+    return str(tmp_path / "outline.toml")
+
+
+def test_rows_as_json_have_gpus_days_and_dollars(gangline) -> None:
+    code, printed, said = gangline(*ISSUE, "-o", "json")
+    rows = json.loads(printed)["rows"]
+    assert (code, said) == (0, "")
+    assert [(row["gpus"], round(row["days"], 2), round(row["usd"])) for row in rows] == [
+        (8, 258.85, 99400),
+        (16, 130.65, 100339),
+    ]
+
+
+def test_the_table_tells_measured_rows_from_predicted_ones_and_why(gangline) -> None:
+    code, printed, _ = gangline(*ISSUE, "--predict", "12,32")
+    lines = {line.split()[0]: line.split() for line in printed.splitlines()[1:5]}
+    assert code == 0
+    assert [lines[gpus][-1] for gpus in ("8", "12", "16", "32")] == [
+        *("measured", "interpolated", "measured", "extrapolated")
+    ]
+    assert "32: extrapolated, by the law of 2 measured numbers of GPUs, 8 to 16" in printed
+    assert "a band is meant to hold 90%" in printed
+
+
+def test_an_outline_and_options_are_one_question(gangline, outline: str) -> None:
+    rows = json.loads(gangline(outline, "--predict", "64", "--usd-per-gpu-hour", "1,128=3", "-o", "json")[1])["rows"]
+    assert [row["gpus"] for row in rows] == [8, 64, 128]
+    assert [row["usd_per_gpu_hour"] for row in rows] == [1, 1, 3]
+    assert [part["phase"] for part in rows[0]["phases"]] == ["precompute", "256 px", "512 px"]
+    printed = gangline(outline, "--interruptions-per-node-hour", "0.01", "--checkpoint-s", "60", "--restart-s", "300")[
+        1
+    ]
+    assert "checkpoint every" in printed and "precompute" in printed
+
+
+def test_phases_as_options_are_those_of_an_outline(gangline, outline: str) -> None:
+    words = ("--phase", "256 px:1126400000:8=1100,128=11600:16", "--phase", "512 px:1.7408e9:8=290,128=4590")
+    more = ("--batch-size", "2048", "--precompute-gpu-hours", "3784", "--usd-per-gpu-hour", "2", "-o", "json")
+    ours, theirs = (json.loads(gangline(*each)[1])["rows"] for each in ((*words, *more), (outline, "-o", "json")))
+    assert [row["usd"] for row in ours] == [row["usd"] for row in theirs]
+
+
+@pytest.mark.parametrize("suffix", ["svg", "png"])
+def test_the_same_estimate_draws_the_same_figure(gangline, tmp_path: Path, suffix: str) -> None:
+    pytest.importorskip("matplotlib")
+    files = [tmp_path / f"{name}.{suffix}" for name in ("one", "two")]
+    code, _, said = gangline(*ISSUE, "--predict", "32", *(word for file in files for word in ("--figure", str(file))))
+    assert (code, said.splitlines()[0]) == (0, f"the figure is in {files[0]}")
+    one, two = (file.read_bytes() for file in files)
+    assert one == two
+    if suffix == "svg":
+        for word in ("GPUs", "days", "measured", "predicted", "258.85", "130.65"):
+            assert f">{word}<" in one.decode()
+
+
+def test_without_matplotlib_a_figure_is_one_sentence_and_the_table_needs_none(
+    gangline, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert gangline(*ISSUE)[0] == 0
+    code, printed, said = gangline(*ISSUE, "--figure", str(tmp_path / "x.svg"))
+    assert (code, printed) == (2, "")
+    assert said.splitlines() == ["error: a figure needs matplotlib", "hint: pip install 'gangline[figures]'"]
+
+
+def test_the_command_line_loads_no_matplotlib_before_a_figure_is_asked_for() -> None:
+    program = "import sys, gangline.cli.estimate; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"matplotlib", "numpy", "pydantic"} & set(loaded)
+
+
+@pytest.mark.parametrize(
+    ("words", "says", "hint"),
+    [
+        ((), "there is no phase to estimate", "give an outline, or --samples"),
+        (ISSUE[:-2], "usd_per_gpu_hour is missing", "docs/estimate.md"),
+        ((*ISSUE, "--gpus", "8"), "training has 1 gpus and 2 images_per_second", "docs/estimate.md"),
+        ((*ISSUE, "--gpus", ""), "phases[0].gpus is empty", ""),
+        ((*ISSUE, "--gpus", "8,x"), "phases[0].gpus[1] should be a valid integer", ""),
+        ((*ISSUE, "--samples", "0"), "phases[0].samples should be greater than or equal to 1, not 0", ""),
+        ((*ISSUE, "--usd-per-gpu-hour", "nan"), "usd_per_gpu_hour should be a finite number, not nan", ""),
+        ((*ISSUE, "--usd-per-gpu-hour", "2,3"), "--usd-per-gpu-hour 3 names no price", "a name or number"),
+        ((*ISSUE, "--phase", "x:1:8=1"), "phases are given twice", "either --phase"),
+        ((*ISSUE[6:], "--phase", "x:8=1"), "--phase x:8=1 is no phase", "for example"),
+        ((*ISSUE, "--figure", "x.pdf"), "x.pdf is no figure", ".svg or .png"),
+        ((*ISSUE, "--figure", "/nowhere/x.svg"), "/nowhere/x.svg cannot be written: there is no folder", "make it"),
+        (("OUTLINE", *ISSUE), "phases are given twice", "either in the outline"),
+        (("/nowhere.toml",), "there is no outline /nowhere.toml", "give a TOML file"),
+        (("OUTLINE", "--batch-size", "100"), "a batch of 100 images is not shared evenly by 8 or 128 GPUs", ""),
+    ],
+)
+def test_what_cannot_be_asked_for(gangline, outline: str, words: tuple[str, ...], says: str, hint: str) -> None:
+    code, printed, said = gangline(*(outline if word == "OUTLINE" else word for word in words))
+    assert (code, printed) == (2, "")
+    error, *hints = said.splitlines()
+    assert error.startswith(f"error: {says}")
+    assert hints and hints[0].startswith("hint: ") and hint in hints[0]
+
+
+@pytest.mark.parametrize("content", [b"gpus = [8", b"\xff\xfe", b"phases = 3\n", b'phases = ["x"]\n', b"data = 3\n"])
+def test_a_file_that_is_no_outline(gangline, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.toml").write_bytes(content)
+    code, printed, said = gangline(str(tmp_path / "x.toml"), "--dataset-gb", "5")
+    assert (code, printed, len(said.splitlines())) == (2, "", 2)

@@ -126,6 +126,13 @@ def test_at_256_pixels_on_128_gpus_the_last_microbatch_left_is_told_in_the_band(
     assert efficiency == pytest.approx(0.66, abs=0.005)
 
 
+def test_a_measured_row_with_one_microbatch_tells_what_had_been_hidden_and_leaves_the_law_as_it_is() -> None:
+    known, whole = unet_only(UNET_ONLY[:4]).steps[0], unet_only(UNET_ONLY).steps[0]
+    assert (whole.shared_s, whole.fixed_s) == (known.shared_s, known.fixed_s)
+    true_s = 2048 / UNET_ONLY[-1]["images_per_second_256"]
+    assert known.exposed_s is None and whole.exposed_s == pytest.approx(true_s - known.shared_s / 128 - known.fixed_s)
+
+
 def test_how_far_published_rows_lie_from_the_law_is_what_the_band_is_made_of() -> None:
     series = [
         [(row["gpus"], row["images_per_second"]) for row in TABLE_1 if row["measured"]],
@@ -304,6 +311,9 @@ def test_a_run_stops_with_each_of_its_nodes() -> None:
     told = {"per_node_hour": 0.01, "checkpoint_s": 60, "restart_s": 300}
     rows = simple(interruptions=told, predict=[12, 128]).rows
     assert rows[0].share_lost < rows[1].share_lost == rows[2].share_lost < rows[3].share_lost  # 1, 2, 2 and 16 nodes
+    for row, bare in zip(rows, simple(predict=[12, 128]).rows, strict=True):
+        assert row.days * (1 - row.share_lost) == pytest.approx(bare.days)
+        assert row.usd * (1 - row.share_lost) == pytest.approx(bare.usd)
     assert rows[0].interruptions == pytest.approx(rows[0].days * 24 * 0.01)
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gangline.adapters.objects_s3 import S3Objects
     from gangline.adapters.pools.local import LocalPool
     from gangline.adapters.s3_wire import Bucket
+    from gangline.data.place import Place
     from gangline.ports.server import Server
     from gangline.ports.tracker import Tracker
     from gangline.wire.client import Client
@@ -223,10 +224,8 @@ def make_trackers(home: Path) -> "tuple[Tracker, ...]":
 
 def data_place(address: str) -> "Place":
     """A folder, or s3://BUCKET/PREFIX with what the environment says of the key; where it names none, the machine's own role is used."""
-    try:
-        from gangline.data.place import Place
-    except ModuleNotFoundError as error:
-        raise missing_extra("data", error) from None
+    from gangline.data.place import Place
+
     if "://" not in address:
         return Place(str(Path(address).expanduser().absolute()))
     parts = urlsplit(address)

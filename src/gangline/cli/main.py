@@ -10,6 +10,7 @@ from gangline.cli import (
     artifacts,
     bases,
     budget,
+    data,
     demo,
     estimate,
     jobs,
@@ -47,6 +48,7 @@ app.command()(artifacts.artifacts)
 app.command()(samples.samples)
 app.add_typer(bases.app, name="bases")
 app.add_typer(nodes.app, name="nodes")
+app.add_typer(data.app, name="data")
 app.command()(budget.budget)
 app.add_typer(keys.app, name="keys")
 app.add_typer(projects.app, name="projects")

@@ -2,4 +2,6 @@
 
 import os
 
-os.environ.setdefault("LANCE_LOG", "error")  # before Lance is imported: its warnings speak of data sets that are not there yet
+os.environ.setdefault(
+    "LANCE_LOG", "error"
+)  # before Lance is imported: its warnings speak of data sets that are not there yet

@@ -40,7 +40,10 @@ class Info:
         stored = (table.schema.metadata or {}).get(KEY)
         if stored is None:
             return None
-        value: dict[str, Any] = json.loads(stored)
+        try:
+            value: dict[str, Any] = json.loads(stored)
+        except ValueError:
+            return None
         value["where"] = tuple(value["where"])
         return cls(**value)
 

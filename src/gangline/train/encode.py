@@ -100,7 +100,9 @@ class Encoder:
         unit = self.base.latent_factor
         wrong = [side for side in self.encoding.resolutions if side % unit]
         if wrong:
-            raise BadInput(f"resolution {wrong[0]} is no multiple of {unit}, which this VAE needs", hint="take one that is")
+            raise BadInput(
+                f"resolution {wrong[0]} is no multiple of {unit}, which this VAE needs", hint="take one that is"
+            )
         hashed = weights_digest(self.vae)
         return {
             column_name(resolution, self.encoding.crop): Latents(
@@ -131,10 +133,13 @@ class Encoder:
         """Of the columns that are added."""
         number = pa.from_numpy_dtype(STORED)
         columns = [
-            described(pa.field(name, pa.list_(number, latents.numbers)), latents) for name, latents in self.latents.items()
+            described(pa.field(name, pa.list_(number, latents.numbers)), latents)
+            for name, latents in self.latents.items()
         ]
         if self.texts:
-            columns.append(described(pa.field(TEXTS, pa.list_(number, self.texts.tokens * self.texts.width)), self.texts))
+            columns.append(
+                described(pa.field(TEXTS, pa.list_(number, self.texts.tokens * self.texts.width)), self.texts)
+            )
             if self.texts.pooled:
                 columns.append(described(pa.field(POOLED, pa.list_(number, self.texts.pooled)), self.texts))
         return pa.schema(columns)
@@ -245,7 +250,9 @@ def encode_fragment(encoding: Encoding, number: int) -> tuple[int, dict[str, Any
         table = lance.dataset(
             encoding.target.uri, version=encoding.version, storage_options=encoding.target.lance_options
         )
-        metadata, _ = table.get_fragment(number).merge_columns(encoder.encode, columns=list(READ), batch_size=64)
+        fragment = table.get_fragment(number)
+        assert fragment is not None, "a version's fragments stay"
+        metadata, _ = fragment.merge_columns(encoder.encode, columns=list(READ), batch_size=64)
     note = metadata.to_json()
     encoding.work.write(f"{number}.json", json.dumps(note).encode())
     return number, note

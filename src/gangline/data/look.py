@@ -1,0 +1,108 @@
+"""What a data set looks like: in numbers, and as a sheet of pictures."""
+
+from dataclasses import dataclass
+from io import BytesIO
+
+import numpy as np
+from PIL import Image
+
+from gangline.data.chance import stream
+from gangline.data.dataset import Computed, DataSet, Latents
+from gangline.data.grid import Row, draw
+from gangline.data.pixels import as_seen, loaded
+from gangline.data.place import errors_of
+
+SHOWN = 24
+ACROSS = 6
+SHARES = (0.0, 0.1, 0.5, 0.9, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    name: str
+    type: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """Of the shorter sides and the aspects the least, the 10th, 50th and 90th percentile and the most."""
+
+    place: str
+    rows: int
+    version: int
+    short_side: str
+    aspect: str
+    captions: str
+    columns: list[Column]
+
+
+def look(data: DataSet) -> Look:
+    """Reads the narrow columns, not the images."""
+    with errors_of(data.place):
+        found = data.table.to_table(columns=["width", "height", "captions"])
+    width, height = (found[name].to_numpy().astype(np.float64) for name in ("width", "height"))
+    lengths = [len(text) for texts in found["captions"].to_pylist() for text in texts]
+    each = len(lengths) / max(len(width), 1)
+    long = f"{np.mean(lengths):.0f} characters on average, {max(lengths)} at most" if lengths else "none"
+    known = data.computed()
+    return Look(
+        place=data.place.uri,
+        rows=len(width),
+        version=data.version,
+        short_side=_shares(np.minimum(width, height), 0),
+        aspect=_shares(width / height, 2),
+        captions=f"{each:.2f} an image, {long}",
+        columns=[
+            Column(field.name, str(field.type).replace("fixed_size_list<item: ", "list<"), _what(known.get(field.name)))
+            for field in data.table.schema
+        ],
+    )
+
+
+def sheet(data: DataSet, seed: int) -> Image.Image:
+    """Pictures drawn at random, each with its first caption."""
+    chosen = sorted(stream(seed, "look").choice(data.rows, min(SHOWN, data.rows), replace=False).tolist())
+    with errors_of(data.place):
+        rows = data.table.take(chosen, columns=["image", "captions"]).to_pylist()
+    rows += [{"image": b"", "captions": []}] * (-len(rows) % ACROSS)
+    lines = [rows[first : first + ACROSS] for first in range(0, len(rows), ACROSS)]
+    return draw(
+        [
+            Row(
+                " · ".join(_caption(row["captions"]) for row in line if row["image"]),
+                [_picture(row["image"]) for row in line],
+            )
+            for line in lines
+        ],
+        [""] * ACROSS,
+    )
+
+
+def _caption(captions: list[str]) -> str:
+    text = captions[0] if captions else "–"
+    return text if len(text) <= 40 else f"{text[:39]}…"
+
+
+def _picture(content: bytes) -> Image.Image | None:
+    if not content:
+        return None
+    with loaded(BytesIO(content)) as image:
+        return as_seen(image)
+
+
+def _shares(values: np.ndarray, digits: int) -> str:
+    return " · ".join(f"{value:.{digits}f}" for value in np.quantile(values, SHARES)) if len(values) else "–"
+
+
+def _what(known: Computed | None) -> str:
+    match known:
+        case None:
+            return ""
+        case Latents():
+            return (
+                f"latents of {known.resolution} × {known.resolution} ({known.crop}): mean and deviation, "
+                f"{known.channels} × {known.side} × {known.side}, scale {known.scale}, VAE {known.vae[:12]}"
+            )
+        case _:
+            return f"{known.tokens} tokens × {known.width}, pooled {known.pooled}, encoders {known.encoders[:12]}"

@@ -34,6 +34,7 @@ PLAN = "plan.json"
 BATCH = 256
 EXAMPLES_MAX = 3
 DATA = "data"
+NOT_WANTED = "not wanted (--where)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,10 +239,10 @@ def _batches(conversion: Conversion, how: Fetching, shard: Shard, tally: Tally) 
     found = _looked_at(fetched(items, conversion.source.place, how), conversion.storing, tally)
     while batch := list(islice(found, BATCH)):
         items_of, rows = [item for item, _ in batch], [row for _, row in batch]
-        kept = late.kept(pa.Table.from_pylist(rows, schema=seen)) if late.conditions else [True] * len(rows)
+        kept = late.kept(rows, seen)
         for item, keep in zip(items_of, kept, strict=True):
             if not keep:
-                tally.leave_out(item, "not wanted (--where)")
+                tally.leave_out(item, NOT_WANTED)
         chosen = [row for row, keep in zip(rows, kept, strict=True) if keep]
         tally.rows += len(chosen)
         tally.image_bytes += sum(len(row["image"]) for row in chosen)
@@ -256,10 +257,10 @@ def _wanted(items: Iterator[Item], early: Where, conversion: Conversion, tally: 
         for item in batch:
             if item.problem:
                 tally.leave_out(item, item.problem)
-        kept = early.kept(pa.Table.from_pylist([item.columns for item in whole], schema=conversion.source.columns))
+        kept = early.kept([item.columns for item in whole], conversion.source.columns)
         for item, keep in zip(whole, kept, strict=True):
             if not keep:
-                tally.leave_out(item, "not wanted (--where)")
+                tally.leave_out(item, NOT_WANTED)
             elif not item.captions and not conversion.keep_uncaptioned:
                 tally.leave_out(item, "no caption")
             else:

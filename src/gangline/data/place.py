@@ -3,6 +3,7 @@
 Lance and obstore take the same options, so that a place is an address and a dictionary: it can be handed to other processes.
 """
 
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ REFUSED = (
     "invalidaccesskeyid",
     "signaturedoesnot",
 )
-MISSING = ("not found", "notfound", "no such file", "nosuchkey")
+MISSING = ("no such file", "nosuchkey", "not found: ", "was not found")
 AWAY = (
     "error sending request",
     "connect",
@@ -36,6 +37,7 @@ AWAY = (
     "internal server error",
     "slow down",
 )
+BUFFER_BYTES = 1 << 20
 PATIENCE = {"client_max_retries": "6", "client_retry_timeout": "60", "timeout": "60s", "connect_timeout": "5s"}
 
 
@@ -79,8 +81,13 @@ class Place:
             return sorted(self._remote_entries() if self.is_remote else _local_entries(Path(self.uri)))
 
     def read(self, name: str) -> bytes:
-        with self.open(name) as file:
-            return file.read()
+        if not self.is_remote:
+            with self.open(name) as file:
+                return file.read()
+        import obstore
+
+        with errors_of(self):
+            return bytes(obstore.get(self._store(), name).bytes())
 
     @contextmanager
     def open(self, name: str) -> Iterator[BinaryIO]:
@@ -89,7 +96,8 @@ class Place:
             if self.is_remote:
                 import obstore
 
-                yield obstore.open_reader(self._store(), name)  # pyright: ignore[reportReturnType]
+                with io.BufferedReader(_Remote(obstore.open_reader(self._store(), name)), BUFFER_BYTES) as file:
+                    yield file
             else:
                 with (Path(self.uri) / name).open("rb") as file:
                     yield file
@@ -121,8 +129,8 @@ class Place:
     def wipe(self) -> None:
         """Everything below it, and its folders."""
         self.delete([entry.name for entry in self.entries()])
-        if not self.is_remote:
-            root = Path(self.uri)
+        root = Path(self.uri)
+        if not self.is_remote and root.is_dir():
             for folder in sorted((path for path in root.rglob("*") if path.is_dir()), reverse=True):
                 folder.rmdir()
             root.rmdir()
@@ -145,6 +153,30 @@ class Place:
         }
         retries: Any = {"max_retries": 6, "retry_timeout": timedelta(seconds=60)}
         return S3Store.from_url(self.uri, config=config, client_options=client, retry_config=retries)
+
+
+class _Remote(io.RawIOBase):
+    """obstore's reader as the standard library's files are, whose bytes are bytes."""
+
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._reader.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._reader.tell()
+
+    def readinto(self, buffer: Any) -> int:
+        found = bytes(self._reader.read(len(buffer)))
+        buffer[: len(found)] = found
+        return len(found)
 
 
 def _local_entries(root: Path) -> Iterator[Entry]:

@@ -18,7 +18,7 @@ DHASH = 9, 8
 
 OWN = pa.schema(
     [
-        pa.field("image", pa.large_binary()),
+        pa.field("image", pa.large_binary(), metadata={"lance-encoding:compression": "none"}),
         pa.field("width", pa.int32()),
         pa.field("height", pa.int32()),
         pa.field("captions", pa.list_(pa.string())),

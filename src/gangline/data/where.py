@@ -4,6 +4,7 @@ They are those of Lance (DataFusion's SQL), here and where a data set is read, s
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import lance
 import pyarrow as pa
@@ -31,20 +32,17 @@ class Where:
                 )
         return Where(soon), Where(rest)
 
-    def kept(self, table: pa.Table) -> list[bool]:
+    def kept(self, rows: list[dict[str, Any]], schema: pa.Schema) -> list[bool]:
         """Of each row whether it is wanted. Raises `BadInput` where a condition cannot be computed."""
-        if not self.conditions or not table.num_rows:
-            return [True] * table.num_rows
+        if not self.conditions or not rows:
+            return [True] * len(rows)
         try:
-            scan = lance.write_dataset(table, MEMORY).scanner(
-                columns=[], filter=self.text, with_row_address=True, scan_in_order=True
-            )
+            table = lance.write_dataset(pa.Table.from_pylist(rows, schema=schema), MEMORY)
+            scan = table.scanner(columns=[], filter=self.text, with_row_address=True)
             wanted = set(scan.to_table()["_rowaddr"].to_pylist())
         except (OSError, ValueError) as error:
-            raise BadInput(
-                f"the condition `{self.text}` fails: {_reason(error)}", hint="try it on fewer columns"
-            ) from None
-        return [row in wanted for row in range(table.num_rows)]
+            raise BadInput(f"the condition `{self.text}` fails: {_reason(error)}", hint="correct it") from None
+        return [row in wanted for row in range(len(rows))]
 
     @property
     def text(self) -> str:

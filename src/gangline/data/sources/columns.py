@@ -16,8 +16,10 @@ TYPES = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string(
 
 
 def named_apart(name: str) -> str:
-    """A source's own name for a column, changed where a data set has one of that name with another meaning."""
-    return f"source_{name}" if name in OURS or name.startswith(("latents_", "text_")) else name
+    """A source's own name for a column, changed where a data set has one of that name with another meaning. SQL tells no `WIDTH` from
+    `width`."""
+    ours = name.lower() in OURS or name.lower().startswith(("latents_", "texts"))
+    return f"source_{name}" if ours else name
 
 
 def inferred(samples: Iterable[Mapping[str, Any]], left_out: Iterable[str]) -> pa.Schema:

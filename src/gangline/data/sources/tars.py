@@ -2,8 +2,10 @@
 
 import json
 import tarfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import SEEK_END
 from itertools import groupby, islice
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO
@@ -19,6 +21,8 @@ from gangline.data.sources.item import Item, Shard, cut
 TARS = (".tar", ".tar.gz", ".tgz")
 SAMPLES = 256
 BYTES_MAX = 2**28
+BLOCK = 512
+GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +86,26 @@ def tar_source(place: Place, entries: list[Entry], captions: tuple[str, ...]) ->
 
 def _samples(file: BinaryIO) -> Iterator[Sample]:
     """A tar that breaks off gives what it has, and a problem at its end."""
+    end = 0
     try:
         with tarfile.open(fileobj=file, mode="r|*") as tar:
             for key, members in groupby((member for member in tar if member.isfile()), key=_key):
-                yield Sample(key, {_ending(member): _content(tar, member) for member in members})
-    except tarfile.TarError as error:
-        yield Sample("", {}, f"a tar that breaks off ({error})")
-    except (EOFError, OSError) as error:
-        if not isinstance(error, EOFError) and error.errno is not None:
-            raise
+                found: dict[str, bytes] = {}
+                for member in members:
+                    found[_ending(member)] = _content(tar, member)
+                    end = member.offset_data + member.size
+                yield Sample(key, found)
+        whole = file.seek(0, SEEK_END) >= -(-end // BLOCK) * BLOCK + BLOCK or _is_packed(file)
+    except (tarfile.TarError, EOFError, zlib.error):
+        whole = False
+    if not whole:
         yield Sample("", {}, "a tar that breaks off")
+
+
+def _is_packed(file: BinaryIO) -> bool:
+    """Of a packed tar the length says nothing; it has an end of its own, which was found."""
+    file.seek(0)
+    return file.read(len(GZIP)) == GZIP
 
 
 def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
@@ -127,6 +141,6 @@ def _bytes_of(file: BinaryIO, samples: int) -> tuple[int, int]:
                 at = member.offset_data + member.size
                 if len(keys) > samples:
                     break
-    except (tarfile.TarError, EOFError):
+    except (tarfile.TarError, EOFError, zlib.error):
         pass
     return len(keys), at

@@ -1,0 +1,599 @@
+"""Whatever somebody has becomes one data set: every sample once, or counted among those that were left out, and why."""
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from gangline.adapters.s3_wire import Bucket
+from gangline.core.errors import BadInput, GanglineError, Unreachable
+from gangline.data.convert import convert_shard, left_out
+from gangline.data.dataset import open_data_set
+from gangline.data.engine import Processes, Ray
+from gangline.data.place import Place
+from gangline.data.row import Storing
+from gangline.data.sources import Hints
+from gangline.data.where import Where
+from tests.data import made
+from tests.data.made import converted, encoded, picture, rows_of, samples
+from tests.proxy import Fault, Proxy
+
+Make = Callable[[Path, list[made.Sample]], Path]
+KINDS: dict[str, Make] = {
+    "folder": made.as_folder,
+    "imagefolder": made.as_imagefolder,
+    "imagefolder with a csv": lambda root, given: made.as_imagefolder(root, given, "csv"),
+    "tars": made.as_tars,
+    "parquet": made.as_parquet,
+    "parquet of Hugging Face": lambda root, given: made.as_parquet(root, given, struct=True),
+    "arrow": made.as_arrow,
+}
+SCORED = set(KINDS) - {"folder"}
+
+
+@pytest.fixture
+def web() -> Iterator[made.Web]:
+    with made.web() as started:
+        yield started
+
+
+@pytest.fixture(params=["folder", "s3"])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    if request.param == "folder":
+        return Place(str(tmp_path / "made.lance"))
+    return made.place_in(request.getfixturevalue("bucket"), f"{tmp_path.name}/made.lance")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_source_gives_the_same_samples(kind: str, tmp_path: Path) -> None:
+    given = samples(11)
+    data, done = converted(KINDS[kind](tmp_path / "source", given), tmp_path / "made.lance")
+    rows = rows_of(data)
+    assert len(rows) == 11
+    assert not left_out(done)
+    for one in given:
+        row = rows[one.caption]
+        assert row["image"] == one.image
+        assert (row["width"], row["height"]) == Image.open(io.BytesIO(one.image)).size
+        assert row["sha256"] == hashlib.sha256(one.image).hexdigest()
+        assert row["captions"] == [one.caption]
+        assert kind not in SCORED or row["score"] == one.score
+
+
+def test_a_source_may_lie_in_a_bucket_and_so_may_the_data_set(bucket: Bucket, tmp_path: Path) -> None:
+    for kind in ("folder", "tars", "parquet"):
+        root = KINDS[kind](tmp_path / kind, samples(6))
+        source = made.place_in(bucket, f"{tmp_path.name}/{kind}")
+        for path in root.rglob("*.*"):
+            source.write(path.relative_to(root).as_posix(), path.read_bytes())
+        data, _ = converted(source, made.place_in(bucket, f"{tmp_path.name}/{kind}.lance"))
+        assert len(rows_of(data)) == 6
+
+
+def test_a_single_file_is_a_source(tmp_path: Path) -> None:
+    root = made.as_parquet(tmp_path / "source", samples(10))
+    assert len(rows_of(converted(root / "b.parquet", tmp_path / "made.lance")[0])) == 5
+
+
+def test_processes_make_what_one_makes(tmp_path: Path) -> None:
+    source = made.as_tars(tmp_path / "source", samples(20))
+    alone, _ = converted(source, tmp_path / "alone.lance")
+    together, _ = converted(source, tmp_path / "together.lance", engine=Processes(3))
+    assert alone.table.to_table() == together.table.to_table()
+
+
+@pytest.mark.nightly
+@pytest.mark.filterwarnings("ignore")
+def test_ray_makes_what_one_makes(tmp_path: Path) -> None:
+    source = made.as_tars(tmp_path / "source", samples(20))
+    alone, _ = converted(source, tmp_path / "alone.lance")
+    together, _ = converted(source, tmp_path / "together.lance", engine=Ray(processes=2))
+    assert alone.table.to_table() == together.table.to_table()
+
+
+def test_what_is_no_image_is_left_out_and_counted(tmp_path: Path) -> None:
+    given = samples(4)
+    broken = [
+        made.Sample("web", b"<!doctype html><p>gone</p>", "a page", 1),
+        made.Sample("empty", b"", "nothing", 1),
+        made.Sample("short", given[0].image[:-200], "cut off", 1),
+        made.Sample("words", b"hello", "words", 1),
+    ]
+    data, done = converted(made.as_folder(tmp_path / "source", [*given, *broken]), tmp_path / "made.lance")
+    assert len(rows_of(data)) == 4
+    assert left_out(done) == {"not an image": 3, "damaged": 1}
+    assert data.info.left_out == {"not an image": 3, "damaged": 1}
+    assert [names for one in done for names in one.examples.get("damaged", [])] == ["some/short.jpg"]
+
+
+def test_an_image_without_a_caption_is_left_out_unless_asked(tmp_path: Path) -> None:
+    source = made.as_folder(tmp_path / "source", samples(4))
+    (source / "some" / "00001.txt").write_text(" \n")
+    (source / "some" / "00002.txt").unlink()
+    (source / "some" / "00003.txt").write_bytes(b"\0\1\2")
+    data, done = converted(source, tmp_path / "made.lance")
+    assert left_out(done) == {"no caption": 3}
+    everything, _ = converted(source, tmp_path / "all.lance", keep_uncaptioned=True)
+    assert sorted(everything.table.to_table()["captions"].to_pylist()) == [[], [], [], ["number 0"]]
+    assert data.rows == 1
+
+
+def test_captions_are_of_one_line_and_several_may_be_given(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    source = tmp_path / "source"
+    source.mkdir()
+    captions = [["one\n  line", "another", "another", ""], ["x" * 5000]]
+    pq.write_table(pa.table({"jpg": [one.image for one in samples(2)], "captions": captions}), source / "a.parquet")
+    data, _ = converted(source, tmp_path / "made.lance")
+    assert data.table.to_table()["captions"].to_pylist() == [["one line", "another"], ["x" * 2000]]
+
+
+def test_bytes_stay_as_they_are_where_they_can(tmp_path: Path) -> None:
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    upright = encoded(picture(1, (60, 40)))
+    source = made.as_folder(
+        tmp_path / "source",
+        [
+            made.Sample("plain", upright, "plain", 0),
+            made.Sample("turned", encoded(picture(2, (60, 40)), exif=turned), "turned", 0),
+            made.Sample("large", encoded(picture(3, (600, 400))), "large", 0),
+            made.Sample("glass", encoded(picture(4).convert("RGBA"), "PNG"), "glass", 0),
+        ],
+    )
+    rows = rows_of(converted(source, tmp_path / "made.lance", storing=Storing(short_side=64))[0])
+    assert rows["plain"]["image"] == upright
+    assert (rows["turned"]["width"], rows["turned"]["height"]) == (40, 60)
+    assert Image.open(io.BytesIO(rows["turned"]["image"])).size == (40, 60)
+    assert (rows["large"]["width"], rows["large"]["height"]) == (96, 64)
+    assert Image.open(io.BytesIO(rows["glass"]["image"])).mode == "RGB"
+
+
+@pytest.mark.parametrize(("form", "found"), [("jpeg", "JPEG"), ("webp", "WEBP"), ("png", "PNG")])
+def test_images_are_stored_as_asked(form: Any, found: str, tmp_path: Path) -> None:
+    source = made.as_folder(tmp_path / "source", [made.Sample("a", encoded(picture(1), "BMP"), "a", 0)])
+    rows = rows_of(converted(source, tmp_path / "made.lance", storing=Storing(format=form))[0])
+    assert Image.open(io.BytesIO(rows["a"]["image"])).format == found
+
+
+def test_an_image_much_larger_than_asked_is_decoded_smaller_and_looks_the_same(tmp_path: Path) -> None:
+    content = encoded(picture(1, (1600, 1200)), quality=95)
+    source = made.as_folder(tmp_path / "source", [made.Sample("a", content, "a", 0)])
+    row = rows_of(converted(source, tmp_path / "made.lance", storing=Storing(short_side=120, format="png"))[0])["a"]
+    import numpy as np
+
+    stored = np.asarray(Image.open(io.BytesIO(row["image"])), dtype=float)
+    whole = Image.open(io.BytesIO(content)).resize((160, 120), Image.Resampling.LANCZOS)
+    assert abs(stored - np.asarray(whole, dtype=float)).mean() < 3
+
+
+def test_conditions_on_what_the_source_says_keep_images_from_being_fetched(web: made.Web, tmp_path: Path) -> None:
+    given = samples(10)
+    urls = [web.has(f"/{one.name}.jpg", one.image) for one in given]
+    source = made.as_laion(tmp_path / "source", urls, given)
+    where = Where(("AESTHETIC_SCORE >= 0.5 and punsafe < 0.1", "pwatermark < 0.008", "source_WIDTH = 40", "WIDTH < 46"))
+    data, done = converted(source, tmp_path / "made.lance", where=where)
+    assert sorted(rows_of(data)) == ["number 5", "number 7"]  # number 6 is 46 wide
+    assert sorted(web.asked) == ["/00005.jpg", "/00006.jpg", "/00007.jpg"]
+    assert left_out(done) == {"not wanted (--where)": 8}
+
+
+def test_a_condition_may_speak_of_the_picture_alone(tmp_path: Path) -> None:
+    source = made.as_folder(tmp_path / "source", samples(8))
+    data, _ = converted(source, tmp_path / "made.lance", where=Where(("aspect > 1.4 and source like '%jpg'",)))
+    assert {row["width"] for row in rows_of(data).values()} == {43, 44, 45, 46}
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ("colour = 'red'", "No field named colour"),
+        ("width >", "cannot be used"),
+        ("width + 1", "does not return a boolean"),
+    ],
+)
+def test_a_condition_that_cannot_be_is_told_before_anything_is_done(condition: str, said: str, tmp_path: Path) -> None:
+    source = made.as_folder(tmp_path / "source", samples(2))
+    with pytest.raises(BadInput, match=said):
+        converted(source, tmp_path / "made.lance", where=Where((condition,)))
+    assert not list(tmp_path.glob("made*"))
+
+
+def test_a_condition_that_fails_on_a_row_is_told(tmp_path: Path) -> None:
+    source = made.as_imagefolder(tmp_path / "source", samples(2))
+    with pytest.raises(BadInput, match="Divide by zero"):
+        converted(source, tmp_path / "made.lance", where=Where(("1 / cast(score as int) > 0",)))
+
+
+@pytest.mark.parametrize("column", ["sha256", "dhash", "score"])
+def test_of_equal_rows_the_first_is_kept(column: str, target: Place, tmp_path: Path) -> None:
+    given = [replace(one, image=encoded(picture(number, (72, 64)))) for number, one in enumerate(samples(6))]
+    again = {
+        "sha256": made.Sample("z", given[2].image, "again", 9),
+        "dhash": made.Sample("z", encoded(picture(2, (144, 128)), "PNG"), "again", 9),
+        "score": made.Sample("z", encoded(picture(99)), "again", given[2].score),
+    }[column]
+    data, _ = converted(made.as_imagefolder(tmp_path / "source", [*given, again]), target, unique=column)
+    assert sorted(rows_of(data)) == [one.caption for one in given]
+    assert data.info.rows - data.rows == 1
+
+
+def test_a_web_of_all_kinds_of_answers(web: made.Web, tmp_path: Path) -> None:
+    given = samples(12)
+    image = given[0].image
+    urls = [
+        web.has("/good", image),
+        web.url + "/gone",
+        web.has("/later", b"", status=503) and web.has("/later", given[1].image),
+        web.has("/never", b"", status=500),
+        web.has("/moved", status=302, Location="/good"),
+        web.has("/circle", status=302, Location="/circle"),
+        web.has("/short", image, Content_Length=str(len(image) + 10)),
+        web.has("/page", b"<html>"),
+        web.has("/asks", image, X_Robots_Tag="noai"),
+        "http://127.0.0.1:9/",
+        "nonsense",
+        "",
+    ]
+    data, done = converted(made.as_laion(tmp_path / "source", urls, given), tmp_path / "made.lance")
+    assert sorted(rows_of(data)) == ["number 0", "number 2", "number 4"]
+    assert left_out(done) == {
+        "HTTP 404": 1,
+        "HTTP 500": 1,
+        "leads in a circle": 1,
+        "the answer breaks off": 1,
+        "not an image": 1,
+        "its site asks not to use it so": 1,
+        "no connection": 1,
+        "no web address": 1,
+        "no URL": 1,
+    }
+    assert web.asked.count("/never") == 3
+    assert web.asked.count("/gone") == 1
+    assert rows_of(data)["number 2"]["URL"] == f"{web.url}/later"
+
+
+def test_a_server_that_never_answers_is_given_up(
+    web: made.Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import httpx
+
+    monkeypatch.setattr("gangline.data.fetch.TIMEOUT", httpx.Timeout(0.2))
+    given = samples(2)
+    urls = [web.has("/hangs", Hang="yes"), web.has("/good", given[1].image)]
+    data, done = converted(made.as_laion(tmp_path / "source", urls, given), tmp_path / "made.lance")
+    assert sorted(rows_of(data)) == ["number 1"]
+    assert left_out(done) == {"no answer in time": 1}
+
+
+@pytest.mark.parametrize("kept", [7 * 512 + 100, 8 * 512, 8 * 512 + 100, 9 * 512])
+def test_a_tar_that_breaks_off_gives_what_it_has(kept: int, tmp_path: Path) -> None:
+    given = [replace(one, image=encoded(picture(number, (9, 8)))) for number, one in enumerate(samples(4))]
+    tar = made.as_tars(tmp_path / "source", given) / "000000.tar"
+    tar.write_bytes(tar.read_bytes()[:kept])
+    data, done = converted(tmp_path / "source", tmp_path / "made.lance", keep_uncaptioned=True)
+    assert data.rows >= 1
+    assert left_out(done)["a tar that breaks off"] == 1
+
+
+def test_a_packed_tar_that_breaks_off_is_counted(tmp_path: Path) -> None:
+    source = made.as_tars(tmp_path / "source", samples(8))
+    tar = source / "000004.tar"
+    packed = gzip.compress(tar.read_bytes())
+    tar.write_bytes(packed[: len(packed) // 2])
+    data, done = converted(source, tmp_path / "made.lance")
+    assert data.rows >= 4
+    assert left_out(done)["a tar that breaks off"] == 1
+
+
+def test_a_table_without_images_lists_its_columns(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    (tmp_path / "source").mkdir()
+    pq.write_table(pa.table({"a": [1], "caption": ["x"]}), tmp_path / "source" / "t.parquet")
+    with pytest.raises(BadInput, match="neither a column of images nor one of URLs: a, caption"):
+        converted(tmp_path / "source", tmp_path / "made.lance")
+
+
+@pytest.mark.parametrize(
+    ("hints", "said"),
+    [
+        (Hints(captions=("words",)), "there is no column words"),
+        (Hints(image="caption"), "column caption holds no image"),
+        (Hints(image="photo"), "there is no column photo"),
+        (Hints(kind="tars"), "holds no tars"),
+    ],
+)
+def test_a_wrong_hint_is_told(hints: Hints, said: str, tmp_path: Path) -> None:
+    source = made.as_parquet(tmp_path / "source", samples(4))
+    with pytest.raises(BadInput, match=said):
+        converted(source, tmp_path / "made.lance", hints=hints)
+
+
+def test_a_damaged_table_is_named(tmp_path: Path) -> None:
+    source = made.as_parquet(tmp_path / "source", samples(4))
+    (source / "b.parquet").write_bytes(b"PAR1 and nothing else")
+    with pytest.raises(BadInput, match=r"b\.parquet is damaged, or no table"):
+        converted(source, tmp_path / "made.lance")
+
+
+def test_columns_of_the_source_keep_apart_from_ours(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    (tmp_path / "source").mkdir()
+    table = {"jpg": [one.image for one in samples(2)], "text": ["a", "b"], "width": [7, 8], "box": [[1], [2]]}
+    pq.write_table(pa.table(table), tmp_path / "source" / "t.parquet")
+    rows = rows_of(converted(tmp_path / "source", tmp_path / "made.lance")[0])
+    assert (rows["a"]["width"], rows["a"]["source_width"]) == (40, 7)
+    assert "box" not in rows["a"]
+
+
+def test_nothing_left_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
+    source = made.as_folder(tmp_path / "source", [made.Sample("a", b"no", "a", 0)])
+    with pytest.raises(BadInput, match="is left: 1 not an image"):
+        converted(source, tmp_path / "made.lance")
+    assert not any(path.is_file() for path in tmp_path.glob("made*/**/*"))
+
+
+class Cut(Exception):
+    pass
+
+
+class CutOff:
+    """Does so many pieces, then ends as a machine that vanishes."""
+
+    def __init__(self, pieces: int) -> None:
+        self.pieces = pieces
+
+    def run(self, work: Any, tasks: Any) -> Iterator[Any]:
+        for number, task in enumerate(tasks):
+            if number == self.pieces:
+                raise Cut
+            yield work(task)
+
+
+def test_what_is_done_stays_done(target: Place, tmp_path: Path) -> None:
+    source = made.as_tars(tmp_path / "source", samples(20))
+    with pytest.raises(Cut):
+        converted(source, target, engine=CutOff(3))
+    counted = Counting()
+    data, done = converted(source, target, engine=counted)
+    assert counted.pieces == 2
+    assert len(done) == 5
+    assert len(rows_of(data)) == 20
+    assert not target.beside(".converting").entries()
+
+
+class Counting:
+    def __init__(self) -> None:
+        self.pieces = 0
+
+    def run(self, work: Any, tasks: Any) -> Iterator[Any]:
+        for task in tasks:
+            self.pieces += 1
+            yield work(task)
+
+
+def test_other_settings_do_not_go_on_with_what_was_begun(tmp_path: Path) -> None:
+    source = made.as_tars(tmp_path / "source", samples(20))
+    with pytest.raises(Cut):
+        converted(source, tmp_path / "made.lance", engine=CutOff(3))
+    with pytest.raises(BadInput, match="was begun, with other settings or other files"):
+        converted(source, tmp_path / "made.lance", unique="sha256")
+    (source / "000004.tar").touch()
+    with pytest.raises(BadInput, match="was begun, with other settings or other files"):
+        converted(source, tmp_path / "made.lance")
+
+
+def test_a_data_set_is_not_written_over(target: Place, tmp_path: Path) -> None:
+    source = made.as_tars(tmp_path / "source", samples(4))
+    first, _ = converted(source, target)
+    again, _ = converted(source, target)
+    assert (again.info.id, again.version) == (first.info.id, first.version)
+    with pytest.raises(BadInput, match="there is another data set at"):
+        converted(source, target, unique="sha256")
+
+
+def test_a_piece_whose_data_is_not_whole_is_made_again(tmp_path: Path) -> None:
+    source = made.as_tars(tmp_path / "source", samples(12))
+    with pytest.raises(Cut):
+        converted(source, tmp_path / "made.lance", engine=CutOff(2))
+    lost, short = sorted((tmp_path / "made.lance" / "data").iterdir())[:2]
+    lost.unlink()
+    short.write_bytes(short.read_bytes()[:-1])
+    assert len(rows_of(converted(source, tmp_path / "made.lance")[0])) == 12
+
+
+def test_a_conversion_cut_off_between_its_commit_and_the_doubles_is_not_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = samples(6)
+    source = made.as_tars(tmp_path / "source", [*given, made.Sample("z", given[0].image, "again", 0)])
+
+    def vanish(conversion: object) -> None:
+        raise Cut
+
+    with monkeypatch.context() as patched:
+        patched.setattr("gangline.data.convert._drop_doubles", vanish)
+        with pytest.raises(Cut):
+            converted(source, tmp_path / "made.lance", unique="sha256")
+    with pytest.raises(BadInput, match="is not finished"):
+        open_data_set(Place(str(tmp_path / "made.lance")))
+    assert len(rows_of(converted(source, tmp_path / "made.lance", unique="sha256")[0])) == 6
+
+
+SCRIPT = """
+import json, sys
+from tests.data.made import converted, Place
+from gangline.data.engine import Processes
+if __name__ == "__main__":
+    source, target, options = sys.argv[1:4]
+    print("begun", flush=True)
+    converted(Place(source), Place(target, json.loads(options)), engine=Processes(2), rows=8, unique="sha256")
+"""
+
+
+def kill_at_random(source: Path, target: Place, seed: int, tmp_path: Path) -> int:
+    """SIGKILL to all of a conversion's processes, again and again, after ever longer; how often it was killed."""
+    rng = random.Random(seed)
+    script = tmp_path / "convert.py"
+    script.write_text(SCRIPT)
+    command = [sys.executable, str(script), str(source), target.uri, json.dumps(target.options)]
+    for killed in range(100):
+        path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, start_new_session=True, env=os.environ | {"PYTHONPATH": path}
+        )
+        assert process.stdout is not None
+        process.stdout.read(5)
+        try:
+            process.wait(rng.uniform(0, 0.6) * (1 + killed / 4))
+        except subprocess.TimeoutExpired:
+            victim = process.pid if rng.random() < 0.5 else -process.pid  # the parent alone, or all
+            os.kill(victim, signal.SIGKILL) if victim > 0 else os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            process.stdout.read()  # until the last process of it has ended
+            process.stdout.close()
+            continue
+        process.stdout.close()
+        assert process.returncode == 0
+        return killed
+    raise AssertionError("it never ended")
+
+
+def check_whole(target: Place, given: list[made.Sample]) -> None:
+    data = open_data_set(target)
+    rows = rows_of(data)
+    assert sorted(rows) == sorted(one.caption for one in given)
+    assert all(rows[one.caption]["image"] == one.image for one in given)
+    named = {file.path for fragment in data.table.get_fragments() for file in fragment.data_files()}
+    assert {entry.name for entry in target.below("data").entries()} == named, "data that nothing names is swept"
+    assert not target.beside(".converting").entries()
+
+
+def test_killed_at_random_moments_no_sample_is_lost_or_doubled(target: Place, tmp_path: Path) -> None:
+    given = samples(400)
+    source = made.as_tars(
+        tmp_path / "source", [*given, *(made.Sample(f"z{one.name}", one.image, "twice", 0) for one in given[:9])], 8
+    )
+    assert kill_at_random(source, target, 1, tmp_path) >= 1
+    check_whole(target, given)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("seed", range(10))
+def test_killed_at_more_random_moments(seed: int, target: Place, tmp_path: Path) -> None:
+    given = samples(1500)
+    source = made.as_tars(tmp_path / "source", given, 8)
+    kill_at_random(source, target, seed, tmp_path)
+    check_whole(target, given)
+
+
+def test_a_process_that_is_ended_from_outside_is_told(tmp_path: Path) -> None:
+    source = made.as_tars(tmp_path / "source", samples(8))
+    with pytest.raises(Unreachable, match="was ended from outside"):
+        list(Processes(2).run(end_itself, [1, 2]))
+    assert len(rows_of(converted(source, tmp_path / "made.lance")[0])) == 8
+
+
+def end_itself(task: int) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_key_that_is_lost_in_the_middle_is_told_and_what_is_done_stays_done(bucket: Bucket, tmp_path: Path) -> None:
+    source = made.as_tars(tmp_path / "source", samples(20))
+    address = bucket.endpoint.removeprefix("http://").split(":")
+    refused = [Fault(kind="answer", status=403)] * 200
+    prefix = f"{tmp_path.name}/made.lance"
+    with (
+        Proxy((address[0], int(address[1])), faults=[Fault()] * 25 + refused) as proxy,
+        pytest.raises(BadInput, match="refuses this key") as told,
+    ):
+        converted(source, made.place_in(bucket, prefix, proxy.url))
+    assert "what is done stays done" in told.value.hint
+    target = made.place_in(bucket, prefix)
+    finished = len(target.beside(".converting").entries()) - 1
+    assert finished > 0
+    counted = Counting()
+    assert len(rows_of(converted(source, target, engine=counted)[0])) == 20
+    assert counted.pieces == 5 - finished
+
+
+@pytest.mark.parametrize("error", ["No space left on device (os error 28)", "[Errno 28] No space left on device"])
+def test_a_full_disk_is_told(error: str, tmp_path: Path) -> None:
+    from gangline.data.place import errors_of
+
+    def work() -> None:
+        with errors_of(Place("/somewhere")):
+            raise OSError(error)
+
+    with pytest.raises(GanglineError, match="the disk is full: /somewhere"):
+        work()
+
+
+def noise(seed: int) -> bytes:
+    """About 200 KB that nothing makes shorter."""
+    return encoded(Image.frombytes("RGB", (300, 230), random.Random(seed).randbytes(300 * 230 * 3)), "PNG")
+
+
+FULL = """
+mount -t tmpfs -o size=256k none {folder}
+exec {python} {script} {source} {folder}/made.lance {{}}
+"""
+
+
+def test_a_disk_that_is_really_full_is_told_and_the_notes_stay(tmp_path: Path) -> None:
+    """In a file system of 256 KB, which a namespace of its own may mount."""
+    source = made.as_tars(
+        tmp_path / "source",
+        [made.Sample(f"{n}", noise(n), f"{n}", 0) for n in range(8)],
+    )
+    script = tmp_path / "convert.py"
+    script.write_text(
+        SCRIPT.replace(
+            'if __name__ == "__main__":',
+            'if __name__ == "__main__":\n    sys.excepthook = lambda kind, error, trace: print(kind.__name__, error)',
+        )
+    )
+    (tmp_path / "disk").mkdir()
+    shell = FULL.format(folder=tmp_path / "disk", python=sys.executable, script=script, source=source)
+    path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    ran = subprocess.run(
+        ["/usr/bin/unshare", "--map-root-user", "--mount", "sh", "-ec", shell],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": path},
+    )
+    assert "Unreachable the disk is full" in ran.stdout, ran.stderr
+
+
+def test_a_shard_can_be_made_by_anybody_who_has_the_conversion(tmp_path: Path) -> None:
+    """What a worker elsewhere is sent is all that it needs."""
+    import pickle  # noqa: TID251 - as a pool of processes sends it
+
+    from gangline.data.convert import Conversion
+    from gangline.data.sources import find_source
+
+    found, _ = find_source(Place(str(made.as_tars(tmp_path / "source", samples(4)))))
+    conversion = Conversion(source=found, target=Place(str(tmp_path / "made.lance")))
+    sent = pickle.loads(pickle.dumps(conversion))  # noqa: S301
+    done = convert_shard(sent, made.QUICK, found.shards(8)[0])
+    assert done.rows == 4

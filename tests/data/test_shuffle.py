@@ -1,0 +1,80 @@
+"""The order of samples is a pure function of (seed, epoch), whoever reads and however many they are."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gangline.data.mix import CYCLE, Mix
+from gangline.data.shuffle import Shuffle
+
+blocks = st.lists(st.integers(1, 9), min_size=1, max_size=40).map(tuple)
+shuffles = st.builds(Shuffle, st.integers(0, 2**40), blocks, st.integers(1, 8))
+
+
+def order(shuffle: Shuffle, first: int, count: int) -> list[tuple[int, int]]:
+    places = shuffle.places(np.arange(first, first + count))
+    return list(zip(places.block.tolist(), places.row.tolist(), strict=True))
+
+
+@given(shuffles, st.integers(0, 5))
+def test_an_epoch_has_every_row_once(shuffle: Shuffle, epoch: int) -> None:
+    every = [(block, row) for block, rows in enumerate(shuffle.blocks) for row in range(rows)]
+    assert sorted(order(shuffle, epoch * shuffle.rows, shuffle.rows)) == every
+
+
+@given(shuffles, st.data())
+def test_the_order_can_be_entered_anywhere(shuffle: Shuffle, data: st.DataObject) -> None:
+    length = 3 * shuffle.rows
+    whole = order(shuffle, 0, length)
+    first = data.draw(st.integers(0, length - 1))
+    count = data.draw(st.integers(1, length - first))
+    assert order(shuffle, first, count) == whole[first : first + count]
+
+
+def test_epochs_and_seeds_have_orders_of_their_own() -> None:
+    one, other = Shuffle(1, (50,) * 20), Shuffle(2, (50,) * 20)
+    assert order(one, 0, 1000) != order(one, 1000, 1000)
+    assert order(one, 0, 1000) != order(other, 0, 1000)
+
+
+def test_neighbours_come_from_blocks_far_apart() -> None:
+    shuffle = Shuffle(3, (100,) * 64)
+    seen = [block for block, _ in order(shuffle, 0, 6400)]
+    assert all(len(set(seen[first : first + 64])) == 64 for first in range(0, 6400, 64))
+
+
+@given(st.integers(0, 100), st.sampled_from([1, 2, 4, 8]))
+def test_a_rank_reads_only_its_share_of_each_window(seed: int, ranks: int) -> None:
+    shuffle = Shuffle(seed, (16,) * 40, lanes=8)
+    for rank in range(ranks):
+        places = shuffle.places(np.arange(rank, shuffle.rows, ranks))
+        for window in range(shuffle.windows):
+            assert len(np.unique(places.block[places.window == window])) == 8 // ranks
+
+
+def test_ten_million_rows_need_no_list_of_them() -> None:
+    shuffle = Shuffle(0, (8192,) * 1221)
+    places = shuffle.places(np.arange(7 * shuffle.rows - 5, 7 * shuffle.rows + 5))
+    assert places.epoch.tolist() == [6] * 5 + [7] * 5
+
+
+weights = st.lists(st.floats(0.01, 10), min_size=1, max_size=5).map(tuple)
+
+
+@given(weights, st.integers(0, 2**40))
+def test_a_mix_numbers_the_samples_of_each_data_set_without_a_gap(shares: tuple[float, ...], seed: int) -> None:
+    mix = Mix(seed, shares)
+    numbers = np.arange(3 * CYCLE)
+    sets, within = mix.split(numbers)
+    for of in range(len(shares)):
+        own = within[sets == of]
+        assert own.tolist() == list(range(len(own)))
+        assert (mix.joined(of, own) == numbers[sets == of]).all()
+
+
+@given(weights)
+def test_a_mix_keeps_its_weights(shares: tuple[float, ...]) -> None:
+    mix = Mix(0, shares)
+    assert sum(mix.counts) == CYCLE
+    for count, share in zip(mix.counts, shares, strict=True):
+        assert abs(count - max(1, share / sum(shares) * CYCLE)) <= len(shares)

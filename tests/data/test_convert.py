@@ -463,7 +463,7 @@ def kill_at_random(source: Path, target: Place, seed: int, tmp_path: Path) -> in
         assert process.stdout is not None
         process.stdout.read(5)
         try:
-            process.wait(rng.uniform(0, 0.6) * (1 + killed / 4))
+            process.wait(rng.uniform(0.1, 1.0) * (1 + killed / 2))
         except subprocess.TimeoutExpired:
             victim = process.pid if rng.random() < 0.5 else -process.pid  # the parent alone, or all
             os.kill(victim, signal.SIGKILL) if victim > 0 else os.killpg(process.pid, signal.SIGKILL)

@@ -16,6 +16,8 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 PR_SET_PDEATHSIG = 1
+RETRIES = 3
+"""Of a piece whose node vanished; what a piece raises ends all."""
 
 
 class Engine(Protocol):
@@ -65,8 +67,8 @@ class Ray:
         options: dict[str, Any] = {"include_dashboard": False, "num_cpus": self.processes} if not self.address else {}
         ray.init(address=self.address or "local", log_to_driver=False, logging_level=logging.ERROR, **options)
         try:
-            remote = ray.remote(max_retries=3)(work)
-            waiting = [remote.remote(task) for task in tasks]
+            one = ray.remote(max_retries=RETRIES)(lambda task: work(task))
+            waiting = [one.remote(task) for task in tasks]
             while waiting:
                 done, waiting = ray.wait(waiting)
                 yield from ray.get(done)

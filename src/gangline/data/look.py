@@ -65,28 +65,22 @@ def sheet(data: DataSet, seed: int) -> Image.Image:
     chosen = sorted(stream(seed, "look").choice(data.rows, min(SHOWN, data.rows), replace=False).tolist())
     with errors_of(data.place):
         rows = data.table.take(chosen, columns=["image", "captions"]).to_pylist()
-    rows += [{"image": b"", "captions": []}] * (-len(rows) % ACROSS)
     lines = [rows[first : first + ACROSS] for first in range(0, len(rows), ACROSS)]
-    return draw(
-        [
-            Row(
-                " · ".join(_caption(row["captions"]) for row in line if row["image"]),
-                [_picture(row["image"]) for row in line],
-            )
-            for line in lines
-        ],
-        [""] * ACROSS,
-    )
+    drawn = [
+        draw([Row("", [_picture(row["image"]) for row in line])], [_caption(row["captions"]) for row in line])
+        for line in lines
+    ]
+    whole = Image.new("RGB", (max(one.width for one in drawn), sum(one.height for one in drawn)), "white")
+    for number, one in enumerate(drawn):
+        whole.paste(one, (0, number * drawn[0].height))
+    return whole
 
 
 def _caption(captions: list[str]) -> str:
-    text = captions[0] if captions else "–"
-    return text if len(text) <= 40 else f"{text[:39]}…"
+    return captions[0] if captions else "–"
 
 
-def _picture(content: bytes) -> Image.Image | None:
-    if not content:
-        return None
+def _picture(content: bytes) -> Image.Image:
     with loaded(BytesIO(content)) as image:
         return as_seen(image)
 

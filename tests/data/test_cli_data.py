@@ -1,0 +1,150 @@
+"""`gangline data`: what it prints, and that what is wrong costs one sentence and a hint."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from gangline.adapters.s3_wire import Bucket
+from gangline.cli import main as cli
+from tests.conftest import BASE
+from tests.data import made
+from tests.data.made import samples
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def gangline(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run `gangline data` with such words; gives the exit code, what was printed and what was said."""
+
+    def run(*words: str | Path) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["gangline", "data", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        printed = capsys.readouterr()
+        return int(ended.value.code or 0), printed.out, printed.err
+
+    return run
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return made.as_imagefolder(tmp_path / "source", [*samples(12), made.Sample("x", b"none", "no image", 1.0)])
+
+
+def test_the_way_of_a_data_set(gangline: Run, source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "made.lance"
+    code, printed, said = gangline("convert", source, target, "--where", "score < 1.1", "--processes", 1)
+    assert code == 0
+    assert "rows      11" in printed
+    assert "left out: 1 × not an image, such as train/x.jpg" in said
+    assert "left out: 1 × not wanted (--where)" in said
+
+    code, printed, said = gangline("encode", target, "--base", BASE, "--resolution", 32, "--usd-per-hour", 36)
+    assert code == 0
+    assert "it adds 0.000 GB for 11 rows (latents_32 1024 bytes a row)" in said
+    assert "images a second for each of 1" in said
+    assert "latents_32" in printed
+
+    code, printed, _ = gangline("inspect", target, "--pictures", tmp_path / "look.png")
+    assert code == 0
+    assert "latents of 32 × 32 (center): mean and deviation" in printed
+    assert "list<item: string>" in printed
+    assert Image.open(tmp_path / "look.png").width > 500
+
+    code, printed, _ = gangline("ls", tmp_path, "-o", "json")
+    assert [(one["rows"], one["left_out"]) for one in json.loads(printed)] == [
+        (11, {"not wanted (--where)": 1, "not an image": 1})
+    ]
+    assert "made.lance" in gangline("ls", tmp_path)[1]
+
+
+def test_a_plan_does_nothing(gangline: Run, source: Path, tmp_path: Path) -> None:
+    code, printed, said = gangline("convert", source, tmp_path / "made.lance", "--plan", "-o", "json")
+    assert code == 0
+    assert json.loads(printed)["kind"] == "folder"
+    assert "is a folder of images" in said
+    assert not (tmp_path / "made.lance").exists()
+    assert not (tmp_path / "made.lance.converting").exists()
+
+
+def test_a_bucket_is_a_place(
+    gangline: Run, source: Path, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = f"s3://{bucket.name}/{tmp_path.name}"
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": bucket.access_key,
+        "AWS_SECRET_ACCESS_KEY": bucket.secret_key,
+        "AWS_ENDPOINT_URL": bucket.endpoint,
+    }.items():
+        monkeypatch.setenv(name, value)
+    assert gangline("convert", source, f"{place}/made.lance", "--processes", 1)[0] == 0
+    assert "made.lance" in gangline("ls", place)[1]
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    code, _, said = gangline("inspect", f"{place}/made.lance")
+    assert code == 2
+    assert "refuses this key" in said
+    assert "hint: set AWS_ACCESS_KEY_ID" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence", "hint"),
+    [
+        (("convert", "nowhere", "made.lance"), "there is no folder", "s3://BUCKET/PREFIX"),
+        (
+            ("convert", "empty", "made.lance"),
+            "holds no images, tars, Parquet or Arrow files",
+            "give a folder of images",
+        ),
+        (
+            ("convert", "source", "made.lance", "--where", "colour = 1"),
+            "No field named colour",
+            "columns are width, height",
+        ),
+        (("convert", "source", "made.lance", "--unique", "colour"), "no column colour to be unique", "there are width"),
+        (("convert", "source", "gs://a/b"), "gs://a/b is no place for data", "give a folder, or s3://BUCKET/PREFIX"),
+        (
+            ("convert", "source", "made.lance", "--ray-address", "x"),
+            "--ray-address is given, but not --engine ray",
+            "give both",
+        ),
+        (("inspect", "nowhere.lance"), "there is no data set at", "data ls"),
+        (("inspect", "source"), "there is no data set at", "data ls"),
+        (("encode", "nowhere.lance", "--base", "x", "--resolution", "32"), "there is no data set at", "data ls"),
+    ],
+)
+def test_what_is_wrong_costs_one_sentence(
+    words: tuple[str, ...], sentence: str, hint: str, gangline: Run, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (source.parent / "empty").mkdir()
+    monkeypatch.chdir(source.parent)
+    code, printed, said = gangline(*words)
+    assert code == 2
+    assert printed == ""
+    assert sentence in said
+    assert hint in said
+    assert not (source.parent / "made.lance").exists()
+
+
+def test_a_lance_table_of_somebody_else_is_told(gangline: Run, tmp_path: Path) -> None:
+    import lance
+    import pyarrow as pa
+
+    lance.write_dataset(pa.table({"a": [1]}), tmp_path / "other.lance")
+    code, _, said = gangline("inspect", tmp_path / "other.lance")
+    assert code == 2
+    assert "is a Lance table, but no data set of Gangline" in said
+    assert "there is no data set in" in gangline("ls", tmp_path)[2]
+
+
+def test_a_model_that_is_not_there_is_told(gangline: Run, source: Path, tmp_path: Path) -> None:
+    gangline("convert", source, tmp_path / "made.lance", "--processes", 1)
+    for name in ("./nowhere", "nobody/no-such-model"):
+        code, _, said = gangline("encode", tmp_path / "made.lance", "--base", name, "--resolution", 32)
+        assert code == 2
+        assert name.removeprefix("./") in said
+        assert "hint: give a folder" in said

@@ -1,0 +1,175 @@
+"""Latents that are stored are the VAE's own, of the part of the picture that training would see, and made once."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from gangline.core.errors import BadInput
+from gangline.data.buckets import Size, cut
+from gangline.data.crops import square
+from gangline.data.dataset import DataSet, Texts, open_data_set
+from gangline.data.engine import Processes, Ray
+from gangline.train.base import load_base
+from gangline.train.encode import Encoder, Encoding, encode, forecast, weights_digest
+from gangline.train.text import embed_all, tokenize
+from tests.conftest import BASE
+from tests.data import made
+from tests.data.made import converted, samples
+
+ROWS = 12
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> DataSet:
+    return converted(made.as_tars(tmp_path / "source", samples(ROWS)), tmp_path / "made.lance")[0]
+
+
+def encoding(data: DataSet, **changes: Any) -> Encoding:
+    settings: dict[str, Any] = {"base": BASE, "vae": None, "resolutions": (32,)} | changes
+    return Encoding(target=data.place, version=data.version, **settings)
+
+
+@pytest.mark.parametrize("crop", ["center", "random"])
+def test_stored_latents_are_the_posterior_of_the_pictures_square(crop: Any, data: DataSet) -> None:
+    made_of = encode(data, encoding(data, crop=crop, resolutions=(32, 16)), Processes(1))
+    base = load_base(BASE, torch.device("cpu"), torch.float32)
+    rows = made_of.table.to_table().to_pylist()
+    for resolution in (32, 16):
+        name = f"latents_{resolution}" + ("_random" if crop == "random" else "")
+        known = made_of.latents(name)
+        assert (known.resolution, known.crop, known.side) == (resolution, crop, resolution // 4)
+        assert known.scale == base.vae.config.scaling_factor
+        assert known.vae == weights_digest(base.vae)
+        for row in rows:
+            picture = Image.open(BytesIO(row["image"])).convert("RGB")
+            view = square(Size(width=picture.width, height=picture.height), resolution, crop, row["sha256"])
+            pixels = (
+                torch.from_numpy(np.asarray(cut(picture, view), dtype=np.float32)).permute(2, 0, 1)[None] / 127.5 - 1
+            )
+            with torch.no_grad():
+                posterior = base.vae.encode(pixels).latent_dist
+            expected = torch.stack((posterior.mean, posterior.std), dim=1).flatten().numpy()
+            np.testing.assert_allclose(np.asarray(row[name], dtype=np.float32), expected, atol=2e-3, rtol=2e-3)
+
+
+def test_random_crops_differ_between_pictures_and_never_for_one(data: DataSet) -> None:
+    places = {
+        one["sha256"]: square(Size(width=200, height=30), 16, "random", one["sha256"]).left
+        for one in data.table.to_table().to_pylist()
+    }
+    assert len(set(places.values())) > ROWS // 2
+    assert places == {hashed: square(Size(width=200, height=30), 16, "random", hashed).left for hashed in places}
+
+
+def test_texts_are_those_of_the_encoders_and_only_on_request(data: DataSet) -> None:
+    assert "texts" not in Encoder(encoding(data)).schema.names
+    made_of = encode(data, encoding(data, texts=True), Processes(1))
+    known = made_of.computed()["texts"]
+    assert isinstance(known, Texts)
+    base = load_base(BASE, torch.device("cpu"), torch.float32)
+    for row in made_of.table.to_table(columns=["captions", "texts", "texts_pooled"]).to_pylist()[:3]:
+        one = embed_all(base, tokenize(base, row["captions"][:1]))
+        assert one.pooled is not None
+        np.testing.assert_allclose(
+            np.asarray(row["texts"], np.float32).reshape(known.tokens, known.width), one.tokens[0], atol=5e-3, rtol=2e-3
+        )
+        np.testing.assert_allclose(np.asarray(row["texts_pooled"], np.float32), one.pooled[0], atol=5e-3, rtol=2e-3)
+
+
+class Cut(Exception):
+    pass
+
+
+class CutOff:
+    def __init__(self, pieces: int) -> None:
+        self.pieces = pieces
+        self.done = 0
+
+    def run(self, work: Any, tasks: Any) -> Iterator[Any]:
+        for number, task in enumerate(tasks):
+            if number == self.pieces:
+                raise Cut
+            self.done += 1
+            yield work(task)
+
+
+def test_what_is_encoded_stays_encoded(data: DataSet) -> None:
+    with pytest.raises(Cut):
+        encode(data, encoding(data), CutOff(2))
+    assert "latents_32" not in open_data_set(data.place).table.schema.names
+    rest = CutOff(100)
+    told: list[tuple[int, int]] = []
+    made_of = encode(data, encoding(data), rest, lambda done, before: told.append((done, before)))
+    assert rest.done == 1
+    assert told == [(8, 8), (12, 8)]
+    assert made_of.table.count_rows("latents_32 is not null") == ROWS
+    assert not data.place.beside(".encoding").entries()
+
+
+def test_other_settings_do_not_go_on_with_what_was_begun(data: DataSet) -> None:
+    with pytest.raises(Cut):
+        encode(data, encoding(data), CutOff(2))
+    with pytest.raises(BadInput, match="were begun, or the data set has changed"):
+        encode(data, encoding(data, crop="random"), Processes(1))
+    data.table.delete("width > 44")
+    changed = open_data_set(data.place)
+    with pytest.raises(BadInput, match="were begun, or the data set has changed"):
+        encode(changed, encoding(changed), Processes(1))
+
+
+def test_what_is_there_is_not_made_twice(data: DataSet) -> None:
+    with_latents = encode(data, encoding(data), Processes(1))
+    with pytest.raises(BadInput, match="has latents_32 already"):
+        forecast(with_latents, encoding(with_latents, resolutions=(16, 32)))
+
+
+def test_a_second_resolution_leaves_the_first_as_it_was(data: DataSet) -> None:
+    first = encode(data, encoding(data), Processes(1))
+    both = encode(first, encoding(first, resolutions=(16,)), Processes(1))
+    assert both.table.to_table(columns=["latents_32"]) == first.table.to_table(columns=["latents_32"])
+    assert set(both.computed()) == {"latents_32", "latents_16"}
+
+
+def test_a_resolution_that_the_vae_cannot_is_told(data: DataSet) -> None:
+    with pytest.raises(BadInput, match="resolution 30 is no multiple of 4"):
+        forecast(data, encoding(data, resolutions=(30,)))
+
+
+def test_a_forecast_knows_the_size_before_it_starts(data: DataSet) -> None:
+    expected = forecast(data, encoding(data, resolutions=(32, 16), texts=True))
+    assert expected.columns == {"latents_32": 1024, "latents_16": 256, "texts": 24 * 128 * 2, "texts_pooled": 128}
+    assert expected.bytes_added == ROWS * sum(expected.columns.values())
+    assert expected.images_per_second > 0
+
+
+def test_a_vae_has_one_digest_whatever_its_weights_are_stored_in(tmp_path: Path) -> None:
+    from diffusers import AutoencoderKL
+
+    vae = AutoencoderKL.from_pretrained(BASE, subfolder="vae")
+    assert weights_digest(vae) == weights_digest(vae.half())
+    other = AutoencoderKL.from_config(vae.config)
+    assert weights_digest(other) != weights_digest(vae)
+
+
+@pytest.mark.nightly
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("engine", [Processes(2), Ray(processes=2)], ids=["processes", "ray"])
+def test_others_make_the_same_latents(engine: Any, data: DataSet, tmp_path: Path) -> None:
+    together = encode(data, encoding(data), engine).table.to_table(columns=["latents_32"])
+    alone, _ = converted(tmp_path / "source", tmp_path / "alone.lance")
+    assert encode(alone, encoding(alone), Processes(1)).table.to_table(columns=["latents_32"]) == together
+
+
+def test_the_notes_of_a_fragment_are_json(data: DataSet) -> None:
+    with pytest.raises(Cut):
+        encode(data, replace(encoding(data), batch_size=3), CutOff(1))
+    for entry in data.place.beside(".encoding").entries():
+        assert json.loads(data.place.beside(".encoding").read(entry.name))

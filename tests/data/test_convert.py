@@ -582,6 +582,8 @@ def test_a_disk_that_is_really_full_is_told_and_the_notes_stay(tmp_path: Path) -
         text=True,
         env=os.environ | {"PYTHONPATH": path},
     )
+    if "Operation not permitted" in ran.stderr:
+        pytest.skip("nothing may be mounted here, not even in a namespace of its own")
     assert "Unreachable the disk is full" in ran.stdout, ran.stderr
 
 

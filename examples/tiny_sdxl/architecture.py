@@ -9,6 +9,7 @@ are split into the same tokens as by the whole one, with other numbers.
 import argparse
 import json
 import re
+from itertools import pairwise
 from pathlib import Path
 
 from diffusers import AutoencoderKL, DDIMScheduler, UNet2DConditionModel
@@ -132,7 +133,7 @@ def merges_of(word: str, rank: dict[tuple[str, str], int]) -> set[tuple[str, str
     parts = [*word[:-1], f"{word[-1]}</w>"]
     used: set[tuple[str, str]] = set()
     while len(parts) > 1:
-        pairs = list(zip(parts, parts[1:], strict=False))
+        pairs = list(pairwise(parts))
         best = min(pairs, key=lambda pair: rank.get(pair, len(rank)))
         if best not in rank:
             break

@@ -587,6 +587,40 @@ def test_a_disk_that_is_really_full_is_told_and_the_notes_stay(tmp_path: Path) -
     assert "Unreachable the disk is full" in ran.stdout, ran.stderr
 
 
+def test_who_comes_second_does_not_break_what_the_first_made(tmp_path: Path) -> None:
+    source = made.as_tars(tmp_path / "source", samples(12))
+
+    class Overtaken(CutOff):
+        """Before its last piece another process, told the same, ends."""
+
+        def run(self, work: Any, tasks: Any) -> Iterator[Any]:
+            for number, task in enumerate(tasks):
+                if number == self.pieces:
+                    converted(source, tmp_path / "made.lance")
+                yield work(task)
+
+    with pytest.raises(BadInput, match=r"another process made .* meanwhile"):
+        converted(source, tmp_path / "made.lance", engine=Overtaken(2))
+    assert len(rows_of(open_data_set(Place(str(tmp_path / "made.lance"))))) == 12
+
+
+def test_a_table_leads_to_no_file_outside_of_its_folder(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    secret = tmp_path / "secret.jpg"
+    secret.write_bytes(samples(1)[0].image)
+    (tmp_path / "source").mkdir()
+    paths = ["../secret.jpg", str(secret), "here.jpg", "gone.jpg"]
+    (tmp_path / "source" / "here.jpg").write_bytes(samples(1)[0].image)
+    images = [{"bytes": None, "path": path} for path in paths]
+    table = pa.table({"image": pa.array(images, pa.struct({"bytes": pa.binary(), "path": pa.string()})), "text": paths})
+    pq.write_table(table, tmp_path / "source" / "t.parquet")
+    data, done = converted(tmp_path / "source", tmp_path / "made.lance")
+    assert list(rows_of(data)) == ["here.jpg"]
+    assert left_out(done) == {"a path that leads elsewhere": 2, "the file is gone": 1}
+
+
 def test_a_shard_can_be_made_by_anybody_who_has_the_conversion(tmp_path: Path) -> None:
     """What a worker elsewhere is sent is all that it needs."""
     import pickle  # noqa: TID251 - as a pool of processes sends it
@@ -594,8 +628,8 @@ def test_a_shard_can_be_made_by_anybody_who_has_the_conversion(tmp_path: Path) -
     from gangline.data.convert import Conversion
     from gangline.data.sources import find_source
 
-    found, _ = find_source(Place(str(made.as_tars(tmp_path / "source", samples(4)))))
+    found, entries = find_source(Place(str(made.as_tars(tmp_path / "source", samples(4)))))
     conversion = Conversion(source=found, target=Place(str(tmp_path / "made.lance")))
     sent = pickle.loads(pickle.dumps(conversion))  # noqa: S301
-    done = convert_shard(sent, made.QUICK, found.shards(8)[0])
+    done = convert_shard(sent, made.QUICK, found.shards(entries, 8)[0])
     assert done.rows == 4

@@ -125,6 +125,16 @@ def test_other_settings_do_not_go_on_with_what_was_begun(data: DataSet) -> None:
         encode(changed, encoding(changed), Processes(1))
 
 
+def test_a_data_set_that_changes_meanwhile_is_told(data: DataSet) -> None:
+    class Changing(CutOff):
+        def run(self, work: Any, tasks: Any) -> Iterator[Any]:
+            yield from super().run(work, tasks)
+            data.table.delete("width > 44")
+
+    with pytest.raises(BadInput, match="was changed while columns were made for it"):
+        encode(data, encoding(data), Changing(100))
+
+
 def test_what_is_there_is_not_made_twice(data: DataSet) -> None:
     with_latents = encode(data, encoding(data), Processes(1))
     with pytest.raises(BadInput, match="has latents_32 already"):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from gangline import compose
 from gangline.cli.output import Output, OutputOption, check_place, duration, err, facts, out, print_json, say, table
@@ -107,7 +107,7 @@ def convert_data(
         keep_uncaptioned=keep_uncaptioned,
         rows=rows,
     )
-    pieces = len(found.shards(rows))
+    pieces = len(found.shards(entries, rows))
     tell_conversion(conversion, source, pieces, len(entries))
     if plan:
         if output is Output.json:
@@ -278,16 +278,19 @@ def progress(what: str) -> Iterator[Callable[[float, int, int, str], None]]:
         TextColumn("{task.percentage:>3.0f} %"),
         TextColumn("{task.fields[count]} " + what),
         TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
+        TextColumn("{task.fields[left]}"),
         TextColumn("{task.fields[remark]}"),
     )
     with Progress(*columns, console=err, disable=not err.is_terminal) as shown:
-        bar: TaskID = shown.add_task(what, total=1.0, count=0, rate="", remark="")
+        bar: TaskID = shown.add_task(what, total=1.0, count=0, rate="", left="", remark="")
+        begun: list[float] = []
 
         def move(share: float, count: int, before: int, remark: str) -> None:
-            elapsed_s = shown.tasks[0].elapsed or 0.0
-            rate = f"{(count - before) / elapsed_s:.0f} a second" if count > before and elapsed_s else ""
-            shown.update(bar, completed=share, count=count, rate=rate, remark=remark)
+            begun.append(share)
+            now, elapsed_s = share - begun[0], shown.tasks[0].elapsed or 0.0
+            rate = f"{(count - before) / elapsed_s:.0f} a second" if now > 0 else ""
+            left = f"{duration((1 - share) / now * elapsed_s)} left" if now > 0 else ""
+            shown.update(bar, completed=share, count=count, rate=rate, left=left, remark=remark)
 
         yield move
 

@@ -110,10 +110,11 @@ def convert(
                 f"there is another data set at {conversion.target.uri}", hint="take another name, or delete it first"
             )
         _begin(conversion, plan)
-    shards = conversion.source.shards(conversion.rows)
+    shards = conversion.source.shards(entries, conversion.rows)
     done = _done(conversion, shards)
     if made is None:
         done = _make(conversion, shards, done, engine, how, tell)
+        _check_alone(conversion, done)
         _commit(conversion, plan, done)
     if conversion.unique:
         _drop_doubles(conversion)
@@ -148,8 +149,25 @@ def _done(conversion: Conversion, shards: list[Shard]) -> list[Done]:
     wanted = {f"{shard.name}.json" for shard in shards}
     notes = [entry.name for entry in conversion.work.entries() if entry.name in wanted]
     done = [Done(**json.loads(conversion.work.read(name))) for name in notes]
-    lengths = {entry.name: entry.bytes for entry in conversion.target.below(DATA).entries()} if done else {}
-    return [one for one in done if all(lengths.get(name) == size for name, size in _files(one))]
+    lengths = _lengths(conversion) if done else {}
+    return [one for one in done if _is_whole(one, lengths)]
+
+
+def _lengths(conversion: Conversion) -> dict[str, int]:
+    return {entry.name: entry.bytes for entry in conversion.target.below(DATA).entries()}
+
+
+def _is_whole(done: Done, lengths: dict[str, int]) -> bool:
+    return all(lengths.get(file["path"]) == file["file_size_bytes"] for one in done.fragments for file in one["files"])
+
+
+def _check_alone(conversion: Conversion, done: list[Done]) -> None:
+    """Raises `BadInput` where another process that was told the same came first: it swept what was made here."""
+    lengths = _lengths(conversion)
+    if there(conversion.target) is not None or not all(_is_whole(one, lengths) for one in done):
+        raise BadInput(
+            f"another process made {conversion.target.uri} meanwhile", hint="`gangline data inspect` shows it"
+        )
 
 
 def _make(
@@ -344,9 +362,3 @@ def _sweep(conversion: Conversion) -> None:
     data = conversion.target.below(DATA)
     data.delete([entry.name for entry in data.entries() if entry.name not in named])
     conversion.work.wipe()
-
-
-def _files(done: Done) -> Iterator[tuple[str, int]]:
-    for fragment in done.fragments:
-        for file in fragment["files"]:
-            yield file["path"], file["file_size_bytes"]

@@ -163,10 +163,8 @@ def there(place: Place) -> DataSet | None:
 
 def data_sets(place: Place) -> list[DataSet]:
     """The one at the place itself, or those right below it by their names."""
-    names = {
-        entry.name.partition("_versions/")[0].rstrip("/") for entry in place.entries() if "_versions/" in entry.name
-    }
-    places = [place.below(name) if name else place for name in sorted(names) if name.count("/") == 0]
+    names = place.folders()
+    places = [place] if "_versions" in names else [place.below(name) for name in names]
     return [found for one in places if (found := there(one))]
 
 

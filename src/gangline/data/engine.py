@@ -67,8 +67,8 @@ class Ray:
         options: dict[str, Any] = {"include_dashboard": False, "num_cpus": self.processes} if not self.address else {}
         ray.init(address=self.address or "local", log_to_driver=False, logging_level=logging.ERROR, **options)
         try:
-            one = ray.remote(max_retries=RETRIES)(lambda task: work(task))
-            waiting = [one.remote(task) for task in tasks]
+            one = ray.remote(max_retries=RETRIES)(_done)
+            waiting = [one.remote(work, task) for task in tasks]
             while waiting:
                 done, waiting = ray.wait(waiting)
                 yield from ray.get(done)
@@ -76,6 +76,10 @@ class Ray:
             raise error.cause from None
         finally:
             ray.shutdown()
+
+
+def _done(work: Callable[[Task], Result], task: Task) -> Result:
+    return work(task)
 
 
 def _die_with(parent: int) -> None:

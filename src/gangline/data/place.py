@@ -80,6 +80,18 @@ class Place:
         with errors_of(self):
             return sorted(self._remote_entries() if self.is_remote else _local_entries(Path(self.uri)))
 
+    def folders(self) -> list[str]:
+        """The names of those right below it."""
+        with errors_of(self):
+            if self.is_remote:
+                import obstore
+
+                return sorted(
+                    path.rstrip("/") for path in obstore.list_with_delimiter(self._store())["common_prefixes"]
+                )
+            root = Path(self.uri)
+            return sorted(path.name for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
+
     def read(self, name: str) -> bytes:
         if not self.is_remote:
             with self.open(name) as file:

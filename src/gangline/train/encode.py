@@ -290,13 +290,30 @@ def _commit(data: DataSet, encoding: Encoding, done: dict[int, dict[str, Any]]) 
     schema = pa.schema([*data.table.schema, *_encoder(encoding).schema], metadata=data.table.schema.metadata)
     fragments = [FragmentMetadata.from_json(json.dumps(done[number])) for number in sorted(done)]
     with errors_of(encoding.target):
-        lance.LanceDataset.commit(
-            encoding.target.uri,
-            lance.LanceOperation.Merge(fragments, schema),
-            read_version=encoding.version,
-            storage_options=encoding.target.lance_options,
-        )
+        if (
+            lance.dataset(encoding.target.uri, storage_options=encoding.target.lance_options).version
+            != encoding.version
+        ):
+            raise _changed(encoding)
+        try:
+            lance.LanceDataset.commit(
+                encoding.target.uri,
+                lance.LanceOperation.Merge(fragments, schema),
+                read_version=encoding.version,
+                storage_options=encoding.target.lance_options,
+            )
+        except OSError as error:
+            if "conflict" not in str(error).lower():
+                raise
+            raise _changed(encoding) from None
     encoding.work.wipe()
+
+
+def _changed(encoding: Encoding) -> BadInput:
+    return BadInput(
+        f"{encoding.target.uri} was changed while columns were made for it",
+        hint=f"delete {encoding.work.uri} and say the same again: they are made for what is there now",
+    )
 
 
 def _listed(rows: np.ndarray, kind: pa.DataType) -> pa.Array:

@@ -43,9 +43,9 @@ def find_source(place: Place, hints: Hints = Hints()) -> tuple[Source, list[Entr
             hint="give a folder of images, or one with .tar or .parquet files",
         )
     if kind == "tars":
-        return tar_source(place, entries, hints.captions), found[kind]
+        return tar_source(place, found[kind], hints.captions), found[kind]
     if kind == "tables":
-        return table_source(place, entries, hints.captions, hints.image, hints.url), found[kind]
+        return table_source(place, found[kind], hints.captions, hints.image, hints.url), found[kind]
     return folder_source(place, entries, hints.captions), entries
 
 

@@ -35,13 +35,14 @@ class FolderSource:
     place: Place
     captions: tuple[str, ...]
     columns: pa.Schema
-    images: tuple[tuple[str, str], ...]
     metadata: tuple[str, ...]
     notes: tuple[str, ...] = ()
     kind: str = "folder"
 
-    def shards(self, rows: int) -> list[Shard]:
-        return cut(list(self.images), rows)
+    def shards(self, entries: list[Entry], rows: int) -> list[Shard]:
+        """Of images, each with the file of its caption, if there is one."""
+        names = {entry.name for entry in entries}
+        return cut([(entry.name, _caption_file(entry.name, names)) for entry in entries if is_image(entry)], rows)
 
     def read(self, shard: Shard) -> Iterator[Item]:
         lines = read_metadata(self.place, self.metadata)
@@ -60,7 +61,6 @@ class FolderSource:
 
 def folder_source(place: Place, entries: list[Entry], captions: tuple[str, ...]) -> FolderSource:
     names = {entry.name for entry in entries}
-    images = tuple((entry.name, _caption_file(entry.name, names)) for entry in entries if is_image(entry))
     metadata = tuple(sorted(name for name in names if PurePosixPath(name).name in METADATA))
     lines = read_metadata(place, metadata)
     wanted = captions or CAPTIONS
@@ -68,7 +68,7 @@ def folder_source(place: Place, entries: list[Entry], captions: tuple[str, ...])
     columns = inferred(sample, (*wanted, NAME))
     missing = sorted(lines.keys() - names)
     notes = (f"{len(missing)} lines speak of images that are not there, such as {missing[0]}",) if missing else ()
-    return FolderSource(place, wanted, columns, images, metadata, notes)
+    return FolderSource(place, wanted, columns, metadata, notes)
 
 
 @cache

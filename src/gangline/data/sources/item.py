@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from gangline.data.place import Place
+from gangline.data.place import Entry, Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +52,9 @@ class Source(Protocol):
     @property
     def notes(self) -> tuple[str, ...]: ...
 
-    def shards(self, rows: int) -> list[Shard]:
-        """Of about `rows` samples each."""
+    def shards(self, entries: list[Entry], rows: int) -> list[Shard]:
+        """Of about `rows` samples each; `entries` are the files that the source was found to be. It does not keep them: a source is
+        sent with each shard."""
         ...
 
     def read(self, shard: Shard) -> Iterator[Item]: ...

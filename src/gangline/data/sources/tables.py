@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gangline.core.errors import BadInput
+from gangline.core.files import is_safe_path
 from gangline.data.place import Entry, Place
 from gangline.data.sources.columns import CAPTIONS, captions_of, named_apart
 from gangline.data.sources.item import Item, Shard, cut
@@ -44,7 +45,7 @@ class TableSource:
     notes: tuple[str, ...] = ()
     kind: str = "tables"
 
-    def shards(self, rows: int) -> list[Shard]:
+    def shards(self, entries: list[Entry], rows: int) -> list[Shard]:
         parts = [
             Rows(file, first, min(first + rows, count)) for file, count in self.files for first in range(0, count, rows)
         ]
@@ -71,7 +72,11 @@ class TableSource:
             path = image.get("path") or ""
             image = image.get("bytes")
             if image is None and path:
-                return Item(file=path, **common)
+                return (
+                    Item(file=path, **common)
+                    if is_safe_path(path)
+                    else Item(name=name, problem="a path that leads elsewhere")
+                )
         return Item(image=image, **common) if image else Item(name=name, problem="no image in the row")
 
 
@@ -79,7 +84,7 @@ def table_source(
     place: Place, entries: list[Entry], captions: tuple[str, ...], image: str = "", url: str = ""
 ) -> TableSource:
     """Columns are found by their names, or are those given. Raises `BadInput` that lists what there is."""
-    names = [entry.name for entry in entries if entry.name.endswith(TABLES)]
+    names = [entry.name for entry in entries]
     files: list[tuple[str, int]] = []
     schema: pa.Schema | None = None
     for name in names:

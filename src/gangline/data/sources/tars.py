@@ -30,14 +30,13 @@ class TarSource:
     place: Place
     captions: tuple[str, ...]
     columns: pa.Schema
-    tars: tuple[str, ...]
     samples_per_tar: int
     notes: tuple[str, ...] = ()
     kind: str = "tars"
 
-    def shards(self, rows: int) -> list[Shard]:
+    def shards(self, entries: list[Entry], rows: int) -> list[Shard]:
         """Whole tars: they are read from the front."""
-        return cut(list(self.tars), max(1, rows // max(1, self.samples_per_tar)))
+        return cut([entry.name for entry in entries], max(1, rows // max(1, self.samples_per_tar)))
 
     def read(self, shard: Shard) -> Iterator[Item]:
         for tar in shard.parts:
@@ -74,14 +73,13 @@ class Sample:
 
 def tar_source(place: Place, entries: list[Entry], captions: tuple[str, ...]) -> TarSource:
     """Its columns, and how many samples a tar has, are those of the first one."""
-    tars = tuple(entry.name for entry in entries if entry.name.endswith(TARS))
+    tar = entries[0]
     wanted = captions or CAPTIONS
-    with place.open(tars[0]) as file:
+    with place.open(tar.name) as file:
         first = [_json(sample) for sample in islice(_samples(file), SAMPLES)]
-    size = next(entry.bytes for entry in entries if entry.name == tars[0])
-    with place.open(tars[0]) as file:
+    with place.open(tar.name) as file:
         seen, at = _bytes_of(file, SAMPLES)
-    return TarSource(place, wanted, inferred(first, wanted), tars, max(1, seen * size // max(at, 1)))
+    return TarSource(place, wanted, inferred(first, wanted), max(1, seen * tar.bytes // max(at, 1)))
 
 
 def _samples(file: BinaryIO) -> Iterator[Sample]:

@@ -47,7 +47,7 @@ class Rows:
     """Rows of a block in memory. `places`, rising, are theirs in the block; all of them where that is None."""
 
     def __init__(self, table: pa.Table, places: Numbers | None = None) -> None:
-        self._columns = {name: _column(table.column(name).combine_chunks()) for name in table.column_names}
+        self._columns = {name: _column(table.column(name)) for name in table.column_names}
         self._places = places
 
     def value(self, name: str, row: int) -> Any:
@@ -147,8 +147,9 @@ def _bytes_of(data: DataSet, column: pa.Field) -> int:
     return 8 if pa.types.is_primitive(column.type) else TEXT_BYTES
 
 
-def _column(values: pa.Array) -> Any:
-    """An array (rows, numbers) where every row has as many."""
+def _column(chunks: pa.ChunkedArray) -> Any:
+    """An array (rows, numbers) where every row has as many. What is in one piece, as blocks are, is not copied."""
+    values = chunks.chunk(0) if chunks.num_chunks == 1 else chunks.combine_chunks()
     if pa.types.is_fixed_size_list(values.type):
         return values.flatten().to_numpy(zero_copy_only=False).reshape(len(values), -1)
     return values

@@ -54,13 +54,13 @@ class Shuffle:
         """Of samples in rising order."""
         epochs, within = np.divmod(numbers, self.rows)
         windows, blocks, rows = (np.empty_like(numbers) for _ in range(3))
-        for epoch in np.unique(epochs):
+        for epoch in dict.fromkeys(epochs.tolist()):
             of_epoch = np.flatnonzero(epochs == epoch)
-            starts = _starts(self, int(epoch))
+            starts = _starts(self, epoch)
             windows[of_epoch] = np.searchsorted(starts, within[of_epoch], side="right") - 1
-            for window in np.unique(windows[of_epoch]):
+            for window in dict.fromkeys(windows[of_epoch].tolist()):
                 chosen = of_epoch[windows[of_epoch] == window]
-                order = self.window(int(epoch), int(window))
+                order = self.window(epoch, window)
                 at = within[chosen] - starts[window]
                 blocks[chosen], rows[chosen] = order[0][at], order[1][at]
         return Places(epochs, windows, blocks, rows)

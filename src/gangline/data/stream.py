@@ -108,7 +108,7 @@ class Stream:
         sets, own = self.mix.split(numbers)
         values: dict[str, list[Any]] = {name: [None] * len(numbers) for name in self.shelves[0].reading.columns}
         epochs = np.empty_like(numbers)
-        for of in np.unique(sets).tolist():
+        for of in dict.fromkeys(sets.tolist()):
             at = np.flatnonzero(sets == of)
             epochs[at] = own[at] // self.shelves[of].shuffle.rows
             for place, (rows, row) in zip(at.tolist(), found[of](own[at]), strict=True):

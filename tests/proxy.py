@@ -159,7 +159,8 @@ class Proxy:
         self._carry(asked, server, int(headers.get("content-length", 0)), self.up, up)
         head = _head(answered)
         client.sendall(b"".join(head[:-1]) + b"Connection: close\r\n" * self._closes + head[-1])
-        self._carry(answered, client, int(_headers(head).get("content-length", 0)), self.down, down)
+        length = 0 if method == "HEAD" else int(_headers(head).get("content-length", 0))
+        self._carry(answered, client, length, self.down, down)
         if self._closes:
             raise Cut
 

@@ -7,8 +7,9 @@ reader holds no more than a window, and whoever takes every n-th sample reads on
 divides `lanes`): ranks and loader processes share the reading without knowing of each other.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,9 @@ import numpy.typing as npt
 from gangline.data.chance import stream
 
 LANES = 64
+SHUFFLES = 64
+WINDOWS = 3
+"""As many are kept: of data sets; and of each the window that is read, the next one, and the one before."""
 
 Numbers = npt.NDArray[np.int64]
 
@@ -30,9 +34,12 @@ class Places:
     row: Numbers
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Shuffle:
-    """`blocks` has the number of rows of each. Samples are numbered from 0, on and on through the epochs."""
+    """`blocks` has the number of rows of each. Samples are numbered from 0, on and on through the epochs.
+
+    Two are never equal: what is kept of one is found by it, and to hash all of its blocks each time would take longer than the rest.
+    """
 
     seed: int
     blocks: tuple[int, ...]
@@ -44,7 +51,7 @@ class Shuffle:
 
     @property
     def rows(self) -> int:
-        return _rows(self.blocks)
+        return _rows(self)
 
     @property
     def windows(self) -> int:
@@ -67,7 +74,7 @@ class Shuffle:
 
     def window(self, epoch: int, window: int) -> tuple[Numbers, Numbers]:
         """Block and row of each of its samples, in their order."""
-        return _window(self, epoch, window)
+        return _windows(self)(epoch, window)
 
     def first_of(self, epoch: int, window: int) -> int:
         """The number of its first sample."""
@@ -79,9 +86,9 @@ def cut_into_blocks(rows: int, size: int) -> list[range]:
     return [range(first, min(first + size, rows)) for first in range(0, rows, size)]
 
 
-@lru_cache(maxsize=16)
-def _rows(blocks: tuple[int, ...]) -> int:
-    return sum(blocks)
+@lru_cache(maxsize=SHUFFLES)
+def _rows(shuffle: Shuffle) -> int:
+    return sum(shuffle.blocks)
 
 
 @lru_cache(maxsize=16)
@@ -96,7 +103,12 @@ def _starts(shuffle: Shuffle, epoch: int) -> Numbers:
     return np.concatenate(([0], np.cumsum(np.add.reduceat(sizes, np.arange(0, len(sizes), shuffle.lanes)))))[:-1]
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=SHUFFLES)
+def _windows(shuffle: Shuffle) -> Callable[[int, int], tuple[Numbers, Numbers]]:
+    """Each data set keeps its own, so that any number of them can be mixed."""
+    return lru_cache(maxsize=WINDOWS)(partial(_window, shuffle))
+
+
 def _window(shuffle: Shuffle, epoch: int, window: int) -> tuple[Numbers, Numbers]:
     first = window * shuffle.lanes
     chosen = _permutation(shuffle, epoch)[first : first + shuffle.lanes]

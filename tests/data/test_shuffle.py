@@ -16,9 +16,10 @@ def order(shuffle: Shuffle, first: int, count: int) -> list[tuple[int, int]]:
     return list(zip(places.block.tolist(), places.row.tolist(), strict=True))
 
 
-@given(shuffles, st.integers(0, 5))
-def test_an_epoch_has_every_row_once(shuffle: Shuffle, epoch: int) -> None:
-    every = [(block, row) for block, rows in enumerate(shuffle.blocks) for row in range(rows)]
+@given(st.integers(0, 2**40), blocks, st.integers(1, 8), st.integers(0, 5))
+def test_an_epoch_has_every_row_once(seed: int, sizes: tuple[int, ...], lanes: int, epoch: int) -> None:
+    every = [(block, row) for block, rows in enumerate(sizes) for row in range(rows)]
+    shuffle = Shuffle(seed, sizes, lanes)
     assert sorted(order(shuffle, epoch * shuffle.rows, shuffle.rows)) == every
 
 

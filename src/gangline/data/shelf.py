@@ -69,7 +69,7 @@ class Shelf:
         self._fragments = {one.fragment_id: one for one in data.table.get_fragments()}
         _check(data, reading)
         self.blocks = self._cut(reading.block_rows or block_rows(data, reading.columns))
-        self.shuffle = Shuffle(reading.seed, tuple(len(block.rows) for block in self.blocks), reading.lanes)
+        self.shuffle = Shuffle(reading.seed, [len(block.rows) for block in self.blocks], reading.lanes)
 
     def read(self, block: int, places: Numbers) -> Rows:
         """These rows of a block; all of it where they are most of it. Raises `BadInput` and `Unreachable`, after some tries."""

@@ -7,9 +7,9 @@ reader holds no more than a window, and whoever takes every n-th sample reads on
 divides `lanes`): ranks and loader processes share the reading without knowing of each other.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +17,6 @@ import numpy.typing as npt
 from gangline.data.chance import stream
 
 LANES = 64
-SHUFFLES = 64
-WINDOWS = 3
-"""As many are kept: of data sets; and of each the window that is read, the next one, and the one before."""
 
 Numbers = npt.NDArray[np.int64]
 
@@ -34,28 +31,23 @@ class Places:
     row: Numbers
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Shuffle:
     """`blocks` has the number of rows of each. Samples are numbered from 0, on and on through the epochs.
 
-    Two are never equal: what is kept of one is found by it, and to hash all of its blocks each time would take longer than the rest.
+    What it is asked again and again is kept: the window that is read, the next one, and the one before.
     """
 
-    seed: int
-    blocks: tuple[int, ...]
-    lanes: int = LANES
-
-    def __post_init__(self) -> None:
-        assert self.blocks, "an empty data set has no order"
-        assert min(self.blocks) > 0, "a block has rows"
-
-    @property
-    def rows(self) -> int:
-        return _rows(self)
-
-    @property
-    def windows(self) -> int:
-        return -(-len(self.blocks) // self.lanes)
+    def __init__(self, seed: int, blocks: Sequence[int], lanes: int = LANES) -> None:
+        assert blocks, "an empty data set has no order"
+        assert min(blocks) > 0, "a block has rows"
+        self.seed = seed
+        self.lanes = lanes
+        self.rows = sum(blocks)
+        self.windows = -(-len(blocks) // lanes)
+        self._sizes = np.asarray(blocks)
+        self._permutation = lru_cache(maxsize=2)(self._permuted)
+        self._starts = lru_cache(maxsize=2)(self._counted)
+        self.window = lru_cache(maxsize=3)(self._interleaved)
 
     def places(self, numbers: Numbers) -> Places:
         """Of samples in rising order."""
@@ -63,7 +55,7 @@ class Shuffle:
         windows, blocks, rows = (np.empty_like(numbers) for _ in range(3))
         for epoch in dict.fromkeys(epochs.tolist()):
             of_epoch = np.flatnonzero(epochs == epoch)
-            starts = _starts(self, epoch)
+            starts = self._starts(epoch)
             windows[of_epoch] = np.searchsorted(starts, within[of_epoch], side="right") - 1
             for window in dict.fromkeys(windows[of_epoch].tolist()):
                 chosen = of_epoch[windows[of_epoch] == window]
@@ -72,54 +64,31 @@ class Shuffle:
                 blocks[chosen], rows[chosen] = order[0][at], order[1][at]
         return Places(epochs, windows, blocks, rows)
 
-    def window(self, epoch: int, window: int) -> tuple[Numbers, Numbers]:
-        """Block and row of each of its samples, in their order."""
-        return _windows(self)(epoch, window)
-
     def first_of(self, epoch: int, window: int) -> int:
-        """The number of its first sample."""
-        return epoch * self.rows + int(_starts(self, epoch)[window])
+        """The number of a window's first sample."""
+        return epoch * self.rows + int(self._starts(epoch)[window])
+
+    def _permuted(self, epoch: int) -> Numbers:
+        return stream(self.seed, "blocks", epoch).permutation(len(self._sizes))
+
+    def _counted(self, epoch: int) -> Numbers:
+        """How many samples of the epoch come before each of its windows."""
+        sizes = self._sizes[self._permutation(epoch)]
+        counts = np.add.reduceat(sizes, np.arange(0, len(sizes), self.lanes))
+        return np.concatenate(([0], np.cumsum(counts)))[:-1]
+
+    def _interleaved(self, epoch: int, window: int) -> tuple[Numbers, Numbers]:
+        """Block and row of each sample of a window, in their order."""
+        chosen = self._permutation(epoch)[window * self.lanes : (window + 1) * self.lanes]
+        sizes = self._sizes[chosen].tolist()
+        lane = np.repeat(np.arange(len(chosen)), sizes)
+        turn = np.concatenate([np.arange(size) for size in sizes])
+        by_block = zip(chosen.tolist(), sizes, strict=True)
+        row = np.concatenate([stream(self.seed, "rows", epoch, block).permutation(size) for block, size in by_block])
+        order = np.lexsort((lane, turn))
+        return chosen[lane[order]], row[order]
 
 
 def cut_into_blocks(rows: int, size: int) -> list[range]:
     """Of `size` rows each, but for the last."""
     return [range(first, min(first + size, rows)) for first in range(0, rows, size)]
-
-
-@lru_cache(maxsize=SHUFFLES)
-def _rows(shuffle: Shuffle) -> int:
-    return sum(shuffle.blocks)
-
-
-@lru_cache(maxsize=16)
-def _permutation(shuffle: Shuffle, epoch: int) -> Numbers:
-    return stream(shuffle.seed, "blocks", epoch).permutation(len(shuffle.blocks))
-
-
-@lru_cache(maxsize=16)
-def _starts(shuffle: Shuffle, epoch: int) -> Numbers:
-    """How many samples of the epoch come before each of its windows."""
-    sizes = np.asarray(shuffle.blocks)[_permutation(shuffle, epoch)]
-    return np.concatenate(([0], np.cumsum(np.add.reduceat(sizes, np.arange(0, len(sizes), shuffle.lanes)))))[:-1]
-
-
-@lru_cache(maxsize=SHUFFLES)
-def _windows(shuffle: Shuffle) -> Callable[[int, int], tuple[Numbers, Numbers]]:
-    """Each data set keeps its own, so that any number of them can be mixed."""
-    return lru_cache(maxsize=WINDOWS)(partial(_window, shuffle))
-
-
-def _window(shuffle: Shuffle, epoch: int, window: int) -> tuple[Numbers, Numbers]:
-    first = window * shuffle.lanes
-    chosen = _permutation(shuffle, epoch)[first : first + shuffle.lanes]
-    sizes = [shuffle.blocks[block] for block in chosen]
-    lane = np.repeat(np.arange(len(chosen)), sizes)
-    turn = np.concatenate([np.arange(size) for size in sizes])
-    row = np.concatenate(
-        [
-            stream(shuffle.seed, "rows", epoch, int(block)).permutation(size)
-            for block, size in zip(chosen, sizes, strict=True)
-        ]
-    )
-    order = np.lexsort((lane, turn))
-    return chosen[lane[order]], row[order]

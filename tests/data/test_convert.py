@@ -633,3 +633,48 @@ def test_a_shard_can_be_made_by_anybody_who_has_the_conversion(tmp_path: Path) -
     sent = pickle.loads(pickle.dumps(conversion))  # noqa: S301
     done = convert_shard(sent, made.QUICK, found.shards(entries, 8)[0])
     assert done.rows == 4
+
+
+@pytest.mark.parametrize("image", [samples(1)[0].image, b"no image"])
+def test_files_that_lie_where_the_data_set_is_to_be_stay_there(image: bytes, tmp_path: Path) -> None:
+    source = made.as_folder(tmp_path / "source", [made.Sample("a", image, "a", 0)])
+    own = tmp_path / "project" / "data" / "thesis.txt"
+    own.parent.mkdir(parents=True)
+    own.write_text("years of work")
+    with pytest.raises(BadInput, match=r"project is not empty: it has data/thesis\.txt"):
+        converted(source, tmp_path / "project")
+    assert own.exists()
+    assert not (tmp_path / "project.converting").exists()
+
+
+def test_a_source_is_not_written_into_itself(tmp_path: Path) -> None:
+    source = made.as_folder(tmp_path / "data", samples(2))
+    with pytest.raises(BadInput, match="is not empty"):
+        converted(source, source)
+
+
+def test_a_lance_table_of_somebody_else_is_not_written_over(tmp_path: Path) -> None:
+    import lance
+    import pyarrow as pa
+
+    lance.write_dataset(pa.table({"a": [1]}), tmp_path / "made.lance")
+    with pytest.raises(BadInput, match=r"made\.lance is not empty"):
+        converted(made.as_tars(tmp_path / "source", samples(2)), tmp_path / "made.lance")
+    assert lance.dataset(tmp_path / "made.lance").to_table() == pa.table({"a": [1]})
+
+
+def test_begun_anew_a_conversion_may_find_data_of_one_that_was_cut_off(tmp_path: Path) -> None:
+    source = made.as_tars(tmp_path / "source", samples(12))
+    with pytest.raises(Cut):
+        converted(source, tmp_path / "made.lance", engine=CutOff(2))
+    Place(str(tmp_path / "made.lance.converting")).wipe()
+    check_whole(Place(converted(source, tmp_path / "made.lance", unique="sha256")[0].place.uri), samples(12))
+
+
+def test_notes_without_a_plan_count_for_nothing(tmp_path: Path) -> None:
+    """A process that was overtaken may leave some."""
+    source = made.as_tars(tmp_path / "source", samples(8))
+    with pytest.raises(Cut):
+        converted(source, tmp_path / "made.lance", where=Where(("score > 5",)), engine=CutOff(1))
+    (tmp_path / "made.lance.converting" / "plan.json").unlink()
+    assert len(rows_of(converted(source, tmp_path / "made.lance")[0])) == 8

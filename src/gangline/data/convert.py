@@ -21,7 +21,7 @@ from lance.fragment import FragmentMetadata, write_fragments
 
 from gangline.core.canonical import digest
 from gangline.core.errors import BadInput
-from gangline.data.dataset import FINISHED, DataSet, Info, open_data_set, there
+from gangline.data.dataset import ENDING, FINISHED, DataSet, Info, open_data_set, there
 from gangline.data.engine import Engine
 from gangline.data.fetch import Fetching, fetched
 from gangline.data.pixels import Unreadable
@@ -132,8 +132,10 @@ def _check_conditions(conversion: Conversion) -> None:
 
 def _begin(conversion: Conversion, plan: str) -> None:
     """Raises `BadInput` where something else was begun there."""
-    begun = next((entry for entry in conversion.work.entries() if entry.name == PLAN), None)
-    if begun is None:
+    notes = [entry.name for entry in conversion.work.entries()]
+    if PLAN not in notes:
+        _check_vacant(conversion.target)
+        conversion.work.delete(notes)  # without a plan nobody knows what they are of
         conversion.work.write(PLAN, json.dumps({"plan": plan, "source": conversion.source.place.uri}).encode())
         return
     stored = json.loads(conversion.work.read(PLAN))
@@ -142,6 +144,19 @@ def _begin(conversion: Conversion, plan: str) -> None:
             f"a conversion of {stored['source']} to {conversion.target.uri} was begun, with other settings or other files",
             hint=f"say it as before, or delete {conversion.work.uri} to begin anew",
         )
+
+
+def _check_vacant(target: Place) -> None:
+    """Raises `BadInput` where files lie that no conversion left there."""
+    others = [entry.name for entry in target.entries() if not _is_data(entry.name)]
+    if others:
+        raise BadInput(
+            f"{target.uri} is not empty: it has {others[0]}", hint="take the name of a folder that is not there yet"
+        )
+
+
+def _is_data(name: str) -> bool:
+    return name.startswith(f"{DATA}/") and name.endswith(ENDING)
 
 
 def _done(conversion: Conversion, shards: list[Shard]) -> list[Done]:
@@ -359,6 +374,7 @@ def _sweep(conversion: Conversion) -> None:
     named = (
         {file.path for fragment in table.table.get_fragments() for file in fragment.data_files()} if table else set()
     )
-    data = conversion.target.below(DATA)
-    data.delete([entry.name for entry in data.entries() if entry.name not in named])
+    entries = conversion.target.entries()
+    written = [entry.name for entry in entries if _is_data(entry.name)]
+    conversion.target.delete([name for name in written if name.removeprefix(f"{DATA}/") not in named])
     conversion.work.wipe()

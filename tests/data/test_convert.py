@@ -678,3 +678,21 @@ def test_notes_without_a_plan_count_for_nothing(tmp_path: Path) -> None:
         converted(source, tmp_path / "made.lance", where=Where(("score > 5",)), engine=CutOff(1))
     (tmp_path / "made.lance.converting" / "plan.json").unlink()
     assert len(rows_of(converted(source, tmp_path / "made.lance")[0])) == 8
+
+
+def test_captions_of_another_column_do_not_go_on_with_what_was_begun(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    given = samples(8)
+    columns = {"image": [one.image for one in given], "short": [["s"]] * 8, "long": [["l"]] * 8}
+    (tmp_path / "source").mkdir()
+    pq.write_table(pa.table(columns), tmp_path / "source" / "t.parquet")
+    short, long = Hints(captions=("short",)), Hints(captions=("long",))
+    with pytest.raises(Cut):
+        converted(tmp_path / "source", tmp_path / "made.lance", hints=short, engine=CutOff(1))
+    with pytest.raises(BadInput, match="was begun, with other settings or other files"):
+        converted(tmp_path / "source", tmp_path / "made.lance", hints=long)
+    converted(tmp_path / "source", tmp_path / "made.lance", hints=short)
+    with pytest.raises(BadInput, match="there is another data set at"):
+        converted(tmp_path / "source", tmp_path / "made.lance", hints=long)

@@ -60,7 +60,7 @@ class Conversion:
     def digest(self, entries: list[Entry]) -> str:
         """Of what is asked for and of the files that it is asked of: another conversion has another one."""
         asked = asdict(replace(self, source=None, target=None))  # pyright: ignore[reportArgumentType]
-        of = [self.source.kind, self.source.place.uri, self.source.columns.to_string()]
+        of = [self.source.place.uri, self.source.columns.to_string(), self.source.asked]
         return digest([asked, of, [(entry.name, entry.bytes, entry.mark) for entry in entries]])
 
 

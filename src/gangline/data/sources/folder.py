@@ -39,6 +39,10 @@ class FolderSource:
     notes: tuple[str, ...] = ()
     kind: str = "folder"
 
+    @property
+    def asked(self) -> list[str]:
+        return ["folder", *self.captions]
+
     def shards(self, entries: list[Entry], rows: int) -> list[Shard]:
         """Of images, each with the file of its caption, if there is one."""
         names = {entry.name for entry in entries}

@@ -52,6 +52,11 @@ class Source(Protocol):
     @property
     def notes(self) -> tuple[str, ...]: ...
 
+    @property
+    def asked(self) -> list[str]:
+        """All that decides what is read of its files, besides `columns`: captions of another column are of another source."""
+        ...
+
     def shards(self, entries: list[Entry], rows: int) -> list[Shard]:
         """Of about `rows` samples each; `entries` are the files that the source was found to be. It does not keep them: a source is
         sent with each shard."""

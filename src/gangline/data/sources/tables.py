@@ -45,6 +45,10 @@ class TableSource:
     notes: tuple[str, ...] = ()
     kind: str = "tables"
 
+    @property
+    def asked(self) -> list[str]:
+        return ["tables", self.images, self.urls, *self.captions]
+
     def shards(self, entries: list[Entry], rows: int) -> list[Shard]:
         parts = [
             Rows(file, first, min(first + rows, count)) for file, count in self.files for first in range(0, count, rows)

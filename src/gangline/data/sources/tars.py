@@ -34,6 +34,10 @@ class TarSource:
     notes: tuple[str, ...] = ()
     kind: str = "tars"
 
+    @property
+    def asked(self) -> list[str]:
+        return ["tars", *self.captions]
+
     def shards(self, entries: list[Entry], rows: int) -> list[Shard]:
         """Whole tars: they are read from the front."""
         return cut([entry.name for entry in entries], max(1, rows // max(1, self.samples_per_tar)))

@@ -696,3 +696,14 @@ def test_captions_of_another_column_do_not_go_on_with_what_was_begun(tmp_path: P
     converted(tmp_path / "source", tmp_path / "made.lance", hints=short)
     with pytest.raises(BadInput, match="there is another data set at"):
         converted(tmp_path / "source", tmp_path / "made.lance", hints=long)
+
+
+def test_a_data_set_may_be_made_within_its_source(tmp_path: Path) -> None:
+    source = made.as_folder(tmp_path / "source", samples(8))
+    with pytest.raises(Cut):
+        converted(source, source / "made.lance", engine=CutOff(1))
+    (source / "notes.md").write_text("of no interest")
+    first, _ = converted(source, source / "made.lance")
+    again, _ = converted(source, source / "made.lance")
+    assert len(rows_of(first)) == 8
+    assert again.info.id == first.info.id

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gangline.core.errors import BadInput
 from gangline.data.place import Entry, Place
-from gangline.data.sources.folder import folder_source, is_image
+from gangline.data.sources.folder import folder_source, is_image, says_something
 from gangline.data.sources.item import Source
 from gangline.data.sources.tables import TABLES, table_source
 from gangline.data.sources.tars import TARS, tar_source
@@ -46,7 +46,8 @@ def find_source(place: Place, hints: Hints = Hints()) -> tuple[Source, list[Entr
         return tar_source(place, found[kind], hints.captions), found[kind]
     if kind == "tables":
         return table_source(place, found[kind], hints.captions, hints.image, hints.url), found[kind]
-    return folder_source(place, entries, hints.captions), entries
+    told = [entry for entry in entries if is_image(entry) or says_something(entry)]
+    return folder_source(place, told, hints.captions), told
 
 
 def _listed(place: Place) -> tuple[Place, list[Entry]]:

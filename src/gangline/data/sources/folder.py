@@ -30,6 +30,11 @@ def is_image(entry: Entry) -> bool:
     return entry.name.lower().endswith(SUFFIXES) and not PurePosixPath(entry.name).name.startswith(".")
 
 
+def says_something(entry: Entry) -> bool:
+    """Of images; what else lies there is none of the source, such as a data set that is made there."""
+    return entry.name.endswith(BESIDE) or PurePosixPath(entry.name).name in METADATA
+
+
 @dataclass(frozen=True, slots=True)
 class FolderSource:
     place: Place

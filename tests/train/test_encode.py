@@ -1,6 +1,7 @@
 """Latents that are stored are the VAE's own, of the part of the picture that training would see, and made once."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from io import BytesIO
@@ -18,7 +19,7 @@ from gangline.data.crops import square
 from gangline.data.dataset import DataSet, Texts, open_data_set
 from gangline.data.engine import Processes, Ray
 from gangline.train.base import load_base
-from gangline.train.encode import Encoder, Encoding, encode, forecast, weights_digest
+from gangline.train.encode import Encoder, Encoding, _encoder, encode, forecast, weights_digest
 from gangline.train.text import embed_all, tokenize
 from tests.conftest import BASE
 from tests.data import made
@@ -123,6 +124,31 @@ def test_other_settings_do_not_go_on_with_what_was_begun(data: DataSet) -> None:
     changed = open_data_set(data.place)
     with pytest.raises(BadInput, match="were begun, or the data set has changed"):
         encode(changed, encoding(changed), Processes(1))
+
+
+def test_what_was_begun_for_a_data_set_is_not_used_for_another_in_its_place(data: DataSet, tmp_path: Path) -> None:
+    with pytest.raises(Cut):
+        encode(data, encoding(data), CutOff(2))
+    shutil.rmtree(data.place.uri)
+    other, _ = converted(made.as_tars(tmp_path / "other", samples(ROWS, 100)), tmp_path / "made.lance")
+    assert other.version == data.version
+    with pytest.raises(BadInput, match="were begun, or the data set has changed"):
+        encode(other, encoding(other), Processes(1))
+
+
+def test_other_weights_in_the_place_of_the_model_do_not_go_on_with_what_was_begun(
+    data: DataSet, tmp_path: Path
+) -> None:
+    from diffusers import AutoencoderKL
+
+    base = tmp_path / "model"
+    shutil.copytree(BASE, base)
+    with pytest.raises(Cut):
+        encode(data, encoding(data, base=base), CutOff(2))
+    AutoencoderKL.from_config(AutoencoderKL.load_config(base / "vae")).save_pretrained(base / "vae")
+    _encoder.cache_clear()  # another process
+    with pytest.raises(BadInput, match=r"other columns for .* were begun"):
+        encode(data, encoding(data, base=base), Processes(1))
 
 
 def test_a_data_set_that_changes_meanwhile_is_told(data: DataSet) -> None:

@@ -27,7 +27,7 @@ from gangline.core.canonical import digest
 from gangline.core.errors import BadInput
 from gangline.data.buckets import Size, cut
 from gangline.data.crops import Crop, square
-from gangline.data.dataset import DataSet, Latents, Texts, described, open_data_set
+from gangline.data.dataset import KEY, DataSet, Latents, Texts, described, open_data_set
 from gangline.data.engine import Engine
 from gangline.data.pixels import as_seen, loaded
 from gangline.data.place import Place, errors_of
@@ -229,8 +229,7 @@ def encode(
     data: DataSet, encoding: Encoding, engine: Engine, tell: Callable[[int, int], None] = lambda done, before: None
 ) -> DataSet:
     """The data set with its new columns. `tell` hears how many rows are done, and how many of these an earlier try did."""
-    plan = _plan(encoding)
-    _begin(encoding, plan)
+    _begin(encoding, _plan(data, encoding))
     fragments = {one.fragment_id: one.count_rows() for one in data.table.get_fragments()}
     done = {number: note for number, note in _notes(encoding) if number in fragments}
     before = sum(fragments[number] for number in done)
@@ -263,8 +262,11 @@ def _encoder(encoding: Encoding) -> Encoder:
     return Encoder(encoding)
 
 
-def _plan(encoding: Encoding) -> str:
-    return digest({name: str(value) for name, value in asdict(encoding).items() if name != "target"})
+def _plan(data: DataSet, encoding: Encoding) -> str:
+    """Of what is asked for, of this data set, and of the models' weights, wherever they lie."""
+    asked = {name: str(value) for name, value in asdict(encoding).items() if name not in ("target", "base", "vae")}
+    columns = _encoder(encoding).schema
+    return digest([data.info.id, asked, [(column.name, column.metadata[KEY].decode()) for column in columns]])
 
 
 def _begin(encoding: Encoding, plan: str) -> None:

@@ -707,3 +707,108 @@ def test_a_data_set_may_be_made_within_its_source(tmp_path: Path) -> None:
     again, _ = converted(source, source / "made.lance")
     assert len(rows_of(first)) == 8
     assert again.info.id == first.info.id
+
+
+def tables(root: Path, *several: dict[str, Any]) -> Path:
+    """Parquet files of the first samples, with these columns besides image and caption, or in their place."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    root.mkdir()
+    for number, columns in enumerate(several):
+        given = samples(2, 2 * number)
+        own = {"image": [one.image for one in given], "caption": [one.caption for one in given]}
+        pq.write_table(pa.table(own | columns), root / f"{number}.parquet")
+    return root
+
+
+def test_columns_of_any_name_are_kept_apart(tmp_path: Path) -> None:
+    names = ["a.b", "_rowid", "width", "source_width", "select", 'quo"te', ""]
+    source = tables(tmp_path / "source", {name: [number] * 2 for number, name in enumerate(names)})
+    data, _ = converted(source, tmp_path / "made.lance", where=Where(("`select` = 4",)))
+    stored = ["a_b", "source__rowid", "source_width", "source_source_width", "select", 'quo"te']
+    assert [rows_of(data)["number 0"][name] for name in stored] == [0, 1, 2, 3, 4, 5]
+
+
+def test_two_columns_of_one_name_are_told(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    (tmp_path / "source").mkdir()
+    table = pa.table([[b"a"], ["b"], ["c"]], names=["image", "text", "text"])
+    pq.write_table(table, tmp_path / "source" / "t.parquet")
+    with pytest.raises(BadInput, match=r"t\.parquet has several columns of one name: text"):
+        converted(tmp_path / "source", tmp_path / "made.lance")
+
+
+def test_tables_of_one_source_may_differ_in_order_and_in_the_width_of_their_numbers(tmp_path: Path) -> None:
+    source = tables(tmp_path / "source", {"a": [1, 2**60 + 1], "b": ["x", "y"]}, {"b": [None, "z"], "a": [0.5, None]})
+    rows = rows_of(converted(source, tmp_path / "made.lance")[0])
+    assert [row["a"] for row in rows.values()] == [1, 2.0**60, 0.5, None]
+    assert [row["b"] for row in rows.values()] == ["x", "y", None, "z"]
+
+
+def test_tables_of_different_types_are_told(tmp_path: Path) -> None:
+    source = tables(tmp_path / "source", {"a": [1, 2]}, {"a": ["x", "y"]})
+    with pytest.raises(BadInput, match=r"1\.parquet has other columns than 0\.parquet: a"):
+        converted(source, tmp_path / "made.lance")
+
+
+def test_texts_and_images_may_be_of_any_of_arrows_types(tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    given = samples(2)
+    column = pa.array([one.image for one in given], pa.binary_view())
+    source = tables(tmp_path / "source", {"image": column, "note": pa.array(["a", "b"], pa.string_view())})
+    rows = rows_of(converted(source, tmp_path / "made.lance")[0])
+    assert {row["image"]: row["note"] for row in rows.values()} == {given[0].image: "a", given[1].image: "b"}
+
+
+def test_addresses_may_be_large_strings_as_polars_writes_them(web: made.Web, tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    (tmp_path / "source").mkdir()
+    urls = pa.array([web.has("/a", samples(1)[0].image)], pa.large_string())
+    pq.write_table(pa.table({"URL": urls, "TEXT": ["a"]}), tmp_path / "source" / "t.parquet")
+    assert list(rows_of(converted(tmp_path / "source", tmp_path / "made.lance")[0])) == ["a"]
+
+
+def test_a_text_that_is_not_utf8_costs_one_row(tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    ends = pa.array([0, 1, 2], pa.int32()).buffers()[1]
+    broken = pa.Array.from_buffers(pa.string(), 2, [None, ends, pa.py_buffer(b"a\xff")])
+    data, done = converted(tables(tmp_path / "source", {"note": broken}), tmp_path / "made.lance")
+    assert list(rows_of(data)) == ["number 0"]
+    assert left_out(done) == {"a text that is not UTF-8": 1}
+
+
+def test_a_number_that_is_none_is_null(tmp_path: Path) -> None:
+    source = tables(tmp_path / "source", {"score": [float("nan"), 5.0]})
+    data, _ = converted(source, tmp_path / "made.lance", where=Where(("score > 4",)))
+    assert list(rows_of(data)) == ["number 1"]
+
+
+def test_a_path_that_is_no_file_is_counted(tmp_path: Path) -> None:
+    source = tables(
+        tmp_path / "source", {"image": [{"bytes": None, "path": name} for name in ("sub", "0.parquet/x")]}, {}
+    )
+    (source / "1.parquet").unlink()
+    (source / "sub").mkdir()
+    with pytest.raises(BadInput, match="is left: 2 the file is gone"):
+        converted(source, tmp_path / "made.lance")
+
+
+def test_what_cannot_be_unique_is_told_before_anything_is_done(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="captions cannot be unique"):
+        converted(made.as_tars(tmp_path / "source", samples(2)), tmp_path / "made.lance", unique="captions")
+    assert not list(tmp_path.glob("made*"))
+
+
+def test_a_file_in_the_way_is_told(tmp_path: Path) -> None:
+    source = made.as_tars(tmp_path / "source", samples(2))
+    (tmp_path / "file").write_text("x")
+    for target in (tmp_path / "file", tmp_path / "file" / "made.lance"):
+        with pytest.raises(BadInput, match="leads to a file where a folder should be"):
+            converted(source, target)

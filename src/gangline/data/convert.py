@@ -128,6 +128,8 @@ def _check_conditions(conversion: Conversion) -> None:
     if conversion.unique and conversion.unique not in conversion.schema.names:
         columns = ", ".join(name for name in conversion.schema.names if name != "image")
         raise BadInput(f"there is no column {conversion.unique} to be unique", hint=f"there are {columns}")
+    if conversion.unique in ("image", "captions"):
+        raise BadInput(f"{conversion.unique} cannot be unique", hint="take sha256 or dhash")
 
 
 def _begin(conversion: Conversion, plan: str) -> None:

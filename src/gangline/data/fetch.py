@@ -38,6 +38,9 @@ class Fetching:
     wait_s: float = WAIT_S
 
 
+NO_FILE = FileNotFoundError, NotADirectoryError, IsADirectoryError
+
+
 class Failed(Exception):
     """Why there is no image, in words that are counted."""
 
@@ -74,7 +77,7 @@ def _bring(item: Item, place: Place, client: httpx.Client, how: Fetching) -> Ite
         try:
             return replace(item, image=place.read(item.file))
         except BadInput as error:
-            if isinstance(error.__cause__, FileNotFoundError):
+            if isinstance(error.__cause__, NO_FILE):
                 return replace(item, problem="the file is gone")
             raise
     try:

@@ -229,6 +229,8 @@ def explained(place: Place, error: Exception) -> GanglineError | None:
             f"{place.uri} refuses this key",
             hint="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY to one that may read and write there; what is done stays done",
         )
+    if isinstance(error, NotADirectoryError | IsADirectoryError | FileExistsError) or "os error 20)" in low:
+        return BadInput(f"{place.uri} leads to a file where a folder should be", hint="take another name")
     if "nosuchbucket" in low:
         return BadInput(f"there is no bucket at {place.uri}", hint="make it first, or correct the address")
     if isinstance(error, FileNotFoundError) or any(words in low for words in MISSING):

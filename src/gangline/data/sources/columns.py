@@ -18,8 +18,12 @@ TYPES = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string(
 def named_apart(name: str) -> str:
     """A source's own name for a column, changed where a data set has one of that name with another meaning. SQL tells no `WIDTH` from
     `width`."""
-    ours = name.lower() in OURS or name.lower().startswith(("latents_", "texts"))
-    return f"source_{name}" if ours else name
+    plain = name.replace(".", "_").encode(errors="replace").decode()  # Lance takes no dots
+    rest = plain.lower()
+    while rest.startswith("source_"):  # else `width` and `source_width` of one source would be one
+        rest = rest.removeprefix("source_")
+    ours = not rest or rest in OURS or rest.startswith(("latents_", "texts", "_row"))
+    return f"source_{plain}" if ours else plain
 
 
 def inferred(samples: Iterable[Mapping[str, Any]], left_out: Iterable[str]) -> pa.Schema:
@@ -29,8 +33,9 @@ def inferred(samples: Iterable[Mapping[str, Any]], left_out: Iterable[str]) -> p
         for name, value in sample.items():
             kind = TYPES.get(type(value))
             if kind is not None and name not in left_out:
-                found[name] = _wider(found.get(name, kind), kind)
-    return pa.schema([pa.field(named_apart(name), kind) for name, kind in sorted(found.items())])
+                apart = named_apart(name)
+                found[apart] = _wider(found.get(apart, kind), kind)
+    return pa.schema([pa.field(name, kind) for name, kind in sorted(found.items())])
 
 
 def as_type(value: Any, kind: pa.DataType) -> Any:
@@ -39,13 +44,14 @@ def as_type(value: Any, kind: pa.DataType) -> Any:
         if value is None:
             return None
         if pa.types.is_string(kind):
-            return value if isinstance(value, str) else json.dumps(value)
+            return (value if isinstance(value, str) else json.dumps(value)).encode(errors="replace").decode()
         if pa.types.is_boolean(kind):
             return value if isinstance(value, bool) else None
         if pa.types.is_integer(kind):
-            return int(value) if not isinstance(value, float) or value.is_integer() else None
+            whole = not isinstance(value, float) or value.is_integer()
+            return pa.scalar(int(value), kind).as_py() if whole else None
         return float(value) if math.isfinite(float(value)) else None
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
 
 

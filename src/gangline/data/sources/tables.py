@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from gangline.core.errors import BadInput
 from gangline.core.files import is_safe_path
 from gangline.data.place import Entry, Place
-from gangline.data.sources.columns import CAPTIONS, captions_of, named_apart
+from gangline.data.sources.columns import CAPTIONS, as_type, captions_of, named_apart
 from gangline.data.sources.item import Item, Shard, cut
 
 IMAGES = ("image", "img", "jpg", "jpeg", "png", "webp", "bytes", "image_bytes", "content")
@@ -60,12 +60,14 @@ class TableSource:
         for rows in shard.parts:
             at = rows.first
             for batch in _batches(self.place, rows, names):
-                for row in batch.to_pylist():
-                    yield self._item(f"{rows.file}#{at}", row)
+                for row in _rows(batch):
+                    name = f"{rows.file}#{at}"
+                    yield self._item(name, row) if row else Item(name=name, problem="a text that is not UTF-8")
                     at += 1
 
     def _item(self, name: str, row: dict[str, Any]) -> Item:
-        columns = {field.name: row[given] for field, given in zip(self.columns, self.kept, strict=True)}
+        given = zip(self.columns, self.kept, strict=True)
+        columns = {field.name: as_type(row[name], field.type) for field, name in given}
         said = tuple(text for column in self.captions for text in captions_of(row[column]))
         common: dict[str, Any] = {"name": name, "captions": said, "columns": columns}
         if self.urls:
@@ -93,29 +95,37 @@ def table_source(
     schema: pa.Schema | None = None
     for name in names:
         found, count = _shape(place, name)
-        if schema is not None and found.names != schema.names:
-            raise BadInput(
-                f"{name} has other columns than {names[0]}: {_list(set(found.names) ^ set(schema.names))}",
-                hint="convert them apart, and train on both",
-            )
-        schema = schema or found
+        schema = found if schema is None else _together(schema, found, f"{name} has other columns than {names[0]}")
         files.append((name, count))
     assert schema is not None
     images = _chosen(schema, image, IMAGES, "image", _holds_image)
-    urls = "" if images else _chosen(schema, url, URLS, "URL", pa.types.is_string)
+    urls = "" if images else _chosen(schema, url, URLS, "URL", _is_text)
     if not images and not urls:
         raise BadInput(
             f"{place.uri} has neither a column of images nor one of URLs: {_list(schema.names)}",
             hint="name it: --image-column or --url-column",
         )
     said = _captions(schema, captions)
-    kept = tuple(field.name for field in schema if _is_scalar(field.type) and field.name not in (images, urls, *said))
+    apart = {named_apart(field.name): field.name for field in reversed(list(schema)) if _is_scalar(field.type)}
+    kept = tuple(name for name in schema.names if name in apart.values() and name not in (images, urls, *said))
     left = sorted(set(schema.names) - {images, urls, *said, *kept})
     columns = pa.schema([pa.field(named_apart(name), _plain(schema.field(name).type)) for name in kept])
     if urls:  # where an image came from stays with it
         kept, columns = (*kept, urls), columns.append(pa.field(named_apart(urls), pa.string()))
-    notes = (f"columns that are neither numbers nor texts are left out: {_list(left)}",) if left else ()
+    why = "columns that are neither numbers nor texts, or whose names are too much alike, are left out"
+    notes = (f"{why}: {_list(left)}",) if left else ()
     return TableSource(place, said, images, urls, kept, columns, tuple(files), notes)
+
+
+def _together(one: pa.Schema, other: pa.Schema, told: str) -> pa.Schema:
+    """The columns of both, in any order; numbers as the wider of two types. Raises `BadInput`."""
+    apart = set(one.names) ^ set(other.names)
+    try:
+        if not apart:
+            return pa.unify_schemas([one, other], promote_options="permissive")
+    except (pa.ArrowTypeError, pa.ArrowInvalid):
+        apart = {name for name in one.names if one.field(name).type != other.field(name).type}
+    raise BadInput(f"{told}: {_list(apart)}", hint="convert them apart, and train on both")
 
 
 def _captions(schema: pa.Schema, given: tuple[str, ...]) -> tuple[str, ...]:
@@ -146,42 +156,63 @@ def _chosen(schema: pa.Schema, given: str, known: tuple[str, ...], what: str, fi
 def _holds_image(kind: pa.DataType) -> bool:
     if pa.types.is_struct(kind):
         return any(kind.field(number).name == "bytes" for number in range(kind.num_fields))
-    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
 
 
 def _is_scalar(kind: pa.DataType) -> bool:
-    return any(
-        is_kind(kind)
-        for is_kind in (
-            pa.types.is_integer,
-            pa.types.is_floating,
-            pa.types.is_boolean,
-            pa.types.is_string,
-            pa.types.is_large_string,
-        )
-    )
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind) or _is_text(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    return pa.string() if pa.types.is_large_string(kind) else kind
+    return pa.string() if _is_text(kind) else kind
 
 
 def _shape(place: Place, name: str) -> tuple[pa.Schema, int]:
     """Its columns and how many rows there are. Raises `BadInput` where it is no such file."""
-    try:
-        with place.open(name) as file:
-            if name.endswith(".parquet"):
-                table = pq.ParquetFile(_for_arrow(file))
-                return table.schema_arrow, table.metadata.num_rows
+    with _damage_of(name), place.open(name) as file:
+        if name.endswith(".parquet"):
+            table = pq.ParquetFile(_for_arrow(file))
+            schema, rows = table.schema_arrow, table.metadata.num_rows
+        else:
             reader = _arrow(file)
-            return reader.schema, sum(batch.num_rows for batch in reader)
-    except pa.ArrowInvalid as error:
-        raise BadInput(f"{name} is damaged, or no table: {error}", hint="take it out, or fetch it again") from None
+            schema, rows = reader.schema, sum(batch.num_rows for batch in reader)
+    twice = {column for column in schema.names if schema.names.count(column) > 1}
+    if twice:
+        raise BadInput(f"{name} has several columns of one name: {_list(twice)}", hint="rename them")
+    return schema, rows
+
+
+@contextmanager
+def _damage_of(name: str) -> Iterator[None]:
+    """What Arrow says of a file's content is told of the file; its own I/O errors have no number of the system's."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        said = str(error).partition("\n")[0]
+        raise BadInput(f"{name} is damaged, or no table: {said}", hint="take it out, or fetch it again") from None
+
+
+def _rows(batch: pa.RecordBatch) -> list[dict[str, Any] | None]:
+    """None for one that has a text which is none."""
+    try:
+        return batch.to_pylist()
+    except UnicodeDecodeError:
+        return (
+            [None]
+            if batch.num_rows == 1
+            else [row for at in range(batch.num_rows) for row in _rows(batch.slice(at, 1))]
+        )
 
 
 def _batches(place: Place, rows: Rows, columns: list[str]) -> Iterator[pa.RecordBatch]:
     """Exactly these rows."""
-    with place.open(rows.file) as file, _reader(file, rows, columns) as (batches, start):
+    with _damage_of(rows.file), place.open(rows.file) as file, _reader(file, rows, columns) as (batches, start):
         at = start
         for batch in batches:
             first, stop = max(rows.first - at, 0), min(rows.stop - at, batch.num_rows)

@@ -203,6 +203,7 @@ def test_a_condition_may_speak_of_the_picture_alone(tmp_path: Path) -> None:
     [
         ("colour = 'red'", "No field named colour"),
         ("width >", "cannot be used"),
+        ("width > 43 height < 9", "cannot be used"),
         ("width + 1", "does not return a boolean"),
     ],
 )
@@ -812,3 +813,10 @@ def test_a_file_in_the_way_is_told(tmp_path: Path) -> None:
     for target in (tmp_path / "file", tmp_path / "file" / "made.lance"):
         with pytest.raises(BadInput, match="leads to a file where a folder should be"):
             converted(source, target)
+
+
+@pytest.mark.parametrize(("condition", "kept"), [("true", 3), ("1 = 1", 3), ("width > 40 -- of any height", 2)])
+def test_a_condition_may_need_no_column_or_have_a_comment(condition: str, kept: int, tmp_path: Path) -> None:
+    source = made.as_folder(tmp_path / "source", samples(4))
+    data, _ = converted(source, tmp_path / "made.lance", where=Where((condition, "width < 43")))
+    assert data.rows == kept

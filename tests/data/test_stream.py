@@ -95,6 +95,8 @@ def test_conditions_leave_rows_out(data: DataSet) -> None:
     ("changes", "said"),
     [
         ({"where": "colour = 1"}, "cannot be used"),
+        ({"where": "width > 43 and and"}, "cannot be used"),
+        ({"where": "width > 43 height < 9"}, "cannot be used"),
         ({"where": "width > 1000"}, "no row of .* is left"),
         ({"columns": ("image", "latents_64")}, "has no column latents_64"),
     ],

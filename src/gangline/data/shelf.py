@@ -14,6 +14,7 @@ from gangline.data.block_cache import BlockCache
 from gangline.data.dataset import DataSet
 from gangline.data.place import errors_of, explained
 from gangline.data.shuffle import LANES, Numbers, Shuffle, cut_into_blocks
+from gangline.data.where import enclosed
 
 BLOCK_BYTES = 2 << 20
 BLOCK_ROWS_MAX = 8192
@@ -121,7 +122,7 @@ class Shelf:
         if not self.reading.where:
             return range(fragment.count_rows())
         every = fragment.scanner(columns=[], with_row_address=True)
-        some = fragment.scanner(columns=[], with_row_address=True, filter=self.reading.where)
+        some = fragment.scanner(columns=[], with_row_address=True, filter=enclosed(self.reading.where))
         try:
             with errors_of(self.data.place):
                 addresses, kept = (scan.to_table()["_rowaddr"].to_numpy() for scan in (every, some))

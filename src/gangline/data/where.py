@@ -37,7 +37,7 @@ class Where:
         if not self.conditions or not rows:
             return [True] * len(rows)
         try:
-            table = lance.write_dataset(pa.Table.from_pylist(rows, schema=schema), MEMORY)
+            table = lance.write_dataset(pa.Table.from_pylist(rows, schema=_some(schema)), MEMORY)
             scan = table.scanner(columns=[], filter=self.text, with_row_address=True)
             wanted = set(scan.to_table()["_rowaddr"].to_pylist())
         except (OSError, ValueError) as error:
@@ -46,13 +46,25 @@ class Where:
 
     @property
     def text(self) -> str:
-        return " and ".join(f"({text})" for text in self.conditions)
+        return " and ".join(map(enclosed, self.conditions))
+
+
+def enclosed(text: str) -> str:
+    """So that Lance reads it to its end, past which it would read nothing; the line ends before that, for `-- a comment`."""
+    return f"({text}\n)"
+
+
+def _some(schema: pa.Schema) -> pa.Schema:
+    """A table without columns has no rows either."""
+    return schema if len(schema) else pa.schema([pa.field("", pa.null())])
 
 
 def _problem(text: str, schema: pa.Schema) -> str | None:
     """Why it is no condition on these columns."""
     try:
-        lance.write_dataset(schema.empty_table(), MEMORY).scanner(columns=[], filter=text, with_row_id=True).to_table()
+        lance.write_dataset(_some(schema).empty_table(), MEMORY).scanner(
+            columns=[], filter=enclosed(text), with_row_id=True
+        ).to_table()
     except (OSError, ValueError) as error:
         return _reason(error)
     return None

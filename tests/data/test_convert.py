@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -820,3 +821,68 @@ def test_a_condition_may_need_no_column_or_have_a_comment(condition: str, kept: 
     source = made.as_folder(tmp_path / "source", samples(4))
     data, _ = converted(source, tmp_path / "made.lance", where=Where((condition, "width < 43")))
     assert data.rows == kept
+
+
+def tar_of(path: Path, *members: tuple[str, bytes]) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    with tarfile.open(path, "w") as tar:
+        for name, content in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return path
+
+
+def test_two_samples_of_one_name_in_a_tar_are_two(tmp_path: Path) -> None:
+    one, other = (sample.image for sample in samples(2))
+    tar = tar_of(tmp_path / "a.tar", ("a.jpg", one), ("a.txt", b"one"), ("a.jpg", other), ("a.txt", b"other"))
+    rows = rows_of(converted(tar, tmp_path / "made.lance")[0])
+    assert {said: row["image"] for said, row in rows.items()} == {"one": one, "other": other}
+
+
+def test_a_tar_from_a_mac_has_its_samples(tmp_path: Path) -> None:
+    image = samples(1)[0].image
+    tar = tar_of(tmp_path / "a.tar", ("._a.jpg", b"x"), ("a.jpg", image), ("._a.txt", b"x"), ("a.txt", b"one"))
+    data, done = converted(tar, tmp_path / "made.lance")
+    assert list(rows_of(data)) == ["one"]
+    assert not left_out(done)
+
+
+@pytest.mark.parametrize(
+    ("details", "stored"),
+    [
+        (b'{"n": 1}', 1),
+        (b'{"n": %d}' % 2**70, None),
+        (b'{"n": 1%s}' % (b"0" * 400), None),
+        (b'{"n": "\\ud800x"}', "?x"),
+        (b"[" * 100_000, None),
+    ],
+)
+def test_what_json_can_say_and_a_column_cannot_hold_is_nothing(details: bytes, stored: Any, tmp_path: Path) -> None:
+    image = samples(1)[0].image
+    tar = tar_of(tmp_path / "a.tar", ("a.jpg", image), ("a.txt", b"one"), ("a.json", details))
+    assert rows_of(converted(tar, tmp_path / "made.lance")[0])["one"].get("n") == stored
+
+
+def test_names_of_files_need_not_be_utf8(tmp_path: Path) -> None:
+    source = made.as_folder(tmp_path / "source", samples(2))
+    (source / "some" / "00001.jpg").rename(source / "some" / "\udcff.jpg")
+    (source / "some" / "00001.txt").rename(source / "some" / "\udcff.txt")
+    rows = rows_of(converted(source, tmp_path / "made.lance")[0])
+    assert rows["number 1"]["source"] == "some/\\udcff.jpg"
+
+
+def test_captions_in_a_csv_are_texts_and_its_columns_numbers_where_all_of_it_is(tmp_path: Path) -> None:
+    source = made.as_folder(tmp_path / "source", samples(3))
+    lines = [
+        "file_name,text,score,id",
+        "00000.jpg,1984,0.5,007",
+        "00001.jpg,nan,,abc",
+        f"00002.jpg,{'x' * 200_000},1,1e5",
+    ]
+    (source / "some" / "metadata.csv").write_bytes("\r".join(lines).encode())
+    for path in source.glob("some/*.txt"):
+        path.unlink()
+    rows = rows_of(converted(source, tmp_path / "made.lance", where=Where(("score is null or score > 0.1",)))[0])
+    found = {said[:4]: (row["score"], row["id"]) for said, row in rows.items()}
+    assert found == {"1984": (0.5, "007"), "nan": (None, "abc"), "xxxx": (1.0, "1e5")}

@@ -25,7 +25,7 @@ from gangline.data.dataset import ENDING, FINISHED, DataSet, Info, open_data_set
 from gangline.data.engine import Engine
 from gangline.data.fetch import Fetching, fetched
 from gangline.data.pixels import Unreadable
-from gangline.data.place import Entry, Place, errors_of
+from gangline.data.place import Entry, Place, as_text, errors_of
 from gangline.data.row import OWN, SEEN, Storing, row_of
 from gangline.data.sources import Item, Shard, Source
 from gangline.data.where import Where
@@ -61,7 +61,7 @@ class Conversion:
         """Of what is asked for and of the files that it is asked of: another conversion has another one."""
         asked = asdict(replace(self, source=None, target=None))  # pyright: ignore[reportArgumentType]
         of = [self.source.place.uri, self.source.columns.to_string(), self.source.asked]
-        return digest([asked, of, [(entry.name, entry.bytes, entry.mark) for entry in entries]])
+        return digest([asked, of, [(as_text(entry.name), entry.bytes, entry.mark) for entry in entries]])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

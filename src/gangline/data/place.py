@@ -50,6 +50,11 @@ class Entry:
     mark: str
 
 
+def as_text(name: str) -> str:
+    """A file's name, which need not be UTF-8, as something that is."""
+    return name.encode(errors="backslashreplace").decode()
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """`uri` is an absolute path, or s3://BUCKET/PREFIX; `options` are those of object_store: keys, region, endpoint."""

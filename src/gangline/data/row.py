@@ -10,6 +10,7 @@ from PIL import Image
 
 from gangline.data.buckets import Size
 from gangline.data.pixels import Unreadable, as_seen, is_plain, loaded
+from gangline.data.place import as_text
 from gangline.data.sources import Item
 
 Format = Literal["keep", "jpeg", "webp", "png"]
@@ -59,7 +60,7 @@ def row_of(item: Item, storing: Storing) -> dict[str, Any]:
         "captions": list(item.captions),
         "sha256": hashlib.sha256(content).hexdigest(),
         "dhash": dhash(grey),
-        "source": item.name,
+        "source": as_text(item.name),
         "aspect": picture.width / picture.height,
     } | item.columns
 

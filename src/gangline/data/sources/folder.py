@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from gangline.core.errors import BadInput
-from gangline.data.captions import BESIDE, text_of, words_of_folder
+from gangline.data.captions import BESIDE, BYTES_MAX, text_of, words_of_folder
 from gangline.data.photos import SUFFIXES
 from gangline.data.place import Entry, Place
 from gangline.data.sources.columns import CAPTIONS, as_type, captions_in, captions_of, inferred, named_apart
@@ -24,6 +24,10 @@ NAME = "file_name"
 SAMPLES = 256
 
 Lines = dict[str, dict[str, Any]]
+
+
+class Cells(dict[str, Any]):
+    """A line of a CSV: texts, and None where there is nothing."""
 
 
 def is_image(entry: Entry) -> bool:
@@ -73,7 +77,7 @@ def folder_source(place: Place, entries: list[Entry], captions: tuple[str, ...])
     metadata = tuple(sorted(name for name in names if PurePosixPath(name).name in METADATA))
     lines = read_metadata(place, metadata)
     wanted = captions or CAPTIONS
-    sample = [line for _, line in zip(range(SAMPLES), lines.values(), strict=False)]
+    sample = [_typed(line) for _, line in zip(range(SAMPLES), lines.values(), strict=False)]
     columns = inferred(sample, (*wanted, NAME))
     missing = sorted(lines.keys() - names)
     notes = (f"{len(missing)} lines speak of images that are not there, such as {missing[0]}",) if missing else ()
@@ -86,7 +90,7 @@ def read_metadata(place: Place, files: tuple[str, ...]) -> Lines:
     found: Lines = {}
     for file in files:
         text = text_of(place.read(file), file)
-        rows = csv.DictReader(io.StringIO(text)) if file.endswith(".csv") else _json_lines(text, file)
+        rows = _cells(text, file) if file.endswith(".csv") else _json_lines(text, file)
         for number, row in enumerate(rows, 1):
             name = row.get(NAME)
             if not isinstance(name, str) or not name:
@@ -94,7 +98,7 @@ def read_metadata(place: Place, files: tuple[str, ...]) -> Lines:
                     f"line {number} of {file} does not name an image",
                     hint='each has a "file_name", as seen from its own folder',
                 )
-            found[(PurePosixPath(file).parent / name).as_posix()] = _numbers(row) if file.endswith(".csv") else row
+            found[(PurePosixPath(file).parent / name).as_posix()] = row
     return found
 
 
@@ -103,7 +107,7 @@ def _json_lines(text: str, file: str) -> Iterator[dict[str, Any]]:
         if line.strip():
             try:
                 row = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise BadInput(f"line {number} of {file} is not JSON: {error}", hint="each line is an object") from None
             if not isinstance(row, dict):
                 raise BadInput(
@@ -112,9 +116,18 @@ def _json_lines(text: str, file: str) -> Iterator[dict[str, Any]]:
             yield row
 
 
-def _numbers(row: dict[str, Any]) -> dict[str, Any]:
-    """What looks like a number in a CSV is one."""
-    return {name: _number(value) for name, value in row.items() if name is not None}
+def _cells(text: str, file: str) -> Iterator[Cells]:
+    csv.field_size_limit(BYTES_MAX)
+    try:
+        for row in csv.DictReader(io.StringIO(text, newline="")):
+            yield Cells({name: value or None for name, value in row.items() if name is not None})
+    except csv.Error as error:
+        raise BadInput(f"{file} is no table: {error}", hint="save it as CSV again") from None
+
+
+def _typed(line: dict[str, Any]) -> dict[str, Any]:
+    """What looks like a number in a CSV is one, where all of its column do."""
+    return {name: _number(value) for name, value in line.items()} if isinstance(line, Cells) else line
 
 
 def _number(text: Any) -> Any:

@@ -91,9 +91,12 @@ def _samples(file: BinaryIO) -> Iterator[Sample]:
     end = 0
     try:
         with tarfile.open(fileobj=file, mode="r|*") as tar:
-            for key, members in groupby((member for member in tar if member.isfile()), key=_key):
+            for key, members in groupby((member for member in tar if _counts(member)), key=_key):
                 found: dict[str, bytes] = {}
                 for member in members:
+                    if _ending(member) in found:  # another sample of the same name
+                        yield Sample(key, found)
+                        found = {}
                     found[_ending(member)] = _content(tar, member)
                     end = member.offset_data + member.size
                 yield Sample(key, found)
@@ -102,6 +105,11 @@ def _samples(file: BinaryIO) -> Iterator[Sample]:
         whole = False
     if not whole:
         yield Sample("", {}, "a tar that breaks off")
+
+
+def _counts(member: tarfile.TarInfo) -> bool:
+    """macOS lays a `._name` before each file."""
+    return member.isfile() and not PurePosixPath(member.name).name.startswith(".")
 
 
 def _is_packed(file: BinaryIO) -> bool:
@@ -127,7 +135,7 @@ def _ending(member: tarfile.TarInfo) -> str:
 def _json(sample: Sample) -> dict[str, Any]:
     try:
         value = json.loads(sample.files.get(".json", b"{}"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 

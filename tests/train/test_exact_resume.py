@@ -14,7 +14,9 @@ from gangline.core.lora_metadata import DIFFUSERS_FILE
 from gangline.core.spec import InvalidSpec
 from gangline.train.checkpoint import read_manifest
 from gangline.train.contract import Orders, RunDirectory
-from gangline.train.lora import OtherNumerics, kind_of, train
+from gangline.train.lora import train
+from gangline.train.numerics import OtherNumerics
+from gangline.train.program import kind_of
 from tests.train.conftest import STEPS, finish, interrupt, lay_out, report_of, small_spec
 
 

@@ -18,7 +18,8 @@ from gangline.core.lora_metadata import DIFFUSERS_FILE
 from gangline.train import chance
 from gangline.train.base import load_base
 from gangline.train.contract import Orders, RunDirectory
-from gangline.train.lora import Diverged, Meter, train
+from gangline.train.lora import train
+from gangline.train.meter import Diverged, Meter
 from tests.conftest import BASE, ROOT, SUBJECT, file_at
 from tests.train.conftest import finish, lay_out, report_of, small_spec
 

@@ -1,6 +1,7 @@
 """Kinds of GPUs: what their vendor says they can do at most."""
 
 import math
+import re
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -26,6 +27,7 @@ KINDS = (
     Kind(name="RTX 4090", bf16_tflops=165.2, memory_gb_per_s=1008),  # NVIDIA Ada GPU architecture, appendix A
     Kind(name="RTX 3090", bf16_tflops=71, memory_gb_per_s=936),  # NVIDIA Ampere GA102 GPU architecture, appendix A
 )
+SLOWER = {"pcie", "laptop", "d", "nvl"}
 NAMES = tuple(kind.name for kind in KINDS)
 
 
@@ -46,6 +48,15 @@ def find_kind(name: str) -> Kind:
     near = [by_name[found].name for found in get_close_matches(name.lower(), by_name, n=3, cutoff=0.5)]
     hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(NAMES)}"
     raise BadInput(f"there is no GPU {name}", hint=hint)
+
+
+def kind_of_device(name: str) -> Kind | None:
+    """By what its driver calls it, such as `NVIDIA A100-SXM4-80GB`; None where it is none of these, or a slower version of one."""
+    said = set(re.split(r"[^a-z0-9]+", name.lower()))
+    if said & SLOWER:
+        return None
+    said |= {"sxm"} if "hbm3" in said else set()
+    return next((kind for kind in KINDS if set(kind.name.lower().split()) <= said), None)
 
 
 def speed(kind: Kind, beside: Kind) -> Speed:

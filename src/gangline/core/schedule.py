@@ -2,10 +2,10 @@
 
 import math
 
-from gangline.core.spec import LoraSpec
+from gangline.core.scratch import TrainingSpec
 
 
-def rate_factor(spec: LoraSpec, step: int) -> float:
+def rate_factor(spec: TrainingSpec, step: int) -> float:
     """What the learning rate is multiplied with in `step` (from 1): a linear warm-up, then constant, or down to zero after the last step.
 
     A schedule-free optimiser warms up by itself.

@@ -232,20 +232,21 @@ class InvalidSpec(BadInput):
 
 def parse_spec(value: object) -> Spec:
     """A spec from JSON values. Raises `InvalidSpec` with every problem that it has."""
-    return _checked(_parse(Spec, value))
+    return _checked(parse_as(Spec, value))
 
 
 def parse_task(value: dict[str, Any]) -> Spec | SampleSpec:
     """What a node is given to do: a spec that was submitted, or one that the server made. Raises `InvalidSpec`."""
-    return _parse(SampleSpec, value) if value["kind"] == "sample" else parse_spec(value)
+    return parse_as(SampleSpec, value) if value["kind"] == "sample" else parse_spec(value)
 
 
 def parse_base(value: object) -> Base:
     """A base from JSON values. Raises `InvalidSpec`."""
-    return _parse(Base, value)
+    return parse_as(Base, value)
 
 
-def _parse(kind: Any, value: object) -> Any:
+def parse_as(kind: Any, value: object) -> Any:
+    """JSON values as a value of this type. Raises `InvalidSpec` with every field that is none."""
     from pydantic import ValidationError
 
     try:
@@ -327,7 +328,8 @@ def _contradictions(spec: Spec) -> dict[Problem, bool]:
     }
 
 
-def spec_to_json(spec: Spec | SampleSpec) -> dict[str, Any]:
+def spec_to_json(spec: Any) -> dict[str, Any]:
+    """Of a spec of any kind."""
     return _adapter(type(spec)).dump_python(spec)
 
 

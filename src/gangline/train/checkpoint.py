@@ -68,15 +68,19 @@ def save(folder: Path, step: int, identity: Identity, snapshot: Snapshot) -> Pat
     (target / NUMBERS).write_text(json.dumps({"optimizer": snapshot.optimizer.numbers, "scaler": snapshot.scaler}))
     names = [*snapshot.files, NUMBERS]
     for name in names:
-        _flush(target / name)
+        flush(target / name)
     files = tuple(describe(target / name, name) for name in names)
-    manifest = Manifest(step=step, files=files, **asdict(identity))
+    write_manifest(target, Manifest(step=step, files=files, **asdict(identity)))
+    return target
+
+
+def write_manifest(target: Path, manifest: Manifest) -> None:
+    """All of it or nothing."""
     partial = target / f".{MANIFEST}"
     partial.write_text(json.dumps(manifest.to_json(), indent=1))
-    _flush(partial)
+    flush(partial)
     partial.rename(target / MANIFEST)
-    _flush(target)
-    return target
+    flush(target)
 
 
 class Saver:
@@ -104,8 +108,8 @@ class Copied:
     memory that the card can write to, in the order of the card's work."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        optimizer = replace(snapshot.optimizer, tensors=_copied(snapshot.optimizer.tensors))
-        weights, averaged = _copied(snapshot.weights), _copied(snapshot.averaged)
+        optimizer = replace(snapshot.optimizer, tensors=copied(snapshot.optimizer.tensors))
+        weights, averaged = copied(snapshot.weights), copied(snapshot.averaged)
         self._snapshot = replace(snapshot, weights=weights, averaged=averaged, optimizer=optimizer)
         on_card = any(tensor.is_cuda for tensor in snapshot.weights.values())
         self._done = torch.cuda.current_stream().record_event() if on_card else None
@@ -121,7 +125,7 @@ def newest_good(folders: tuple[Path, ...], spec_hash: str, names: set[str]) -> t
     """The newest checkpoint below `folders` that is whole, of this spec and has the weights `names`, and a sentence for each newer
     one that is not."""
     rejected: list[str] = []
-    for candidate in _newest_first(folders):
+    for candidate in newest_first(folders):
         try:
             return _of_this_trainer(load(candidate, spec_hash), names), rejected
         except Damaged as error:
@@ -190,7 +194,8 @@ def describe(path: Path, name: str) -> File:
     return File(path=name, bytes=path.stat().st_size, sha256=sha256)
 
 
-def _copied(tensors: Tensors) -> Tensors:
+def copied(tensors: Tensors) -> Tensors:
+    """Into memory of the host; from a card once its work so far is done."""
     return {
         name: torch.empty_like(tensor, device="cpu", pin_memory=tensor.is_cuda).copy_(
             tensor.detach(), non_blocking=True
@@ -199,12 +204,12 @@ def _copied(tensors: Tensors) -> Tensors:
     }
 
 
-def _newest_first(folders: tuple[Path, ...]) -> list[Path]:
+def newest_first(folders: tuple[Path, ...]) -> list[Path]:
     found = [path for folder in folders if folder.is_dir() for path in folder.iterdir() if path.is_dir()]
     return sorted((path for path in found if path.name.isdigit()), key=lambda path: int(path.name), reverse=True)
 
 
-def _flush(path: Path) -> None:
+def flush(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

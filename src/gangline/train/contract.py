@@ -3,6 +3,8 @@
 import json
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,9 @@ from gangline.core import contract
 from gangline.core.contract import Failure, Phase, Progress
 from gangline.core.errors import BadInput
 from gangline.core.metrics import sound
+from gangline.core.scratch import ScratchSpec, parse_scratch
 from gangline.core.spec import SampleSpec, Spec, parse_spec, parse_task
+from gangline.train.throughput import Throughput
 
 
 @dataclass(slots=True)
@@ -48,6 +52,7 @@ class RunDirectory:
     phase: Phase = "starting"
     step: int = 0
     save_s: float | None = None
+    throughput: Throughput | None = None
     _meter: Meter = field(default_factory=Meter)
 
     @property
@@ -76,6 +81,9 @@ class RunDirectory:
     def read_task(self) -> Spec | SampleSpec:
         return parse_task(self._read_json())
 
+    def read_scratch(self) -> ScratchSpec:
+        return parse_scratch(self._read_json())
+
     def _read_json(self) -> Any:
         try:
             return json.loads((self.path / contract.SPEC).read_text())
@@ -92,6 +100,8 @@ class RunDirectory:
         self.step = step
         pace = self._meter.seconds_per_step(steps_since)
         speed = {"seconds_per_step": pace, "images_per_second": self.images_per_step / pace}
+        if self.throughput:
+            speed |= self.throughput.rates(speed["images_per_second"])
         told = Progress(
             phase=self.phase,
             step=step,
@@ -104,6 +114,13 @@ class RunDirectory:
 
     def report_failure(self, failure: Failure) -> None:
         self._write({"failure": asdict(failure)})
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """What is done meanwhile is no part of a step."""
+        started_s = time.monotonic()
+        yield
+        self._meter.last_s += time.monotonic() - started_s
 
     def restart_meter(self) -> None:
         """Count from now: what lies behind was not a step."""

@@ -91,6 +91,7 @@ class Encoder:
 
     @cached_property
     def vae(self) -> Any:
+        self.vae_digest = weights_digest(self.base.vae)
         return self.base.vae.to(self.dtype)
 
     @cached_property
@@ -103,7 +104,7 @@ class Encoder:
             raise BadInput(
                 f"resolution {wrong[0]} is no multiple of {unit}, which this VAE needs", hint="take one that is"
             )
-        hashed = weights_digest(self.vae)
+        hashed = self.vae_digest
         return {
             column_name(resolution, self.encoding.crop): Latents(
                 vae=hashed,

@@ -3,9 +3,8 @@
 Shape letters: B samples, C latent channels, H W latent sides, K pieces, L tokens, D width.
 """
 
-from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,11 +14,12 @@ from gangline.data.chance import stream
 from gangline.data.order import Order
 from gangline.train import chance
 from gangline.train.prepare import Bucket
+from gangline.train.stacked import Stacked
 from gangline.train.text import Embedded, Texts
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Stacked):
     """Samples of one size. `share`: how much each counts in the step's loss. Of the texts either the embeddings, or the tokens of
     an encoder each, which are trained, and whether there are words at all."""
 
@@ -34,27 +34,9 @@ class Batch:
     pooled: torch.Tensor | None
     ids: tuple[torch.Tensor, ...]
 
-    def __len__(self) -> int:
-        return len(self.clean)
-
     @property
     def embedded(self) -> Embedded | None:
         return None if self.tokens is None else Embedded(self.tokens, self.pooled)
-
-    def pieces(self, most: int) -> Iterator["Batch"]:
-        """In order, `most` samples at a time."""
-        for start in range(0, len(self), most):
-            yield self.each(lambda tensor, start=start: tensor[start : start + most])
-
-    def each(self, change: Callable[[torch.Tensor], torch.Tensor]) -> "Batch":
-        changed: dict[str, Any] = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, tuple):
-                changed[field.name] = tuple(change(tensor) for tensor in value)
-            elif value is not None:
-                changed[field.name] = change(value)
-        return replace(self, **changed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,30 +3,16 @@
 The directory keeps the trainer contract (gangline.core.contract). Read `train` from top to bottom: it is the whole run.
 """
 
-import argparse
-import errno
-import math
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import torch
 
-from gangline.core.contract import (
-    EXIT_BAD_INPUT,
-    EXIT_DONE,
-    EXIT_LEFT_OUT,
-    EXIT_STOPPED,
-    Failure,
-    FailureKind,
-    pictures_name,
-)
-from gangline.core.errors import BadInput
+from gangline.core.contract import EXIT_DONE, EXIT_STOPPED, pictures_name
 from gangline.core.schedule import rate_factor
-from gangline.core.spec import InvalidSpec, LoraSpec, spec_hash
+from gangline.core.spec import LoraSpec, spec_hash
 from gangline.data.chance import stream
 from gangline.train import chance, checkpoint, numerics
 from gangline.train.adapter import Adapter, Tensors
@@ -35,19 +21,13 @@ from gangline.train.contract import Orders, RunDirectory
 from gangline.train.feed import Batch, Feed, Source
 from gangline.train.loss import losses, process_of
 from gangline.train.material import Material, gather
+from gangline.train.meter import Meter, SaveClock
 from gangline.train.optimiser import averaged, make_optimizer, optimizer_state, restore_optimizer, set_rates
 from gangline.train.prepare import check_resolution
-from gangline.train.prepared import LeftOut
-from gangline.train.quiet import be_quiet
+from gangline.train.program import main
 from gangline.train.result import spoken_now, write_result
 from gangline.train.sample import render_step
 from gangline.train.text import condition, embed, with_silence
-
-REPORT_EVERY_S = 0.5
-
-
-class Diverged(ArithmeticError):
-    """The loss is no longer a number."""
 
 
 def train(run: RunDirectory, orders: Orders) -> int:
@@ -137,10 +117,6 @@ def sources(base: Base, spec: LoraSpec, material: Material) -> list[Source]:
     seed = int(stream(spec.seed, "class").integers(2**63))
     prior = {"seed": seed, "timesteps": timesteps, "share": spec.prior_weight}
     return [subject, Source(spec, material.class_images, material.words, **prior)]
-
-
-class OtherNumerics(ArithmeticError):
-    """This machine would not go on with the same bits, and the job asks for them."""
 
 
 class Lora:
@@ -266,7 +242,7 @@ class Lora:
         now = self.identity.fingerprint | {"microbatch": str(self.microbatch)}
         changed = numerics.differences(before, now)
         if changed and self.spec.exact == "required":
-            raise OtherNumerics(f"its checkpoint was made with other numerics: {changed}")
+            raise numerics.OtherNumerics(f"its checkpoint was made with other numerics: {changed}")
         if changed:
             print(f"no longer exact to the bit: {changed}", file=sys.stderr)  # noqa: T201
         self.identity = replace(self.identity, fingerprint=now, exact=self.identity.exact and exact and not changed)
@@ -287,87 +263,5 @@ class Lora:
         return time.monotonic() - started_s
 
 
-@dataclass(slots=True)
-class SaveClock:
-    """When a checkpoint is due: by time, and where asked also by steps; pictures are made of those, too."""
-
-    every_s: float
-    every_steps: tuple[int | None, ...]
-    last_s: float = field(default_factory=time.monotonic)
-
-    def due(self, step: int) -> bool:
-        by_steps = any(every and step % every == 0 for every in self.every_steps)
-        return by_steps or time.monotonic() - self.last_s >= self.every_s
-
-    def saved(self) -> None:
-        self.last_s = time.monotonic()
-
-
-class Meter:
-    """Sums losses and norms on the device, so that the host waits for it only when it reports."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.sums = torch.zeros(2, device=device)
-        self.count = 0
-        self.last_s = time.monotonic()
-
-    def add(self, loss: torch.Tensor, norm: torch.Tensor) -> None:
-        self.sums += torch.stack((loss, norm))
-        self.count += 1
-
-    @property
-    def due(self) -> bool:
-        return time.monotonic() - self.last_s >= REPORT_EVERY_S
-
-    def take(self) -> tuple[int, float, float]:
-        """How many steps there were, their mean loss and norm. Raises `Diverged` where the loss is not a number."""
-        loss, norm = (self.sums / self.count).tolist()
-        if not math.isfinite(loss):
-            raise Diverged(f"the loss became {loss}: a lower learning rate may help")
-        count = self.count
-        self.sums.zero_()
-        self.count, self.last_s = 0, time.monotonic()
-        return count, loss, norm
-
-
-def kind_of(error: Exception) -> FailureKind:
-    match error:
-        case InvalidSpec():
-            return "too old"  # the server has read it
-        case BadInput():
-            return "bad data"
-        case Diverged():
-            return "diverged"
-        case OtherNumerics():
-            return "other numerics"
-        case torch.OutOfMemoryError() | MemoryError():
-            return "out of memory"
-        case OSError(errno=errno.ENOSPC):
-            return "disk full"
-        case _:
-            return "crashed"
-
-
-def main(work: Callable[[RunDirectory, Orders], int] = train) -> int:
-    parser = argparse.ArgumentParser(description="Work in a directory that keeps the trainer contract.")
-    parser.add_argument("directory", type=Path)
-    run = RunDirectory(parser.parse_args().directory)
-    orders = Orders()
-    orders.obey_signals()
-    be_quiet()
-    try:
-        return work(run, orders)
-    except LeftOut as error:
-        print(error, file=sys.stderr)  # noqa: T201 - the job's log
-        return EXIT_LEFT_OUT
-    except Exception as error:
-        kind = kind_of(error)
-        run.report_failure(Failure(kind=kind, because=str(error) or type(error).__name__))
-        if kind == "bad data" and isinstance(error, BadInput):
-            print(f"error: {error.message}", f"hint: {error.hint}" * bool(error.hint), sep="\n", file=sys.stderr)  # noqa: T201
-            return EXIT_BAD_INPUT
-        raise
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(train))

@@ -3,6 +3,7 @@
 import importlib.metadata
 import os
 import platform
+from collections.abc import Collection
 from pathlib import Path
 
 import torch
@@ -12,6 +13,10 @@ from gangline.core.spec import LoraSpec
 from gangline.train.optimiser import PACKAGES
 
 QUANTISES = "bitsandbytes"
+
+
+class OtherNumerics(ArithmeticError):
+    """This machine would not go on with the same bits, and the job asks for them."""
 
 
 def choose_kernels(*, repeatable: bool) -> None:
@@ -37,13 +42,20 @@ def dtype_of(precision: str, on: torch.device) -> torch.dtype:
 
 def fingerprint(on: torch.device, dtype: torch.dtype, spec: LoraSpec) -> dict[str, str]:
     packages = {PACKAGES.get(spec.optimizer), None if spec.base_precision == "full" else QUANTISES}
+    return fingerprint_of(on, dtype, spec.microbatch or spec.samples_per_step, packages=packages)
+
+
+def fingerprint_of(
+    on: torch.device, dtype: torch.dtype, microbatch: int, *, ranks: int = 1, packages: Collection[str | None] = ()
+) -> dict[str, str]:
+    """`packages`: those that decide bits besides those that every run has."""
     libraries = [*LIBRARIES, *(name for name in packages if name)]
     return {
         "device": _device_name(on),
         "kernels": _kernels(on),
         "dtype": str(dtype).removeprefix("torch."),
-        "microbatch": str(spec.microbatch or spec.samples_per_step),
-        "ranks": "1",
+        "microbatch": str(microbatch),
+        "ranks": str(ranks),
         "threads": str(torch.get_num_threads()),
         "trainer": TRAINER,
         **{name: version for name in libraries if (version := _version(name))},

@@ -13,6 +13,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from gangline.core.contract import BASE, GRID, LORA, PICTURES, Picture, picture_name
+from gangline.core.scratch import TrainingSpec
 from gangline.core.spec import LoraSpec
 from gangline.data.grid import Row, draw
 from gangline.train.adapter import Adapter
@@ -28,13 +29,13 @@ def decode(base: Base, latents_1CHW: torch.Tensor) -> Image.Image:
     return _picture(vae.decode(scaled).sample[0].float())
 
 
-def render(base: Base, spec: LoraSpec, texts: Texts, spoken: Embedded, prompt: str, seed: int) -> Image.Image:
+def render(base: Base, spec: TrainingSpec, texts: Texts, spoken: Embedded, prompt: str, seed: int) -> Image.Image:
     words, silence = spoken[[texts.index(prompt)]], spoken[[texts.index("")]]
     return decode(base, sample_latents(base, spec, words, silence, seed))
 
 
 def render_step(
-    base: Base, spec: LoraSpec, texts: Texts, spoken: Embedded, folder: Path, step: int
+    base: Base, spec: TrainingSpec, texts: Texts, spoken: Embedded, folder: Path, step: int
 ) -> Iterator[Picture]:
     """A picture of each prompt and seed, written into `folder` as it is made; `samples.json`, which lists them, comes last."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -49,7 +50,7 @@ def render_step(
     partial.rename(folder / PICTURES)
 
 
-def write_picture(image: Image.Image, path: Path, spec: LoraSpec, step: int, prompt: str, seed: int) -> Picture:
+def write_picture(image: Image.Image, path: Path, spec: TrainingSpec, step: int, prompt: str, seed: int) -> Picture:
     """As PNG, which says of itself what it shows."""
     what = {
         "step": step,

@@ -15,7 +15,8 @@ from gangline.core.spec import SampleSpec
 from gangline.train import checkpoint, numerics
 from gangline.train.adapter import Adapter
 from gangline.train.contract import Orders, RunDirectory
-from gangline.train.lora import base_of, main
+from gangline.train.lora import base_of
+from gangline.train.program import main
 from gangline.train.sample import render_comparison, render_step
 from gangline.train.text import embed_all, tokenize
 

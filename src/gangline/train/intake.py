@@ -1,0 +1,265 @@
+"""What each step of a run over data sets sees, ready on the device before it is needed.
+
+All of it follows from the numbers of the samples: their rows, views, captions, noise and timesteps. So it does not matter how many
+ranks share a step, nor where a run goes on. Shape letters: B samples, C latent channels, H W sides.
+"""
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from gangline.core.errors import BadInput
+from gangline.core.scratch import Moment, Phase, ScratchSpec, moment, wanted_rows
+from gangline.data.buckets import Size, View, cut
+from gangline.data.chance import stream
+from gangline.data.crops import square
+from gangline.data.dataset import DataSet, Latents, open_data_set
+from gangline.data.pixels import Unreadable, as_seen, loaded
+from gangline.data.place import Place
+from gangline.data.shelf import Reading, Shelf
+from gangline.data.stream import Batch, Stream
+from gangline.train import chance
+from gangline.train.base import Base
+from gangline.train.encode import column_name, weights_digest
+from gangline.train.ranks import Ranks
+from gangline.train.stacked import Stacked
+from gangline.train.text import tokenize
+
+ALWAYS = ("width", "height", "sha256", "captions")
+THREADS_MAX = 8
+
+Encoder = tuple[str, float, float]
+"""The SHA-256 of a VAE's weights, and the scale and shift of its latents."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Samples(Stacked):
+    """B samples of a step by their `numbers` in its phase. Of each picture either `pixels` (B, H, W, 3), 8 bits, or the `posterior`
+    of its latents (B, 2, C, H, W), mean and deviation; what is `drawn` from that (B, C, H, W) is standard normal, as `noise` is.
+
+    What a U-Net is told: `sizes` (B, 6), `said` (B,), whether there are words, and their tokens for each encoder, `ids` (B, 1, L).
+    """
+
+    numbers: torch.Tensor
+    pixels: torch.Tensor | None
+    posterior: torch.Tensor | None
+    drawn: torch.Tensor
+    noise: torch.Tensor
+    timesteps: torch.Tensor
+    sizes: torch.Tensor
+    said: torch.Tensor
+    ids: tuple[torch.Tensor, ...]
+
+
+def open_data(spec: ScratchSpec, inputs: Path) -> list[DataSet]:
+    """As they were when the job was submitted. Raises `BadInput` where one is not there any more, or another one is."""
+    found = []
+    for ref in spec.data:
+        place = Place(ref.place if "://" in ref.place else str(inputs / ref.place))
+        found.append(open_data_set(place, version=ref.version, id=ref.id))
+    return found
+
+
+def _short(vae: Encoder) -> str:
+    return f"SHA-256 {vae[0][:12]}…, scale {vae[1]:g}"
+
+
+class Collator:
+    """Makes samples of rows, as a phase wants them: of `column` where that holds its latents, else of pictures."""
+
+    def __init__(self, spec: ScratchSpec, phase: Phase, seed: int, base: Base, column: str | None) -> None:
+        self.spec = spec
+        self.phase = phase
+        self.seed = seed
+        self.base = base
+        self.column = column
+        side = phase.resolution // base.latent_factor
+        self.shape = (base.layout.vae_config()["latent_channels"], side, side)
+        self.timesteps = base.noise.config.num_train_timesteps
+
+    def trained(self, batch: Batch, threads: ThreadPoolExecutor) -> Samples:
+        """All chance comes from the samples' numbers."""
+        numbers = batch.numbers.tolist()
+        captions = zip(batch.columns["captions"], numbers, strict=True)
+        drawn, noise = (chance.normal(self.seed, purpose, 0, numbers, self.shape) for purpose in ("posterior", "noise"))
+        if self.spec.noise_offset:  # Guttenberg 2023
+            offset = chance.normal(self.seed, "noise offset", 0, numbers, (self.shape[0], 1, 1))
+            noise = noise + self.spec.noise_offset * offset
+        timesteps = chance.integers(self.seed, "timestep", 0, numbers, self.timesteps)
+        said = [self._caption(variants, number) for variants, number in captions]
+        return self._collated(batch, threads, said, drawn=drawn, noise=noise, timesteps=timesteps)
+
+    def measured(self, batch: Batch, threads: ThreadPoolExecutor, rows: int) -> Samples:
+        """Of the `rows` that are held out: each with its first caption, its mean latents, and noise and a timestep that stay."""
+        numbers = batch.numbers.tolist()
+        noise = chance.normal(self.seed, "held-out noise", 0, numbers, self.shape)
+        timesteps = torch.tensor([(2 * number + 1) * self.timesteps // (2 * rows) for number in numbers]).clamp(
+            max=self.timesteps - 1
+        )
+        said = [variants[0] if variants else "" for variants in batch.columns["captions"]]
+        return self._collated(batch, threads, said, drawn=torch.zeros_like(noise), noise=noise, timesteps=timesteps)
+
+    def _collated(self, batch: Batch, threads: ThreadPoolExecutor, said: list[str], **drawn: torch.Tensor) -> Samples:
+        views = self._views(batch)
+        pixels = posterior = None
+        if self.column is None:
+            pictures = list(threads.map(_picture, batch.columns["image"], views, batch.columns["sha256"]))
+            pixels = torch.from_numpy(np.stack(pictures))
+        else:
+            posterior = torch.from_numpy(batch.columns[self.column]).float().reshape(len(batch), 2, *self.shape)
+        return Samples(
+            numbers=torch.from_numpy(batch.numbers),
+            pixels=pixels,
+            posterior=posterior,
+            sizes=torch.tensor([view.sizes for view in views], dtype=torch.float32),
+            said=torch.tensor([text != "" for text in said]),
+            ids=self._ids(said),
+            **drawn,
+        )
+
+    def _caption(self, captions: list[str], number: int) -> str:
+        rng = stream(self.seed, "caption", 0, number)
+        dropped = rng.random() < self.spec.caption_drop
+        return "" if dropped or not captions else captions[int(rng.integers(len(captions)))]
+
+    def _views(self, batch: Batch) -> list[View]:
+        columns = (batch.columns[name] for name in ("width", "height", "sha256"))
+        side, crop = self.phase.resolution, self.phase.crop
+        return [square(Size(width=w, height=h), side, crop, sha256) for w, h, sha256 in zip(*columns, strict=True)]
+
+    def _ids(self, said: list[str]) -> tuple[torch.Tensor, ...]:
+        """Of each text as much as an encoder takes at once."""
+        if self.spec.part == "vae":
+            return ()
+        texts = tokenize(self.base, said)
+        rows = [texts.index(text) for text in said]
+        return tuple(ids[rows, :1] for ids in texts.ids)
+
+
+def _picture(content: bytes, view: View, sha256: str) -> np.ndarray:
+    try:
+        with loaded(BytesIO(content), at_least=view.target.width) as image:
+            return np.asarray(cut(as_seen(image), view))
+    except Unreadable as error:
+        raise BadInput(f"the picture with SHA-256 {sha256} {error.because}", hint="convert the data set anew") from None
+
+
+class Intake:
+    """The samples of this rank, step by step. A thread makes the next step's while the device is at work on this one's."""
+
+    def __init__(self, spec: ScratchSpec, base: Base, sets: list[DataSet], ranks: Ranks, device: torch.device) -> None:
+        self.spec = spec
+        self.base = base
+        self.sets = sets
+        self.ranks = ranks
+        self.device = device
+        self.columns = [self._latents(phase) for phase in spec.phases]
+        if all(self.columns):
+            base.forget("vae")
+        cores = max(1, (os.cpu_count() or 1) // ranks.count)
+        self._decoders = ThreadPoolExecutor(min(THREADS_MAX, cores), thread_name_prefix="decode")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="intake")
+        self._next: tuple[int, Future[Samples]] | None = None
+        self._copies = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._open: tuple[int, Stream, Iterator[Batch]] | None = None
+
+    def step(self, step: int) -> Samples:
+        soon = self._next[1] if self._next and self._next[0] == step else self._thread.submit(self._made, step)
+        self._next = (step + 1, self._thread.submit(self._made, step + 1)) if step < self.spec.steps else None
+        return self._arrived(soon.result())
+
+    def held_out(self) -> tuple[Samples, int]:
+        """The share of this rank in the rows that are never trained on, those of the last phase, and how many there are of these.
+        Every rank has as many: what comes after the last row counts for nothing. On the CPU."""
+        number = len(self.spec.phases) - 1
+        with self._stream(number, held_out=True) as stream:
+            rows = min(stream.rows, self.spec.held_out_rows)
+            batch = next(stream.batches(0, -(-rows // self.ranks.count)))
+            return self._collator(number).measured(batch, self._decoders, rows), rows
+
+    def first_pictures(self, most: int) -> Samples:
+        """Samples of the last phase, those that no rank shares; on the CPU."""
+        number = len(self.spec.phases) - 1
+        with self._stream(number, ranks=Ranks()) as rows:
+            return self._collator(number).trained(next(rows.batches(0, min(most, rows.rows))), self._decoders)
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=True, cancel_futures=True)
+        self._decoders.shutdown(wait=False, cancel_futures=True)
+        if self._open:
+            self._open[1].close()
+
+    def _latents(self, phase: Phase) -> str | None:
+        """The column that holds a phase's latents; None where pictures are encoded as they come. Raises `BadInput` where it was made
+        by another encoder: a U-Net would learn what nothing decodes."""
+        if self.spec.part == "vae" or phase.latents == "off":
+            return None
+        name = column_name(phase.resolution, phase.crop)
+        lacking = [data for data in self.sets if not isinstance(data.computed().get(name), Latents)]
+        if lacking and phase.latents == "required":
+            lacking[0].latents(name)
+        if lacking:
+            return None
+        for data in self.sets:
+            latents = data.latents(name)
+            theirs = latents.vae, latents.scale, latents.shift
+            if theirs != self._encoder:
+                raise BadInput(
+                    f"the latents {name} of {data.place.uri} were made with another VAE ({_short(theirs)}) than the base's "
+                    f"({_short(self._encoder)})",
+                    hint="train with the base that they were made with, set latents to off, or make them anew: `gangline data encode`",
+                )
+        return name
+
+    @cached_property
+    def _encoder(self) -> "Encoder":
+        vae = self.base.vae
+        return weights_digest(vae), vae.config.scaling_factor, vae.config.get("shift_factor") or 0.0
+
+    def _made(self, step: int) -> Samples:
+        at = moment(self.spec, step)
+        samples = self._collator(at.number).trained(next(self._batches(at)), self._decoders)
+        if self._copies is None:
+            return samples
+        with torch.cuda.stream(self._copies):
+            moved = samples.each(lambda tensor: tensor.pin_memory().to(self.device, non_blocking=True))
+        self._copies.synchronize()  # this thread waits, not who trains
+        return moved
+
+    def _arrived(self, samples: Samples) -> Samples:
+        if self._copies is not None:
+            here = torch.cuda.current_stream(self.device)
+            samples.each(lambda tensor: tensor.record_stream(here) or tensor)
+        return samples
+
+    def _batches(self, at: Moment) -> Iterator[Batch]:
+        if self._open is None or self._open[0] != at.number:
+            if self._open:
+                self._open[1].close()
+            rows = self._stream(at.number)
+            self._open = at.number, rows, rows.batches(at.first_sample, at.phase.batch_size // self.ranks.count)
+        return self._open[2]
+
+    def _stream(self, number: int, *, held_out: bool = False, ranks: Ranks | None = None) -> Stream:
+        phase, of = self.spec.phases[number], ranks or self.ranks
+        columns = (*ALWAYS, self.columns[number] or "image")
+        shelves = [
+            Shelf(data, Reading(columns=columns, seed=_seed(self.spec, number), where=where))
+            for data, ref in zip(self.sets, self.spec.data, strict=True)
+            for where in (wanted_rows(self.spec, ref, phase, held_out=held_out),)
+        ]
+        return Stream(shelves, weights=[ref.weight for ref in self.spec.data], rank=of.rank, ranks=of.count)
+
+    def _collator(self, number: int) -> Collator:
+        return Collator(self.spec, self.spec.phases[number], _seed(self.spec, number), self.base, self.columns[number])
+
+
+def _seed(spec: ScratchSpec, phase: int) -> int:
+    return int(stream(spec.seed, "phase", phase).integers(2**63))

@@ -1,0 +1,63 @@
+"""A trainer as a program: its directory, its signals, and what its end says."""
+
+import argparse
+import errno
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from gangline.core.contract import EXIT_BAD_INPUT, EXIT_LEFT_OUT, Failure, FailureKind
+from gangline.core.errors import BadInput
+from gangline.core.spec import InvalidSpec
+from gangline.train.contract import Orders, RunDirectory
+from gangline.train.meter import Diverged
+from gangline.train.numerics import OtherNumerics
+from gangline.train.prepared import LeftOut
+from gangline.train.quiet import be_quiet
+from gangline.train.ranks import PeerGone
+
+EXIT_WITH_PEER = 1
+
+
+def kind_of(error: Exception) -> FailureKind:
+    match error:
+        case InvalidSpec():
+            return "too old"  # the server has read it
+        case BadInput():
+            return "bad data"
+        case Diverged():
+            return "diverged"
+        case OtherNumerics():
+            return "other numerics"
+        case torch.OutOfMemoryError() | MemoryError():
+            return "out of memory"
+        case OSError(errno=errno.ENOSPC):
+            return "disk full"
+        case _:
+            return "crashed"
+
+
+def main(work: Callable[[RunDirectory, Orders], int]) -> int:
+    parser = argparse.ArgumentParser(description="Work in a directory that keeps the trainer contract.")
+    parser.add_argument("directory", type=Path)
+    run = RunDirectory(parser.parse_args().directory)
+    orders = Orders()
+    orders.obey_signals()
+    be_quiet()
+    try:
+        return work(run, orders)
+    except LeftOut as error:
+        print(error, file=sys.stderr)  # noqa: T201 - the job's log
+        return EXIT_LEFT_OUT
+    except PeerGone as error:  # it has said itself why, or was killed
+        print(error, file=sys.stderr)  # noqa: T201
+        return EXIT_WITH_PEER
+    except Exception as error:
+        kind = kind_of(error)
+        run.report_failure(Failure(kind=kind, because=str(error) or type(error).__name__))
+        if kind == "bad data" and isinstance(error, BadInput):
+            print(f"error: {error.message}", f"hint: {error.hint}" * bool(error.hint), sep="\n", file=sys.stderr)  # noqa: T201
+            return EXIT_BAD_INPUT
+        raise

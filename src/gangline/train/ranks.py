@@ -1,0 +1,87 @@
+"""The processes that share one run: who this one is, and what all of them agree on.
+
+torchrun says it in the environment. Alone, torch.distributed is never started. Only numbers go between ranks, never objects,
+which would be pickled.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+
+class PeerGone(RuntimeError):
+    """Another rank of this run has ended, and with it this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """`rank` of `count`; `local` is its place on this machine."""
+
+    rank: int = 0
+    count: int = 1
+    local: int = 0
+
+    @property
+    def is_first(self) -> bool:
+        return self.rank == 0
+
+    def device(self) -> torch.device:
+        if not torch.cuda.is_available():
+            return torch.device("cpu")
+        torch.cuda.set_device(self.local)
+        return torch.device("cuda", self.local)
+
+    def mesh(self, device: torch.device) -> DeviceMesh:
+        return init_device_mesh(device.type, (self.count,))
+
+    def most(self, *numbers: int) -> list[int]:
+        """Of each the greatest that a rank has. Blocks until all have said theirs."""
+        told = torch.tensor(numbers, dtype=torch.int64)
+        if self.count > 1:
+            dist.all_reduce(told, dist.ReduceOp.MAX)
+        return told.tolist()
+
+    def meet(self) -> None:
+        """Nobody goes on before all have come here."""
+        self.most(0)
+
+    def all(self, holds: bool) -> bool:
+        """Whether it holds on every rank."""
+        return self.most(not holds) == [0]
+
+    def sum(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Over all ranks; `tensor` itself is left alone."""
+        if self.count == 1:
+            return tensor
+        total = tensor.clone()
+        dist.all_reduce(total)
+        return total
+
+
+@contextmanager
+def joined() -> Iterator[Ranks]:
+    """This process among its peers, for as long as it lasts. Raises `PeerGone` where another one ended."""
+    ranks = Ranks(*(int(os.environ.get(name, default)) for name, default in _ENVIRONMENT.items()))
+    if ranks.count == 1:
+        yield ranks
+        return
+    dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+    try:
+        yield ranks
+    except RuntimeError as error:
+        if _is_of_a_peer(error):
+            raise PeerGone(f"another rank ended: {str(error).splitlines()[0]}") from error
+        raise
+    dist.destroy_process_group()
+
+
+_ENVIRONMENT = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}
+
+
+def _is_of_a_peer(error: RuntimeError) -> bool:
+    return isinstance(error, dist.DistError) or any(word in str(error).lower() for word in ("gloo", "nccl"))

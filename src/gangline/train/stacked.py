@@ -1,0 +1,30 @@
+"""Tensors that all have one row for each sample, so that they are cut and moved together."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
+
+import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Stacked:
+    """Its fields are tensors, tuples of tensors, or None; the first one is always there."""
+
+    def __len__(self) -> int:
+        return len(getattr(self, fields(self)[0].name))
+
+    def pieces(self, most: int) -> Iterator[Self]:
+        """In order, `most` samples at a time."""
+        for start in range(0, len(self), most):
+            yield self.each(lambda tensor, start=start: tensor[start : start + most])
+
+    def each(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Self:
+        changed: dict[str, Any] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, tuple):
+                changed[field.name] = tuple(change(tensor) for tensor in value)
+            elif value is not None:
+                changed[field.name] = change(value)
+        return replace(self, **changed)

@@ -301,6 +301,8 @@ class Learner:
     def _put(self, tensors: Tensors) -> None:
         for name, tensor in tensors.items():
             shards.local(self.weights[name]).copy_(shards.local(tensor))
+        if isinstance(self.wrapped, FSDPModule):
+            self.wrapped.reshard()  # what is gathered already is of before
 
     @property
     def in_pieces(self) -> bool:

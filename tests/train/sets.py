@@ -1,0 +1,173 @@
+"""Small data sets of drawn pictures, and runs over them."""
+
+import json
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from PIL import Image, ImageDraw
+
+from gangline.core.contract import EXIT_DONE, MANIFEST, checkpoint_name
+from gangline.core.scratch import DataRef, Phase, ScratchSpec
+from gangline.core.spec import FilesBase, spec_to_json
+from gangline.data.convert import Conversion, convert
+from gangline.data.dataset import DataSet
+from gangline.data.engine import Processes
+from gangline.data.fetch import Fetching
+from gangline.data.place import Place
+from gangline.data.sources import Hints, find_source
+from gangline.train import encode
+from gangline.train.contract import Orders, RunDirectory
+from gangline.train.launch import free_port
+from gangline.train.result import REPORT
+from gangline.train.scratch import train
+from tests.conftest import file_at
+
+COLOURS = ("red", "green", "blue", "orange", "purple", "black")
+SHAPES = ("disc", "box")
+HELD_OUT = "sha256 < '4'"
+
+
+def draw_pictures(folder: Path, count: int, *, side: int = 40) -> Path:
+    """Discs and boxes of some colours and places, each with a caption that says so."""
+    folder.mkdir(parents=True)
+    for number in range(count):
+        colour, shape = COLOURS[number % len(COLOURS)], SHAPES[number // len(COLOURS) % len(SHAPES)]
+        image = Image.new("RGB", (side + number % 5, side), "white")
+        left, top = 4 + number % 7, 3 + number % 11
+        pen = ImageDraw.Draw(image)
+        (pen.ellipse if shape == "disc" else pen.rectangle)((left, top, left + 22, top + 20), fill=colour)
+        image.save(folder / f"{number:03d}.png")
+        (folder / f"{number:03d}.txt").write_text(f"a {colour} {shape}")
+    return folder
+
+
+def data_set(folder: Path, *, count: int = 48, name: str = "shapes") -> DataSet:
+    source, entries = find_source(Place(str(draw_pictures(folder / f"{name}-drawn", count))), Hints())
+    target = Place(str(folder / f"{name}.lance"))
+    return convert(Conversion(source=source, target=target), entries, Processes(1), Fetching())[0]
+
+
+def with_latents(data: DataSet, base: Path, *resolutions: int) -> DataSet:
+    encoding = encode.Encoding(target=data.place, version=data.version, base=base, vae=None, resolutions=resolutions)
+    return encode.encode(data, encoding, Processes(1))
+
+
+def reference(data: DataSet, **settings: Any) -> DataRef:
+    return DataRef(place=data.place.uri, id=data.info.id, version=data.version, **settings)
+
+
+def scratch_spec(base: Path, data: DataSet, **settings: Any) -> ScratchSpec:
+    """Ten steps of four samples, 32 pixels."""
+    files = tuple(file_at(path, base) for path in sorted(base.rglob("*")) if path.is_file())
+    values: dict[str, Any] = {
+        "base": FilesBase(files=files),
+        "data": (reference(data),),
+        "phases": (Phase(steps=10, resolution=32, batch_size=4),),
+        "new": ("unet",),
+        "learning_rate": 1e-3,
+        "ema_decay": 0.9,
+        "caption_drop": 0.1,
+        "held_out": HELD_OUT,
+        "checkpoint_every_steps": 3,
+    }
+    return ScratchSpec(**(values | settings))
+
+
+def lay_out(folder: Path, spec: ScratchSpec, base: Path) -> RunDirectory:
+    (folder / "inputs").mkdir(parents=True)
+    (folder / "inputs" / "base").symlink_to(base)
+    (folder / "spec.json").write_text(json.dumps(spec_to_json(spec)))
+    return RunDirectory(folder)
+
+
+def finish(run: RunDirectory) -> RunDirectory:
+    assert train(RunDirectory(run.path), Orders()) == EXIT_DONE
+    return run
+
+
+def report_of(run: RunDirectory) -> dict[str, Any]:
+    return json.loads((run.output / REPORT).read_text())
+
+
+def lines(run: RunDirectory) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run.path / "progress.jsonl").read_text().splitlines()]
+
+
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(
+    ["gangline.train.beginning", "torch.distributed.fsdp"]
+)  # all that takes long, but for Lance
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Processes that share a run, as torchrun or gangline.train.launch would start them, out of one that has the libraries loaded."""
+
+    run: RunDirectory
+    processes: list[Any]
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            assert all(process.is_alive() for process in self.processes), self.log
+            Event().wait(0.005)
+
+    def ended(self) -> list[int | None]:
+        for process in self.processes:
+            process.join(240)
+        return [process.exitcode for process in self.processes]
+
+    def kill(self) -> None:
+        for process in self.processes:
+            process.kill()
+        assert set(self.ended()) == {-signal.SIGKILL}
+
+    @property
+    def log(self) -> str:
+        return (self.run.path / "log.txt").read_text()[-3000:]
+
+
+def start(run: RunDirectory, *, ranks: int = 1) -> Ranks:
+    who = {"WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+    environments = [{name: str(value) for name, value in who.items()} | {"RANK": str(rank)} for rank in range(ranks)]
+    processes = [FORKS.Process(target=_rank, args=(str(run.path), environment)) for environment in environments]
+    for process in processes:
+        process.start()
+    return Ranks(run, processes)
+
+
+def _rank(directory: str, environment: dict[str, str]) -> None:
+    log = os.open(f"{directory}/log.txt", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.environ.update(environment)
+    sys.argv = ["trainer", directory]
+    from gangline.train import program, scratch
+
+    sys.addaudithook(_refuse_pickles)
+    sys.exit(program.main(scratch.train))
+
+
+def _refuse_pickles(event: str, arguments: tuple[object, ...]) -> None:
+    if event == "pickle.find_class":
+        raise AssertionError(f"it unpickles {arguments}")
+
+
+def run_at(run: RunDirectory, *, ranks: int) -> RunDirectory:
+    started = start(run, ranks=ranks)
+    assert set(started.ended()) == {EXIT_DONE}, started.log
+    return run
+
+
+def kill_after_save(run: RunDirectory, step: int, *, ranks: int = 1) -> None:
+    """SIGKILL to every process of it, once the checkpoint of `step` is whole."""
+    started = start(run, ranks=ranks)
+    started.wait_for((run.checkpoints / checkpoint_name(step) / MANIFEST).exists)
+    started.kill()
+    assert not run.output.exists(), "it was too late"

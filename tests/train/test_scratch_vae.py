@@ -1,0 +1,75 @@
+"""A VAE that is trained on a data set reconstructs pictures that it never saw, and says how far its latents spread."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from diffusers import AutoencoderKL, StableDiffusionPipeline
+
+from gangline.core.contract import EXIT_STOPPED
+from gangline.core.scratch import Phase
+from gangline.data.dataset import DataSet
+from gangline.train.contract import Orders, RunDirectory
+from gangline.train.denoiser import in_floats
+from gangline.train.intake import Intake, open_data
+from gangline.train.ranks import Ranks
+from gangline.train.scratch import base_of, train
+from tests.train.bases import save_tiny
+from tests.train.sets import data_set, finish, lay_out, report_of, scratch_spec
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny(tmp_path_factory.mktemp("base") / "sd2", "sd2")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> DataSet:
+    return data_set(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, base: Path, data: DataSet) -> RunDirectory:
+    spec = scratch_spec(
+        base,
+        data,
+        part="vae",
+        new=("vae",),
+        phases=(Phase(steps=40, resolution=32, batch_size=8),),
+        learning_rate=2e-3,
+        checkpoint_every_steps=None,
+    )
+    return finish(lay_out(tmp_path_factory.mktemp("vae") / "run", spec, base))
+
+
+def test_pictures_that_it_never_saw_come_back_better(trained: RunDirectory) -> None:
+    first, last = (one["held_out_psnr"] for one in report_of(trained)["held_out"])
+    assert last > first + 5
+
+
+def test_its_latents_have_a_deviation_of_one_once_scaled_and_the_pipeline_loads_it(trained: RunDirectory) -> None:
+    spec = trained.read_scratch()
+    base = base_of(trained, spec, torch.device("cpu"), torch.float32)
+    samples = Intake(spec, base, open_data(spec, trained.inputs), Ranks(), torch.device("cpu")).first_pictures(1024)
+    vae = AutoencoderKL.from_pretrained(trained.output / "vae")
+    with torch.no_grad():
+        posterior = vae.encode(in_floats(samples)).latent_dist
+    drawn = (posterior.mean + posterior.std * samples.drawn) * vae.config.scaling_factor
+    assert drawn.std() == pytest.approx(1, rel=1e-3)
+    pipeline = StableDiffusionPipeline.from_pretrained(trained.output, local_files_only=True)
+    assert pipeline.vae.config.scaling_factor == vae.config.scaling_factor
+
+
+def test_an_interrupted_run_ends_with_the_same_bits(tmp_path: Path, trained: RunDirectory, base: Path) -> None:
+    spec = replace(trained.read_scratch(), checkpoint_every_steps=7)
+    run = lay_out(tmp_path / "run", spec, base)
+    orders = Orders()
+
+    class StopsInItsSecondSave(RunDirectory):
+        def report_phase(self, phase: str) -> None:
+            super().report_phase(phase)
+            orders.stop |= phase == "saving" and self.step >= 14
+
+    assert train(StopsInItsSecondSave(run.path), orders) == EXIT_STOPPED
+    assert report_of(finish(run)) == report_of(trained)

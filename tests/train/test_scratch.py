@@ -90,13 +90,6 @@ def test_what_a_step_sees_does_not_depend_on_where_a_run_goes_on(base: Path, dat
         assert all(each(later.step(step)) == seen[step] for step in range(first, spec.steps + 1))
 
 
-def test_a_step_knows_its_phase_and_what_came_before_it(base: Path, data: DataSet) -> None:
-    phases = (Phase(steps=3, resolution=16, batch_size=8), Phase(steps=8, resolution=32, batch_size=4))
-    spec = scratch_spec(base, data, phases=phases)
-    told = [(at.number, at.first_sample) for step in (1, 3, 4, 11) for at in (moment(spec, step),)]
-    assert told == [(0, 0), (0, 16), (1, 0), (1, 28)]
-
-
 def test_rows_that_are_held_out_are_never_trained_on_and_phases_have_rows_of_their_own(
     base: Path, data: DataSet
 ) -> None:

@@ -56,6 +56,9 @@ def test_the_way_of_a_data_set(gangline: Run, source: Path, tmp_path: Path) -> N
     assert "list<item: string>" in printed
     assert Image.open(tmp_path / "look.png").width > 500
 
+    code, printed, _ = gangline("inspect", target, "-o", "json")
+    assert json.loads(printed)["left_out"] == {"not wanted (--where)": 1, "not an image": 1}
+
     code, printed, _ = gangline("ls", tmp_path, "-o", "json")
     assert [(one["rows"], one["left_out"]) for one in json.loads(printed)] == [
         (11, {"not wanted (--where)": 1, "not an image": 1})
@@ -113,6 +116,11 @@ def test_a_bucket_is_a_place(
             "give both",
         ),
         (("inspect", "nowhere.lance"), "there is no data set at", "data ls"),
+        (
+            ("convert", "source", "made.lance", "--plan", "--where", "colour = 1"),
+            "No field named colour",
+            "columns are",
+        ),
         (("inspect", "source"), "there is no data set at", "data ls"),
         (("encode", "nowhere.lance", "--base", "x", "--resolution", "32"), "there is no data set at", "data ls"),
     ],
@@ -128,6 +136,13 @@ def test_what_is_wrong_costs_one_sentence(
     assert sentence in said
     assert hint in said
     assert not (source.parent / "made.lance").exists()
+
+
+def test_a_sheet_of_pictures_has_the_name_of_a_picture(gangline: Run, source: Path, tmp_path: Path) -> None:
+    gangline("convert", source, tmp_path / "made.lance", "--processes", 1)
+    code, _, said = gangline("inspect", tmp_path / "made.lance", "--pictures", tmp_path / "look")
+    assert code == 2
+    assert "is no name of a picture" in said
 
 
 def test_a_lance_table_of_somebody_else_is_told(gangline: Run, tmp_path: Path) -> None:

@@ -886,3 +886,47 @@ def test_captions_in_a_csv_are_texts_and_its_columns_numbers_where_all_of_it_is(
     rows = rows_of(converted(source, tmp_path / "made.lance", where=Where(("score is null or score > 0.1",)))[0])
     found = {said[:4]: (row["score"], row["id"]) for said, row in rows.items()}
     assert found == {"1984": (0.5, "007"), "nan": (None, "abc"), "xxxx": (1.0, "1e5")}
+
+
+def test_two_that_drop_the_doubles_at_once_do_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import lance
+
+    given = samples(8)
+    source = made.as_tars(tmp_path / "source", [*given, made.Sample("z", given[0].image, "again", 0)])
+    delete = lance.LanceFragment.delete_rows
+
+    def overtaken(fragment: lance.LanceFragment, rows: Any) -> Any:
+        monkeypatch.setattr(lance.LanceFragment, "delete_rows", delete)
+        converted(source, tmp_path / "made.lance", unique="sha256")
+        return delete(fragment, rows)
+
+    monkeypatch.setattr(lance.LanceFragment, "delete_rows", overtaken)
+    with pytest.raises(BadInput, match=r"another process made .* meanwhile"):
+        converted(source, tmp_path / "made.lance", unique="sha256")
+    assert len(rows_of(open_data_set(Place(str(tmp_path / "made.lance"))))) == 8
+
+
+def test_a_jpeg_too_large_for_memory_is_stored_smaller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With limits of 10,000 pixels."""
+    monkeypatch.setattr("gangline.data.pixels.PIXELS_MAX", 10_000)
+    monkeypatch.setattr("PIL.Image.MAX_IMAGE_PIXELS", 10_000)
+    source = made.as_folder(tmp_path / "source", [made.Sample("a", encoded(picture(1, (200, 150))), "a", 0)])
+    row = rows_of(converted(source, tmp_path / "made.lance")[0])["a"]
+    assert (row["width"], row["height"]) == Image.open(io.BytesIO(row["image"])).size == (100, 75)
+
+
+def test_a_data_set_is_not_made_of_a_whole_bucket(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="s3://photos is a whole bucket"):
+        converted(made.as_tars(tmp_path / "source", samples(2)), Place("s3://photos"))
+
+
+def test_a_data_set_that_is_newer_or_damaged_is_told(tmp_path: Path) -> None:
+    data, _ = converted(made.as_tars(tmp_path / "source", samples(2)), tmp_path / "made.lance")
+    newer = json.loads((data.table.schema.metadata or {})[b"gangline"]) | {"format": 2, "more": 1}
+    data.table.replace_schema_metadata({"gangline": json.dumps(newer)})
+    with pytest.raises(BadInput, match="was made by a newer Gangline"):
+        open_data_set(data.place)
+    for path in (tmp_path / "made.lance" / "_versions").glob("*.manifest"):
+        path.write_bytes(path.read_bytes()[:50])
+    with pytest.raises(BadInput, match=r"made\.lance is damaged"):
+        open_data_set(data.place)

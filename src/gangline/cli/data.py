@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -90,7 +91,7 @@ def convert_data(
 ) -> None:
     """Make a data set of images that somebody has. Interrupted and said again, it goes on."""
     with needing("data"):
-        from gangline.data.convert import Conversion, convert
+        from gangline.data.convert import Conversion, check, convert
         from gangline.data.fetch import Fetching
         from gangline.data.row import Storing
         from gangline.data.sources import Hints, find_source
@@ -107,6 +108,7 @@ def convert_data(
         keep_uncaptioned=keep_uncaptioned,
         rows=rows,
     )
+    check(conversion)
     pieces = len(found.shards(entries, rows))
     tell_conversion(conversion, source, pieces, len(entries))
     if plan:
@@ -197,7 +199,7 @@ def encode_data(
 @app.command("inspect")
 def inspect_data(
     target: TargetArgument,
-    version: Annotated[int | None, typer.Option(help="An earlier version.", show_default=False)] = None,
+    version: Annotated[int | None, typer.Option(min=1, help="An earlier version.", show_default=False)] = None,
     pictures: Annotated[
         Path | None, typer.Option(help="Write a sheet of pictures with their captions here (.png).", show_default=False)
     ] = None,
@@ -212,11 +214,13 @@ def inspect_data(
     data = open_data_set(compose.data_place(target), version=version)
     if pictures is not None:
         check_place(pictures, "--pictures")
+        if pictures.suffix.lower() not in (".png", ".jpg", ".jpeg", ".webp"):
+            raise BadInput(f"{pictures} is no name of a picture", hint="such as look.png")
         sheet(data, seed).save(pictures)
         say(f"wrote {pictures}")
     seen = look(data)
     if output is Output.json:
-        print_json(seen)
+        print_json(asdict(seen) | {"left_out": data.info.left_out, "doubles": data.info.rows - data.rows})
         return
     print_data_set(data, output)
     rows = table("column", "type", "what")

@@ -102,7 +102,7 @@ def convert(
 ) -> tuple[DataSet, list[Done]]:
     """The data set, and what came of each piece. Raises `BadInput`, and `Unreachable` where saying the same again may help."""
     plan = conversion.digest(entries)
-    _check_conditions(conversion)
+    check(conversion)
     made = there(conversion.target)
     if made is None or made.info.plan != plan:
         if made is not None:
@@ -117,12 +117,21 @@ def convert(
         _check_alone(conversion, done)
         _commit(conversion, plan, done)
     if conversion.unique:
-        _drop_doubles(conversion)
+        try:
+            _drop_doubles(conversion)
+        except OSError as error:
+            if "conflict" not in str(error).lower():
+                raise
+            raise _overtaken(conversion) from None
     _sweep(conversion)
     return open_data_set(conversion.target), done
 
 
-def _check_conditions(conversion: Conversion) -> None:
+def check(conversion: Conversion) -> None:
+    """Raises `BadInput` where it asks for what cannot be."""
+    target = conversion.target
+    if target.is_remote and not target.uri.partition("://")[2].partition("/")[2]:
+        raise BadInput(f"{target.uri} is a whole bucket", hint=f"give a prefix in it: {target.uri}/photos.lance")
     early, late = conversion.source.columns, pa.schema([*SEEN, *conversion.source.columns])
     conversion.where.split(early, late)
     if conversion.unique and conversion.unique not in conversion.schema.names:
@@ -182,9 +191,11 @@ def _check_alone(conversion: Conversion, done: list[Done]) -> None:
     """Raises `BadInput` where another process that was told the same came first: it swept what was made here."""
     lengths = _lengths(conversion)
     if there(conversion.target) is not None or not all(_is_whole(one, lengths) for one in done):
-        raise BadInput(
-            f"another process made {conversion.target.uri} meanwhile", hint="`gangline data inspect` shows it"
-        )
+        raise _overtaken(conversion)
+
+
+def _overtaken(conversion: Conversion) -> BadInput:
+    return BadInput(f"another process made {conversion.target.uri} meanwhile", hint="`gangline data inspect` shows it")
 
 
 def _make(

@@ -5,14 +5,14 @@
 """
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import lance
 import pyarrow as pa
 
 from gangline.core.errors import BadInput
-from gangline.data.place import Place, errors_of
+from gangline.data.place import Place, errors_of, explained
 
 KEY = b"gangline"
 FINISHED = "gangline.finished"
@@ -45,7 +45,8 @@ class Info:
         except ValueError:
             return None
         value["where"] = tuple(value["where"])
-        return cls(**value)
+        known = {field.name for field in fields(cls)}  # a newer format may have more
+        return cls(**{name: value[name] for name in known & value.keys()})
 
     def to_metadata(self) -> dict[bytes, bytes]:
         return {KEY: json.dumps(asdict(self)).encode()}
@@ -128,7 +129,10 @@ def open_data_set(place: Place, *, version: int | None = None, id: str = "") -> 
             table = lance.dataset(place.uri, version=version, storage_options=place.lance_options)
         except ValueError as error:
             if "not found" not in str(error).lower():
-                raise
+                if explained(place, error):
+                    raise
+                said = str(error).partition(", /")[0]
+                raise BadInput(f"{place.uri} is damaged: {said}", hint="make it anew") from None
             raise BadInput(
                 f"there is no data set at {place.uri}" + (f" with version {version}" if version else ""),
                 hint="`gangline data ls FOLDER` shows what is where",

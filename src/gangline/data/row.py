@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 from PIL import Image
+from PIL.JpegImagePlugin import JpegImageFile
 
 from gangline.data.buckets import Size
 from gangline.data.pixels import Unreadable, as_seen, is_plain, loaded
@@ -102,8 +103,10 @@ def _stored(content: bytes, image: Image.Image, storing: Storing) -> tuple[bytes
 
 
 def _whole(content: bytes, image: Image.Image) -> bool:
-    """Whether the decoder was not asked for less than all pixels."""
-    with Image.open(BytesIO(content)) as header:
+    """Whether the decoder was not asked for less than all pixels, as only that of JPEG can be."""
+    if image.format != "JPEG":
+        return True
+    with JpegImageFile(BytesIO(content)) as header:
         return header.size == image.size
 
 

@@ -1,5 +1,6 @@
 """One data set as blocks that can be read: how it is cut, and how a block gets into memory in spite of faults."""
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -135,9 +136,9 @@ class Shelf:
 
 
 def block_rows(data: DataSet, columns: tuple[str, ...]) -> int:
-    """A power of two, so that a block has about `BLOCK_BYTES` of these columns."""
+    """The power of two by which a block comes nearest to `BLOCK_BYTES` of these columns."""
     row = sum(_bytes_of(data, data.table.schema.field(name)) for name in columns)
-    return max(1, min(BLOCK_ROWS_MAX, 1 << (BLOCK_BYTES // max(row, 1)).bit_length() - 1))
+    return max(1, min(BLOCK_ROWS_MAX, 1 << max(0, round(math.log2(BLOCK_BYTES / max(row, 1))))))
 
 
 def _bytes_of(data: DataSet, column: pa.Field) -> int:

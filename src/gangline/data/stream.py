@@ -129,7 +129,7 @@ class _Ahead:
         self._mix = mix
         self._share = share
         self._threads = threads
-        self._windows: dict[Window, dict[int, Future[Rows]]] = {}
+        self._windows: dict[Window, dict[int, Future[Rows] | Rows]] = {}
 
     def found(self, numbers: Numbers) -> Iterator[tuple[Rows, int]]:
         places = self._shelf.shuffle.places(numbers)
@@ -137,13 +137,16 @@ class _Ahead:
         wanted = [*dict.fromkeys(keys), self._next(keys[-1])]
         self._windows = {key: self._windows[key] if key in self._windows else self._loading(key) for key in wanted}
         for key, block, row in zip(keys, places.block.tolist(), places.row.tolist(), strict=True):
-            yield self._windows[key][block].result(), row
+            rows = self._windows[key][block]
+            if isinstance(rows, Future):
+                rows = self._windows[key][block] = rows.result()
+            yield rows, row
 
     def _next(self, key: Window) -> Window:
         epoch, window = key
         return (epoch, window + 1) if window + 1 < self._shelf.shuffle.windows else (epoch + 1, 0)
 
-    def _loading(self, key: Window) -> dict[int, Future[Rows]]:
+    def _loading(self, key: Window) -> dict[int, Future[Rows] | Rows]:
         """The blocks of this window that have samples of this rank, in the order in which they are needed."""
         blocks, rows = self._shelf.shuffle.window(*key)
         first = self._shelf.shuffle.first_of(*key)

@@ -670,6 +670,7 @@ def test_begun_anew_a_conversion_may_find_data_of_one_that_was_cut_off(tmp_path:
     with pytest.raises(Cut):
         converted(source, tmp_path / "made.lance", engine=CutOff(2))
     Place(str(tmp_path / "made.lance.converting")).wipe()
+    (tmp_path / "made.lance" / "data" / ".tmpOwV5jj").write_bytes(b"what Lance leaves where it was killed")
     check_whole(Place(converted(source, tmp_path / "made.lance", unique="sha256")[0].place.uri), samples(12))
 
 

@@ -167,7 +167,8 @@ def _check_vacant(target: Place) -> None:
 
 
 def _is_data(name: str) -> bool:
-    return name.startswith(f"{DATA}/") and name.endswith(ENDING)
+    """Lance's own, whole or cut off."""
+    return name.startswith(f"{DATA}/.tmp") or (name.startswith(f"{DATA}/") and name.endswith(ENDING))
 
 
 def _done(conversion: Conversion, shards: list[Shard]) -> list[Done]:

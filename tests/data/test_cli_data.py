@@ -1,9 +1,12 @@
 """`gangline data`: what it prints, and that what is wrong costs one sentence and a hint."""
 
 import json
+import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 
 import pytest
 from PIL import Image
@@ -163,3 +166,23 @@ def test_a_model_that_is_not_there_is_told(gangline: Run, source: Path, tmp_path
         assert code == 2
         assert name.removeprefix("./") in said
         assert "hint: give a folder" in said
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_ctrl_c_waits_for_no_server_and_loses_nothing(processes: str, tmp_path: Path) -> None:
+    given = samples(12)
+    with made.web() as web:
+        urls = [web.has(f"/{one.name}", one.image) for one in given[:8]] + [web.has("/hangs", Hang="yes")] * 4
+        source = made.as_laion(tmp_path / "source", urls, given)
+        words = [str(source), str(tmp_path / "made.lance"), "--rows", "4", "--processes", processes]
+        command = [sys.executable, "-m", "gangline.cli.main", "data", "convert", *words]
+        running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        notes = tmp_path / "made.lance.converting"
+        while not ("/hangs" in web.asked and len(list(notes.glob("0*.json"))) == 2):
+            assert running.poll() is None
+            Event().wait(0.02)
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate(timeout=15)
+    assert running.returncode == 130
+    assert "what is done stays done; say the same again" in said
+    assert len(list(notes.glob("0*.json"))) == 2

@@ -1,6 +1,7 @@
 """`gangline data`: data sets to train from nothing with."""
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from gangline.data.engine import Engine
     from gangline.train.encode import Forecast
 
+EXIT_INTERRUPTED = 130
 USD_PER_GB_MONTH = 0.023
 """Amazon S3 Standard, us-east-1, first 50 TB, list price of 2026."""
 
@@ -239,7 +241,10 @@ def list_data(
     with needing("data"):
         from gangline.data.dataset import data_sets
 
-    found = data_sets(compose.data_place(place))
+    here = compose.data_place(place)
+    if not here.is_remote and not Path(here.uri).is_dir():
+        raise BadInput(f"there is no folder {place}", hint="give the path of a folder, or s3://BUCKET/PREFIX")
+    found = data_sets(here)
     if output is Output.json:
         print_json([data_json(data) for data in found])
         return
@@ -266,12 +271,13 @@ def needing(extra: str) -> Iterator[None]:
 
 @contextmanager
 def said_again() -> Iterator[None]:
-    """Ctrl-C loses nothing."""
+    """Ctrl-C loses nothing, and waits for nobody: neither for a server on the web, nor for what is half done."""
     try:
         yield
     except KeyboardInterrupt:
         say("stopped: what is done stays done; say the same again to go on")
-        raise typer.Exit(130) from None
+        sys.stdout.flush()
+        os._exit(EXIT_INTERRUPTED)
 
 
 @contextmanager

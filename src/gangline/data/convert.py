@@ -66,8 +66,10 @@ class Conversion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """What came of a piece. `left_out` counts samples by the reason; `examples` has the names of some of them."""
+    """What came of a piece of the conversion with this `plan`. `left_out` counts samples by the reason; `examples` has the names of
+    some of them."""
 
+    plan: str
     shard: str
     rows: int
     seen: int
@@ -111,9 +113,9 @@ def convert(
             )
         _begin(conversion, plan)
     shards = conversion.source.shards(entries, conversion.rows)
-    done = _done(conversion, shards)
+    done = _done(conversion, plan, shards)
     if made is None:
-        done = _make(conversion, shards, done, engine, how, tell)
+        done = _make(conversion, plan, shards, done, engine, how, tell)
         _check_alone(conversion, done)
         _commit(conversion, plan, done)
     if conversion.unique:
@@ -171,13 +173,13 @@ def _is_data(name: str) -> bool:
     return name.startswith(f"{DATA}/.tmp") or (name.startswith(f"{DATA}/") and name.endswith(ENDING))
 
 
-def _done(conversion: Conversion, shards: list[Shard]) -> list[Done]:
-    """What earlier tries finished; a piece whose data is not whole (the machine lost its power) is not."""
+def _done(conversion: Conversion, plan: str, shards: list[Shard]) -> list[Done]:
+    """What earlier tries of the same finished; a piece whose data is not whole (the machine lost its power) is not."""
     wanted = {f"{shard.name}.json" for shard in shards}
     notes = [entry.name for entry in conversion.work.entries() if entry.name in wanted]
     done = [Done(**json.loads(conversion.work.read(name))) for name in notes]
     lengths = _lengths(conversion) if done else {}
-    return [one for one in done if _is_whole(one, lengths)]
+    return [one for one in done if one.plan == plan and _is_whole(one, lengths)]
 
 
 def _lengths(conversion: Conversion) -> dict[str, int]:
@@ -200,7 +202,7 @@ def _overtaken(conversion: Conversion) -> BadInput:
 
 
 def _make(
-    conversion: Conversion, shards: list[Shard], done: list[Done], engine: Engine, how: Fetching, tell: Tell
+    conversion: Conversion, plan: str, shards: list[Shard], done: list[Done], engine: Engine, how: Fetching, tell: Tell
 ) -> list[Done]:
     before = len(done), sum(one.seen for one in done)
     had = {one.shard for one in done}
@@ -221,7 +223,7 @@ def _make(
         )
 
     show()
-    for one in engine.run(partial(convert_shard, conversion, how), todo):
+    for one in engine.run(partial(convert_shard, conversion, plan, how), todo):
         done.append(one)
         show()
     return sorted(done, key=lambda one: one.shard)
@@ -232,7 +234,7 @@ def left_out(done: Iterable[Done]) -> dict[str, int]:
     return dict(sum((Counter(one.left_out) for one in done), Counter()).most_common())
 
 
-def convert_shard(conversion: Conversion, how: Fetching, shard: Shard) -> Done:
+def convert_shard(conversion: Conversion, plan: str, how: Fetching, shard: Shard) -> Done:
     """Make one piece, and leave the note that it is made."""
     tally = Tally()
     with errors_of(conversion.target):
@@ -246,6 +248,7 @@ def convert_shard(conversion: Conversion, how: Fetching, shard: Shard) -> Done:
                 reader, conversion.target.uri, schema, storage_options=conversion.target.lance_options
             )
     done = Done(
+        plan=plan,
         shard=shard.name,
         rows=tally.rows,
         seen=tally.seen,
@@ -353,6 +356,11 @@ def _commit(conversion: Conversion, plan: str, done: list[Done]) -> None:
         )
 
 
+def _of_any_length(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Texts of more than 2 GB together, which an array of the usual kind cannot hold."""
+    return column.cast(pa.large_string()) if pa.types.is_string(column.type) else column
+
+
 def _drop_doubles(conversion: Conversion) -> None:
     """Of rows that are equal in a column the first is kept, in the order of the source; what has no value there is no double."""
     with errors_of(conversion.target):
@@ -360,7 +368,7 @@ def _drop_doubles(conversion: Conversion) -> None:
         if FINISHED in table.metadata:
             return
         found = table.scanner(columns=[conversion.unique], with_row_address=True, scan_in_order=True).to_table()
-        codes = found[conversion.unique].combine_chunks().dictionary_encode().indices
+        codes = _of_any_length(found[conversion.unique]).combine_chunks().dictionary_encode().indices
         known = np.flatnonzero(codes.is_valid().to_numpy(zero_copy_only=False))
         _, firsts = np.unique(codes.drop_null().to_numpy(), return_index=True)
         later = np.delete(known, firsts)

@@ -36,18 +36,22 @@ class Processes:
             yield from map(work, tasks)
             return
         spawn = multiprocessing.get_context("spawn")  # Lance's threads do not live through a fork
-        with ProcessPoolExecutor(count, mp_context=spawn, initializer=_die_with, initargs=(os.getpid(),)) as pool:
+        pool = ProcessPoolExecutor(count, mp_context=spawn, initializer=_die_with, initargs=(os.getpid(),))
+        ended = False
+        try:
             futures = [pool.submit(work, task) for task in tasks]
-            try:
-                for future in as_completed(futures):
-                    yield future.result()
-            except BrokenProcessPool:
-                raise Unreachable(
-                    "a process of the conversion was ended from outside, perhaps for want of memory",
-                    hint="say the same again with fewer --processes: what is done stays done",
-                ) from None
-            finally:
-                pool.shutdown(wait=False, cancel_futures=True)
+            for future in as_completed(futures):
+                yield future.result()
+            ended = True
+        except BrokenProcessPool:
+            raise Unreachable(
+                "a process of the conversion was ended from outside, perhaps for want of memory",
+                hint="say the same again with fewer --processes: what is done stays done",
+            ) from None
+        finally:
+            for process in [] if ended else list((pool._processes or {}).values()):
+                process.kill()  # what it was at is done anew
+            pool.shutdown(cancel_futures=True)
 
 
 class Ray:

@@ -52,13 +52,12 @@ class Failed(Exception):
 
 
 def fetched(items: Iterable[Item], place: Place, how: Fetching) -> Iterator[Item]:
-    """Each of them with its bytes, or with its problem; at most twice `connections` are held at a time."""
+    """Each of them with its bytes, or with its problem; at most twice `connections` are held at a time. Who stops waits for none."""
     limits = httpx.Limits(max_connections=how.connections)
-    with (
-        httpx.Client(timeout=TIMEOUT, limits=limits, follow_redirects=True, headers={"User-Agent": AGENT}) as client,
-        ThreadPoolExecutor(how.connections, thread_name_prefix="fetch") as threads,
-    ):
-        waiting: deque[Item | Future[Item]] = deque()
+    client = httpx.Client(timeout=TIMEOUT, limits=limits, follow_redirects=True, headers={"User-Agent": AGENT})
+    threads = ThreadPoolExecutor(how.connections, thread_name_prefix="fetch")
+    waiting: deque[Item | Future[Item]] = deque()
+    try:
         for item in items:
             asked = item.url or item.file
             waiting.append(threads.submit(_bring, item, place, client, how) if asked and not item.problem else item)
@@ -66,6 +65,9 @@ def fetched(items: Iterable[Item], place: Place, how: Fetching) -> Iterator[Item
                 yield _arrived(waiting.popleft())
         while waiting:
             yield _arrived(waiting.popleft())
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)
+        client.close()
 
 
 def _arrived(item: Item | Future[Item]) -> Item:

@@ -20,6 +20,7 @@ from gangline.data.sources.item import Item, Shard, cut
 
 TARS = (".tar", ".tar.gz", ".tgz")
 SAMPLES = 256
+TARS_LOOKED_AT = 16
 BYTES_MAX = 2**28
 BLOCK = 512
 GZIP = b"\x1f\x8b"
@@ -76,14 +77,21 @@ class Sample:
 
 
 def tar_source(place: Place, entries: list[Entry], captions: tuple[str, ...]) -> TarSource:
-    """Its columns, and how many samples a tar has, are those of the first one."""
-    tar = entries[0]
+    """Its columns, and how many samples a tar has, are those of the first one that has any."""
     wanted = captions or CAPTIONS
-    with place.open(tar.name) as file:
-        first = [_json(sample) for sample in islice(_samples(file), SAMPLES)]
+    tar, samples = _first_with_samples(place, entries)
     with place.open(tar.name) as file:
         seen, at = _bytes_of(file, SAMPLES)
-    return TarSource(place, wanted, inferred(first, wanted), max(1, seen * tar.bytes // max(at, 1)))
+    return TarSource(place, wanted, inferred(samples, wanted), max(1, seen * tar.bytes // max(at, 1)))
+
+
+def _first_with_samples(place: Place, entries: list[Entry]) -> tuple[Entry, list[dict[str, Any]]]:
+    for tar in entries[:TARS_LOOKED_AT]:
+        with place.open(tar.name) as file:
+            found = [_json(sample) for sample in islice(_samples(file), SAMPLES) if not sample.problem]
+        if found:
+            return tar, found
+    return entries[0], []
 
 
 def _samples(file: BinaryIO) -> Iterator[Sample]:

@@ -16,6 +16,7 @@ from gangline.train.contract import Orders, RunDirectory
 from gangline.train.denoiser import Denoiser
 from gangline.train.intake import Intake, Samples, open_data
 from gangline.train.learner import Average, Learner, LossScale, largest
+from gangline.train.program import kind_of
 from gangline.train.ranks import Ranks
 from gangline.train.scratch import train
 from gangline.train.throughput import Throughput, flops
@@ -185,6 +186,42 @@ def test_as_many_samples_are_computed_at_a_time_as_fit() -> None:
         assert tried == sorted(set(tried))
 
 
+def out_of_memory_from(learner: Learner, count: int) -> None:
+    """As a card that has no room for so many samples at a time."""
+
+    def refuse(module: torch.nn.Module, given: tuple[torch.Tensor, ...]) -> None:
+        if len(given[0]) >= count:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    learner.network.base.unet.conv_out.register_forward_pre_hook(refuse)
+
+
+def test_what_fits_is_found_by_trying_and_leaves_no_trace(base: Path, data: DataSet) -> None:
+    spec = scratch_spec(base, data, phases=(Phase(steps=1, resolution=16, batch_size=16),))
+    learner, samples = learner_of(spec, base), intake_of(spec, base).step(1)
+    before = {name: weight.detach().clone() for name, weight in learner.weights.items()}
+    out_of_memory_from(learner, 6)
+    assert learner._found(samples, 16) == 4
+    assert all(torch.equal(weight, before[name]) and weight.grad is None for name, weight in learner.weights.items())
+
+
+def test_what_cannot_fit_is_said_plainly(base: Path, data: DataSet) -> None:
+    spec = scratch_spec(base, data, phases=(Phase(steps=1, resolution=16, batch_size=4, microbatch=4),))
+    learner, samples, at = learner_of(spec, base), intake_of(spec, base).step(1), moment(spec, 1)
+    learner.fit(at, samples)
+    out_of_memory_from(learner, 4)
+    with pytest.raises(
+        MemoryError, match="4 samples of 16 pixels at a time do not fit into this GPU's memory: set microbatch lower"
+    ) as told:
+        learner.step(at, samples)
+    assert kind_of(told.value) == "out of memory"
+    out_of_memory_from(learner, 1)
+    with pytest.raises(
+        MemoryError, match="1 samples of 16 pixels at a time do not fit into this GPU's memory: set gradient"
+    ):
+        learner._found(samples, 16)
+
+
 def test_the_work_of_a_step_is_counted() -> None:
     layer, given = torch.nn.Linear(30, 20), torch.randn(7, 30, requires_grad=True)
     assert flops(lambda: layer(given).sum().backward()) == 3 * 2 * 7 * 30 * 20
@@ -195,7 +232,7 @@ def test_the_work_of_a_step_is_counted() -> None:
 def test_a_model_that_begins_random_learns_and_diffusers_loads_it(tmp_path: Path, base: Path, data: DataSet) -> None:
     from diffusers import StableDiffusionPipeline
 
-    phases = (Phase(steps=60, resolution=32, batch_size=8, microbatch=8),)
+    phases = (Phase(steps=40, resolution=32, batch_size=6),)
     spec = scratch_spec(base, data, phases=phases, checkpoint_every_steps=None, prediction_type="v_prediction")
     run = finish(lay_out(tmp_path / "run", spec, base))
     first, last = (one["held_out_loss"] for one in report_of(run)["held_out"])
@@ -245,7 +282,8 @@ def test_random_weights_are_the_same_wherever_a_run_begins(base: Path, data: Dat
 
 
 def test_told_to_stop_a_run_saves_and_goes_on_from_there(tmp_path: Path, base: Path, data: DataSet) -> None:
-    run = lay_out(tmp_path / "run", scratch_spec(base, data, checkpoint_every_steps=None), base)
+    phases = (Phase(steps=2, resolution=16, batch_size=2),)
+    run = lay_out(tmp_path / "run", scratch_spec(base, data, phases=phases, checkpoint_every_steps=None), base)
     assert train(RunDirectory(run.path), Orders(stop=True)) == EXIT_STOPPED
     assert [path.name for path in run.checkpoints.iterdir()] == ["000001"]
     assert report_of(finish(run))["exact"] is True
@@ -296,7 +334,7 @@ def test_a_data_set_that_was_made_anew_under_a_job_is_not_gone_on_with(tmp_path:
 
 def test_columns_that_come_to_a_data_set_later_change_nothing(tmp_path: Path, base: Path) -> None:
     data = data_set(tmp_path)
-    spec = scratch_spec(base, data, checkpoint_every_steps=None, phases=(Phase(steps=3, resolution=32, batch_size=4),))
+    spec = scratch_spec(base, data, checkpoint_every_steps=None, phases=(Phase(steps=2, resolution=32, batch_size=2),))
     peaceful = finish(lay_out(tmp_path / "peaceful", spec, base))
     run = lay_out(tmp_path / "run", spec, base)
     assert train(RunDirectory(run.path), Orders(stop=True)) == EXIT_STOPPED

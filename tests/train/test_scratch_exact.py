@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.torch import load_file
 
 from gangline.core.contract import checkpoint_name
 from gangline.core.scratch import Phase
@@ -95,6 +96,12 @@ def test_two_ranks_learn_what_one_does(one_rank: RunDirectory, two_ranks: RunDir
     assert np.allclose([*alone.values()], [*together.values()], rtol=1e-5)
     measured = [[one["held_out_loss"] for one in report_of(run)["held_out"]] for run in (one_rank, two_ranks)]
     assert np.allclose(*measured, rtol=1e-5) and len(measured[0]) == 5
+    ours, theirs = (
+        load_file(run.output / "unet" / "diffusion_pytorch_model.safetensors") for run in (one_rank, two_ranks)
+    )
+    assert ours.keys() == theirs.keys()
+    off = sum(float((ours[name] - theirs[name]).square().sum()) for name in ours)
+    assert off < 1e-6 * sum(float(ours[name].square().sum()) for name in ours)
 
 
 def test_one_rank_goes_on_from_two_and_says_that_its_bits_are_others(

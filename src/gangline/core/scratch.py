@@ -173,8 +173,8 @@ class Moment:
     first_sample: int
 
     @property
-    def is_first_of_phase(self) -> bool:
-        return self.first_sample == 0
+    def is_last_of_phase(self) -> bool:
+        return self.first_sample == (self.phase.steps - 1) * self.phase.batch_size
 
 
 def moment(spec: ScratchSpec, step: int) -> Moment:

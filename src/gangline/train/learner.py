@@ -34,8 +34,8 @@ from gangline.train.vae import Autoencoder
 Network = Denoiser | Autoencoder
 SHARDED = ("BasicTransformerBlock", "ResnetBlock2D", "CLIPEncoderLayer")
 """What FSDP gathers at a time."""
-ON_CPU = 8
-"""So many samples at a time where there is no memory to be found out about."""
+AT_A_TIME = 8
+"""Samples, where there is no memory to be found out about, or none of it is needed for gradients."""
 FIRST_SCALE, GROWS_AFTER = 2.0**16, 2000
 
 
@@ -115,7 +115,10 @@ class Learner:
     def step(self, at: Moment, samples: Samples) -> tuple[torch.Tensor, torch.Tensor]:
         """One optimiser step; returns its loss and the norm of its gradient, of all ranks, still on the device."""
         chance.seed_torch(self.spec.seed, f"layers of rank {self.ranks.rank}", at.step)
-        loss = self.ranks.sum(self._gradient(samples, at.phase.batch_size))
+        try:
+            loss = self.ranks.sum(self._gradient(samples, at.phase.batch_size))
+        except torch.OutOfMemoryError as error:
+            raise _too_large(self.microbatch, at.phase.resolution) from error
         norm = self._norm()
         set_rates(self.optimizer, self.groups, self._rate(at))
         if self._is_taken(norm):
@@ -179,40 +182,37 @@ class Learner:
     @property
     def at_a_time(self) -> int:
         """Samples that surely fit where there are no gradients."""
-        return self.microbatch or 1
+        return self.microbatch or AT_A_TIME
 
     def fit(self, at: Moment, samples: Samples) -> bool:
         """Before the first step here, and before that of a phase: find how many samples fit, all ranks the same. The weights are left
         as they are. Returns whether there was anything to find. Raises `MemoryError` where not even one fits."""
         if self.fitted == at.number:
             return False
-        share = len(samples)
         known = at.phase.microbatch or self.kept.pop(at.number, 0)
         self.fitted = at.number
-        if self.device.type == "cuda" and not self.flops_per_image:
+        on_card = self.device.type == "cuda"
+        if on_card and not self.flops_per_image:
             self.flops_per_image = flops(lambda: self._try(samples, 1))
+        if known or not on_card:
+            self.microbatch = min(known or AT_A_TIME, len(samples))
+        else:
+            self.microbatch = self._found(samples, at.phase.resolution)
         if not self.compiled:
             self._compile()
-        if known or self.device.type != "cuda":
-            self.microbatch = min(known or ON_CPU, share)
-            if self.ranks.count > 1:
-                self._try(samples, 1)  # DDP orders its buckets by what it sees in its first step
-        else:
-            self.microbatch = self._found(samples)
+        if self.ranks.count > 1:
+            self._try(samples, self.microbatch)  # DDP orders its buckets by what it sees in its first step
         fingerprint = self.identity.fingerprint | {"microbatch": str(self.microbatch)}
         self.identity = replace(self.identity, fingerprint=fingerprint)
         return True
 
-    def _found(self, samples: Samples) -> int:
+    def _found(self, samples: Samples, resolution: int) -> int:
         reserved = self._reserved()
         most = largest(len(samples), lambda count: self.ranks.all(self._fits(samples, count)))
         del reserved
         torch.cuda.empty_cache()
         if most == 0:
-            raise MemoryError(
-                "not even one sample at a time fits into this GPU's memory: set gradient_checkpointing, or parallel to fsdp over "
-                "more GPUs, or ask for a GPU with more memory (needs.gpu_memory_gb)"
-            )
+            raise _too_large(1, resolution)
         return most
 
     def _fits(self, samples: Samples, count: int) -> bool:
@@ -395,6 +395,14 @@ class Learner:
         if changed:
             print(f"no longer exact to the bit: {changed}", file=sys.stderr)  # noqa: T201
         self.identity = replace(self.identity, fingerprint=now, exact=self.identity.exact and exact and not changed)
+
+
+def _too_large(samples: int, resolution: int) -> MemoryError:
+    fewer = "set microbatch lower, " if samples > 1 else ""
+    return MemoryError(
+        f"{samples} samples of {resolution} pixels at a time do not fit into this GPU's memory: {fewer}set gradient_checkpointing, or "
+        "parallel to fsdp over more GPUs, or ask for more memory (needs.gpu_memory_gb)"
+    )
 
 
 def largest(most: int, fits: Callable[[int], bool]) -> int:

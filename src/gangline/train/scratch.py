@@ -75,17 +75,14 @@ def train_as(ranks: Ranks, run: RunDirectory, orders: Orders) -> int:
         stop, save, render, report, written = ranks.most(*wishes(ranks, orders, saves, meter, step), -saver.written)
         saver.heard(-written)
         look = watched.due(step)
-        if stop or save or render or report or look or step == spec.steps:
+        if stop or save or render or report or look or at.is_last_of_phase:
             count, loss, norm = meter.take()
             with run.aside():
                 found = watched.look(learner, step) if look else {}
             run.report_step(step, {"loss": loss, "gradient_norm": norm} | learner.gauges() | found, steps_since=count)
-        if render and texts:
+        if render:
             orders.render = False
-            run.report_phase("rendering")
             show(run, learner, base, texts, step)
-            run.report_phase("training")
-            run.restart_meter()
         if (stop or save) and step < spec.steps:
             orders.save = False
             run.report_phase("saving")
@@ -165,15 +162,19 @@ class Watched:
         return {learner.network.measures: mean}
 
 
-def show(run: RunDirectory, learner: Learner, base: Base, texts: Texts, step: int) -> None:
-    """Pictures of what would be the result now. Ranks whose weights are in pieces all draw; the first one's pictures are kept."""
-    if not learner.ranks.is_first and not learner.in_pieces:
+def show(run: RunDirectory, learner: Learner, base: Base, texts: Texts | None, step: int) -> None:
+    """Pictures of what would be the result now, where there are prompts. Ranks whose weights are in pieces all draw; the first one's
+    pictures are kept."""
+    if texts is None or not (learner.ranks.is_first or learner.in_pieces):
         return
+    run.report_phase("rendering")
     folder = nullcontext(str(run.samples)) if learner.ranks.is_first else TemporaryDirectory()
     with folder as samples, learner.as_result(), learner.gathered():
         spoken = embed_all(base, texts)
         for _ in render_step(base, learner.spec, texts, spoken, Path(samples) / pictures_name(step), step):
             pass
+    run.report_phase("training")
+    run.restart_meter()
 
 
 if __name__ == "__main__":

@@ -202,6 +202,7 @@ class Stored:
         self.folder = folder
         self.manifest = manifest
         self.parts: dict[str, list[tuple[Span, str]]] = {}
+        self._files: dict[str, Any] = {}
         try:
             self.numbers: Numbers = json.loads((folder / NUMBERS).read_text())
             for file in manifest.files:
@@ -226,15 +227,21 @@ class Stored:
             for part, file in self.parts[name]:
                 start, stop = max(part.start, wanted.start), min(part.stop, wanted.stop)
                 if start < stop:
-                    with safe_open(self.folder / file, framework="pt") as opened:
-                        if not part.shape:
-                            return opened.get_tensor(name)
-                        found.append(opened.get_slice(name)[start - part.start : stop - part.start])
+                    opened = self._opened(file)
+                    if not part.shape:
+                        return opened.get_tensor(name)
+                    found.append(opened.get_slice(name)[start - part.start : stop - part.start])
         except (SafetensorError, OSError, KeyError) as error:
             raise Damaged(f"its tensors cannot be read: {error}") from None
         if not found:
             return torch.empty(0, *wanted.shape[1:])
         return found[0] if len(found) == 1 else torch.cat(found)
+
+    def _opened(self, file: str) -> Any:
+        """Once: its header has a line for each tensor."""
+        if file not in self._files:
+            self._files[file] = safe_open(self.folder / file, framework="pt")
+        return self._files[file]
 
     def _take_note(self, note: dict[str, Any]) -> None:
         for name, one in note["tensors"].items():

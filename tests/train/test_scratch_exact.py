@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file
 
-from gangline.core.contract import checkpoint_name
+from gangline.core.contract import EXIT_STOPPED, checkpoint_name
 from gangline.core.scratch import Phase
 from gangline.data.dataset import DataSet
-from gangline.train.contract import RunDirectory
+from gangline.train.contract import Orders, RunDirectory
 from gangline.train.numerics import OtherNumerics
+from gangline.train.scratch import train
 from tests.train.bases import save_tiny
 from tests.train.sets import (
     data_set,
@@ -123,3 +124,38 @@ def test_a_run_whose_bits_must_stay_the_same_does_not_go_on_with_fewer_ranks(
     hand_over(two_ranks, run, 9)
     with pytest.raises(OtherNumerics, match="ranks 2 → 1"):
         finish(run)
+
+
+FEATURES = {
+    "fp16 with its scale, text encoders, all that changes the objective": {
+        "precision": "fp16",
+        "new": ("unet", "text_encoders"),
+        "train_text_encoders": True,
+        "text_encoder_learning_rate": 2e-3,
+        "gradient_checkpointing": True,
+        "min_snr_gamma": 5.0,
+        "noise_offset": 0.1,
+        "prediction_type": "v_prediction",
+        "zero_terminal_snr": True,
+        "schedule": "cosine",
+        "warmup_steps": 3,
+        "ema_from_step": 4,
+    },
+    "bf16 and 8-bit moments": {"precision": "bf16", "optimizer": "adamw8bit", "ema_decay": None},
+}
+
+
+@pytest.mark.parametrize("features", FEATURES)
+def test_an_interrupted_run_ends_with_the_same_bits_whatever_is_switched_on(
+    tmp_path: Path, data: DataSet, features: str
+) -> None:
+    base = save_tiny(tmp_path / "sdxl", "sdxl")
+    phases = (Phase(steps=5, resolution=16, batch_size=4, microbatch=3, crop="random"),)
+    spec = scratch_spec(base, data, phases=phases, checkpoint_every_steps=None, **FEATURES[features])
+    peaceful = finish(lay_out(tmp_path / "peaceful", spec, base))
+    run = lay_out(tmp_path / "run", spec, base)
+    for _ in range(3):
+        assert train(RunDirectory(run.path), Orders(stop=True)) == EXIT_STOPPED
+    assert [path.name for path in sorted(run.checkpoints.iterdir())] == ["000001", "000002", "000003"]
+    assert report_of(finish(run)) == report_of(peaceful)
+    assert report_of(run)["exact"] is True

@@ -373,8 +373,8 @@ class Learner:
     def _same_rows(self, stored: shards.Stored, name: str, weight: torch.Tensor) -> torch.Tensor:
         """Those that this rank has of the weight; of what has another shape all."""
         if stored.shape(name) != tuple(weight.shape):
-            return stored.rows(name, shards.Span((), 0, 2**62)).to(weight.device)
-        rows = stored.rows(name, shards.span(weight)).to(weight.device)
+            return stored.rows(name, shards.Span((), 0, 2**62)).to(weight.device, copy=True)
+        rows = stored.rows(name, shards.span(weight)).to(weight.device, copy=True)
         return shards.as_sharded_as(weight, rows)
 
     def _restore_optimizer(self, stored: shards.Stored) -> None:

@@ -110,8 +110,6 @@ class Learner:
         exact = spec.exact != "off"
         self.identity = Identity(spec_hash=scratch_hash(spec), fingerprint=self._fingerprint(), exact=exact)
 
-    # ---- a step
-
     def step(self, at: Moment, samples: Samples) -> tuple[torch.Tensor, torch.Tensor]:
         """One optimiser step; returns its loss and the norm of its gradient, of all ranks, still on the device."""
         chance.seed_torch(self.spec.seed, f"layers of rank {self.ranks.rank}", at.step)
@@ -148,8 +146,9 @@ class Learner:
         total = torch.zeros((), device=self.device)
         pieces = list(samples.pieces(self.microbatch))
         for number, piece in enumerate(pieces):
-            with self._together(number == len(pieces) - 1), self._in_dtype():
-                loss = self.wrapped(piece).sum() / batch_size
+            with self._together(number == len(pieces) - 1):
+                with self._in_dtype():
+                    loss = self.wrapped(piece).sum() / batch_size
                 # ranks' gradients are averaged, so each counts as often as there are ranks
                 (loss * (self.ranks.count * self.scale.factor)).backward()
             total += loss.detach()
@@ -177,8 +176,6 @@ class Learner:
     def _in_dtype(self) -> AbstractContextManager[Any]:
         return torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32)
 
-    # ---- how many samples at a time
-
     @property
     def at_a_time(self) -> int:
         """Samples that surely fit where there are no gradients."""
@@ -192,8 +189,9 @@ class Learner:
         known = at.phase.microbatch or self.kept.pop(at.number, 0)
         self.fitted = at.number
         on_card = self.device.type == "cuda"
-        if on_card and not self.flops_per_image:
-            self.flops_per_image = flops(lambda: self._try(samples, 1))
+        if on_card:
+            with torch.compiler.set_stance("force_eager"):  # compiled kernels are not counted
+                self.flops_per_image = flops(lambda: self._try(samples, 1))
         if known or not on_card:
             self.microbatch = min(known or AT_A_TIME, len(samples))
         else:
@@ -227,7 +225,8 @@ class Learner:
 
     def _try(self, samples: Samples, count: int) -> None:
         with self._in_dtype():
-            self.wrapped(next(samples.pieces(count))).sum().backward()
+            loss = self.wrapped(next(samples.pieces(count))).sum()
+        loss.backward()
         self.optimizer.zero_grad(set_to_none=True)
 
     def _reserved(self) -> list[torch.Tensor]:
@@ -239,8 +238,6 @@ class Learner:
         self.compiled = True
         for module in self.network.parts.values():
             module.compile()
-
-    # ---- among ranks
 
     def _shared(self) -> Any:
         network = self.network
@@ -281,8 +278,6 @@ class Learner:
         own = {"gradient_checkpointing": spec.gradient_checkpointing, "compile": spec.compile}
         how = spec.parallel if self.ranks.count > 1 else "alone"
         return common | {"parallel": how} | {name: "yes" if is_so else "no" for name, is_so in own.items()}
-
-    # ---- the result so far
 
     @contextmanager
     def as_result(self) -> Iterator[None]:
@@ -328,8 +323,6 @@ class Learner:
             if self.ranks.is_first:
                 found[name] = full.detach().cpu().contiguous()
         return found
-
-    # ---- checkpoints
 
     def save(self, saver: shards.Saver, step: int) -> float:
         """The seconds for which it held training up."""

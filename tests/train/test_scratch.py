@@ -243,6 +243,16 @@ def test_a_model_that_begins_random_learns_and_diffusers_loads_it(tmp_path: Path
     assert image.shape == (32, 32, 3) and np.isfinite(image).all()
 
 
+def test_the_result_is_what_was_measured_the_average_and_not_the_weights_in_training(
+    tmp_path: Path, base: Path, data: DataSet
+) -> None:
+    phases = (Phase(steps=6, resolution=16, batch_size=4),)
+    spec = scratch_spec(base, data, phases=phases, checkpoint_every_steps=None)
+    run = finish(lay_out(tmp_path / "run", spec, base))
+    again = finish(lay_out(tmp_path / "again", replace(spec, new=()), run.output))
+    assert report_of(again)["held_out"][0]["held_out_loss"] == report_of(run)["held_out"][-1]["held_out_loss"]
+
+
 def test_text_encoders_of_sdxl_begin_random_are_trained_and_diffusers_loads_them(tmp_path: Path, data: DataSet) -> None:
     from diffusers import StableDiffusionXLPipeline
 

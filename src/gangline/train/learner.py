@@ -321,7 +321,7 @@ class Learner:
         for name, tensor in self.network.parts[part].state_dict().items():
             full = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
             if self.ranks.is_first:
-                found[name] = full.detach().cpu().contiguous()
+                found[name] = full.detach().to("cpu", copy=True).contiguous()  # not those that training goes on with
         return found
 
     def save(self, saver: shards.Saver, step: int) -> float:

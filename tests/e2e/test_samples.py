@@ -79,8 +79,8 @@ def test_another_node_renders_while_training_goes_on(box: Box) -> None:
     box.start_node("node-a")
     box.start_node("node-b")
     job = submit(box, steps=100_000, sample_every_steps=EVERY)
-    shown = until(box, job, lambda _: has_pictures(box, job))
-    assert shown.summary.state == "running" and shown.samples.pictures > 0
+    shown = until(box, job, lambda found: found.samples.pictures > 0)
+    assert shown.summary.state == "running" and has_pictures(box, job)
     assert len(shown.attempts) == 1, "nobody took the training away"
     rendered = [event.because for event in box.client.events(job) if event.kind == "rendered"]
     assert rendered[0].endswith("by node-b") or rendered[0].endswith("by node-a")

@@ -7,13 +7,15 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TRANSFORMERS_VERBOSITY"] = "error"
 
 import hashlib
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from shutil import disk_usage
 
 import pytest
 
 from gangline.adapters.s3_wire import Bucket
+from gangline.cli import main as cli
 from gangline.core.files import PART_BYTES, File
 from gangline.ports.server import Upload
 from tests.postgres import Postgres, postgres
@@ -62,3 +64,20 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
     """Of a real S3 server, for all tests of this session."""
     with s3_server(tmp_path_factory.mktemp("s3")) as started:
         yield started
+
+
+Typed = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Typed:
+    """Run `gangline` with such words in this process; gives the exit code, what was printed and what was said."""
+
+    def run(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["gangline", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        printed = capsys.readouterr()
+        return int(ended.value.code or 0), printed.out, printed.err
+
+    return run

@@ -4,7 +4,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from threading import Event
 
@@ -12,26 +12,15 @@ import pytest
 from PIL import Image
 
 from gangline.adapters.s3_wire import Bucket
-from gangline.cli import main as cli
-from tests.conftest import BASE
+from tests.conftest import BASE, Typed
 from tests.data import made
 from tests.data.made import samples
 
-Run = Callable[..., tuple[int, str, str]]
-
 
 @pytest.fixture
-def gangline(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run `gangline data` with such words; gives the exit code, what was printed and what was said."""
-
-    def run(*words: str | Path) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["gangline", "data", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        printed = capsys.readouterr()
-        return int(ended.value.code or 0), printed.out, printed.err
-
-    return run
+def gangline(typed: Typed) -> Typed:
+    """`gangline data` with such words."""
+    return partial(typed, "data")
 
 
 @pytest.fixture
@@ -39,7 +28,7 @@ def source(tmp_path: Path) -> Path:
     return made.as_imagefolder(tmp_path / "source", [*samples(12), made.Sample("x", b"none", "no image", 1.0)])
 
 
-def test_the_way_of_a_data_set(gangline: Run, source: Path, tmp_path: Path) -> None:
+def test_the_way_of_a_data_set(gangline: Typed, source: Path, tmp_path: Path) -> None:
     target = tmp_path / "made.lance"
     code, printed, said = gangline("convert", source, target, "--where", "score < 1.1", "--processes", 1)
     assert code == 0
@@ -69,7 +58,7 @@ def test_the_way_of_a_data_set(gangline: Run, source: Path, tmp_path: Path) -> N
     assert "made.lance" in gangline("ls", tmp_path)[1]
 
 
-def test_a_plan_does_nothing(gangline: Run, source: Path, tmp_path: Path) -> None:
+def test_a_plan_does_nothing(gangline: Typed, source: Path, tmp_path: Path) -> None:
     code, printed, said = gangline("convert", source, tmp_path / "made.lance", "--plan", "-o", "json")
     assert code == 0
     assert json.loads(printed)["kind"] == "folder"
@@ -79,7 +68,7 @@ def test_a_plan_does_nothing(gangline: Run, source: Path, tmp_path: Path) -> Non
 
 
 def test_a_bucket_is_a_place(
-    gangline: Run, source: Path, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    gangline: Typed, source: Path, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = f"s3://{bucket.name}/{tmp_path.name}"
     for name, value in {
@@ -129,7 +118,7 @@ def test_a_bucket_is_a_place(
     ],
 )
 def test_what_is_wrong_costs_one_sentence(
-    words: tuple[str, ...], sentence: str, hint: str, gangline: Run, source: Path, monkeypatch: pytest.MonkeyPatch
+    words: tuple[str, ...], sentence: str, hint: str, gangline: Typed, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (source.parent / "empty").mkdir()
     monkeypatch.chdir(source.parent)
@@ -141,14 +130,14 @@ def test_what_is_wrong_costs_one_sentence(
     assert not (source.parent / "made.lance").exists()
 
 
-def test_a_sheet_of_pictures_has_the_name_of_a_picture(gangline: Run, source: Path, tmp_path: Path) -> None:
+def test_a_sheet_of_pictures_has_the_name_of_a_picture(gangline: Typed, source: Path, tmp_path: Path) -> None:
     gangline("convert", source, tmp_path / "made.lance", "--processes", 1)
     code, _, said = gangline("inspect", tmp_path / "made.lance", "--pictures", tmp_path / "look")
     assert code == 2
     assert "is no name of a picture" in said
 
 
-def test_a_lance_table_of_somebody_else_is_told(gangline: Run, tmp_path: Path) -> None:
+def test_a_lance_table_of_somebody_else_is_told(gangline: Typed, tmp_path: Path) -> None:
     import lance
     import pyarrow as pa
 
@@ -159,7 +148,7 @@ def test_a_lance_table_of_somebody_else_is_told(gangline: Run, tmp_path: Path) -
     assert "there is no data set in" in gangline("ls", tmp_path)[2]
 
 
-def test_a_model_that_is_not_there_is_told(gangline: Run, source: Path, tmp_path: Path) -> None:
+def test_a_model_that_is_not_there_is_told(gangline: Typed, source: Path, tmp_path: Path) -> None:
     gangline("convert", source, tmp_path / "made.lance", "--processes", 1)
     for name in ("./nowhere", "nobody/no-such-model"):
         code, _, said = gangline("encode", tmp_path / "made.lance", "--base", name, "--resolution", 32)

@@ -2,16 +2,16 @@
 
 import json
 import logging
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from gangline.adapters.store.statements import statements
-from gangline.cli import main as cli
 from gangline.sim import soak as soaking
 from gangline.sim.scenario import load, names
 from gangline.sim.simulation import Simulation
+from tests.conftest import Typed
 
 TINY = """
 title = "two jobs"
@@ -30,17 +30,9 @@ COMPARE = "[compare]\nidle_s = 600\n"
 
 
 @pytest.fixture
-def gangline(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """Run `gangline sim` with such words; gives the exit code, what was printed and what was said."""
-
-    def run(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["gangline", "sim", *words])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        printed = capsys.readouterr()
-        return int(ended.value.code or 0), printed.out, printed.err
-
-    return run
+def gangline(typed: Typed) -> Typed:
+    """`gangline sim` with such words."""
+    return partial(typed, "sim")
 
 
 @pytest.fixture

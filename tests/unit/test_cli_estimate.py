@@ -3,11 +3,12 @@
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from gangline.cli import main as cli
+from tests.conftest import Typed
 
 ISSUE = (
     "--samples",
@@ -39,17 +40,9 @@ gpu_hours = 3784
 
 
 @pytest.fixture
-def gangline(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """Run `gangline estimate` with such words; gives the exit code, what was printed and what was said."""
-
-    def run(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["gangline", "estimate", *words])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        printed = capsys.readouterr()
-        return int(ended.value.code or 0), printed.out, printed.err
-
-    return run
+def gangline(typed: Typed) -> Typed:
+    """`gangline estimate` with such words."""
+    return partial(typed, "estimate")
 
 
 @pytest.fixture

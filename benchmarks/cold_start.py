@@ -27,7 +27,8 @@ from tests.proxy import Proxy
 from gangline.adapters.pools.local import start_node, stop_all
 from gangline.cli.box import Box
 from gangline.core.bases import files_needed
-from gangline.core.spec import FilesBase, LoraSpec
+from gangline.core.lora_spec import LoraSpec
+from gangline.core.spec_fields import FilesBase
 
 PARTS = 4
 PROMISED_S = 60.0

@@ -39,7 +39,9 @@ from urllib.parse import urlsplit
 from tests.postgres import Postgres, postgres
 
 from gangline.core.files import File
-from gangline.core.spec import FilesBase, LoraSpec, spec_to_json
+from gangline.core.lora_spec import LoraSpec
+from gangline.core.parsing import to_json
+from gangline.core.spec_fields import FilesBase
 from gangline.ports.server import Beat, Join, Log
 from gangline.wire.client import Client
 
@@ -129,9 +131,7 @@ class Server:
         photo = self._home / "photo.png"
         photo.write_bytes(b"a photo")
         files: tuple[File, ...] = client.hand_in([photo], self._home)
-        body = {
-            "spec": spec_to_json(LoraSpec(base=FilesBase(files=files), photos=files, prompt="sks dog", steps=100_000))
-        }
+        body = {"spec": to_json(LoraSpec(base=FilesBase(files=files), photos=files, prompt="sks dog", steps=100_000))}
         asked = [request("POST", "/v1/jobs", self.user, body) for _ in range(jobs)]
         return [json.loads(answer)["summary"]["id"] for _, answer in asyncio.run(ask_all(self.url, asked, at_once=8))]
 

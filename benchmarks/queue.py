@@ -43,8 +43,10 @@ from gangline.adapters.store.statements import statements
 from gangline.compose import new_id
 from gangline.core.errors import GanglineError
 from gangline.core.files import File
+from gangline.core.lora_spec import LoraSpec
+from gangline.core.parsing import to_json
 from gangline.core.policy import Policy
-from gangline.core.spec import FilesBase, LoraSpec, spec_to_json
+from gangline.core.spec_fields import FilesBase
 from gangline.ports.objects import Stat
 from gangline.ports.server import Assignment, Beat, Beaten, Done, Join, Succeeded
 from gangline.ports.store import write
@@ -262,7 +264,7 @@ def prepare(at: Deployment, projects: int) -> str:
         add_project(at, f"p{number}")
         at.store.apply(write("add_blob", project=f"p{number}", sha256=RESULT.sha256, bytes=RESULT.bytes, now=now_ms))
     spec = LoraSpec(base=FilesBase(files=(RESULT,)), photos=(RESULT,), prompt="a photo of sks dog", steps=100)
-    job = submit(at, "p0", spec_to_json(spec), name="", request="template", now_ms=now_ms)
+    job = submit(at, "p0", to_json(spec), name="", request="template", now_ms=now_ms)
     at.store.apply(write("set_job_state", **ended(at, job)))
     return job
 

@@ -45,7 +45,9 @@ from gangline.adapters.trainer_process import MODULES
 from gangline.cli.box import Box
 from gangline.cli.train import hand_in
 from gangline.core.bases import files_needed
-from gangline.core.spec import ATTENTION, FilesBase, LoraSpec, SampleSpec
+from gangline.core.lora_spec import ATTENTION, LoraSpec
+from gangline.core.spec import SampleSpec
+from gangline.core.spec_fields import FilesBase
 
 ON_CARD = torch.cuda.is_available()
 RANK = 16

@@ -3,13 +3,21 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gangline.core.spec import FilesBase, HubBase, LoraSpec
+    from gangline.core.lora_spec import LoraSpec
+    from gangline.core.scratch import ScratchSpec
+    from gangline.core.spec_fields import FilesBase, HubBase
     from gangline.wire.client import Client
 
 __version__ = "0.1.0"
-__all__ = ["Client", "FilesBase", "HubBase", "LoraSpec"]
+__all__ = ["Client", "FilesBase", "HubBase", "LoraSpec", "ScratchSpec"]
 
-_FROM = {"Client": "gangline.wire.client"} | dict.fromkeys(("FilesBase", "HubBase", "LoraSpec"), "gangline.core.spec")
+_FROM = {
+    "Client": "gangline.wire.client",
+    "FilesBase": "gangline.core.spec_fields",
+    "HubBase": "gangline.core.spec_fields",
+    "LoraSpec": "gangline.core.lora_spec",
+    "ScratchSpec": "gangline.core.scratch",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -25,8 +25,11 @@ from gangline.api.app import make_app
 from gangline.core.contract import Manifest
 from gangline.core.files import PART_BYTES, File, Grant, Signed
 from gangline.core.keys import blob_key
+from gangline.core.lora_spec import LoraSpec
+from gangline.core.parsing import to_json
 from gangline.core.policy import Policy
-from gangline.core.spec import FilesBase, LoraSpec, spec_hash, spec_to_json
+from gangline.core.spec import spec_hash
+from gangline.core.spec_fields import FilesBase
 from gangline.ports.objects import Objects
 from gangline.ports.server import Assignment, Join, NoWork
 from gangline.ports.store import write
@@ -127,7 +130,7 @@ class Service:
         return LoraSpec(**(values | settings))
 
     def submit(self, project: str = PROJECT, **settings: Any) -> str:
-        value = spec_to_json(self.spec(**settings))
+        value = to_json(self.spec(**settings))
         return submit(self.at, project, value, name="", request=None, now_ms=self.now_ms)
 
     def add_project(self, project: str, *, share: float = 1.0, budget_usd: float | None = None) -> str:

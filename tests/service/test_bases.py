@@ -14,7 +14,9 @@ from gangline.core.bases import files_needed
 from gangline.core.errors import BadInput, NotFound, Unreachable
 from gangline.core.files import PART_BYTES
 from gangline.core.keys import blob_key
-from gangline.core.spec import FilesBase, HubBase, LoraSpec, spec_to_json
+from gangline.core.lora_spec import LoraSpec
+from gangline.core.parsing import to_json
+from gangline.core.spec_fields import FilesBase, HubBase
 from gangline.ports.server import Downloads, Urls
 from gangline.service import bases
 from gangline.service.bases import Said
@@ -61,7 +63,7 @@ def copy_all(service: Service) -> None:
 
 
 def spec_with(service: Service, base: Any) -> dict[str, Any]:
-    return spec_to_json(LoraSpec(base=base, photos=(service.photo,), prompt="sks dog"))
+    return to_json(LoraSpec(base=base, photos=(service.photo,), prompt="sks dog"))
 
 
 def test_a_base_on_the_hub_is_pinned_and_recognised_and_its_licence_is_known(service: Service, hub: FakeHub) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gangline.core.spec import spec_to_json
+from gangline.core.parsing import to_json
 from tests.service.conftest import JOIN, OPERATOR, Service
 
 
@@ -25,26 +25,26 @@ def test_without_a_key_that_is_known_nothing_is_told(service: Service, token: st
 
 
 def test_an_invalid_spec_names_every_field(service: Service) -> None:
-    spec = spec_to_json(service.spec()) | {"steps": -1, "resolution": 0}
+    spec = to_json(service.spec()) | {"steps": -1, "resolution": 0}
     body = problem(service.ask("POST", "/v1/jobs", json={"spec": spec}), 422, "invalid-spec")
     assert {found["field"] for found in body["problems"]} == {"steps", "resolution"}
 
 
 def test_a_spec_whose_photos_were_not_handed_in_is_refused(service: Service) -> None:
-    spec = spec_to_json(service.spec())
+    spec = to_json(service.spec())
     spec["photos"][0]["sha256"] = "0" * 64
     assert "photos/a.png" in problem(service.ask("POST", "/v1/jobs", json={"spec": spec}), 422, "bad-input")["detail"]
     assert service.ask("GET", "/v1/jobs").json()["jobs"] == []
 
 
 def test_the_same_request_twice_is_one_job(service: Service) -> None:
-    body = {"spec": spec_to_json(service.spec())}
+    body = {"spec": to_json(service.spec())}
     headers = {"Authorization": f"Bearer {OPERATOR}", "Idempotency-Key": "once"}
     first = service.http.post("/v1/jobs", json=body, headers=headers)
     again = service.http.post("/v1/jobs", json=body, headers=headers)
     assert first.status_code == again.status_code == 201
     assert first.json()["summary"]["id"] == again.json()["summary"]["id"]
-    other = {"spec": spec_to_json(service.spec(seed=5))}
+    other = {"spec": to_json(service.spec(seed=5))}
     problem(service.http.post("/v1/jobs", json=other, headers=headers), 422, "bad-input")
 
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gangline.core.keys import attempt_prefix, blob_key, folder_prefix, log_key
-from gangline.core.spec import spec_to_json
+from gangline.core.parsing import to_json
 from tests.service.conftest import JOIN, PROJECT, Service
 from tests.service.test_who_may_ask import FILES, ROUTES
 
@@ -137,7 +137,7 @@ def draw_request(draw: Callable[..., Any], house: Neighbours) -> tuple[str, str,
         "logs": {"first_byte": 0, "text": "curious"},
         "end": {"outcome": "released"},
         "blobs": house.photo,
-        "jobs": {"spec": spec_to_json(house.service.spec())},
+        "jobs": {"spec": to_json(house.service.spec())},
         "keys": {"name": "curious"},
     }
     headers = draw(st.sampled_from([{}, {"Gangline-Project": OTHER}]))

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from gangline.core.contract import Prepared
+from gangline.core.lora_spec import LoraSpec
 from gangline.core.metrics import Point
 from gangline.core.prepared import embeddings_key
-from gangline.core.spec import LoraSpec, parse_spec
+from gangline.core.spec import parse_spec
 from gangline.core.views import JobView
 from gangline.ports.server import (
     Assignment,

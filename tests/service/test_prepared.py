@@ -10,7 +10,7 @@ import pytest
 from gangline.core.contract import Prepared
 from gangline.core.files import File
 from gangline.core.prepared import class_images_key, embeddings_key, latents_key
-from gangline.core.spec import Needs
+from gangline.core.spec_fields import Needs
 from gangline.ports.server import Assignment, Done, Downloads, Failed, Hold, Keep, Refused, Stale, Uploads, Urls
 from gangline.service.attempts import load_node
 from gangline.service.checkpoint import downloads, uploads

@@ -12,7 +12,7 @@ from gangline.core.autoscale import PoolLimits
 from gangline.core.budget import reservation
 from gangline.core.cost import HOUR_MS
 from gangline.core.errors import BadInput
-from gangline.core.spec import FilesBase, Needs
+from gangline.core.spec_fields import FilesBase, Needs
 from gangline.core.views import NodeView
 from gangline.ports.pool import Offer
 from gangline.ports.server import Assignment, Beat, Beaten, Committed, Done, Failed, Hold, Released, Stale

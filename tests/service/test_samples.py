@@ -12,7 +12,8 @@ from gangline.core.contract import GRID, LORA, PICTURES, picture_name
 from gangline.core.errors import BadInput
 from gangline.core.files import File
 from gangline.core.lora_metadata import DIFFUSERS_FILE
-from gangline.core.spec import FilesBase, Needs, parse_task, spec_hash
+from gangline.core.spec import parse_task, spec_hash
+from gangline.core.spec_fields import FilesBase, Needs
 from gangline.ports.pool import Offer
 from gangline.ports.server import (
     Assignment,

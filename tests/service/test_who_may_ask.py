@@ -9,7 +9,7 @@ from starlette.routing import BaseRoute
 
 from gangline.core.access import KEY_ROLES, permits
 from gangline.core.keys import blob_key
-from gangline.core.spec import spec_to_json
+from gangline.core.parsing import to_json
 from tests.service.conftest import JOIN, PROJECT, Service
 from tests.service.test_http import problem
 
@@ -146,7 +146,7 @@ class House:
             "base": "ours",
         }
         self.bodies = {
-            "spec": {"spec": spec_to_json(service.spec())},
+            "spec": {"spec": to_json(service.spec())},
             "base": {"name": "mine", "base": asdict(service.spec().base)},
             "downloads": {"keys": [blob_key(PROJECT, service.photo.sha256)]},
         }

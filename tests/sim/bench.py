@@ -11,8 +11,10 @@ from gangline.core.autoscale import PoolLimits
 from gangline.core.contract import Manifest
 from gangline.core.files import PART_BYTES, File, Grant
 from gangline.core.lora_metadata import DIFFUSERS_FILE
+from gangline.core.lora_spec import LoraSpec
+from gangline.core.parsing import to_json
 from gangline.core.policy import Policy
-from gangline.core.spec import FilesBase, LoraSpec, spec_to_json
+from gangline.core.spec_fields import FilesBase
 from gangline.ports.objects import Stat
 from gangline.ports.pool import Instance, NoCapacity, Offer
 from gangline.ports.server import (
@@ -209,7 +211,7 @@ class Bench:
             key = f"projects/{project}/blobs/{file.sha256}"
             self.objects.objects.setdefault(key, Object(file.bytes, file.sha256, 0))
             assert offer_blob(self.at, project, file.sha256, file.bytes, self.now_ms).present
-        return submit(self.at, project, spec_to_json(spec), name="", request=request, now_ms=self.now_ms)
+        return submit(self.at, project, to_json(spec), name="", request=request, now_ms=self.now_ms)
 
     def budget(self, usd: float | None, project: str = PROJECT) -> None:
         add_project(self.at, project)

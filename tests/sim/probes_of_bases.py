@@ -9,7 +9,8 @@ from gangline.core.contract import Prepared
 from gangline.core.errors import Unreachable
 from gangline.core.files import File
 from gangline.core.prepared import latents_key
-from gangline.core.spec import FilesBase, HubBase, parse_spec
+from gangline.core.spec import parse_spec
+from gangline.core.spec_fields import FilesBase, HubBase
 from gangline.ports.hub import HubFile, HubModel
 from gangline.ports.server import Done, Hold, Keep
 from gangline.service import bases, prepared

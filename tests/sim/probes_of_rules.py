@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from gangline.core.errors import Denied, Forbidden
-from gangline.core.spec import Needs
+from gangline.core.spec_fields import Needs
 from gangline.ports.pool import Offer
 from gangline.ports.server import Beaten, Downloads, Refused, Succeeded
 from gangline.ports.store import write

@@ -8,7 +8,7 @@ from gangline.core.claim import NOTHING
 from gangline.core.contract import PICTURES, picture_name, pictures_name
 from gangline.core.files import File
 from gangline.core.lora_metadata import DIFFUSERS_FILE
-from gangline.core.spec import Needs
+from gangline.core.spec_fields import Needs
 from gangline.ports.server import Assignment, Committed, Done, Hold, Show, Succeeded
 from gangline.service import samples, steer
 from gangline.service.finish import finish

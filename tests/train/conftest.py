@@ -9,7 +9,9 @@ import pytest
 
 from gangline.core.bases import files_needed
 from gangline.core.contract import EXIT_DONE, EXIT_STOPPED, Phase
-from gangline.core.spec import FilesBase, LoraSpec, spec_to_json
+from gangline.core.lora_spec import LoraSpec
+from gangline.core.parsing import to_json
+from gangline.core.spec_fields import FilesBase
 from gangline.train.contract import Orders, RunDirectory
 from gangline.train.lora import train
 from gangline.train.result import REPORT
@@ -41,7 +43,7 @@ def lay_out(folder: Path, spec: LoraSpec, *, photos: Path = SUBJECT) -> RunDirec
     (folder / "inputs").mkdir(parents=True)
     for name, target in (("base", BASE), ("photos", photos), ("held_out", photos)):
         (folder / "inputs" / name).symlink_to(target)
-    (folder / "spec.json").write_text(json.dumps(spec_to_json(spec)))
+    (folder / "spec.json").write_text(json.dumps(to_json(spec)))
     return RunDirectory(folder)
 
 

@@ -22,7 +22,8 @@ from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProject
 from gangline.core.errors import BadInput
 from gangline.core.families import Family, recognise_file
 from gangline.core.lora_metadata import DIFFUSERS_FILE
-from gangline.core.spec import FilesBase, spec_to_json
+from gangline.core.parsing import to_json
+from gangline.core.spec_fields import FilesBase
 from gangline.data.bases import describe_base, files_of_vae
 from gangline.train import original
 from gangline.train.base import Base, load_base
@@ -110,7 +111,7 @@ def test_a_lora_is_trained_on_a_single_file(
     (tmp_path / "inputs").mkdir()
     for name, target in (("base", file.parent), ("vae", folder), ("photos", SUBJECT)):
         (tmp_path / "inputs" / name).symlink_to(target)
-    (tmp_path / "spec.json").write_text(json.dumps(spec_to_json(spec)))
+    (tmp_path / "spec.json").write_text(json.dumps(to_json(spec)))
     run = finish(RunDirectory(tmp_path))
     assert (run.output / DIFFUSERS_FILE).stat().st_size > 0
     fingerprint = report_of(run)["fingerprint"]

@@ -9,7 +9,8 @@ from huggingface_hub import ModelCard
 
 from gangline.core.files import File
 from gangline.core.lora_metadata import Facts
-from gangline.core.spec import FilesBase, HubBase, LoraSpec
+from gangline.core.lora_spec import LoraSpec
+from gangline.core.spec_fields import FilesBase, HubBase
 from gangline.train.card import Picture, card, write_card
 
 SHA = "ab" * 32

@@ -13,7 +13,7 @@ from diffusers import UNet2DConditionModel
 from PIL import Image
 
 from gangline.core.errors import BadInput
-from gangline.core.spec import LoraSpec
+from gangline.core.lora_spec import LoraSpec
 from gangline.train.contract import RunDirectory
 from tests.conftest import SUBJECT, file_at
 from tests.train.conftest import finish, interrupt, lay_out, report_of, small_spec

@@ -11,7 +11,7 @@ from safetensors import safe_open
 
 from gangline.core.contract import EXIT_DONE
 from gangline.core.lora_metadata import DIFFUSERS_FILE
-from gangline.core.spec import InvalidSpec
+from gangline.core.parsing import InvalidSpec
 from gangline.train.checkpoint import read_manifest
 from gangline.train.contract import Orders, RunDirectory
 from gangline.train.lora import train

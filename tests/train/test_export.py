@@ -26,7 +26,8 @@ from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProject
 from gangline.core.errors import BadInput
 from gangline.core.files import File
 from gangline.core.lora_metadata import DIFFUSERS_FILE, Facts, name_of
-from gangline.core.spec import FilesBase, HubBase, LoraSpec
+from gangline.core.lora_spec import LoraSpec
+from gangline.core.spec_fields import FilesBase, HubBase
 from gangline.train.export import SETTINGS, Part, Tensors, kohya_tensors, webui_hash, write_diffusers, write_kohya
 from gangline.train.init_lora import read_lora
 from tests.conftest import BASE

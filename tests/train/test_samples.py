@@ -13,7 +13,9 @@ from PIL import Image
 
 from gangline.core.contract import EXIT_DONE, EXIT_STOPPED, PICTURES
 from gangline.core.errors import BadInput
-from gangline.core.spec import LoraSpec, SampleSpec, spec_to_json
+from gangline.core.lora_spec import LoraSpec
+from gangline.core.parsing import to_json
+from gangline.core.spec import SampleSpec
 from gangline.train import chance
 from gangline.train.base import Base, load_base
 from gangline.train.contract import Orders, RunDirectory
@@ -108,7 +110,7 @@ def test_a_picture_says_of_itself_what_it_shows(rendered: RunDirectory, spec: Lo
 def a_job(folder: Path, of: LoraSpec, checkpoint: Path | None, step: int) -> RunDirectory:
     run = lay_out(folder, of)
     task = SampleSpec(of=of, job="job-1", checkpoint="checkpoint-1" if checkpoint else None, step=step)
-    (run.path / "spec.json").write_text(json.dumps(spec_to_json(task)))
+    (run.path / "spec.json").write_text(json.dumps(to_json(task)))
     if checkpoint:
         (run.inputs / "checkpoint").symlink_to(checkpoint)
     return run

@@ -6,7 +6,7 @@ import pytest
 
 from gangline.core.advice import Picture, advise, words_of_the_subject
 from gangline.core.families import Model
-from gangline.core.spec import LoraSpec
+from gangline.core.lora_spec import LoraSpec
 from tests.unit.test_spec import SPEC
 
 GOOD = replace(SPEC, prompt="a photo of sks dog", train_text_encoder=True, resolution=512)

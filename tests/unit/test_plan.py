@@ -14,7 +14,8 @@ from gangline.cli.plan import Files, Given, Plan, find_lora, make_plan
 from gangline.cli.train import plan_of, read_recipe
 from gangline.core.errors import BadInput
 from gangline.core.families import Model
-from gangline.core.spec import FilesBase, HubBase, InvalidSpec
+from gangline.core.parsing import InvalidSpec
+from gangline.core.spec_fields import FilesBase, HubBase
 from tests.conftest import BASE
 
 HUB = "somebody/model@v1"

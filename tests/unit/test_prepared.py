@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gangline.core.files import File
+from gangline.core.lora_spec import LoraSpec
 from gangline.core.prepared import (
     KEY,
     class_images_key,
@@ -13,7 +14,7 @@ from gangline.core.prepared import (
     subject_of,
     subjects,
 )
-from gangline.core.spec import HubBase, LoraSpec
+from gangline.core.spec_fields import HubBase
 
 PHOTOS = tuple(File(path=f"{name}.png", bytes=3, sha256=name * 64) for name in "ab")
 SPEC = LoraSpec(base=HubBase(repo="a/b", revision="c" * 40), photos=PHOTOS, prompt="a photo of sks dog")

@@ -7,8 +7,9 @@ import typer
 from typer.testing import CliRunner
 
 from gangline.cli.settings import option_name, with_settings
+from gangline.core.lora_spec import LoraSpec
 from gangline.core.settings import GROUPS, HANDED_IN, NEEDS, default_of
-from gangline.core.spec import LoraSpec, Needs
+from gangline.core.spec_fields import Needs
 
 TRAINING = Path(__file__).parents[2] / "docs" / "training.md"
 

@@ -10,19 +10,10 @@ from hypothesis import strategies as st
 
 from gangline.core.errors import BadInput
 from gangline.core.files import File, digest_of_files, is_safe_path
-from gangline.core.spec import (
-    FilesBase,
-    InvalidSpec,
-    LoraSpec,
-    Needs,
-    SampleSpec,
-    parse_spec,
-    parse_task,
-    spec_hash,
-    spec_to_json,
-    told_briefly,
-    told_whole,
-)
+from gangline.core.lora_spec import LoraSpec
+from gangline.core.parsing import InvalidSpec, to_json
+from gangline.core.spec import SampleSpec, parse_spec, parse_task, spec_hash, told_briefly, told_whole
+from gangline.core.spec_fields import FilesBase, Needs
 
 PHOTO = File(path="a.png", bytes=1, sha256="a" * 64)
 SPEC = LoraSpec(base=FilesBase(files=(PHOTO,)), photos=(PHOTO,), prompt="sks dog")
@@ -56,7 +47,7 @@ WRONG: dict[str, dict[str, Any]] = {
 def test_a_wrong_spec_is_refused_with_the_field_named(what: str) -> None:
     change = WRONG[what]
     with pytest.raises(InvalidSpec) as refused:
-        parse_spec(spec_to_json(SPEC) | change)
+        parse_spec(to_json(SPEC) | change)
     assert any(next(iter(change)) in problem.field for problem in refused.value.problems), refused.value.problems
 
 
@@ -68,25 +59,25 @@ def test_garbage_is_refused_not_crashed_on(garbage: object) -> None:
 
 def test_all_problems_are_told_at_once() -> None:
     with pytest.raises(InvalidSpec) as refused:
-        parse_spec(spec_to_json(SPEC) | {"steps": -1, "resolution": 0, "rank": 0})
+        parse_spec(to_json(SPEC) | {"steps": -1, "resolution": 0, "rank": 0})
     assert {problem.field for problem in refused.value.problems} == {"steps", "resolution", "rank"}
 
 
 def test_a_spec_survives_json() -> None:
-    assert parse_spec(spec_to_json(SPEC)) == SPEC
+    assert parse_spec(to_json(SPEC)) == SPEC
 
 
 @pytest.mark.parametrize(
     "task", [SPEC, SampleSpec(of=SPEC, job="job-1", checkpoint=None, step=100)], ids=["job", "pictures"]
 )
 def test_a_node_is_told_only_what_is_not_by_default_and_understands_the_same(task: LoraSpec | SampleSpec) -> None:
-    whole = json.loads(json.dumps(spec_to_json(task)))
+    whole = json.loads(json.dumps(to_json(task)))
     told = told_briefly(whole)
     assert parse_task(told) == task and told_whole(told) == whole
     of = told.get("of", told)
     assert set(of) == {"kind", "base", "photos", "prompt"}
     needy = replace(SPEC, needs=Needs(gpu_memory_gb=24), flip=True)
-    assert told_briefly(json.loads(json.dumps(spec_to_json(needy)))).keys() - of.keys() == {"needs", "flip"}
+    assert told_briefly(json.loads(json.dumps(to_json(needy)))).keys() - of.keys() == {"needs", "flip"}
 
 
 def test_when_to_save_does_not_change_what_is_asked_for() -> None:

@@ -1,7 +1,8 @@
 """Options of `gangline train` go before the recipe, field by field."""
 
 from gangline.cli.train import with_options
-from gangline.core.spec import parse_spec, spec_to_json
+from gangline.core.parsing import to_json
+from gangline.core.spec import parse_spec
 from tests.unit.test_spec import SPEC
 
 
@@ -14,7 +15,7 @@ def test_what_is_given_goes_before_the_recipe() -> None:
     recipe = {"steps": 7, "needs": {"gpu": "T4", "trust": 1}}
     settings = with_options(recipe, {"steps": 9, "exact": "required"}, {"gpu": "A10", "gpu_memory_gb": 20.0})
     assert settings == {"steps": 9, "exact": "required", "needs": {"gpu": "A10", "trust": 1, "gpu_memory_gb": 20.0}}
-    spec = parse_spec(spec_to_json(SPEC) | settings)
+    spec = parse_spec(to_json(SPEC) | settings)
     assert (spec.needs.gpu, spec.needs.trust, spec.needs.pool, spec.exact) == ("A10", 1, "", "required")
 
 

@@ -19,9 +19,10 @@ from gangline.adapters.objects_local import LocalObjects
 from gangline.api.app import make_app
 from gangline.core.contract import Prepared
 from gangline.core.files import File
+from gangline.core.lora_spec import LoraSpec
 from gangline.core.metrics import Point
 from gangline.core.prepared import embeddings_key
-from gangline.core.spec import LoraSpec, parse_spec
+from gangline.core.spec import parse_spec
 from gangline.ports.server import (
     Assignment,
     Beat,

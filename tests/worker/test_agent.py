@@ -17,7 +17,8 @@ from gangline.core.errors import Denied, GanglineError, Unreachable
 from gangline.core.files import PART_BYTES, File, Grant, Signed
 from gangline.core.metrics import Reading
 from gangline.core.prepared import class_images_key, embeddings_key, latents_key
-from gangline.core.spec import FilesBase, spec_hash
+from gangline.core.spec import spec_hash
+from gangline.core.spec_fields import FilesBase
 from gangline.ports.server import Join, Upload
 from gangline.ports.trainer import Made, Pictures, Result, Saved
 from gangline.service.controller import Controller

@@ -8,7 +8,7 @@ from fastapi import APIRouter
 
 from gangline.api.lanes import UserRoute
 from gangline.api.who import At, MemberOf, Now, ViewerOf
-from gangline.core.spec import Base
+from gangline.core.spec_fields import Base
 from gangline.core.views import BaseView
 from gangline.service import bases
 

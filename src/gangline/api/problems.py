@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from gangline.core.errors import GanglineError, NotFound, UserError
-from gangline.core.spec import InvalidSpec, Problem
+from gangline.core.parsing import InvalidSpec, Problem
 from gangline.ports.server import Refused, Stale
 from gangline.wire.problem import MEDIA_TYPE, REFUSED, STALE, ProblemDetails, details, of_error
 

@@ -22,7 +22,7 @@ from gangline.cli.output import (
 from gangline.core.errors import BadInput, GanglineError
 from gangline.core.files import File
 from gangline.core.licence import licence_of
-from gangline.core.spec import Base, FilesBase
+from gangline.core.spec_fields import Base, FilesBase
 from gangline.core.views import BaseView
 
 if TYPE_CHECKING:

@@ -14,7 +14,9 @@ from gangline.core.errors import BadInput
 from gangline.core.families import IN_WORDS, check_lora
 from gangline.core.files import File
 from gangline.core.licence import licence_of
-from gangline.core.spec import Base, FilesBase, HubBase, Spec, parse_spec, spec_to_json
+from gangline.core.lora_spec import LoraSpec, parse_lora
+from gangline.core.parsing import to_json
+from gangline.core.spec_fields import Base, FilesBase, HubBase
 from gangline.data.bases import describe_base, files_of_base, files_of_vae
 from gangline.data.beside import beside, parents
 from gangline.data.buckets import STEP, STEPS_LEAST, Size, nearest, targets
@@ -60,7 +62,7 @@ class Plan:
     `base`: what it was found to be; None where it lies on the hub.
     """
 
-    spec: Spec
+    spec: LoraSpec
     files: dict[str, Files]
     models: dict[str, Model]
     base: families.Model | None
@@ -93,7 +95,7 @@ class Plan:
             rows.append(("masks", _masks(spec, self.pictures)))
         return rows
 
-    def hand_in(self, client: "Client", tell: Callable[[File], None]) -> Spec:
+    def hand_in(self, client: "Client", tell: Callable[[File], None]) -> LoraSpec:
         """Send what is not there yet; the spec that names it by content."""
 
         def send(files: Files) -> tuple[File, ...]:
@@ -151,19 +153,19 @@ def _licence(base: str | FilesBase | HubBase) -> str:
     return licence_of(readme.read_text(errors="replace")) if readme and readme.is_file() else ""
 
 
-def _check(settings: dict[str, Any], given: Given) -> Spec:
+def _check(settings: dict[str, Any], given: Given) -> LoraSpec:
     """The settings, with stand-ins for what lies in files."""
     stand_in = File(path="x", bytes=0, sha256="0" * 64)
     masks = (stand_in,) if given.masks else ()
-    return parse_spec(settings | {"base": FilesBase(files=(stand_in,)), "photos": (stand_in,), "masks": masks})
+    return parse_lora(settings | {"base": FilesBase(files=(stand_in,)), "photos": (stand_in,), "masks": masks})
 
 
-def _filled(spec: Spec, files: dict[str, Files], models: dict[str, Model], send: Send) -> Spec:
+def _filled(spec: LoraSpec, files: dict[str, Files], models: dict[str, Model], send: Send) -> LoraSpec:
     sent = {name: send(found) for name, found in files.items()}
     parts: dict[str, Any] = sent | ({"init_lora": sent["init_lora"][0]} if "init_lora" in sent else {})
     for name, model in models.items():
         parts[name] = FilesBase(files=send(model)) if isinstance(model, Files) else model
-    return parse_spec(spec_to_json(replace(spec, **parts)))
+    return parse_lora(to_json(replace(spec, **parts)))
 
 
 def _split(photos: Files, hold_out: tuple[str, ...]) -> dict[str, Files]:
@@ -245,7 +247,7 @@ def as_hub(given: str) -> HubBase | None:
     return HubBase(repo=repo, revision=revision or "main")
 
 
-def check_objective(spec: Spec, base: families.Model | None) -> None:
+def check_objective(spec: LoraSpec, base: families.Model | None) -> None:
     """Raises `BadInput` where the trainer would, if that is known already."""
     predicts = base.prediction_type if base and spec.prediction_type == "auto" else spec.prediction_type
     zero = spec.zero_terminal_snr or (base is not None and base.zero_terminal_snr)
@@ -256,7 +258,7 @@ def check_objective(spec: Spec, base: families.Model | None) -> None:
         )
 
 
-def _base(spec: Spec, base: families.Model | None) -> str:
+def _base(spec: LoraSpec, base: families.Model | None) -> str:
     if base is None:
         return f"{spec.base.repo} at {spec.base.revision}" if isinstance(spec.base, HubBase) else spec.base.id
     return f"{IN_WORDS[base.family]}, predicts {base.prediction_type} ({base.because})"
@@ -272,7 +274,7 @@ def _captions(pictures: tuple[Picture, ...]) -> str:
     return " and ".join([f"{own} of their own"] * bool(own) + [f"the prompt for {prompted}"] * bool(prompted))
 
 
-def _sizes(spec: Spec, pictures: tuple[Picture, ...]) -> str:
+def _sizes(spec: LoraSpec, pictures: tuple[Picture, ...]) -> str:
     """From 512 pixels on the buckets are the same for every base."""
     if spec.aspect_buckets and spec.resolution < STEPS_LEAST * STEP:
         return f"about as many pixels as {spec.resolution} × {spec.resolution}"
@@ -281,16 +283,16 @@ def _sizes(spec: Spec, pictures: tuple[Picture, ...]) -> str:
     return ", ".join(f"{size} ({count})" for size, count in sorted(sizes.items()))
 
 
-def _masks(spec: Spec, pictures: tuple[Picture, ...]) -> str:
+def _masks(spec: LoraSpec, pictures: tuple[Picture, ...]) -> str:
     return "the photos' transparency" if spec.mask == "alpha" else f"{len(spec.masks)} for {len(pictures)} photos"
 
 
-def _views(spec: Spec) -> str:
+def _views(spec: LoraSpec) -> str:
     random = f"; {spec.crops} random places of each" if spec.crop == "random" else ""
     return random + (", mirrored too" if spec.flip else "")
 
 
-def _seen(spec: Spec, pictures: tuple[Picture, ...]) -> str:
+def _seen(spec: LoraSpec, pictures: tuple[Picture, ...]) -> str:
     repeats = sorted(picture.repeats for picture in pictures)
     least, most = (round(spec.steps * spec.batch_size * often / sum(repeats)) for often in (repeats[0], repeats[-1]))
     return f"each photo is seen {least} times" if least == most else f"photos are seen {least} to {most} times"

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import typer
 from rich.markup import escape
 
+from gangline.core.lora_spec import LoraSpec
 from gangline.core.settings import GROUPS, NEEDS, default_of
-from gangline.core.spec import LoraSpec, Needs
+from gangline.core.spec_fields import Needs
 
 ON_A_NODE = "What it asks of a node"
 

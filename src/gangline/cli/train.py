@@ -14,7 +14,8 @@ from gangline.cli.settings import with_settings
 from gangline.core.bases import UNKNOWN, is_base_name
 from gangline.core.errors import BadInput
 from gangline.core.files import File
-from gangline.core.spec import Base, Spec, parse_base
+from gangline.core.lora_spec import LoraSpec
+from gangline.core.spec_fields import Base, parse_base
 from gangline.core.views import BaseView
 
 if TYPE_CHECKING:
@@ -140,12 +141,12 @@ def _names_files(name: str, value: object) -> bool:
     return isinstance(value, str)
 
 
-def hand_in(client: "Client", photos: Path, base: str, hold_out: list[str], settings: dict[str, Any]) -> Spec:
+def hand_in(client: "Client", photos: Path, base: str, hold_out: list[str], settings: dict[str, Any]) -> LoraSpec:
     """Check everything that can be checked here, then hand the files in; the spec that names them."""
     return send(client, plan_of(photos, settings | {"base": base, "hold_out": hold_out}))
 
 
-def send(client: "Client", plan: "Plan") -> Spec:
+def send(client: "Client", plan: "Plan") -> LoraSpec:
     return plan.hand_in(client, Handing(plan.files_count))
 
 

@@ -145,13 +145,14 @@ class _Files:
 
 
 def _from_photos(photos: Path, base: str | None, recipe: Path | None) -> tuple[Callable[[Path], None], str]:
-    from gangline.core.spec import HubBase, spec_to_json
+    from gangline.core.parsing import to_json
+    from gangline.core.spec_fields import HubBase
 
     files = _Files()
     made = hand_in(files, photos, base, [], read_recipe(recipe))  # type: ignore[arg-type]
     if isinstance(made.base, HubBase):
         raise BadInput("a base on the hub is not fetched for this", hint="give the folder of one")
-    text = json.dumps(spec_to_json(made))
+    text = json.dumps(to_json(made))
 
     def lay_out(directory: Path) -> None:
         (directory / contract.SPEC).write_text(text)

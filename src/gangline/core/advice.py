@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gangline.core.families import IN_WORDS, Family, Model
-from gangline.core.spec import LoraSpec
+from gangline.core.lora_spec import LoraSpec
 
 PHOTOS_MIN = 4
 RATE_HIGH = 5e-4

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gangline.core.files import File
-from gangline.core.spec import Base, FilesBase, HubBase, LoraSpec
+from gangline.core.lora_spec import LoraSpec
+from gangline.core.spec_fields import Base, FilesBase, HubBase
 
 Precision = Literal["fp32", "bf16", "fp16"]
 KOHYA_VERSIONS = {"sdxl": "sdxl_base_v1-0", "sd15": "sd_v1", "sd2": "sd_v2"}

@@ -12,7 +12,7 @@ from typing import Any
 
 from gangline.core.canonical import digest
 from gangline.core.files import File
-from gangline.core.spec import LoraSpec
+from gangline.core.lora_spec import LoraSpec
 
 MADE_AS = 2
 VIEWS_IN_SHARD, CLASS_IMAGES_IN_SHARD = 32, 10

@@ -2,10 +2,10 @@
 
 import math
 
-from gangline.core.scratch import TrainingSpec
+from gangline.core.spec import Spec
 
 
-def rate_factor(spec: TrainingSpec, step: int) -> float:
+def rate_factor(spec: Spec, step: int) -> float:
     """What the learning rate is multiplied with in `step` (from 1): a linear warm-up, then constant, or down to zero after the last step.
 
     A schedule-free optimiser warms up by itself.

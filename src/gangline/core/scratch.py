@@ -7,20 +7,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from annotated_types import Ge, Gt, Interval, Le, Lt, MaxLen, MinLen, MultipleOf
 
 from gangline.core.canonical import digest
-from gangline.core.files import File
-from gangline.core.spec import (
-    PLACING,
-    WATCHING,
-    Base,
-    FilesBase,
-    InvalidSpec,
-    LoraSpec,
-    Needs,
-    Problem,
-    Prompt,
-    parse_as,
-    spec_to_json,
-)
+from gangline.core.files import File, is_safe_path
+from gangline.core.parsing import InvalidSpec, Problem, parse_as, to_json
+from gangline.core.spec_fields import PLACING, WATCHING, Base, FilesBase, Needs, Prompt
 
 Part = Literal["unet", "text_encoders", "vae"]
 Condition = Annotated[str, MaxLen(2000)]
@@ -31,15 +20,21 @@ WATCHED = (*WATCHING, "held_out_every_steps")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataRef:
-    """A data set as it was at submission: `place` is an s3:// address, or a path below the run's inputs, `id` and `version` are
-    those of gangline.data.dataset. Of all samples it has its share by `weight`, of its rows those for which `where` holds."""
+    """A data set as it was at submission: `place` is an s3:// address that nodes read, or a path below the run's inputs, where its
+    `files` come; `id` and `version` are those of gangline.data.dataset. Of all samples it has its share by `weight`, of its rows
+    those for which `where` holds."""
 
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
     place: Annotated[str, MinLen(1), MaxLen(2000)]
     id: Annotated[str, MinLen(1), MaxLen(200)]
     version: Annotated[int, Ge(1)]
+    files: Annotated[tuple[File, ...], MaxLen(100_000)] = ()
     weight: Annotated[float, Gt(0), Le(1e9)] = 1.0
     where: Condition = ""
+
+    @property
+    def is_remote(self) -> bool:
+        return "://" in self.place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,16 +146,28 @@ class ScratchSpec:
         return self.phases[-1].resolution
 
     @property
+    def vae(self) -> None:
+        """It is the base's own."""
+        return
+
+    @property
+    def title(self) -> str:
+        """For people, where they gave the job no name."""
+        names = ", ".join(data.place.rstrip("/").rpartition("/")[2] for data in self.data)
+        return f"{'VAE' if self.part == 'vae' else 'U-Net'} on {names}"
+
+    @property
     def prompts_to_sample(self) -> tuple[str, ...]:
         return self.sample_prompts
 
     def input_files(self) -> dict[str, File]:
         """Every file of a run's `inputs/` that is stored by content, by its path below it."""
+        return {f"{data.place}/{file.path}": file for data in self.data for file in data.files} | self.model_files()
+
+    def model_files(self) -> dict[str, File]:
+        """Those of them that are the model to start from."""
         files = self.base.files if isinstance(self.base, FilesBase) else ()
         return {f"base/{file.path}": file for file in files}
-
-
-TrainingSpec = LoraSpec | ScratchSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,6 +257,9 @@ def _contradictions(spec: ScratchSpec) -> dict[Problem, bool]:
         Problem(
             "optimizer", "adamw8bit has its state in blocks that fsdp would cut: take adamw, or ddp"
         ): spec.optimizer == "adamw8bit" and spec.parallel == "fsdp",
+        Problem("data", "a data set's files lie below inputs/data"): any(
+            data.is_remote == bool(data.files) or not (data.is_remote or is_safe_path(data.place)) for data in spec.data
+        ),
         Problem("sample_prompts", "a VAE draws nothing"): spec.part == "vae" and bool(spec.sample_prompts),
     }
 
@@ -257,9 +267,24 @@ def _contradictions(spec: ScratchSpec) -> dict[Problem, bool]:
 def scratch_hash(spec: ScratchSpec) -> str:
     """Equal for jobs that ask for the same result, as `gangline.core.spec.spec_hash`. How the work is shared out (`parallel`,
     microbatches) decides bits only, so it is in the fingerprint."""
-    value = spec_to_json(spec)
+    value = to_json(spec)
     left_out = {*PLACING, *WATCHED, "parallel", "compile", "gradient_checkpointing"}
     changed = [field.name for field in fields(spec) if getattr(spec, field.name) != field.default]
     kept = {name: value[name] for name in {*changed, "kind", "part", "optimizer"} - left_out}
     kept["phases"] = [{name: part for name, part in phase.items() if name != "microbatch"} for phase in value["phases"]]
     return digest(kept)
+
+
+def scratch_workload(spec: ScratchSpec) -> str:
+    """Equal for jobs that ask the same of a machine: memory, time per step."""
+    value = to_json(spec)
+    kept = {
+        name: value[name]
+        for name in ("kind", "part", "optimizer", "precision", "gradient_checkpointing", "compile", "parallel")
+    }
+    sizes = [
+        {name: phase[name] for name in ("resolution", "batch_size", "microbatch", "latents")}
+        for phase in value["phases"]
+    ]
+    trained = {"train_text_encoders": spec.train_text_encoders, "slots": spec.needs.slots, "phases": sizes}
+    return digest(kept | trained | {"base": spec.base.id})[:16]

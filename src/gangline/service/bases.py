@@ -8,7 +8,8 @@ from gangline.core.bases import INDEX, ROLES, UNKNOWN, Role, files_of_role, is_b
 from gangline.core.canonical import canonical_json
 from gangline.core.errors import BadInput, NotFound
 from gangline.core.families import Model, header_of, pipeline_of, recognise_file, recognise_folder
-from gangline.core.spec import Base, FilesBase, HubBase, Spec, base_to_json
+from gangline.core.spec import Spec
+from gangline.core.spec_fields import Base, FilesBase, HubBase, base_to_json
 from gangline.core.views import BaseView
 from gangline.ports.hub import HubFile, HubModel
 from gangline.ports.store import Row, Write, write
@@ -89,8 +90,9 @@ def forget(at: Deployment, project: str, name: str) -> None:
 def pinned(at: Deployment, project: str, spec: Spec) -> Spec:
     """With commits for revisions, so that the job means the same for ever. Raises `BadInput` where a model is gated and not here."""
     base = _pinned(at, project, spec.base, "base")
-    vae = _pinned(at, project, spec.vae, "vae") if spec.vae else None
-    return replace(spec, base=base, vae=vae, base_licence=spec.base_licence or _known_licence(at, project, base))
+    licence = spec.base_licence or _known_licence(at, project, base)
+    vae = {"vae": _pinned(at, project, spec.vae, "vae")} if spec.vae else {}
+    return replace(spec, base=base, base_licence=licence, **vae)
 
 
 def _known_licence(at: Deployment, project: str, base: Base) -> str:

@@ -2,11 +2,13 @@
 
 import json
 
+from gangline.core.bases import INDEX
 from gangline.core.contract import parse_manifest
 from gangline.core.files import File
 from gangline.core.job import Node
 from gangline.core.keys import blob_key
 from gangline.core.lora_metadata import DIFFUSERS_FILE
+from gangline.core.lora_spec import LoraSpec
 from gangline.core.spec import SampleSpec, parse_task
 from gangline.ports.server import Offered, Resumable, Stored
 from gangline.ports.store import Row
@@ -28,7 +30,7 @@ def inputs_of(at: Deployment, job: Row) -> tuple[Stored, ...]:
 
 def _weights(at: Deployment, spec: SampleSpec) -> list[Stored]:
     if spec.checkpoint is None:
-        made = [row for row in at.store.load("artifacts", job=spec.job) if row["path"] == DIFFUSERS_FILE]
+        made = [row for row in at.store.load("artifacts", job=spec.job) if _is_of_result(spec, row["path"])]
         return [
             Stored(path=f"result/{row['path']}", **{name: row[name] for name in ("bytes", "sha256", "key")})
             for row in made
@@ -40,6 +42,15 @@ def _weights(at: Deployment, spec: SampleSpec) -> list[Stored]:
         for file in files
         if not file.path.startswith(OPTIMIZER)
     ]
+
+
+def _is_of_result(spec: SampleSpec, path: str) -> bool:
+    """A LoRA is one file; a whole model is all but pictures and reports."""
+    return (
+        path == DIFFUSERS_FILE
+        if isinstance(spec.of, LoraSpec)
+        else path == INDEX or ("/" in path and not path.startswith("samples/"))
+    )
 
 
 def resumable(checkpoint: Row) -> Resumable:

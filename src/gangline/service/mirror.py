@@ -10,7 +10,8 @@ from gangline.core.bases import ROLES, Role
 from gangline.core.errors import Damaged, GanglineError, Unreachable
 from gangline.core.files import PART_BYTES, File, part_ranges
 from gangline.core.keys import blob_key
-from gangline.core.spec import HubBase, SampleSpec, Spec
+from gangline.core.spec import SampleSpec, Spec
+from gangline.core.spec_fields import HubBase
 from gangline.ports.objects import Part
 from gangline.ports.store import Row, guard, write
 from gangline.service.deployment import Deployment

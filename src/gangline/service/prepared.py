@@ -6,6 +6,7 @@ from gangline.core.canonical import canonical_json
 from gangline.core.contract import Prepared, parse_prepared
 from gangline.core.errors import Damaged
 from gangline.core.keys import attempt_prefix, prepared_prefix
+from gangline.core.lora_spec import LoraSpec
 from gangline.core.prepared import KEY, is_under_numerics, kind_of, subject_of, subjects
 from gangline.core.spec import SampleSpec, Spec, parse_task
 from gangline.ports.server import Done, Hold, Keep, Offered, Refused, Stale, Stored
@@ -59,7 +60,7 @@ def keep(at: Deployment, node: str, hold: Hold, request: Keep, now_ms: int) -> D
 
 def offered(at: Deployment, project: str, job: str, spec: Spec, numerics: str, now_ms: int) -> tuple[Offered, ...]:
     """What a run of `spec` need not make on a node of these `numerics`."""
-    found = dict.fromkeys(KINDS, "") | {kind_of(subject): subject for subject in subjects(spec)}
+    found = dict.fromkeys(KINDS, "") | {kind_of(subject): subject for subject in _subjects_of(spec)}
     rows = at.store.load("prepared_for", project=project, job=job, numerics=numerics, trust=spec.needs.trust, **found)
     chosen: dict[str, Row] = {}
     for row in rows:
@@ -82,7 +83,12 @@ def prune_prepared(at: Deployment, now_ms: int) -> None:
 
 def _subjects(at: Deployment, job: str) -> tuple[str, ...]:
     spec = parse_task(json.loads(at.store.load("job", id=job)[0]["spec"]))
-    return () if isinstance(spec, SampleSpec) else subjects(spec)
+    return () if isinstance(spec, SampleSpec) else _subjects_of(spec)
+
+
+def _subjects_of(spec: Spec) -> tuple[str, ...]:
+    """What is prepared from a data set lies in the data set."""
+    return subjects(spec) if isinstance(spec, LoraSpec) else ()
 
 
 def _offered(row: Row) -> Offered:

@@ -88,7 +88,8 @@ def _candidate(parent: Row) -> Candidate:
 def of_result(at: Deployment, job: str, now_ms: int) -> list[Write]:
     """What belongs into the transaction that ends a training job: its result is to be shown, beside the base."""
     parent = at.store.load("job", id=job)[0]
-    wanted = parse_spec(json.loads(parent["spec"])).sample_result
+    spec = parse_spec(json.loads(parent["spec"]))
+    wanted = spec.sample_result and spec.prompts_to_sample
     return _adding_job(at, at.new_id("job"), parent, None, parent["steps"], now_ms) if wanted else []
 
 

@@ -4,7 +4,8 @@ from gangline.core.canonical import canonical_json
 from gangline.core.errors import BadInput
 from gangline.core.files import File
 from gangline.core.keys import blob_key
-from gangline.core.spec import LoraSpec, SampleSpec, Spec, parse_spec, spec_hash, spec_to_json, workload
+from gangline.core.parsing import to_json
+from gangline.core.spec import SampleSpec, Spec, parse_spec, spec_hash, workload
 from gangline.core.views import BlobView
 from gangline.ports.server import Refused, Upload
 from gangline.ports.store import Write, guard, write
@@ -43,7 +44,7 @@ def submit(
             spec,
             id=job,
             project=project,
-            name=name or spec.prompt,
+            name=name or spec.title,
             spec_hash=spec_hash(spec),
             request=request,
             because=WAITS,
@@ -64,14 +65,14 @@ def submit(
     return before["id"]
 
 
-def adding(spec: Spec | SampleSpec, settings: LoraSpec, *, copied_bytes: int = 0, **facts: object) -> Write:
+def adding(spec: Spec | SampleSpec, settings: Spec, *, copied_bytes: int = 0, **facts: object) -> Write:
     """A new job; `settings` say what it starts from, where it may run, and how often it is tried; `copied_bytes` of that are
     copied from the hub."""
     needs = settings.needs
     return guard(
         "add_job",
         kind=spec.kind,
-        spec=canonical_json(spec_to_json(spec)),
+        spec=canonical_json(to_json(spec)),
         save_s=settings.checkpoint_every_s,
         priority=settings.priority,
         base=settings.base.id,
@@ -89,4 +90,6 @@ def adding(spec: Spec | SampleSpec, settings: LoraSpec, *, copied_bytes: int = 0
 def _rhythm(spec: Spec, job: str, now_ms: int) -> list[Write]:
     """When pictures of it are due, where any are."""
     every = {"every_steps": spec.sample_every_steps, "every_s": spec.sample_every_s}
-    return [write("add_sampling", job=job, now=now_ms, **every)] if any(every.values()) else []
+    return (
+        [write("add_sampling", job=job, now=now_ms, **every)] if any(every.values()) and spec.prompts_to_sample else []
+    )

@@ -13,7 +13,9 @@ from gangline.core.errors import BadInput, GanglineError, Unreachable
 from gangline.core.files import File
 from gangline.core.job import ENDED
 from gangline.core.keys import blob_key
-from gangline.core.spec import FilesBase, LoraSpec, Needs, spec_to_json
+from gangline.core.lora_spec import LoraSpec
+from gangline.core.parsing import to_json
+from gangline.core.spec_fields import FilesBase, Needs
 from gangline.ports.store import Write
 from gangline.service import steer
 from gangline.service.deployment import RentedPool
@@ -192,7 +194,7 @@ class Simulation:
             key = blob_key(batch.project, file.sha256)
             self.objects.objects.setdefault(key, Object(file.bytes, file.sha256, 0))
             offer_blob(at, batch.project, file.sha256, file.bytes, now)
-        job = submit(at, batch.project, spec_to_json(spec), name="", request=f"request {index}", now_ms=now)
+        job = submit(at, batch.project, to_json(spec), name="", request=f"request {index}", now_ms=now)
         self.jobs.append(job)
 
     def _base(self, batch: Jobs) -> File:

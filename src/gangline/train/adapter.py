@@ -10,7 +10,7 @@ from peft import LoraConfig
 from peft.utils import get_peft_model_state_dict, set_peft_model_state_dict
 
 from gangline.core.errors import BadInput
-from gangline.core.spec import LoraSpec
+from gangline.core.lora_spec import LoraSpec
 from gangline.train import chance
 from gangline.train.base import Base
 from gangline.train.export import Part

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from gangline.core.lora_metadata import DIFFUSERS_FILE, Facts, base_name, single_file
-from gangline.core.spec import PLACING, WATCHING, Base, HubBase, LoraSpec, spec_to_json
+from gangline.core.lora_spec import LoraSpec
+from gangline.core.parsing import to_json
+from gangline.core.spec_fields import PLACING, WATCHING, Base, HubBase
 
 CARD = "README.md"
 KINDS = {
@@ -123,7 +125,7 @@ It was trained with zero terminal SNR: sample with `rescale_betas_zero_snr=True`
 
 
 def _settings(spec: LoraSpec, facts: Facts) -> str:
-    value = spec_to_json(spec)
+    value = to_json(spec)
     changed = [one for one in fields(spec) if one.name not in ELSEWHERE and getattr(spec, one.name) != one.default]
     rows = [f"| {_text(one.name)} | {_cell(value[one.name])} | {_cell(one.default)} |" for one in changed]
     table = "\n".join(("| setting | here | by default |", "|---|---|---|", *rows))

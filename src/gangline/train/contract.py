@@ -12,9 +12,10 @@ from typing import Any
 from gangline.core import contract
 from gangline.core.contract import Failure, Phase, Progress
 from gangline.core.errors import BadInput
+from gangline.core.lora_spec import LoraSpec, parse_lora
 from gangline.core.metrics import sound
 from gangline.core.scratch import ScratchSpec, parse_scratch
-from gangline.core.spec import SampleSpec, Spec, parse_spec, parse_task
+from gangline.core.spec import SampleSpec, Spec, parse_task
 from gangline.train.throughput import Throughput
 
 
@@ -75,8 +76,8 @@ class RunDirectory:
     def output(self) -> Path:
         return self.path / contract.OUTPUT
 
-    def read_spec(self) -> Spec:
-        return parse_spec(self._read_json())
+    def read_lora(self) -> LoraSpec:
+        return parse_lora(self._read_json())
 
     def read_task(self) -> Spec | SampleSpec:
         return parse_task(self._read_json())

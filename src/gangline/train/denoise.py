@@ -10,7 +10,7 @@ from diffusers import (
     EulerDiscreteScheduler,
 )
 
-from gangline.core.scratch import TrainingSpec
+from gangline.core.spec import Spec
 from gangline.train import chance
 from gangline.train.base import Base
 from gangline.train.text import Embedded, condition
@@ -25,7 +25,7 @@ SAMPLERS: dict[str, Any] = {
 
 @torch.no_grad()
 def sample_latents(
-    base: Base, spec: TrainingSpec, words: Embedded, silence: Embedded, seed: int, purpose: str = "sample"
+    base: Base, spec: Spec, words: Embedded, silence: Embedded, seed: int, purpose: str = "sample"
 ) -> torch.Tensor:
     """(1, C, H, W), float32. `words` and `silence` are of one text each. All chance comes from `chance`, on the CPU: every device
     begins alike, and what training draws is not touched."""
@@ -51,7 +51,7 @@ def sampler_of(base: Base, kind: str) -> Any:
     return SAMPLERS[kind].from_config(base.noise.config, **settings)
 
 
-def _told(base: Base, spec: TrainingSpec, words: Embedded, silence: Embedded) -> dict[str, Any]:
+def _told(base: Base, spec: Spec, words: Embedded, silence: Embedded) -> dict[str, Any]:
     """What the U-Net is told of the prompt, and beside it of none: guidance leads away from that (Ho & Salimans 2022)."""
     both = [words, silence] if spec.guidance_scale > 1 else [words]
     pooled = [one.pooled for one in both if one.pooled is not None]

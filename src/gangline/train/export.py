@@ -16,7 +16,7 @@ from safetensors.torch import save
 
 from gangline.core.lora_metadata import DIFFUSERS_FILE, Facts, kohya_metadata, modelspec
 from gangline.core.lora_names import diffusers_stem, kohya_stem
-from gangline.core.spec import LoraSpec
+from gangline.core.lora_spec import LoraSpec
 
 Tensors = dict[str, torch.Tensor]
 

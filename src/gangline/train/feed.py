@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from gangline.core.spec import LoraSpec
+from gangline.core.lora_spec import LoraSpec
 from gangline.data.chance import stream
 from gangline.data.order import Order
 from gangline.train import chance

@@ -11,8 +11,9 @@ from typing import Any
 import torch
 
 from gangline.core.contract import EXIT_DONE, EXIT_STOPPED, pictures_name
+from gangline.core.lora_spec import LoraSpec
 from gangline.core.schedule import rate_factor
-from gangline.core.spec import LoraSpec, spec_hash
+from gangline.core.spec import spec_hash
 from gangline.data.chance import stream
 from gangline.train import chance, checkpoint, numerics
 from gangline.train.adapter import Adapter, Tensors
@@ -33,7 +34,7 @@ from gangline.train.text import condition, embed, with_silence
 def train(run: RunDirectory, orders: Orders) -> int:
     """Run to the end, or until told to stop; returns the exit code."""
     run.report_phase("preparing")
-    spec = run.read_spec()
+    spec = run.read_lora()
     run.steps, run.images_per_step = spec.steps, spec.samples_per_step
     numerics.choose_kernels(repeatable=spec.exact != "off")
     device = numerics.device()

@@ -12,7 +12,7 @@ from gangline.core import prepared as keys
 from gangline.core.bases import TEXT_ENCODERS
 from gangline.core.errors import BadInput
 from gangline.core.files import File
-from gangline.core.spec import LoraSpec
+from gangline.core.lora_spec import LoraSpec
 from gangline.data.buckets import Size
 from gangline.train import prepared
 from gangline.train.base import Base

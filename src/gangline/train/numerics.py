@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from gangline.core.contract import LIBRARIES, TRAINER
-from gangline.core.spec import LoraSpec
+from gangline.core.lora_spec import LoraSpec
 from gangline.train.optimiser import PACKAGES
 
 QUANTISES = "bitsandbytes"

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from gangline.core.errors import BadInput
-from gangline.core.scratch import TrainingSpec
+from gangline.core.spec import Spec
 
 Tensors = dict[str, torch.Tensor]
 Numbers = dict[str, Any]
@@ -32,7 +32,7 @@ class OptimizerState:
     numbers: Numbers
 
 
-def make_optimizer(spec: TrainingSpec, groups: list[Group]) -> torch.optim.Optimizer:
+def make_optimizer(spec: Spec, groups: list[Group]) -> torch.optim.Optimizer:
     """Raises `BadInput` where a package is missing. Groups without parameters are left out."""
     settings = [{"params": list(group.weights.values()), "lr": group.learning_rate} for group in groups]
     common: dict[str, Any] = {"betas": BETAS, "weight_decay": spec.weight_decay}

@@ -13,7 +13,7 @@ from PIL import Image
 
 from gangline.core.errors import BadInput
 from gangline.core.files import File
-from gangline.core.spec import LoraSpec
+from gangline.core.lora_spec import LoraSpec
 from gangline.data.beside import beside
 from gangline.data.buckets import Size, View, cut, nearest, targets, views
 from gangline.data.captions import Caption, read_captions, shuffled

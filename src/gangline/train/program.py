@@ -10,7 +10,7 @@ import torch
 
 from gangline.core.contract import EXIT_BAD_INPUT, EXIT_LEFT_OUT, Failure, FailureKind
 from gangline.core.errors import BadInput
-from gangline.core.spec import InvalidSpec
+from gangline.core.parsing import InvalidSpec
 from gangline.train.contract import Orders, RunDirectory
 from gangline.train.meter import Diverged
 from gangline.train.numerics import OtherNumerics

@@ -7,7 +7,7 @@ import torch
 
 from gangline.core.contract import LORA, picture_name
 from gangline.core.lora_metadata import Facts, Precision, name_of
-from gangline.core.spec import LoraSpec
+from gangline.core.lora_spec import LoraSpec
 from gangline.data.bases import single_file_of
 from gangline.train import chance
 from gangline.train.adapter import Adapter

@@ -13,8 +13,8 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from gangline.core.contract import BASE, GRID, LORA, PICTURES, Picture, picture_name
-from gangline.core.scratch import TrainingSpec
-from gangline.core.spec import LoraSpec
+from gangline.core.lora_spec import LoraSpec
+from gangline.core.spec import Spec
 from gangline.data.grid import Row, draw
 from gangline.train.adapter import Adapter
 from gangline.train.base import Base
@@ -29,14 +29,12 @@ def decode(base: Base, latents_1CHW: torch.Tensor) -> Image.Image:
     return _picture(vae.decode(scaled).sample[0].float())
 
 
-def render(base: Base, spec: TrainingSpec, texts: Texts, spoken: Embedded, prompt: str, seed: int) -> Image.Image:
+def render(base: Base, spec: Spec, texts: Texts, spoken: Embedded, prompt: str, seed: int) -> Image.Image:
     words, silence = spoken[[texts.index(prompt)]], spoken[[texts.index("")]]
     return decode(base, sample_latents(base, spec, words, silence, seed))
 
 
-def render_step(
-    base: Base, spec: TrainingSpec, texts: Texts, spoken: Embedded, folder: Path, step: int
-) -> Iterator[Picture]:
+def render_step(base: Base, spec: Spec, texts: Texts, spoken: Embedded, folder: Path, step: int) -> Iterator[Picture]:
     """A picture of each prompt and seed, written into `folder` as it is made; `samples.json`, which lists them, comes last."""
     folder.mkdir(parents=True, exist_ok=True)
     made = list[Picture]()
@@ -50,7 +48,7 @@ def render_step(
     partial.rename(folder / PICTURES)
 
 
-def write_picture(image: Image.Image, path: Path, spec: TrainingSpec, step: int, prompt: str, seed: int) -> Picture:
+def write_picture(image: Image.Image, path: Path, spec: Spec, step: int, prompt: str, seed: int) -> Picture:
     """As PNG, which says of itself what it shows."""
     what = {
         "step": step,

@@ -18,7 +18,9 @@ import httpx
 from gangline.core.access import KeyRole
 from gangline.core.errors import BadInput, Damaged, Unreachable
 from gangline.core.files import PART_BYTES, File, Grant, Signed
-from gangline.core.spec import Base, Spec, base_to_json, spec_to_json
+from gangline.core.parsing import to_json
+from gangline.core.spec import Spec
+from gangline.core.spec_fields import Base, base_to_json
 from gangline.core.views import (
     ArtifactView,
     BaseView,
@@ -88,7 +90,7 @@ class Client:
 
     def submit(self, spec: Spec, *, name: str = "", key: str = "") -> JobView:
         """`key` makes it safe to submit again after an answer was lost: the same key gives the same job."""
-        body = {"spec": spec_to_json(spec), "name": name}
+        body = {"spec": to_json(spec), "name": name}
         return parse(JobView, self._http.ask("POST", "/v1/jobs", body, key=key or uuid4().hex))
 
     def jobs(self) -> Iterator[JobSummary]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gangline.core.errors import BadInput, Damaged, Denied, Forbidden, GanglineError, NotFound, Unreachable, UserError
-from gangline.core.spec import InvalidSpec, Problem
+from gangline.core.parsing import InvalidSpec, Problem
 from gangline.ports.server import Refused, Stale
 
 MEDIA_TYPE = "application/problem+json"

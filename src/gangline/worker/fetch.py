@@ -10,7 +10,7 @@ from gangline.core.errors import Damaged, GanglineError, NotFound, Unreachable
 from gangline.core.files import File
 from gangline.core.prepared import kind_of, may_stay
 from gangline.core.retry import retry_s
-from gangline.core.spec import HubBase, parse_base
+from gangline.core.spec_fields import HubBase, parse_base
 from gangline.ports.server import Assignment, Reject, Resumable, Stored
 from gangline.ports.transfer import Task
 from gangline.worker.edges import NEWS, Activity, Clock, Edges, wait

@@ -322,6 +322,7 @@ def make_agent(
     machine: str | None,
     shared_cache: Path | None = None,
     cache_gb: float | None = None,
+    slots: int = 1,
 ) -> "Agent":
     """A worker of this machine. Raises `UserError` where another one is at work in `home`."""
     from gangline import __version__
@@ -351,6 +352,7 @@ def make_agent(
         machine=machine,
         name=name or socket.gethostname(),
         node=os.environ.get("GANGLINE_NODE", ""),
+        slots=slots,
         gpu=gpu.get("gpu", ""),
         gpu_memory_gb=gpu_memory_gb(gpu),
         capabilities={"gangline": __version__, "python": sys.version.split()[0]}

@@ -14,8 +14,9 @@ from typing import Any
 from PIL import Image, ImageDraw
 
 from gangline.core.contract import EXIT_DONE, MANIFEST, checkpoint_name
+from gangline.core.parsing import to_json
 from gangline.core.scratch import DataRef, Phase, ScratchSpec
-from gangline.core.spec import FilesBase, spec_to_json
+from gangline.core.spec_fields import FilesBase
 from gangline.data.convert import Conversion, convert
 from gangline.data.dataset import DataSet
 from gangline.data.engine import Processes
@@ -48,9 +49,9 @@ def draw_pictures(folder: Path, count: int, *, side: int = 40) -> Path:
     return folder
 
 
-def data_set(folder: Path, *, count: int = 48, name: str = "shapes") -> DataSet:
+def data_set(folder: Path, *, count: int = 48, name: str = "shapes", target: Place | None = None) -> DataSet:
     source, entries = find_source(Place(str(draw_pictures(folder / f"{name}-drawn", count))), Hints())
-    target = Place(str(folder / f"{name}.lance"))
+    target = target or Place(str(folder / f"{name}.lance"))
     return convert(Conversion(source=source, target=target), entries, Processes(1), Fetching())[0]
 
 
@@ -83,7 +84,7 @@ def scratch_spec(base: Path, data: DataSet, **settings: Any) -> ScratchSpec:
 def lay_out(folder: Path, spec: ScratchSpec, base: Path) -> RunDirectory:
     (folder / "inputs").mkdir(parents=True)
     (folder / "inputs" / "base").symlink_to(base)
-    (folder / "spec.json").write_text(json.dumps(spec_to_json(spec)))
+    (folder / "spec.json").write_text(json.dumps(to_json(spec)))
     return RunDirectory(folder)
 
 

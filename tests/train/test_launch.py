@@ -12,7 +12,7 @@ import pytest
 
 from gangline.core.contract import EXIT_BAD_INPUT, EXIT_STOPPED
 from gangline.core.scratch import Phase
-from gangline.core.spec import Needs
+from gangline.core.spec_fields import Needs
 from gangline.train.checkpoint import read_manifest
 from gangline.train.contract import RunDirectory
 from tests.train.bases import save_tiny
@@ -22,14 +22,13 @@ LAUNCH = [sys.executable, "-m", "gangline.train.launch"]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "-m", "gangline.train.scratch"]
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
     """That goes on for longer than any test waits."""
-    folder = tmp_path_factory.mktemp("launch")
-    base = save_tiny(folder / "sd2", "sd2")
+    base = save_tiny(tmp_path / "sd2", "sd2")
     phases = (Phase(steps=100_000, resolution=16, batch_size=2),)
-    spec = scratch_spec(base, data_set(folder), phases=phases, checkpoint_every_steps=None, needs=Needs(slots=2))
-    return lay_out(folder / "run", spec, base)
+    spec = scratch_spec(base, data_set(tmp_path), phases=phases, checkpoint_every_steps=None, needs=Needs(slots=2))
+    return lay_out(tmp_path / "run", spec, base)
 
 
 def wait_for_step(run: RunDirectory, process: "subprocess.Popen[bytes]", step: int) -> None:
@@ -46,7 +45,7 @@ def test_a_signal_to_it_stops_all_ranks_after_one_step_and_the_exit_code_says_so
     assert process.wait(120) == EXIT_STOPPED
     newest = max(run.checkpoints.iterdir())
     assert read_manifest(newest).fingerprint["ranks"] == "2"
-    assert {"rank-00000.safetensors", "rank-00001.safetensors"} <= {path.name for path in newest.iterdir()}
+    assert {"weights-00000.safetensors", "weights-00001.safetensors"} <= {path.name for path in newest.iterdir()}
 
 
 @pytest.mark.nightly

@@ -98,17 +98,17 @@ def flip_a_bit(path: Path) -> None:
 
 
 DAMAGE: dict[str, Any] = {
-    "a bit of a part flipped": lambda at: flip_a_bit(at / "rank-00001.safetensors"),
-    "a part missing": lambda at: (at / "rank-00001.safetensors").unlink(),
-    "a part truncated": lambda at: (at / "rank-00000.safetensors").write_bytes(b""),
+    "a bit of a part flipped": lambda at: flip_a_bit(at / "weights-00001.safetensors"),
+    "a part missing": lambda at: (at / "weights-00001.safetensors").unlink(),
+    "a part truncated": lambda at: (at / "weights-00000.safetensors").write_bytes(b""),
     "a note missing": lambda at: (at / "rank-00000.json").unlink(),
     "a bit of a note flipped": lambda at: flip_a_bit(at / "rank-00001.json"),
     "the numbers empty": lambda at: (at / "numbers.json").write_bytes(b""),
     "the manifest gone": lambda at: (at / "manifest.json").unlink(),
     "two parts exchanged": lambda at: [
-        (at / "rank-00000.safetensors").rename(at / "other"),
-        (at / "rank-00001.safetensors").rename(at / "rank-00000.safetensors"),
-        (at / "other").rename(at / "rank-00001.safetensors"),
+        (at / "weights-00000.safetensors").rename(at / "other"),
+        (at / "weights-00001.safetensors").rename(at / "rank-00000.safetensors"),
+        (at / "other").rename(at / "weights-00001.safetensors"),
     ],
 }
 
@@ -146,7 +146,7 @@ def test_training_goes_on_while_a_checkpoint_is_written_and_does_not_show_in_it(
     saver.wait()
     assert saver.written == 3
     for step in (1, 2, 3):
-        assert (load_file(tmp_path / f"{step:06d}" / "rank-00000.safetensors")["weights/w"] == step).all()
+        assert (load_file(tmp_path / f"{step:06d}" / "weights-00000.safetensors")["weights/w"] == step).all()
 
 
 def test_what_an_earlier_try_left_torn_is_cleared_away(tmp_path: Path) -> None:

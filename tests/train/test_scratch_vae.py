@@ -14,7 +14,7 @@ from gangline.train.contract import Orders, RunDirectory
 from gangline.train.denoiser import in_floats
 from gangline.train.intake import Intake, open_data
 from gangline.train.ranks import Ranks
-from gangline.train.scratch import base_of, train
+from gangline.train.scratch import base_at, train
 from tests.train.bases import save_tiny
 from tests.train.sets import data_set, finish, lay_out, report_of, scratch_spec
 
@@ -50,7 +50,7 @@ def test_pictures_that_it_never_saw_come_back_better(trained: RunDirectory) -> N
 
 def test_its_latents_have_a_deviation_of_one_once_scaled_and_the_pipeline_loads_it(trained: RunDirectory) -> None:
     spec = trained.read_scratch()
-    base = base_of(trained, spec, torch.device("cpu"), torch.float32)
+    base = base_at(trained.inputs / "base", spec, torch.device("cpu"), torch.float32)
     samples = Intake(spec, base, open_data(spec, trained.inputs), Ranks(), torch.device("cpu")).first_pictures(1024)
     vae = AutoencoderKL.from_pretrained(trained.output / "vae")
     with torch.no_grad():

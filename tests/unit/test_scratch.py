@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from gangline.core.gpus import kind_of_device
+from gangline.core.parsing import InvalidSpec, to_json
 from gangline.core.schedule import rate_factor
 from gangline.core.scratch import DataRef, Phase, ScratchSpec, moment, parse_scratch, scratch_hash, wanted_rows
-from gangline.core.spec import HubBase, InvalidSpec, Needs, spec_to_json
+from gangline.core.spec_fields import HubBase, Needs
 from tests.conftest import ROOT
 
 RECIPES = ("sd2_base", "sdxl_scratch", "tiny_vae", "tiny_sdxl")
@@ -19,7 +20,7 @@ def spec_of(**settings: Any) -> dict[str, Any]:
     value: dict[str, Any] = {
         "kind": "scratch",
         "base": {"source": "hub", "repo": "somebody/something"},
-        "data": [{"place": "shapes.lance", "id": "x", "version": 1}],
+        "data": [{"place": "s3://sets/shapes.lance", "id": "x", "version": 1}],
         "phases": [{"steps": 10, "resolution": 64, "batch_size": 8}],
     }
     return value | settings
@@ -29,14 +30,14 @@ def recipe(name: str) -> ScratchSpec:
     """As it is when submitted: its base and data sets pinned."""
     value = tomllib.loads((ROOT / "recipes" / f"{name}.toml").read_text())
     value["base"] = {"source": "hub", "repo": value["base"].rjust(3, "_")}
-    value["data"] = [data | {"id": "x", "version": 1} for data in value["data"]]
+    value["data"] = [data | {"place": "s3://sets/x.lance", "id": "x", "version": 1} for data in value["data"]]
     return parse_scratch(value)
 
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_recipe_is_a_spec(name: str) -> None:
     spec = recipe(name)
-    assert parse_scratch(spec_to_json(spec)) == spec
+    assert parse_scratch(to_json(spec)) == spec
 
 
 def test_the_recipe_of_stable_diffusion_2_has_the_samples_of_its_publication() -> None:

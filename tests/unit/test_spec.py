@@ -38,7 +38,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "two photos of one name": {"photos": [PHOTO, PHOTO]},
     "a held-out photo that is trained on": {"held_out": [PHOTO]},
     "an unknown base": {"base": {"source": "torrent"}},
-    "another kind": {"kind": "scratch"},
+    "another kind": {"kind": "video"},
     "steps that are words": {"steps": "many"},
 }
 

@@ -23,7 +23,11 @@ from gangline.core.files import File
 from gangline.core.metrics import Point, Reading, sound
 from gangline.ports.trainer import Made, Pictures, Result, Saved
 
-MODULES = {"lora": "gangline.train.lora", "sample": "gangline.train.sample_job"}
+MODULES = {
+    "lora": "gangline.train.lora",
+    "sample": "gangline.train.sample_job",
+    "scratch": "gangline.train.launch",
+}
 STANDBY = "gangline.train.standby"
 PASSED_ON = (
     "CUDA_VISIBLE_DEVICES",
@@ -36,6 +40,8 @@ PASSED_ON = (
     "PYTHONPATH",
     "TMPDIR",
 )
+OF_DATA = "GANGLINE_DATA_"
+"""What a node's operator gives trainers to read data sets with; nothing else of its secrets reaches them."""
 LOG = "log.txt"
 
 
@@ -202,7 +208,7 @@ class ProcessRun:
 
 
 def _environment(home: str | Path) -> dict[str, str]:
-    kept = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    kept = {name: value for name, value in os.environ.items() if name in PASSED_ON or name.startswith(OF_DATA)}
     quiet = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "PYTHONUNBUFFERED": "1"}
     return {"OMP_NUM_THREADS": "1"} | kept | quiet | {"HOME": str(home)}
 

@@ -21,6 +21,7 @@ from gangline.cli import (
     nodes,
     projects,
     samples,
+    scratch,
     server,
     sim,
     train,
@@ -41,6 +42,7 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command()(train.train)
+app.command()(scratch.scratch)
 app.add_typer(jobs.app, name="jobs")
 app.command()(logs.logs)
 app.command()(metrics.metrics)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gangline.cli.plan import Plan
     from gangline.wire.client import Client
 
+COMMANDS = "`gangline train PHOTOS --recipe RECIPE` is for LoRAs, `gangline scratch RECIPE` for training on data sets"
 EXIT_JOB_FAILED = 1
 PATHS = ("base", "vae", "init_lora", "masks", "hold_out")
 
@@ -83,16 +84,20 @@ def train(
     if detach:
         print_json(job) if output is Output.json else out.print(job.id)
         return
-    _watch(client, job.id, output)
+    watch(client, job.id, output)
 
 
-def read_recipe(path: Path | None) -> dict[str, Any]:
+def read_recipe(path: Path | None, *, kind: str = "lora") -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        return tomllib.loads(path.read_text())
+        found = tomllib.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise BadInput(f"the recipe {path} cannot be read: {error}") from None
+    theirs = found.get("kind", "lora")
+    if theirs != kind:
+        raise BadInput(f"the recipe {path} is one for kind = {theirs}, not {kind}", hint=COMMANDS)
+    return found
 
 
 def with_options(recipe: dict[str, Any], given: dict[str, Any], needs: dict[str, Any]) -> dict[str, Any]:
@@ -176,7 +181,7 @@ class Handing:
             say(f"handing in {self.seen} of {self.files} files: {file.path} ({file.bytes / 1e6:.1f} MB)")
 
 
-def _watch(client: "Client", job: str, output: Output) -> None:
+def watch(client: "Client", job: str, output: Output) -> None:
     try:
         ended = follow(client, job)
     except KeyboardInterrupt:

@@ -35,6 +35,9 @@ def worker(
         ),
     ] = None,
     cache_gb: CacheOption = None,
+    slots: Annotated[
+        int, typer.Option(min=1, max=1024, help="Into how many ranks a job may be split here: its GPUs.")
+    ] = 1,
     output: OutputOption = Output.text,
 ) -> None:
     """Work for a server: take jobs, train, hand in. SIGTERM or Ctrl-C saves, hands the job back and leaves."""
@@ -55,6 +58,7 @@ def worker(
         machine=machine,
         shared_cache=cache,
         cache_gb=cache_gb,
+        slots=slots,
     )
     run(agent, lambda news: _tell(news, output))
 

@@ -178,7 +178,9 @@ class Progress:
     metrics: dict[str, float] = field(default_factory=dict)
 
 
-FailureKind = Literal["bad data", "diverged", "out of memory", "disk full", "other numerics", "too old", "crashed"]
+FailureKind = Literal[
+    "bad data", "download failed", "diverged", "out of memory", "disk full", "other numerics", "too old", "crashed"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

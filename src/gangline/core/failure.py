@@ -12,7 +12,7 @@ from gangline.core.contract import FailureKind as TrainerFailureKind
 from gangline.core.job import Attempt, AttemptState, Job, JobState
 from gangline.core.policy import Policy
 
-NodeFailureKind = Literal["download failed", "upload failed", "no result", "gpu error"]
+NodeFailureKind = Literal["upload failed", "no result", "gpu error"]
 ServerFailureKind = Literal["no progress", "too slow", "outpaced", "kills its hosts"]
 FailureKind = TrainerFailureKind | NodeFailureKind
 Blame = Literal["job", "node", "network", "unknown"]

@@ -21,8 +21,8 @@ WATCHED = (*WATCHING, "held_out_every_steps")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataRef:
     """A data set as it was at submission: `place` is an s3:// address that nodes read, or a path below the run's inputs, where its
-    `files` come; `id` and `version` are those of gangline.data.dataset. Of all samples it has its share by `weight`, of its rows
-    those for which `where` holds."""
+    `files` are put; a trainer that is started by hand takes any path. `id` and `version` are those of gangline.data.dataset. Of all
+    samples it has its share by `weight`, of its rows those for which `where` holds."""
 
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
     place: Annotated[str, MinLen(1), MaxLen(2000)]
@@ -34,7 +34,7 @@ class DataRef:
 
     @property
     def is_remote(self) -> bool:
-        return "://" in self.place
+        return self.place.startswith("s3://")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,8 +257,8 @@ def _contradictions(spec: ScratchSpec) -> dict[Problem, bool]:
         Problem(
             "optimizer", "adamw8bit has its state in blocks that fsdp would cut: take adamw, or ddp"
         ): spec.optimizer == "adamw8bit" and spec.parallel == "fsdp",
-        Problem("data", "a data set's files lie below inputs/data"): any(
-            data.is_remote == bool(data.files) or not (data.is_remote or is_safe_path(data.place)) for data in spec.data
+        Problem("data", "files are put below data/, and none are beside an s3:// address"): any(
+            data.files and not (data.place.startswith("data/") and is_safe_path(data.place)) for data in spec.data
         ),
         Problem("sample_prompts", "a VAE draws nothing"): spec.part == "vae" and bool(spec.sample_prompts),
     }

@@ -2,10 +2,20 @@
 
 import json
 import statistics
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from gangline.core.bases import INDEX, files_needed, missing_parts, parts_of, single_files, vae_files_needed
+from gangline.core.bases import (
+    INDEX,
+    TEXT_ENCODERS,
+    files_needed,
+    is_weights_of,
+    missing_parts,
+    parts_of,
+    single_files,
+    vae_files_needed,
+)
 from gangline.core.errors import BadInput
 from gangline.core.families import TELLS_V_OF_SD2, WANTED, Header, Model, pipeline_of, recognise_file, recognise_folder
 from gangline.data.safetensors_header import PICKLES, read_header, read_values, refuse_pickle
@@ -34,6 +44,25 @@ def files_of_base(path: Path) -> list[Path]:
         if missing:
             raise BadInput(f"the base {path} lacks {', '.join(missing)}", hint=_why_missing(path, missing))
     return [path / name for name in files_needed(names)]
+
+
+def files_to_begin(path: Path, new: Collection[str], *, alone: str = "") -> list[Path]:
+    """The files of a folder in diffusers' layout, without the weights of the parts that are `new` (`text_encoders`: both of them).
+
+    Raises `BadInput` where others lack; with a part that is trained `alone`, where that one does.
+    """
+    describe_base(path)
+    names = names_below(path)
+    if INDEX not in names:
+        raise BadInput(f"{path} is no folder in diffusers' layout", hint="a whole model begins as one and ends as one")
+    begun = {*new, *(TEXT_ENCODERS if "text_encoders" in new else ())}
+    parts = parts_of(read_json(path / INDEX))
+    needed = (alone,) if alone else parts
+    lacking = missing_parts(names, tuple(part for part in needed if part not in begun))
+    lacking += [part for part in needed if part in begun and f"{part}/config.json" not in names]
+    if lacking:
+        raise BadInput(f"the base {path} lacks {', '.join(lacking)}", hint=_why_missing(path, lacking))
+    return [path / name for name in files_needed(names) if not is_weights_of(name, begun)]
 
 
 def files_of_vae(path: Path) -> list[Path]:

@@ -41,6 +41,10 @@ BUFFER_BYTES = 1 << 20
 PATIENCE = {"client_max_retries": "6", "client_retry_timeout": "60", "timeout": "60s", "connect_timeout": "5s"}
 
 
+class KeyRefused(BadInput):
+    """No fault of the data: another key, or the same one elsewhere, may read it."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Entry:
     """A file below a place; `mark` changes when its content does, as far as the place can tell."""
@@ -230,7 +234,7 @@ def explained(place: Place, error: Exception) -> GanglineError | None:
     if isinstance(error, PermissionError) and not place.is_remote:
         return BadInput(f"{place.uri} may not be used: {error.strerror}", hint="change its permissions")
     if any(words in low for words in REFUSED):
-        return BadInput(
+        return KeyRefused(
             f"{place.uri} refuses this key",
             hint="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY to one that may read and write there; what is done stays done",
         )

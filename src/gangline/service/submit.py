@@ -5,6 +5,7 @@ from gangline.core.errors import BadInput
 from gangline.core.files import File
 from gangline.core.keys import blob_key
 from gangline.core.parsing import to_json
+from gangline.core.scratch import ScratchSpec
 from gangline.core.spec import SampleSpec, Spec, parse_spec, spec_hash, workload
 from gangline.core.views import BlobView
 from gangline.ports.server import Refused, Upload
@@ -35,6 +36,7 @@ def submit(
 ) -> str:
     """The id of a new job, or of the one that the same `request` made before. Raises `BadInput`, `InvalidSpec`."""
     spec = pinned(at, project, parse_spec(value))
+    _check_sets(spec)
     check_here(at, project, spec.input_files())
     job = at.new_id("job")
     added = at.store.apply(
@@ -85,6 +87,17 @@ def adding(spec: Spec | SampleSpec, settings: Spec, *, copied_bytes: int = 0, **
         attempts_max=settings.attempts_max,
         **facts,
     )
+
+
+def _check_sets(spec: Spec) -> None:
+    """No node has a path of its own that a job may name."""
+    sets = spec.data if isinstance(spec, ScratchSpec) else ()
+    for data in sets:
+        if not data.is_remote and not data.files:
+            raise BadInput(
+                f"no node can read the data set at {data.place}",
+                hint="hand its files in, as `gangline scratch` does, or give an s3:// address",
+            )
 
 
 def _rhythm(spec: Spec, job: str, now_ms: int) -> list[Write]:

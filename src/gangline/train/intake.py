@@ -17,6 +17,7 @@ import torch
 
 from gangline.core.errors import BadInput
 from gangline.core.scratch import Moment, Phase, ScratchSpec, moment, wanted_rows
+from gangline.data.block_cache import BlockCache
 from gangline.data.buckets import Size, View, cut
 from gangline.data.chance import stream
 from gangline.data.crops import square
@@ -34,6 +35,14 @@ from gangline.train.text import tokenize
 
 ALWAYS = ("width", "height", "sha256", "captions")
 THREADS_MAX = 8
+CACHE_GB = 100
+OPTIONS = {
+    "GANGLINE_DATA_ACCESS_KEY_ID": "aws_access_key_id",
+    "GANGLINE_DATA_SECRET_ACCESS_KEY": "aws_secret_access_key",
+    "GANGLINE_DATA_SESSION_TOKEN": "aws_session_token",
+    "GANGLINE_DATA_REGION": "aws_region",
+    "GANGLINE_DATA_ENDPOINT_URL": "aws_endpoint",
+}
 
 Encoder = tuple[str, float, float]
 """The SHA-256 of a VAE's weights, and the scale and shift of its latents."""
@@ -62,9 +71,30 @@ def open_data(spec: ScratchSpec, inputs: Path) -> list[DataSet]:
     """As they were when the job was submitted. Raises `BadInput` where one is not there any more, or another one is."""
     found = []
     for ref in spec.data:
-        place = Place(ref.place if "://" in ref.place else str(inputs / ref.place))
+        place = Place(ref.place, data_options()) if ref.is_remote else Place(str(inputs / ref.place))
         found.append(open_data_set(place, version=ref.version, id=ref.id))
     return found
+
+
+def data_options() -> dict[str, str]:
+    """How a node reads data sets that lie in a bucket, from its environment: a key that may read, and nothing else."""
+    found = {option: os.environ[name] for name, option in OPTIONS.items() if name in os.environ}
+    if found.get("aws_endpoint", "").startswith("http://"):
+        found["allow_http"] = "true"
+    return {"aws_region": "us-east-1"} | found
+
+
+def data_cache() -> BlockCache | None:
+    """Where a node keeps what it read of buckets, if its environment names a folder, and at most how much. Ranks share it."""
+    folder = os.environ.get("GANGLINE_DATA_CACHE")
+    given = os.environ.get("GANGLINE_DATA_CACHE_GB", str(CACHE_GB))
+    try:
+        return BlockCache(Path(folder), round(float(given) * 1e9)) if folder else None
+    except (OSError, ValueError) as error:
+        raise BadInput(
+            f"no data can be kept as GANGLINE_DATA_CACHE={folder} and GANGLINE_DATA_CACHE_GB={given} say: {error}",
+            hint="mend the environment of this node's worker",
+        ) from None
 
 
 def _short(vae: Encoder) -> str:
@@ -164,6 +194,7 @@ class Intake:
         if all(self.columns):
             base.forget("vae")
         cores = max(1, (os.cpu_count() or 1) // ranks.count)
+        self._cache = data_cache()
         self._decoders = ThreadPoolExecutor(min(THREADS_MAX, cores), thread_name_prefix="decode")
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="intake")
         self._next: tuple[int, Future[Samples]] | None = None
@@ -251,7 +282,7 @@ class Intake:
         phase, of = self.spec.phases[number], ranks or self.ranks
         columns = (*ALWAYS, self.columns[number] or "image")
         shelves = [
-            Shelf(data, Reading(columns=columns, seed=_seed(self.spec, number), where=where))
+            Shelf(data, Reading(columns=columns, seed=_seed(self.spec, number), where=where), cache=self._cache)
             for data, ref in zip(self.sets, self.spec.data, strict=True)
             for where in (wanted_rows(self.spec, ref, phase, held_out=held_out),)
         ]

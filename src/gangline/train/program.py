@@ -9,8 +9,9 @@ from pathlib import Path
 import torch
 
 from gangline.core.contract import EXIT_BAD_INPUT, EXIT_LEFT_OUT, Failure, FailureKind
-from gangline.core.errors import BadInput
+from gangline.core.errors import BadInput, GanglineError, Unreachable
 from gangline.core.parsing import InvalidSpec
+from gangline.data.place import KeyRefused
 from gangline.train.contract import Orders, RunDirectory
 from gangline.train.meter import Diverged
 from gangline.train.numerics import OtherNumerics
@@ -18,13 +19,15 @@ from gangline.train.prepared import LeftOut
 from gangline.train.quiet import be_quiet
 from gangline.train.ranks import PeerGone
 
-EXIT_WITH_PEER = 1
+EXIT_FAILED = 1
 
 
 def kind_of(error: Exception) -> FailureKind:
     match error:
         case InvalidSpec():
             return "too old"  # the server has read it
+        case Unreachable() | KeyRefused():
+            return "download failed"
         case BadInput():
             return "bad data"
         case Diverged():
@@ -53,11 +56,11 @@ def main(work: Callable[[RunDirectory, Orders], int]) -> int:
         return EXIT_LEFT_OUT
     except PeerGone as error:  # it has said itself why, or was killed
         print(error, file=sys.stderr)  # noqa: T201
-        return EXIT_WITH_PEER
+        return EXIT_FAILED
     except Exception as error:
         kind = kind_of(error)
         run.report_failure(Failure(kind=kind, because=str(error) or type(error).__name__))
-        if kind == "bad data" and isinstance(error, BadInput):
-            print(f"error: {error.message}", f"hint: {error.hint}" * bool(error.hint), sep="\n", file=sys.stderr)  # noqa: T201
-            return EXIT_BAD_INPUT
-        raise
+        if not isinstance(error, GanglineError):
+            raise
+        print(f"error: {error.message}", f"hint: {error.hint}" * bool(error.hint), sep="\n", file=sys.stderr)  # noqa: T201
+        return EXIT_BAD_INPUT if kind == "bad data" else EXIT_FAILED

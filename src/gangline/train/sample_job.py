@@ -4,20 +4,24 @@
 """
 
 import sys
+from collections.abc import Iterable, Iterator
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from gangline.core.contract import EXIT_DONE, EXIT_STOPPED
-from gangline.core.errors import BadInput
+from gangline.core.errors import BadInput, Damaged
 from gangline.core.lora_metadata import DIFFUSERS_FILE
+from gangline.core.lora_spec import LoraSpec
+from gangline.core.scratch import ScratchSpec
 from gangline.core.spec import SampleSpec
-from gangline.train import checkpoint, numerics
+from gangline.train import checkpoint, lora, numerics, scratch
 from gangline.train.adapter import Adapter
 from gangline.train.contract import Orders, RunDirectory
-from gangline.train.lora import base_of
+from gangline.train.denoiser import Denoiser
 from gangline.train.program import main
 from gangline.train.sample import render_comparison, render_step
+from gangline.train.shards import averaged_or_not
 from gangline.train.text import embed_all, tokenize
 
 
@@ -26,9 +30,20 @@ def render_job(run: RunDirectory, orders: Orders) -> int:
     run.report_phase("preparing")
     task = run.read_task()
     assert isinstance(task, SampleSpec), "the agent starts this for what renders"
-    spec, run.steps = task.of, task.pictures
+    run.steps = task.pictures
+    pictures = of_lora(run, task, task.of) if isinstance(task.of, LoraSpec) else of_model(run, task, task.of)
+    for _ in pictures:
+        run.step += 1
+        run.report_phase("rendering")
+        if orders.stop:
+            return EXIT_STOPPED
+    return EXIT_DONE
+
+
+def of_lora(run: RunDirectory, task: SampleSpec, spec: LoraSpec) -> Iterator[object]:
+    """Of a step alone; of the result, beside the base's."""
     device = numerics.device()
-    base = base_of(run, spec, device, numerics.dtype_of(spec.precision, device))
+    base = lora.base_of(run, spec, device, numerics.dtype_of(spec.precision, device))
     texts = tokenize(base, [*spec.prompts_to_sample, ""])
     before = embed_all(base, texts)
     adapter = Adapter(base, spec)
@@ -39,16 +54,41 @@ def render_job(run: RunDirectory, orders: Orders) -> int:
     with adapter.as_result(None):
         spoken = embed_all(base, texts) if spec.train_text_encoder else before
         run.report_phase("rendering")
-        if task.checkpoint:
-            pictures = render_step(base, spec, texts, spoken, run.output, task.step)
-        else:
-            pictures = render_comparison(base, spec, adapter, texts, before, spoken, run.output)
-        for _ in pictures:
-            run.step += 1
-            run.report_phase("rendering")
-            if orders.stop:
-                return EXIT_STOPPED
-    return EXIT_DONE
+        pictures: Iterable[object] = (
+            render_step(base, spec, texts, spoken, run.output, task.step)
+            if task.checkpoint
+            else render_comparison(base, spec, adapter, texts, before, spoken, run.output)
+        )
+        yield from pictures
+
+
+def of_model(run: RunDirectory, task: SampleSpec, spec: ScratchSpec) -> Iterator[object]:
+    """A result is a whole model; a checkpoint has the weights of those parts of one that are trained."""
+    device = numerics.device()
+    dtype = numerics.dtype_of(spec.precision, device)
+    folder = run.inputs / ("base" if task.checkpoint else "result")
+    base = scratch.base_at(folder, spec, device, dtype)
+    if task.checkpoint:
+        take_parts(Denoiser(base, spec), run)
+    texts = tokenize(base, [*spec.prompts_to_sample, ""])
+    spoken = embed_all(base, texts)
+    run.report_phase("rendering")
+    yield from render_step(base, spec, texts, spoken, run.output, task.step)
+
+
+def take_parts(network: Denoiser, run: RunDirectory) -> None:
+    """Raises `BadInput` where they are another model's, or not whole."""
+    network.requires_grad_(False).eval()
+    try:
+        found = averaged_or_not(run.inputs / "checkpoint")
+    except Damaged as error:
+        raise BadInput(f"the checkpoint's weights cannot be read: {error.message}") from None
+    for part, module in network.parts.items():
+        own = {name.removeprefix(f"{part}."): tensor for name, tensor in found.items() if name.startswith(f"{part}.")}
+        lacking = [name for name, _ in module.named_parameters() if name not in own]
+        if not own or set(own) - {name for name, _ in module.named_parameters()}:
+            raise BadInput("the checkpoint's weights are of another model")
+        module.load_state_dict(own, strict=not lacking)
 
 
 def take_weights(adapter: Adapter, run: RunDirectory) -> None:

@@ -47,7 +47,7 @@ def train_as(ranks: Ranks, run: RunDirectory, orders: Orders) -> int:
     numerics.choose_kernels(repeatable=spec.exact != "off")
     device = ranks.device()
     dtype = numerics.dtype_of(spec.precision, device)
-    base = base_of(run, spec, device, dtype)
+    base = base_at(run.inputs / "base", spec, device, dtype)
     for phase in spec.phases:
         check_resolution(base, phase.resolution)
     intake = Intake(spec, base, open_data(spec, run.inputs), ranks, device)
@@ -113,9 +113,9 @@ def check_shares(spec: ScratchSpec, ranks: Ranks) -> None:
             )
 
 
-def base_of(run: RunDirectory, spec: ScratchSpec, device: torch.device, dtype: torch.dtype) -> Base:
+def base_at(folder: Path, spec: ScratchSpec, device: torch.device, dtype: torch.dtype) -> Base:
     return load_base(
-        run.inputs / "base",
+        folder,
         device,
         dtype,
         prediction_type=spec.prediction_type,

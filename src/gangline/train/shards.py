@@ -1,19 +1,20 @@
 """Checkpoints of a run that several ranks share: each writes its part, and whatever number of ranks goes on reads what it needs.
 
-    rank-00000.safetensors   the rows of each tensor that this rank has: weights/…, averaged/…, optimizer/…
-    rank-00000.json          which rows of which whole these are, and the bytes and SHA-256 of that file
-    numbers.json             all that is no tensor
-    manifest.json            written last, by the first rank, once all others have said that theirs is on the disk
+    weights-00000.safetensors    the rows of each weight that this rank has; averaged-… and optimizer-… likewise
+    rank-00000.json              which rows of which whole are in which file, and the bytes and SHA-256 of those files
+    numbers.json                 all that is no tensor
+    manifest.json                written last, by the first rank, once all others have said that theirs is on the disk
 
 A tensor that every rank has (DDP) is written by one of them, so that all have about as many bytes to write.
 """
 
 import json
 import shutil
+import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import torch
@@ -173,41 +174,55 @@ def write_part(target: Path, part: Part, ranks: Ranks) -> None:
     if ranks.is_first:
         (target / NUMBERS).write_text(json.dumps(part.numbers))
         flush(target / NUMBERS)
-    name = part_name(ranks.rank)
-    save_file(part.tensors, target / f"{name}.safetensors")
-    flush(target / f"{name}.safetensors")
-    file = describe(target / f"{name}.safetensors", f"{name}.safetensors")
-    note = {"file": asdict(file), "tensors": {name: asdict(found) for name, found in part.spans.items()}}
-    (target / f"{name}.json").write_text(json.dumps(note))
-    flush(target / f"{name}.json")
+    files = [_write_tensors(target, kind, part.tensors, ranks.rank) for kind in (WEIGHTS, AVERAGED, OPTIMIZER)]
+    spans = {name: asdict(found) | {"file": file_name(name, ranks.rank)} for name, found in part.spans.items()}
+    note = target / note_name(ranks.rank)
+    note.write_text(json.dumps({"files": [asdict(file) for file in files if file], "tensors": spans}))
+    flush(note)
+
+
+def _write_tensors(target: Path, kind: str, tensors: Tensors, rank: int) -> File | None:
+    """Those of one kind, where there are any."""
+    own = {name: tensor for name, tensor in tensors.items() if name.startswith(kind)}
+    if not own:
+        return None
+    path = target / file_name(kind, rank)
+    save_file(own, path)
+    flush(path)
+    return describe(path, path.name)
 
 
 def complete(target: Path, step: int, identity: Identity, ranks: int) -> None:
     """Write the manifest: from here on the checkpoint exists."""
     files = [describe(target / NUMBERS, NUMBERS)]
     for rank in range(ranks):
-        note = f"{part_name(rank)}.json"
-        files += [File(**json.loads((target / note).read_text())["file"]), describe(target / note, note)]
+        note = note_name(rank)
+        files += [File(**file) for file in json.loads((target / note).read_text())["files"]]
+        files.append(describe(target / note, note))
     write_manifest(target, Manifest(step=step, files=tuple(files), **asdict(identity)))
 
 
-def part_name(rank: int) -> str:
-    return f"rank-{rank:05d}"
+NOTES = "rank-*.json"
 
 
-class Stored:
-    """A checkpoint on the disk. Raises `Damaged` where it is not all there."""
+def note_name(rank: int) -> str:
+    return f"rank-{rank:05d}.json"
 
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
+
+def file_name(tensor: str, rank: int) -> str:
+    return f"{tensor.partition('/')[0]}-{rank:05d}.safetensors"
+
+
+class Spread:
+    """Tensors on the disk, each in the files of several ranks. Raises `Damaged` where what their notes say is no whole."""
+
+    def __init__(self, folder: Path, notes: Iterable[str]) -> None:
         self.folder = folder
-        self.manifest = manifest
         self.parts: dict[str, list[tuple[Span, str]]] = {}
         self._files: dict[str, Any] = {}
         try:
-            self.numbers: Numbers = json.loads((folder / NUMBERS).read_text())
-            for file in manifest.files:
-                if file.path.startswith("rank-") and file.path.endswith(".json"):
-                    self._take_note(json.loads((folder / file.path).read_text()))
+            for note in notes:
+                self._take_note(json.loads((folder / note).read_text()))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise Damaged(f"its notes cannot be read: {error}") from None
         lacking = [name for name, parts in self.parts.items() if not _is_whole([found for found, _ in parts])]
@@ -246,7 +261,27 @@ class Stored:
     def _take_note(self, note: dict[str, Any]) -> None:
         for name, one in note["tensors"].items():
             found = Span(tuple(one["shape"]), one["start"], one["stop"])
-            self.parts.setdefault(name, []).append((found, note["file"]["path"]))
+            self.parts.setdefault(name, []).append((found, one["file"]))
+
+
+class Stored(Spread):
+    """A checkpoint on the disk. Raises `Damaged` where it is not all there."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        super().__init__(folder, [file.path for file in manifest.files if PurePath(file.path).match(NOTES)])
+        self.manifest = manifest
+        try:
+            self.numbers: Numbers = json.loads((folder / NUMBERS).read_text())
+        except (OSError, ValueError) as error:
+            raise Damaged(f"its notes cannot be read: {error}") from None
+
+
+def averaged_or_not(folder: Path) -> Tensors:
+    """The weights that would be the result: the averaged ones where there are. Raises `Damaged`."""
+    spread = Spread(folder, sorted(path.name for path in folder.glob(NOTES)))
+    kind = AVERAGED if spread.below(AVERAGED) else WEIGHTS
+    whole = {name: Span(spread.shape(name), 0, sys.maxsize) for name in spread.below(kind)}
+    return {name.removeprefix(kind): spread.rows(name, every) for name, every in whole.items()}
 
 
 def newest_good(

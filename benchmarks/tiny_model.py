@@ -1,0 +1,138 @@
+"""Two small models beside each other: `python benchmarks/tiny_model.py ONE OTHER emoji.lance --pictures side-by-side.png`.
+
+Each is a folder in diffusers' layout. On the rows that tiny_sdxl.toml holds out, of all categories and of those that the first tiny
+model was trained on:
+  loss      of the noise that is predicted, at noise and timesteps that stay, as training reports it; in each model's own latents
+  vae_db    how near pictures come back through its VAE, in dB
+  clean_db  how near the clean picture comes that follows from the noise predicted, at a quarter, half and three quarters of the way
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path[0] = str(Path(__file__).parents[1])
+# isort: split
+
+from typing import Any
+
+import torch
+from tests.conftest import file_at
+
+from gangline.compose import data_place
+from gangline.core.scratch import DataRef, Phase, ScratchSpec
+from gangline.core.spec_fields import FilesBase
+from gangline.data.dataset import DataSet, open_data_set
+from gangline.data.grid import Row, draw
+from gangline.train.base import Base
+from gangline.train.denoiser import Denoiser, in_floats
+from gangline.train.intake import Intake, Samples
+from gangline.train.ranks import Ranks
+from gangline.train.sample import render
+from gangline.train.scratch import base_at
+from gangline.train.text import condition, embed, embed_all, tokenize, with_silence
+
+HELD_OUT = "sha256 < '08'"
+FIRST = "category in ('Smileys and Emotion', 'Animals and Nature', 'Food and Drink')"
+WHERE = {"all": "true", "first": FIRST}
+ROWS_MAX, AT_A_TIME, RESOLUTION = 1000, 16, 64
+PROMPTS = (
+    "cat face, noto emoji",
+    "crying face, noto emoji",
+    "grinning face, fluent emoji",
+    "red apple, fluent emoji",
+    "dog face, fluent emoji",
+    "pizza, noto emoji",
+    "red car, fluent emoji",
+    "house, noto emoji",
+)
+SEEDS = (1, 2, 3)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs=2, type=Path)
+    parser.add_argument("data")
+    parser.add_argument("--pictures", type=Path)
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    data = open_data_set(data_place(asked.data))
+    print(f"{'model':24} {'rows':>12} {'loss':>8} {'vae_db':>7} {'clean_db':>9}")
+    for folder in asked.models:
+        for name, where in WHERE.items():
+            rows, loss, vae_db, clean_db = measured(folder, data, where)
+            print(f"{folder.name:24} {rows:>6} {name:>5} {loss:8.4f} {vae_db:7.2f} {clean_db:9.2f}", flush=True)
+    if asked.pictures:
+        columns = [f"{folder.name}, {seed}" for folder in asked.models for seed in SEEDS]
+        drawn = [pictures(folder, data) for folder in asked.models]
+        rows = [Row(prompt, [one for each in drawn for one in each[prompt]]) for prompt in PROMPTS]
+        draw(rows, columns).save(asked.pictures)
+
+
+def spec_of(folder: Path, data: DataSet, **settings: Any) -> ScratchSpec:
+    files = tuple(file_at(path, folder) for path in sorted(folder.rglob("*")) if path.is_file())
+    phase = Phase(steps=1, resolution=RESOLUTION, batch_size=AT_A_TIME, latents="off", **settings)
+    return ScratchSpec(
+        base=FilesBase(files=files),
+        data=(DataRef(place=data.place.uri, id=data.info.id, version=data.version),),
+        phases=(phase,),
+        held_out=HELD_OUT,
+        held_out_rows=ROWS_MAX,
+        guidance_scale=3.0,
+        precision="fp32",
+    )
+
+
+@torch.no_grad()
+def measured(folder: Path, data: DataSet, where: str) -> tuple[int, float, float, float]:
+    spec = spec_of(folder, data, where=where)
+    base = base_at(folder, spec, torch.device("cpu"), torch.float32)
+    samples, rows = Intake(spec, base, [data], Ranks(), torch.device("cpu")).held_out()
+    network = Denoiser(base, spec).eval()
+    pieces = list(samples.pieces(AT_A_TIME))
+    losses = torch.cat([network(piece, measured=True) for piece in pieces])
+    back = torch.cat([decibels(through(base, latents_of(base, piece)), in_floats(piece)) for piece in pieces])
+    clean = torch.cat(
+        [
+            decibels(through(base, cleaned(base, piece, at)), in_floats(piece))
+            for piece in pieces
+            for at in (250, 500, 750)
+        ]
+    )
+    return rows, losses.mean().item(), back.mean().item(), clean.mean().item()
+
+
+def latents_of(base: Base, samples: Samples) -> torch.Tensor:
+    return base.vae.encode(in_floats(samples)).latent_dist.mean * base.vae.config.scaling_factor
+
+
+def cleaned(base: Base, samples: Samples, at: int) -> torch.Tensor:
+    """What the noise that is predicted leaves of latents at one timestep (Ho et al. 2020, eq. 15)."""
+    clean = latents_of(base, samples)
+    timesteps = torch.full((len(clean),), at)
+    kept = base.noise.alphas_cumprod[at]
+    noisy = kept**0.5 * clean + (1 - kept) ** 0.5 * samples.noise
+    told = condition(base, with_silence(base, embed(base, samples.ids), samples.said), samples.sizes)
+    return (noisy - (1 - kept) ** 0.5 * base.unet(noisy, timesteps, **told).sample) / kept**0.5
+
+
+def through(base: Base, latents: torch.Tensor) -> torch.Tensor:
+    return base.vae.decode(latents / base.vae.config.scaling_factor).sample.clamp(-1, 1)
+
+
+def decibels(pictures: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """Of each, for values in [-1, 1]."""
+    return 10 * torch.log10(4 / (pictures - like).square().mean(dim=(1, 2, 3)))
+
+
+@torch.no_grad()
+def pictures(folder: Path, data: DataSet) -> dict[str, list[Any]]:
+    spec = spec_of(folder, data)
+    base = base_at(folder, spec, torch.device("cpu"), torch.float32)
+    texts = tokenize(base, [*PROMPTS, ""])
+    spoken = embed_all(base, texts)
+    return {prompt: [render(base, spec, texts, spoken, prompt, seed) for seed in SEEDS] for prompt in PROMPTS}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,195 @@
+"""`gangline scratch`: from a recipe and data sets to a job that trains a model."""
+
+import tomllib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gangline import compose
+from gangline.cli.data import needing
+from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, err, facts, out, print_json, say
+from gangline.cli.train import Handing, read_recipe, watch, with_base
+from gangline.core.errors import BadInput
+from gangline.core.files import File
+from gangline.core.scratch import DataRef, ScratchSpec, parse_scratch
+from gangline.core.spec_fields import Base, FilesBase
+
+if TYPE_CHECKING:
+    from gangline.cli.plan import Files, Model
+    from gangline.data.dataset import DataSet
+    from gangline.wire.client import Client
+
+OF_A_VERSION = ("data/", "_versions/", "_deletions/")
+
+
+def scratch(
+    recipe: Annotated[Path, typer.Argument(help="A TOML file, such as recipes/sd2_base.toml.", show_default=False)],
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A data set, in the place of the recipe's: a folder, which is handed in, or s3://, which nodes read.",
+            show_default=False,
+        ),
+    ] = None,
+    base: Annotated[
+        str | None,
+        typer.Option(
+            help="The model to begin with, in the place of the recipe's: a folder in diffusers' layout, or a hub id.",
+            show_default=False,
+        ),
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Any setting of the recipe anew, as TOML: --set seed=7.", show_default=False),
+    ] = None,
+    name: Annotated[str, typer.Option(help="For people; else what is trained on what.")] = "",
+    plan: Annotated[bool, typer.Option("--plan", help="Check everything, show the plan, hand nothing in.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
+    server: ServerOption = None,
+    token: TokenOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Train a U-Net, with its text encoders or without, or a VAE on data sets.
+
+    docs/scratch.md goes from images to a model. Ctrl-C stops watching, never the job.
+    """
+    client = compose.make_client(server, token)
+    given = ({"data": data} if data else {}) | ({"base": base} if base else {})
+    wanted = with_base(with_settings(read_recipe(recipe, kind="scratch"), setting or []) | given, client.base)
+    made = plan_of(wanted)
+    err.print(facts(*made.rows()))
+    if plan:
+        print_json({"plan": dict(made.rows())}) if output is Output.json else None
+        return
+    job = client.submit(made.hand_in(client), name=name).summary
+    say(f"{job.id} is queued: {job.because}")
+    if detach:
+        print_json(job) if output is Output.json else out.print(job.id)
+        return
+    watch(client, job.id, output)
+
+
+def with_settings(recipe: dict[str, Any], given: list[str]) -> dict[str, Any]:
+    """The recipe with each `name=value` or `table.name=value` in the place of its own. A value that is no TOML is a text."""
+    for text in given:
+        name, equals, value = text.partition("=")
+        path = name.strip().split(".")
+        if not equals or not all(part.isidentifier() for part in path):
+            raise BadInput(f"--set {text} is no setting", hint="it looks like --set seed=7, or --set needs.slots=8")
+        try:
+            found = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            found = value.strip()
+        recipe = _set(recipe, path, found)
+    return recipe
+
+
+def _set(settings: Any, path: list[str], value: Any) -> dict[str, Any]:
+    own = settings if isinstance(settings, dict) else {}
+    return own | {path[0]: value if len(path) == 1 else _set(own.get(path[0]), path[1:], value)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """`spec` is whole but for the contents of files: those of `base`, and of each data set that is handed in, by its place."""
+
+    spec: ScratchSpec
+    base: "Model"
+    sets: dict[str, "Files"]
+    rows_of: dict[str, int]
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What is to be known before it begins, for people."""
+        spec, total = self.spec, sum(self.rows_of.values())
+        new = f", from nothing: {', '.join(spec.new)}" if spec.new else ""
+        trained = "VAE" if spec.part == "vae" else "U-Net" + " and text encoders" * spec.train_text_encoders
+        rows = [("trains", trained + new)]
+        rows += [("data", f"{place}: {count} rows") for place, count in self.rows_of.items()]
+        for number, phase in enumerate(spec.phases, 1):
+            seen = phase.steps * phase.batch_size
+            what = f"{phase.resolution} × {phase.resolution}, {phase.steps} steps of {phase.batch_size}: {seen} images"
+            rows.append(
+                (
+                    f"phase {number}",
+                    f"{what}, about {seen / total:.3g} times each" + f" where {phase.where}" * bool(phase.where),
+                )
+            )
+        rows.append(("GPUs", f"{spec.needs.slots}, {spec.parallel}" if spec.needs.slots > 1 else "1"))
+        return rows
+
+    def hand_in(self, client: "Client") -> ScratchSpec:
+        """Send what is not there yet; the spec that names it by content."""
+        from gangline.cli.plan import Files
+
+        tell = Handing(sum(len(files.paths) for files in (*self.sets.values(), self.base) if isinstance(files, Files)))
+
+        def send(files: Files) -> tuple[File, ...]:
+            return client.hand_in(files.paths, files.below, tell)
+
+        base = FilesBase(files=send(self.base)) if isinstance(self.base, Files) else self.base
+        data = tuple(
+            replace(ref, files=send(self.sets[ref.place])) if ref.place in self.sets else ref for ref in self.spec.data
+        )
+        return replace(self.spec, base=base, data=data)
+
+
+def plan_of(settings: dict[str, Any]) -> Plan:
+    """Raises `BadInput` with all that is wrong with the settings, before anything is read."""
+    from gangline.cli.plan import Files
+
+    given, base = _places(settings.get("data", [])), settings.get("base")
+    if not isinstance(base, str | Base):
+        raise BadInput("no base model is given", hint="pass --base with a folder in diffusers' layout or a hub id")
+    stand_in = DataRef(place="s3://x/x", id="x", version=1)
+    spec = parse_scratch(settings | {"base": _stand_in(), "data": [stand_in]})
+    opened = [_opened(str(one["place"])) for one in given]
+    refs, sets, rows = [], {}, {}
+    for number, (one, data) in enumerate(zip(given, opened, strict=True)):
+        place = data.place.uri if data.place.is_remote else f"data/{number}-{data.place.name}"
+        refs.append({**one, "place": place, "id": data.info.id, "version": data.version})
+        rows[place] = data.rows
+        if not data.place.is_remote:
+            sets[place] = _files_of(data)
+    found = _begin(base, spec) if isinstance(base, str) else base
+    files = {place: files.unsent() for place, files in sets.items()}
+    whole = settings | {
+        "base": FilesBase(files=found.unsent()) if isinstance(found, Files) else found,
+        "data": [ref | {"files": files.get(ref["place"], ())} for ref in refs],
+    }
+    return Plan(spec=parse_scratch(whole), base=found, sets=sets, rows_of=rows)
+
+
+def _places(given: Any) -> list[dict[str, Any]]:
+    """Of each data set at least its place."""
+    sets = [{"place": one} if isinstance(one, str) else one for one in (given if isinstance(given, list) else [given])]
+    if not sets or not all(isinstance(one, dict) and isinstance(one.get("place"), str) for one in sets):
+        raise BadInput("no data set is given", hint='pass --data, or write data = ["photos.lance"] into the recipe')
+    return sets
+
+
+def _stand_in() -> FilesBase:
+    return FilesBase(files=(File(path="x", bytes=0, sha256="0" * 64),))
+
+
+def _opened(place: str) -> "DataSet":
+    with needing("data"):
+        from gangline.data.dataset import open_data_set
+    return open_data_set(compose.data_place(place))
+
+
+def _files_of(data: "DataSet") -> "Files":
+    from gangline.cli.plan import Files
+
+    root = Path(data.place.uri)
+    return Files(root, [root / entry.name for entry in data.place.entries() if entry.name.startswith(OF_A_VERSION)])
+
+
+def _begin(base: str, spec: ScratchSpec) -> "Model":
+    """Of a folder what is there, without the weights of what is new."""
+    from gangline.cli.plan import Files, as_hub
+    from gangline.data.bases import files_to_begin
+
+    alone = "vae" if spec.part == "vae" else ""
+    return as_hub(base) or Files(Path(base), files_to_begin(Path(base), spec.new, alone=alone))

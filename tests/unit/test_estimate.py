@@ -417,7 +417,7 @@ def test_one_kind_beside_another_is_as_much_faster_as_the_other_is_slower(one: A
         ({"microbatch": 4}, "training needs batch_size, as it has microbatch"),
         ({"batch_size": 100}, "a batch of 100 images is not shared evenly by 8 or 16 GPUs (training)"),
         ({"batch_size": 16, "microbatch": 32}, "the microbatch of training is larger than its batch"),
-        ({"sample": 3}, "there is no field phases[0].sample"),
+        ({"sample": 3}, "phases[0] has no field sample"),
     ],
 )
 def test_what_a_phase_cannot_be(changes: dict[str, Any], says: str) -> None:

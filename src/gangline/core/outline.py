@@ -4,13 +4,13 @@ outline is told at once."""
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from functools import cache
 from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 
 from gangline.core.errors import BadInput
 from gangline.core.gpus import find_kind
+from gangline.core.parsing import adapter, in_words
 from gangline.core.scaling import Batch, Measurement
 
 STRICT: dict[str, Any] = {"extra": "forbid", "allow_inf_nan": False}
@@ -125,10 +125,10 @@ def parse_outline(value: dict[str, Any]) -> Outline:
     from pydantic import ValidationError
 
     try:
-        outline = _adapter().validate_python(value)
+        outline = adapter(Outline).validate_python(value)
     except ValidationError as error:
-        found = _causes(error.errors())
-        raise BadInput("; ".join(map(_sentence, found)), hint=_hint(found)) from None
+        found = error.errors()
+        raise BadInput(in_words(found, "an outline"), hint=_hint(found)) from None
     problems = list(_contradictions(outline))
     if problems:
         raise BadInput("; ".join(problems), hint=HINT)
@@ -174,40 +174,6 @@ def _of_kinds(outline: Outline) -> Iterator[str]:
             yield f"{error.message} ({error.hint})"
 
 
-def _causes(found: list[Any]) -> list[Any]:
-    """Without those that only follow from another one: a list that lacks what is wrong in it."""
-    places = [problem["loc"] for problem in found]
-    return [problem for problem in found if not any(_is_above(problem["loc"], place) for place in places)]
-
-
-def _is_above(place: tuple[str | int, ...], other: tuple[str | int, ...]) -> bool:
-    return len(place) < len(other) and other[: len(place)] == place
-
-
-def _sentence(found: Any) -> str:
-    place = _place(found["loc"])
-    match found["type"]:
-        case "unexpected_keyword_argument":
-            return f"there is no field {place}"
-        case "missing":
-            return f"{place} is missing"
-        case "too_short":
-            return f"{place} is empty"
-        case "dataclass_type":
-            return f"{place} is a table"
-        case "tuple_type":
-            return f"{place} is a list"
-    said = str(found["msg"]).removeprefix("Input ")
-    given = found["input"]
-    return f"{place} {said[:1].lower()}{said[1:]}" + (f", not {given}" if isinstance(given, int | float | str) else "")
-
-
-def _place(loc: tuple[str | int, ...]) -> str:
-    """`phases[0].gpus[1]`: the first of its kind has the number 0."""
-    words = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).removeprefix(".")
-    return words.removesuffix(".[key]") or "an outline"
-
-
 def _hint(found: list[Any]) -> str:
     for problem in found:
         if problem["type"] == "unexpected_keyword_argument":
@@ -220,10 +186,3 @@ def _hint(found: list[Any]) -> str:
 def _field_names() -> list[str]:
     of = (Outline, Phase, Precompute, Interruptions, Data)
     return [each.name for kind in of for each in fields(kind)]
-
-
-@cache
-def _adapter() -> Any:
-    from pydantic import TypeAdapter  # 0.2 s that `--help` need not pay
-
-    return TypeAdapter(Outline)

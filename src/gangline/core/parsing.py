@@ -1,5 +1,6 @@
-"""JSON values as dataclasses, with all that is wrong with them told at once."""
+"""JSON and TOML values as dataclasses, with all that is wrong with them told at once."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -45,6 +46,46 @@ def adapter(of: Any) -> Any:
     from pydantic import TypeAdapter  # 0.2 s that `--help` need not pay
 
     return TypeAdapter(of)
+
+
+def in_words(found: list[Any], whole: str) -> str:
+    """pydantic's problems with a `whole`, for people, without those that only follow from another one: a list that lacks what is
+    wrong in it."""
+    places = [problem["loc"] for problem in found]
+    causes = [problem for problem in found if not any(_is_above(problem["loc"], place) for place in places)]
+    return "; ".join(_sentence(cause, whole) for cause in causes)
+
+
+def _is_above(place: tuple[str | int, ...], other: tuple[str | int, ...]) -> bool:
+    return len(place) < len(other) and other[: len(place)] == place
+
+
+def _sentence(found: Any, whole: str) -> str:
+    place, given = _place(found["loc"]) or whole, found["input"]
+    match found["type"]:
+        case "unexpected_keyword_argument":
+            *above, last = found["loc"]
+            return f"{_place(above) or whole} has no field {last}"
+        case "missing":
+            return f"{place} is missing"
+        case "too_short":
+            return f"{place} is empty"
+        case "dataclass_type":
+            return f"{place} is a table"
+        case "tuple_type":
+            return f"{place} is a list" + f": each of its tables is headed [[{place}]]" * isinstance(given, dict)
+        case "predicate_failed":
+            return f"{place} cannot be a file's name"
+        case "assertion_error":
+            return f"{place} contradicts this rule: {found['ctx']['error']}"
+    said = str(found["msg"]).removeprefix("Input ")
+    return f"{place} {said[:1].lower()}{said[1:]}" + f", not {given}" * isinstance(given, int | float | str)
+
+
+def _place(loc: Iterable[str | int]) -> str:
+    """`phases[0].gpus[1]`: the first of its kind has the number 0."""
+    words = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc)
+    return words.removeprefix(".").removesuffix(".[key]")
 
 
 def _problem(found: dict[str, Any]) -> Problem:

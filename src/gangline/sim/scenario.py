@@ -5,7 +5,6 @@ import tomllib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
-from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -14,6 +13,7 @@ from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 
 from gangline.core.errors import BadInput, NotFound
 from gangline.core.files import FILE_BYTES_MAX, SafePath
+from gangline.core.parsing import adapter, in_words
 from gangline.core.policy import Policy
 
 MachineTrait = Literal["", "fails_at_once", "fails_long", "false_progress", "lies_65"]
@@ -176,12 +176,12 @@ def parse(text: str, name: str) -> Scenario:
     from pydantic import ValidationError
 
     try:
-        scenario = _adapter(Scenario).validate_python(tomllib.loads(text))
+        scenario = adapter(Scenario).validate_python(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         raise BadInput(f"{name} is not TOML: {_as_words(str(error))}", hint=FIELDS_HINT) from None
     except ValidationError as error:
         found = error.errors()
-        raise BadInput(f"{name}: {_sentence(found)}", hint=_hint(found)) from None
+        raise BadInput(f"{name}: {in_words(found, 'a scenario')}", hint=_hint(found)) from None
     try:
         make_policy(scenario.policy)
         make_policy(scenario.policy | scenario.compare, "compare")
@@ -223,10 +223,10 @@ def make_policy(settings: dict[str, Any], where: str = "policy") -> Policy:
     if unknown:
         raise BadInput(f"{where} has no setting {unknown[0]}", hint=_nearest(unknown[0], Policy.__slots__))
     try:
-        policy = _adapter(Policy).validate_python(settings)
+        policy = adapter(Policy).validate_python(settings)
     except ValidationError as error:
         found = [{**problem, "loc": (where, *problem["loc"])} for problem in error.errors()]
-        raise BadInput(_sentence(found), hint=FIELDS_HINT) from None
+        raise BadInput(in_words(found, "a scenario"), hint=FIELDS_HINT) from None
     for name in settings:
         value, above_zero = getattr(policy, name), name.endswith(ABOVE_ZERO)
         if isinstance(value, float | int) and not (
@@ -241,47 +241,10 @@ def _make_fleet(settings: dict[str, Any]) -> Fleet:
     from pydantic import ValidationError
 
     try:
-        return _adapter(Fleet).validate_python(settings)
+        return adapter(Fleet).validate_python(settings)
     except ValidationError as error:
         found = [{**problem, "loc": ("fleet", *problem["loc"])} for problem in error.errors()]
-        raise BadInput(_sentence(found), hint=_hint(found)) from None
-
-
-def _sentence(found: list[Any]) -> str:
-    """Of pydantic's errors, without those that only follow from another one."""
-    places = [problem["loc"] for problem in found]
-    causes = [problem for problem in found if not any(_is_above(problem["loc"], place) for place in places)]
-    return "; ".join(_problem(problem) for problem in causes)
-
-
-def _is_above(place: tuple[str | int, ...], other: tuple[str | int, ...]) -> bool:
-    return len(place) < len(other) and other[: len(place)] == place
-
-
-def _problem(found: Any) -> str:
-    place = _place(found["loc"])
-    match found["type"]:
-        case "unexpected_keyword_argument":
-            *above, last = found["loc"]
-            return f"{_place(above) or 'a scenario'} has no field {last}"
-        case "missing":
-            return f"{place} is missing"
-        case "tuple_type":
-            return f"{place} is a list: each of its tables is headed [[{place}]]"
-        case "dataclass_type":
-            return f"{place} is a table"
-        case "predicate_failed":
-            return f"{place} cannot be a file's name"
-        case "too_short":
-            return f"{place} is empty"
-        case "assertion_error":
-            return f"{place} contradicts this rule: {found['ctx']['error']}"
-    return f"{place} {_as_words(found['msg']).removeprefix('input ')}"
-
-
-def _place(loc: Iterable[str | int]) -> str:
-    """`machines[0].count`: the first of its kind has the number 0."""
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).removeprefix(".")
+        raise BadInput(in_words(found, "a scenario"), hint=_hint(found)) from None
 
 
 def _hint(found: list[Any]) -> str:
@@ -307,13 +270,6 @@ def _value(text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
-
-
-@cache
-def _adapter(of: type) -> Any:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(of)
 
 
 def _folder() -> Any:

@@ -9,12 +9,15 @@ from pathlib import Path
 from threading import Event
 
 import pytest
+import torch
 
 from gangline.core.contract import EXIT_BAD_INPUT, EXIT_STOPPED
+from gangline.core.errors import BadInput
 from gangline.core.scratch import Phase
 from gangline.core.spec_fields import Needs
 from gangline.train.checkpoint import read_manifest
 from gangline.train.contract import RunDirectory
+from gangline.train.ranks import Ranks
 from tests.train.bases import save_tiny
 from tests.train.sets import data_set, lay_out, lines, scratch_spec
 
@@ -70,6 +73,13 @@ def test_what_is_wrong_with_the_input_is_said_with_its_exit_code(run: RunDirecto
     assert done.returncode == EXIT_BAD_INPUT
     assert lines(run)[-1]["failure"]["kind"] == "bad data"
     assert "is not the data set that it was" in lines(run)[-1]["failure"]["because"]
+
+
+def test_more_ranks_than_gpus_are_refused_with_both_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(BadInput, match=r"8 GPUs are to share this run \(needs.slots\), and here are 1"):
+        Ranks(rank=1, count=8, local=1).device()
 
 
 @pytest.mark.nightly

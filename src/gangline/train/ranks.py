@@ -13,6 +13,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
+from gangline.core.errors import BadInput
+
 
 class PeerGone(RuntimeError):
     """Another rank of this run has ended, and with it this one."""
@@ -31,8 +33,14 @@ class Ranks:
         return self.rank == 0
 
     def device(self) -> torch.device:
+        """Raises `BadInput` where there are fewer GPUs than ranks."""
         if not torch.cuda.is_available():
             return torch.device("cpu")
+        if self.local >= torch.cuda.device_count():
+            raise BadInput(
+                f"{self.count} GPUs are to share this run (needs.slots), and here are {torch.cuda.device_count()}",
+                hint="--set needs={slots=…}, or run it where there are as many",
+            )
         torch.cuda.set_device(self.local)
         return torch.device("cuda", self.local)
 

@@ -9,7 +9,7 @@ import pytest
 from gangline.core.gpus import kind_of_device
 from gangline.core.parsing import InvalidSpec, to_json
 from gangline.core.schedule import rate_factor
-from gangline.core.scratch import DataRef, Phase, ScratchSpec, moment, parse_scratch, scratch_hash, wanted_rows
+from gangline.core.scratch import DataRef, Phase, ScratchSpec, burst, moment, parse_scratch, scratch_hash, wanted_rows
 from gangline.core.spec_fields import HubBase, Needs
 from tests.conftest import ROOT
 
@@ -107,6 +107,23 @@ def test_a_step_has_a_phase_and_the_number_of_its_first_sample() -> None:
     told = [(at.number, at.first_sample) for step in (1, 3, 4, 11) for at in (moment(spec, step),)]
     assert told == [(0, 0), (0, 16), (1, 0), (1, 28)]
     assert (spec.steps, spec.resolution) == (11, 32)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_burst_of_a_phase_is_nothing_but_its_steps(name: str) -> None:
+    spec = recipe(name)
+    for number, phase in enumerate(spec.phases):
+        short = burst(spec, number)
+        assert parse_scratch(to_json(short)) == short
+        assert replace(short.phases[0], steps=phase.steps) == phase and len(short.phases) == 1
+        assert not short.held_out and not short.sample_prompts and not short.checkpoint_every_steps
+
+
+def test_a_burst_averages_where_most_of_the_phase_does() -> None:
+    spec = recipe("sd2_base")
+    late, soon = burst(spec, 0), burst(spec, 1)
+    assert late.ema_decay == soon.ema_decay == spec.ema_decay
+    assert (late.ema_from_step, soon.ema_from_step) == (late.steps, 1)
 
 
 def test_the_learning_rate_warms_up_over_the_steps_of_all_phases() -> None:

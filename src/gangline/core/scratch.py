@@ -1,7 +1,7 @@
 """What a user asks for who trains a U-Net, its text encoders or a VAE on a data set, from nothing or from a base's weights."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Interval, Le, Lt, MaxLen, MinLen, MultipleOf
@@ -14,7 +14,8 @@ from gangline.core.spec_fields import PLACING, WATCHING, Base, FilesBase, Needs,
 Part = Literal["unet", "text_encoders", "vae"]
 Condition = Annotated[str, MaxLen(2000)]
 Rate = Annotated[float, Gt(0), Le(10)]
-Step = Annotated[int, Ge(1), Le(100_000_000)]
+STEPS_MAX = 100_000_000
+Step = Annotated[int, Ge(1), Le(STEPS_MAX)]
 WATCHED = (*WATCHING, "held_out_every_steps")
 
 
@@ -193,6 +194,27 @@ def moment(spec: ScratchSpec, step: int) -> Moment:
             return Moment(step=step, number=number, phase=phase, first_sample=seen)
         before += phase.steps
     raise AssertionError(f"a run of {before} steps has no step {step}")
+
+
+def burst(spec: ScratchSpec, number: int) -> ScratchSpec:
+    """Nothing but steps of that phase, without end, for how fast they are to be seen. They are averaged where most of the phase's
+    are."""
+    phase = spec.phases[number]
+    last = sum(each.steps for each in spec.phases[: number + 1])
+    averaged = 2 * (last - spec.ema_from_step) >= phase.steps
+    return replace(
+        spec,
+        phases=(replace(phase, steps=STEPS_MAX),),
+        held_out="",
+        held_out_every_steps=None,
+        ema_from_step=1 if averaged or not spec.ema_decay else STEPS_MAX,
+        checkpoint_every_s=86_400.0,
+        checkpoint_every_steps=None,
+        sample_result=False,
+        sample_every_steps=None,
+        sample_every_s=None,
+        sample_prompts=(),
+    )
 
 
 def wanted_rows(spec: ScratchSpec, data: DataRef, phase: Phase, *, held_out: bool) -> str:

@@ -237,6 +237,13 @@ def data_place(address: str) -> "Place":
     return Place(address.rstrip("/"), {"aws_region": "us-east-1"} | options)
 
 
+def lend_keys_of_data() -> None:
+    """A trainer that is started here reads buckets as its user does, where it was given nothing of its own."""
+    for name in S3_OPTIONS:
+        if name in os.environ:
+            os.environ.setdefault(f"GANGLINE_DATA_{name.removeprefix('AWS_')}", os.environ[name])
+
+
 def _read_bucket(place: str) -> "Bucket":
     from gangline.adapters.s3_wire import Bucket
 

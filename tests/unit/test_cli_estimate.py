@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Typed
+from tests.conftest import ROOT, Typed
 
 ISSUE = (
     "--samples",
@@ -20,6 +20,10 @@ ISSUE = (
     "--usd-per-gpu-hour",
     "2.00",
 )
+SAMPLES, PRICE = ISSUE[:2], ISSUE[6:]
+RECIPE = str(ROOT / "recipes" / "sd2_base.toml")
+TINY = str(ROOT / "recipes" / "tiny_sdxl.toml")
+RATES = ("--images-per-second", "1100,11600", "--images-per-second", "290,4590")
 OUTLINE = """
 usd_per_gpu_hour = 2.0
 [[phases]]
@@ -37,6 +41,10 @@ images_per_second = [290, 4590]
 [precompute]
 gpu_hours = 3784
 """
+
+
+def with_gpus(numbers: str) -> tuple[str, ...]:
+    return tuple(numbers if word == "8,16" else word for word in ISSUE)
 
 
 @pytest.fixture
@@ -90,6 +98,82 @@ def test_phases_as_options_are_those_of_an_outline(gangline, outline: str) -> No
     assert [row["usd"] for row in ours] == [row["usd"] for row in theirs]
 
 
+# Training recipes
+
+
+def test_a_recipe_of_several_phases_takes_throughputs_once_for_each_of_them(gangline, outline: str) -> None:
+    words = (RECIPE, "--gpus", "8,128", *RATES, "--microbatch", "16", "--precompute-gpu-hours", "3784")
+    ours, theirs = (
+        json.loads(gangline(*each, "-o", "json")[1])["rows"] for each in ((*words, *PRICE), (outline, *PRICE))
+    )
+    assert [part["phase"] for part in ours[0]["phases"]] == ["precompute", "256 px", "512 px"]
+    assert [row["usd"] for row in ours] == [row["usd"] for row in theirs]
+
+
+def test_each_phase_of_a_recipe_may_have_been_measured_on_other_numbers_of_gpus(gangline) -> None:
+    words = ("--gpus", "8,16", "--images-per-second", "1100,2180", "--gpus", "8", "--images-per-second", "290")
+    rows = json.loads(gangline(RECIPE, *words, *PRICE, "-o", "json")[1])["rows"]
+    assert [[part["how"] for part in row["phases"]] for row in rows] == [
+        ["measured", "measured"],
+        ["measured", "extrapolated"],
+    ]
+
+
+def test_a_recipe_of_one_phase_takes_one_list_and_settings_over_its_own(gangline) -> None:
+    phases = "[{steps=1000, resolution=64, batch_size=64, microbatch=32}, {steps=9, resolution=64, batch_size=64}]"
+    measured = ("--gpus", "1", "--images-per-second", "64")
+    one = json.loads(gangline(TINY, *measured, *PRICE, "-o", "json")[1])["rows"][0]
+    two = json.loads(gangline(TINY, *measured, *measured[2:], "--set", f"phases={phases}", *PRICE, "-o", "json")[1])[
+        "rows"
+    ][0]
+    assert one["phases"][0]["phase"] == "64 px" and one["days"] == pytest.approx(12_000 * 32 / 64 / 86_400)
+    assert [(part["phase"], part["microbatches_per_step"]) for part in two["phases"]] == [
+        ("phase 1, 64 px", 2),
+        ("phase 2, 64 px", None),
+    ]
+    assert two["days"] == pytest.approx(1009 * 64 / 64 / 86_400)
+
+
+@pytest.mark.parametrize(
+    ("words", "says", "hint"),
+    [
+        ((RECIPE,), "the recipe says nothing of how fast its phases are", "--measure"),
+        (
+            (RECIPE, "--gpus", "8", "--images-per-second", "1100"),
+            "the recipe has 2 phases (256 px, 512 px), and --images-per-second is given once",
+            "once for each phase, in their order, or --measure",
+        ),
+        (
+            (RECIPE, *RATES, "--gpus", "8", "--gpus", "8", "--gpus", "8"),
+            "the recipe has 2 phases (256 px, 512 px), and --gpus is given 3 times",
+            "once for all phases, or once for each",
+        ),
+        ((RECIPE, *SAMPLES), "phases are given twice", "either in the recipe"),
+        ((RECIPE, "--phase", "x:1:8=1"), "phases are given twice", "either in the recipe"),
+        ((RECIPE, *RATES, "--gpus", "8,128", "--batch-size", "64"), "batch_size is given twice", "the recipe"),
+        ((RECIPE, *RATES, "--gpus", "8,128", "--microbatch", "x"), "phases.0.microbatch: ", ""),
+        ((RECIPE, *RATES, "--gpus", "8,128", "--set", "sed=7"), "sed: ", ""),
+        ((RECIPE, *RATES, "--gpus", "8,128", "--set", "7"), "--set 7 is no setting", "--set seed=7"),
+        ((RECIPE, "--measure", *RATES), "throughput is given and to be measured", "either"),
+        ((RECIPE, *RATES, "--gpus", "8,128", "--base", "x"), "--base is for --measure", ""),
+        (("--measure",), "--measure is for a training recipe", "recipes/sd2_base.toml"),
+        ((*ISSUE, "--set", "seed=7"), "--set is for a training recipe", "recipes/sd2_base.toml"),
+        ((*ISSUE, "--gpus", "8"), "--gpus is given twice", "--phase"),
+        (
+            (str(ROOT / "recipes" / "tiny_subject.toml"),),
+            "the recipe trains a LoRA, which takes minutes, not days",
+            'kind = "scratch"',
+        ),
+    ],
+)
+def test_what_a_recipe_cannot_be_asked_for(gangline, words: tuple[str, ...], says: str, hint: str) -> None:
+    code, printed, said = gangline(*words, "--usd-per-gpu-hour", "2")
+    assert (code, printed) == (2, "")
+    error, *hints = said.splitlines()
+    assert error.startswith(f"error: {says}")
+    assert hint in "".join(hints)
+
+
 @pytest.mark.parametrize("suffix", ["svg", "png"])
 def test_the_same_estimate_draws_the_same_figure(gangline, tmp_path: Path, suffix: str) -> None:
     pytest.importorskip("matplotlib")
@@ -124,9 +208,9 @@ def test_the_command_line_loads_no_matplotlib_before_a_figure_is_asked_for() -> 
     [
         ((), "there is no phase to estimate", "give an outline, or --samples"),
         (ISSUE[:-2], "usd_per_gpu_hour is missing", "docs/estimate.md"),
-        ((*ISSUE, "--gpus", "8"), "training has 1 gpus and 2 images_per_second", "docs/estimate.md"),
-        ((*ISSUE, "--gpus", ""), "phases[0].gpus is empty", ""),
-        ((*ISSUE, "--gpus", "8,x"), "phases[0].gpus[1] should be a valid integer", ""),
+        (with_gpus("8"), "training has 1 gpus and 2 images_per_second", "docs/estimate.md"),
+        (with_gpus(""), "phases[0].gpus is empty", ""),
+        (with_gpus("8,x"), "phases[0].gpus[1] should be a valid integer", ""),
         ((*ISSUE, "--samples", "0"), "phases[0].samples should be greater than or equal to 1, not 0", ""),
         ((*ISSUE, "--usd-per-gpu-hour", "nan"), "usd_per_gpu_hour should be a finite number, not nan", ""),
         ((*ISSUE, "--usd-per-gpu-hour", "2,3"), "--usd-per-gpu-hour 3 names no price", "a name or number"),

@@ -3,6 +3,7 @@
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,25 +13,72 @@ from rich.table import Table
 from rich.text import Text
 
 from gangline.cli.output import Output, OutputOption, check_place, duration, out, print_json, say, table
+from gangline.cli.scratch import plan_of, spec_of, with_settings
 from gangline.core.errors import BadInput, NotFound
 
 if TYPE_CHECKING:  # what `--help` need not wait for
+    from gangline.cli.measure import Measured
     from gangline.core.estimate import Estimate, Row, Step
+    from gangline.core.scratch import ScratchSpec
 
+RECIPE = "A training recipe"
 MEASURED, PRICES, INTERRUPTIONS, DATA = "What was measured", "Prices", "Interruptions", "Storage and egress"
 SUFFIXES = (".svg", ".png")
 
 
 def estimate(
-    outline: Annotated[Path | None, typer.Argument(help="A TOML file; options add to it.", show_default=False)] = None,
+    outline: Annotated[
+        Path | None,
+        typer.Argument(help="A TOML file, or a recipe of `gangline scratch`; options add to it.", show_default=False),
+    ] = None,
+    measure: Annotated[
+        bool,
+        typer.Option(
+            "--measure",
+            help="Run the trainer on this machine first, for a short time, in the place of --gpus and --images-per-second.",
+            rich_help_panel=RECIPE,
+        ),
+    ] = False,
+    measure_s: Annotated[
+        float, typer.Option(metavar="X", min=0.1, max=600, help="So long in each phase.", rich_help_panel=RECIPE)
+    ] = 20.0,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A data set to measure on, in the place of the recipe's: a folder, or s3://.", rich_help_panel=RECIPE
+        ),
+    ] = None,
+    base: Annotated[
+        str | None,
+        typer.Option(
+            help="The model to measure with, in the place of the recipe's: a folder in diffusers' layout.",
+            rich_help_panel=RECIPE,
+        ),
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="Any setting of the recipe anew, as TOML: --set needs.slots=4.", rich_help_panel=RECIPE
+        ),
+    ] = None,
     samples: Annotated[
         str | None, typer.Option(metavar="N", help="Images to train on, each as often as it comes.")
     ] = None,
     gpus: Annotated[
-        str | None, typer.Option(metavar="N,N…", help="Numbers of GPUs measured.", rich_help_panel=MEASURED)
+        list[str] | None,
+        typer.Option(
+            metavar="N,N…",
+            help="Numbers of GPUs measured. Of a recipe's phases once, or once for each.",
+            rich_help_panel=MEASURED,
+        ),
     ] = None,
     images_per_second: Annotated[
-        str | None, typer.Option(metavar="X,X…", help="Of all GPUs together, one by one.", rich_help_panel=MEASURED)
+        list[str] | None,
+        typer.Option(
+            metavar="X,X…",
+            help="Of all GPUs together, one by one. With a recipe once for each phase.",
+            rich_help_panel=MEASURED,
+        ),
     ] = None,
     batch_size: Annotated[
         str | None, typer.Option(metavar="N", help="Images of a step over all GPUs.", rich_help_panel=MEASURED)
@@ -98,17 +146,16 @@ def estimate(
 ) -> None:
     """Days and dollars by the number and kind of GPUs, from a measured throughput.
 
+    It can be measured here: gangline estimate recipes/sd2_base.toml --measure --data laion.lance --base sd2 --usd-per-gpu-hour 2.
     Numbers of GPUs that were not measured are predicted by a law that is fitted to the others. docs/estimate.md tells how.
     """
     from gangline.core.estimate import estimate as estimate_outline
-    from gangline.core.outline import parse_outline
+    from gangline.core.outline import Outline, parse_outline
 
     for figure in figures or []:
         _check_figure(figure)
-    own = _phases(samples, gpus, images_per_second, phases or [])
     settings = {
         "predict": _numbers(predict),
-        "measured_on": measured_on,
         "gpu": _pairs("--gpu", gpu or []),
         **_prices(usd_per_gpu_hour),
     }
@@ -128,12 +175,45 @@ def estimate(
             "egress_usd_per_gb": egress_usd_per_gb,
         },
     }
-    asked = _joined(_read(outline) if outline else {}, own, settings, tables)
-    found = estimate_outline(parse_outline(_with_batch(asked, {"batch_size": batch_size, "microbatch": microbatch})))
+    batch = {"batch_size": batch_size, "microbatch": microbatch}
+    file = _read(outline) if outline else {}
+    is_recipe = _is_recipe(file)
+    measured: list[Measured] = []
+
+    def asked(own: list[dict[str, Any]], kind: str | None = None) -> Outline:
+        on = _given({"measured_on": measured_on or kind})
+        return parse_outline(_with_batch(_joined({} if is_recipe else file, own, settings | on, tables), batch))
+
+    if not is_recipe:
+        for option, value in {"--measure": measure, "--data": data, "--base": base, "--set": setting}.items():
+            _refuse(value, f"{option} is for a training recipe", hint="such as recipes/sd2_base.toml")
+        wanted = asked(_phases(samples, gpus or [], images_per_second or [], phases or []))
+    else:
+        _refuse(samples or phases, "phases are given twice", hint="either in the recipe or as options")
+        _refuse(batch_size, "batch_size is given twice", hint="the phases of the recipe have it")
+        recipe = with_settings(file, setting or []) | _given({"data": data, "base": base})
+        recipe = _with_batch(recipe, {"microbatch": microbatch})
+        spec = spec_of(recipe)
+        if not measure:
+            for option, value in {"--data": data, "--base": base}.items():
+                _refuse(value, f"{option} is for --measure", hint="throughput that is given needs neither")
+            wanted = asked(_of_recipe(spec, gpus or [], images_per_second or []))
+        else:
+            from gangline.cli.measure import CPU, gpu_here, measure_phases
+
+            hint = "either --measure, or --gpus and --images-per-second"
+            _refuse(gpus or images_per_second, "throughput is given and to be measured", hint=hint)
+            kind = gpu_here()
+            no_gpu = "this machine has no GPU, and its CPU tells nothing of any"
+            _refuse(gpu and kind == CPU, no_gpu, hint="leave --gpu out")
+            asked(_as_measured(spec, [1.0 for _ in spec.phases]), kind)  # what is wrong is told before it takes time
+            measured = list(measure_phases(plan_of(recipe), kind, measure_s))
+            wanted = asked(_as_measured(spec, [each.images_per_second for each in measured]), kind)
+    found = estimate_outline(wanted)
     for figure in figures or []:
         _draw(found, figure)
     if output is Output.json:
-        print_json(found)
+        print_json(asdict(found) | ({"measured": measured} if measured else {}))
     else:
         out.print(_as_page(found))
 
@@ -153,8 +233,57 @@ def _read(path: Path) -> dict[str, Any]:
         raise BadInput(f"{path} is not TOML: {said[:1].lower()}{said[1:]}", hint="docs/estimate.md has one") from None
 
 
-def _phases(samples: str | None, gpus: str | None, rates: str | None, phases: list[str]) -> list[dict[str, Any]]:
-    simple = _given({"samples": _number(samples), "gpus": _numbers(gpus), "images_per_second": _numbers(rates)})
+def _is_recipe(file: dict[str, Any]) -> bool:
+    """Raises `BadInput` for one that trains a LoRA."""
+    is_lora = file.get("kind") == "lora" or ("kind" not in file and bool({"prompt", "rank"} & file.keys()))
+    hint = 'give an outline, or a recipe with kind = "scratch"'
+    _refuse(is_lora, "the recipe trains a LoRA, which takes minutes, not days", hint=hint)
+    return "kind" in file
+
+
+def _refuse(given: object, because: str, *, hint: str) -> None:
+    if given:
+        raise BadInput(because, hint=hint)
+
+
+def _of_recipe(spec: "ScratchSpec", gpus: list[str], rates: list[str]) -> list[dict[str, Any]]:
+    """Its phases, with throughputs once for each of them."""
+    from gangline.core.outline import phases_of
+
+    phases = phases_of(spec)
+    has = f"the recipe has {len(phases)} phases ({', '.join(phase['name'] for phase in phases)}), and"
+    hint = "give --gpus, and --images-per-second once for each phase, in their order, or --measure"
+    _refuse(not (gpus and rates), "the recipe says nothing of how fast its phases are", hint=hint)
+    _refuse(len(rates) != len(phases), f"{has} --images-per-second is given {_times(rates)}", hint=hint)
+    hint = "give it once for all phases, or once for each, in their order"
+    _refuse(len(gpus) not in (1, len(phases)), f"{has} --gpus is given {_times(gpus)}", hint=hint)
+    gpus = gpus if len(gpus) > 1 else gpus * len(phases)
+    return [
+        phase | {"gpus": _numbers(counts), "images_per_second": _numbers(rate)}
+        for phase, counts, rate in zip(phases, gpus, rates, strict=True)
+    ]
+
+
+def _as_measured(spec: "ScratchSpec", rates: list[float]) -> list[dict[str, Any]]:
+    """Its phases, with what each of them does on the GPUs of one machine."""
+    from gangline.core.outline import phases_of
+
+    return [
+        phase | {"gpus": [spec.needs.slots], "images_per_second": [rate]}
+        for phase, rate in zip(phases_of(spec), rates, strict=True)
+    ]
+
+
+def _times(given: list[str]) -> str:
+    return {1: "once", 2: "twice"}.get(len(given), f"{len(given)} times")
+
+
+def _phases(samples: str | None, gpus: list[str], rates: list[str], phases: list[str]) -> list[dict[str, Any]]:
+    for option, given in {"--gpus": gpus, "--images-per-second": rates}.items():
+        hint = "once for each phase of a recipe; of an outline's phases --phase tells all"
+        _refuse(len(given) > 1, f"{option} is given {_times(given)}", hint=hint)
+    counts, rate = (_numbers(given[0]) if given else None for given in (gpus, rates))
+    simple = _given({"samples": _number(samples), "gpus": counts, "images_per_second": rate})
     if simple and phases:
         raise BadInput(
             "phases are given twice",
@@ -215,7 +344,7 @@ def _joined(
 def _with_batch(asked: dict[str, Any], batch: dict[str, str | None]) -> dict[str, Any]:
     """For the phases that say nothing of it."""
     own = _given({name: _number(value) for name, value in batch.items()})
-    phases = asked["phases"]
+    phases = asked.get("phases")
     if not own or not isinstance(phases, list):
         return asked
     return asked | {"phases": [own | phase if isinstance(phase, dict) else phase for phase in phases]}

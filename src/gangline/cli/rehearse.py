@@ -86,9 +86,7 @@ def _interrupt(run: ProcessRun, interruption: Interruption) -> Saved:
         run.ask_to_stop()
         _wait_for_end(run)
         if run.exit_code() != EXIT_STOPPED:
-            raise Broken(
-                f"told to stop by SIGTERM it ended with {_how(run)}, not {EXIT_STOPPED}", hint=_last_words(run)
-            )
+            raise Broken(f"told to stop by SIGTERM it ended with {how(run)}, not {EXIT_STOPPED}", hint=last_words(run))
     else:
         run.ask_to_save()
         _wait(run, lambda: _newest_step(run) >= interruption.after, "a checkpoint after SIGUSR1")
@@ -143,14 +141,14 @@ def _lay_out(rehearsal: Rehearsal, name: str) -> Path:
 def _finish(run: ProcessRun) -> None:
     _wait_for_end(run)
     if run.exit_code() != EXIT_DONE:
-        raise Broken(f"it ended with {_how(run)}", hint=_last_words(run))
+        raise Broken(f"it ended with {how(run)}", hint=last_words(run))
 
 
 def _wait(run: ProcessRun, condition: Callable[[], bool], what: str) -> None:
     """Until it holds. Raises `Broken` where the run ends before."""
     while not condition():
         if run.exit_code() is not None and not condition():
-            raise Broken(f"it ended with {_how(run)} before {what}", hint=_last_words(run))
+            raise Broken(f"it ended with {how(run)} before {what}", hint=last_words(run))
         Event().wait(LOOK_EVERY_S)
 
 
@@ -171,12 +169,14 @@ def _newest_step(run: ProcessRun) -> int:
     return saved[-1].manifest.step if saved else 0
 
 
-def _how(run: ProcessRun) -> str:
+def how(run: ProcessRun) -> str:
+    """One ended."""
     code = run.exit_code()
     return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
 
 
-def _last_words(run: ProcessRun) -> str:
+def last_words(run: ProcessRun) -> str:
+    """What one said of its own end, or printed last."""
     failure = run.failure()
     if failure:
         return failure.because

@@ -142,8 +142,7 @@ def plan_of(settings: dict[str, Any]) -> Plan:
     given, base = _places(settings.get("data", [])), settings.get("base")
     if not isinstance(base, str | Base):
         raise BadInput("no base model is given", hint="pass --base with a folder in diffusers' layout or a hub id")
-    stand_in = DataRef(place="s3://x/x", id="x", version=1)
-    spec = parse_scratch(settings | {"base": _stand_in(), "data": [stand_in]})
+    spec = spec_of(settings)
     opened = [_opened(str(one["place"])) for one in given]
     refs, sets, rows = [], {}, {}
     for number, (one, data) in enumerate(zip(given, opened, strict=True)):
@@ -161,16 +160,18 @@ def plan_of(settings: dict[str, Any]) -> Plan:
     return Plan(spec=parse_scratch(whole), base=found, sets=sets, rows_of=rows)
 
 
+def spec_of(settings: dict[str, Any]) -> ScratchSpec:
+    """But for data and base, in whose places something stands. Raises `InvalidSpec`."""
+    base = FilesBase(files=(File(path="x", bytes=0, sha256="0" * 64),))
+    return parse_scratch(settings | {"base": base, "data": [DataRef(place="s3://x/x", id="x", version=1)]})
+
+
 def _places(given: Any) -> list[dict[str, Any]]:
     """Of each data set at least its place."""
     sets = [{"place": one} if isinstance(one, str) else one for one in (given if isinstance(given, list) else [given])]
     if not sets or not all(isinstance(one, dict) and isinstance(one.get("place"), str) for one in sets):
         raise BadInput("no data set is given", hint='pass --data, or write data = ["photos.lance"] into the recipe')
     return sets
-
-
-def _stand_in() -> FilesBase:
-    return FilesBase(files=(File(path="x", bytes=0, sha256="0" * 64),))
 
 
 def _opened(place: str) -> "DataSet":

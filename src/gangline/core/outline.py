@@ -12,6 +12,7 @@ from gangline.core.errors import BadInput
 from gangline.core.gpus import find_kind
 from gangline.core.parsing import adapter, in_words
 from gangline.core.scaling import Batch, Measurement
+from gangline.core.scratch import ScratchSpec
 
 STRICT: dict[str, Any] = {"extra": "forbid", "allow_inf_nan": False}
 HINT = "docs/estimate.md tells every field and option"
@@ -118,6 +119,21 @@ class Outline:
         usual = self.gpu.get(kind, self.usd_per_gpu_hour)
         assert usual is not None, "an outline was checked"
         return usual if kind in self.gpu else self.usd_per_gpu_hour_at.get(gpus, usual)
+
+
+def phases_of(recipe: ScratchSpec) -> list[dict[str, Any]]:
+    """What a training recipe says of an outline's phases: all but how fast they are."""
+    sides = [phase.resolution for phase in recipe.phases]
+    once = len(set(sides)) == len(sides)
+    return [
+        {
+            "name": f"{phase.resolution} px" if once else f"phase {number}, {phase.resolution} px",
+            "steps": phase.steps,
+            "batch_size": phase.batch_size,
+        }
+        | ({"microbatch": phase.microbatch} if phase.microbatch else {})
+        for number, phase in enumerate(recipe.phases, 1)
+    ]
 
 
 def parse_outline(value: dict[str, Any]) -> Outline:

@@ -39,7 +39,7 @@ class Ranks:
         if self.local >= torch.cuda.device_count():
             raise BadInput(
                 f"{self.count} GPUs are to share this run (needs.slots), and here are {torch.cuda.device_count()}",
-                hint="--set needs={slots=…}, or run it where there are as many",
+                hint="--set needs.slots=…, or run it where there are as many",
             )
         torch.cuda.set_device(self.local)
         return torch.device("cuda", self.local)

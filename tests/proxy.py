@@ -101,7 +101,7 @@ class Proxy:
         with suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
-        for opened in self._open:  # who waits for the other side is told that it has gone
+        for opened in list(self._open):  # who waits for the other side is told that it has gone
             with suppress(OSError):
                 opened.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
@@ -134,6 +134,8 @@ class Proxy:
     def _serve(self, client: socket.socket) -> None:
         with client, suppress(Cut, OSError), socket.create_connection(self._address) as server:
             self._open |= {client, server}
+            if self._closing.is_set():  # too late to be told
+                return
             with client.makefile("rb") as asked, server.makefile("rb") as answered:
                 while head := _head(asked):
                     self._exchange(head, asked, server, answered, client)

@@ -544,8 +544,8 @@ def _rate(rounds: list[Found]) -> float:
 
 
 @contextmanager
-def s3(bench: Bench) -> Iterator[dict[str, str]]:
-    """The options for a server that has all of the bench's data sets."""
+def s3(bench: Bench, *names: str) -> Iterator[dict[str, str]]:
+    """The options for a server that has these of the bench's data sets; all where none is named."""
     from tests.servers import s3_server
 
     with TemporaryDirectory(dir=bench.folder) as folder, s3_server(Path(folder)) as bucket:
@@ -556,7 +556,7 @@ def s3(bench: Bench) -> Iterator[dict[str, str]]:
             "aws_endpoint": bucket.endpoint,
             "allow_http": "true",
         }
-        for name in ("gangline.lance", "tars", *PEERS):
+        for name in names or ("gangline.lance", "tars", *PEERS):
             upload(bench.folder / name, f"s3://gangline/{name}", options)
         yield options
 
@@ -651,7 +651,10 @@ def rows(bench: Bench, given: argparse.Namespace) -> None:
     make_rows(to, given.small_rows)
     size = sum(path.stat().st_size for path in to.rglob("*") if path.is_file())
     print(f"\n{given.small_rows} small rows, {size / 1e9:.2f} GB")
-    show_rows("local", bench.run(Task(who="rows", content="rows", place=str(to), rows=given.small_rows)))
+    local = Task(who="rows", content="rows", place=str(to), rows=given.small_rows)
+    show_rows("local", bench.run(local))
+    with s3(bench, to.name) as options:
+        show_rows("S3", bench.run(replace(local, place=f"s3://gangline/{to.name}", options=options)))
     shutil.rmtree(to)
 
 
@@ -679,6 +682,9 @@ def make_rows(to: Path, count: int) -> None:
 def show_rows(where: str, found: Found) -> None:
     told = found.told
     print(f"{where}: {found.rate:.0f} rows/s, in batches of {LARGE_BATCH}; each row came once: {told['once']}")
+    asked, size = told["requests"], told["bytes"]
+    dollars = asked * GET_DOLLARS / found.rows * 1e9
+    print(f"  {asked} reads of {size / 1e9:.2f} GB in all by its own count; as GETs ${dollars:.2f} for 10⁹ rows")
     _verdict("opening", told["open_s"], "s", 1, told["open_s"] < 1)
     _verdict("first batch", found.first_s, "s", 1, found.first_s < 1)
     memory = " ".join(f"{one:.0f}" for one in told["memory_mb"])
@@ -711,13 +717,15 @@ def measure_rows(task: Task) -> Found:
             if done == task.rows:
                 break
     took_s = time.perf_counter() - started_s
+    stats = data.table.io_stats_incremental()
     return Found(
         rows=done,
         first_s=first_s,
         rate=(done - LARGE_BATCH) / (took_s - first_s),
         cpu_ms=(_cpu_s() - cpu_s) / done * 1e3,
         memory_mb=max(memory),
-        told={"open_s": open_s, "before_mb": before_mb, "memory_mb": memory, "once": not seen.any()},
+        told={"open_s": open_s, "before_mb": before_mb, "memory_mb": memory, "once": not seen.any()}
+        | {"requests": stats.read_iops, "bytes": stats.read_bytes},
     )
 
 

@@ -1,10 +1,11 @@
-"""Two small models beside each other: `python benchmarks/tiny_model.py ONE OTHER emoji.lance --pictures side-by-side.png`.
+"""Two small models beside each other: `python benchmarks/tiny_model.py ONE OTHER emoji.lance --pictures FOLDER`.
 
-Each is a folder in diffusers' layout. On the rows that tiny_sdxl.toml holds out, of all categories and of those that the first tiny
-model was trained on:
+Each is a folder in diffusers' layout; FOLDER gets what both make of the same prompts and seeds, and of the subject. On the rows that
+tiny_sdxl.toml holds out, of all categories and of those that the first tiny model was trained on:
   loss      of the noise that is predicted, at noise and timesteps that stay, as training reports it; in each model's own latents
   vae_db    how near pictures come back through its VAE, in dB
   clean_db  how near the clean picture comes that follows from the noise predicted, at a quarter, half and three quarters of the way
+Then each learns examples/subject by recipes/tiny_subject.toml, but for one photo: the loss of that one before and after.
 """
 
 import argparse
@@ -14,11 +15,17 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).parents[1])
 # isort: split
 
+import json
+import time
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from tests.conftest import file_at
+from tests.conftest import ROOT, SUBJECT, file_at
 
+from gangline.cli.box import Box
+from gangline.cli.follow import follow, wait_for_pictures
+from gangline.cli.train import hand_in, read_recipe
 from gangline.compose import data_place
 from gangline.core.scratch import DataRef, Phase, ScratchSpec
 from gangline.core.spec_fields import FilesBase
@@ -47,13 +54,14 @@ PROMPTS = (
     "house, noto emoji",
 )
 SEEDS = (1, 2, 3)
+RECIPE, PHOTO = ROOT / "recipes" / "tiny_subject.toml", "crying-cat.png"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs=2, type=Path)
     parser.add_argument("data")
-    parser.add_argument("--pictures", type=Path)
+    parser.add_argument("--pictures", type=Path, metavar="FOLDER")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     data = open_data_set(data_place(asked.data))
@@ -62,11 +70,18 @@ def main() -> None:
         for name, where in WHERE.items():
             rows, loss, vae_db, clean_db = measured(folder, data, where)
             print(f"{folder.name:24} {rows:>6} {name:>5} {loss:8.4f} {vae_db:7.2f} {clean_db:9.2f}", flush=True)
+    print(f"\n{'model':24} {'before':>8} {'after':>8} {'seconds':>8}")
+    for folder in asked.models:
+        with TemporaryDirectory() as made:
+            before, after, seconds, grid = taught(folder, Path(made))
+        print(f"{folder.name:24} {before:8.4f} {after:8.4f} {seconds:8.0f}", flush=True)
+        if asked.pictures:
+            (asked.pictures / f"subject-{folder.name}.png").write_bytes(grid)
     if asked.pictures:
         columns = [f"{folder.name}, {seed}" for folder in asked.models for seed in SEEDS]
         drawn = [pictures(folder, data) for folder in asked.models]
         rows = [Row(prompt, [one for each in drawn for one in each[prompt]]) for prompt in PROMPTS]
-        draw(rows, columns).save(asked.pictures)
+        draw(rows, columns).save(asked.pictures / "side-by-side.png")
 
 
 def spec_of(folder: Path, data: DataSet, **settings: Any) -> ScratchSpec:
@@ -132,6 +147,23 @@ def pictures(folder: Path, data: DataSet) -> dict[str, list[Any]]:
     texts = tokenize(base, [*PROMPTS, ""])
     spoken = embed_all(base, texts)
     return {prompt: [render(base, spec, texts, spoken, prompt, seed) for seed in SEEDS] for prompt in PROMPTS}
+
+
+def taught(base: Path, folder: Path) -> tuple[float, float, float, bytes]:
+    """By a service and a node of this machine: the loss of the photo held out before and after, how long, and the pictures."""
+    with Box(folder / "box", lease_s=45, heartbeat_interval_s=5) as box:
+        box.start_node("node")
+        spec = hand_in(box.client, SUBJECT, str(base), [PHOTO], read_recipe(RECIPE))
+        job, began_s = box.client.submit(spec).summary.id, time.monotonic()
+        found = follow(box.client, job)
+        seconds = time.monotonic() - began_s
+        assert found.summary.state == "succeeded", found.summary.because
+        wait_for_pictures(box.client, job)
+        for artifact in box.client.artifacts(job):
+            box.client.download(artifact, folder / "results")
+    (held_out,) = json.loads((folder / "results" / "report.json").read_text())["held_out"]
+    grid = (folder / "results" / "samples" / "grid.png").read_bytes()
+    return held_out["loss_before"], held_out["loss_after"], seconds, grid
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """The architecture of the tiny model, without weights: a folder in diffusers' layout to begin from nothing with.
 
-    python examples/tiny_sdxl/architecture.py emoji.lance tiny
+    python examples/tiny_sdxl/architecture.py tiny faces.lance things.lance
 
-The vocabulary is CLIP's (MIT License, Copyright (c) 2021 OpenAI), cut to what the data set's captions and some more words need: these
+The vocabulary is CLIP's (MIT License, Copyright (c) 2021 OpenAI), cut to what the data sets' captions and some more words need: these
 are split into the same tokens as by the whole one, with other numbers.
 """
 
@@ -21,7 +21,7 @@ from gangline.train.clip import END, START, clip_tokenizer
 
 TOKENS_OF_A_PROMPT = 24
 WIDTH = 64
-CHANNELS = 64, 128
+CHANNELS = 48, 96
 MORE_WORDS = "a an the photo picture painting drawing of on in at sks emoji style cute happy sad big small red green blue pink purple"
 PARTS = {
     "scheduler": ["diffusers", "DDIMScheduler"],
@@ -36,11 +36,13 @@ PARTS = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", help="the data set whose captions the vocabulary is to hold")
     parser.add_argument("folder", type=Path)
+    parser.add_argument("data", nargs="+", help="the data sets whose captions the vocabulary is to hold")
     asked = parser.parse_args()
-    captions = open_data_set(data_place(asked.data)).table.to_table(columns=["captions"])["captions"].to_pylist()
-    write_architecture(asked.folder, [text for texts in captions for text in texts])
+    tables = [open_data_set(data_place(data)).table.to_table(columns=["captions"]) for data in asked.data]
+    write_architecture(
+        asked.folder, [text for table in tables for texts in table["captions"].to_pylist() for text in texts]
+    )
 
 
 def write_architecture(folder: Path, captions: list[str]) -> None:

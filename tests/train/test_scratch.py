@@ -12,6 +12,7 @@ from gangline.core.errors import BadInput
 from gangline.core.scratch import Phase, ScratchSpec, moment
 from gangline.data.dataset import DataSet
 from gangline.train.base import Base, load_base
+from gangline.train.beginning import FROZEN_EMBEDDINGS
 from gangline.train.contract import Orders, RunDirectory
 from gangline.train.denoiser import Denoiser
 from gangline.train.intake import Intake, Samples, open_data
@@ -278,7 +279,9 @@ def test_text_encoders_of_sdxl_begin_random_are_trained_and_diffusers_loads_them
         before, after = begun.network.parts[part].state_dict(), getattr(pipeline, part).state_dict()
         changed = {name for name in after if not torch.equal(before[name], after[name])}
         assert changed == {name for name in after if f"{part}.{name}" in begun.weights}
-        assert not any("token_embedding" in name for name in changed)
+        (tokens,) = (name for name in after if "token_embedding" in name)
+        assert tokens not in changed
+        assert after[tokens].std().item() == pytest.approx(FROZEN_EMBEDDINGS, rel=0.1)  # wide enough to be told apart
     assert sorted(path.name for path in run.samples.iterdir()) == ["step-000001"]
     rates = [line["metrics"] for line in lines(run) if line.get("metrics")]
     assert rates[-1]["text_encoder_learning_rate"] == 2e-3 and rates[-1]["images_per_second_per_gpu"] > 0

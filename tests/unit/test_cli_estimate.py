@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import tomllib
 from functools import partial
 from pathlib import Path
 
@@ -126,7 +127,9 @@ def test_a_recipe_of_one_phase_takes_one_list_and_settings_over_its_own(gangline
     two = json.loads(gangline(TINY, *measured, *measured[2:], "--set", f"phases={phases}", *PRICE, "-o", "json")[1])[
         "rows"
     ][0]
-    assert one["phases"][0]["phase"] == "64 px" and one["days"] == pytest.approx(12_000 * 32 / 64 / 86_400)
+    (phase,) = tomllib.loads(Path(TINY).read_text())["phases"]
+    assert one["phases"][0]["phase"] == "64 px"
+    assert one["days"] == pytest.approx(phase["steps"] * phase["batch_size"] / 64 / 86_400)
     assert [(part["phase"], part["microbatches_per_step"]) for part in two["phases"]] == [
         ("phase 1, 64 px", 2),
         ("phase 2, 64 px", None),

@@ -30,7 +30,7 @@ def recipe(name: str) -> ScratchSpec:
     """As it is when submitted: its base and data sets pinned."""
     value = tomllib.loads((ROOT / "recipes" / f"{name}.toml").read_text())
     value["base"] = {"source": "hub", "repo": value["base"].rjust(3, "_")}
-    value["data"] = [data | {"place": "s3://sets/x.lance", "id": "x", "version": 1} for data in value["data"]]
+    value["data"] = [data | {"place": f"s3://sets/{data['place']}", "id": "x", "version": 1} for data in value["data"]]
     return parse_scratch(value)
 
 

@@ -17,6 +17,9 @@ UNET = "unet"
 VAE = "vae"
 TEXT_ENCODERS = ("text_encoder", "text_encoder_2")
 ENCODER_KINDS = (CLIPTextModel, CLIPTextModelWithProjection)
+FROZEN_EMBEDDINGS = 0.5
+"""The deviation of random token embeddings that stay so. With the 0.02 that CLIP begins with and grows from, what the layers add would
+drown which token it is: pictures then follow their seed, not their words."""
 
 
 def folder_of(base: Base) -> Path:
@@ -65,7 +68,10 @@ def _new_encoder(base: Base, spec: ScratchSpec, number: int) -> Any:
     name = TEXT_ENCODERS[number]
     chance.seed_torch(spec.seed, f"initial weights of {name}")
     with as_bad_input(f"the base's {name}/config.json"):
-        return ENCODER_KINDS[number](CLIPTextConfig.from_pretrained(folder_of(base) / name, local_files_only=True))
+        encoder = ENCODER_KINDS[number](CLIPTextConfig.from_pretrained(folder_of(base) / name, local_files_only=True))
+    if spec.freeze_token_embeddings:
+        torch.nn.init.normal_(encoder.get_input_embeddings().weight, std=FROZEN_EMBEDDINGS)
+    return encoder
 
 
 def _trained(module: Any, base: Base) -> Any:

@@ -537,7 +537,7 @@ RULES = [
     rule("5: pictures of steps keep no node", "service.samples:may_render_steps", "now_ms - since_ms <", "0 <"),
     rule("4: also where no node is left", "queued_for_long", "kind <> 'sample' AND", ""),
     rule("6: who wants no picture of a result gets none", "service.samples:of_result", "if wanted", "if True"),
-    rule("3: a result is shown by its own weights", "service.inputs:_weights", 'row["path"] == DIFFUSERS_FILE', "True"),
+    rule("3: a result is shown by its own weights", "service.inputs:_is_of_result", "path == DIFFUSERS_FILE", "True"),
     rule("4: who cancels wants no pictures", "service.steer:cancel", 'cancel(at, row["id"], now_ms)', "pass"),
     rule("4: rendering gives way", "service.controller:Controller.tick", "give_way(at, now_ms)", "pass"),
     rule("4: to what its node can train", "in_the_way", "waiting.gpu_memory_gb <= node.gpu_memory_gb", "TRUE"),

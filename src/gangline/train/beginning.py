@@ -70,7 +70,7 @@ def _new_encoder(base: Base, spec: ScratchSpec, number: int) -> Any:
     with as_bad_input(f"the base's {name}/config.json"):
         encoder = ENCODER_KINDS[number](CLIPTextConfig.from_pretrained(folder_of(base) / name, local_files_only=True))
     if spec.freeze_token_embeddings:
-        torch.nn.init.normal_(encoder.get_input_embeddings().weight, std=FROZEN_EMBEDDINGS)
+        torch.nn.init.normal_(encoder.get_input_embeddings().get_parameter("weight"), std=FROZEN_EMBEDDINGS)
     return encoder
 
 

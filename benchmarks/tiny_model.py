@@ -6,6 +6,7 @@ tiny_sdxl.toml holds out, of all categories and of those that the first tiny mod
   vae_db    how near pictures come back through its VAE, in dB
   clean_db  how near the clean picture comes that follows from the noise predicted, at a quarter, half and three quarters of the way
 Then each learns examples/subject by recipes/tiny_subject.toml, but for one photo: the loss of that one before and after.
+`--reports vae/report.json unet/report.json` draws what was held out while the model was made.
 """
 
 import argparse
@@ -24,6 +25,7 @@ import torch
 from tests.conftest import ROOT, SUBJECT, file_at
 
 from gangline.cli.box import Box
+from gangline.cli.estimate_figure import STYLE
 from gangline.cli.follow import follow, wait_for_pictures
 from gangline.cli.train import hand_in, read_recipe
 from gangline.compose import data_place
@@ -31,6 +33,7 @@ from gangline.core.scratch import DataRef, Phase, ScratchSpec
 from gangline.core.spec_fields import FilesBase
 from gangline.data.dataset import DataSet, open_data_set
 from gangline.data.grid import Row, draw
+from gangline.sim.timeline import HUES
 from gangline.train.base import Base
 from gangline.train.denoiser import Denoiser, in_floats
 from gangline.train.intake import Intake, Samples
@@ -62,6 +65,7 @@ def main() -> None:
     parser.add_argument("models", nargs=2, type=Path)
     parser.add_argument("data")
     parser.add_argument("--pictures", type=Path, metavar="FOLDER")
+    parser.add_argument("--reports", nargs="+", type=Path, default=[], metavar="FILE", help="with --pictures")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     data = open_data_set(data_place(asked.data))
@@ -82,6 +86,8 @@ def main() -> None:
         drawn = [pictures(folder, data) for folder in asked.models]
         rows = [Row(prompt, [one for each in drawn for one in each[prompt]]) for prompt in PROMPTS]
         draw(rows, columns).save(asked.pictures / "side-by-side.png")
+        if asked.reports:
+            curves([json.loads(path.read_text())["held_out"] for path in asked.reports], asked.pictures / "curves.svg")
 
 
 def spec_of(folder: Path, data: DataSet, **settings: Any) -> ScratchSpec:
@@ -164,6 +170,24 @@ def taught(base: Path, folder: Path) -> tuple[float, float, float, bytes]:
     (held_out,) = json.loads((folder / "results" / "report.json").read_text())["held_out"]
     grid = (folder / "results" / "samples" / "grid.png").read_bytes()
     return held_out["loss_before"], held_out["loss_after"], seconds, grid
+
+
+def curves(reports: list[list[dict[str, float]]], file: Path) -> None:
+    """What was measured of the rows held out, by step: one panel for each training."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(STYLE):  # pyright: ignore[reportArgumentType]
+        figure = Figure(figsize=(3.6 * len(reports), 2.8), layout="constrained")
+        panels = figure.subplots(1, len(reports), squeeze=False)[0]
+        for axes, report in zip(panels, reports, strict=True):
+            (name,) = report[0].keys() - {"step"}
+            found = [one for one in report if one["step"]]
+            axes.plot(
+                [one["step"] for one in found], [one[name] for one in found], color=HUES[0], marker="o", markersize=3
+            )
+            axes.set(xlabel="step", title=name.replace("_", " "))
+        figure.savefig(file, metadata={"Date": None})
 
 
 if __name__ == "__main__":

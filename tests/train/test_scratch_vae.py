@@ -12,9 +12,10 @@ from gangline.core.scratch import Phase
 from gangline.data.dataset import DataSet
 from gangline.train.contract import Orders, RunDirectory
 from gangline.train.denoiser import in_floats
-from gangline.train.intake import Intake, open_data
+from gangline.train.intake import Intake, Samples, open_data
 from gangline.train.ranks import Ranks
 from gangline.train.scratch import base_at, train
+from gangline.train.vae import standardise
 from tests.train.bases import save_tiny
 from tests.train.sets import data_set, finish, lay_out, report_of, scratch_spec
 
@@ -48,17 +49,42 @@ def test_pictures_that_it_never_saw_come_back_better(trained: RunDirectory) -> N
     assert last > first + 5
 
 
-def test_its_latents_have_a_deviation_of_one_once_scaled_and_the_pipeline_loads_it(trained: RunDirectory) -> None:
-    spec = trained.read_scratch()
-    base = base_at(trained.inputs / "base", spec, torch.device("cpu"), torch.float32)
-    samples = Intake(spec, base, open_data(spec, trained.inputs), Ranks(), torch.device("cpu")).first_pictures(1024)
-    vae = AutoencoderKL.from_pretrained(trained.output / "vae")
-    with torch.no_grad():
-        posterior = vae.encode(in_floats(samples)).latent_dist
-    drawn = (posterior.mean + posterior.std * samples.drawn) * vae.config.scaling_factor
-    assert drawn.std() == pytest.approx(1, rel=1e-3)
+def pictures_of(run: RunDirectory) -> Samples:
+    spec = run.read_scratch()
+    base = base_at(run.inputs / "base", spec, torch.device("cpu"), torch.float32)
+    return Intake(spec, base, open_data(spec, run.inputs), Ranks(), torch.device("cpu")).first_pictures(1024)
+
+
+@torch.no_grad()
+def drawn(vae: AutoencoderKL, samples: Samples) -> torch.Tensor:
+    posterior = vae.encode(in_floats(samples)).latent_dist
+    return posterior.mean + posterior.std * samples.drawn
+
+
+def test_its_latents_lie_as_noise_does_in_every_channel_and_the_pipeline_loads_it(trained: RunDirectory) -> None:
+    latents = drawn(AutoencoderKL.from_pretrained(trained.output / "vae"), pictures_of(trained))
+    assert latents.mean(dim=(0, 2, 3)) == pytest.approx([0.0] * latents.shape[1], abs=1e-3)
+    assert latents.std(dim=(0, 2, 3)) == pytest.approx([1.0] * latents.shape[1], rel=1e-3)
     pipeline = StableDiffusionPipeline.from_pretrained(trained.output, local_files_only=True)
-    assert pipeline.vae.config.scaling_factor == vae.config.scaling_factor
+    assert pipeline.vae.config.scaling_factor == 1
+
+
+@torch.no_grad()
+def test_pictures_come_back_as_before_when_latents_are_standardised(trained: RunDirectory, base: Path) -> None:
+    samples = pictures_of(trained)
+    vae = AutoencoderKL.from_pretrained(base / "vae")
+    before = vae.decode(drawn(vae, samples)).sample
+    standardise(vae, samples, 8, by_channel=True)
+    assert torch.allclose(vae.decode(drawn(vae, samples)).sample, before, atol=1e-5)
+
+
+def test_a_vae_that_was_trained_before_keeps_its_channels(trained: RunDirectory, base: Path) -> None:
+    samples = pictures_of(trained)
+    vae = AutoencoderKL.from_pretrained(base / "vae")
+    latents = drawn(vae, samples)
+    standardise(vae, samples, 8, by_channel=False)
+    assert torch.equal(drawn(vae, samples), latents)
+    assert (latents * vae.config.scaling_factor).std() == pytest.approx(1, rel=1e-3)
 
 
 def test_an_interrupted_run_ends_with_the_same_bits(tmp_path: Path, trained: RunDirectory, base: Path) -> None:

@@ -20,7 +20,7 @@ from gangline.train.digest import tensors_digest
 from gangline.train.intake import Intake
 from gangline.train.learner import Learner
 from gangline.train.result import REPORT
-from gangline.train.vae import SCALED_BY, scaling_factor
+from gangline.train.vae import SCALED_BY, standardise
 
 SCHEDULER = "scheduler/scheduler_config.json"
 
@@ -36,8 +36,7 @@ def write_pipeline(run: RunDirectory, base: Base, spec: ScratchSpec, learner: Le
     modules = {part: filled(learner.network.parts[part], tensors) for part, tensors in trained.items()}
     if VAE in modules:
         pictures = intake.first_pictures(SCALED_BY)
-        scale = scaling_factor(modules[VAE].to(base.device), pictures, learner.microbatch)
-        modules[VAE].register_to_config(scaling_factor=scale)
+        standardise(modules[VAE].to(base.device), pictures, learner.microbatch, by_channel=VAE in spec.new)
     for part, module in modules.items():
         module.save_pretrained(run.output / part, safe_serialization=True)
     if UNET in modules:

@@ -53,12 +53,35 @@ class Autoencoder(torch.nn.Module):
 
 
 @torch.no_grad()
-def scaling_factor(vae: Any, samples: Samples, at_a_time: int) -> float:
-    """What brings latents to a standard deviation of one (Rombach et al. 2021, appendix G)."""
-    count, total, squares = 0, 0.0, 0.0
+def standardise(vae: Any, samples: Samples, at_a_time: int, *, by_channel: bool) -> None:
+    """Brings latents of these pictures to a standard deviation of one by the VAE's `scaling_factor` (Rombach et al. 2021, appendix G).
+
+    `by_channel` brings each channel to a mean of zero and a deviation of one, as the noise has from which sampling begins (EDM2,
+    Karras et al. 2023), by weights of the two 1 × 1 convolutions on both sides of the latents: pictures come back as before. Then the
+    factor is one, and every pipeline of the family can use the VAE. Where it has no such convolutions, the factor is all there is.
+    """
+    count, total, squares = 0, torch.zeros(()), torch.zeros(())
     for some in samples.pieces(at_a_time):
         piece = some.each(lambda tensor: tensor.to(vae.device))
         posterior = vae.encode(in_floats(piece)).latent_dist
         drawn = (posterior.mean + posterior.std * piece.drawn).double()
-        count, total, squares = count + drawn.numel(), total + drawn.sum().item(), squares + drawn.square().sum().item()
-    return (squares / count - (total / count) ** 2) ** -0.5
+        count += drawn.numel() // drawn.shape[1]
+        total, squares = total + drawn.sum(dim=(0, 2, 3)), squares + drawn.square().sum(dim=(0, 2, 3))
+    mean_C, square_C = total / count, squares / count
+    if by_channel and vae.quant_conv is not None and vae.post_quant_conv is not None:
+        _fold(vae, mean_C, (square_C - mean_C.square()).sqrt())
+        vae.register_to_config(scaling_factor=1.0)
+    else:
+        vae.register_to_config(scaling_factor=(square_C.mean() - mean_C.mean() ** 2).item() ** -0.5)
+
+
+def _fold(vae: Any, mean_C: torch.Tensor, deviation_C: torch.Tensor) -> None:
+    """z becomes (z - mean) / deviation, where it leaves the encoder, and z again, where it enters the decoder."""
+    channels = len(mean_C)
+    to, back = vae.quant_conv, vae.post_quant_conv
+    mean_C, deviation_C = mean_C.to(to.weight), deviation_C.to(to.weight)
+    to.weight[:channels] /= deviation_C[:, None, None, None]
+    to.bias[:channels] = (to.bias[:channels] - mean_C) / deviation_C
+    to.bias[channels:] -= 2 * deviation_C.log()
+    back.bias += back.weight[:, :, 0, 0] @ mean_C
+    back.weight *= deviation_C[None, :, None, None]

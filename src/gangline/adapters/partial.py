@@ -13,6 +13,7 @@ from types import TracebackType
 
 from gangline.core.errors import Damaged, Unreachable
 from gangline.core.files import PART_BYTES, File
+from gangline.posix import flush
 
 LOOK_EVERY_S = 0.2
 
@@ -111,7 +112,7 @@ class Partial:
             os.fsync(self._handle)
         self._path.rename(self._to)
         if durable:
-            _flush_folder(self._to.parent)
+            flush(self._to.parent)
 
 
 def _lock(handle: int) -> bool:
@@ -120,11 +121,3 @@ def _lock(handle: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _flush_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

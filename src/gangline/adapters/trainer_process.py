@@ -16,12 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
-from gangline.adapters.processes import die_with_parent
 from gangline.core import contract
 from gangline.core.contract import Failure, Manifest, Prepared, Progress, parse_manifest, parse_prepared
 from gangline.core.files import File
 from gangline.core.metrics import Point, Reading, sound
 from gangline.ports.trainer import Made, Pictures, Result, Saved
+from gangline.posix import die_with_parent
 
 MODULES = {
     "lora": "gangline.train.lora",

@@ -1,6 +1,5 @@
 """Who does the pieces of a large work: processes of this box, or a Ray cluster. Each piece is one call that says what came of it."""
 
-import ctypes
 import logging
 import multiprocessing
 import os
@@ -11,11 +10,11 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Protocol, TypeVar
 
 from gangline.core.errors import BadInput, Unreachable
+from gangline.posix import die_with_parent
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-PR_SET_PDEATHSIG = 1
 RETRIES = 3
 """Of a piece whose node vanished; what a piece raises ends all."""
 
@@ -88,7 +87,7 @@ def _done(work: Callable[[Task], Result], task: Task) -> Result:
 
 def _die_with(parent: int) -> None:
     """This process ends with its parent, however that ends; Ctrl-C is the parent's to hear."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import shutil
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
@@ -16,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from gangline.core.contract import MANIFEST, Manifest, checkpoint_name, parse_manifest
 from gangline.core.errors import Damaged
 from gangline.core.files import File
+from gangline.posix import flush
 from gangline.train.optimiser import OptimizerState
 
 WEIGHTS = "weights.safetensors"
@@ -207,11 +207,3 @@ def copied(tensors: Tensors) -> Tensors:
 def newest_first(folders: tuple[Path, ...]) -> list[Path]:
     found = [path for folder in folders if folder.is_dir() for path in folder.iterdir() if path.is_dir()]
     return sorted((path for path in found if path.name.isdigit()), key=lambda path: int(path.name), reverse=True)
-
-
-def flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

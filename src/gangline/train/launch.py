@@ -5,7 +5,6 @@ ends with the trainer's own exit code, which torchrun does not tell; and no rend
 """
 
 import argparse
-import ctypes
 import json
 import os
 import signal
@@ -16,12 +15,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from gangline.core.contract import SPEC
+from gangline.posix import die_with_parent
 
 TRAINER = "gangline.train.scratch"
 GRACE_S = 60
 """So long may ranks go on after one of them has ended."""
 HANDED_ON = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
-PR_SET_PDEATHSIG = 1
 
 
 def main() -> int:
@@ -79,11 +78,7 @@ def _start(directory: Path, rank: int, ranks: int, port: int) -> "subprocess.Pop
     who = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     environment = os.environ | {name: str(value) for name, value in who.items()}
     command = [sys.executable, "-m", TRAINER, str(directory)]
-    return subprocess.Popen(command, env=environment, preexec_fn=_die_with_parent)  # noqa: PLW1509 - one call into libc
-
-
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    return subprocess.Popen(command, env=environment, preexec_fn=die_with_parent)  # noqa: PLW1509 - one call into libc
 
 
 def free_port() -> int:

@@ -25,6 +25,7 @@ from torch.distributed.tensor import DTensor
 from gangline.core.contract import Manifest, checkpoint_name
 from gangline.core.errors import Damaged
 from gangline.core.files import File
+from gangline.posix import flush
 from gangline.train.checkpoint import (
     NUMBERS,
     Identity,
@@ -32,7 +33,6 @@ from gangline.train.checkpoint import (
     check,
     copied,
     describe,
-    flush,
     newest_first,
     read_manifest,
     write_manifest,

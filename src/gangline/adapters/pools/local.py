@@ -15,8 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from gangline.adapters.processes import die_with_parent
 from gangline.ports.pool import Instance, NoCapacity, Offer
+from gangline.posix import die_with_parent
 
 WORKER = (sys.executable, "-m", "gangline.cli.main", "worker")
 LOG = "worker.log"

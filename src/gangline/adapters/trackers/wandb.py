@@ -17,10 +17,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gangline.adapters.processes import die_with_parent
 from gangline.core.errors import GanglineError, Unreachable
 from gangline.core.metrics import Measured
 from gangline.ports.tracker import Ending, Picture, TrackedRun
+from gangline.posix import die_with_parent
 
 OPEN_S = 120.0
 WRITE_S = 60.0

@@ -20,6 +20,8 @@ resolution = 32
 batch_size = 8
 """
 
+LATER = "{steps = 1, resolution = 32, batch_size = 4, where = 'widht > 3'}]"
+
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> DataSet:
@@ -68,6 +70,13 @@ def test_any_setting_of_a_recipe_is_given_anew_as_toml(typed: Typed, recipe: Pat
         (("--set", "needs={slots = 3}"), "is no multiple of the 3 GPUs"),
         (("--base", "./nowhere"), "there is no base"),
         (("--data", "nowhere.lance"), "there is no data set at"),
+        (("--set", "held_out = 'colour = 1'"), "the condition `colour = 1` cannot be used"),
+        (("--set", "held_out = 'width < 3'"), "is left by `(width < 3)`"),
+        (
+            ("--set", "phases = [{steps = 1, resolution = 32, batch_size = 4}, " + LATER),
+            "the condition `widht > 3` cannot be used",
+        ),
+        (("--set", "phases = [{steps = 1, resolution = 32, batch_size = 4, latents = 'required'}]"), "has no latents"),
     ],
 )
 def test_what_is_wrong_is_told_in_a_sentence(

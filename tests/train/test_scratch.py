@@ -333,6 +333,18 @@ def test_latents_that_must_be_there_and_are_not_are_missed(tmp_path: Path, base:
         train(lay_out(tmp_path / "run", spec, base), Orders())
 
 
+def test_what_is_wrong_with_a_later_phase_is_told_before_the_first_step(
+    tmp_path: Path, base: Path, data: DataSet
+) -> None:
+    first = Phase(steps=1, resolution=32, batch_size=4)
+    for wrong, told in {"widht > 3": "cannot be used", "width < 3": "is left by"}.items():
+        spec = scratch_spec(base, data, phases=(first, replace(first, where=wrong)), held_out="")
+        run = lay_out(tmp_path / told, spec, base)
+        with pytest.raises(BadInput, match=told):
+            train(run, Orders())
+        assert not run.checkpoints.exists() or not list(run.checkpoints.iterdir())
+
+
 def test_a_data_set_that_was_made_anew_under_a_job_is_not_gone_on_with(tmp_path: Path, base: Path) -> None:
     data = data_set(tmp_path)
     run = lay_out(tmp_path / "run", scratch_spec(base, data, checkpoint_every_steps=None), base)

@@ -139,6 +139,9 @@ def plan_of(settings: dict[str, Any]) -> Plan:
     """Raises `BadInput` with all that is wrong with the settings, before anything is read."""
     from gangline.cli.plan import Files
 
+    with needing("data"):
+        from gangline.data.wanted import check_wanted
+
     given, base = _places(settings.get("data", [])), settings.get("base")
     if not isinstance(base, str | Base):
         raise BadInput("no base model is given", hint="pass --base with a folder in diffusers' layout or a hub id")
@@ -157,7 +160,9 @@ def plan_of(settings: dict[str, Any]) -> Plan:
         "base": FilesBase(files=found.unsent()) if isinstance(found, Files) else found,
         "data": [ref | {"files": files.get(ref["place"], ())} for ref in refs],
     }
-    return Plan(spec=parse_scratch(whole), base=found, sets=sets, rows_of=rows)
+    parsed = parse_scratch(whole)
+    check_wanted(parsed, opened)
+    return Plan(spec=parsed, base=found, sets=sets, rows_of=rows)
 
 
 def spec_of(settings: dict[str, Any]) -> ScratchSpec:

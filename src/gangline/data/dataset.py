@@ -12,6 +12,7 @@ import lance
 import pyarrow as pa
 
 from gangline.core.errors import BadInput
+from gangline.data.crops import Crop
 from gangline.data.place import Place, errors_of, explained
 
 KEY = b"gangline"
@@ -120,6 +121,10 @@ class DataSet:
                 hint="`gangline data encode` makes them",
             )
         return there[column]
+
+
+def latents_column(resolution: int, crop: Crop) -> str:
+    return f"latents_{resolution}" if crop == "center" else f"latents_{resolution}_{crop}"
 
 
 def open_data_set(place: Place, *, version: int | None = None, id: str = "") -> DataSet:

@@ -2,7 +2,8 @@
 
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -15,7 +16,7 @@ from gangline.data.block_cache import BlockCache
 from gangline.data.dataset import DataSet
 from gangline.data.place import errors_of, explained
 from gangline.data.shuffle import LANES, Numbers, Shuffle, cut_into_blocks
-from gangline.data.where import enclosed
+from gangline.data.where import enclosed, reason
 
 BLOCK_BYTES = 2 << 20
 BLOCK_ROWS_MAX = 8192
@@ -69,7 +70,7 @@ class Shelf:
         self._cache = cache if data.place.is_remote else None
         self._wait_s = wait_s
         self._fragments = {one.fragment_id: one for one in data.table.get_fragments()}
-        _check(data, reading)
+        check(data, reading.columns, reading.where)
         self.blocks = self._cut(reading.block_rows or block_rows(data, reading.columns))
         self.shuffle = Shuffle(reading.seed, [len(block.rows) for block in self.blocks], reading.lanes)
 
@@ -109,29 +110,20 @@ class Shelf:
         raise AssertionError("the last try returns or raises")
 
     def _cut(self, size: int) -> list[Block]:
-        blocks = [
+        return [
             Block(number, rows[part.start : part.stop])
             for number, fragment in self._fragments.items()
             for rows in (self._wanted(fragment),)
             for part in cut_into_blocks(len(rows), size)
         ]
-        if not blocks:
-            raise BadInput(f"no row of {self.data.place.uri} is left by `{self.reading.where}`", hint="ask for less")
-        return blocks
 
     def _wanted(self, fragment: lance.LanceFragment) -> Numbers | range:
         if not self.reading.where:
             return range(fragment.count_rows())
         every = fragment.scanner(columns=[], with_row_address=True)
         some = fragment.scanner(columns=[], with_row_address=True, filter=enclosed(self.reading.where))
-        try:
-            with errors_of(self.data.place):
-                addresses, kept = (scan.to_table()["_rowaddr"].to_numpy() for scan in (every, some))
-        except ValueError as error:
-            said = str(error).partition(", /")[0].removeprefix("Invalid user input: ")
-            raise BadInput(
-                f"the condition `{self.reading.where}` cannot be used: {said}", hint="see `data inspect`"
-            ) from None
+        with _condition(self.data, self.reading.where):
+            addresses, kept = (scan.to_table()["_rowaddr"].to_numpy() for scan in (every, some))
         return np.flatnonzero(np.isin(addresses, kept)).astype(np.int64)
 
 
@@ -157,13 +149,28 @@ def _column(chunks: pa.ChunkedArray) -> Any:
     return values
 
 
-def _check(data: DataSet, reading: Reading) -> None:
+def check(data: DataSet, columns: tuple[str, ...], where: str) -> None:
+    """Raises `BadInput` where the data set has no such columns, the condition is none, or it leaves no row. Looks for one row only."""
     there = data.table.schema.names
-    missing = [name for name in reading.columns if name not in there]
+    missing = [name for name in columns if name not in there]
     if missing:
         raise BadInput(f"{data.place.uri} has no column {', '.join(missing)}", hint=f"it has {', '.join(there)}")
     if not data.rows:
         raise BadInput(f"{data.place.uri} has no rows", hint="convert something into it")
+    if where:
+        with _condition(data, where):
+            found = data.table.scanner(columns=[], filter=enclosed(where), limit=1, with_row_address=True).to_table()
+        if not len(found):
+            raise BadInput(f"no row of {data.place.uri} is left by `{where}`", hint="ask for less")
+
+
+@contextmanager
+def _condition(data: DataSet, where: str) -> Iterator[None]:
+    try:
+        with errors_of(data.place):
+            yield
+    except ValueError as error:
+        raise BadInput(f"the condition `{where}` cannot be used: {reason(error)}", hint="see `data inspect`") from None
 
 
 def _damaged(data: DataSet, error: Exception) -> Unreachable:

@@ -25,11 +25,7 @@ class Where:
         soon = tuple(text for text in self.conditions if _problem(text, early) is None)
         rest = tuple(text for text in self.conditions if text not in soon)
         for text in rest:
-            problem = _problem(text, late)
-            if problem is not None:
-                raise BadInput(
-                    f"the condition `{text}` cannot be used: {problem}", hint=f"columns are {', '.join(late.names)}"
-                )
+            check_condition(text, late)
         return Where(soon), Where(rest)
 
     def kept(self, rows: list[dict[str, Any]], schema: pa.Schema) -> list[bool]:
@@ -41,12 +37,21 @@ class Where:
             scan = table.scanner(columns=[], filter=self.text, with_row_address=True)
             wanted = set(scan.to_table()["_rowaddr"].to_pylist())
         except (OSError, ValueError) as error:
-            raise BadInput(f"the condition `{self.text}` fails: {_reason(error)}", hint="correct it") from None
+            raise BadInput(f"the condition `{self.text}` fails: {reason(error)}", hint="correct it") from None
         return [row in wanted for row in range(len(rows))]
 
     @property
     def text(self) -> str:
         return " and ".join(map(enclosed, self.conditions))
+
+
+def check_condition(text: str, schema: pa.Schema) -> None:
+    """Raises `BadInput` where it is no condition on these columns."""
+    problem = _problem(text, schema)
+    if problem is not None:
+        raise BadInput(
+            f"the condition `{text}` cannot be used: {problem}", hint=f"columns are {', '.join(schema.names)}"
+        )
 
 
 def enclosed(text: str) -> str:
@@ -66,11 +71,11 @@ def _problem(text: str, schema: pa.Schema) -> str | None:
             columns=[], filter=enclosed(text), with_row_id=True
         ).to_table()
     except (OSError, ValueError) as error:
-        return _reason(error)
+        return reason(error)
     return None
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
     """Lance's own words, without where in its source they were said."""
     said = str(error).partition(", /")[0]
     for opening in (

@@ -27,7 +27,7 @@ from gangline.core.canonical import digest
 from gangline.core.errors import BadInput
 from gangline.data.buckets import Size, cut
 from gangline.data.crops import Crop, square
-from gangline.data.dataset import KEY, DataSet, Latents, Texts, described, open_data_set
+from gangline.data.dataset import KEY, DataSet, Latents, Texts, described, latents_column, open_data_set
 from gangline.data.engine import Engine
 from gangline.data.pixels import as_seen, loaded
 from gangline.data.place import Place, errors_of
@@ -106,7 +106,7 @@ class Encoder:
             )
         hashed = self.vae_digest
         return {
-            column_name(resolution, self.encoding.crop): Latents(
+            latents_column(resolution, self.encoding.crop): Latents(
                 vae=hashed,
                 scale=config.scaling_factor,
                 shift=config.get("shift_factor") or 0.0,
@@ -194,10 +194,6 @@ class Encoder:
         made[TEXTS].append(found.tokens[rows].flatten(1).numpy().astype(STORED))
         if found.pooled is not None:
             made[POOLED].append(found.pooled[rows].numpy().astype(STORED))
-
-
-def column_name(resolution: int, crop: Crop) -> str:
-    return f"latents_{resolution}" if crop == "center" else f"latents_{resolution}_{crop}"
 
 
 def weights_digest(module: torch.nn.Module) -> str:

@@ -21,14 +21,15 @@ from gangline.data.block_cache import BlockCache
 from gangline.data.buckets import Size, View, cut
 from gangline.data.chance import stream
 from gangline.data.crops import square
-from gangline.data.dataset import DataSet, Latents, open_data_set
+from gangline.data.dataset import DataSet, Latents, latents_column, open_data_set
 from gangline.data.pixels import Unreadable, as_seen, loaded
 from gangline.data.place import Place
 from gangline.data.shelf import Reading, Shelf
 from gangline.data.stream import Batch, Stream
+from gangline.data.wanted import check_wanted
 from gangline.train import chance
 from gangline.train.base import Base
-from gangline.train.encode import column_name, weights_digest
+from gangline.train.encode import weights_digest
 from gangline.train.ranks import Ranks
 from gangline.train.stacked import Stacked
 from gangline.train.text import tokenize
@@ -190,6 +191,7 @@ class Intake:
         self.sets = sets
         self.ranks = ranks
         self.device = device
+        check_wanted(spec, sets)
         self.columns = [self._latents(phase) for phase in spec.phases]
         if all(self.columns):
             base.forget("vae")
@@ -232,10 +234,8 @@ class Intake:
         by another encoder: a U-Net would learn what nothing decodes."""
         if self.spec.part == "vae" or phase.latents == "off":
             return None
-        name = column_name(phase.resolution, phase.crop)
+        name = latents_column(phase.resolution, phase.crop)
         lacking = [data for data in self.sets if not isinstance(data.computed().get(name), Latents)]
-        if lacking and phase.latents == "required":
-            lacking[0].latents(name)
         if lacking:
             return None
         for data in self.sets:

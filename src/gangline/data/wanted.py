@@ -1,0 +1,21 @@
+"""Whether data sets have what the phases of a job ask of them: told before the first step, not when the last phase begins."""
+
+from collections.abc import Sequence
+
+from gangline.core.scratch import ScratchSpec, wanted_rows
+from gangline.data.dataset import DataSet, latents_column
+from gangline.data.shelf import check
+from gangline.data.where import check_condition
+
+
+def check_wanted(spec: ScratchSpec, sets: Sequence[DataSet]) -> None:
+    """Raises `BadInput` for a condition that is none or leaves no row, and for latents that are required and not there."""
+    for phase in spec.phases:
+        for data, ref in zip(sets, spec.data, strict=True):
+            for text in filter(None, (ref.where, phase.where, spec.held_out)):
+                check_condition(text, data.table.schema)
+            check(data, (), wanted_rows(spec, ref, phase, held_out=False))
+            if spec.held_out and phase is spec.phases[-1]:
+                check(data, (), wanted_rows(spec, ref, phase, held_out=True))
+            if phase.latents == "required":
+                data.latents(latents_column(phase.resolution, phase.crop))

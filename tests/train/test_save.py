@@ -1,6 +1,9 @@
 """A save holds training up only while the state is copied, and is the state of that moment."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,3 +50,34 @@ def test_told_to_save_a_trainer_saves_and_goes_on_and_says_how_long_it_was_held_
     assert [path.name for path in run.checkpoints.iterdir()] == ["000001"]
     told = [json.loads(line) for line in (run.path / "progress.jsonl").read_text().splitlines()]
     assert told[0]["save_s"] is None and 0 < told[-1]["save_s"] < 1
+
+
+SAVE = """
+import torch
+from pathlib import Path
+from gangline.train.program import kind_of
+from gangline.train.ranks import Ranks
+from gangline.train.shards import Part, write_part
+
+tensors = {f"{kind}/x": torch.zeros(2**17) for kind in ("weights", "averaged", "optimizer")}
+try:
+    write_part(Path("FOLDER/000001"), Part.of(tensors, {}, Ranks()), Ranks())
+except Exception as error:
+    print(kind_of(error))
+"""
+
+
+def test_a_disk_that_is_full_is_told_as_that_and_is_no_crash(tmp_path: Path) -> None:
+    """In a file system of a megabyte, which a namespace of its own may mount."""
+    shell = f"mount -t tmpfs -o size=1m none {tmp_path} && exec {sys.executable} -"
+    ran = subprocess.run(
+        ["/usr/bin/unshare", "--map-root-user", "--mount", "sh", "-ec", shell],
+        check=False,
+        capture_output=True,
+        text=True,
+        input=SAVE.replace("FOLDER", str(tmp_path)),
+        env=os.environ,
+    )
+    if "Operation not permitted" in ran.stderr:
+        pytest.skip("nothing may be mounted here, not even in a namespace of its own")
+    assert ran.stdout == "disk full\n", ran.stderr

@@ -227,7 +227,7 @@ def explained(place: Place, error: Exception) -> GanglineError | None:
     """None for what is no fault of the place."""
     text = str(error)
     low = text.lower()
-    if any(words in low for words in FULL):
+    if says_full(error):
         return Unreachable(
             f"the disk is full: {place.uri}", hint="make room and say the same again: what is done stays done"
         )
@@ -249,6 +249,11 @@ def explained(place: Place, error: Exception) -> GanglineError | None:
             f"{place.uri} does not answer: {_first_line(text)}", hint="say the same again: what is done stays done"
         )
     return None
+
+
+def says_full(error: Exception) -> bool:
+    """Libraries in Rust tell it in words only, by errors of their own."""
+    return any(words in str(error).lower() for words in FULL)
 
 
 def _first_line(text: str) -> str:

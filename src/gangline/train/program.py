@@ -1,7 +1,6 @@
 """A trainer as a program: its directory, its signals, and what its end says."""
 
 import argparse
-import errno
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,7 @@ import torch
 from gangline.core.contract import EXIT_BAD_INPUT, EXIT_LEFT_OUT, Failure, FailureKind
 from gangline.core.errors import BadInput, GanglineError, Unreachable
 from gangline.core.parsing import InvalidSpec
-from gangline.data.place import KeyRefused
+from gangline.data.place import KeyRefused, says_full
 from gangline.train.contract import Orders, RunDirectory
 from gangline.train.meter import Diverged
 from gangline.train.numerics import OtherNumerics
@@ -36,10 +35,8 @@ def kind_of(error: Exception) -> FailureKind:
             return "other numerics"
         case torch.OutOfMemoryError() | MemoryError():
             return "out of memory"
-        case OSError(errno=errno.ENOSPC):
-            return "disk full"
         case _:
-            return "crashed"
+            return "disk full" if says_full(error) else "crashed"
 
 
 def main(work: Callable[[RunDirectory, Orders], int]) -> int:

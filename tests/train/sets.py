@@ -60,6 +60,11 @@ def with_latents(data: DataSet, base: Path, *resolutions: int) -> DataSet:
     return encode.encode(data, encoding, Processes(1))
 
 
+def with_texts(data: DataSet, base: Path) -> DataSet:
+    encoding = encode.Encoding(target=data.place, version=data.version, base=base, vae=None, resolutions=(), texts=True)
+    return encode.encode(data, encoding, Processes(1))
+
+
 def reference(data: DataSet, **settings: Any) -> DataRef:
     return DataRef(place=data.place.uri, id=data.info.id, version=data.version, **settings)
 

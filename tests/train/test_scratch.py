@@ -32,6 +32,7 @@ from tests.train.sets import (
     report_of,
     scratch_spec,
     with_latents,
+    with_texts,
 )
 
 CPU = torch.device("cpu")
@@ -325,6 +326,42 @@ def test_latents_of_another_encoder_are_refused(tmp_path: Path, base: Path) -> N
     assert "scale 0.18215" in told.value.message
     off = replace(spec, phases=tuple(replace(phase, steps=1, latents="off") for phase in spec.phases))
     finish(lay_out(tmp_path / "off", off, base))
+
+
+@pytest.mark.parametrize("family", ["sd2", "sdxl"])
+def test_captions_of_a_column_say_what_encoding_them_does(tmp_path: Path, family: str) -> None:
+    base = save_tiny(tmp_path / "base", family)
+    data = with_texts(data_set(tmp_path), base)
+    spec = scratch_spec(base, data, caption_drop=0.5, phases=(Phase(steps=1, resolution=32, batch_size=16),))
+    said = []
+    for texts in ("required", "off"):
+        own = replace(spec, text_embeddings=texts)
+        samples = intake_of(own, base).step(1)
+        assert bool(samples.words) == (texts == "required") and not samples.said.all() and samples.said.any()
+        said.append(Denoiser(loaded(own, base), own)._embedded(samples))
+    assert (said[0].tokens - said[1].tokens).norm() < 2e-3 * said[1].tokens.norm()
+    assert (said[0].pooled is None) == (family == "sd2")
+    if said[0].pooled is not None and said[1].pooled is not None:
+        assert (said[0].pooled - said[1].pooled).norm() < 2e-3 * said[1].pooled.norm()
+
+
+def test_a_run_learns_from_captions_that_were_embedded_before(tmp_path: Path, base: Path) -> None:
+    data = with_texts(data_set(tmp_path), base)
+    spec = scratch_spec(base, data, text_embeddings="required")
+    first, last = (one["held_out_loss"] for one in report_of(finish(lay_out(tmp_path / "run", spec, base)))["held_out"])
+    assert last < first
+
+
+def test_captions_that_other_encoders_embedded_are_refused(tmp_path: Path, base: Path) -> None:
+    data = with_texts(data_set(tmp_path), save_tiny(tmp_path / "sdxl", "sdxl"))
+    spec = scratch_spec(base, data, text_embeddings="required")
+    with pytest.raises(BadInput, match="were embedded by other text encoders"):
+        train(lay_out(tmp_path / "run", spec, base), Orders())
+
+
+def test_embeddings_that_must_be_there_and_are_not_are_missed(tmp_path: Path, base: Path, data: DataSet) -> None:
+    with pytest.raises(BadInput, match="has no embeddings of its captions"):
+        train(lay_out(tmp_path / "run", scratch_spec(base, data, text_embeddings="required"), base), Orders())
 
 
 def test_latents_that_must_be_there_and_are_not_are_missed(tmp_path: Path, base: Path, data: DataSet) -> None:

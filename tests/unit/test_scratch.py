@@ -59,6 +59,8 @@ def test_the_recipe_of_stable_diffusion_2_has_the_samples_of_its_publication() -
         ({"new": ["unet"], "part": "vae"}, "new"),
         ({"text_encoder_learning_rate": 1e-4}, "text_encoder_learning_rate"),
         ({"freeze_token_embeddings": True}, "freeze_token_embeddings"),
+        ({"text_embeddings": "required", "train_text_encoders": True}, "text_embeddings"),
+        ({"text_embeddings": "required", "part": "vae"}, "text_embeddings"),
         ({"zero_terminal_snr": True, "prediction_type": "epsilon"}, "zero_terminal_snr"),
         ({"warmup_steps": 11}, "warmup_steps"),
         ({"ema_from_step": 5}, "ema_from_step"),

@@ -88,12 +88,14 @@ class ScratchSpec:
     freeze_token_embeddings: bool = False
 
     # What it learns. Rows for which `held_out` is true are never trained on; the loss of `held_out_rows` of them is measured.
+    # `text_embeddings`: of each row the data sets' column, which is of its first caption, and no text encoder at work in a step.
     data: Annotated[tuple[DataRef, ...], MinLen(1), MaxLen(64)]
     phases: Annotated[tuple[Phase, ...], MinLen(1), MaxLen(64)]
     held_out: Condition = ""
     held_out_rows: Annotated[int, Ge(1), Le(100_000)] = 256
     held_out_every_steps: Step | None = None
     caption_drop: Annotated[float, Interval(ge=0, le=1)] = 0.0
+    text_embeddings: Literal["off", "required"] = "off"
 
     # How it is trained. `ema_from_step`: the first step that is averaged.
     optimizer: Literal["adamw", "adamw8bit"] = "adamw"
@@ -264,6 +266,9 @@ def _contradictions(spec: ScratchSpec) -> dict[Problem, bool]:
         in spec.new
         and not text,
         Problem("train_text_encoders", "a VAE has none"): text and spec.part == "vae",
+        Problem("text_embeddings", "are what encoders made that stay as they are: not with train_text_encoders"): text
+        and spec.text_embeddings != "off",
+        Problem("text_embeddings", "are not what a VAE sees"): spec.part == "vae" and spec.text_embeddings != "off",
         Problem("text_encoder_learning_rate", "is given, but train_text_encoders is not"): not text
         and spec.text_encoder_learning_rate is not None,
         Problem("freeze_token_embeddings", "is given, but train_text_encoders is not"): not text
@@ -308,5 +313,7 @@ def scratch_workload(spec: ScratchSpec) -> str:
         {name: phase[name] for name in ("resolution", "batch_size", "microbatch", "latents")}
         for phase in value["phases"]
     ]
+    if spec.text_embeddings != "off":
+        kept["text_embeddings"] = spec.text_embeddings
     trained = {"train_text_encoders": spec.train_text_encoders, "slots": spec.needs.slots, "phases": sizes}
     return digest(kept | trained | {"base": spec.base.id})[:16]

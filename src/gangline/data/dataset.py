@@ -19,6 +19,8 @@ KEY = b"gangline"
 FINISHED = "gangline.finished"
 ENDING = ".lance"
 FORMAT = 1
+TEXTS = "texts"
+POOLED = "texts_pooled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +123,15 @@ class DataSet:
                 hint="`gangline data encode` makes them",
             )
         return there[column]
+
+    def texts(self) -> Texts:
+        """Raises `BadInput` where there are no embeddings of captions."""
+        known = self.computed().get(TEXTS)
+        if not isinstance(known, Texts):
+            raise BadInput(
+                f"{self.place.uri} has no embeddings of its captions", hint="`gangline data encode --texts` makes them"
+            )
+        return known
 
 
 def latents_column(resolution: int, crop: Crop) -> str:

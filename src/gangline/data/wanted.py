@@ -9,7 +9,8 @@ from gangline.data.where import check_condition
 
 
 def check_wanted(spec: ScratchSpec, sets: Sequence[DataSet]) -> None:
-    """Raises `BadInput` for a condition that is none or leaves no row, and for latents that are required and not there."""
+    """Raises `BadInput` for a condition that is none or leaves no row, and for latents and embeddings that are required and not
+    there."""
     for phase in spec.phases:
         for data, ref in zip(sets, spec.data, strict=True):
             for text in filter(None, (ref.where, phase.where, spec.held_out)):
@@ -19,3 +20,5 @@ def check_wanted(spec: ScratchSpec, sets: Sequence[DataSet]) -> None:
                 check(data, (), wanted_rows(spec, ref, phase, held_out=True))
             if phase.latents == "required":
                 data.latents(latents_column(phase.resolution, phase.crop))
+            if spec.text_embeddings == "required":
+                data.texts()

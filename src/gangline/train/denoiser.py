@@ -72,6 +72,8 @@ class Denoiser(torch.nn.Module):
         return (mean + deviation * samples.drawn - self.shift) * self.scale
 
     def _embedded(self, samples: Samples) -> Embedded:
+        if samples.words:
+            return Embedded(samples.words[0], samples.words[1] if len(samples.words) > 1 else None)
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.spec.train_text_encoders):
             return with_silence(self.base, embed(self.base, samples.ids), samples.said)
 

@@ -27,7 +27,7 @@ from gangline.core.canonical import digest
 from gangline.core.errors import BadInput
 from gangline.data.buckets import Size, cut
 from gangline.data.crops import Crop, square
-from gangline.data.dataset import KEY, DataSet, Latents, Texts, described, latents_column, open_data_set
+from gangline.data.dataset import KEY, POOLED, TEXTS, DataSet, Latents, Texts, described, latents_column, open_data_set
 from gangline.data.engine import Engine
 from gangline.data.pixels import as_seen, loaded
 from gangline.data.place import Place, errors_of
@@ -39,8 +39,6 @@ from gangline.train.text import embed_all, tokenize
 PLAN = "plan.json"
 BURST = 8
 STORED = np.float16
-TEXTS = "texts"
-POOLED = "texts_pooled"
 READ = ("image", "sha256", "captions")
 
 
@@ -124,10 +122,15 @@ class Encoder:
         if not self.encoding.texts:
             return None
         one = embed_all(self.base, tokenize(self.base, ["a"]))
-        hashed = sha256("".join(weights_digest(encoder) for encoder in self.base.text_encoders).encode()).hexdigest()
         pooled = 0 if one.pooled is None else one.pooled.shape[-1]
         tokens, width = one.tokens.shape[1:]
-        return Texts(encoders=hashed, tokens=tokens, width=width, pooled=pooled, precision=np.dtype(STORED).name)
+        return Texts(
+            encoders=text_encoders_digest(self.base),
+            tokens=tokens,
+            width=width,
+            pooled=pooled,
+            precision=np.dtype(STORED).name,
+        )
 
     @property
     def schema(self) -> pa.Schema:
@@ -203,6 +206,10 @@ def weights_digest(module: torch.nn.Module) -> str:
         total.update(f"{name} {list(tensor.shape)}\n".encode())
         total.update(tensor.detach().float().cpu().contiguous().numpy().tobytes())
     return total.hexdigest()
+
+
+def text_encoders_digest(base: Base) -> str:
+    return sha256("".join(map(weights_digest, base.text_encoders)).encode()).hexdigest()
 
 
 def forecast(data: DataSet, encoding: Encoding) -> Forecast:

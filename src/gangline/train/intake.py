@@ -21,7 +21,7 @@ from gangline.data.block_cache import BlockCache
 from gangline.data.buckets import Size, View, cut
 from gangline.data.chance import stream
 from gangline.data.crops import square
-from gangline.data.dataset import DataSet, Latents, latents_column, open_data_set
+from gangline.data.dataset import POOLED, TEXTS, DataSet, Latents, latents_column, open_data_set
 from gangline.data.pixels import Unreadable, as_seen, loaded
 from gangline.data.place import Place
 from gangline.data.shelf import Reading, Shelf
@@ -29,10 +29,10 @@ from gangline.data.stream import Batch, Stream
 from gangline.data.wanted import check_wanted
 from gangline.train import chance
 from gangline.train.base import Base
-from gangline.train.encode import weights_digest
+from gangline.train.encode import text_encoders_digest, weights_digest
 from gangline.train.ranks import Ranks
 from gangline.train.stacked import Stacked
-from gangline.train.text import tokenize
+from gangline.train.text import Embedded, embed_all, tokenize
 
 ALWAYS = ("width", "height", "sha256", "captions")
 THREADS_MAX = 8
@@ -54,7 +54,8 @@ class Samples(Stacked):
     """B samples of a step by their `numbers` in its phase. Of each picture either `pixels` (B, H, W, 3), 8 bits, or the `posterior`
     of its latents (B, 2, C, H, W), mean and deviation; what is `drawn` from that (B, C, H, W) is standard normal, as `noise` is.
 
-    What a U-Net is told: `sizes` (B, 6), `said` (B,), whether there are words, and their tokens for each encoder, `ids` (B, 1, L).
+    What a U-Net is told: `sizes` (B, 6), `said` (B,), whether there are words, and either their tokens for each encoder, `ids` (B, 1, L),
+    or `words`, what a column holds of them: embeddings (B, L, D) and, where the family has them, pooled ones (B, P).
     """
 
     numbers: torch.Tensor
@@ -66,6 +67,7 @@ class Samples(Stacked):
     sizes: torch.Tensor
     said: torch.Tensor
     ids: tuple[torch.Tensor, ...]
+    words: tuple[torch.Tensor, ...]
 
 
 def open_data(spec: ScratchSpec, inputs: Path) -> list[DataSet]:
@@ -103,14 +105,18 @@ def _short(vae: Encoder) -> str:
 
 
 class Collator:
-    """Makes samples of rows, as a phase wants them: of `column` where that holds its latents, else of pictures."""
+    """Makes samples of rows, as a phase wants them: of `column` where that holds its latents, else of pictures. `silence` is what
+    stands for no words where captions are embedded already."""
 
-    def __init__(self, spec: ScratchSpec, phase: Phase, seed: int, base: Base, column: str | None) -> None:
+    def __init__(
+        self, spec: ScratchSpec, phase: Phase, seed: int, base: Base, column: str | None, silence: Embedded | None
+    ) -> None:
         self.spec = spec
         self.phase = phase
         self.seed = seed
         self.base = base
         self.column = column
+        self.silence = silence
         side = phase.resolution // base.latent_factor
         self.shape = (base.layout.vae_config()["latent_channels"], side, side)
         self.timesteps = base.noise.config.num_train_timesteps
@@ -152,13 +158,16 @@ class Collator:
             sizes=torch.tensor([view.sizes for view in views], dtype=torch.float32),
             said=torch.tensor([text != "" for text in said]),
             ids=self._ids(said),
+            words=self._words(batch, said),
             **drawn,
         )
 
     def _caption(self, captions: list[str], number: int) -> str:
         rng = stream(self.seed, "caption", 0, number)
         dropped = rng.random() < self.spec.caption_drop
-        return "" if dropped or not captions else captions[int(rng.integers(len(captions)))]
+        if dropped or not captions:
+            return ""
+        return captions[0] if self.silence else captions[int(rng.integers(len(captions)))]
 
     def _views(self, batch: Batch) -> list[View]:
         columns = (batch.columns[name] for name in ("width", "height", "sha256"))
@@ -167,11 +176,24 @@ class Collator:
 
     def _ids(self, said: list[str]) -> tuple[torch.Tensor, ...]:
         """Of each text as much as an encoder takes at once."""
-        if self.spec.part == "vae":
+        if self.spec.part == "vae" or self.silence:
             return ()
         texts = tokenize(self.base, said)
         rows = [texts.index(text) for text in said]
         return tuple(ids[rows, :1] for ids in texts.ids)
+
+    def _words(self, batch: Batch, said: list[str]) -> tuple[torch.Tensor, ...]:
+        """What the columns hold of each row's first caption, where there is something to be said."""
+        if self.silence is None:
+            return ()
+        silent = torch.tensor([text == "" for text in said])
+        found = []
+        for column, silence in ((TEXTS, self.silence.tokens), (POOLED, self.silence.pooled)):
+            if silence is not None:
+                words = torch.from_numpy(batch.columns[column]).float().reshape(len(batch), *silence.shape[1:])
+                words[silent] = silence.float()
+                found.append(words)
+        return tuple(found)
 
 
 def _picture(content: bytes, view: View, sha256: str) -> np.ndarray:
@@ -193,6 +215,7 @@ class Intake:
         self.device = device
         check_wanted(spec, sets)
         self.columns = [self._latents(phase) for phase in spec.phases]
+        self.silence = self._silence()
         if all(self.columns):
             base.forget("vae")
         cores = max(1, (os.cpu_count() or 1) // ranks.count)
@@ -249,6 +272,21 @@ class Intake:
                 )
         return name
 
+    def _silence(self) -> Embedded | None:
+        """None where captions are embedded in each step. Raises `BadInput` where the columns were made by other encoders."""
+        if self.spec.text_embeddings == "off":
+            return None
+        digest = text_encoders_digest(self.base)
+        for data in self.sets:
+            theirs = data.texts().encoders
+            if theirs != digest:
+                raise BadInput(
+                    f"the captions of {data.place.uri} were embedded by other text encoders (SHA-256 {theirs[:12]}…) than the base's "
+                    f"({digest[:12]}…)",
+                    hint="train with the base that they were made with, set text_embeddings to off, or make them anew",
+                )
+        return embed_all(self.base, tokenize(self.base, [""]))
+
     @cached_property
     def _encoder(self) -> "Encoder":
         vae = self.base.vae
@@ -281,6 +319,8 @@ class Intake:
     def _stream(self, number: int, *, held_out: bool = False, ranks: Ranks | None = None) -> Stream:
         phase, of = self.spec.phases[number], ranks or self.ranks
         columns = (*ALWAYS, self.columns[number] or "image")
+        if self.silence:
+            columns += (TEXTS,) if self.silence.pooled is None else (TEXTS, POOLED)
         shelves = [
             Shelf(data, Reading(columns=columns, seed=_seed(self.spec, number), where=where), cache=self._cache)
             for data, ref in zip(self.sets, self.spec.data, strict=True)
@@ -289,7 +329,9 @@ class Intake:
         return Stream(shelves, weights=[ref.weight for ref in self.spec.data], rank=of.rank, ranks=of.count)
 
     def _collator(self, number: int) -> Collator:
-        return Collator(self.spec, self.spec.phases[number], _seed(self.spec, number), self.base, self.columns[number])
+        return Collator(
+            self.spec, self.spec.phases[number], _seed(self.spec, number), self.base, self.columns[number], self.silence
+        )
 
 
 def _seed(spec: ScratchSpec, phase: int) -> int:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline.data.mix import CYCLE, Mix
-from gangline.data.shuffle import Shuffle
+from gangline.data.shuffle import LANES, Shuffle
 
 blocks = st.lists(st.integers(1, 9), min_size=1, max_size=40).map(tuple)
 shuffles = st.builds(Shuffle, st.integers(0, 2**40), blocks, st.integers(1, 8))
@@ -65,17 +65,47 @@ weights = st.lists(st.floats(0.01, 10), min_size=1, max_size=5).map(tuple)
 @given(weights, st.integers(0, 2**40))
 def test_a_mix_numbers_the_samples_of_each_data_set_without_a_gap(shares: tuple[float, ...], seed: int) -> None:
     mix = Mix(seed, shares)
-    numbers = np.arange(3 * CYCLE)
+    numbers = np.arange(2 * CYCLE * LANES)
     sets, within = mix.split(numbers)
     for of in range(len(shares)):
         own = within[sets == of]
-        assert own.tolist() == list(range(len(own)))
+        assert sorted(own.tolist()) == list(range(len(own)))
         assert (mix.joined(of, own) == numbers[sets == of]).all()
+
+
+@given(weights, st.integers(0, 2**40), st.integers(0, 10 * CYCLE * LANES))
+def test_neighbours_of_a_mix_have_numbers_near_each_other(shares: tuple[float, ...], seed: int, first: int) -> None:
+    mix = Mix(seed, shares)
+    sets, within = mix.split(np.arange(first, first + LANES))
+    for of in set(sets.tolist()):
+        own = within[sets == of]
+        assert own.max() - own.min() <= mix.spread or len(shares) == 1
+
+
+@given(weights, st.integers(0, 2**40))
+def test_a_mix_leaves_every_sample_in_its_lane(shares: tuple[float, ...], seed: int) -> None:
+    numbers = np.arange(5 * LANES * CYCLE, 6 * LANES * CYCLE)
+    assert (Mix(seed, shares).split(numbers)[1] % LANES == numbers % LANES).all()
 
 
 @given(weights)
 def test_a_mix_keeps_its_weights(shares: tuple[float, ...]) -> None:
     mix = Mix(0, shares)
     assert sum(mix.counts) == CYCLE
-    for count, share in zip(mix.counts, shares, strict=True):
+    sets, _ = mix.split(np.arange(64 * LANES))
+    for of, (count, share) in enumerate(zip(mix.counts, shares, strict=True)):
         assert abs(count - max(1, share / sum(shares) * CYCLE)) <= len(shares)
+        assert abs(int((sets == of).sum()) - count / CYCLE * 64 * LANES) <= 2 * LANES
+
+
+@given(weights, st.integers(0, 2**20), st.sampled_from([1, 2, 4, 8]))
+def test_ranks_share_no_block_of_a_mix(shares: tuple[float, ...], seed: int, ranks: int) -> None:
+    mix, shuffle = Mix(seed, shares), Shuffle(seed, (16,) * 32, lanes=8)
+    for of in range(len(shares)):
+        readers: dict[tuple[int, int], set[int]] = {}
+        for rank in range(ranks):
+            sets, own = mix.split(np.arange(rank, 4096, ranks))
+            places = shuffle.places(own[sets == of])
+            for block in zip(places.epoch.tolist(), places.block.tolist(), strict=True):
+                readers.setdefault(block, set()).add(rank)
+        assert all(len(found) == 1 for found in readers.values())

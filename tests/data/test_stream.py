@@ -14,7 +14,8 @@ from gangline.core.errors import BadInput, Unreachable
 from gangline.data.block_cache import BlockCache
 from gangline.data.dataset import DataSet, open_data_set
 from gangline.data.place import Place
-from gangline.data.shelf import Reading, Shelf, block_rows
+from gangline.data.shelf import Reading, Rows, Shelf, block_rows
+from gangline.data.shuffle import Numbers
 from gangline.data.stream import Batch, Stream
 from tests.data import made
 from tests.data.made import converted, samples
@@ -136,6 +137,29 @@ def test_a_mix_gives_each_data_set_its_share(data: DataSet, tmp_path: Path) -> N
         captions(taken(Stream([shelf(data), shelf(other)], weights=[3, 1], rank=rank, ranks=2), 64)) for rank in (0, 1)
     ]
     assert [one for turn in zip(*ranks, strict=True) for one in turn] == captions(batches)[:512]
+
+
+class Counted(Shelf):
+    reads = 0
+
+    def read(self, block: int, places: Numbers) -> Rows:
+        self.reads += 1
+        return super().read(block, places)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_ranks_share_the_blocks_of_a_mix(ranks: int, tmp_path: Path) -> None:
+    sets = [
+        converted(made.as_tars(tmp_path / f"of-{one}", samples(64, 1000 * one)), tmp_path / f"{one}.lance")[0]
+        for one in range(2)
+    ]
+    passes, blocks, window, first_batch, reads = (4, 2), 64 // 4, 4, 8, 0
+    for rank in range(ranks):
+        shelves = [Counted(one, Reading(columns=COLUMNS, seed=5, block_rows=4, lanes=window)) for one in sets]
+        taken(Stream(shelves, weights=[2, 1], rank=rank, ranks=ranks), sum(passes) * 64 // 8 // ranks, size=8)
+        reads += sum(one.reads for one in shelves) - first_batch
+    ahead = 2 * len(sets) * window
+    assert reads <= sum(passes) * blocks + ahead
 
 
 def test_a_version_stays_as_it_is_while_columns_are_added(tmp_path: Path) -> None:

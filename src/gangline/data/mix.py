@@ -6,16 +6,20 @@ from functools import lru_cache
 import numpy as np
 
 from gangline.data.chance import stream
-from gangline.data.shuffle import Numbers
+from gangline.data.shuffle import LANES, Numbers
 
 CYCLE = 1024
+SPREAD = 4 * LANES
+"""About so far apart are the numbers of one data set, of samples that are neighbours."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """Of each `CYCLE` samples every data set has its share of `weights`, in an order that is drawn for each cycle.
+    """Each `LANES`-th sample is of one lane. Of each `CYCLE` samples of a lane every data set has its share of `weights`, evenly spread,
+    from a place on that is drawn for each lane and cycle.
 
-    So the i-th sample of a data set has one number, and after any number of samples it is known how many came from each.
+    A sample's number in its data set is of the same lane: so who takes every n-th sample of all takes every n-th of each data set, and
+    reads no more blocks of it than if there were no other (where n divides `LANES`).
     """
 
     seed: int
@@ -30,28 +34,36 @@ class Mix:
         """How many samples of a cycle each data set has: at least one, and its share to the nearest."""
         return _counts(self.weights)
 
+    @property
+    def spread(self) -> int:
+        return SPREAD if len(self.weights) > 1 else 0
+
     def split(self, numbers: Numbers) -> tuple[Numbers, Numbers]:
         """Of each sample its data set, and its number there."""
         if len(self.weights) == 1:
             return np.zeros_like(numbers), numbers
-        cycles, slots = np.divmod(numbers, CYCLE)
-        sets, within = np.empty_like(numbers), np.empty_like(numbers)
-        for cycle in np.unique(cycles):
-            chosen = cycles == cycle
-            labels, ranks, _ = _cycle(self, int(cycle))
-            sets[chosen], within[chosen] = labels[slots[chosen]], ranks[slots[chosen]]
-        return sets, cycles * np.asarray(self.counts)[sets] + within
+        turns, lanes = np.divmod(numbers, LANES)
+        cycles, within = np.divmod(turns, CYCLE)
+        labels, before, _ = _cycle(self.weights)
+        starts = self._starts(cycles, lanes)
+        sets = labels[(starts + within) % CYCLE]
+        own = before[starts + within, sets] - before[starts, sets]
+        return sets, (cycles * np.asarray(self.counts)[sets] + own) * LANES + lanes
 
     def joined(self, of: int, numbers: Numbers) -> Numbers:
         """The inverse: the numbers among all samples of these of one data set."""
         if len(self.weights) == 1:
             return numbers
-        cycles, within = np.divmod(numbers, self.counts[of])
-        found = np.empty_like(numbers)
-        for cycle in np.unique(cycles):
-            chosen = cycles == cycle
-            found[chosen] = cycle * CYCLE + _cycle(self, int(cycle))[2][of][within[chosen]]
-        return found
+        turns, lanes = np.divmod(numbers, LANES)
+        cycles, own = np.divmod(turns, self.counts[of])
+        _, before, places = _cycle(self.weights)
+        starts = self._starts(cycles, lanes)
+        within = places[of][before[starts, of] + own] - starts
+        return (cycles * CYCLE + within) * LANES + lanes
+
+    def _starts(self, cycles: Numbers, lanes: Numbers) -> Numbers:
+        found, at = np.unique(cycles, return_inverse=True)
+        return np.stack([_drawn(self.seed, int(cycle)) for cycle in found])[at, lanes]
 
 
 @lru_cache(maxsize=64)
@@ -68,11 +80,20 @@ def _counts(weights: tuple[float, ...]) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=64)
-def _cycle(mix: Mix, cycle: int) -> tuple[Numbers, Numbers, tuple[Numbers, ...]]:
-    """Of each slot its data set and how many of that came before in the cycle; of each data set its slots."""
-    labels = stream(mix.seed, "mix", cycle).permutation(np.repeat(np.arange(len(mix.counts)), mix.counts))
-    slots = tuple(np.flatnonzero(labels == one) for one in range(len(mix.counts)))
-    ranks = np.empty_like(labels)
-    for own in slots:
-        ranks[own] = np.arange(len(own))
-    return labels, ranks, slots
+def _cycle(weights: tuple[float, ...]) -> tuple[Numbers, Numbers, tuple[Numbers, ...]]:
+    """Two cycles in a row: the data set of each place; before each place how many of each; of each data set its places.
+
+    The n-th of a data set's `count` stands where (n + 1/2) / count of the cycle is over, or as near as the others leave it.
+    """
+    counts = _counts(weights)
+    due = np.concatenate([(np.arange(count) + 0.5) / count for count in counts])
+    labels = np.tile(np.repeat(np.arange(len(counts)), counts)[np.argsort(due, kind="stable")], 2)
+    before = np.zeros((len(labels) + 1, len(counts)), dtype=np.int64)
+    before[1:] = np.cumsum(labels[:, None] == np.arange(len(counts)), axis=0)
+    return labels, before, tuple(np.flatnonzero(labels == one) for one in range(len(counts)))
+
+
+@lru_cache(maxsize=256)
+def _drawn(seed: int, cycle: int) -> Numbers:
+    """Where each lane begins in its cycle."""
+    return stream(seed, "mix", cycle).integers(CYCLE, size=LANES)

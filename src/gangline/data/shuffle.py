@@ -50,7 +50,6 @@ class Shuffle:
         self.window = lru_cache(maxsize=3)(self._interleaved)
 
     def places(self, numbers: Numbers) -> Places:
-        """Of samples in rising order."""
         epochs, within = np.divmod(numbers, self.rows)
         windows, blocks, rows = (np.empty_like(numbers) for _ in range(3))
         for epoch in dict.fromkeys(epochs.tolist()):
@@ -63,6 +62,11 @@ class Shuffle:
                 at = within[chosen] - starts[window]
                 blocks[chosen], rows[chosen] = order[0][at], order[1][at]
         return Places(epochs, windows, blocks, rows)
+
+    def window_of(self, number: int) -> tuple[int, int]:
+        """The epoch of a sample, and the window of that."""
+        epoch, within = divmod(number, self.rows)
+        return epoch, int(np.searchsorted(self._starts(epoch), within, side="right")) - 1
 
     def first_of(self, epoch: int, window: int) -> int:
         """The number of a window's first sample."""

@@ -121,7 +121,8 @@ Window = tuple[int, int]
 
 
 class _Ahead:
-    """Of one data set the blocks of the window that is read, and of the next one, which are loaded meanwhile."""
+    """Of one data set the blocks of the window that is read, and of the next one, which are loaded meanwhile. Where data sets are mixed,
+    the one before stays for as long as some lane may want it."""
 
     def __init__(self, shelf: Shelf, of: int, mix: Mix, share: Share, threads: ThreadPoolExecutor) -> None:
         self._shelf = shelf
@@ -134,8 +135,10 @@ class _Ahead:
     def found(self, numbers: Numbers) -> Iterator[tuple[Rows, int]]:
         places = self._shelf.shuffle.places(numbers)
         keys = list(zip(places.epoch.tolist(), places.window.tolist(), strict=True))
-        wanted = [*dict.fromkeys(keys), self._next(keys[-1])]
-        self._windows = {key: self._windows[key] if key in self._windows else self._loading(key) for key in wanted}
+        earliest = self._shelf.shuffle.window_of(max(int(numbers.max()) - self._mix.spread, 0))
+        wanted = [*dict.fromkeys(keys), self._next(max(keys))]
+        kept = {key: blocks for key, blocks in self._windows.items() if key >= earliest}
+        self._windows = kept | {key: self._loading(key) for key in wanted if key not in kept}
         for key, block, row in zip(keys, places.block.tolist(), places.row.tolist(), strict=True):
             rows = self._windows[key][block]
             if isinstance(rows, Future):

@@ -2,7 +2,8 @@
 
 Each is a folder in diffusers' layout; FOLDER gets what both make of the same prompts and seeds, and of the subject. On the rows that
 tiny_sdxl.toml holds out, of all categories and of those that the first tiny model was trained on:
-  loss      of the noise that is predicted, at noise and timesteps that stay, as training reports it; in each model's own latents
+  loss      of the noise that is predicted, at noise and timesteps that stay, in each model's own latents: what training reports of a
+            model that predicts noise, and the same of one that predicts the velocity
   vae_db    how near pictures come back through its VAE, in dB
   clean_db  how near the clean picture comes that follows from the noise predicted, at a quarter, half and three quarters of the way
 Then each learns examples/subject by recipes/tiny_subject.toml, but for one photo: the loss of that one before and after.
@@ -35,7 +36,7 @@ from gangline.data.dataset import DataSet, open_data_set
 from gangline.data.grid import Row, draw
 from gangline.sim.timeline import HUES
 from gangline.train.base import Base
-from gangline.train.denoiser import Denoiser, in_floats
+from gangline.train.denoiser import in_floats
 from gangline.train.intake import Intake, Samples
 from gangline.train.ranks import Ranks
 from gangline.train.sample import render
@@ -109,13 +110,12 @@ def measured(folder: Path, data: DataSet, where: str) -> tuple[int, float, float
     spec = spec_of(folder, data, where=where)
     base = base_at(folder, spec, torch.device("cpu"), torch.float32)
     samples, rows = Intake(spec, base, [data], Ranks(), torch.device("cpu")).held_out()
-    network = Denoiser(base, spec).eval()
     pieces = list(samples.pieces(AT_A_TIME))
-    losses = torch.cat([network(piece, measured=True) for piece in pieces])
+    losses = torch.cat([error_of_noise(base, piece) for piece in pieces])
     back = torch.cat([decibels(through(base, latents_of(base, piece)), in_floats(piece)) for piece in pieces])
     clean = torch.cat(
         [
-            decibels(through(base, cleaned(base, piece, at)), in_floats(piece))
+            decibels(through(base, predicted(base, piece, torch.full((len(piece),), at))[1]), in_floats(piece))
             for piece in pieces
             for at in (250, 500, 750)
         ]
@@ -127,14 +127,21 @@ def latents_of(base: Base, samples: Samples) -> torch.Tensor:
     return base.vae.encode(in_floats(samples)).latent_dist.mean * base.vae.config.scaling_factor
 
 
-def cleaned(base: Base, samples: Samples, at: int) -> torch.Tensor:
-    """What the noise that is predicted leaves of latents at one timestep (Ho et al. 2020, eq. 15)."""
-    clean = latents_of(base, samples)
-    timesteps = torch.full((len(clean),), at)
-    kept = base.noise.alphas_cumprod[at]
-    noisy = kept**0.5 * clean + (1 - kept) ** 0.5 * samples.noise
+def error_of_noise(base: Base, samples: Samples) -> torch.Tensor:
+    """Of each, (B,)."""
+    return (predicted(base, samples, samples.timesteps)[0] - samples.noise).square().mean(dim=(1, 2, 3))
+
+
+def predicted(base: Base, samples: Samples, timesteps: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The noise in noisy latents, and the clean latents that follow from it (Ho et al. 2020, eq. 15; Salimans & Ho 2022, §4)."""
+    kept = base.noise.alphas_cumprod[timesteps][:, None, None, None]
+    signal, spread = kept**0.5, (1 - kept) ** 0.5
+    noisy = signal * latents_of(base, samples) + spread * samples.noise
     told = condition(base, with_silence(base, embed(base, samples.ids), samples.said), samples.sizes)
-    return (noisy - (1 - kept) ** 0.5 * base.unet(noisy, timesteps, **told).sample) / kept**0.5
+    found = base.unet(noisy, timesteps, **told).sample
+    if base.prediction_type == "v_prediction":
+        return spread * noisy + signal * found, signal * noisy - spread * found
+    return found, (noisy - spread * found) / signal
 
 
 def through(base: Base, latents: torch.Tensor) -> torch.Tensor:

@@ -149,6 +149,13 @@ def test_how_far_published_rows_lie_from_the_law_is_what_the_band_is_made_of() -
     assert min([*doublings, 11_600 / 8_530]) == DOUBLING_LEAST
 
 
+@given(GPUS, st.floats(1e-3, 1e9))
+def test_a_measured_row_gives_back_what_was_measured(gpus: int, rate: float) -> None:
+    measured = {"samples": 2_867_200_000, "gpus": [gpus], "images_per_second": [rate]}
+    (row,) = simple(phases=[measured]).rows
+    assert row.images_per_second == row.phases[0].images_per_second == rate
+
+
 # The law
 
 

@@ -3,6 +3,9 @@ storage and egress."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from statistics import harmonic_mean
 from typing import Literal
 
 from gangline.core.cost import GB, HOUR_MS, egress_micro_usd, storage_micro_usd
@@ -10,7 +13,7 @@ from gangline.core.daly import HOUR_S, Loss, between_s, least_loss
 from gangline.core.errors import BadInput
 from gangline.core.gpus import Speed, find_kind, speed
 from gangline.core.outline import Outline, Phase
-from gangline.core.scaling import BAND_SHARE, How, Law, Throughput, fit, predict
+from gangline.core.scaling import BAND_SHARE, How, Law, Throughput, fit, missed, predict
 
 DAY_H = 24
 FACTOR_MAX = 1000
@@ -197,8 +200,7 @@ def _row(
         gpus=gpus,
         how=least_certain.how,
         because=least_certain.because,
-        images_per_second=sum(phase.images for phase in outline.phases)
-        / sum(phase.images / each.images_per_second for phase, each in pairs),
+        images_per_second=_over_all(pairs),
         efficiency=efficiency,
         days=days,
         days_low=days_low,
@@ -216,6 +218,12 @@ def _row(
         checkpoint_interval_s=loss.interval_s if loss else None,
         phases=parts,
     )
+
+
+def _over_all(pairs: tuple[tuple[Phase, Throughput], ...]) -> float:
+    """All images by all seconds, rounded once: of a single phase what was measured."""
+    rates = [Fraction(found.images_per_second) for _, found in pairs]
+    return float(harmonic_mean(rates, [phase.images for phase, _ in pairs]))
 
 
 def _part(phase: Phase, found: Throughput, gpus: int, factor: float, price: float) -> Part:
@@ -287,6 +295,8 @@ def _step(phase: Phase, law: Law) -> Step:
 
 
 def _notes(outline: Outline, laws: tuple[Law, ...], rows: tuple[Row, ...]) -> Iterator[str]:
+    for phase, law in zip(outline.phases, laws, strict=True):
+        yield from _misfits(phase.name, law)
     single = [phase.name for phase, law in zip(outline.phases, laws, strict=True) if len(law.rows) == 1]
     if single and any(row.how == "extrapolated" for row in rows):
         yield f"one measurement tells nothing of how {' and '.join(single)} scales: measure a second number of GPUs"
@@ -298,6 +308,19 @@ def _notes(outline: Outline, laws: tuple[Law, ...], rows: tuple[Row, ...]) -> It
     if rushed:
         told = ", ".join(str(row.gpus) for row in rushed)
         yield f"on {told} GPUs more than half of the time is lost to interruptions and checkpoints"
+
+
+def _misfits(name: str, law: Law) -> Iterator[str]:
+    for fewer, more in pairwise(law.rows):
+        if more.images_per_second < fewer.images_per_second:
+            rates = f"{more.images_per_second:.1f} images/s and {fewer.images_per_second:.1f}"
+            yield f"{name}: {more.gpus} GPUs did less than {fewer.gpus} ({rates}), which the law does not know: measure again"
+    if off := missed(law):
+        worst = max(off, key=lambda row: abs(off[row]))
+        yield (
+            f"{name}: the law misses what was measured by up to {abs(off[worst]):.0%}, on {worst.gpus} GPUs: what it predicts may be "
+            "as far off"
+        )
 
 
 def _worth(times: float, rows: tuple[Row, ...]) -> str:

@@ -10,7 +10,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from statistics import NormalDist, mean
+from statistics import NormalDist, harmonic_mean, mean
 from typing import Literal
 
 How = Literal["measured", "interpolated", "extrapolated"]
@@ -153,12 +153,20 @@ def predict(law: Law, gpus: int) -> Throughput:
     )
 
 
+def missed(law: Law) -> dict[Measurement, float]:
+    """Rows that do not lie in the band that rows have where the law holds as well as for published ones, and how much more than was
+    measured the law says, relative."""
+    off = {row: 1 / law.seconds_per_image(row.gpus) / row.images_per_second for row in law.rows}
+    margin = student_t((1 + BAND_SHARE) / 2, MISFIT_ROWS) * MISFIT
+    return {row: ratio - 1 for row, ratio in off.items() if abs(math.log(ratio)) > margin}
+
+
 def _merged(measurements: Iterable[Measurement]) -> list[Measurement]:
     """One for each number of GPUs: of several the mean time of an image."""
-    seconds = defaultdict[int, list[float]](list)
+    rates = defaultdict[int, list[float]](list)
     for measured in measurements:
-        seconds[measured.gpus].append(1 / measured.images_per_second)
-    return [Measurement(gpus=gpus, images_per_second=1 / mean(found)) for gpus, found in sorted(seconds.items())]
+        rates[measured.gpus].append(measured.images_per_second)
+    return [Measurement(gpus=gpus, images_per_second=harmonic_mean(found)) for gpus, found in sorted(rates.items())]
 
 
 def _least_squares(points: Sequence[tuple[float, float]]) -> tuple[float, float, tuple[float, float, float] | None]:

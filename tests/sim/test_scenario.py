@@ -190,7 +190,7 @@ def test_settings_that_are_right_only_together_are_set_together() -> None:
         ("policy.", "1", "there is no setting policy."),
         ("policy.lease_z", "1", "policy has no setting lease_z"),
         ("policy.lease_s", "soon", "policy.lease_s should be a valid number"),
-        ("policy.lease_s", "", "policy.lease_s should be a valid number"),
+        ("policy.lease_s", "", "policy.lease_s is empty"),
         ("policy.lease_s", "5", "policy contradicts this rule: a lease outlives a heartbeat"),
         ("fleet.node_max", "3", "fleet has no field node_max"),
         ("fleet.nodes_max", "some", "fleet.nodes_max should be a valid integer"),

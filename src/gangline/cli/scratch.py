@@ -13,6 +13,7 @@ from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption,
 from gangline.cli.train import Handing, read_recipe, watch, with_base
 from gangline.core.errors import BadInput
 from gangline.core.files import File
+from gangline.core.parsing import InvalidSpec
 from gangline.core.scratch import DataRef, ScratchSpec, parse_scratch
 from gangline.core.spec_fields import Base, FilesBase
 
@@ -168,7 +169,10 @@ def plan_of(settings: dict[str, Any]) -> Plan:
 def spec_of(settings: dict[str, Any]) -> ScratchSpec:
     """But for data and base, in whose places something stands. Raises `InvalidSpec`."""
     base = FilesBase(files=(File(path="x", bytes=0, sha256="0" * 64),))
-    return parse_scratch(settings | {"base": base, "data": [DataRef(place="s3://x/x", id="x", version=1)]})
+    try:
+        return parse_scratch(settings | {"base": base, "data": [DataRef(place="s3://x/x", id="x", version=1)]})
+    except InvalidSpec as error:
+        raise InvalidSpec(error.problems, hint="docs/scratch.md tells every setting") from None
 
 
 def _places(given: Any) -> list[dict[str, Any]]:

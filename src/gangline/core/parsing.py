@@ -1,8 +1,9 @@
 """JSON and TOML values as dataclasses, with all that is wrong with them told at once."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 from gangline.core.errors import BadInput
@@ -21,8 +22,8 @@ class InvalidSpec(BadInput):
 
     code = "invalid-spec"
 
-    def __init__(self, problems: tuple[Problem, ...]) -> None:
-        super().__init__("; ".join(f"{problem.field}: {problem.message}" for problem in problems))
+    def __init__(self, problems: tuple[Problem, ...], *, hint: str = "") -> None:
+        super().__init__("; ".join(f"{problem.field}: {problem.message}" for problem in problems), hint=hint)
         self.problems = problems
 
 
@@ -33,7 +34,7 @@ def parse_as(kind: Any, value: object) -> Any:
     try:
         return adapter(kind).validate_python(value)
     except ValidationError as error:
-        raise InvalidSpec(tuple(_problem(dict(found)) for found in error.errors())) from None
+        raise InvalidSpec(tuple(_problem(dict(cause)) for cause in _causes(error.errors()))) from None
 
 
 def to_json(value: Any) -> dict[str, Any]:
@@ -48,27 +49,31 @@ def adapter(of: Any) -> Any:
     return TypeAdapter(of)
 
 
-def in_words(found: list[Any], whole: str) -> str:
-    """pydantic's problems with a `whole`, for people, without those that only follow from another one: a list that lacks what is
-    wrong in it."""
+def in_words(found: list[Any], whole: str, options: Mapping[str, str] = MappingProxyType({})) -> str:
+    """pydantic's problems with a `whole`, for people. `options`: fields that were given as options of the command line."""
+    return "; ".join(dict.fromkeys(_sentence(cause, whole, options) for cause in _causes(found)))
+
+
+def _causes(found: list[Any]) -> list[Any]:
+    """Without problems that only follow from another one: a list that lacks what is wrong in it."""
     places = [problem["loc"] for problem in found]
-    causes = [problem for problem in found if not any(_is_above(problem["loc"], place) for place in places)]
-    return "; ".join(_sentence(cause, whole) for cause in causes)
+    return [problem for problem in found if not any(_is_above(problem["loc"], place) for place in places)]
 
 
 def _is_above(place: tuple[str | int, ...], other: tuple[str | int, ...]) -> bool:
     return len(place) < len(other) and other[: len(place)] == place
 
 
-def _sentence(found: Any, whole: str) -> str:
-    place, given = _place(found["loc"]) or whole, found["input"]
+def _sentence(found: Any, whole: str, options: Mapping[str, str]) -> str:
+    named = next((options[part] for part in found["loc"] if part in options), "")
+    place, given = named or _place(found["loc"]) or whole, found["input"]
     match found["type"]:
         case "unexpected_keyword_argument":
             *above, last = found["loc"]
             return f"{_place(above) or whole} has no field {last}"
         case "missing":
             return f"{place} is missing"
-        case "too_short":
+        case _ if given == "" or found["type"] == "too_short":
             return f"{place} is empty"
         case "dataclass_type":
             return f"{place} is a table"

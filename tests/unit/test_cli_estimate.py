@@ -22,6 +22,7 @@ ISSUE = (
     "2.00",
 )
 SAMPLES, PRICE = ISSUE[:2], ISSUE[6:]
+A100 = ("--measured-on", "A100 40GB")
 RECIPE = str(ROOT / "recipes" / "sd2_base.toml")
 TINY = str(ROOT / "recipes" / "tiny_sdxl.toml")
 RATES = ("--images-per-second", "1100,11600", "--images-per-second", "290,4590")
@@ -68,6 +69,31 @@ def test_rows_as_json_have_gpus_days_and_dollars(gangline) -> None:
         (8, 258.85, 99400),
         (16, 130.65, 100339),
     ]
+
+
+def test_a_kind_of_gpu_as_an_option_stands_over_the_price_of_a_file_and_the_other_way_round(
+    gangline, outline: str, tmp_path: Path
+) -> None:
+    kinds = ("--measured-on", "A100 40GB", "--gpu", "H200=4")
+    rows = json.loads(gangline(outline, *kinds, "-o", "json")[1])["rows"]
+    assert {(row["gpu"], row["usd_per_gpu_hour"]) for row in rows} == {("H200", 4)}
+    of_kinds = OUTLINE.replace("usd_per_gpu_hour = 2.0", 'measured_on = "A100 40GB"\ngpu = {H200 = 4}')
+    (tmp_path / "kinds.toml").write_text(of_kinds)
+    rows = json.loads(gangline(tmp_path / "kinds.toml", "--usd-per-gpu-hour", "3", "-o", "json")[1])["rows"]
+    assert {(row["gpu"], row["usd_per_gpu_hour"]) for row in rows} == {("A100 40GB", 3)}
+
+
+def test_what_the_law_misses_is_said_below_the_table_and_in_json(gangline) -> None:
+    words = (*SAMPLES, "--gpus", "8,16", "--images-per-second", "30,20", *PRICE)
+    says = "training: the law misses what was measured by up to 30%, on 16 GPUs"
+    assert says in gangline(*words)[1]
+    assert any(note.startswith(says) for note in json.loads(gangline(*words, "-o", "json")[1])["notes"])
+
+
+def test_a_phase_that_is_wrong_is_not_told_as_a_lack_of_phases(gangline) -> None:
+    code, _, said = gangline(RECIPE, *RATES, "--gpus", "8,128", "--microbatch", "x", *PRICE)
+    assert code == 2
+    assert "phases.0.microbatch: " in said and "phases: " not in said
 
 
 def test_the_table_tells_measured_rows_from_predicted_ones_and_why(gangline) -> None:
@@ -155,7 +181,7 @@ def test_a_recipe_of_one_phase_takes_one_list_and_settings_over_its_own(gangline
         ((RECIPE, "--phase", "x:1:8=1"), "phases are given twice", "either in the recipe"),
         ((RECIPE, *RATES, "--gpus", "8,128", "--batch-size", "64"), "batch_size is given twice", "the recipe"),
         ((RECIPE, *RATES, "--gpus", "8,128", "--microbatch", "x"), "phases.0.microbatch: ", ""),
-        ((RECIPE, *RATES, "--gpus", "8,128", "--set", "sed=7"), "sed: ", ""),
+        ((RECIPE, *RATES, "--gpus", "8,128", "--set", "sed=7"), "sed: ", "docs/scratch.md"),
         ((RECIPE, *RATES, "--gpus", "8,128", "--set", "7"), "--set 7 is no setting", "--set seed=7"),
         ((RECIPE, "--measure", *RATES), "throughput is given and to be measured", "either"),
         ((RECIPE, *RATES, "--gpus", "8,128", "--base", "x"), "--base is for --measure", ""),
@@ -212,14 +238,41 @@ def test_the_command_line_loads_no_matplotlib_before_a_figure_is_asked_for() -> 
         ((), "there is no phase to estimate", "give an outline, or --samples"),
         (ISSUE[:-2], "usd_per_gpu_hour is missing", "docs/estimate.md"),
         (with_gpus("8"), "training has 1 gpus and 2 images_per_second", "docs/estimate.md"),
-        (with_gpus(""), "phases[0].gpus is empty", ""),
-        (with_gpus("8,x"), "phases[0].gpus[1] should be a valid integer", ""),
-        ((*ISSUE, "--samples", "0"), "phases[0].samples should be greater than or equal to 1, not 0", ""),
+        (with_gpus(""), "--gpus is empty", ""),
+        (with_gpus("8,x"), "--gpus should be a valid integer", ""),
+        (with_gpus("0,16"), "--gpus should be greater than or equal to 1, not 0", ""),
+        (with_gpus(","), "--gpus , is no list of numbers", "for example --gpus 8,16"),
+        (with_gpus("8,,16"), "--gpus 8,,16 is no list of numbers", "for example --gpus 8,16"),
+        ((*ISSUE, "--predict", "32,"), "--predict 32, is no list of numbers", "for example --predict 8,16"),
+        ((*ISSUE, "--samples", "0"), "--samples should be greater than or equal to 1, not 0", ""),
+        ((*ISSUE, "--samples", ""), "--samples is empty", ""),
+        (
+            ("--phase", "x:1:0=1", *PRICE),
+            "phases[0].gpus[0] should be greater than or equal to 1, not 0",
+            "docs/estimate.md",
+        ),
+        ((RECIPE, *RATES, "--gpus", "0,8", *PRICE), "--gpus should be greater than or equal to 1, not 0", ""),
+        (
+            (*ISSUE[:6], "--usd-per-gpu-hour", "2,32=1,32=3", "--predict", "32"),
+            "--usd-per-gpu-hour gives 32 two prices",
+            "give each of them once",
+        ),
+        (
+            (*ISSUE[:6], *A100, "--gpu", "a100 80gb=2", "--gpu", "A100 80GB=3"),
+            "--gpu gives a100 80gb two prices",
+            "give each of them once",
+        ),
+        (
+            (*ISSUE[:6], *A100, "--usd-per-gpu-hour", "2,16=1", "--gpu", "H200=4"),
+            "prices are given twice",
+            "either --usd-per-gpu-hour, or --gpu with the price of each kind",
+        ),
         ((*ISSUE, "--usd-per-gpu-hour", "nan"), "usd_per_gpu_hour should be a finite number, not nan", ""),
         ((*ISSUE, "--usd-per-gpu-hour", "2,3"), "--usd-per-gpu-hour 3 names no price", "a name or number"),
         ((*ISSUE, "--phase", "x:1:8=1"), "phases are given twice", "either --phase"),
         ((*ISSUE[6:], "--phase", "x:8=1"), "--phase x:8=1 is no phase", "for example"),
         ((*ISSUE, "--figure", "x.pdf"), "x.pdf is no figure", ".svg or .png"),
+        ((*ISSUE, "--figure", "/proc/x.svg"), "/proc/x.svg cannot be written: ", "another place"),
         ((*ISSUE, "--figure", "/nowhere/x.svg"), "/nowhere/x.svg cannot be written: there is no folder", "make it"),
         (("OUTLINE", *ISSUE), "phases are given twice", "either in the outline"),
         (("/nowhere.toml",), "there is no outline /nowhere.toml", "give a TOML file"),

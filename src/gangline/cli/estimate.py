@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # what `--help` need not wait for
 
 RECIPE = "A training recipe"
 MEASURED, PRICES, INTERRUPTIONS, DATA = "What was measured", "Prices", "Interruptions", "Storage and egress"
+OF_A_PHASE = {"samples": "--samples", "gpus": "--gpus", "images_per_second": "--images-per-second"}
 SUFFIXES = (".svg", ".png")
 
 
@@ -154,8 +155,10 @@ def estimate(
 
     for figure in figures or []:
         _check_figure(figure)
+    hint = "either --usd-per-gpu-hour, or --gpu with the price of each kind"
+    _refuse(usd_per_gpu_hour and gpu, "prices are given twice", hint=hint)
     settings = {
-        "predict": _numbers(predict),
+        "predict": _numbers("--predict", predict),
         "gpu": _pairs("--gpu", gpu or []),
         **_prices(usd_per_gpu_hour),
     }
@@ -178,11 +181,13 @@ def estimate(
     batch = {"batch_size": batch_size, "microbatch": microbatch}
     file = _read(outline) if outline else {}
     is_recipe = _is_recipe(file)
+    options = {} if phases or ("phases" in file and not is_recipe) else OF_A_PHASE
     measured: list[Measured] = []
 
     def asked(own: list[dict[str, Any]], kind: str | None = None) -> Outline:
         on = _given({"measured_on": measured_on or kind})
-        return parse_outline(_with_batch(_joined({} if is_recipe else file, own, settings | on, tables), batch))
+        joined = _joined({} if is_recipe else file, own, settings | on, tables)
+        return parse_outline(_with_batch(joined, batch), options)
 
     if not is_recipe:
         for option, value in {"--measure": measure, "--data": data, "--base": base, "--set": setting}.items():
@@ -259,7 +264,7 @@ def _of_recipe(spec: "ScratchSpec", gpus: list[str], rates: list[str]) -> list[d
     _refuse(len(gpus) not in (1, len(phases)), f"{has} --gpus is given {_times(gpus)}", hint=hint)
     gpus = gpus if len(gpus) > 1 else gpus * len(phases)
     return [
-        phase | {"gpus": _numbers(counts), "images_per_second": _numbers(rate)}
+        phase | {"gpus": _numbers("--gpus", counts), "images_per_second": _numbers("--images-per-second", rate)}
         for phase, counts, rate in zip(phases, gpus, rates, strict=True)
     ]
 
@@ -282,7 +287,8 @@ def _phases(samples: str | None, gpus: list[str], rates: list[str], phases: list
     for option, given in {"--gpus": gpus, "--images-per-second": rates}.items():
         hint = "once for each phase of a recipe; of an outline's phases --phase tells all"
         _refuse(len(given) > 1, f"{option} is given {_times(given)}", hint=hint)
-    counts, rate = (_numbers(given[0]) if given else None for given in (gpus, rates))
+    counts = _numbers("--gpus", gpus[0] if gpus else None)
+    rate = _numbers("--images-per-second", rates[0] if rates else None)
     simple = _given({"samples": _number(samples), "gpus": counts, "images_per_second": rate})
     if simple and phases:
         raise BadInput(
@@ -320,6 +326,9 @@ def _pairs(option: str, texts: list[str]) -> dict[str, Any] | None:
     for name, equals, value in parts:
         if not (name and equals and value):
             raise BadInput(f"{option} {value or name} names no price", hint="a name or number, =, and dollars")
+    names = [_number(name.strip().lower()) for name, _, _ in parts]
+    for (name, _, _), known in zip(parts, names, strict=True):
+        _refuse(names.count(known) > 1, f"{option} gives {name.strip()} two prices", hint="give each of them once")
     return {name.strip(): _number(value) for name, _, value in parts} or None
 
 
@@ -329,7 +338,11 @@ def _joined(
     """What the file says, and the options over it."""
     if phases and "phases" in file:
         raise BadInput("phases are given twice", hint="either in the outline or as options")
-    asked = file | _given(settings) | ({"phases": phases} if phases else {})
+    unlike = {"gpu": ("usd_per_gpu_hour", "usd_per_gpu_hour_at"), "usd_per_gpu_hour": ("gpu",)}
+    given = _given(settings)
+    replaced = {name for option, others in unlike.items() if option in given for name in others}
+    kept = {name: value for name, value in file.items() if name not in replaced}
+    asked = kept | given | ({"phases": phases} if phases else {})
     if "phases" not in asked:
         hint = "give an outline, or --samples, --gpus, --images-per-second and --usd-per-gpu-hour"
         raise BadInput("there is no phase to estimate", hint=hint)
@@ -354,8 +367,16 @@ def _given(values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _numbers(text: str | None) -> list[Any] | None:
-    return None if text is None else [_number(part) for part in text.split(",") if text]
+def _numbers(option: str, text: str | None) -> list[Any] | None:
+    if not text:
+        return None if text is None else []
+    parts = text.split(",")
+    _refuse(
+        not all(part.strip() for part in parts),
+        f"{option} {text} is no list of numbers",
+        hint=f"for example {option} 8,16",
+    )
+    return [_number(part) for part in parts]
 
 
 def _number(text: str | None) -> Any:
@@ -385,7 +406,8 @@ def _draw(found: "Estimate", file: Path) -> None:
     try:
         draw(found, file)
     except OSError as error:
-        raise BadInput(f"{file} cannot be written: {(error.strerror or str(error)).lower()}") from None
+        why = (error.strerror or str(error)).lower()
+        raise BadInput(f"{file} cannot be written: {why}", hint="give another place") from None
     say(f"the figure is in {file}")
 
 

@@ -1,9 +1,10 @@
 """What is to be estimated: phases of a training with what was measured of them, prices, interruptions, data. Every mistake in an
 outline is told at once."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen
@@ -116,9 +117,10 @@ class Outline:
 
     def price_usd_per_hour(self, kind: str, gpus: int) -> float:
         """Of one GPU."""
-        usual = self.gpu.get(kind, self.usd_per_gpu_hour)
-        assert usual is not None, "an outline was checked"
-        return usual if kind in self.gpu else self.usd_per_gpu_hour_at.get(gpus, usual)
+        if self.gpu:
+            return self.gpu[kind]
+        assert self.usd_per_gpu_hour is not None, "an outline was checked"
+        return self.usd_per_gpu_hour_at.get(gpus, self.usd_per_gpu_hour)
 
 
 def phases_of(recipe: ScratchSpec) -> list[dict[str, Any]]:
@@ -136,15 +138,15 @@ def phases_of(recipe: ScratchSpec) -> list[dict[str, Any]]:
     ]
 
 
-def parse_outline(value: dict[str, Any]) -> Outline:
-    """From TOML's or the command line's values. Raises `BadInput` with every problem that it has."""
+def parse_outline(value: dict[str, Any], options: Mapping[str, str] = MappingProxyType({})) -> Outline:
+    """From TOML's or the command line's values, where `options` gave some fields. Raises `BadInput` with every problem that it has."""
     from pydantic import ValidationError
 
     try:
         outline = adapter(Outline).validate_python(value)
     except ValidationError as error:
         found = error.errors()
-        raise BadInput(in_words(found, "an outline"), hint=_hint(found)) from None
+        raise BadInput(in_words(found, "an outline", options), hint=_hint(found)) from None
     problems = list(_contradictions(outline))
     if problems:
         raise BadInput("; ".join(problems), hint=HINT)
@@ -160,6 +162,8 @@ def _contradictions(outline: Outline) -> Iterator[str]:
     yield from _of_kinds(outline)
     if outline.usd_per_gpu_hour is None and not outline.gpu:
         yield "usd_per_gpu_hour is missing"
+    if outline.gpu and (outline.usd_per_gpu_hour is not None or outline.usd_per_gpu_hour_at):
+        yield "usd_per_gpu_hour and gpu both give prices: where kinds have theirs, leave usd_per_gpu_hour out"
     for gpus in sorted(set(outline.usd_per_gpu_hour_at) - set(outline.counts)):
         yield f"there is a price of {gpus} GPUs, which are neither measured nor to be predicted"
 
@@ -182,6 +186,11 @@ def _of_phase(phase: Phase, counts: tuple[int, ...]) -> Iterator[str]:
 def _of_kinds(outline: Outline) -> Iterator[str]:
     if outline.gpu and not outline.measured_on:
         yield "measured_on is missing: on which GPU the throughput was measured"
+    spellings = [
+        [name for name in outline.gpu if name.lower() == one] for one in {name.lower() for name in outline.gpu}
+    ]
+    for names in sorted(names for names in spellings if len(names) > 1):
+        yield f"gpu has {' and '.join(names)}, which are one kind"
     known = outline.gpu.keys() if not outline.measured_on else {outline.measured_on, *outline.gpu}
     for name in sorted(known) if outline.gpu else ():
         try:

@@ -107,6 +107,16 @@ def test_a_bucket_is_a_place(
             "--ray-address is given, but not --engine ray",
             "give both",
         ),
+        (
+            ("convert", "source", "made.lance", "--engine", "ray", "--ray-address", "127.0.0.1:1"),
+            "nothing answers at 127.0.0.1:1: connection refused",
+            "leave --ray-address out",
+        ),
+        (
+            ("convert", "source", "made.lance", "--engine", "ray", "--ray-address", "head"),
+            "head is no address of a Ray cluster",
+            "for example 10.0.0.1:6379",
+        ),
         (("inspect", "nowhere.lance"), "there is no data set at", "data ls"),
         (
             ("convert", "source", "made.lance", "--plan", "--where", "colour = 1"),

@@ -194,7 +194,7 @@ def encode_data(
         def show(done: int, before: int) -> None:
             bar(done / max(expected.rows, 1), done, before, "")
 
-        made = encode(data, encoding, make_engine(engine, processes, ray_address), show)
+        made = encode(data, encoding, make_engine(engine, processes, ray_address, on_gpus=True), show)
     print_data_set(made, output)
 
 
@@ -305,12 +305,12 @@ def progress(what: str) -> Iterator[Callable[[float, int, int, str], None]]:
         yield move
 
 
-def make_engine(name: EngineName, processes: int, address: str) -> "Engine":
+def make_engine(name: EngineName, processes: int, address: str, *, on_gpus: bool = False) -> "Engine":
     from gangline.data.engine import Processes, Ray
 
     if address and name != "ray":
         raise BadInput("--ray-address is given, but not --engine ray", hint="give both")
-    return Ray(address, processes=processes) if name == "ray" else Processes(processes)
+    return Ray(address, processes=processes, on_gpus=on_gpus) if name == "ray" else Processes(processes)
 
 
 def local_model(name: str) -> Path:

@@ -4,6 +4,7 @@ import logging
 import multiprocessing
 import os
 import signal
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -17,6 +18,11 @@ Result = TypeVar("Result")
 
 RETRIES = 3
 """Of a piece whose node vanished; what a piece raises ends all."""
+
+
+ANSWER_S = 5.0
+
+FOUND_BY_RAY = ("", "local", "auto")
 
 
 class Engine(Protocol):
@@ -54,31 +60,67 @@ class Processes:
 
 
 class Ray:
-    """`address` of a cluster, whose nodes have Gangline installed and reach both places; empty: one on this box for the time being."""
+    """`address` of a cluster, whose nodes have Gangline installed and reach both places; empty: one on this box for the time being.
+    `on_gpus`: each task has a GPU of its own, where the cluster has any."""
 
-    def __init__(self, address: str = "", *, processes: int | None = None) -> None:
+    def __init__(self, address: str = "", *, processes: int | None = None, on_gpus: bool = False) -> None:
         self.address = address
         self.processes = processes
+        self.on_gpus = on_gpus
 
     def run(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
+        _knock(self.address)
         try:
             import ray
-            from ray.exceptions import RayTaskError
+            from ray.exceptions import RayError, RayTaskError
         except ModuleNotFoundError:
             raise BadInput("Ray is not installed", hint="pip install 'ray>=2.40'") from None
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         options: dict[str, Any] = {"include_dashboard": False, "num_cpus": self.processes} if not self.address else {}
-        ray.init(address=self.address or "local", log_to_driver=False, logging_level=logging.ERROR, **options)
         try:
-            one = ray.remote(max_retries=RETRIES)(_done)
+            ray.init(address=self.address or "local", log_to_driver=False, logging_level=logging.ERROR, **options)
+        except (ConnectionError, RuntimeError) as error:
+            raise Unreachable(
+                f"there is no Ray cluster to be used at {self.address or 'this box'}: {_first_line(error)}",
+                hint="`ray status` tells whether one runs; it has the same version of Ray as this box",
+            ) from error
+        try:
+            gpus = 1 if self.on_gpus and ray.cluster_resources().get("GPU") else 0
+            one = ray.remote(max_retries=RETRIES, num_gpus=gpus)(_done)
             waiting = [one.remote(work, task) for task in tasks]
             while waiting:
                 done, waiting = ray.wait(waiting)
                 yield from ray.get(done)
-        except RayTaskError as error:
-            raise error.cause from None
+        except RayError as error:
+            cause = error.cause if isinstance(error, RayTaskError) else error
+            if not isinstance(cause, RayError):
+                raise cause from None
+            raise Unreachable(
+                f"Ray gave up: {_first_line(cause)}", hint="say the same again: what is done stays done"
+            ) from cause
         finally:
             ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Ray itself would try for minutes. Raises `Unreachable` where nothing answers."""
+    if address in FOUND_BY_RAY:
+        return
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if not host or not port.isdecimal():
+        raise BadInput(f"{address} is no address of a Ray cluster", hint="for example 10.0.0.1:6379")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_S).close()
+    except (OSError, OverflowError, UnicodeError) as error:
+        why = (getattr(error, "strerror", None) or str(error)).lower()
+        raise Unreachable(
+            f"nothing answers at {address}: {why}",
+            hint="start a Ray cluster there, or leave --ray-address out for one on this box",
+        ) from None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0][:200] or type(error).__name__
 
 
 def _done(work: Callable[[Task], Result], task: Task) -> Result:

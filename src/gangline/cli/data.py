@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from gangline import compose
 from gangline.cli.output import Output, OutputOption, check_place, duration, err, facts, out, print_json, say, table
 from gangline.core.errors import BadInput
+from gangline.core.spec_fields import RESOLUTION_MAX
 
 if TYPE_CHECKING:
     from gangline.data.convert import Conversion, Done
@@ -141,7 +142,10 @@ def encode_data(
         ),
     ],
     resolution: Annotated[
-        list[int], typer.Option(min=8, help="Pixels of a square; several give a column each.", show_default=False)
+        list[int],
+        typer.Option(
+            min=8, max=RESOLUTION_MAX, help="Pixels of a square; several give a column each.", show_default=False
+        ),
     ],
     vae: Annotated[str, typer.Option(help="Another VAE in the place of the base's own.")] = "",
     crop: Annotated[

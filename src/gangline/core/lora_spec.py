@@ -9,7 +9,7 @@ from annotated_types import Ge, Gt, Interval, Le, Lt, MaxLen, MinLen, MultipleOf
 from gangline.core.canonical import digest
 from gangline.core.files import File
 from gangline.core.parsing import InvalidSpec, Problem, parse_as, to_json
-from gangline.core.spec_fields import PLACING, WATCHING, Base, FilesBase, Needs, Prompt
+from gangline.core.spec_fields import PLACING, RESOLUTION_MAX, WATCHING, Base, FilesBase, Needs, Prompt
 
 ATTENTION = ("to_k", "to_q", "to_v", "to_out.0")
 
@@ -50,7 +50,7 @@ class LoraSpec:
     prior_weight: Annotated[float, Ge(0), Le(100)] = 1.0
 
     # How pictures are cut: `crops` places for each where `crop` is random, and each of them mirrored too with `flip`.
-    resolution: Annotated[int, Interval(ge=16, le=4096), MultipleOf(8)] = 1024
+    resolution: Annotated[int, Interval(ge=16, le=RESOLUTION_MAX), MultipleOf(8)] = 1024
     aspect_buckets: bool = False
     crop: Literal["center", "random"] = "center"
     crops: Annotated[int, Interval(ge=1, le=64)] = 4

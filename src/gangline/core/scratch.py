@@ -9,7 +9,7 @@ from annotated_types import Ge, Gt, Interval, Le, Lt, MaxLen, MinLen, MultipleOf
 from gangline.core.canonical import digest
 from gangline.core.files import File, is_safe_path
 from gangline.core.parsing import InvalidSpec, Problem, parse_as, to_json
-from gangline.core.spec_fields import PLACING, WATCHING, Base, FilesBase, Needs, Prompt
+from gangline.core.spec_fields import PLACING, RESOLUTION_MAX, WATCHING, Base, FilesBase, Needs, Prompt
 
 Part = Literal["unet", "text_encoders", "vae"]
 Condition = Annotated[str, MaxLen(2000)]
@@ -48,7 +48,7 @@ class Phase:
 
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
     steps: Step
-    resolution: Annotated[int, Interval(ge=16, le=4096), MultipleOf(8)]
+    resolution: Annotated[int, Interval(ge=16, le=RESOLUTION_MAX), MultipleOf(8)]
     batch_size: Annotated[int, Ge(1), Le(1_000_000)]
     microbatch: Annotated[int, Ge(1), Le(1_000_000)] | None = None
     learning_rate: Rate | None = None

@@ -14,6 +14,7 @@ def has_words(text: str) -> bool:
 
 
 Prompt = Annotated[str, MinLen(1), MaxLen(2000), Predicate(has_words)]
+RESOLUTION_MAX = 4096
 Hub = Annotated[str, MinLen(3), MaxLen(200)]
 
 

@@ -1,8 +1,10 @@
 """Latents that are stored are the VAE's own, of the part of the picture that training would see, and made once."""
 
 import json
+import resource
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -177,6 +179,57 @@ def test_a_second_resolution_leaves_the_first_as_it_was(data: DataSet) -> None:
 def test_a_resolution_that_the_vae_cannot_is_told(data: DataSet) -> None:
     with pytest.raises(BadInput, match="resolution 30 is no multiple of 4"):
         forecast(data, encoding(data, resolutions=(30,)))
+
+
+@contextmanager
+def memory_for_no_more_than(bytes_: int) -> Iterator[None]:
+    """Beside what this process has already."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + bytes_, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def test_a_batch_that_memory_has_no_room_for_is_told_with_what_to_do(data: DataSet) -> None:
+    encoder = Encoder(encoding(data, resolutions=(1024,), batch_size=ROWS))
+    rows = data.table.to_table(columns=["image", "sha256", "captions"]).combine_chunks().to_batches()[0]
+    encoder.encode(rows.slice(0, 1))
+    with memory_for_no_more_than(2**28), pytest.raises(BadInput, match="no room for 12 pictures") as told:
+        encoder.encode(rows)
+    assert "a smaller --batch-size" in told.value.hint and "what is done stays done" in told.value.hint
+
+
+def test_what_an_encoder_refuses_is_told_as_it_says_it(data: DataSet, tmp_path: Path) -> None:
+    from diffusers import AutoencoderKL
+
+    vae = AutoencoderKL.from_pretrained(BASE, subfolder="vae")
+    vae.quant_conv.bias.data.fill_(torch.inf)
+    vae.save_pretrained(tmp_path / "vae")
+    with pytest.raises(BadInput, match="this VAE gives no finite numbers in float32"):
+        encode(data, encoding(data, vae=tmp_path / "vae"), Processes(1))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_a_vae_computed_in_stays_known_beside_what_is_stored(dtype: str, data: DataSet) -> None:
+    known = encode(data, encoding(data, dtype=dtype), Processes(1)).latents("latents_32")
+    assert (known.compute_precision, known.precision) == (dtype, "float16")
+
+
+def test_latents_of_before_have_no_compute_precision_and_are_read_as_ever(data: DataSet, tmp_path: Path) -> None:
+    table = encode(data, encoding(data), Processes(1)).table.to_table()
+    column = table.schema.field("latents_32")
+    notes = json.loads(column.metadata[KEY])
+    del notes["compute_precision"]
+    schema = table.schema.set(
+        table.schema.get_field_index("latents_32"), column.with_metadata({KEY: json.dumps(notes).encode()})
+    )
+    lance.write_dataset(table.cast(schema), tmp_path / "before.lance")
+    before = open_data_set(Place(str(tmp_path / "before.lance")))
+    assert before.latents("latents_32").compute_precision is None
+    assert "computed in" not in "".join(column.what for column in look(before).columns)
 
 
 def test_a_forecast_knows_the_size_before_it_starts(data: DataSet) -> None:

@@ -149,7 +149,19 @@ class Encoder:
         return pa.schema(columns)
 
     def encode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Those columns for these rows."""
+        """Those columns for these rows. Raises `BadInput` where memory has no room for so many at a time."""
+        try:
+            return self._encoded(batch)
+        except (MemoryError, RuntimeError) as error:
+            if not _is_out_of_memory(error):
+                raise
+            side = max(self.encoding.resolutions)
+            raise BadInput(
+                f"memory has no room for {self.encoding.batch_size} pictures of {side} × {side} at a time",
+                hint="take a smaller --batch-size: what is done stays done",
+            ) from error
+
+    def _encoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         images, hashes = batch.column("image").to_pylist(), batch.column("sha256").to_pylist()
         made: dict[str, list[np.ndarray]] = {name: [] for name in self.schema.names}
         size = self.encoding.batch_size
@@ -197,6 +209,11 @@ class Encoder:
         made[TEXTS].append(found.tokens[rows].flatten(1).numpy().astype(STORED))
         if found.pooled is not None:
             made[POOLED].append(found.pooled[rows].numpy().astype(STORED))
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """A GPU's has a type of its own; a CPU's is known by what it says."""
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def weights_digest(module: torch.nn.Module) -> str:
@@ -249,13 +266,25 @@ def encode(
 def encode_fragment(encoding: Encoding, number: int) -> tuple[int, dict[str, Any]]:
     """Make the columns of one fragment, and leave the note that they are made."""
     encoder = _encoder(encoding)
+    failed: list[Exception] = []
+
+    def made(batch: pa.RecordBatch) -> pa.RecordBatch:
+        try:
+            return encoder.encode(batch)
+        except Exception as error:
+            failed.append(error)  # Lance makes another one of it
+            raise
+
     with errors_of(encoding.target):
         table = lance.dataset(
             encoding.target.uri, version=encoding.version, storage_options=encoding.target.lance_options
         )
         fragment = table.get_fragment(number)
         assert fragment is not None, "a version's fragments stay"
-        metadata, _ = fragment.merge_columns(encoder.encode, columns=list(READ), batch_size=64)
+        try:
+            metadata, _ = fragment.merge_columns(made, columns=list(READ), batch_size=64)
+        except Exception as error:
+            raise (failed[0] if failed else error) from None
     note = metadata.to_json()
     encoding.work.write(f"{number}.json", json.dumps(note).encode())
     return number, note

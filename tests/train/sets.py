@@ -55,8 +55,10 @@ def data_set(folder: Path, *, count: int = 48, name: str = "shapes", target: Pla
     return convert(Conversion(source=source, target=target), entries, Processes(1), Fetching())[0]
 
 
-def with_latents(data: DataSet, base: Path, *resolutions: int) -> DataSet:
-    encoding = encode.Encoding(target=data.place, version=data.version, base=base, vae=None, resolutions=resolutions)
+def with_latents(data: DataSet, base: Path, *resolutions: int, dtype: str = "float32") -> DataSet:
+    encoding = encode.Encoding(
+        target=data.place, version=data.version, base=base, vae=None, resolutions=resolutions, dtype=dtype
+    )
     return encode.encode(data, encoding, Processes(1))
 
 

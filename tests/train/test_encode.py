@@ -10,6 +10,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import lance
 import numpy as np
 import pytest
 import torch
@@ -18,8 +19,10 @@ from PIL import Image
 from gangline.core.errors import BadInput
 from gangline.data.buckets import Size, cut
 from gangline.data.crops import square
-from gangline.data.dataset import DataSet, Texts, open_data_set
+from gangline.data.dataset import KEY, DataSet, Texts, open_data_set
 from gangline.data.engine import Processes, Ray
+from gangline.data.look import look
+from gangline.data.place import Place
 from gangline.train.base import load_base
 from gangline.train.encode import Encoder, Encoding, _encoder, encode, forecast, weights_digest
 from gangline.train.text import embed_all, tokenize

@@ -60,7 +60,8 @@ class Latents:
     """A column of image latents: of each image `[mean, deviation]` of the VAE's posterior, C × H × W each, as the VAE gives them:
     not multiplied by `scale`, which is what a U-Net expects (z · scale).
 
-    `vae` is the SHA-256 of its weights; `precision` that of the stored numbers.
+    `vae` is the SHA-256 of its weights; `precision` that of the stored numbers; `compute_precision` that in which the VAE made them,
+    None where it was not kept.
     """
 
     vae: str
@@ -71,6 +72,7 @@ class Latents:
     resolution: int
     crop: str
     precision: str
+    compute_precision: str | None = None
 
     @property
     def numbers(self) -> int:

@@ -94,9 +94,10 @@ def _what(known: Computed | None) -> str:
         case None:
             return ""
         case Latents():
+            computed = f", computed in {known.compute_precision}" if known.compute_precision else ""
             return (
                 f"latents of {known.resolution} × {known.resolution} ({known.crop}): mean and deviation, "
-                f"{known.channels} × {known.side} × {known.side}, scale {known.scale}, VAE {known.vae[:12]}"
+                f"{known.channels} × {known.side} × {known.side}, scale {known.scale}, VAE {known.vae[:12]}{computed}"
             )
         case _:
             return f"{known.tokens} tokens × {known.width}, pooled {known.pooled}, encoders {known.encoders[:12]}"

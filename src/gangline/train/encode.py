@@ -113,6 +113,7 @@ class Encoder:
                 resolution=resolution,
                 crop=self.encoding.crop,
                 precision=np.dtype(STORED).name,
+                compute_precision=self.encoding.dtype,
             )
             for resolution in self.encoding.resolutions
         }

@@ -45,6 +45,7 @@ def test_the_way_of_a_data_set(gangline: Typed, source: Path, tmp_path: Path) ->
     code, printed, _ = gangline("inspect", target, "--pictures", tmp_path / "look.png")
     assert code == 0
     assert "latents of 32 × 32 (center): mean and deviation" in printed
+    assert "computed in float32" in printed
     assert "list<item: string>" in printed
     assert Image.open(tmp_path / "look.png").width > 500
 
@@ -56,6 +57,28 @@ def test_the_way_of_a_data_set(gangline: Typed, source: Path, tmp_path: Path) ->
         (11, {"not wanted (--where)": 1, "not an image": 1})
     ]
     assert "made.lance" in gangline("ls", tmp_path)[1]
+
+
+def test_storage_and_run_are_priced_before_they_begin(capsys: pytest.CaptureFixture[str]) -> None:
+    from gangline.cli.data import forecast_json, tell_forecast
+    from gangline.train.encode import Forecast
+
+    expected = Forecast(rows=36_000_000, columns={"latents_512": 65_536}, images_per_second=125.0)
+    tell_forecast(expected, 8, 2.5)
+    stored, run = capsys.readouterr().err.splitlines()
+    assert stored.endswith("latents_512 65536 bytes a row), in a bucket $54.26 a month")
+    assert run == "it takes about 10 h 00 min, $200.00: 125.0 images a second for each of 8"
+    priced = forecast_json(expected, 8, 2.5)
+    assert (priced["usd"], round(priced["usd_per_month"], 2)) == (200, 54.26)
+
+
+@pytest.mark.parametrize("resolution", [4104, 100_000])
+def test_a_resolution_that_nothing_trains_at_is_refused_before_anything_is_opened(
+    resolution: int, gangline: Typed
+) -> None:
+    code, _, said = gangline("encode", "nowhere.lance", "--base", "nobody/no-such-model", "--resolution", resolution)
+    assert code == 2
+    assert "less than or equal to 4096" in " ".join(said.replace("│", " ").split()) and "no data set" not in said
 
 
 def test_a_plan_does_nothing(gangline: Typed, source: Path, tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -20,11 +22,14 @@ from gangline.train.learner import Average, Learner, LossScale, largest
 from gangline.train.program import kind_of
 from gangline.train.ranks import Ranks
 from gangline.train.scratch import train
+from gangline.train.text import tokenize
 from gangline.train.throughput import Throughput, flops
+from tests.data.made import converted
 from tests.train.bases import save_tiny
 from tests.train.sets import (
     HELD_OUT,
     data_set,
+    draw_pictures,
     finish,
     lay_out,
     lines,
@@ -119,6 +124,38 @@ def test_captions_are_dropped_as_often_as_is_asked(base: Path, data: DataSet) ->
     spec = scratch_spec(base, data, caption_drop=0.25, phases=(Phase(steps=1, resolution=16, batch_size=400),))
     said = intake_of(spec, base).step(1).said
     assert 0.68 < said.float().mean() < 0.82
+
+
+def test_of_several_captions_each_is_drawn_as_often_and_the_same_by_any_number_of_ranks(
+    base: Path, tmp_path: Path
+) -> None:
+    variants = ["a red disc", "round", "some disc of red"]
+    images = [path.read_bytes() for path in sorted(draw_pictures(tmp_path / "drawn", 4).glob("*.png"))]
+    table = pa.table({"jpg": images, "captions": [variants] * len(images)})
+    (tmp_path / "source").mkdir()
+    pq.write_table(table, tmp_path / "source" / "a.parquet")
+    data = converted(tmp_path / "source", tmp_path / "several.lance")[0]
+    phases = (Phase(steps=1, resolution=16, batch_size=600),)
+    spec = scratch_spec(base, data, held_out="", caption_drop=0.0, phases=phases)
+    tokens = tokenize(loaded(spec, base), variants)
+    known = [tokens.ids[0][tokens.index(words), 0] for words in variants]
+
+    def chosen(ranks: Ranks) -> list[int]:
+        said = intake_of(spec, base, ranks).step(1).ids[0][:, 0]
+        return [next(place for place, ids in enumerate(known) if torch.equal(one, ids)) for one in said]
+
+    alone, shared = chosen(ALONE), [chosen(Ranks(rank, 4)) for rank in range(4)]
+    assert [part[place] for place in range(150) for part in shared] == alone
+    assert all(160 < count < 240 for count in np.bincount(alone, minlength=3))
+
+
+def test_latents_are_trained_on_whatever_their_vae_computed_in(base: Path, tmp_path: Path) -> None:
+    sets = [
+        with_latents(data_set(tmp_path, count=8, name=dtype), base, 32, dtype=dtype)
+        for dtype in ("float32", "bfloat16")
+    ]
+    spec = replace(scratch_spec(base, sets[0], held_out=""), data=tuple(map(reference, sets)))
+    assert intake_of(spec, base).columns == ["latents_32"]
 
 
 def test_the_gradient_is_the_same_however_many_samples_are_computed_at_a_time(base: Path, data: DataSet) -> None:

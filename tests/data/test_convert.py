@@ -414,6 +414,13 @@ def test_other_settings_do_not_go_on_with_what_was_begun(tmp_path: Path) -> None
         converted(source, tmp_path / "made.lance")
 
 
+def test_what_failed_before_a_piece_was_made_can_be_said_anew_with_other_settings(target: Place, tmp_path: Path) -> None:
+    source = made.as_tars(tmp_path / "source", samples(8))
+    with pytest.raises(BadInput, match="Divide by zero"):
+        converted(source, target, where=Where(("width / 0 > 1",)))
+    assert len(rows_of(converted(source, target, where=Where(("width / 1 > 1",)))[0])) == 8
+
+
 def test_a_data_set_is_not_written_over(target: Place, tmp_path: Path) -> None:
     source = made.as_tars(tmp_path / "source", samples(4))
     first, _ = converted(source, target)

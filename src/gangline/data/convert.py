@@ -144,19 +144,19 @@ def check(conversion: Conversion) -> None:
 
 
 def _begin(conversion: Conversion, plan: str) -> None:
-    """Raises `BadInput` where something else was begun there."""
+    """Raises `BadInput` where something else was begun there, of which a piece is made."""
     notes = [entry.name for entry in conversion.work.entries()]
-    if PLAN not in notes:
-        _check_vacant(conversion.target)
-        conversion.work.delete(notes)  # without a plan nobody knows what they are of
-        conversion.work.write(PLAN, json.dumps({"plan": plan, "source": conversion.source.place.uri}).encode())
+    stored = json.loads(conversion.work.read(PLAN)) if PLAN in notes else None
+    if stored is not None and stored["plan"] == plan:
         return
-    stored = json.loads(conversion.work.read(PLAN))
-    if stored["plan"] != plan:
+    if stored is not None and any(name.endswith(".json") for name in notes if name != PLAN):
         raise BadInput(
             f"a conversion of {stored['source']} to {conversion.target.uri} was begun, with other settings or other files",
             hint=f"say it as before, or delete {conversion.work.uri} to begin anew",
         )
+    _check_vacant(conversion.target)
+    conversion.work.delete(notes)  # without a plan nobody knows what they are of
+    conversion.work.write(PLAN, json.dumps({"plan": plan, "source": conversion.source.place.uri}).encode())
 
 
 def _check_vacant(target: Place) -> None:

@@ -215,6 +215,26 @@ def test_a_condition_that_cannot_be_is_told_before_anything_is_done(condition: s
     assert not list(tmp_path.glob("made*"))
 
 
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ("width >", "the condition `width >` cannot be used: Expected: an expression, found: EOF"),
+        ("width > 4 height < 9", "the condition `width > 4 height < 9` cannot be used: Expected: the end, found: height"),
+        ("width >\n4 height", "the condition `width > 4 height` cannot be used: Expected: the end, found: height"),
+        ("width > 'abc", "the condition `width > 'abc` cannot be used: Unterminated string literal"),
+        ("width / 0 > 1", "the condition `width / 0 > 1` fails: Divide by zero error"),
+        (" ", "the condition `` cannot be used: it is empty"),
+    ],
+)
+def test_what_is_wrong_with_a_condition_is_told_in_one_line_of_what_was_typed(
+    condition: str, said: str, tmp_path: Path
+) -> None:
+    source = made.as_folder(tmp_path / "source", samples(2))
+    with pytest.raises(BadInput) as told:
+        converted(source, tmp_path / "made.lance", where=Where((condition,)))
+    assert told.value.message == said
+
+
 def test_a_condition_that_fails_on_a_row_is_told(tmp_path: Path) -> None:
     source = made.as_imagefolder(tmp_path / "source", samples(2))
     with pytest.raises(BadInput, match="Divide by zero"):

@@ -16,7 +16,7 @@ from gangline.data.block_cache import BlockCache
 from gangline.data.dataset import DataSet
 from gangline.data.place import errors_of, explained
 from gangline.data.shuffle import LANES, Numbers, Shuffle, cut_into_blocks
-from gangline.data.where import enclosed, reason
+from gangline.data.where import enclosed, reason, shown
 
 BLOCK_BYTES = 2 << 20
 BLOCK_ROWS_MAX = 8192
@@ -161,7 +161,7 @@ def check(data: DataSet, columns: tuple[str, ...], where: str) -> None:
         with _condition(data, where):
             found = data.table.scanner(columns=[], filter=enclosed(where), limit=1, with_row_address=True).to_table()
         if not len(found):
-            raise BadInput(f"no row of {data.place.uri} is left by `{where}`", hint="ask for less")
+            raise BadInput(f"no row of {data.place.uri} is left by {shown(where)}", hint="ask for less")
 
 
 @contextmanager
@@ -170,7 +170,8 @@ def _condition(data: DataSet, where: str) -> Iterator[None]:
         with errors_of(data.place):
             yield
     except ValueError as error:
-        raise BadInput(f"the condition `{where}` cannot be used: {reason(error)}", hint="see `data inspect`") from None
+        said = reason(error, enclosed(where))
+        raise BadInput(f"the condition {shown(where)} cannot be used: {said}", hint="see `data inspect`") from None
 
 
 def _damaged(data: DataSet, error: Exception) -> Unreachable:

@@ -3,6 +3,7 @@
 They are those of Lance (DataFusion's SQL), here and where a data set is read, so there is one language to know.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,16 @@ import pyarrow as pa
 from gangline.core.errors import BadInput
 
 MEMORY = "memory://where"
+PLACE = re.compile(r" at Line: \d+, Column: \d+")
+OPENINGS = (
+    "Invalid user input: ",
+    "External error: ",
+    "Query Execution error: ",
+    "Error applying filter expression to batch: ",
+    "Arrow error: ",
+    "LanceError(Arrow): ",
+    "sql parser error: ",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +48,8 @@ class Where:
             scan = table.scanner(columns=[], filter=self.text, with_row_address=True)
             wanted = set(scan.to_table()["_rowaddr"].to_pylist())
         except (OSError, ValueError) as error:
-            raise BadInput(f"the condition `{self.text}` fails: {reason(error)}", hint="correct it") from None
+            told = " and ".join(map(shown, self.conditions))
+            raise BadInput(f"the condition {told} fails: {reason(error, self.text)}", hint="correct it") from None
         return [row in wanted for row in range(len(rows))]
 
     @property
@@ -50,13 +62,34 @@ def check_condition(text: str, schema: pa.Schema) -> None:
     problem = _problem(text, schema)
     if problem is not None:
         raise BadInput(
-            f"the condition `{text}` cannot be used: {problem}", hint=f"columns are {', '.join(schema.names)}"
+            f"the condition {shown(text)} cannot be used: {problem}", hint=f"columns are {', '.join(schema.names)}"
         )
 
 
 def enclosed(text: str) -> str:
     """So that Lance reads it to its end, past which it would read nothing; the line ends before that, for `-- a comment`."""
     return f"({text}\n)"
+
+
+def shown(text: str) -> str:
+    """As it stands in a message, on one line."""
+    return f"`{' '.join(text.split())}`"
+
+
+def reason(error: Exception, asked: str) -> str:
+    """Lance's own words on one line, without where in its source they were said and without the statement around them."""
+    said = _opened(str(error).partition(", /")[0])
+    before, found, after = said.partition(asked)
+    if found and before.startswith("Error "):
+        said = after.lstrip(": ")
+        said = _opened(said[1:].removesuffix(")") if said.startswith("(") else said)
+    return " ".join(PLACE.sub("", said).partition(" Valid fields")[0].split()).rstrip(". ")
+
+
+def _opened(said: str) -> str:
+    for opening in OPENINGS:
+        said = said.removeprefix(opening)
+    return said
 
 
 def _some(schema: pa.Schema) -> pa.Schema:
@@ -66,24 +99,14 @@ def _some(schema: pa.Schema) -> pa.Schema:
 
 def _problem(text: str, schema: pa.Schema) -> str | None:
     """Why it is no condition on these columns."""
-    try:
-        lance.write_dataset(_some(schema).empty_table(), MEMORY).scanner(
-            columns=[], filter=enclosed(text), with_row_id=True
-        ).to_table()
-    except (OSError, ValueError) as error:
-        return reason(error)
+    if not text.strip():
+        return "it is empty"
+    for asked in (text, enclosed(text)):  # of what stands alone the parser's words are about what the user wrote
+        try:
+            lance.write_dataset(_some(schema).empty_table(), MEMORY).scanner(
+                columns=[], filter=asked, with_row_id=True
+            ).to_table()
+        except (OSError, ValueError) as error:
+            said = reason(error, asked)
+            return said if asked == text else said.replace("Expected: ), found", "Expected: the end, found")
     return None
-
-
-def reason(error: Exception) -> str:
-    """Lance's own words, without where in its source they were said."""
-    said = str(error).partition(", /")[0]
-    for opening in (
-        "Invalid user input: ",
-        "External error: ",
-        "Query Execution error: ",
-        "Error applying filter expression to batch: ",
-        "Arrow error: ",
-    ):
-        said = said.removeprefix(opening)
-    return said.partition(" Valid fields")[0].rstrip(". ")

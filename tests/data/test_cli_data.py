@@ -4,10 +4,12 @@ import json
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Event
 
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
@@ -79,6 +81,26 @@ def test_a_resolution_that_nothing_trains_at_is_refused_before_anything_is_opene
     code, _, said = gangline("encode", "nowhere.lance", "--base", "nobody/no-such-model", "--resolution", resolution)
     assert code == 2
     assert "less than or equal to 4096" in " ".join(said.replace("│", " ").split()) and "no data set" not in said
+
+
+@pytest.mark.parametrize("kind", ["folder", "tars", "parquet"])
+def test_images_without_any_caption_become_a_data_set_where_that_is_asked(
+    kind: str, gangline: Typed, tmp_path: Path
+) -> None:
+    given = samples(4)
+    source = {"folder": made.as_folder, "tars": made.as_tars, "parquet": made.as_parquet}[kind](
+        tmp_path / "source", [replace(one, caption="") for one in given]
+    )
+    if kind == "parquet":
+        for path in source.iterdir():
+            pq.write_table(pq.read_table(path).drop_columns("caption"), path)
+    code, _, said = gangline("convert", source, tmp_path / "made.lance", "--processes", 1)
+    assert code == 2
+    assert "--keep-uncaptioned" in said
+    assert gangline("convert", source, tmp_path / "made.lance", "--keep-uncaptioned", "--processes", 1)[0] == 0
+    code, printed, _ = gangline("inspect", tmp_path / "made.lance", "--pictures", tmp_path / "look.png")
+    assert code == 0
+    assert "0.00 an image, none" in printed
 
 
 def test_a_plan_does_nothing(gangline: Typed, source: Path, tmp_path: Path) -> None:

@@ -219,7 +219,10 @@ def test_a_condition_that_cannot_be_is_told_before_anything_is_done(condition: s
     ("condition", "said"),
     [
         ("width >", "the condition `width >` cannot be used: Expected: an expression, found: EOF"),
-        ("width > 4 height < 9", "the condition `width > 4 height < 9` cannot be used: Expected: the end, found: height"),
+        (
+            "width > 4 height < 9",
+            "the condition `width > 4 height < 9` cannot be used: Expected: the end, found: height",
+        ),
         ("width >\n4 height", "the condition `width > 4 height` cannot be used: Expected: the end, found: height"),
         ("width > 'abc", "the condition `width > 'abc` cannot be used: Unterminated string literal"),
         ("width / 0 > 1", "the condition `width / 0 > 1` fails: Divide by zero error"),
@@ -434,7 +437,9 @@ def test_other_settings_do_not_go_on_with_what_was_begun(tmp_path: Path) -> None
         converted(source, tmp_path / "made.lance")
 
 
-def test_what_failed_before_a_piece_was_made_can_be_said_anew_with_other_settings(target: Place, tmp_path: Path) -> None:
+def test_what_failed_before_a_piece_was_made_can_be_said_anew_with_other_settings(
+    target: Place, tmp_path: Path
+) -> None:
     source = made.as_tars(tmp_path / "source", samples(8))
     with pytest.raises(BadInput, match="Divide by zero"):
         converted(source, target, where=Where(("width / 0 > 1",)))

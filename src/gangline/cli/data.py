@@ -100,7 +100,13 @@ def convert_data(
         from gangline.data.sources import Hints, find_source
         from gangline.data.where import Where
 
-    hints = Hints(kind=kind or "", captions=tuple(caption_column or ()), image=image_column, url=url_column)
+    hints = Hints(
+        kind=kind or "",
+        captions=tuple(caption_column or ()),
+        image=image_column,
+        url=url_column,
+        uncaptioned=keep_uncaptioned,
+    )
     found, entries = find_source(compose.data_place(source), hints)
     conversion = Conversion(
         source=found,

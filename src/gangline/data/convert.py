@@ -35,6 +35,7 @@ BATCH = 256
 EXAMPLES_MAX = 3
 DATA = "data"
 NOT_WANTED = "not wanted (--where)"
+UNCAPTIONED = "no caption"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,7 +313,7 @@ def _wanted(items: Iterator[Item], early: Where, conversion: Conversion, tally: 
             if not keep:
                 tally.leave_out(item, NOT_WANTED)
             elif not item.captions and not conversion.keep_uncaptioned:
-                tally.leave_out(item, "no caption")
+                tally.leave_out(item, UNCAPTIONED)
             else:
                 yield item
 
@@ -334,9 +335,11 @@ def _commit(conversion: Conversion, plan: str, done: list[Done]) -> None:
     fragments = [FragmentMetadata.from_json(json.dumps(fragment)) for one in done for fragment in one.fragments]
     rows = sum(one.rows for one in done)
     if not rows:
-        reasons = "; ".join(f"{count} {because}" for because, count in left_out(done).items())
+        counts = left_out(done)
+        reasons = "; ".join(f"{count} {because}" for because, count in counts.items())
         _sweep(conversion)
-        raise BadInput(f"no image of {conversion.source.place.uri} is left: {reasons}", hint="nothing was made")
+        keeps = "; --keep-uncaptioned takes images without a caption" if UNCAPTIONED in counts else ""
+        raise BadInput(f"no image of {conversion.source.place.uri} is left: {reasons}", hint=f"nothing was made{keeps}")
     info = Info(
         id=secrets.token_hex(16),
         plan=plan,

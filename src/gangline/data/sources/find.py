@@ -15,12 +15,13 @@ KINDS = ("folder", "tars", "tables")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hints:
-    """What the user says of the source; what is empty is found."""
+    """What the user says of the source; what is empty is found. `uncaptioned`: no caption is needed."""
 
     kind: str = ""
     captions: tuple[str, ...] = ()
     image: str = ""
     url: str = ""
+    uncaptioned: bool = False
 
 
 def find_source(place: Place, hints: Hints = Hints()) -> tuple[Source, list[Entry]]:
@@ -45,7 +46,10 @@ def find_source(place: Place, hints: Hints = Hints()) -> tuple[Source, list[Entr
     if kind == "tars":
         return tar_source(place, found[kind], hints.captions), found[kind]
     if kind == "tables":
-        return table_source(place, found[kind], hints.captions, hints.image, hints.url), found[kind]
+        source = table_source(
+            place, found[kind], hints.captions, image=hints.image, url=hints.url, uncaptioned=hints.uncaptioned
+        )
+        return source, found[kind]
     told = [entry for entry in entries if is_image(entry) or says_something(entry)]
     return folder_source(place, told, hints.captions), told
 

@@ -87,7 +87,13 @@ class TableSource:
 
 
 def table_source(
-    place: Place, entries: list[Entry], captions: tuple[str, ...], image: str = "", url: str = ""
+    place: Place,
+    entries: list[Entry],
+    captions: tuple[str, ...],
+    *,
+    image: str = "",
+    url: str = "",
+    uncaptioned: bool = False,
 ) -> TableSource:
     """Columns are found by their names, or are those given. Raises `BadInput` that lists what there is."""
     names = [entry.name for entry in entries]
@@ -105,7 +111,7 @@ def table_source(
             f"{place.uri} has neither a column of images nor one of URLs: {_list(schema.names)}",
             hint="name it: --image-column or --url-column",
         )
-    said = _captions(schema, captions)
+    said = _captions(schema, captions, needed=not uncaptioned)
     apart = {named_apart(field.name): field.name for field in reversed(list(schema)) if _is_scalar(field.type)}
     kept = tuple(name for name in schema.names if name in apart.values() and name not in (images, urls, *said))
     left = sorted(set(schema.names) - {images, urls, *said, *kept})
@@ -128,8 +134,8 @@ def _together(one: pa.Schema, other: pa.Schema, told: str) -> pa.Schema:
     raise BadInput(f"{told}: {_list(apart)}", hint="convert them apart, and train on both")
 
 
-def _captions(schema: pa.Schema, given: tuple[str, ...]) -> tuple[str, ...]:
-    """Those given; else the first whose name says so."""
+def _captions(schema: pa.Schema, given: tuple[str, ...], *, needed: bool) -> tuple[str, ...]:
+    """Those given; else the first whose name says so; else none, where none is needed."""
     missing = [name for name in given if name not in schema.names]
     if missing:
         raise BadInput(f"there is no column {_list(missing)}", hint=f"there are {_list(schema.names)}")
@@ -137,9 +143,12 @@ def _captions(schema: pa.Schema, given: tuple[str, ...]) -> tuple[str, ...]:
         return given
     by_lower = {name.lower(): name for name in reversed(schema.names)}
     found = next((by_lower[name] for name in CAPTIONS if name in by_lower), "")
-    if not found:
-        raise BadInput(f"no column is known to hold captions: {_list(schema.names)}", hint="name it: --caption-column")
-    return (found,)
+    if not found and needed:
+        raise BadInput(
+            f"no column is known to hold captions: {_list(schema.names)}",
+            hint="name it: --caption-column; or take images without captions: --keep-uncaptioned",
+        )
+    return (found,) if found else ()
 
 
 def _chosen(schema: pa.Schema, given: str, known: tuple[str, ...], what: str, fits: Any) -> str:

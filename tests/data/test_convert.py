@@ -25,7 +25,7 @@ from gangline.data.dataset import open_data_set
 from gangline.data.engine import Processes, Ray
 from gangline.data.place import Place
 from gangline.data.row import Storing
-from gangline.data.sources import Hints
+from gangline.data.sources import Hints, find_source
 from gangline.data.where import Where
 from tests.data import made
 from tests.data.made import converted, encoded, picture, rows_of, samples
@@ -361,6 +361,39 @@ def test_a_wrong_hint_is_told(hints: Hints, said: str, tmp_path: Path) -> None:
         converted(source, tmp_path / "made.lance", hints=hints)
 
 
+@pytest.mark.parametrize(
+    ("kind", "hints", "said", "hint"),
+    [
+        ("imagefolder", Hints(captions=("nope",)), "has no column nope", "there are text, score"),
+        ("folder", Hints(captions=("nope",)), "has no column nope", "columns are those of a metadata.jsonl"),
+        ("folder", Hints(image="image"), "--image-column names a column of a table, but", "or say --from tables"),
+        ("tars", Hints(url="url"), "--url-column names a column of a table, but", "leave --url-column out"),
+        ("parquet", Hints(image="image", url="url"), "--image-column and --url-column are both given", "give one"),
+    ],
+)
+def test_a_column_that_cannot_be_is_told_before_anything_is_done(
+    kind: str, hints: Hints, said: str, hint: str, tmp_path: Path
+) -> None:
+    source = KINDS[kind](tmp_path / "source", samples(4))
+    with pytest.raises(BadInput, match=said) as told:
+        converted(source, tmp_path / "made.lance", hints=hints, keep_uncaptioned=True)
+    assert hint in told.value.hint
+    assert not list(tmp_path.glob("made*"))
+
+
+def test_a_column_that_the_first_samples_of_a_tar_lack_is_told(tmp_path: Path) -> None:
+    source = Place(str(made.as_tars(tmp_path / "source", samples(4))))
+    found, _ = find_source(source, Hints(captions=("nope",)))
+    assert found.notes == ("the first 4 samples of 000000.tar have no nope; they have caption, score",)
+
+
+def test_a_column_of_urls_that_is_named_goes_before_one_of_images_that_is_found(web: made.Web, tmp_path: Path) -> None:
+    urls = [web.has(f"/{one.name}", one.image) for one in samples(2, 5)]
+    source = tables(tmp_path / "source", {"address": urls})
+    rows = rows_of(converted(source, tmp_path / "made.lance", hints=Hints(url="address"))[0])
+    assert [row["image"] for row in rows.values()] == [one.image for one in samples(2, 5)]
+
+
 def test_a_damaged_table_is_named(tmp_path: Path) -> None:
     source = made.as_parquet(tmp_path / "source", samples(4))
     (source / "b.parquet").write_bytes(b"PAR1 and nothing else")
@@ -671,7 +704,6 @@ def test_a_shard_can_be_made_by_anybody_who_has_the_conversion(tmp_path: Path) -
     import pickle  # noqa: TID251 - as a pool of processes sends it
 
     from gangline.data.convert import Conversion
-    from gangline.data.sources import find_source
 
     found, entries = find_source(Place(str(made.as_tars(tmp_path / "source", samples(4)))))
     conversion = Conversion(source=found, target=Place(str(tmp_path / "made.lance")))

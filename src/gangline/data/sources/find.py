@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gangline.core.errors import BadInput
+from gangline.core.words import counted
 from gangline.data.place import Entry, Place
 from gangline.data.sources.folder import folder_source, is_image, says_something
 from gangline.data.sources.item import Source
@@ -38,11 +39,13 @@ def find_source(place: Place, hints: Hints = Hints()) -> tuple[Source, list[Entr
             "tables": "Parquet or Arrow files",
             "": "images, tars, Parquet or Arrow files",
         }
-        seen = f": it has {len(entries)} files, such as {entries[0].name}" if entries else ""
+        seen = f": it has {counted(len(entries), 'file')}, such as {entries[0].name}" if entries else ""
         raise BadInput(
             f"{place.uri} holds no {what[kind]}{seen}",
             hint="give a folder of images, or one with .tar or .parquet files",
         )
+    if kind != "tables":
+        _check_no_columns(place, kind, hints)
     if kind == "tars":
         return tar_source(place, found[kind], hints.captions), found[kind]
     if kind == "tables":
@@ -52,6 +55,17 @@ def find_source(place: Place, hints: Hints = Hints()) -> tuple[Source, list[Entr
         return source, found[kind]
     told = [entry for entry in entries if is_image(entry) or says_something(entry)]
     return folder_source(place, told, hints.captions), told
+
+
+def _check_no_columns(place: Place, kind: str, hints: Hints) -> None:
+    """Raises `BadInput` where a column of images or URLs is named: only tables have them."""
+    given = [option for option, name in (("--image-column", hints.image), ("--url-column", hints.url)) if name]
+    if given:
+        what = {"folder": "a folder of images", "tars": "webdataset tars"}[kind]
+        raise BadInput(
+            f"{given[0]} names a column of a table, but {place.uri} is {what}",
+            hint=f"leave {given[0]} out, or say --from tables",
+        )
 
 
 def _listed(place: Place) -> tuple[Place, list[Entry]]:

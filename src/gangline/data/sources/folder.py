@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from gangline.core.errors import BadInput
+from gangline.core.words import counted
 from gangline.data.captions import BESIDE, BYTES_MAX, text_of, words_of_folder
 from gangline.data.photos import SUFFIXES
 from gangline.data.place import Entry, Place
@@ -76,12 +77,25 @@ def folder_source(place: Place, entries: list[Entry], captions: tuple[str, ...])
     names = {entry.name for entry in entries}
     metadata = tuple(sorted(name for name in names if PurePosixPath(name).name in METADATA))
     lines = read_metadata(place, metadata)
+    if captions:
+        _check_there(place, captions, lines)
     wanted = captions or CAPTIONS
     sample = [_typed(line) for _, line in zip(range(SAMPLES), lines.values(), strict=False)]
     columns = inferred(sample, (*wanted, NAME))
     missing = sorted(lines.keys() - names)
-    notes = (f"{len(missing)} lines speak of images that are not there, such as {missing[0]}",) if missing else ()
+    notes = (
+        (f"there is no image for {counted(len(missing), 'line')} of metadata, such as {missing[0]}",) if missing else ()
+    )
     return FolderSource(place, wanted, columns, metadata, notes)
+
+
+def _check_there(place: Place, captions: tuple[str, ...], lines: Lines) -> None:
+    """Raises `BadInput` where captions are to be in a column that no line has."""
+    there = dict.fromkeys(name for line in lines.values() for name in line if name != NAME)
+    missing = [name for name in captions if name not in there]
+    if missing:
+        hint = f"there are {', '.join(there)}" if there else f"columns are those of a {' or '.join(METADATA)}"
+        raise BadInput(f"{place.uri} has no column {', '.join(missing)}", hint=hint)
 
 
 @cache

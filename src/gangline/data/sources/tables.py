@@ -104,7 +104,9 @@ def table_source(
         schema = found if schema is None else _together(schema, found, f"{name} has other columns than {names[0]}")
         files.append((name, count))
     assert schema is not None
-    images = _chosen(schema, image, IMAGES, "image", _holds_image)
+    if image and url:
+        raise BadInput("--image-column and --url-column are both given", hint="give one of them")
+    images = "" if url else _chosen(schema, image, IMAGES, "image", _holds_image)
     urls = "" if images else _chosen(schema, url, URLS, "URL", _is_text)
     if not images and not urls:
         raise BadInput(

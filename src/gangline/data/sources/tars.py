@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
+from gangline.core.words import counted
 from gangline.data.captions import BESIDE
 from gangline.data.photos import SUFFIXES
 from gangline.data.place import Entry, Place
@@ -82,7 +83,13 @@ def tar_source(place: Place, entries: list[Entry], captions: tuple[str, ...]) ->
     tar, samples = _first_with_samples(place, entries)
     with place.open(tar.name) as file:
         seen, at = _bytes_of(file, SAMPLES)
-    return TarSource(place, wanted, inferred(samples, wanted), max(1, seen * tar.bytes // max(at, 1)))
+    there = dict.fromkeys(name for sample in samples for name in sample)
+    missing = ", ".join(name for name in captions if name not in there)
+    found = f"they have {', '.join(there)}" if there else "they have no columns"
+    notes = (
+        (f"the first {counted(len(samples), 'sample')} of {tar.name} have no {missing}; {found}",) if missing else ()
+    )
+    return TarSource(place, wanted, inferred(samples, wanted), max(1, seen * tar.bytes // max(at, 1)), notes)
 
 
 def _first_with_samples(place: Place, entries: list[Entry]) -> tuple[Entry, list[dict[str, Any]]]:

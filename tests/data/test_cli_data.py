@@ -103,6 +103,14 @@ def test_images_without_any_caption_become_a_data_set_where_that_is_asked(
     assert "0.00 an image, none" in printed
 
 
+def test_one_is_told_in_the_singular(gangline: Typed, tmp_path: Path) -> None:
+    source = made.as_imagefolder(tmp_path / "source", samples(2))
+    (source / "train" / "00001.jpg").unlink()
+    _, _, said = gangline("convert", source, tmp_path / "made.lance", "--plan")
+    assert "2 files, 1 piece of about 8192 samples" in said
+    assert "there is no image for 1 line of metadata, such as train/00001.jpg" in said
+
+
 def test_a_plan_does_nothing(gangline: Typed, source: Path, tmp_path: Path) -> None:
     code, printed, said = gangline("convert", source, tmp_path / "made.lance", "--plan", "-o", "json")
     assert code == 0

@@ -15,6 +15,7 @@ from gangline import compose
 from gangline.cli.output import Output, OutputOption, check_place, duration, err, facts, out, print_json, say, table
 from gangline.core.errors import BadInput
 from gangline.core.spec_fields import RESOLUTION_MAX
+from gangline.core.words import counted
 
 if TYPE_CHECKING:
     from gangline.data.convert import Conversion, Done
@@ -350,7 +351,9 @@ def local_model(name: str) -> Path:
 
 def tell_conversion(conversion: "Conversion", source: str, pieces: int, files: int) -> None:
     kind = {"folder": "a folder of images", "tars": "webdataset tars", "tables": "a table"}[conversion.source.kind]
-    say(f"{source} is {kind}: {files} files, {pieces} pieces of about {conversion.rows} samples")
+    say(
+        f"{source} is {kind}: {counted(files, 'file')}, {counted(pieces, 'piece')} of about {counted(conversion.rows, 'sample')}"
+    )
     for note in conversion.source.notes:
         say(note)
 
@@ -403,7 +406,7 @@ def data_json(data: "DataSet") -> dict[str, Any]:
 
 def tell_forecast(expected: "Forecast", processes: int, usd_per_hour: float) -> None:
     told = forecast_json(expected, processes, usd_per_hour)
-    size = f"{expected.bytes_added / 1e9:.3f} GB for {expected.rows} rows"
+    size = f"{expected.bytes_added / 1e9:.3f} GB for {counted(expected.rows, 'row')}"
     columns = ", ".join(f"{name} {size} bytes" for name, size in expected.columns.items())
     say(f"it adds {size} ({columns} a row), in a bucket ${told['usd_per_month']:.2f} a month")
     price = f", ${told['usd']:.2f}" if usd_per_hour else ""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gangline.core.families import IN_WORDS, Family, Model
 from gangline.core.lora_spec import LoraSpec
+from gangline.core.words import counted
 
 PHOTOS_MIN = 4
 RATE_HIGH = 5e-4
@@ -90,7 +91,7 @@ def _on_photos(spec: LoraSpec, pictures: tuple[Picture, ...]) -> Iterator[Advice
     if len(pictures) < PHOTOS_MIN:
         yield Advice(
             setting="photos",
-            message=f"take more than {_photos(len(pictures))}: 5 to 20, in several places and lights",
+            message=f"take more than {counted(len(pictures), 'photo')}: 5 to 20, in several places and lights",
             because="with so few the background is learned as part of the subject",
         )
     side = spec.resolution
@@ -181,10 +182,6 @@ def _side(picture: Picture, keeps_shape: bool) -> float:
 
 def _aspect(picture: Picture) -> float:
     return max(picture.width / picture.height, picture.height / picture.width)
-
-
-def _photos(count: int) -> str:
-    return "1 photo" if count == 1 else f"{count} photos"
 
 
 def _some(names: list[str]) -> str:

@@ -9,6 +9,7 @@ from gangline.core.lora_metadata import DIFFUSERS_FILE, Facts, base_name, single
 from gangline.core.lora_spec import LoraSpec
 from gangline.core.parsing import to_json
 from gangline.core.spec_fields import PLACING, WATCHING, Base, HubBase
+from gangline.core.words import counted
 
 CARD = "README.md"
 KINDS = {
@@ -79,7 +80,7 @@ def _introduction(spec: LoraSpec, facts: Facts) -> str:
     kind = f"{'DoRA' if spec.dora else 'LoRA'} for {KINDS[facts.family][0]}"
     return f"""# {facts.name}
 
-A {kind}, trained by Gangline on {_count(len(spec.photos), "photo")}.
+A {kind}, trained by Gangline on {counted(len(spec.photos), "photo")}.
 
 - Prompt: `{spec.prompt.replace("`", "'")}`
 - Base: {_link(spec.base)}
@@ -133,7 +134,7 @@ def _settings(spec: LoraSpec, facts: Facts) -> str:
 
 {table if rows else "All are Gangline's defaults."}
 
-Computed in {facts.precision}, {_count(facts.microbatch, "image")} at a time. The base predicts {KNOWN_AS[facts.prediction_type]}."""
+Computed in {facts.precision}, {counted(facts.microbatch, "image")} at a time. The base predicts {KNOWN_AS[facts.prediction_type]}."""
 
 
 def _held_out(facts: Facts) -> str:
@@ -152,10 +153,6 @@ def _numerics(facts: Facts) -> str:
     )
     rows = (f"| {_text(name)} | {_text(value)} |" for name, value in sorted(facts.fingerprint.items()))
     return "\n".join(("## Numerics", "", exact, "", "| what | value |", "|---|---|", *rows))
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _cell(value: Any) -> str:

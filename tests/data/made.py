@@ -71,6 +71,9 @@ def as_imagefolder(root: Path, given: list[Sample], form: str = "jsonl") -> Path
     lines = [{"file_name": f"{one.name}.jpg", "text": one.caption, "score": one.score} for one in given]
     for sample in given:
         (root / "train" / f"{sample.name}.jpg").write_bytes(sample.image)
+    if form == "parquet":
+        pq.write_table(pa.Table.from_pylist(lines), root / "train" / "metadata.parquet")
+        return root
     with (root / "train" / f"metadata.{form}").open("w", newline="") as file:
         if form == "jsonl":
             file.writelines(json.dumps(line) + "\n" for line in lines)

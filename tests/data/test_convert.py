@@ -36,6 +36,7 @@ KINDS: dict[str, Make] = {
     "folder": made.as_folder,
     "imagefolder": made.as_imagefolder,
     "imagefolder with a csv": lambda root, given: made.as_imagefolder(root, given, "csv"),
+    "imagefolder with a table": lambda root, given: made.as_imagefolder(root, given, "parquet"),
     "tars": made.as_tars,
     "parquet": made.as_parquet,
     "parquet of Hugging Face": lambda root, given: made.as_parquet(root, given, struct=True),
@@ -962,6 +963,35 @@ def test_captions_in_a_csv_are_texts_and_its_columns_numbers_where_all_of_it_is(
     rows = rows_of(converted(source, tmp_path / "made.lance", where=Where(("score is null or score > 0.1",)))[0])
     found = {said[:4]: (row["score"], row["id"]) for said, row in rows.items()}
     assert found == {"1984": (0.5, "007"), "nan": (None, "abc"), "xxxx": (1.0, "1e5")}
+
+
+@pytest.mark.parametrize("other", ["jsonl", "csv", "parquet"])
+def test_two_lines_about_one_image_are_told(other: str, tmp_path: Path) -> None:
+    source = made.as_imagefolder(tmp_path / "source", samples(2))
+    metadata = source / "train" / "metadata.jsonl"
+    if other == "jsonl":
+        metadata.write_text(metadata.read_text() + '{"file_name": "./00000.jpg", "text": "another"}')
+        second, first = "line 3 of train/metadata.jsonl", "line 1 of train/metadata.jsonl"
+    else:
+        (made.as_imagefolder(tmp_path / "other", samples(1), other) / "train" / f"metadata.{other}").rename(
+            metadata.with_suffix(f".{other}")
+        )
+        second, first = sorted((f"line 1 of train/metadata.{other}", "line 1 of train/metadata.jsonl"), reverse=True)
+    with pytest.raises(BadInput, match=f"{second} is about train/00000.jpg, and so is {first}"):
+        converted(source, tmp_path / "made.lance")
+
+
+def test_a_damaged_table_of_metadata_is_named(tmp_path: Path) -> None:
+    source = made.as_imagefolder(tmp_path / "source", samples(2), "parquet")
+    (source / "train" / "metadata.parquet").write_bytes(b"PAR1 and nothing else")
+    with pytest.raises(BadInput, match=r"train/metadata\.parquet is damaged, or no table"):
+        converted(source, tmp_path / "made.lance")
+
+
+def test_a_table_of_the_name_of_metadata_that_has_the_images_in_it_is_a_table(tmp_path: Path) -> None:
+    source = made.as_parquet(tmp_path / "source", samples(4))
+    (source / "a.parquet").rename(source / "metadata.parquet")
+    assert len(rows_of(converted(source, tmp_path / "made.lance")[0])) == 4
 
 
 def test_two_that_drop_the_doubles_at_once_do_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

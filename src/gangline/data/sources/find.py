@@ -31,6 +31,8 @@ def find_source(place: Place, hints: Hints = Hints()) -> tuple[Source, list[Entr
     endings = {"tars": TARS, "tables": TABLES}
     found = {kind: [entry for entry in entries if entry.name.endswith(ends)] for kind, ends in endings.items()}
     found["folder"] = [entry for entry in entries if is_image(entry)]
+    if found["folder"]:  # a table of metadata is about them
+        found["tables"] = [entry for entry in found["tables"] if not says_something(entry)]
     kind = hints.kind or next((kind for kind in ("tars", "tables", "folder") if found[kind]), "")
     if not kind or not found[kind]:
         what = {

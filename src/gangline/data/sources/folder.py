@@ -1,5 +1,6 @@
-"""A folder of images at any depth, each with what is said of it: a .txt or .caption file beside it, a line of metadata.jsonl or
-metadata.csv in its folder or above (Hugging Face's `imagefolder`), or the words of a folder named as kohya does, `10_sks dog`."""
+"""A folder of images at any depth, each with what is said of it: a .txt or .caption file beside it, a line of metadata.jsonl,
+metadata.csv or metadata.parquet in its folder or above (Hugging Face's `imagefolder`), or the words of a folder named as kohya does,
+`10_sks dog`. Where each class has a folder of its own, its name is the image's label."""
 
 import csv
 import io
@@ -11,6 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from gangline.core.errors import BadInput
 from gangline.core.words import counted
@@ -19,9 +21,11 @@ from gangline.data.photos import SUFFIXES
 from gangline.data.place import Entry, Place
 from gangline.data.sources.columns import CAPTIONS, as_type, captions_in, captions_of, inferred, named_apart
 from gangline.data.sources.item import Item, Shard, cut
+from gangline.data.sources.tables import damage_of
 
-METADATA = ("metadata.jsonl", "metadata.csv")
+METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
 NAME = "file_name"
+LABEL = "label"
 SAMPLES = 256
 
 Lines = dict[str, dict[str, Any]]
@@ -102,18 +106,29 @@ def _check_there(place: Place, captions: tuple[str, ...], lines: Lines) -> None:
 def read_metadata(place: Place, files: tuple[str, ...]) -> Lines:
     """What the lines of these files say of each image, by its path below the place."""
     found: Lines = {}
+    named: dict[str, str] = {}
     for file in files:
-        text = text_of(place.read(file), file)
-        rows = _cells(text, file) if file.endswith(".csv") else _json_lines(text, file)
-        for number, row in enumerate(rows, 1):
+        for number, row in enumerate(_lines(place, file), 1):
             name = row.get(NAME)
             if not isinstance(name, str) or not name:
                 raise BadInput(
                     f"line {number} of {file} does not name an image",
                     hint='each has a "file_name", as seen from its own folder',
                 )
-            found[(PurePosixPath(file).parent / name).as_posix()] = row
+            image, here = (PurePosixPath(file).parent / name).as_posix(), f"line {number} of {file}"
+            if image in found:
+                raise BadInput(f"{here} is about {image}, and so is {named[image]}", hint="keep one of them")
+            found[image], named[image] = row, here
     return found
+
+
+def _lines(place: Place, file: str) -> Iterator[dict[str, Any]]:
+    content = place.read(file)
+    if file.endswith(".parquet"):
+        with damage_of(file):
+            return iter(pq.read_table(io.BytesIO(content)).to_pylist())
+    text = text_of(content, file)
+    return _cells(text, file) if file.endswith(".csv") else _json_lines(text, file)
 
 
 def _json_lines(text: str, file: str) -> Iterator[dict[str, Any]]:

@@ -184,7 +184,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 def _shape(place: Place, name: str) -> tuple[pa.Schema, int]:
     """Its columns and how many rows there are. Raises `BadInput` where it is no such file."""
-    with _damage_of(name), place.open(name) as file:
+    with damage_of(name), place.open(name) as file:
         if name.endswith(".parquet"):
             table = pq.ParquetFile(_for_arrow(file))
             schema, rows = table.schema_arrow, table.metadata.num_rows
@@ -198,11 +198,11 @@ def _shape(place: Place, name: str) -> tuple[pa.Schema, int]:
 
 
 @contextmanager
-def _damage_of(name: str) -> Iterator[None]:
+def damage_of(name: str) -> Iterator[None]:
     """What Arrow says of a file's content is told of the file; its own I/O errors have no number of the system's."""
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         said = str(error).partition("\n")[0]
@@ -223,7 +223,7 @@ def _rows(batch: pa.RecordBatch) -> list[dict[str, Any] | None]:
 
 def _batches(place: Place, rows: Rows, columns: list[str]) -> Iterator[pa.RecordBatch]:
     """Exactly these rows."""
-    with _damage_of(rows.file), place.open(rows.file) as file, _reader(file, rows, columns) as (batches, start):
+    with damage_of(rows.file), place.open(rows.file) as file, _reader(file, rows, columns) as (batches, start):
         at = start
         for batch in batches:
             first, stop = max(rows.first - at, 0), min(rows.stop - at, batch.num_rows)

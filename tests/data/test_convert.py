@@ -994,6 +994,39 @@ def test_a_table_of_the_name_of_metadata_that_has_the_images_in_it_is_a_table(tm
     assert len(rows_of(converted(source, tmp_path / "made.lance")[0])) == 4
 
 
+def as_classes(root: Path, given: list[made.Sample]) -> Path:
+    """ImageNet's layout: a folder for each class."""
+    for number, one in enumerate(given):
+        folder = root / "train" / ("cat", "dog")[number % 2]
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{one.name}.jpg").write_bytes(one.image)
+    return root
+
+
+def test_of_images_in_folders_by_class_the_folders_name_is_the_label(tmp_path: Path) -> None:
+    source = as_classes(tmp_path / "source", samples(4))
+    data, _ = converted(source, tmp_path / "made.lance", keep_uncaptioned=True, where=Where(("label != 'bird'",)))
+    rows = data.table.to_table().to_pylist()
+    assert [(row["source"], row["label"]) for row in rows] == [
+        ("train/cat/00000.jpg", "cat"),
+        ("train/cat/00002.jpg", "cat"),
+        ("train/dog/00001.jpg", "dog"),
+        ("train/dog/00003.jpg", "dog"),
+    ]
+
+
+def test_a_label_may_be_the_caption(tmp_path: Path) -> None:
+    source = as_classes(tmp_path / "source", samples(2))
+    data, _ = converted(source, tmp_path / "made.lance", hints=Hints(captions=("label",)))
+    assert data.table.to_table()["captions"].to_pylist() == [["cat"], ["dog"]]
+
+
+@pytest.mark.parametrize("kind", ["folder", "imagefolder"])
+def test_images_in_one_folder_have_no_label(kind: str, tmp_path: Path) -> None:
+    data, _ = converted(KINDS[kind](tmp_path / "source", samples(2)), tmp_path / "made.lance")
+    assert "label" not in data.table.schema.names
+
+
 def test_two_that_drop_the_doubles_at_once_do_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import lance
 

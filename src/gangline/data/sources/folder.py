@@ -50,6 +50,7 @@ class FolderSource:
     captions: tuple[str, ...]
     columns: pa.Schema
     metadata: tuple[str, ...]
+    labelled: bool = False
     notes: tuple[str, ...] = ()
     kind: str = "folder"
 
@@ -65,7 +66,7 @@ class FolderSource:
     def read(self, shard: Shard) -> Iterator[Item]:
         lines = read_metadata(self.place, self.metadata)
         for image, beside in shard.parts:
-            line = lines.get(image, {})
+            line = _label(image) if self.labelled else lines.get(image, {})
             columns = {field.name: as_type(line.get(_original(field.name, line)), field.type) for field in self.columns}
             said = self._beside(beside) or self._in_line(line) or captions_of(words_of_folder(image))
             yield Item(name=image, file=image, captions=said, columns=columns)
@@ -80,7 +81,8 @@ class FolderSource:
 def folder_source(place: Place, entries: list[Entry], captions: tuple[str, ...]) -> FolderSource:
     names = {entry.name for entry in entries}
     metadata = tuple(sorted(name for name in names if PurePosixPath(name).name in METADATA))
-    lines = read_metadata(place, metadata)
+    labels = {} if metadata else _labels([entry.name for entry in entries if is_image(entry)])
+    lines = labels or read_metadata(place, metadata)
     if captions:
         _check_there(place, captions, lines)
     wanted = captions or CAPTIONS
@@ -90,7 +92,18 @@ def folder_source(place: Place, entries: list[Entry], captions: tuple[str, ...])
     notes = (
         (f"there is no image for {counted(len(missing), 'line')} of metadata, such as {missing[0]}",) if missing else ()
     )
-    return FolderSource(place, wanted, columns, metadata, notes)
+    return FolderSource(place, wanted, columns, metadata, bool(labels), notes)
+
+
+def _labels(images: list[str]) -> Lines:
+    """Where all images lie at one depth in several folders, as ImageNet's do by their classes."""
+    folders = {PurePosixPath(image).parent for image in images}
+    by_class = len(folders) > 1 and len({len(folder.parts) for folder in folders}) == 1
+    return {image: _label(image) for image in images} if by_class else {}
+
+
+def _label(image: str) -> dict[str, Any]:
+    return {LABEL: PurePosixPath(image).parent.name}
 
 
 def _check_there(place: Place, captions: tuple[str, ...], lines: Lines) -> None:

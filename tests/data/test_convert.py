@@ -1027,6 +1027,64 @@ def test_images_in_one_folder_have_no_label(kind: str, tmp_path: Path) -> None:
     assert "label" not in data.table.schema.names
 
 
+@pytest.mark.parametrize(("image", "caption"), [("a.webp", "a.TXT"), ("A.WEBP", "A.TXT"), ("A.WEBP", "A.WEBP.Caption")])
+def test_a_caption_beside_an_image_is_known_in_capitals_too(image: str, caption: str, tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / image).write_bytes(encoded(picture(1), "WEBP"))
+    (tmp_path / "source" / caption).write_text("loud")
+    assert list(rows_of(converted(tmp_path / "source", tmp_path / "made.lance")[0])) == ["loud"]
+
+
+@pytest.mark.parametrize(("make", "name"), [(made.as_parquet, "A.PARQUET"), (made.as_tars, "A.TAR")])
+@pytest.mark.parametrize("alone", [True, False])
+def test_the_kind_of_a_file_is_known_in_capitals_too(make: Make, name: str, alone: bool, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    sorted(make(tmp_path / "made", samples(4)).iterdir())[0].rename(source / name)
+    rows = rows_of(converted(source / name if alone else source, tmp_path / "made.lance")[0])
+    assert "number 0" in rows
+
+
+def test_a_file_that_is_no_source_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a.jpg").write_bytes(samples(1)[0].image)
+    with pytest.raises(BadInput, match=r"a\.jpg is a file that is neither tar nor table"):
+        converted(tmp_path / "a.jpg", tmp_path / "made.lance")
+
+
+def test_linked_folders_of_a_source_are_followed_and_never_in_a_circle(tmp_path: Path) -> None:
+    elsewhere = made.as_folder(tmp_path / "elsewhere", samples(3))
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "linked").symlink_to(elsewhere, target_is_directory=True)
+    (elsewhere / "some" / "back").symlink_to(elsewhere, target_is_directory=True)
+    (elsewhere / "self").symlink_to(elsewhere / "self", target_is_directory=True)
+    assert len(rows_of(converted(source, tmp_path / "made.lance")[0])) == 3
+
+
+def test_what_lies_in_a_linked_folder_is_never_deleted(tmp_path: Path) -> None:
+    """Of the places that are swept."""
+    kept = made.as_folder(tmp_path / "elsewhere", samples(1))
+    (tmp_path / "made.lance.converting").mkdir()
+    (tmp_path / "made.lance.converting" / "linked").symlink_to(kept, target_is_directory=True)
+    assert Place(str(tmp_path / "made.lance.converting")).entries() == []
+
+
+def test_tables_without_rows_are_told_by_the_name_of_the_file(tmp_path: Path) -> None:
+    source = made.as_parquet(tmp_path / "source", samples(1))
+    (source / "b.parquet").unlink()
+    with pytest.raises(BadInput, match=r"source/a\.parquet has no rows"):
+        converted(source / "a.parquet", tmp_path / "made.lance")
+
+
+def test_a_single_file_of_which_nothing_is_left_is_named(tmp_path: Path) -> None:
+    source = tar_of(tmp_path / "source" / "a.tar", ("a.jpg", b"no image"), ("a.txt", b"a"))
+    with pytest.raises(BadInput, match=r"no image of .*/a\.tar is left: 1 not an image"):
+        converted(source, tmp_path / "made.lance")
+    empty = tar_of(tmp_path / "source" / "b.tar")
+    with pytest.raises(BadInput, match=r"no image of .*/b\.tar is left: it has none"):
+        converted(empty, tmp_path / "made.lance")
+
+
 def test_two_that_drop_the_doubles_at_once_do_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import lance
 

@@ -25,7 +25,7 @@ from gangline.data.dataset import ENDING, FINISHED, DataSet, Info, open_data_set
 from gangline.data.engine import Engine
 from gangline.data.fetch import Fetching, fetched
 from gangline.data.pixels import Unreadable
-from gangline.data.place import Entry, Place, as_text, errors_of
+from gangline.data.place import Entry, Place, as_text, errors_of, told
 from gangline.data.row import OWN, SEEN, Storing, row_of
 from gangline.data.sources import Item, Shard, Source
 from gangline.data.where import Where
@@ -118,7 +118,7 @@ def convert(
     if made is None:
         done = _make(conversion, plan, shards, done, engine, how, tell)
         _check_alone(conversion, done)
-        _commit(conversion, plan, done)
+        _commit(conversion, plan, done, told(conversion.source.place, entries))
     if conversion.unique:
         try:
             _drop_doubles(conversion)
@@ -331,15 +331,15 @@ def _looked_at(items: Iterator[Item], storing: Storing, tally: Tally) -> Iterato
             yield replace(item, image=None), row
 
 
-def _commit(conversion: Conversion, plan: str, done: list[Done]) -> None:
+def _commit(conversion: Conversion, plan: str, done: list[Done], source: str) -> None:
     fragments = [FragmentMetadata.from_json(json.dumps(fragment)) for one in done for fragment in one.fragments]
     rows = sum(one.rows for one in done)
     if not rows:
         counts = left_out(done)
-        reasons = "; ".join(f"{count} {because}" for because, count in counts.items())
+        reasons = "; ".join(f"{count} {because}" for because, count in counts.items()) or "it has none"
         _sweep(conversion)
         keeps = "; --keep-uncaptioned takes images without a caption" if UNCAPTIONED in counts else ""
-        raise BadInput(f"no image of {conversion.source.place.uri} is left: {reasons}", hint=f"nothing was made{keeps}")
+        raise BadInput(f"no image of {source} is left: {reasons}", hint=f"nothing was made{keeps}")
     info = Info(
         id=secrets.token_hex(16),
         plan=plan,

@@ -5,7 +5,7 @@ Lance and obstore take the same options, so that a place is an address and a dic
 
 import io
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -84,10 +84,10 @@ class Place:
     def beside(self, ending: str) -> "Place":
         return Place(f"{self.uri.rstrip('/')}{ending}", self.options)
 
-    def entries(self) -> list[Entry]:
-        """Every file at or below it, in the order of their names; none where nothing is there."""
+    def entries(self, *, links: bool = False) -> list[Entry]:
+        """Every file at or below it, in the order of their names; none where nothing is there. `links`: in linked folders, too."""
         with errors_of(self):
-            return sorted(self._remote_entries() if self.is_remote else _local_entries(Path(self.uri)))
+            return sorted(self._remote_entries() if self.is_remote else _local_entries(Path(self.uri), links))
 
     def folders(self) -> list[str]:
         """The names of those right below it."""
@@ -200,13 +200,30 @@ class _Remote(io.RawIOBase):
         return len(found)
 
 
-def _local_entries(root: Path) -> Iterator[Entry]:
+def told(place: Place, entries: list[Entry]) -> str:
+    """What a sentence calls it: the file, where it is one alone."""
+    return place.below(as_text(entries[0].name)).uri if len(entries) == 1 else place.uri
+
+
+def _local_entries(root: Path, links: bool) -> Iterator[Entry]:
     if not root.is_dir():
         return
-    for path in root.rglob("*"):
+    for path in _through_links(root) if links else root.rglob("*"):
         if path.is_file():
             stat = path.stat()
             yield Entry(path.relative_to(root).as_posix(), stat.st_size, str(stat.st_mtime_ns))
+
+
+def _through_links(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
+    """All that lies below it; a link to a folder that it lies in is not followed."""
+    own = folder.resolve()
+    if own in above:
+        return
+    with suppress(PermissionError):
+        for path in folder.iterdir():
+            yield path
+            if path.is_dir():
+                yield from _through_links(path, above | {own})
 
 
 @contextmanager

@@ -29,7 +29,7 @@ def find_source(place: Place, hints: Hints = Hints()) -> tuple[Source, list[Entr
     """The source, and the files that it was found to be. Raises `BadInput` where nothing there can be one."""
     place, entries = _listed(place)
     endings = {"tars": TARS, "tables": TABLES}
-    found = {kind: [entry for entry in entries if entry.name.endswith(ends)] for kind, ends in endings.items()}
+    found = {kind: [entry for entry in entries if entry.name.lower().endswith(ends)] for kind, ends in endings.items()}
     found["folder"] = [entry for entry in entries if is_image(entry)]
     if found["folder"]:  # a table of metadata is about them
         found["tables"] = [entry for entry in found["tables"] if not says_something(entry)]
@@ -72,10 +72,16 @@ def _check_no_columns(place: Place, kind: str, hints: Hints) -> None:
 
 def _listed(place: Place) -> tuple[Place, list[Entry]]:
     """A single file is a folder with that file alone."""
-    single = place.uri.endswith((*TARS, *TABLES)) and (place.is_remote or Path(place.uri).is_file())
+    path = Path(place.uri)
+    single = place.uri.lower().endswith((*TARS, *TABLES)) and (place.is_remote or path.is_file())
     if not single:
-        if not place.is_remote and not Path(place.uri).is_dir():
+        if not place.is_remote and path.is_file():
+            raise BadInput(
+                f"{place.uri} is a file that is neither tar nor table",
+                hint="give a folder of images, or a .tar, .parquet or .arrow file",
+            )
+        if not place.is_remote and not path.is_dir():
             raise BadInput(f"there is no folder {place.uri}", hint="give the path of a folder, or s3://BUCKET/PREFIX")
-        return place, place.entries()
+        return place, place.entries(links=True)
     folder = Place(place.uri.rpartition("/")[0], place.options)
     return folder, [entry for entry in folder.entries() if entry.name == place.name]

@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 
 from gangline.core.errors import BadInput
 from gangline.core.words import counted
-from gangline.data.captions import BESIDE, BYTES_MAX, text_of, words_of_folder
+from gangline.data.beside import beside
+from gangline.data.captions import BESIDE, BYTES_MAX, is_caption, text_of, words_of_folder
 from gangline.data.photos import SUFFIXES
 from gangline.data.place import Entry, Place
 from gangline.data.sources.columns import CAPTIONS, as_type, captions_in, captions_of, inferred, named_apart
@@ -41,7 +42,8 @@ def is_image(entry: Entry) -> bool:
 
 def says_something(entry: Entry) -> bool:
     """Of images; what else lies there is none of the source, such as a data set that is made there."""
-    return entry.name.endswith(BESIDE) or PurePosixPath(entry.name).name in METADATA
+    path = PurePosixPath(entry.name)
+    return is_caption(path) or path.name in METADATA
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +62,16 @@ class FolderSource:
 
     def shards(self, entries: list[Entry], rows: int) -> list[Shard]:
         """Of images, each with the file of its caption, if there is one."""
-        names = {entry.name for entry in entries}
-        return cut([(entry.name, _caption_file(entry.name, names)) for entry in entries if is_image(entry)], rows)
+        images = [entry.name for entry in entries if is_image(entry)]
+        files = beside(images, (entry.name for entry in entries if entry.name.lower().endswith(BESIDE)))
+        return cut([(image, files.get(image, "")) for image in images], rows)
 
     def read(self, shard: Shard) -> Iterator[Item]:
         lines = read_metadata(self.place, self.metadata)
-        for image, beside in shard.parts:
+        for image, file in shard.parts:
             line = _label(image) if self.labelled else lines.get(image, {})
             columns = {field.name: as_type(line.get(_original(field.name, line)), field.type) for field in self.columns}
-            said = self._beside(beside) or self._in_line(line) or captions_of(words_of_folder(image))
+            said = self._beside(file) or self._in_line(line) or captions_of(words_of_folder(image))
             yield Item(name=image, file=image, captions=said, columns=columns)
 
     def _beside(self, file: str) -> tuple[str, ...]:
@@ -183,8 +186,3 @@ def _number(text: Any) -> Any:
 
 def _original(name: str, line: dict[str, Any]) -> str:
     return next((given for given in line if named_apart(given) == name), name)
-
-
-def _caption_file(image: str, names: set[str]) -> str:
-    stem = image.rpartition(".")[0]
-    return next((name for ending in BESIDE for name in (stem + ending, image + ending) if name in names), "")

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from gangline.core.errors import BadInput
 from gangline.core.files import is_safe_path
-from gangline.data.place import Entry, Place
+from gangline.data.place import Entry, Place, told
 from gangline.data.sources.columns import CAPTIONS, as_type, captions_of, named_apart
 from gangline.data.sources.item import Item, Shard, cut
 
@@ -104,6 +104,8 @@ def table_source(
         schema = found if schema is None else _together(schema, found, f"{name} has other columns than {names[0]}")
         files.append((name, count))
     assert schema is not None
+    if not any(count for _, count in files):
+        raise BadInput(f"{told(place, entries)} has no rows", hint="give a table that has some")
     if image and url:
         raise BadInput("--image-column and --url-column are both given", hint="give one of them")
     images = "" if url else _chosen(schema, image, IMAGES, "image", _holds_image)
@@ -185,7 +187,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 def _shape(place: Place, name: str) -> tuple[pa.Schema, int]:
     """Its columns and how many rows there are. Raises `BadInput` where it is no such file."""
     with damage_of(name), place.open(name) as file:
-        if name.endswith(".parquet"):
+        if _is_parquet(name):
             table = pq.ParquetFile(_for_arrow(file))
             schema, rows = table.schema_arrow, table.metadata.num_rows
         else:
@@ -237,7 +239,7 @@ def _batches(place: Place, rows: Rows, columns: list[str]) -> Iterator[pa.Record
 @contextmanager
 def _reader(file: BinaryIO, rows: Rows, columns: list[str]) -> Iterator[tuple[Iterator[pa.RecordBatch], int]]:
     """Batches that hold `rows`, and the number of their first row: of a Parquet file only the row groups that are needed."""
-    if not rows.file.endswith(".parquet"):
+    if not _is_parquet(rows.file):
         yield (batch.select(columns) for batch in _arrow(file)), 0
         return
     table = pq.ParquetFile(_for_arrow(file))
@@ -249,6 +251,10 @@ def _reader(file: BinaryIO, rows: Rows, columns: list[str]) -> Iterator[tuple[It
             groups.append(number)
         at += count
     yield table.iter_batches(BATCH, row_groups=groups, columns=columns), start
+
+
+def _is_parquet(name: str) -> bool:
+    return name.lower().endswith(".parquet")
 
 
 def _arrow(file: BinaryIO) -> Any:

@@ -2,11 +2,14 @@
 
 import json
 import shutil
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from gangline.data.dataset import DataSet
+from gangline.cli.scratch import plan_of
+from gangline.data.dataset import DataSet, open_data_set
+from gangline.data.place import Place
 from tests.conftest import ROOT, Typed
 from tests.train.bases import save_tiny
 from tests.train.sets import data_set
@@ -50,6 +53,23 @@ def test_a_plan_tells_what_is_trained_on_what_and_how_often(
         "phase 1": "32 × 32, 6 steps of 8: 48 images, about 1 times each",
         "GPUs": "1",
     }
+
+
+def test_only_what_the_version_names_is_handed_in_and_it_is_all_that_is_read(base: Path, tmp_path: Path) -> None:
+    data = data_set(tmp_path)
+    data.table.delete("width > 43")
+    data = open_data_set(data.place)
+    for name in (".tmpOwV5jj", "unnamed.lance"):
+        data.place.below("data").write(name, b"")
+    plan = plan_of(tomllib.loads(RECIPE) | {"data": [data.place.uri], "base": str(base)})
+    (handed,) = plan.sets.values()
+    assert not [name for name in handed.names if "tmp" in name or "unnamed" in name]
+    assert len([name for name in handed.names if name.startswith("_versions/")]) == 1
+    for name in handed.names:
+        (tmp_path / "there" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(Path(data.place.uri) / name, tmp_path / "there" / name)
+    there = open_data_set(Place(str(tmp_path / "there")), version=data.version, id=data.info.id)
+    assert there.table.to_table() == data.table.to_table()
 
 
 def test_any_setting_of_a_recipe_is_given_anew_as_toml(typed: Typed, recipe: Path, data: DataSet, base: Path) -> None:

@@ -120,6 +120,18 @@ def test_what_is_encoded_stays_encoded(data: DataSet) -> None:
     assert not data.place.beside(".encoding").entries()
 
 
+def test_what_a_try_that_was_cut_off_left_is_swept_and_no_version_loses_a_file(data: DataSet) -> None:
+    with pytest.raises(Cut):
+        encode(data, encoding(data), CutOff(2))
+    for name in (".tmpOwV5jj", "unnamed.lance", "thesis.txt"):
+        data.place.below("data").write(name, b"")
+    made_of = encode(data, encoding(data), Processes(1))
+    named = {file.path for fragment in made_of.table.get_fragments() for file in fragment.data_files()}
+    assert {entry.name for entry in data.place.below("data").entries()} == named | {"thesis.txt"}
+    for version in range(1, made_of.version + 1):
+        assert open_data_set(data.place, version=version).table.to_table().num_rows == ROWS
+
+
 def test_other_settings_do_not_go_on_with_what_was_begun(data: DataSet) -> None:
     with pytest.raises(Cut):
         encode(data, encoding(data), CutOff(2))

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from gangline.data.dataset import DataSet
     from gangline.wire.client import Client
 
-OF_A_VERSION = ("data/", "_versions/", "_deletions/")
-
 
 def scratch(
     recipe: Annotated[Path, typer.Argument(help="A TOML file, such as recipes/sd2_base.toml.", show_default=False)],
@@ -193,7 +191,7 @@ def _files_of(data: "DataSet") -> "Files":
     from gangline.cli.plan import Files
 
     root = Path(data.place.uri)
-    return Files(root, [root / entry.name for entry in data.place.entries() if entry.name.startswith(OF_A_VERSION)])
+    return Files(root, [root / name for name in data.files()])
 
 
 def _begin(base: str, spec: ScratchSpec) -> "Model":

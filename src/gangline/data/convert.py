@@ -21,7 +21,7 @@ from lance.fragment import FragmentMetadata, write_fragments
 
 from gangline.core.canonical import digest
 from gangline.core.errors import BadInput
-from gangline.data.dataset import ENDING, FINISHED, DataSet, Info, open_data_set, there
+from gangline.data.dataset import DATA, FINISHED, DataSet, Info, is_data, open_data_set, there
 from gangline.data.engine import Engine
 from gangline.data.fetch import Fetching, fetched
 from gangline.data.pixels import Unreadable
@@ -33,7 +33,6 @@ from gangline.data.where import Where
 PLAN = "plan.json"
 BATCH = 256
 EXAMPLES_MAX = 3
-DATA = "data"
 NOT_WANTED = "not wanted (--where)"
 UNCAPTIONED = "no caption"
 
@@ -170,8 +169,8 @@ def _check_vacant(target: Place) -> None:
 
 
 def _is_data(name: str) -> bool:
-    """Lance's own, whole or cut off."""
-    return name.startswith(f"{DATA}/.tmp") or (name.startswith(f"{DATA}/") and name.endswith(ENDING))
+    folder, _, rest = name.partition("/")
+    return folder == DATA and is_data(rest)
 
 
 def _done(conversion: Conversion, plan: str, shards: list[Shard]) -> list[Done]:

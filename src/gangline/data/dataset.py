@@ -18,6 +18,10 @@ from gangline.data.place import Place, errors_of, explained
 KEY = b"gangline"
 FINISHED = "gangline.finished"
 ENDING = ".lance"
+DATA = "data"
+VERSIONS = "_versions"
+NEWEST = 2**64 - 1
+"""A version's file has the number that is left to this, so that the newest is listed first."""
 FORMAT = 1
 TEXTS = "texts"
 POOLED = "texts_pooled"
@@ -112,6 +116,33 @@ class DataSet:
     def rows(self) -> int:
         return self.table.count_rows()
 
+    def files(self) -> list[str]:
+        """All that this version is read from, as paths below its place."""
+        with errors_of(self.place):
+            fragments = [fragment.metadata for fragment in self.table.get_fragments()]
+            listed = {entry.name for entry in self.place.below(VERSIONS).entries()}
+        manifests = [f"{name}.manifest" for name in (f"{NEWEST - self.version:020d}", f"{self.version}")]
+        return sorted(
+            {
+                *(f"{DATA}/{file.path}" for fragment in fragments for file in fragment.files),
+                *(one.deletion_file.path(one.id) for one in fragments if one.deletion_file is not None),
+                *(f"{VERSIONS}/{name}" for name in manifests if name in listed),
+            }
+        )
+
+    def sweep(self) -> None:
+        """Of data what no version names: writers that were cut off left it."""
+        with errors_of(self.place):
+            versions = [self.table.checkout_version(one["version"]) for one in self.table.versions()]
+            named = {
+                file.path
+                for version in versions
+                for fragment in version.get_fragments()
+                for file in fragment.data_files()
+            }
+        data = self.place.below(DATA)
+        data.delete([entry.name for entry in data.entries() if is_data(entry.name) and entry.name not in named])
+
     def computed(self) -> dict[str, Computed]:
         """What is known of the columns that were added, by name."""
         return {column.name: known for column in self.table.schema if (known := _known(column)) is not None}
@@ -170,6 +201,11 @@ def open_data_set(place: Place, *, version: int | None = None, id: str = "") -> 
             hint="start a new job with what is there now",
         )
     return DataSet(place, table, info)
+
+
+def is_data(name: str) -> bool:
+    """Of files below `DATA`: Lance's own, whole or cut off."""
+    return name.startswith(".tmp") or name.endswith(ENDING)
 
 
 def there(place: Place) -> DataSet | None:

@@ -342,6 +342,7 @@ def _commit(data: DataSet, encoding: Encoding, done: dict[int, dict[str, Any]]) 
             if "conflict" not in str(error).lower():
                 raise
             raise _changed(encoding) from None
+    open_data_set(encoding.target).sweep()
     encoding.work.wipe()
 
 

@@ -1,6 +1,8 @@
 """`gangline data`: what it prints, and that what is wrong costs one sentence and a hint."""
 
+import io
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -12,8 +14,10 @@ from threading import Event
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
+from rich.console import Console
 
 from gangline.adapters.s3_wire import Bucket
+from gangline.cli import data as cli_data
 from tests.conftest import BASE, Typed
 from tests.data import made
 from tests.data.made import samples
@@ -109,6 +113,28 @@ def test_one_is_told_in_the_singular(gangline: Typed, tmp_path: Path) -> None:
     _, _, said = gangline("convert", source, tmp_path / "made.lance", "--plan")
     assert "2 files, 1 piece of about 8192 samples" in said
     assert "there is no image for 1 line of metadata, such as train/00001.jpg" in said
+
+
+def test_progress_has_a_rate_of_this_try_and_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.StringIO()
+    monkeypatch.setattr(cli_data, "err", Console(file=shown, force_terminal=True, width=200))
+    with cli_data.progress("samples") as bar:
+        bar(0.5, 100, 100, "")
+    assert "100 samples" in shown.getvalue()
+    assert "a second" not in shown.getvalue(), "of what an earlier try did nobody knows how long it took"
+    with cli_data.progress("samples") as bar:
+        bar(0.5, 100, 100, "")
+        bar(0.75, 100, 100, "3 left out")
+    assert re.search(r"75 %.* 100 samples 0 a second \d+ s left 3 left out", shown.getvalue())
+
+
+def test_a_conversion_shows_its_progress_on_a_terminal(
+    gangline: Typed, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = io.StringIO()
+    monkeypatch.setattr(cli_data, "err", Console(file=shown, force_terminal=True, width=200))
+    assert gangline("convert", source, tmp_path / "made.lance", "--rows", 4, "--processes", 1)[0] == 0
+    assert re.search(r"100 %.* 13 samples [1-9]\d* a second 0 s left 12 kept, 1 left out", shown.getvalue())
 
 
 def test_a_plan_does_nothing(gangline: Typed, source: Path, tmp_path: Path) -> None:

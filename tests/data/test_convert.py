@@ -165,6 +165,27 @@ def test_bytes_stay_as_they_are_where_they_can(tmp_path: Path) -> None:
     assert Image.open(io.BytesIO(rows["glass"]["image"])).mode == "RGB"
 
 
+@pytest.mark.parametrize("storing", [Storing(), Storing(short_side=16), Storing(format="webp")])
+def test_every_image_is_decoded_once(storing: Storing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pillow asks its register of decoders for one for each image whose pixels it reads."""
+    decoded: list[str] = []
+
+    def counting(name: str) -> Callable[..., Any]:
+        def decoder(*arguments: Any) -> Any:
+            decoded.append(name)
+            return getattr(Image.core, f"{name}_decoder")(*arguments)
+
+        return decoder
+
+    given = [*samples(3), made.Sample("x", encoded(picture(9), "PNG"), "a png", 0)]
+    source = made.as_folder(tmp_path / "source", given)
+    for name in ("jpeg", "zip"):
+        monkeypatch.setitem(Image.DECODERS, name, counting(name))
+    data, _ = converted(source, tmp_path / "made.lance", storing=storing, where=Where(("aspect > 0", "dhash <> 1")))
+    assert data.rows == 4
+    assert sorted(decoded) == ["jpeg", "jpeg", "jpeg", "zip"]
+
+
 @pytest.mark.parametrize(("form", "found"), [("jpeg", "JPEG"), ("webp", "WEBP"), ("png", "PNG")])
 def test_images_are_stored_as_asked(form: Any, found: str, tmp_path: Path) -> None:
     source = made.as_folder(tmp_path / "source", [made.Sample("a", encoded(picture(1), "BMP"), "a", 0)])

@@ -1,7 +1,7 @@
 """The order of samples is a pure function of (seed, epoch), whoever reads and however many they are."""
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gangline.data.mix import CYCLE, Mix
@@ -73,6 +73,7 @@ def test_a_mix_numbers_the_samples_of_each_data_set_without_a_gap(shares: tuple[
         assert (mix.joined(of, own) == numbers[sets == of]).all()
 
 
+@example((1.0, 1.0, 1.0, 1.0, 6.0), 0, 232)
 @given(weights, st.integers(0, 2**40), st.integers(0, 10 * CYCLE * LANES))
 def test_neighbours_of_a_mix_have_numbers_near_each_other(shares: tuple[float, ...], seed: int, first: int) -> None:
     mix = Mix(seed, shares)
@@ -98,6 +99,7 @@ def test_a_mix_keeps_its_weights(shares: tuple[float, ...]) -> None:
         assert abs(int((sets == of).sum()) - count / CYCLE * 64 * LANES) <= 2 * LANES
 
 
+@settings(deadline=None)
 @given(weights, st.integers(0, 2**20), st.sampled_from([1, 2, 4, 8]))
 def test_ranks_share_no_block_of_a_mix(shares: tuple[float, ...], seed: int, ranks: int) -> None:
     mix, shuffle = Mix(seed, shares), Shuffle(seed, (16,) * 32, lanes=8)

@@ -9,8 +9,6 @@ from gangline.data.chance import stream
 from gangline.data.shuffle import LANES, Numbers
 
 CYCLE = 1024
-SPREAD = 4 * LANES
-"""About so far apart are the numbers of one data set, of samples that are neighbours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +34,8 @@ class Mix:
 
     @property
     def spread(self) -> int:
-        return SPREAD if len(self.weights) > 1 else 0
+        """About so far apart are at most the numbers of one data set, of samples that are neighbours."""
+        return 2 * (len(self.weights) + 1) * LANES if len(self.weights) > 1 else 0
 
     def split(self, numbers: Numbers) -> tuple[Numbers, Numbers]:
         """Of each sample its data set, and its number there."""

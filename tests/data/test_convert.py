@@ -29,6 +29,7 @@ from gangline.data.sources import Hints, find_source
 from gangline.data.where import Where
 from tests.data import made
 from tests.data.made import converted, encoded, picture, rows_of, samples
+from tests.disks import run_on_a_disk_of
 from tests.proxy import Fault, Proxy
 
 Make = Callable[[Path, list[made.Sample]], Path]
@@ -247,6 +248,7 @@ def test_a_condition_that_cannot_be_is_told_before_anything_is_done(condition: s
         ),
         ("width >\n4 height", "the condition `width > 4 height` cannot be used: Expected: the end, found: height"),
         ("width > 'abc", "the condition `width > 'abc` cannot be used: Unterminated string literal"),
+        ("width > 4)", "the condition `width > 4)` cannot be used: it closes a bracket that it did not open"),
         ("width / 0 > 1", "the condition `width / 0 > 1` fails: Divide by zero error"),
         (" ", "the condition `` cannot be used: it is empty"),
     ],
@@ -582,7 +584,9 @@ def check_whole(target: Place, given: list[made.Sample]) -> None:
     rows = rows_of(data)
     assert sorted(rows) == sorted(one.caption for one in given)
     assert all(rows[one.caption]["image"] == one.image for one in given)
-    named = {file.path for fragment in data.table.get_fragments() for file in fragment.data_files()}
+    versions = [data.table.checkout_version(one["version"]) for one in data.table.versions()]
+    fragments = [fragment for version in versions for fragment in version.get_fragments()]
+    named = {file.path for fragment in fragments for file in fragment.data_files()}
     assert {entry.name for entry in target.below("data").entries()} == named, "data that nothing names is swept"
     assert not target.beside(".converting").entries()
 
@@ -653,12 +657,6 @@ def noise(seed: int) -> bytes:
     return encoded(Image.frombytes("RGB", (300, 230), random.Random(seed).randbytes(300 * 230 * 3)), "PNG")
 
 
-FULL = """
-mount -t tmpfs -o size=256k none {folder}
-exec {python} {script} {source} {folder}/made.lance {{}}
-"""
-
-
 def test_a_disk_that_is_really_full_is_told_and_the_notes_stay(tmp_path: Path) -> None:
     """In a file system of 256 KB, which a namespace of its own may mount."""
     source = made.as_tars(
@@ -672,18 +670,11 @@ def test_a_disk_that_is_really_full_is_told_and_the_notes_stay(tmp_path: Path) -
             'if __name__ == "__main__":\n    sys.excepthook = lambda kind, error, trace: print(kind.__name__, error)',
         )
     )
-    (tmp_path / "disk").mkdir()
-    shell = FULL.format(folder=tmp_path / "disk", python=sys.executable, script=script, source=source)
+    disk = tmp_path / "disk"
+    disk.mkdir()
     path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
-    ran = subprocess.run(
-        ["/usr/bin/unshare", "--map-root-user", "--mount", "sh", "-ec", shell],
-        check=False,
-        capture_output=True,
-        text=True,
-        env=os.environ | {"PYTHONPATH": path},
-    )
-    if "Operation not permitted" in ran.stderr:
-        pytest.skip("nothing may be mounted here, not even in a namespace of its own")
+    command = (sys.executable, script, source, disk / "made.lance", "{}")
+    ran = run_on_a_disk_of("256k", disk, *command, PYTHONPATH=path)
     assert "Unreachable the disk is full" in ran.stdout, ran.stderr
 
 

@@ -143,6 +143,26 @@ def test_other_settings_do_not_go_on_with_what_was_begun(data: DataSet) -> None:
         encode(changed, encoding(changed), Processes(1))
 
 
+def test_settings_of_which_nothing_was_made_stand_in_no_others_way(data: DataSet) -> None:
+    with pytest.raises(Cut):
+        encode(data, encoding(data), CutOff(0))
+    made_of = encode(data, encoding(data, crop="random"), Processes(1))
+    assert "latents_32_random" in made_of.table.schema.names
+
+
+def test_a_fragment_whose_data_is_cut_off_though_its_note_is_there_is_made_again(data: DataSet) -> None:
+    """A machine that loses its power may leave it so."""
+    named = {entry.name for entry in data.place.below("data").entries()}
+    with pytest.raises(Cut):
+        encode(data, encoding(data), CutOff(2))
+    one = next(entry.name for entry in data.place.below("data").entries() if entry.name not in named)
+    data.place.below("data").write(one, b"")
+    rest = CutOff(100)
+    made_of = encode(data, encoding(data), rest)
+    assert rest.done == 2
+    assert made_of.table.count_rows("latents_32 is not null") == ROWS
+
+
 def test_what_was_begun_for_a_data_set_is_not_used_for_another_in_its_place(data: DataSet, tmp_path: Path) -> None:
     with pytest.raises(Cut):
         encode(data, encoding(data), CutOff(2))

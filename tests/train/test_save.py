@@ -1,8 +1,6 @@
 """A save holds training up only while the state is copied, and is the state of that moment."""
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from gangline.train.checkpoint import Identity, Saver, Snapshot, load
 from gangline.train.contract import Orders
 from gangline.train.lora import train
 from gangline.train.optimiser import OptimizerState
+from tests.disks import run_on_a_disk_of
 from tests.train.conftest import lay_out, small_spec
 
 IDENTITY = Identity(spec_hash="a" * 64, fingerprint={}, exact=True)
@@ -68,16 +67,5 @@ except Exception as error:
 
 
 def test_a_disk_that_is_full_is_told_as_that_and_is_no_crash(tmp_path: Path) -> None:
-    """In a file system of a megabyte, which a namespace of its own may mount."""
-    shell = f"mount -t tmpfs -o size=1m none {tmp_path} && exec {sys.executable} -"
-    ran = subprocess.run(
-        ["/usr/bin/unshare", "--map-root-user", "--mount", "sh", "-ec", shell],
-        check=False,
-        capture_output=True,
-        text=True,
-        input=SAVE.replace("FOLDER", str(tmp_path)),
-        env=os.environ,
-    )
-    if "Operation not permitted" in ran.stderr:
-        pytest.skip("nothing may be mounted here, not even in a namespace of its own")
+    ran = run_on_a_disk_of("1m", tmp_path, sys.executable, "-", told=SAVE.replace("FOLDER", str(tmp_path)))
     assert ran.stdout == "disk full\n", ran.stderr

@@ -21,11 +21,11 @@ from lance.fragment import FragmentMetadata, write_fragments
 
 from gangline.core.canonical import digest
 from gangline.core.errors import BadInput
-from gangline.data.dataset import DATA, FINISHED, DataSet, Info, is_data, open_data_set, there
+from gangline.data.dataset import FINISHED, DataSet, Info, data_lengths, is_data, is_whole, open_data_set, sweep, there
 from gangline.data.engine import Engine
 from gangline.data.fetch import Fetching, fetched
 from gangline.data.pixels import Unreadable
-from gangline.data.place import Entry, Place, as_text, errors_of, told
+from gangline.data.place import Entry, Place, as_text, called, errors_of
 from gangline.data.row import OWN, SEEN, Storing, row_of
 from gangline.data.sources import Item, Shard, Source
 from gangline.data.where import Where
@@ -117,7 +117,7 @@ def convert(
     if made is None:
         done = _make(conversion, plan, shards, done, engine, how, tell)
         _check_alone(conversion, done)
-        _commit(conversion, plan, done, told(conversion.source.place, entries))
+        _commit(conversion, plan, done, called(conversion.source.place, entries))
     if conversion.unique:
         try:
             _drop_doubles(conversion)
@@ -161,38 +161,29 @@ def _begin(conversion: Conversion, plan: str) -> None:
 
 def _check_vacant(target: Place) -> None:
     """Raises `BadInput` where files lie that no conversion left there."""
-    others = [entry.name for entry in target.entries() if not _is_data(entry.name)]
+    others = [entry.name for entry in target.entries() if not is_data(entry.name)]
     if others:
         raise BadInput(
             f"{target.uri} is not empty: it has {others[0]}", hint="take the name of a folder that is not there yet"
         )
 
 
-def _is_data(name: str) -> bool:
-    folder, _, rest = name.partition("/")
-    return folder == DATA and is_data(rest)
-
-
 def _done(conversion: Conversion, plan: str, shards: list[Shard]) -> list[Done]:
-    """What earlier tries of the same finished; a piece whose data is not whole (the machine lost its power) is not."""
+    """What earlier tries of the same finished."""
     wanted = {f"{shard.name}.json" for shard in shards}
     notes = [entry.name for entry in conversion.work.entries() if entry.name in wanted]
     done = [Done(**json.loads(conversion.work.read(name))) for name in notes]
-    lengths = _lengths(conversion) if done else {}
+    lengths = data_lengths(conversion.target) if done else {}
     return [one for one in done if one.plan == plan and _is_whole(one, lengths)]
 
 
-def _lengths(conversion: Conversion) -> dict[str, int]:
-    return {entry.name: entry.bytes for entry in conversion.target.below(DATA).entries()}
-
-
 def _is_whole(done: Done, lengths: dict[str, int]) -> bool:
-    return all(lengths.get(file["path"]) == file["file_size_bytes"] for one in done.fragments for file in one["files"])
+    return all(is_whole(fragment, lengths) for fragment in done.fragments)
 
 
 def _check_alone(conversion: Conversion, done: list[Done]) -> None:
     """Raises `BadInput` where another process that was told the same came first: it swept what was made here."""
-    lengths = _lengths(conversion)
+    lengths = data_lengths(conversion.target)
     if there(conversion.target) is not None or not all(_is_whole(one, lengths) for one in done):
         raise _overtaken(conversion)
 
@@ -394,11 +385,5 @@ def _drop_doubles(conversion: Conversion) -> None:
 
 def _sweep(conversion: Conversion) -> None:
     """Data that no note and no version names was written by tries that were cut off; the notes go last."""
-    table = there(conversion.target)
-    named = (
-        {file.path for fragment in table.table.get_fragments() for file in fragment.data_files()} if table else set()
-    )
-    entries = conversion.target.entries()
-    written = [entry.name for entry in entries if _is_data(entry.name)]
-    conversion.target.delete([name for name in written if name.removeprefix(f"{DATA}/") not in named])
+    sweep(conversion.target)
     conversion.work.wipe()

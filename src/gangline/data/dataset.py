@@ -130,19 +130,6 @@ class DataSet:
             }
         )
 
-    def sweep(self) -> None:
-        """Of data what no version names: writers that were cut off left it."""
-        with errors_of(self.place):
-            versions = [self.table.checkout_version(one["version"]) for one in self.table.versions()]
-            named = {
-                file.path
-                for version in versions
-                for fragment in version.get_fragments()
-                for file in fragment.data_files()
-            }
-        data = self.place.below(DATA)
-        data.delete([entry.name for entry in data.entries() if is_data(entry.name) and entry.name not in named])
-
     def computed(self) -> dict[str, Computed]:
         """What is known of the columns that were added, by name."""
         return {column.name: known for column in self.table.schema if (known := _known(column)) is not None}
@@ -203,11 +190,6 @@ def open_data_set(place: Place, *, version: int | None = None, id: str = "") -> 
     return DataSet(place, table, info)
 
 
-def is_data(name: str) -> bool:
-    """Of files below `DATA`: Lance's own, whole or cut off."""
-    return name.startswith(".tmp") or name.endswith(ENDING)
-
-
 def there(place: Place) -> DataSet | None:
     """None where there is no data set; one whose conversion is not finished counts."""
     try:
@@ -217,6 +199,32 @@ def there(place: Place) -> DataSet | None:
         return None
     info = Info.of(table)
     return DataSet(place, table, info) if info else None
+
+
+def is_data(name: str) -> bool:
+    """Of files at a data set's place: Lance's own data, whole or cut off."""
+    folder, _, rest = name.partition("/")
+    return folder == DATA and (rest.startswith(".tmp") or rest.endswith(ENDING))
+
+
+def data_lengths(place: Place) -> dict[str, int]:
+    """How many bytes Lance's files there have, by the names that fragments call them by."""
+    return {entry.name: entry.bytes for entry in place.below(DATA).entries()}
+
+
+def is_whole(fragment: dict[str, Any], lengths: dict[str, int]) -> bool:
+    """Whether all the data of one, as Lance notes it, is there: a machine that lost its power may have the note without it."""
+    return all(lengths.get(file["path"]) == file["file_size_bytes"] for file in fragment["files"])
+
+
+def sweep(place: Place) -> None:
+    """Data that no version names: writers that were cut off left it."""
+    made = there(place)
+    with errors_of(place):
+        versions = [made.table.checkout_version(one["version"]) for one in made.table.versions()] if made else []
+        fragments = [fragment for version in versions for fragment in version.get_fragments()]
+        named = {f"{DATA}/{file.path}" for fragment in fragments for file in fragment.data_files()}
+    place.delete([entry.name for entry in place.entries() if is_data(entry.name) and entry.name not in named])
 
 
 def data_sets(place: Place) -> list[DataSet]:

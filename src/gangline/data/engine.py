@@ -11,6 +11,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Protocol, TypeVar
 
 from gangline.core.errors import BadInput, Unreachable
+from gangline.data.place import first_line
 from gangline.posix import die_with_parent
 
 Task = TypeVar("Task")
@@ -18,10 +19,7 @@ Result = TypeVar("Result")
 
 RETRIES = 3
 """Of a piece whose node vanished; what a piece raises ends all."""
-
-
 ANSWER_S = 5.0
-
 FOUND_BY_RAY = ("", "local", "auto")
 
 
@@ -81,7 +79,7 @@ class Ray:
             ray.init(address=self.address or "local", log_to_driver=False, logging_level=logging.ERROR, **options)
         except (ConnectionError, RuntimeError) as error:
             raise Unreachable(
-                f"there is no Ray cluster to be used at {self.address or 'this box'}: {_first_line(error)}",
+                f"there is no Ray cluster to be used at {self.address or 'this box'}: {first_line(error)}",
                 hint="`ray status` tells whether one runs; it has the same version of Ray as this box",
             ) from error
         try:
@@ -96,7 +94,7 @@ class Ray:
             if not isinstance(cause, RayError):
                 raise cause from None
             raise Unreachable(
-                f"Ray gave up: {_first_line(cause)}", hint="say the same again: what is done stays done"
+                f"Ray gave up: {first_line(cause)}", hint="say the same again: what is done stays done"
             ) from cause
         finally:
             ray.shutdown()
@@ -117,10 +115,6 @@ def _knock(address: str) -> None:
             f"nothing answers at {address}: {why}",
             hint="start a Ray cluster there, or leave --ray-address out for one on this box",
         ) from None
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0][:200] or type(error).__name__
 
 
 def _done(work: Callable[[Task], Result], task: Task) -> Result:

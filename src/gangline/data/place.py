@@ -200,7 +200,7 @@ class _Remote(io.RawIOBase):
         return len(found)
 
 
-def told(place: Place, entries: list[Entry]) -> str:
+def called(place: Place, entries: list[Entry]) -> str:
     """What a sentence calls it: the file, where it is one alone."""
     return place.below(as_text(entries[0].name)).uri if len(entries) == 1 else place.uri
 
@@ -263,7 +263,7 @@ def explained(place: Place, error: Exception) -> GanglineError | None:
         return BadInput(f"there is nothing at {place.uri}", hint="`gangline data ls FOLDER` shows what is where")
     if place.is_remote and any(words in low for words in AWAY):
         return Unreachable(
-            f"{place.uri} does not answer: {_first_line(text)}", hint="say the same again: what is done stays done"
+            f"{place.uri} does not answer: {first_line(error)}", hint="say the same again: what is done stays done"
         )
     return None
 
@@ -273,5 +273,5 @@ def says_full(error: Exception) -> bool:
     return any(words in str(error).lower() for words in FULL)
 
 
-def _first_line(text: str) -> str:
-    return text.strip().partition("\n")[0][:200]
+def first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0][:200] or type(error).__name__

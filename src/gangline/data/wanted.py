@@ -11,14 +11,15 @@ from gangline.data.where import check_condition
 def check_wanted(spec: ScratchSpec, sets: Sequence[DataSet]) -> None:
     """Raises `BadInput` for a condition that is none or leaves no row, and for latents and embeddings that are required and not
     there."""
-    for phase in spec.phases:
-        for data, ref in zip(sets, spec.data, strict=True):
-            for text in filter(None, (ref.where, phase.where, spec.held_out)):
+    for data, ref in zip(sets, spec.data, strict=True):
+        for text in dict.fromkeys((ref.where, spec.held_out, *(phase.where for phase in spec.phases))):
+            if text:
                 check_condition(text, data.table.schema)
+        if spec.text_embeddings == "required":
+            data.texts()
+        for phase in spec.phases:
             check(data, (), wanted_rows(spec, ref, phase, held_out=False))
-            if spec.held_out and phase is spec.phases[-1]:
-                check(data, (), wanted_rows(spec, ref, phase, held_out=True))
             if phase.latents == "required":
                 data.latents(latents_column(phase.resolution, phase.crop))
-            if spec.text_embeddings == "required":
-                data.texts()
+        if spec.held_out:
+            check(data, (), wanted_rows(spec, ref, spec.phases[-1], held_out=True))

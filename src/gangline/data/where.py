@@ -102,11 +102,19 @@ def _problem(text: str, schema: pa.Schema) -> str | None:
     if not text.strip():
         return "it is empty"
     for asked in (text, enclosed(text)):  # of what stands alone the parser's words are about what the user wrote
-        try:
-            lance.write_dataset(_some(schema).empty_table(), MEMORY).scanner(
-                columns=[], filter=asked, with_row_id=True
-            ).to_table()
-        except (OSError, ValueError) as error:
-            said = reason(error, asked)
+        said = _refusal(asked, schema)
+        if said is not None:
             return said if asked == text else said.replace("Expected: ), found", "Expected: the end, found")
+    if _refusal(f"{enclosed(text)} and (", schema) is None:
+        return "it closes a bracket that it did not open"
+    return None
+
+
+def _refusal(asked: str, schema: pa.Schema) -> str | None:
+    """Lance's, in one line."""
+    try:
+        table = lance.write_dataset(_some(schema).empty_table(), MEMORY)
+        table.scanner(columns=[], filter=asked, with_row_id=True).to_table()
+    except (OSError, ValueError) as error:
+        return reason(error, asked)
     return None

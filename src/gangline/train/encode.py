@@ -6,7 +6,7 @@ what is missing, and one commit adds the columns. Every resolution comes from on
 
 import json
 import multiprocessing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache, partial
@@ -27,7 +27,20 @@ from gangline.core.canonical import digest
 from gangline.core.errors import BadInput
 from gangline.data.buckets import Size, cut
 from gangline.data.crops import Crop, square
-from gangline.data.dataset import KEY, POOLED, TEXTS, DataSet, Latents, Texts, described, latents_column, open_data_set
+from gangline.data.dataset import (
+    KEY,
+    POOLED,
+    TEXTS,
+    DataSet,
+    Latents,
+    Texts,
+    data_lengths,
+    described,
+    is_whole,
+    latents_column,
+    open_data_set,
+    sweep,
+)
 from gangline.data.engine import Engine
 from gangline.data.pixels import as_seen, loaded
 from gangline.data.place import Place, errors_of
@@ -36,7 +49,6 @@ from gangline.train.numerics import device
 from gangline.train.quiet import be_quiet
 from gangline.train.text import embed_all, tokenize
 
-PLAN = "plan.json"
 BURST = 8
 STORED = np.float16
 READ = ("image", "sha256", "captions")
@@ -251,20 +263,20 @@ def encode(
     data: DataSet, encoding: Encoding, engine: Engine, tell: Callable[[int, int], None] = lambda done, before: None
 ) -> DataSet:
     """The data set with its new columns. `tell` hears how many rows are done, and how many of these an earlier try did."""
-    _begin(encoding, _plan(data, encoding))
+    plan = _plan(data, encoding)
     fragments = {one.fragment_id: one.count_rows() for one in data.table.get_fragments()}
-    done = {number: note for number, note in _notes(encoding) if number in fragments}
+    done = _done(encoding, plan)
     before = sum(fragments[number] for number in done)
     tell(before, before)
     todo = [number for number in fragments if number not in done]
-    for number, note in engine.run(partial(encode_fragment, encoding), todo):
+    for number, note in engine.run(partial(encode_fragment, encoding, plan), todo):
         done[number] = note
         tell(sum(fragments[number] for number in done), before)
     _commit(data, encoding, done)
     return open_data_set(encoding.target)
 
 
-def encode_fragment(encoding: Encoding, number: int) -> tuple[int, dict[str, Any]]:
+def encode_fragment(encoding: Encoding, plan: str, number: int) -> tuple[int, dict[str, Any]]:
     """Make the columns of one fragment, and leave the note that they are made."""
     encoder = _encoder(encoding)
     failed: list[Exception] = []
@@ -286,9 +298,9 @@ def encode_fragment(encoding: Encoding, number: int) -> tuple[int, dict[str, Any
             metadata, _ = fragment.merge_columns(made, columns=list(READ), batch_size=64)
         except Exception as error:
             raise (failed[0] if failed else error) from None
-    note = metadata.to_json()
-    encoding.work.write(f"{number}.json", json.dumps(note).encode())
-    return number, note
+    fragment = metadata.to_json()
+    encoding.work.write(f"{number}.json", json.dumps({"plan": plan, "fragment": fragment}).encode())
+    return number, fragment
 
 
 @lru_cache(maxsize=1)
@@ -303,23 +315,17 @@ def _plan(data: DataSet, encoding: Encoding) -> str:
     return digest([data.info.id, asked, [(column.name, column.metadata[KEY].decode()) for column in columns]])
 
 
-def _begin(encoding: Encoding, plan: str) -> None:
-    """Raises `BadInput` where something else was begun there."""
-    if any(entry.name == PLAN for entry in encoding.work.entries()):
-        if json.loads(encoding.work.read(PLAN))["plan"] != plan:
-            raise BadInput(
-                f"other columns for {encoding.target.uri} were begun, or the data set has changed since",
-                hint=f"say it as before, or delete {encoding.work.uri} to begin anew",
-            )
-        return
-    encoding.work.write(PLAN, json.dumps({"plan": plan}).encode())
-
-
-def _notes(encoding: Encoding) -> Iterator[tuple[int, dict[str, Any]]]:
-    for entry in encoding.work.entries():
-        stem = entry.name.removesuffix(".json")
-        if stem.isdigit():
-            yield int(stem), json.loads(encoding.work.read(entry.name))
+def _done(encoding: Encoding, plan: str) -> dict[int, dict[str, Any]]:
+    """The fragments that an earlier try of the same made. Raises `BadInput` where it made something else."""
+    notes = [json.loads(encoding.work.read(entry.name)) for entry in encoding.work.entries()]
+    if any(note["plan"] != plan for note in notes):
+        raise BadInput(
+            f"other columns for {encoding.target.uri} were begun, or the data set has changed since",
+            hint=f"say it as before, or delete {encoding.work.uri} to begin anew",
+        )
+    lengths = data_lengths(encoding.target) if notes else {}
+    whole = [note["fragment"] for note in notes if is_whole(note["fragment"], lengths)]
+    return {fragment["id"]: fragment for fragment in whole}
 
 
 def _commit(data: DataSet, encoding: Encoding, done: dict[int, dict[str, Any]]) -> None:
@@ -342,7 +348,7 @@ def _commit(data: DataSet, encoding: Encoding, done: dict[int, dict[str, Any]]) 
             if "conflict" not in str(error).lower():
                 raise
             raise _changed(encoding) from None
-    open_data_set(encoding.target).sweep()
+    sweep(encoding.target)
     encoding.work.wipe()
 
 

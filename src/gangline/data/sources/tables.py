@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from gangline.core.errors import BadInput
 from gangline.core.files import is_safe_path
-from gangline.data.place import Entry, Place, told
+from gangline.data.place import Entry, Place, called
 from gangline.data.sources.columns import CAPTIONS, as_type, captions_of, named_apart
 from gangline.data.sources.item import Item, Shard, cut
 
@@ -105,7 +105,7 @@ def table_source(
         files.append((name, count))
     assert schema is not None
     if not any(count for _, count in files):
-        raise BadInput(f"{told(place, entries)} has no rows", hint="give a table that has some")
+        raise BadInput(f"{called(place, entries)} has no rows", hint="give a table that has some")
     if image and url:
         raise BadInput("--image-column and --url-column are both given", hint="give one of them")
     images = "" if url else _chosen(schema, image, IMAGES, "image", _holds_image)

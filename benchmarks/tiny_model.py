@@ -6,7 +6,7 @@ tiny_sdxl.toml holds out, of all categories and of those that the first tiny mod
             model that predicts noise, and the same of one that predicts the velocity
   vae_db    how near pictures come back through its VAE, in dB
   clean_db  how near the clean picture comes that follows from the noise predicted, at a quarter, half and three quarters of the way
-Then each learns examples/subject by recipes/tiny_subject.toml, but for one photo: the loss of that one before and after.
+Then each learns examples/subject by recipes/tiny_subject.toml, but for one photo: the loss and clean_db of that one before and after.
 `--reports vae/report.json unet/report.json` draws what was held out while the model was made.
 """
 
@@ -18,12 +18,16 @@ sys.path[0] = str(Path(__file__).parents[1])
 # isort: split
 
 import json
+import shutil
 import time
+from hashlib import sha256
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+from diffusers import StableDiffusionXLPipeline
 from tests.conftest import ROOT, SUBJECT, file_at
+from tests.data.made import converted
 
 from gangline.cli.box import Box
 from gangline.cli.estimate_figure import STYLE
@@ -59,6 +63,7 @@ PROMPTS = (
 )
 SEEDS = (1, 2, 3)
 RECIPE, PHOTO = ROOT / "recipes" / "tiny_subject.toml", "crying-cat.png"
+THIS_PHOTO, DRAWS = f"sha256 = '{sha256((SUBJECT / PHOTO).read_bytes()).hexdigest()}'", 64
 
 
 def main() -> None:
@@ -75,11 +80,14 @@ def main() -> None:
         for name, where in WHERE.items():
             rows, loss, vae_db, clean_db = measured(folder, data, where)
             print(f"{folder.name:24} {rows:>6} {name:>5} {loss:8.4f} {vae_db:7.2f} {clean_db:9.2f}", flush=True)
-    print(f"\n{'model':24} {'before':>8} {'after':>8} {'seconds':>8}")
+    print(f"\n{'model':24} {'photo':>7} {'loss':>8} {'clean_db':>9} {'seconds':>8}")
     for folder in asked.models:
         with TemporaryDirectory() as made:
-            before, after, seconds, grid = taught(folder, Path(made))
-        print(f"{folder.name:24} {before:8.4f} {after:8.4f} {seconds:8.0f}", flush=True)
+            seconds, grid, lora = taught(folder, Path(made))
+            photos = as_data(Path(made))
+            for name, weights in {"before": None, "after": lora}.items():
+                _, loss, _, clean_db = measured(folder, photos, "true", held_out=THIS_PHOTO, lora=weights)
+                print(f"{folder.name:24} {name:>7} {loss:8.4f} {clean_db:9.2f} {seconds:8.0f}", flush=True)
         if asked.pictures:
             (asked.pictures / f"subject-{folder.name}.png").write_bytes(grid)
     if asked.pictures:
@@ -91,14 +99,14 @@ def main() -> None:
             curves([json.loads(path.read_text())["held_out"] for path in asked.reports], asked.pictures / "curves.svg")
 
 
-def spec_of(folder: Path, data: DataSet, **settings: Any) -> ScratchSpec:
+def spec_of(folder: Path, data: DataSet, held_out: str = HELD_OUT, **settings: Any) -> ScratchSpec:
     files = tuple(file_at(path, folder) for path in sorted(folder.rglob("*")) if path.is_file())
     phase = Phase(steps=1, resolution=RESOLUTION, batch_size=AT_A_TIME, latents="off", **settings)
     return ScratchSpec(
         base=FilesBase(files=files),
         data=(DataRef(place=data.place.uri, id=data.info.id, version=data.version),),
         phases=(phase,),
-        held_out=HELD_OUT,
+        held_out=held_out,
         held_out_rows=ROWS_MAX,
         guidance_scale=3.0,
         precision="fp32",
@@ -106,9 +114,15 @@ def spec_of(folder: Path, data: DataSet, **settings: Any) -> ScratchSpec:
 
 
 @torch.no_grad()
-def measured(folder: Path, data: DataSet, where: str) -> tuple[int, float, float, float]:
-    spec = spec_of(folder, data, where=where)
+def measured(
+    folder: Path, data: DataSet, where: str, *, held_out: str = HELD_OUT, lora: Path | None = None
+) -> tuple[int, float, float, float]:
+    spec = spec_of(folder, data, held_out, where=where)
     base = base_at(folder, spec, torch.device("cpu"), torch.float32)
+    if lora:
+        pipeline = StableDiffusionXLPipeline.from_pretrained(folder)
+        pipeline.load_lora_weights(lora)
+        base.__dict__["unet"] = pipeline.unet
     samples, rows = Intake(spec, base, [data], Ranks(), torch.device("cpu")).held_out()
     pieces = list(samples.pieces(AT_A_TIME))
     losses = torch.cat([error_of_noise(base, piece) for piece in pieces])
@@ -162,8 +176,8 @@ def pictures(folder: Path, data: DataSet) -> dict[str, list[Any]]:
     return {prompt: [render(base, spec, texts, spoken, prompt, seed) for seed in SEEDS] for prompt in PROMPTS}
 
 
-def taught(base: Path, folder: Path) -> tuple[float, float, float, bytes]:
-    """By a service and a node of this machine: the loss of the photo held out before and after, how long, and the pictures."""
+def taught(base: Path, folder: Path) -> tuple[float, bytes, Path]:
+    """By a service and a node of this machine: how long it took, the pictures, and the LoRA."""
     with Box(folder / "box", lease_s=45, heartbeat_interval_s=5) as box:
         box.start_node("node")
         spec = hand_in(box.client, SUBJECT, str(base), [PHOTO], read_recipe(RECIPE))
@@ -174,9 +188,19 @@ def taught(base: Path, folder: Path) -> tuple[float, float, float, bytes]:
         wait_for_pictures(box.client, job)
         for artifact in box.client.artifacts(job):
             box.client.download(artifact, folder / "results")
-    (held_out,) = json.loads((folder / "results" / "report.json").read_text())["held_out"]
-    grid = (folder / "results" / "samples" / "grid.png").read_bytes()
-    return held_out["loss_before"], held_out["loss_after"], seconds, grid
+    return seconds, (folder / "results" / "samples" / "grid.png").read_bytes(), folder / "results"
+
+
+def as_data(folder: Path) -> DataSet:
+    """The subject's photos, the one that is held out many times: each with a noise and a timestep of its own."""
+    photos, prompt = folder / "photos", read_recipe(RECIPE)["prompt"]
+    photos.mkdir()
+    for path in SUBJECT.iterdir():
+        for number in range(DRAWS if path.name == PHOTO else 1):
+            copy = photos / f"{path.stem}-{number}{path.suffix}"
+            shutil.copyfile(path, copy)
+            copy.with_suffix(".txt").write_text(prompt)
+    return converted(photos, folder / "photos.lance")[0]
 
 
 def curves(reports: list[list[dict[str, float]]], file: Path) -> None:

@@ -69,7 +69,7 @@ def spec_with(service: Service, base: Any) -> dict[str, Any]:
 def test_a_base_on_the_hub_is_pinned_and_recognised_and_its_licence_is_known(service: Service, hub: FakeHub) -> None:
     found = add(service)
     assert found.base == {"source": "hub", "repo": REPO, "revision": COMMIT}
-    assert (found.family, found.prediction_type, found.licence) == ("sdxl", "epsilon", "openrail++")
+    assert (found.family, found.prediction_type, found.licence) == ("sdxl", "v_prediction", "openrail++")
     assert (found.id, found.state) == (PINNED.id, "ready")
     assert found.bytes == sum(file.bytes for file in FILES.values())
 

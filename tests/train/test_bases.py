@@ -375,4 +375,4 @@ assert found, "the hook hears"
 
 def test_the_base_of_this_repository_is_described() -> None:
     model = describe_base(BASE)
-    assert (model.family, model.prediction_type, model.layout) == ("sdxl", "epsilon", "diffusers")
+    assert (model.family, model.prediction_type, model.layout) == ("sdxl", "v_prediction", "diffusers")

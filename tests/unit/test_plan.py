@@ -60,7 +60,7 @@ def test_a_plan_says_what_will_be_done(folder: Path) -> None:
 
 
 def test_a_base_on_this_machine_is_said_to_be_what_it_is(folder: Path) -> None:
-    assert rows(planned(folder, base=str(BASE)))["base"].startswith("SDXL, predicts epsilon (")
+    assert rows(planned(folder, base=str(BASE)))["base"].startswith("SDXL, predicts v_prediction (")
 
 
 def test_the_spec_of_a_plan_names_every_file(folder: Path) -> None:
@@ -136,9 +136,9 @@ def test_what_is_no_lora_is_refused_by_name(folder: Path) -> None:
 
 def test_what_the_trainer_would_refuse_of_a_known_base_is_refused_before(folder: Path) -> None:
     with pytest.raises(BadInput, match="zero_terminal_snr needs v-prediction"):
-        planned(folder, base=str(BASE), zero_terminal_snr=True)
+        planned(folder, base=str(BASE), zero_terminal_snr=True, prediction_type="epsilon")
     assert planned(folder, zero_terminal_snr=True).spec.zero_terminal_snr
-    assert planned(folder, base=str(BASE), zero_terminal_snr=True, prediction_type="v_prediction")
+    assert planned(folder, base=str(BASE), zero_terminal_snr=True)
 
 
 def test_a_vae_of_its_own_is_handed_in_too(folder: Path) -> None:

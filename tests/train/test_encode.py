@@ -150,13 +150,14 @@ def test_settings_of_which_nothing_was_made_stand_in_no_others_way(data: DataSet
     assert "latents_32_random" in made_of.table.schema.names
 
 
-def test_a_fragment_whose_data_is_cut_off_though_its_note_is_there_is_made_again(data: DataSet) -> None:
+def test_what_is_cut_off_is_made_again_its_data_though_its_note_is_there_and_its_note(data: DataSet) -> None:
     """A machine that loses its power may leave it so."""
     named = {entry.name for entry in data.place.below("data").entries()}
     with pytest.raises(Cut):
         encode(data, encoding(data), CutOff(2))
     one = next(entry.name for entry in data.place.below("data").entries() if entry.name not in named)
     data.place.below("data").write(one, b"")
+    data.place.beside(".encoding").write(".2.json.partial", b"{")
     rest = CutOff(100)
     made_of = encode(data, encoding(data), rest)
     assert rest.done == 2

@@ -317,7 +317,8 @@ def _plan(data: DataSet, encoding: Encoding) -> str:
 
 def _done(encoding: Encoding, plan: str) -> dict[int, dict[str, Any]]:
     """The fragments that an earlier try of the same made. Raises `BadInput` where it made something else."""
-    notes = [json.loads(encoding.work.read(entry.name)) for entry in encoding.work.entries()]
+    names = [entry.name for entry in encoding.work.entries() if entry.name.endswith(".json")]  # one may be half written
+    notes = [json.loads(encoding.work.read(name)) for name in names]
     if any(note["plan"] != plan for note in notes):
         raise BadInput(
             f"other columns for {encoding.target.uri} were begun, or the data set has changed since",

@@ -147,6 +147,16 @@ class Counted(Shelf):
         return super().read(block, places)
 
 
+def test_a_block_is_read_once_in_an_epoch_though_a_batch_begins_in_one_window_and_ends_in_the_next(
+    tmp_path: Path,
+) -> None:
+    data, _ = converted(made.as_tars(tmp_path / "source", samples(64)), tmp_path / "made.lance")
+    of = Counted(data, Reading(columns=COLUMNS, seed=5, block_rows=4, lanes=4))
+    passes, blocks, ahead, size = 3, 64 // 4, 2 * 4, 6
+    taken(Stream([of]), passes * 64 // size, size=size)
+    assert of.reads <= size + passes * blocks + ahead
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_ranks_share_the_blocks_of_a_mix(ranks: int, tmp_path: Path) -> None:
     sets = [

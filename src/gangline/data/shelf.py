@@ -55,8 +55,7 @@ class Rows:
 
     def value(self, name: str, row: int) -> Any:
         at = row if self._places is None else int(np.searchsorted(self._places, row))
-        found = self._columns[name][at]
-        return found if isinstance(found, np.ndarray) else found.as_py()
+        return self._columns[name](at)
 
 
 class Shelf:
@@ -141,12 +140,14 @@ def _bytes_of(data: DataSet, column: pa.Field) -> int:
     return 8 if pa.types.is_primitive(column.type) else TEXT_BYTES
 
 
-def _column(chunks: pa.ChunkedArray) -> Any:
-    """An array (rows, numbers) where every row has as many. What is in one piece, as blocks are, is not copied."""
+def _column(chunks: pa.ChunkedArray) -> Callable[[int], Any]:
+    """What a row has there: an array where every row has as many numbers. What is in one piece, as blocks are, is not copied."""
     values = chunks.chunk(0) if chunks.num_chunks == 1 else chunks.combine_chunks()
     if pa.types.is_fixed_size_list(values.type):
-        return values.flatten().to_numpy(zero_copy_only=False).reshape(len(values), -1)
-    return values
+        return values.flatten().to_numpy(zero_copy_only=False).reshape(len(values), -1).__getitem__
+    if pa.types.is_list(values.type):
+        return values.to_pylist().__getitem__
+    return lambda row: values[row].as_py()
 
 
 def check(data: DataSet, columns: tuple[str, ...], where: str) -> None:

@@ -144,4 +144,10 @@ def test_with_memory_for_not_even_one_sample_a_run_says_so(tmp_path: Path, photo
 
 def test_zero_terminal_snr_needs_velocity(tmp_path: Path, photos: Path) -> None:
     with pytest.raises(BadInput, match="needs v-prediction"):
-        finish(lay_out(tmp_path / "run", spec_of(photos, {"zero_terminal_snr": True, "prediction_type": "epsilon"}), photos=photos))
+        finish(
+            lay_out(
+                tmp_path / "run",
+                spec_of(photos, {"zero_terminal_snr": True, "prediction_type": "epsilon"}),
+                photos=photos,
+            )
+        )

@@ -135,7 +135,7 @@ class _Ahead:
     def found(self, numbers: Numbers) -> Iterator[tuple[Rows, int]]:
         places = self._shelf.shuffle.places(numbers)
         keys = list(zip(places.epoch.tolist(), places.window.tolist(), strict=True))
-        earliest = min(min(keys), self._shelf.shuffle.window_of(max(int(numbers.max()) - self._mix.spread, 0)))
+        earliest = min(*keys, self._shelf.shuffle.window_of(max(int(numbers.max()) - self._mix.spread, 0)))
         wanted = [*dict.fromkeys(keys), self._next(max(keys))]
         kept = {key: blocks for key, blocks in self._windows.items() if key >= earliest}
         self._windows = kept | {key: self._loading(key) for key in wanted if key not in kept}

@@ -1,6 +1,7 @@
 """What is read is the data set, in its order, for any number of readers, from any sample on, in spite of faults."""
 
 import itertools
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -155,6 +156,21 @@ def test_a_block_is_read_once_in_an_epoch_though_a_batch_begins_in_one_window_an
     passes, blocks, ahead, size = 3, 64 // 4, 2 * 4, 6
     taken(Stream([of]), passes * 64 // size, size=size)
     assert of.reads <= size + passes * blocks + ahead
+
+
+def test_the_first_batch_is_used_while_the_blocks_of_the_next_are_read(data: DataSet) -> None:
+    reads_a_block = threading.Event()
+
+    class Told(Shelf):
+        def read(self, block: int, places: Numbers) -> Rows:
+            if len(places) > 1:
+                reads_a_block.set()
+            return super().read(block, places)
+
+    with Stream([Told(data, Reading(columns=COLUMNS, seed=5, block_rows=4, lanes=4))]) as stream:
+        batches = stream.batches(first=0, size=1)
+        next(batches)
+        assert reads_a_block.wait(10)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])

@@ -18,7 +18,7 @@ import numpy as np
 
 from gangline.data.mix import Mix
 from gangline.data.shelf import Rows, Shelf
-from gangline.data.shuffle import Numbers
+from gangline.data.shuffle import Numbers, Places
 
 THREADS = 8
 
@@ -90,11 +90,16 @@ class Stream:
     def batches(self, first: int, size: int) -> Iterator[Batch]:
         """Without an end: batches of the `size` samples of this rank among `size` · `ranks`, from number `first` on.
 
-        Raises `BadInput` and `Unreachable`. The first one is read alone, so that nobody waits for whole blocks.
+        Raises `BadInput` and `Unreachable`. The first one is read alone, so that nobody waits for whole blocks; these are read while
+        it is used.
         """
         share = Share(first + self.rank, self.ranks)
-        yield self._first(share.batch(0, size))
         ahead = [_Ahead(shelf, of, self.mix, share, self._threads) for of, shelf in enumerate(self.shelves)]
+        alone = self._first(share.batch(0, size))
+        sets, own = self.mix.split(share.batch(1, size))
+        for of in dict.fromkeys(sets.tolist()):
+            ahead[of].load(own[sets == of])
+        yield alone
         for number in count(1):
             numbers = share.batch(number, size)
             yield self._gathered(numbers, [one.found for one in ahead])
@@ -133,17 +138,22 @@ class _Ahead:
         self._windows: dict[Window, dict[int, Future[Rows] | Rows]] = {}
 
     def found(self, numbers: Numbers) -> Iterator[tuple[Rows, int]]:
+        keys, places = self.load(numbers)
+        for key, block, row in zip(keys, places.block.tolist(), places.row.tolist(), strict=True):
+            rows = self._windows[key][block]
+            if isinstance(rows, Future):
+                rows = self._windows[key][block] = rows.result()
+            yield rows, row
+
+    def load(self, numbers: Numbers) -> tuple[list[Window], Places]:
+        """Begin to, where it is not done: where these are, and the window after."""
         places = self._shelf.shuffle.places(numbers)
         keys = list(zip(places.epoch.tolist(), places.window.tolist(), strict=True))
         earliest = min(*keys, self._shelf.shuffle.window_of(max(int(numbers.max()) - self._mix.spread, 0)))
         wanted = [*dict.fromkeys(keys), self._next(max(keys))]
         kept = {key: blocks for key, blocks in self._windows.items() if key >= earliest}
         self._windows = kept | {key: self._loading(key) for key in wanted if key not in kept}
-        for key, block, row in zip(keys, places.block.tolist(), places.row.tolist(), strict=True):
-            rows = self._windows[key][block]
-            if isinstance(rows, Future):
-                rows = self._windows[key][block] = rows.result()
-            yield rows, row
+        return keys, places
 
     def _next(self, key: Window) -> Window:
         epoch, window = key

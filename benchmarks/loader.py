@@ -1,7 +1,8 @@
-"""Data sets' reader beside its peers: `python benchmarks/loader.py [peers] [requests] [rows] [--peers VENV/bin/python]`.
+"""Data sets' reader beside its peers: `python benchmarks/loader.py [PART …] [--peers VENV/bin/python]`.
 
 peers      a shuffled epoch of JPEGs, decoded, and of latents, from this machine's disk and from SeaweedFS on it, in turns with
-           mosaicml-streaming, litdata and webdataset; and the share of the rate of the decoder alone, with the same bytes in memory
+           mosaicml-streaming, litdata and webdataset
+decoder    the share of the rate that the decoder alone reaches with the same bytes in memory, from the disk and from SeaweedFS
 requests   what an epoch of JPEGs asks of S3, counted by a proxy before the server, and what that costs
 rows       ten million small rows: how long opening takes, the first batch, memory over an epoch, each row once
 --peers    an interpreter that has the peers, with torch and pillow; without it only ours is measured
@@ -9,6 +10,9 @@ rows       ten million small rows: how long opening takes, the first batch, memo
 Each measurement is a process of its own with one loading process, and batches of 64. All read whole epochs in their own shuffled
 order; the harness decodes what they deliver, with one decoder. All is counted from when the libraries are imported: who brings in
 whole files before the first batch does so within the epoch, too. The peers' data sets are iterated as they are, without a DataLoader.
+
+The decoder alone has its turns in our reader's process, half a second each: one decoder, by itself, varies by half within seconds where
+a machine has other tenants, and from process to process by where its memory happens to lie. What is read ahead is so in either's turns.
 """
 
 import sys
@@ -512,19 +516,19 @@ def peers(bench: Bench, given: argparse.Namespace) -> None:
                 for task in reversed(of) if number % 2 else of:
                     found[task.who].append(bench.run(task))
             show(content, where, found)
-            if content == "images":
-                ours = next(task for task in of if task.who == OURS)
-                long = replace(ours, epochs=SHARE_EPOCHS)
-                show_shares([bench.share(long) for _ in range(given.rounds)], {"local": 0.95, "S3": 0.8}[where])
 
 
-def show_shares(found: list[Share], wanted: float) -> None:
-    decoder, ours = (
-        statistics.median(rates) for rates in zip(*((one.decoder, one.ours) for one in found), strict=True)
-    )
-    print(f"  by turns in one process: the decoder alone {decoder:.0f} rows/s, ours {ours:.0f}")
-    _compare("of the decoder's rate", [one.ours / one.decoder for one in found], wanted)
-    sys.stdout.flush()
+def decoder(bench: Bench, given: argparse.Namespace) -> None:
+    with s3(bench) as options:
+        for task, wanted in ((bench.local(OURS, "images"), 0.95), (bench.remote(OURS, "images", options), 0.8)):
+            long = replace(task, epochs=SHARE_EPOCHS)
+            found = [bench.share(long) for _ in range(given.rounds)]
+            alone, ours = (statistics.median(getattr(one, who) for one in found) for who in ("decoder", "ours"))
+            print(
+                f"\nimages, {'S3' if task.options else 'local'}: the decoder alone {alone:.0f} rows/s, ours {ours:.0f}"
+            )
+            _compare("of the decoder's rate", [one.ours / one.decoder for one in found], wanted)
+            sys.stdout.flush()
 
 
 def show(content: str, where: str, found: dict[str, list[Found]]) -> None:
@@ -767,13 +771,13 @@ def _memory_mb(what: str = "VmRSS") -> float:
 
 # ------------------------------------------------------------------------------------------------------------------- main
 
-PARTS = {"peers": peers, "requests": requests, "rows": rows}
+PARTS = {"peers": peers, "decoder": decoder, "requests": requests, "rows": rows}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "parts", nargs="*", choices=[*PARTS, []], metavar="PART", help="peers, requests, rows; all where none is given"
+        "parts", nargs="*", choices=[*PARTS, []], metavar="PART", help=f"{', '.join(PARTS)}; all where none is given"
     )
     parser.add_argument("--peers", type=Path, help="an interpreter that has the peers")
     parser.add_argument("--rows", type=int, default=20_000, help="of the data set of images and latents")
@@ -781,7 +785,7 @@ def main() -> None:
     parser.add_argument("--small-rows", type=int, default=10_000_000)
     given = parser.parse_args()
     parts = given.parts or list(PARTS)
-    if given.peers is None and parts != ["rows"]:
+    if given.peers is None and {"peers", "requests"} & set(parts):
         print("no --peers: only ours is measured")
     with TemporaryDirectory(prefix="gangline-benchmark-") as made:
         bench = Bench(Path(made), given.peers)

@@ -584,8 +584,8 @@ def s3(bench: Bench, *names: str) -> Iterator[dict[str, str]]:
 
     with TemporaryDirectory(dir=bench.folder) as folder, s3_server(Path(folder)) as bucket:
         options = {
-            "aws_access_key_id": bucket.access_key,
-            "aws_secret_access_key": bucket.secret_key,
+            "aws_access_key_id": bucket.credentials.access_key,
+            "aws_secret_access_key": bucket.credentials.secret_key,
             "aws_region": bucket.region,
             "aws_endpoint": bucket.endpoint,
             "allow_http": "true",

@@ -33,7 +33,7 @@ from gangline.adapters.objects_s3 import S3Objects
 from gangline.adapters.pools.local import start_node, stop_all
 from gangline.adapters.s3_abilities import find_abilities
 from gangline.adapters.s3_wire import Bucket, Wire
-from gangline.adapters.transfer import HttpTransfer
+from gangline.adapters.transfer import NodesTransfer
 from gangline.cli.box import Box
 from gangline.cli.train import hand_in
 from gangline.core.files import File, Grant, part_lengths
@@ -55,7 +55,7 @@ class Ours:
         wire = Wire(bucket)
         self._objects = S3Objects(wire, find_abilities(wire))
         self._to, self._file = folder / "ours", file
-        self._transfer = HttpTransfer("", NodesHub(HuggingFaceHub(""), Path()), Random(0))
+        self._transfer = NodesTransfer("", NodesHub(HuggingFaceHub(""), Path()), Random(0))
 
     def up(self, key: str, source: Path) -> None:
         upload = self._transfer.describe(self._file, source).future.result()
@@ -78,8 +78,8 @@ class Bare:
             bucket.name,
             endpoint=bucket.endpoint,
             region=bucket.region,
-            access_key_id=bucket.access_key,
-            secret_access_key=bucket.secret_key,
+            access_key_id=bucket.credentials.access_key,
+            secret_access_key=bucket.credentials.secret_key,
             client_options={"allow_http": True},
             virtual_hosted_style_request=False,
         )

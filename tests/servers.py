@@ -14,6 +14,7 @@ from pathlib import Path
 
 import httpx
 import uvicorn
+from botocore.credentials import Credentials
 from fastapi import FastAPI, Request, Response
 
 from gangline.adapters.s3_abilities import CHECKSUM
@@ -60,7 +61,7 @@ def s3_server(folder: Path) -> Iterator[Bucket]:
         *(f"-{name}.port={port}" for name, port in ports.items()),
     ]
     endpoint = f"http://127.0.0.1:{ports['s3']}"
-    bucket = Bucket(name=BUCKET, endpoint=endpoint, access_key=ACCESS_KEY, secret_key=SECRET_KEY)
+    bucket = Bucket(name=BUCKET, endpoint=endpoint, credentials=Credentials(ACCESS_KEY, SECRET_KEY))
     with (folder / "log").open("wb") as log:
         server = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
     try:

@@ -47,6 +47,7 @@ S3_OPTIONS = {
 log = logging.getLogger("gangline.compose")
 # Below that it writes down whole URLs, and a signed one opens something.
 logging.getLogger("httpx").setLevel(logging.WARNING)
+KEY_HINT = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; a machine with a role of its own needs neither"
 NO_NODES = PoolLimits(name="default", nodes_min=0, nodes_max=0)
 
 
@@ -190,13 +191,18 @@ def make_objects(home: Path, signing_secret: str) -> "LocalObjects | S3Objects":
         from gangline.adapters.objects_local import LocalObjects
 
         return LocalObjects(home / "store", signing_secret)
+    return _objects_in(place, "GANGLINE_OBJECTS")
+
+
+def _objects_in(place: str, called: str) -> "S3Objects":
+    """Raises `UserError` where the bucket cannot be used."""
     try:
         from gangline.adapters.objects_s3 import S3Objects
         from gangline.adapters.s3_abilities import find_abilities
         from gangline.adapters.s3_wire import Wire
     except ModuleNotFoundError as error:
         raise missing_extra("s3", error) from None
-    wire = Wire(_read_bucket(place))
+    wire = Wire(_read_bucket(place, called))
     abilities = find_abilities(wire)
     for lack in abilities.lacking():
         log.warning("the object store at %s lacks %s", wire.place, lack)
@@ -244,27 +250,29 @@ def lend_keys_of_data() -> None:
             os.environ.setdefault(f"GANGLINE_DATA_{name.removeprefix('AWS_')}", os.environ[name])
 
 
-def _read_bucket(place: str) -> "Bucket":
+def _read_bucket(place: str, called: str) -> "Bucket":
+    """`called`: what the user named it by. Its key is found as Amazon's own tools find one, and renewed where it ends."""
+    from botocore.exceptions import BotoCoreError
+    from botocore.session import Session
+
     from gangline.adapters.s3_wire import Bucket
 
     parts = urlsplit(place)
     if parts.scheme != "s3" or not parts.netloc or parts.query or parts.fragment:
-        raise UserError(f"GANGLINE_OBJECTS is {place}, which is no bucket", hint="it looks like s3://BUCKET/PREFIX")
-    names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
-    keys = [os.environ.get(name, "") for name in names]
-    if not all(keys):
-        missing = " and ".join(name for name, key in zip(names, keys, strict=True) if not key)
-        raise UserError(f"{missing} must be set for {place}", hint="the server signs requests to the bucket with them")
-    endpoint = os.environ.get("AWS_ENDPOINT_URL", "").rstrip("/")
+        raise UserError(f"{called} is {place}, which is no bucket", hint="it looks like s3://BUCKET/PREFIX")
+    endpoint = (os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")).rstrip("/")
     if endpoint and not (endpoint.startswith(("http://", "https://")) and urlsplit(endpoint).hostname):
         raise UserError(f"AWS_ENDPOINT_URL is no address: {endpoint}", hint="it looks like https://HOST:PORT")
+    try:
+        session = Session()
+        credentials = session.get_credentials()
+        region = os.environ.get("AWS_REGION") or session.get_config_variable("region") or "us-east-1"
+    except BotoCoreError as error:
+        raise UserError(f"the key of {place} cannot be read: {error}", hint=KEY_HINT) from None
+    if credentials is None:
+        raise UserError(f"no key was found for {place}", hint=KEY_HINT)
     return Bucket(
-        name=parts.netloc,
-        prefix=parts.path.strip("/"),
-        region=os.environ.get("AWS_REGION") or "us-east-1",
-        endpoint=endpoint,
-        access_key=keys[0],
-        secret_key=keys[1],
+        name=parts.netloc, prefix=parts.path.strip("/"), region=region, endpoint=endpoint, credentials=credentials
     )
 
 
@@ -336,7 +344,7 @@ def make_agent(
     from gangline.adapters.host import LocalHost, describe_gpu, describe_numerics, gpu_memory_gb
     from gangline.adapters.hub import NodesHub
     from gangline.adapters.trainer_process import ProcessTrainer
-    from gangline.adapters.transfer import HttpTransfer
+    from gangline.adapters.transfer import NodesTransfer
     from gangline.ports.server import Join
     from gangline.wire.agent import HttpServer
     from gangline.worker.agent import Agent
@@ -349,7 +357,7 @@ def make_agent(
     rng = Random(machine)  # noqa: S311 - jitter, not a secret
     edges = Edges(
         server=reached,
-        transfer=HttpTransfer(server, NodesHub(make_hub(), cache.folder, _users_cache()), rng),
+        transfer=NodesTransfer(server, NodesHub(make_hub(), cache.folder, _users_cache()), rng),
         trainer=ProcessTrainer(),
         host=host,
         rng=rng,

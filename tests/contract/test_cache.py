@@ -115,6 +115,6 @@ def test_what_came_meanwhile_is_not_fetched_again(tmp_path: Path) -> None:
     content = Random(0).randbytes(KB)
     file = File(path="w", bytes=KB, sha256=hashlib.sha256(content).hexdigest())
     (tmp_path / "w").write_bytes(content)
-    carrier = HttpTransfer("http://127.0.0.1:1", None, Random(0))  # type: ignore[arg-type]
+    carrier = HttpTransfer("http://127.0.0.1:1", Random(0))
     assert ended(carrier.download(Signed(url="/nowhere"), file, tmp_path / "w", durable=True)) is None
     assert [path.name for path in tmp_path.iterdir()] == ["w"]

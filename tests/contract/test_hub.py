@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from gangline.adapters.hub import HuggingFaceHub, NodesHub
-from gangline.adapters.transfer import HttpTransfer
+from gangline.adapters.transfer import NodesTransfer
 from gangline.core.bases import files_needed
 from gangline.core.errors import Denied, GanglineError, NotFound, Unreachable
 from gangline.core.files import File
@@ -37,7 +37,7 @@ def nowhere(tmp_path: Path, users: Path | None = None) -> NodesHub:
 
 
 def fetch(hub: NodesHub, file: File, to: Path) -> Exception | None:
-    transfer = HttpTransfer("", hub, Random(0))
+    transfer = NodesTransfer("", hub, Random(0))
     return transfer.download_from_hub(REPO, COMMIT, file, to).future.exception()  # type: ignore[return-value]
 
 

@@ -190,8 +190,8 @@ def place_in(bucket: Bucket, prefix: str, endpoint: str = "") -> Place:
         f"s3://{bucket.name}/{prefix}",
         {
             "aws_endpoint": endpoint or bucket.endpoint,
-            "aws_access_key_id": bucket.access_key,
-            "aws_secret_access_key": bucket.secret_key,
+            "aws_access_key_id": bucket.credentials.access_key,
+            "aws_secret_access_key": bucket.credentials.secret_key,
             "aws_region": bucket.region,
             "allow_http": "true",
         },

@@ -151,8 +151,8 @@ def test_a_bucket_is_a_place(
 ) -> None:
     place = f"s3://{bucket.name}/{tmp_path.name}"
     for name, value in {
-        "AWS_ACCESS_KEY_ID": bucket.access_key,
-        "AWS_SECRET_ACCESS_KEY": bucket.secret_key,
+        "AWS_ACCESS_KEY_ID": bucket.credentials.access_key,
+        "AWS_SECRET_ACCESS_KEY": bucket.credentials.secret_key,
         "AWS_ENDPOINT_URL": bucket.endpoint,
     }.items():
         monkeypatch.setenv(name, value)

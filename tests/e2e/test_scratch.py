@@ -97,8 +97,8 @@ def test_a_node_reads_a_bucket_with_a_key_of_its_own_and_keeps_what_it_read(
 ) -> None:
     data = data_set(tmp_path, target=place_in(bucket, f"{tmp_path.name}/shapes.lance"))
     for key, value in (
-        ("ACCESS_KEY_ID", bucket.access_key),
-        ("SECRET_ACCESS_KEY", bucket.secret_key),
+        ("ACCESS_KEY_ID", bucket.credentials.access_key),
+        ("SECRET_ACCESS_KEY", bucket.credentials.secret_key),
         ("ENDPOINT_URL", bucket.endpoint),
     ):
         monkeypatch.setenv(f"AWS_{key}", value)  # of who hands in
@@ -110,7 +110,7 @@ def test_a_node_reads_a_bucket_with_a_key_of_its_own_and_keeps_what_it_read(
     until(box, job, lambda found: len(found.attempts) > 0 and found.attempts[0].state == "failed")
     assert "an input could not be downloaded: s3://" in box.client.job(job).attempts[0].because
     box.nodes["node-a"].kill()
-    monkeypatch.setenv("GANGLINE_DATA_SECRET_ACCESS_KEY", bucket.secret_key)
+    monkeypatch.setenv("GANGLINE_DATA_SECRET_ACCESS_KEY", bucket.credentials.secret_key)
     box.start_node("node-b")
     assert until(box, job, has_ended).summary.state == "succeeded"
     assert list((tmp_path / "kept").glob("*.block"))

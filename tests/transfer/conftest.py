@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from gangline.adapters.carrier import Patience
 from gangline.adapters.hub import HuggingFaceHub, NodesHub
 from gangline.adapters.objects_local import LocalObjects
-from gangline.adapters.transfer import HttpTransfer
+from gangline.adapters.transfer import NodesTransfer
 from gangline.api import problems
 from gangline.api.object_routes import object_routes
 from gangline.core.files import PART_BYTES, File, Grant, Signed
@@ -98,11 +98,11 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 @pytest.fixture
-def make_transfer() -> Iterator[Callable[..., HttpTransfer]]:
-    made: list[HttpTransfer] = []
+def make_transfer() -> Iterator[Callable[..., NodesTransfer]]:
+    made: list[NodesTransfer] = []
 
-    def make(patience: Patience = HURRIED, server: str = "http://nowhere.invalid") -> HttpTransfer:
-        made.append(HttpTransfer(server, NodesHub(HuggingFaceHub(""), Path()), Random(0), patience))
+    def make(patience: Patience = HURRIED, server: str = "http://nowhere.invalid") -> NodesTransfer:
+        made.append(NodesTransfer(server, NodesHub(HuggingFaceHub(""), Path()), Random(0), patience))
         return made[-1]
 
     yield make
@@ -111,7 +111,7 @@ def make_transfer() -> Iterator[Callable[..., HttpTransfer]]:
 
 
 @pytest.fixture
-def transfer(make_transfer: Callable[..., HttpTransfer]) -> HttpTransfer:
+def transfer(make_transfer: Callable[..., NodesTransfer]) -> NodesTransfer:
     return make_transfer()
 
 

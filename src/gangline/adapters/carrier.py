@@ -28,6 +28,9 @@ BUFFER_BYTES = 2**20
 SHORT_BYTES = 8 * PART_BYTES
 STREAMS = 4
 PARTIAL, EXISTS = 206, 412
+ENDED = (b"<Code>ExpiredToken<", b"<Code>TokenRefreshRequired<", b"<Code>InvalidToken<")
+"""A key that ended before the URL that was signed with it: S3 answers 400."""
+SENTENCE_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +203,8 @@ def _check(answer: HTTPResponse, file: File, *, refused: type[GanglineError] = B
         case status if status < 300:
             return
         case 401 | 403:
+            raise Denied(said)
+        case 400 if any(code in answer.read(SENTENCE_BYTES) for code in ENDED):
             raise Denied(said)
         case 404:
             raise NotFound(said)

@@ -8,19 +8,24 @@ import base64
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError, PreconditionError
 from obstore.store import S3Store
 
 from gangline.adapters.s3_abilities import ALGORITHM, CHECKSUM, CREATE_ONLY, MODE, Abilities, completion
-from gangline.adapters.s3_wire import Bucket, Wire, parse
+from gangline.adapters.s3_wire import Bucket, Wire, frozen, parse
 from gangline.core.errors import BadInput, NotFound, Unreachable
 from gangline.core.files import PART_BYTES, Signed, is_safe_path
 from gangline.ports.objects import Part, Stat
 
+if TYPE_CHECKING:
+    from obstore.store import S3Credential
+
 CHUNK = 4 << 20
+ASK_AGAIN = timedelta(minutes=6)
 GONE, TAKEN = 404, 412
 NOT_SO = 400
 """The store finds the parts other than this server said."""
@@ -178,7 +183,7 @@ class S3Objects:
             raise BadInput(f"{key} is taken by other bytes") from None
         except BaseError as error:
             raise Unreachable(
-                f"the object store at {self._wire.place} does not do what this server asks ({type(error).__name__})"
+                f"the object store at {self._wire.place} does not do what it is asked ({type(error).__name__})"
             ) from None
 
 
@@ -192,13 +197,19 @@ def _open(bucket: Bucket) -> S3Store:
         virtual_hosted_style_request=not bucket.endpoint,
         client_options={"allow_http": True, "timeout": timedelta(seconds=30), "connect_timeout": timedelta(seconds=5)},
         retry_config={"max_retries": 2, "retry_timeout": timedelta(seconds=20)},
-        credential_provider=lambda: {
-            "access_key_id": bucket.access_key,
-            "secret_access_key": bucket.secret_key,
-            "token": None,
-            "expires_at": None,
-        },
+        credential_provider=lambda: _for_obstore(bucket),
     )
+
+
+def _for_obstore(bucket: Bucket) -> "S3Credential":
+    """Asked again after a while: whether a key is renewed is not for obstore to know."""
+    key = frozen(bucket)
+    return {
+        "access_key_id": key.access_key,
+        "secret_access_key": key.secret_key,
+        "token": key.token,
+        "expires_at": datetime.now(UTC) + ASK_AGAIN,
+    }
 
 
 def _safe(key: str) -> str:

@@ -131,7 +131,7 @@ def _unusable(wire: Wire, answer: httpx.Response, what: str) -> UserError:
             hint="set it (NTP does it); until then the store refuses every signature",
         )
     said = {
-        "NoSuchBucket": (f"there is no bucket {bucket} at {place}", "make it, or name another in GANGLINE_OBJECTS"),
+        "NoSuchBucket": (f"there is no bucket {bucket} at {place}", "make it, or name another (GANGLINE_OBJECTS, --to)"),
         "InvalidAccessKeyId": (
             f"the object store at {place} does not know the access key",
             "is AWS_ACCESS_KEY_ID right?",
@@ -146,7 +146,7 @@ def _unusable(wire: Wire, answer: httpx.Response, what: str) -> UserError:
         ),
     }
     other = f"the object store at {place} refuses to {what} ({answer.status_code} {code})".replace(" )", ")")
-    message, hint = said.get(code, (other, "are AWS_ENDPOINT_URL, AWS_REGION and GANGLINE_OBJECTS right?"))
+    message, hint = said.get(code, (other, "are AWS_ENDPOINT_URL, AWS_REGION and the bucket's name right?"))
     return UserError(message, hint=hint)
 
 

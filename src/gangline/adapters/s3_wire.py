@@ -11,7 +11,8 @@ from xml.etree import ElementTree
 import httpx
 from botocore.auth import S3SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
-from botocore.credentials import Credentials
+from botocore.credentials import Credentials, ReadOnlyCredentials
+from botocore.exceptions import BotoCoreError
 
 from gangline.core.errors import Unreachable
 
@@ -22,14 +23,13 @@ BUSY = (408, 409, 425, 429)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bucket:
-    """Where the objects lie, and the key that opens it. Without an endpoint it is Amazon's."""
+    """Where the objects lie, and the key that opens it, which may renew itself. Without an endpoint it is Amazon's."""
 
     name: str
     prefix: str = ""
     region: str = "us-east-1"
     endpoint: str = ""
-    access_key: str = field(repr=False)
-    secret_key: str = field(repr=False)
+    credentials: Credentials = field(repr=False)
 
     @property
     def url(self) -> str:
@@ -39,12 +39,22 @@ class Bucket:
         return f"https://{self.name}.s3.{self.region}.amazonaws.com"
 
 
+def frozen(bucket: Bucket) -> ReadOnlyCredentials:
+    """The key of this moment. Raises `Unreachable` where who gives it out does not answer."""
+    try:
+        return bucket.credentials.get_frozen_credentials()
+    except BotoCoreError as error:
+        raise Unreachable(
+            f"the key of the bucket {bucket.name} cannot be renewed ({type(error).__name__})",
+            hint="does the program, role or profile that gives it out still answer?",
+        ) from None
+
+
 class _SignedAt(S3SigV4QueryAuth):
     """Signs as of a given moment, not of the machine's clock."""
 
     def __init__(self, bucket: Bucket, now_ms: int, seconds: float) -> None:
-        credentials = Credentials(bucket.access_key, bucket.secret_key)
-        super().__init__(credentials, "s3", bucket.region, expires=math.ceil(seconds))
+        super().__init__(frozen(bucket), "s3", bucket.region, expires=math.ceil(seconds))
         self._now_ms = now_ms
 
     def _modify_request_before_signing(self, request: AWSRequest) -> None:
@@ -125,8 +135,8 @@ class Wire:
             return answer
         refusal = f"{answer.status_code} {code_of(answer)}".rstrip()
         raise Unreachable(
-            f"the object store at {self.place} refuses what this server asks ({refusal})",
-            hint="are its key, its bucket and this machine's clock as they were when the server started?",
+            f"the object store at {self.place} refuses what it is asked ({refusal})",
+            hint="are its key, its bucket and this machine's clock as they were at the start?",
         )
 
 

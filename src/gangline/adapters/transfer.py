@@ -53,8 +53,7 @@ class FutureTask(Generic[T]):
 class HttpTransfer:
     """`server` is where URLs without a host belong."""
 
-    def __init__(self, server: str, hub: Hub, rng: Random, patience: Patience = PATIENCE) -> None:
-        self._hub = hub
+    def __init__(self, server: str, rng: Random, patience: Patience = PATIENCE) -> None:
         self._files = ThreadPoolExecutor(FILES_AT_ONCE, thread_name_prefix="file")
         self._new_carrier = partial(
             Carrier, server, ThreadPoolExecutor(PARTS_AT_ONCE, thread_name_prefix="part"), patience, rng
@@ -71,12 +70,6 @@ class HttpTransfer:
     def download(self, signed: Signed, file: File, to: Path, *, durable: bool) -> FutureTask[None]:
         return self._start(partial(self._carrier.download, signed, file, to, durable=durable))
 
-    def list_hub(self, repo: str, commit: str, role: Role) -> FutureTask[tuple[File, ...]]:
-        return self._start(partial(self._hub.files, repo, commit, role))
-
-    def download_from_hub(self, repo: str, commit: str, file: File, to: Path) -> FutureTask[None]:
-        return self._start(partial(self._download_from_hub, self._carrier, repo, commit, file, to))
-
     def stop(self) -> None:
         self._carrier.close()
         self._carrier = self._new_carrier()
@@ -86,6 +79,25 @@ class HttpTransfer:
         self._under_way = [future for future in self._under_way if not future.done()]
         return not self._under_way
 
+    def _start(self, work: Callable[[], T]) -> FutureTask[T]:
+        future = self._files.submit(work)
+        self._under_way = [*(other for other in self._under_way if not other.done()), future]
+        return FutureTask(future)
+
+
+class NodesTransfer(HttpTransfer):
+    """With what a node brings from the hub."""
+
+    def __init__(self, server: str, hub: Hub, rng: Random, patience: Patience = PATIENCE) -> None:
+        super().__init__(server, rng, patience)
+        self._hub = hub
+
+    def list_hub(self, repo: str, commit: str, role: Role) -> FutureTask[tuple[File, ...]]:
+        return self._start(partial(self._hub.files, repo, commit, role))
+
+    def download_from_hub(self, repo: str, commit: str, file: File, to: Path) -> FutureTask[None]:
+        return self._start(partial(self._download_from_hub, self._carrier, repo, commit, file, to))
+
     def _download_from_hub(self, carrier: Carrier, repo: str, commit: str, file: File, to: Path) -> None:
         if self._hub.take_users(repo, commit, file, to):
             return
@@ -94,8 +106,3 @@ class HttpTransfer:
         except Denied as error:  # for good, unlike a URL that has expired
             raise GanglineError(error.message, hint=error.hint) from None
         carrier.download(signed, file, to, durable=True)
-
-    def _start(self, work: Callable[[], T]) -> FutureTask[T]:
-        future = self._files.submit(work)
-        self._under_way = [*(other for other in self._under_way if not other.done()), future]
-        return FutureTask(future)

@@ -42,14 +42,6 @@ class Transfer(Protocol):
         What is `durable` outlives a crash of the machine too."""
         ...
 
-    def list_hub(self, repo: str, commit: str, role: Role) -> Task[tuple[File, ...]]:
-        """The files of a model on the hub that a run needs."""
-        ...
-
-    def download_from_hub(self, repo: str, commit: str, file: File, to: Path) -> Task[None]:
-        """As `download`, of one of them; it is durable."""
-        ...
-
     def stop(self) -> None:
         """Nothing of an upload or a download goes on; their tasks fail. Those that are started later are not meant."""
         ...
@@ -57,4 +49,16 @@ class Transfer(Protocol):
     @property
     def idle(self) -> bool:
         """Whether no upload and no download is under way: nothing is read or written any more."""
+        ...
+
+
+class NodeTransfer(Transfer, Protocol):
+    """What a node of the service moves besides: models from the hub."""
+
+    def list_hub(self, repo: str, commit: str, role: Role) -> Task[tuple[File, ...]]:
+        """The files of a model on the hub that a run needs."""
+        ...
+
+    def download_from_hub(self, repo: str, commit: str, file: File, to: Path) -> Task[None]:
+        """As `download`, of one of them; it is durable."""
         ...

@@ -11,7 +11,7 @@ from gangline.core.retry import retry_s
 from gangline.ports.host import Host
 from gangline.ports.server import Server
 from gangline.ports.trainer import Trainer
-from gangline.ports.transfer import Transfer
+from gangline.ports.transfer import NodeTransfer
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ NEWS = math.inf
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edges:
     server: Server
-    transfer: Transfer
+    transfer: NodeTransfer
     trainer: Trainer
     host: Host
     rng: Random

@@ -47,7 +47,9 @@ S3_OPTIONS = {
 log = logging.getLogger("gangline.compose")
 # Below that it writes down whole URLs, and a signed one opens something.
 logging.getLogger("httpx").setLevel(logging.WARNING)
-KEY_HINT = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; a machine with a role of its own needs neither"
+KEY_HINT = (
+    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; a machine with a role of its own needs neither"
+)
 NO_NODES = PoolLimits(name="default", nodes_min=0, nodes_max=0)
 
 

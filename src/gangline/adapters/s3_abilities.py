@@ -131,7 +131,10 @@ def _unusable(wire: Wire, answer: httpx.Response, what: str) -> UserError:
             hint="set it (NTP does it); until then the store refuses every signature",
         )
     said = {
-        "NoSuchBucket": (f"there is no bucket {bucket} at {place}", "make it, or name another (GANGLINE_OBJECTS, --to)"),
+        "NoSuchBucket": (
+            f"there is no bucket {bucket} at {place}",
+            "make it, or name another (GANGLINE_OBJECTS, --to)",
+        ),
         "InvalidAccessKeyId": (
             f"the object store at {place} does not know the access key",
             "is AWS_ACCESS_KEY_ID right?",

@@ -7,30 +7,23 @@ is made of them here, by who has just looked whether the lease is held.
 import json
 from collections.abc import Mapping
 
-from gangline.core.errors import BadInput, Unreachable
-from gangline.core.files import File, Grant, attestations, part_lengths
+from gangline.core.errors import BadInput, Damaged, Unreachable
+from gangline.core.files import File, Grant
 from gangline.ports.objects import Part
 from gangline.ports.server import Refused, Upload
 from gangline.ports.store import guard, write
 from gangline.service.attempts import TRIES_MAX
 from gangline.service.deployment import Deployment
+from gangline.service.parts import attested, declared, in_parts, whole
 
 
 def grant(at: Deployment, key: str, file: Upload, now_ms: int, *, attempt: str = "") -> Grant:
     """Requests that bring exactly these bytes under `key`, as far as the store has not got them."""
-    until = {"now_ms": now_ms, "seconds": at.policy.url_s}
     if not at.objects.in_parts(file.bytes):
-        return Grant(parts=(at.objects.sign_put(key, bytes=file.bytes, sha256=file.sha256, **until),))
+        return whole(at.objects, key, file, now_ms, at.policy.url_s)
     parts = file.parts or (file.sha256,)
     upload, here = _begun(at, key, file, parts, now_ms, attempt)
-    return Grant(
-        parts=tuple(
-            None
-            if number in here and here[number].is_as(part)
-            else at.objects.sign_part(key, upload, number, part, **until)
-            for number, part in enumerate(_declared(file.bytes, parts), 1)
-        )
-    )
+    return in_parts(at.objects, key, upload, here, declared(file.bytes, parts), now_ms, at.policy.url_s)
 
 
 def stored_as(at: Deployment, key: str, file: File, parts: tuple[str, ...] = ()) -> bool | Refused:
@@ -39,34 +32,32 @@ def stored_as(at: Deployment, key: str, file: File, parts: tuple[str, ...] = ())
     rows = at.store.load("upload", key=key) if at.objects.in_parts(file.bytes) else []
     begun = tuple(json.loads(rows[0]["parts"])) if rows else ()
     if rows and rows[0]["begun"]:
-        at.objects.complete(key, rows[0]["begun"], _declared(rows[0]["bytes"], begun))
-    return _found(at, key, file, parts or begun)
+        at.objects.complete(key, rows[0]["begun"], declared(rows[0]["bytes"], begun))
+    return _stands(at, key, file, parts or begun)
 
 
-def _found(at: Deployment, key: str, file: File, parts: tuple[str, ...]) -> bool | Refused:
-    found = at.objects.stat(key)
-    if found is None:
-        return Refused(because=f"{file.path} is not in the object store")
-    if found.bytes != file.bytes or found.sha256 not in (None, *attestations(file.sha256, parts)):
-        return Refused(because=f"{file.path} in the object store is not what the manifest says")
-    return found.sha256 is not None
+def _stands(at: Deployment, key: str, file: File, parts: tuple[str, ...]) -> bool | Refused:
+    try:
+        return attested(at.objects, key, file, parts)
+    except Damaged as error:
+        return Refused(because=error.message)
 
 
 def _begun(
     at: Deployment, key: str, file: Upload, parts: tuple[str, ...], now_ms: int, attempt: str
 ) -> tuple[str, Mapping[int, Part]]:
     """The upload of just these bytes, begun where there is none, and what the store has of it: all, where it is an object already."""
-    declared = {"bytes": file.bytes, "sha256": file.sha256, "parts": json.dumps(parts)}
+    said = {"bytes": file.bytes, "sha256": file.sha256, "parts": json.dumps(parts)}
     for _ in range(TRIES_MAX):
         rows = at.store.load("upload", key=key)
         seen = rows[0]["begun"] if rows else ""
-        if seen and declared == {name: rows[0][name] for name in declared}:
+        if seen and said == {name: rows[0][name] for name in said}:
             here = at.objects.parts(key, seen)
             if here is not None:
                 return seen, here
-            if isinstance(_found(at, key, file, parts), bool):
-                return seen, dict(enumerate(_declared(file.bytes, parts), 1))
-        kept = {"key": key, "attempt": attempt, "now": now_ms} | declared
+            if isinstance(_stands(at, key, file, parts), bool):
+                return seen, dict(enumerate(declared(file.bytes, parts), 1))
+        kept = {"key": key, "attempt": attempt, "now": now_ms} | said
         # If this server dies before it can write down what it began, a sweep knows under which key to look.
         at.store.apply(write("keep_upload", begun="", seen=seen, **kept))
         if seen:
@@ -76,10 +67,6 @@ def _begun(
             return upload, {}
         at.objects.abort(key, upload)
     raise Unreachable(f"the upload of {file.path} was begun {TRIES_MAX} times at once")
-
-
-def _declared(size: int, parts: tuple[str, ...]) -> list[Part]:
-    return [Part(length, sha256) for length, sha256 in zip(part_lengths(size), parts, strict=True)]
 
 
 def check_here(at: Deployment, project: str, files: Mapping[str, File]) -> None:

@@ -8,11 +8,11 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 from gangline.core.autoscale import PoolLimits
@@ -26,9 +26,15 @@ if TYPE_CHECKING:
     from gangline.adapters.objects_s3 import S3Objects
     from gangline.adapters.pools.local import LocalPool
     from gangline.adapters.s3_wire import Bucket
+    from gangline.core.layout import Rules
     from gangline.data.place import Place
+    from gangline.exec.plan import Plan
+    from gangline.exec.run import Exec
+    from gangline.ports.notifier import Notifier
+    from gangline.ports.objects import Objects
     from gangline.ports.server import Server
     from gangline.ports.tracker import Tracker
+    from gangline.ports.transfer import Transfer
     from gangline.wire.client import Client
     from gangline.worker.agent import Agent
 
@@ -83,6 +89,16 @@ def _number(name: str) -> float | None:
         return float(text) if text else None
     except ValueError:
         raise UserError(f"{name} is {text}, which is no number") from None
+
+
+class Shown(Protocol):
+    """Where a program's output and our own words go."""
+
+    def show(self, stream: int, content: bytes) -> None: ...
+
+    def say(self, text: str) -> None: ...
+
+    def status(self, text: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -378,6 +394,128 @@ def make_agent(
         bases=host.bases(),
     )
     return Agent(edges, join)
+
+
+def make_exec(
+    plan: "Plan",
+    *,
+    checkpoints: Path,
+    to: str,
+    data: list[tuple[str, Path]],
+    webhook: str,
+    notice: str,
+    terminal: "Callable[[Path], Shown]",
+) -> "Exec":
+    """Raises `UserError` for whatever can be seen to be wrong before anything is touched."""
+    try:
+        from gangline.adapters.command import KeptCommand, find_program
+        from gangline.adapters.notices import PROVIDERS, Notices
+        from gangline.adapters.workspace import LocalWorkspace
+        from gangline.exec.bring import bring
+        from gangline.exec.depot import Depot
+        from gangline.exec.plan import Tools
+        from gangline.exec.run import Exec
+
+        objects, transfer, address = _depot_at(to)
+    except ModuleNotFoundError as error:
+        raise missing_extra("exec", error) from None
+    find_program(plan.command[0])
+    places = [(_with_key(data_place(address)), folder) for address, folder in data]
+    workspace = LocalWorkspace(checkpoints, plan.rules)
+    shown = terminal(workspace.log)
+    if notice and notice not in PROVIDERS and not Path(notice).absolute().parent.is_dir():
+        raise UserError(f"--notice {notice} is neither a provider nor a file", hint="say aws, gcp, azure or a path")
+    notifier = _make_notifier(webhook, shown.say)
+    host = socket.gethostname()
+    rng = Random(f"{host} {os.getpid()}")  # noqa: S311 - jitter, not a secret
+
+    def fetch() -> int:
+        return sum(bring(place, folder, workspace.state / "data.json", shown.say) for place, folder in places)
+
+    return Exec(
+        plan,
+        Tools(
+            depot=Depot(objects=objects, transfer=transfer, address=address, rng=rng, now_ms=_now_ms),
+            workspace=workspace,
+            start=KeptCommand,
+            notifier=notifier,
+            notice=Notices(notice) if notice else lambda: "",
+            bring=fetch,
+            show=shown.show,
+            log=workspace.log,
+            say=shown.say,
+            status=shown.status,
+            host=host,
+            now_s=time.monotonic,
+            now_ms=_now_ms,
+        ),
+    )
+
+
+def exec_rules(layout: str, complete_when: str) -> "Rules":
+    from gangline.core.layout import Rules
+
+    if complete_when.startswith(("/", "./", "../")) or "**" in complete_when:
+        raise UserError(
+            f"--complete-when {complete_when} is no pattern of paths below --checkpoints",
+            hint="as 'step_*/done' or 'model_*.pt'; * stands for no slash",
+        )
+    return Rules(layout=layout, complete_when=complete_when)  # type: ignore[arg-type]
+
+
+def _depot_at(to: str) -> "tuple[Objects, Transfer, str]":
+    """A bucket or a folder, how files get there, and what people call it."""
+    from gangline.adapters.folder import FolderObjects, FolderTransfer
+    from gangline.adapters.transfer import HttpTransfer
+
+    if "://" in to:
+        return _objects_in(to, "--to"), HttpTransfer("", Random(os.getpid())), to.rstrip("/")  # noqa: S311
+    folder = Path(to).expanduser().absolute()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"{folder} cannot be made: {error.strerror}",
+            hint="--to is s3://BUCKET/PREFIX, or a folder on a disk that stays",
+        ) from None
+    objects = FolderObjects(folder)
+    return objects, FolderTransfer(objects), str(folder)
+
+
+def _with_key(place: "Place") -> "Place":
+    """The key that Amazon's tools would find, where the environment names none."""
+    if not place.is_remote or "aws_access_key_id" in place.options:
+        return place
+    from botocore.session import Session
+
+    credentials = Session().get_credentials()
+    if credentials is None:
+        return place
+    key = credentials.get_frozen_credentials()
+    found = {"aws_access_key_id": key.access_key, "aws_secret_access_key": key.secret_key}
+    token = {"aws_session_token": key.token} if key.token else {}
+    return replace(place, options=place.options | found | token)
+
+
+def _make_notifier(url: str, say: Callable[[str], None]) -> "Notifier":
+    from gangline.adapters.notifiers.webhook import Nobody, Webhooks
+
+    if not url:
+        return Nobody()
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UserError(f"--webhook {url} is no address", hint="it looks like https://HOST/PATH")
+    try:
+        return Webhooks(url, os.environ.get("GANGLINE_WEBHOOK_SECRET", ""), _now_ms, say)
+    except ValueError:
+        raise UserError(
+            "GANGLINE_WEBHOOK_SECRET is no secret of a webhook",
+            hint="it looks like whsec_ and base64, as `whsec_MfKQ9r8G…`",
+        ) from None
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def existing(folder: Path) -> Path:

@@ -1,17 +1,69 @@
 """What Linux offers a process that Python has no one call for."""
 
 import ctypes
+import fcntl
 import os
 import signal
 from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+F_SETSIG = 10
 _libc = ctypes.CDLL(None)  # loaded before the fork: a child must not
 
 
 def die_with_parent() -> None:
     """Call between fork and exec: the kernel kills this process when the thread that forked it ends."""
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def adopt_orphans() -> None:
+    """What descends from this process and loses its parent becomes its child: nothing that it started gets away."""
+    _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes that this one started, and those that they did."""
+    children = dict[int, list[int]]()
+    for entry in os.listdir("/proc"):  # noqa: PTH208 - names are all that is needed, thousands of times
+        if entry.isdecimal() and (parent := _parent(entry)) is not None:
+            children.setdefault(parent, []).append(int(entry))
+    found, waiting = list[int](), [pid]
+    while waiting:
+        found += (born := children.get(waiting.pop(), []))
+        waiting += born
+    return found
+
+
+def _parent(pid: str) -> int | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:  # noqa: PTH123
+            return int(stat.read().rpartition(b")")[2].split()[1])
+    except (OSError, IndexError):  # it has just ended
+        return None
+
+
+def is_written(path: Path) -> bool | None:
+    """Whether anybody has the file open for writing; None where this file system cannot tell.
+
+    The kernel gives out a read lease only on a file that nobody writes (fcntl(2), F_SETLEASE). Who opens it for writing while it is
+    held, for some microseconds here, waits until it is given back; the signal that tells of that is one that is ignored by default.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.fcntl(handle, F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    finally:
+        os.close(handle)
+    return False
 
 
 def flush(path: Path) -> None:

@@ -38,6 +38,10 @@ class LocalObjects:
         for left in self._incoming.iterdir():  # of a server that was killed while bytes came in
             left.unlink()
 
+    @property
+    def creates_only(self) -> bool:
+        return True
+
     def in_parts(self, bytes: int) -> bool:
         return bytes > PART_BYTES
 
@@ -93,7 +97,7 @@ class LocalObjects:
         return [folder.name for folder in self._uploads.iterdir() if self._is_open(key, folder.name)]
 
     def list(self, prefix: str) -> Iterator[str]:
-        folder = self._path(prefix)
+        folder = self._path(prefix) if prefix else self._objects
         return (path.relative_to(self._objects).as_posix() for path in folder.rglob("*") if path.is_file())
 
     def stat(self, key: str) -> Stat | None:

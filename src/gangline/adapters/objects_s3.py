@@ -37,6 +37,10 @@ class S3Objects:
         self._able = abilities
         self._store = _open(wire.bucket)
 
+    @property
+    def creates_only(self) -> bool:
+        return self._able.create_only
+
     def in_parts(self, bytes: int) -> bool:
         return bytes > PART_BYTES or not self._able.create_only
 
@@ -116,7 +120,7 @@ class S3Objects:
 
     def list(self, prefix: str) -> Iterator[str]:
         with self._reached(prefix):
-            for page in obstore.list(self._store, _safe(prefix)):
+            for page in obstore.list(self._store, _safe(prefix) if prefix else None):
                 yield from (str(found["path"]) for found in page)
 
     def stat(self, key: str) -> Stat | None:

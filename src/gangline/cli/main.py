@@ -13,6 +13,7 @@ from gangline.cli import (
     data,
     demo,
     estimate,
+    exec,
     jobs,
     join_tokens,
     keys,
@@ -59,6 +60,7 @@ app.command()(up.up)
 app.command()(server.server)
 app.command()(worker.worker)
 app.command()(demo.demo)
+app.command("exec", context_settings=exec.SETTINGS)(exec.exec_command)
 app.command()(verify_resume.verify_resume)
 app.command()(estimate.estimate)
 app.add_typer(sim.app, name="sim")

@@ -33,6 +33,11 @@ class Part:
 
 
 class Objects(Protocol):
+    @property
+    def creates_only(self) -> bool:
+        """Whether a name that is taken keeps its bytes, whoever writes: of two who `write` it, one is refused."""
+        ...
+
     def in_parts(self, bytes: int) -> bool:
         """Whether a file of this length goes up in parts here: a long one, and any where a PUT could change what is there."""
         ...
@@ -73,7 +78,7 @@ class Objects(Protocol):
         ...
 
     def list(self, prefix: str) -> Iterator[str]:
-        """The keys below the folder `prefix`."""
+        """The keys below the folder `prefix`; all keys, where it is empty."""
         ...
 
     def stat(self, key: str) -> Stat | None:

@@ -56,6 +56,10 @@ class SimObjects:
         self._below: dict[str, dict[str, None]] = {}
         self._byte_ms_deleted: dict[str, int] = {}
 
+    @property
+    def creates_only(self) -> bool:
+        return True
+
     def in_parts(self, bytes: int) -> bool:
         return bytes > PART_BYTES
 

@@ -146,7 +146,7 @@ def _download_from_hub(edges: Edges, clock: Clock, hub: HubBase, moves: list[Mov
     def start(file: File, move: Move) -> Task[None]:
         return edges.transfer.download_from_hub(hub.repo, hub.revision, file, move.local)
 
-    yield from move_all(edges, clock, moves, ask, start, tries_of_an_answer=1)
+    yield from move_all(clock, edges.rng, moves, ask, start, tries_of_an_answer=1)
 
 
 def _failed(error: Exception) -> Exception:

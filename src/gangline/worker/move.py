@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Any, TypeVar
 
 from gangline.core.errors import Denied, GanglineError, Unreachable
@@ -56,7 +57,7 @@ def download_all(edges: Edges, clock: Clock, hold: Hold, moves: list[Move], *, d
     def start(url: Signed, move: Move) -> Task[None]:
         return edges.transfer.download(url, move.file, move.local, durable=durable)
 
-    return move_all(edges, clock, moves, ask, start, tries_of_an_answer=TRIES_OF_A_URL)
+    return move_all(clock, edges.rng, moves, ask, start, tries_of_an_answer=TRIES_OF_A_URL)
 
 
 def upload_all(
@@ -72,7 +73,7 @@ def upload_all(
     def start(grant: Grant, move: Move) -> Task[None]:
         return edges.transfer.upload(grant, uploads[move], move.local)
 
-    yield from move_all(edges, clock, moves, ask, start, tries_of_an_answer=1)
+    yield from move_all(clock, edges.rng, moves, ask, start, tries_of_an_answer=1)
 
 
 def _describe(edges: Edges, moves: list[Move]) -> Activity[dict[Move, Upload]]:
@@ -90,8 +91,8 @@ def _whole(file: File) -> Upload:
 
 
 def move_all(
-    edges: Edges,
     clock: Clock,
+    rng: Random,
     moves: list[Move],
     ask: Callable[[list[Move]], Activity[tuple[T, ...]]],
     start: Callable[[T, Move], Task[None]],
@@ -118,7 +119,7 @@ def move_all(
         failures += final is not None
         if final is not None and failures >= TRIES_MAX:
             raise final
-        yield from wait(clock, retry_s(pauses - 1, edges.rng))
+        yield from wait(clock, retry_s(pauses - 1, rng))
 
 
 def _try(moves: list[Move], tasks: list[Task[None]]) -> Activity[dict[Move, Exception]]:

@@ -1,0 +1,67 @@
+"""What a provider tells a machine before it takes it back, asked for every few seconds in a thread of its own.
+
+Amazon: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html (two minutes before).
+Google: https://cloud.google.com/compute/docs/instances/create-use-spot (`preempted`, thirty seconds before).
+Azure: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events (thirty seconds before).
+"""
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from threading import Event, Thread
+
+import httpx
+
+EVERY_S = 5.0
+TIMEOUT = httpx.Timeout(2)
+LINK_LOCAL = "http://169.254.169.254"
+PROVIDERS = ("aws", "gcp", "azure")
+
+
+class Notices:
+    """`of` is a provider, or the path of a file that appears. Call it: why the machine is about to go, or nothing."""
+
+    def __init__(self, of: str, every_s: float = EVERY_S) -> None:
+        asks: dict[str, Callable[[], str]] = {"aws": self._aws, "gcp": self._gcp, "azure": self._azure}
+        self._ask = asks.get(of) or (lambda: f"{of} has appeared" if Path(of).exists() else "")
+        self._client = httpx.Client(timeout=TIMEOUT, trust_env=False)
+        self._every_s = every_s
+        self._heard = ""
+        self._never = Event()
+        Thread(target=self._listen, daemon=True).start()
+
+    def __call__(self) -> str:
+        return self._heard
+
+    def _listen(self) -> None:
+        while not self._heard:
+            with suppress(httpx.HTTPError, ValueError, KeyError, TypeError):
+                self._heard = self._ask()
+            self._never.wait(self._every_s)
+
+    def _aws(self) -> str:
+        base = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", LINK_LOCAL).rstrip("/")
+        ttl = {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
+        token = self._client.put(f"{base}/latest/api/token", headers=ttl).text
+        known = {"X-aws-ec2-metadata-token": token}
+        answer = self._client.get(f"{base}/latest/meta-data/spot/instance-action", headers=known)
+        if answer.status_code != 200:
+            return ""
+        told = answer.json()
+        return f"Amazon will {told['action']} this machine at {told['time']}"
+
+    def _gcp(self) -> str:
+        host = os.environ.get("GCE_METADATA_HOST", "metadata.google.internal")
+        answer = self._client.get(
+            f"http://{host}/computeMetadata/v1/instance/preempted", headers={"Metadata-Flavor": "Google"}
+        )
+        return "Google takes this machine back" if answer.text.strip() == "TRUE" else ""
+
+    def _azure(self) -> str:
+        base = os.environ.get("GANGLINE_AZURE_METADATA", LINK_LOCAL).rstrip("/")
+        answer = self._client.get(
+            f"{base}/metadata/scheduledevents?api-version=2020-07-01", headers={"Metadata": "true"}
+        )
+        kinds = {event["EventType"] for event in answer.json()["Events"]}
+        return "Azure takes this machine back" if kinds & {"Preempt", "Terminate"} else ""

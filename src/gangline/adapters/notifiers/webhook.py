@@ -1,0 +1,111 @@
+"""Standard Webhooks over HTTP, from a thread of its own: signed where there is a secret, tried again, never in anybody's way."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from secrets import token_hex
+from threading import Condition, Thread
+from time import monotonic
+from typing import Any
+
+import httpx
+from standardwebhooks import Webhook
+
+from gangline.core.webhook import GONE, again_s, payload
+
+TIMEOUT = httpx.Timeout(15, connect=5)
+
+
+@dataclass(slots=True)
+class _Message:
+    id: str
+    body: str
+    tries: int = 0
+    due_s: float = 0.0
+
+
+class Webhooks:
+    """`secret` is as Standard Webhooks writes it, `whsec_…`; raises ValueError where it is none. `say` gets a warning when a delivery fails
+    for the first time."""
+
+    def __init__(self, url: str, secret: str, now_ms: Callable[[], int], say: Callable[[str], None]) -> None:
+        self._url = url
+        self._signer = Webhook(secret) if secret else None
+        self._now_ms = now_ms
+        self._say = say
+        self._client = httpx.Client(timeout=TIMEOUT)
+        self._waiting: list[_Message] = []
+        self._changed = Condition()
+        self._until_s: float | None = None
+        self._warned = False
+        self._thread = Thread(target=self._deliver, daemon=True)
+        self._thread.start()
+
+    def tell(self, kind: str, data: Mapping[str, Any]) -> None:
+        with self._changed:
+            self._waiting.append(_Message(f"msg_{token_hex(12)}", payload(kind, self._now_ms(), data)))
+            self._changed.notify_all()
+
+    def close(self, seconds: float) -> int:
+        """What waits for its next try has it now."""
+        with self._changed:
+            self._until_s = monotonic() + seconds
+            for message in self._waiting:
+                message.due_s = 0.0
+            self._changed.notify_all()
+        self._thread.join(seconds)
+        return len(self._waiting)
+
+    def _deliver(self) -> None:
+        while (message := self._next()) is not None:
+            answered = self._post(message)
+            with self._changed:
+                if answered == GONE:
+                    self._waiting.clear()
+                    return
+                if answered is not None and 200 <= answered < 300:
+                    self._waiting.remove(message)
+                    continue
+                message.tries += 1
+                message.due_s = monotonic() + again_s(message.tries)
+            if not self._warned:
+                said = "does not answer" if answered is None else f"answered {answered}"
+                self._say(f"the webhook {said}; it is told again later")
+            self._warned = True
+
+    def _next(self) -> _Message | None:
+        """The first that is due. None when there is nothing more to try."""
+        with self._changed:
+            while True:
+                message = min(self._waiting, key=lambda each: each.due_s, default=None)
+                now_s = monotonic()
+                if self._until_s is not None and (message is None or max(now_s, message.due_s) > self._until_s):
+                    return None
+                if message is not None and message.due_s <= now_s:
+                    return message
+                self._changed.wait(None if message is None else message.due_s - now_s)
+
+    def _post(self, message: _Message) -> int | None:
+        """The status of the answer; None where nobody does."""
+        at = datetime.now(UTC)
+        headers = {
+            "content-type": "application/json",
+            "webhook-id": message.id,
+            "webhook-timestamp": str(int(at.timestamp())),
+        }
+        if self._signer:
+            headers["webhook-signature"] = self._signer.sign(message.id, at, message.body)
+        try:
+            return self._client.post(self._url, content=message.body.encode(), headers=headers).status_code
+        except (httpx.HTTPError, httpx.InvalidURL):
+            return None
+
+
+class Nobody:
+    """Is told nothing."""
+
+    def tell(self, kind: str, data: Mapping[str, Any]) -> None:
+        pass
+
+    def close(self, seconds: float) -> int:
+        return 0

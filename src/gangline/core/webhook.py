@@ -1,0 +1,21 @@
+"""What a webhook is told, and when it is told again (https://www.standardwebhooks.com)."""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+AGAIN_S = (5.0, 30.0, 120.0, 300.0, 900.0, 1800.0, 3600.0)
+"""After so many failed tries; then always the last."""
+GONE = 410
+"""The receiver wants no more."""
+
+
+def payload(kind: str, at_ms: int, data: Mapping[str, Any]) -> str:
+    """The body, in bytes as it is signed: type, timestamp, data."""
+    timestamp = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return json.dumps({"type": kind, "timestamp": timestamp, "data": data}, ensure_ascii=False)
+
+
+def again_s(tries: int) -> float:
+    return AGAIN_S[min(tries, len(AGAIN_S)) - 1]

@@ -1,0 +1,93 @@
+"""Data that a script needs, from a bucket or a folder into a folder of this machine, before it starts."""
+
+import json
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from threading import Event
+
+from gangline.core.canonical import digest
+from gangline.core.errors import BadInput, Unreachable, UserError
+from gangline.core.files import is_safe_path
+from gangline.core.retry import retry_s
+from gangline.data.place import Entry, Place
+
+AT_ONCE = 8
+TRIES_MAX = 8
+GB = 10**9
+
+
+def bring(place: Place, to: Path, notes: Path, say: Callable[[str], None]) -> int:
+    """How many bytes came. What `notes` say is there as it is in the place stays. Raises `UserError`, `Unreachable`."""
+    entries = place.entries()
+    if not entries:
+        raise BadInput(
+            f"there is nothing at {place.uri}", hint="--data takes ADDRESS:FOLDER, as s3://BUCKET/photos:images"
+        )
+    unsafe = next((entry.name for entry in entries if not is_safe_path(entry.name)), None)
+    if unsafe is not None:
+        raise BadInput(f"{unsafe!r} in {place.uri} cannot be a file here", hint="give it another name")
+    try:
+        to.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{to} cannot be made: {error.strerror}", hint="--data takes ADDRESS:FOLDER") from None
+    noted = _read(notes)
+    lacking = [entry for entry in entries if not _is_here(entry, place, to, noted)]
+    wanted, room = sum(entry.bytes for entry in lacking), shutil.disk_usage(to).free
+    if wanted > room:
+        raise UserError(
+            f"the disk is too small for {place.uri}: {wanted / GB:.1f} GB are needed, {room / GB:.1f} are free",
+            hint="make room, or name a folder on a larger disk in --data",
+        )
+    if not lacking:
+        return 0
+    say(f"{len(lacking)} files ({wanted / 1e6:.1f} MB) come from {place.uri} to {to}")
+    come = dict[str, str]()
+
+    def fetch(entry: Entry) -> None:
+        _fetch(entry, place, to, notes)
+        come[str(to / entry.name)] = _mark(place, entry)
+
+    try:
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            list(threads.map(fetch, lacking))
+    finally:
+        notes.write_text(json.dumps(noted | come))
+    return wanted
+
+
+def _fetch(entry: Entry, place: Place, to: Path, notes: Path) -> None:
+    """Beside the notes first: the script's folder never holds half a file."""
+    coming, goal = notes.with_name(f".coming-{digest(entry.name)[:16]}"), to / entry.name
+    goal.parent.mkdir(parents=True, exist_ok=True)
+    for tries in range(TRIES_MAX):
+        try:
+            with place.open(entry.name) as source, coming.open("wb") as file:
+                shutil.copyfileobj(source, file, 1 << 20)
+            if coming.stat().st_size == entry.bytes:
+                shutil.move(coming, goal)
+                return
+        except Unreachable:
+            if tries == TRIES_MAX - 1:
+                raise
+        Event().wait(retry_s(tries, Random(entry.name)))  # noqa: S311 - jitter
+    raise Unreachable(f"{entry.name} does not come whole from {place.uri}")
+
+
+def _is_here(entry: Entry, place: Place, to: Path, noted: dict[str, str]) -> bool:
+    path = to / entry.name
+    return noted.get(str(path)) == _mark(place, entry) and path.is_file() and path.stat().st_size == entry.bytes
+
+
+def _mark(place: Place, entry: Entry) -> str:
+    return f"{place.uri} {entry.name} {entry.bytes} {entry.mark}"
+
+
+def _read(notes: Path) -> dict[str, str]:
+    with suppress(OSError, ValueError):
+        found = json.loads(notes.read_text())
+        return found if isinstance(found, dict) else {}
+    return {}

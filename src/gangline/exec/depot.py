@@ -1,0 +1,274 @@
+"""What runs of one command keep in an object store (gangline.core.lineage): their numbers, checkpoints, logs and results.
+
+Every call waits until it is done: it belongs into a thread of its own.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from random import Random
+from secrets import token_hex
+from threading import Event
+from time import monotonic
+from typing import Any, TypeVar
+
+from gangline.core.contract import Manifest
+from gangline.core.errors import BadInput, Damaged, NotFound, Unreachable, UserError
+from gangline.core.files import PART_BYTES, File, Grant, Signed
+from gangline.core.lineage import (
+    CHECKPOINTS,
+    CLAIMS,
+    JSON,
+    OURS,
+    RUNS,
+    Begun,
+    Committed,
+    Ref,
+    next_run,
+    parse_begun,
+    parse_committed,
+)
+from gangline.core.retry import retry_s
+from gangline.ports.objects import Objects
+from gangline.ports.server import Upload
+from gangline.ports.transfer import Task, Transfer
+from gangline.ports.workspace import Taken
+from gangline.service.parts import attested, declared, in_parts, whole
+from gangline.worker.edges import Activity, Clock
+from gangline.worker.move import Move, move_all
+
+T = TypeVar("T")
+
+URL_S = 3600.0
+TRIES_MAX = 3
+NAP_S = 0.02
+CLAIM_TRIES_MAX = 100
+LOGS, OUTPUT, ENDED, BEGUN = "log", "output", "ended.json", "begun.json"
+LOG_DIGITS = 12
+
+
+class Abandoned(Exception):
+    """Nobody waits for this any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What lies below the prefix. `lasted_ms`: from a run's beginning to its last sign of life."""
+
+    begun: dict[str, Begun] = field(default_factory=dict)
+    refs: list[Ref] = field(default_factory=list)
+    lasted_ms: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class Depot:
+    """`address` is for people. `stop` makes whoever waits for the store give up, with `Abandoned`."""
+
+    objects: Objects
+    transfer: Transfer
+    address: str
+    rng: Random
+    now_ms: Callable[[], int]
+    stop: Event = field(default_factory=Event)
+    _begun: dict[str, str] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Raises `UserError` where something else lies below the prefix."""
+        foreign = next((key for key in self.objects.list("") if key.partition("/")[0] not in OURS), None)
+        if foreign is not None:
+            raise UserError(
+                f"{self.address} holds something else: {foreign}",
+                hint="give each script an empty prefix of its own in --to",
+            )
+
+    def claims(self) -> list[str]:
+        return sorted(_stem(key) for key in self.objects.list(CLAIMS) if key.endswith(JSON))
+
+    def claim(self, told: Mapping[str, Any]) -> str:
+        """The next number, which nobody else ever gets. Raises `Unreachable`.
+
+        Where the store cannot refuse to write over an object, names differ, and whoever finds that another's is not smaller than his
+        own takes a greater one: of two that go on, one always sees the other's.
+        """
+        for _ in range(CLAIM_TRIES_MAX):
+            run = next_run(self.claims())
+            run = run if self.objects.creates_only else f"{run}-{token_hex(4)}"
+            try:
+                self.objects.write(f"{CLAIMS}/{run}{JSON}", _json({**told, "run": run, "token": token_hex(8)}))
+            except BadInput:
+                continue
+            if max(self.claims(), default="") == run:
+                return run
+        raise Unreachable(f"no run's number could be had in {CLAIM_TRIES_MAX} tries")
+
+    def find(self) -> Found:
+        """Raises `Damaged` where it cannot be told what a run went on from."""
+        begun, refs, signs = list[str](), list[Ref](), defaultdict[str, int](int)
+        for key in self.objects.list(RUNS):
+            match key.split("/"):
+                case [_, run, name] if name == BEGUN:
+                    begun.append(run)
+                case [_, run, kind, name] if kind == CHECKPOINTS and name.endswith(JSON) and _stem(name).isdecimal():
+                    refs.append(Ref(run, int(_stem(name))))
+                case [_, run, kind, name] if kind == LOGS and name.split(".")[0].isdecimal():
+                    signs[run] = max(signs[run], int(name.split(".")[0]))
+                case _:
+                    pass
+        known = {run: parse_begun(run, self._read_json(f"{RUNS}/{run}/{BEGUN}")) for run in begun}
+        for each in known.values():
+            if each.origin is not None:
+                signs[each.origin.run] = max(signs[each.origin.run], each.origin_after_ms)
+        return Found(begun=known, refs=sorted(refs), lasted_ms=dict(signs))
+
+    def read(self, ref: Ref) -> Committed:
+        """Raises `Damaged`."""
+        return parse_committed(ref, self._read_json(f"{ref.key}{JSON}"))
+
+    def end_of(self, run: str) -> dict[str, Any]:
+        """What it said when it ended; nothing, where it did not."""
+        try:
+            found = self._read_json(f"{RUNS}/{run}/{ENDED}")
+        except Damaged:
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def begin(self, begun: Begun) -> None:
+        self._keep(f"{RUNS}/{begun.run}/{BEGUN}", begun.to_json())
+
+    def end(self, run: str, told: Mapping[str, Any]) -> None:
+        self._keep(f"{RUNS}/{run}/{ENDED}", told)
+
+    def log(self, run: str, after_ms: int, content: bytes) -> None:
+        self.objects.write(f"{RUNS}/{run}/{LOGS}/{after_ms:0{LOG_DIGITS}d}.txt", content)
+
+    def commit(self, ref: Ref, taken: Taken, described: tuple[File, ...], after_ms: int, identity: str) -> Committed:
+        """All files first, attested or read back; then the record. Raises `Damaged` where a file changed meanwhile, `Abandoned`."""
+        manifest = Manifest(step=taken.step or 0, spec_hash=identity, fingerprint={}, exact=False, files=described)
+        committed = Committed(ref=ref, name=taken.name, manifest=manifest, after_ms=after_ms)
+        self.put([Move(file, taken.files[file.path], f"{ref.key}/{file.path}") for file in described])
+        self._keep(f"{ref.key}{JSON}", committed.to_json())
+        return committed
+
+    def put_output(self, run: str, files: Mapping[File, Path]) -> int:
+        """The results of a run, by their paths; how many bytes they are."""
+        self.put([Move(file, at, f"{output_of(run)}/{file.path}") for file, at in files.items()])
+        return sum(file.bytes for file in files)
+
+    def put(self, moves: list[Move]) -> None:
+        """Until each file lies there and the store has attested it, or it was read back. Raises `Damaged`, `Abandoned`."""
+        uploads = {move: self._describe(move) for move in moves}
+
+        def ask(now: list[Move]) -> Activity[tuple[Grant, ...]]:
+            yield from ()
+            return tuple(self.insist(partial(self._grant, move.name, uploads[move])) for move in now)
+
+        def start(grant: Grant, move: Move) -> Task[None]:
+            return self.transfer.upload(grant, uploads[move], move.local)
+
+        waiting = list(uploads)
+        for _ in range(TRIES_MAX):
+            self._drive(partial(move_all, rng=self.rng, moves=waiting, ask=ask, start=start, tries_of_an_answer=1))
+            waiting = [move for move in waiting if not self.insist(partial(self._stands, move.name, uploads[move]))]
+            if not waiting:
+                return
+        raise Damaged(f"{waiting[0].file.path} does not arrive as it is here")
+
+    def get(self, committed: Committed, to: Path) -> None:
+        """Each file under its path below `to`. Raises `Damaged`, `NotFound`, `Abandoned`, OSError where the disk is full."""
+        moves = [Move(file, to / file.path, f"{committed.ref.key}/{file.path}") for file in committed.manifest.files]
+
+        def ask(now: list[Move]) -> Activity[tuple[Signed, ...]]:
+            yield from ()
+            return tuple(self.objects.sign_get(move.name, now_ms=self.now_ms(), seconds=URL_S) for move in now)
+
+        def start(signed: Signed, move: Move) -> Task[None]:
+            return self.transfer.download(signed, move.file, move.local, durable=True)
+
+        self._drive(partial(move_all, rng=self.rng, moves=moves, ask=ask, start=start, tries_of_an_answer=1))
+
+    def delete(self, refs: Iterable[Ref]) -> None:
+        """The record first: what has none is no checkpoint."""
+        for ref in refs:
+            self.objects.delete([f"{ref.key}{JSON}"])
+            self.objects.delete(list(self.objects.list(ref.key)))
+
+    def _describe(self, move: Move) -> Upload:
+        if move.file.bytes <= PART_BYTES:
+            return Upload(path=move.file.path, bytes=move.file.bytes, sha256=move.file.sha256)
+        task = self.transfer.describe(move.file, move.local)
+        while not task.done:
+            self._nap(NAP_S)
+        if task.error is not None:
+            raise task.error
+        return task.result
+
+    def _grant(self, key: str, upload: Upload) -> Grant:
+        now_ms = self.now_ms()
+        if not self.objects.in_parts(upload.bytes):
+            return whole(self.objects, key, upload, now_ms, URL_S)
+        parts = declared(upload.bytes, upload.parts or (upload.sha256,))
+        begun = self._begun.get(key)
+        here = self.objects.parts(key, begun) if begun else None
+        if begun is None or here is None:
+            begun, here = self.objects.begin(key), {}
+            self._begun[key] = begun
+        return in_parts(self.objects, key, begun, here, parts, now_ms, URL_S)
+
+    def _stands(self, key: str, upload: Upload) -> bool:
+        parts = upload.parts or (upload.sha256,)
+        if self.objects.in_parts(upload.bytes) and (begun := self._begun.pop(key, None)):
+            self.objects.complete(key, begun, declared(upload.bytes, parts))
+        try:
+            return attested(self.objects, key, upload, upload.parts) or self.objects.read_back(key) == upload.sha256
+        except (Damaged, NotFound):
+            return False
+
+    def _keep(self, key: str, value: Mapping[str, Any]) -> None:
+        self.insist(lambda: self.objects.write(key, _json(value)))
+
+    def _read_json(self, key: str) -> Any:
+        try:
+            return json.loads(self.objects.read(key))
+        except (ValueError, NotFound):
+            raise Damaged(f"{key} in {self.address} is damaged") from None
+
+    def insist(self, ask: Callable[[], T]) -> T:
+        """For as long as nobody is there."""
+        tries = 0
+        while True:
+            try:
+                return ask()
+            except Unreachable:
+                self._nap(retry_s(tries, self.rng))
+                tries += 1
+
+    def _drive(self, begin: Callable[[Clock], Activity[T]]) -> T:
+        clock = Clock(monotonic())
+        activity = begin(clock)
+        while True:
+            clock.now_s = monotonic()
+            try:
+                until_s = next(activity)
+            except StopIteration as ended:
+                return ended.value
+            self._nap(max(0.0, min(until_s - monotonic(), NAP_S)))
+
+    def _nap(self, seconds: float) -> None:
+        if self.stop.wait(seconds):
+            self.transfer.stop()
+            raise Abandoned
+
+
+def output_of(run: str) -> str:
+    return f"{RUNS}/{run}/{OUTPUT}"
+
+
+def _stem(key: str) -> str:
+    return key.rpartition("/")[2].removesuffix(JSON)
+
+
+def _json(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, sort_keys=True).encode()

@@ -1,0 +1,71 @@
+"""What a run of a command is asked for, works with, and tells at its end."""
+
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gangline.core.layout import Rules
+from gangline.exec.depot import Depot
+from gangline.ports.command import Start
+from gangline.ports.notifier import Notifier
+from gangline.ports.workspace import Workspace
+
+EXIT_OVERTAKEN = 77
+EXIT_INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """`pins` are steps whose checkpoints are kept for good; `results` are files and folders besides those in the folder of checkpoints.
+    `grace_s` is how long the command may take to stop."""
+
+    command: tuple[str, ...]
+    rules: Rules = field(default_factory=Rules)
+    keep: int = 2
+    pins: frozenset[int] = frozenset()
+    grace_s: float = 90.0
+    stop_signal: int = signal.SIGTERM
+    usd_per_hour: float | None = None
+    results: tuple[Path, ...] = ()
+    any_script: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """`notice` says why this machine is about to be taken back, once somebody has told so. `bring` fetches the data, and says how many
+    bytes it were. `show` gets what the command prints, and keeps it in `log`."""
+
+    depot: Depot
+    workspace: Workspace
+    start: Start
+    notifier: Notifier
+    notice: Callable[[], str]
+    bring: Callable[[], int]
+    show: Callable[[int, bytes], None]
+    log: Path
+    say: Callable[[str], None]
+    status: Callable[[str], None]
+    host: str
+    now_s: Callable[[], float]
+    now_ms: Callable[[], int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """Seconds and cost are of all runs; checkpoints and bytes of this one."""
+
+    run: int
+    runs: int
+    exit_code: int
+    because: str
+    restored_from: str | None
+    restored_step: int | None
+    checkpoints: int
+    step: int | None
+    bytes_uploaded: int
+    bytes_downloaded: int
+    seconds: float
+    seconds_lost: float
+    cost_usd: float | None
+    results: str | None

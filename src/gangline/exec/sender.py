@@ -1,0 +1,111 @@
+"""Checkpoints on their way into the store, the newest first; and what is forgotten once they are there."""
+
+from collections.abc import Callable
+from threading import Condition
+
+from gangline.core.canonical import digest
+from gangline.core.errors import Damaged
+from gangline.core.lineage import Begun, Committed, Ref, forgotten, history, newest_begun, overtaken_by
+from gangline.exec.depot import Abandoned, Depot, Found
+from gangline.exec.plan import Plan
+from gangline.ports.workspace import Taken, Workspace
+
+Safe = Callable[[Committed], None]
+
+
+class Sender:
+    """Of the run that `begun` tells of. `found` is what there was when it began. `safe` hears of each checkpoint that has arrived."""
+
+    def __init__(self, plan: Plan, depot: Depot, workspace: Workspace, begun: Begun, found: Found, safe: Safe) -> None:
+        self.committed: list[Committed] = []
+        self.sending = ""
+        self.left_out: list[str] = []
+        self.overtaken = ""
+        self._plan = plan
+        self._depot = depot
+        self._workspace = workspace
+        self._run = begun.run
+        self._safe = safe
+        self._begun = {**found.begun, begun.run: begun}
+        self._refs = list(found.refs)
+        self._pinned = self._pinned_before(found)
+        self._waiting: list[tuple[Ref, Taken, int]] = []
+        self._taken = 0
+        self._closing = False
+        self._changed = Condition()
+
+    @property
+    def bytes(self) -> int:
+        return sum(committed.bytes for committed in self.committed)
+
+    def put(self, taken: Taken, after_ms: int) -> None:
+        """Where more wait than are kept, the oldest are left out: they would be forgotten as soon as they are there."""
+        self._taken += 1
+        with self._changed:
+            self._waiting.append((Ref(self._run, self._taken), taken, after_ms))
+            spare = [each for each in self._waiting if each[1].step not in self._plan.pins]
+            for late in spare[: max(0, len(spare) - self._plan.keep)]:
+                self._waiting.remove(late)
+                self._workspace.release(late[1])
+                self.left_out.append(late[1].name)
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """What waits is still sent; nothing more comes."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+
+    def send_next(self) -> bool:
+        """Wait for one, and send it. False when nothing more comes. Raises `Abandoned` where nothing more counts."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._closing)
+            if not self._waiting:
+                return False
+            ref, taken, after_ms = self._waiting.pop()
+        self.sending = taken.name
+        try:
+            self._commit(ref, taken, after_ms)
+        finally:
+            self.sending = ""
+            self._workspace.release(taken)
+        return True
+
+    def look_for_newer(self) -> None:
+        """Whether another run has taken its number meanwhile. Raises `Unreachable`."""
+        self.overtaken = self.overtaken or overtaken_by(self._run, self._depot.claims()) or ""
+
+    def _commit(self, ref: Ref, taken: Taken, after_ms: int) -> None:
+        self._refuse_if_overtaken()
+        described = self._workspace.describe(taken)
+        committed = self._depot.commit(ref, taken, described, after_ms, digest(list(self._plan.command)))
+        self.committed.append(committed)
+        self._refs.append(ref)
+        if committed.step in self._plan.pins:
+            self._pinned.add(ref)
+        self._safe(committed)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Never by a run that was overtaken: what it thinks old may be what another goes on from."""
+        self._refuse_if_overtaken()
+        mine = [ref for ref in self._refs if ref.run <= self._run]
+        of_history = history(self._begun, mine, last=self._run)
+        gone = forgotten(of_history, mine, frozenset(self._pinned), keep=self._plan.keep)
+        self._depot.insist(lambda: self._depot.delete(gone))
+        self._refs = [ref for ref in self._refs if ref not in gone]
+
+    def _refuse_if_overtaken(self) -> None:
+        self._depot.insist(self.look_for_newer)
+        if self.overtaken:
+            raise Abandoned
+
+    def _pinned_before(self, found: Found) -> set[Ref]:
+        pinned = set[Ref]()
+        for ref in history(found.begun, found.refs, last=newest_begun(found.begun)) if self._plan.pins else ():
+            try:
+                if self._depot.read(ref).step in self._plan.pins:
+                    pinned.add(ref)
+            except Damaged:
+                continue
+        return pinned

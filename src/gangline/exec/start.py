@@ -1,0 +1,145 @@
+"""Where a run goes on from: what the store has, what lies on this machine, and what is damaged of it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gangline.core.errors import Damaged, NotFound, UserError
+from gangline.core.layout import Candidate, Rules, is_result, lacks, script_of, step_of
+from gangline.core.lineage import Begun, Committed, Ref, history, newest_begun
+from gangline.exec.depot import Depot, Found
+from gangline.ports.workspace import Workspace
+
+Say = Callable[[str], None]
+
+GB = 10**9
+RUN, ADDRESS = "run", "address"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """`origin` is the newest that the store has; `name` is None where the run begins anew. `downloaded`: bytes. `adopted`: it lies
+    on this machine, and is newer than what the store has."""
+
+    origin: Committed | None = None
+    name: str | None = None
+    step: int | None = None
+    downloaded: int = 0
+    adopted: bool = False
+
+
+def check_script(begun: Mapping[str, Begun], command: tuple[str, ...], address: str) -> str:
+    """What changed since the last run, in words. Raises `UserError` where it was another script."""
+    last = newest_begun(begun)
+    before = begun[last].command if last else command
+    ours, theirs = script_of(command), script_of(before)
+    if ours != theirs:
+        raise UserError(
+            f"the checkpoints in {address} are of another script: {theirs}, not {ours}",
+            hint="give this one a prefix of its own in --to, or say --any-script if they are the same",
+        )
+    return "" if before == command else "its arguments are others than in the run before"
+
+
+def check_room(depot: Depot, workspace: Workspace, found: Found) -> None:
+    """Before anything is fetched. Raises `UserError`."""
+    for ref in _history(found):
+        try:
+            newest = depot.read(ref)
+        except Damaged:
+            continue
+        room = workspace.room()
+        if newest.bytes > room and not workspace.holds(newest.name, newest.manifest):
+            raise UserError(
+                f"the disk is too small for the checkpoint {newest.name}: "
+                f"{newest.bytes / GB:.1f} GB are needed, {room / GB:.1f} are free",
+                hint="make room, or name a folder on a larger disk in --checkpoints",
+            )
+        return
+
+
+def find_start(depot: Depot, workspace: Workspace, rules: Rules, found: Found, say: Say) -> Start:
+    """Leaves the folder so that the newest checkpoint in it is the one to go on from.
+
+    What lies on this machine counts only where no other run has begun since the one that made it; then it may be newer than what was
+    uploaded, and is uploaded first.
+    """
+    last = newest_begun(found.begun)
+    before = workspace.remembered()
+    ours = last is None or (before.get(RUN), before.get(ADDRESS)) == (last, depot.address)
+    here = _sort_local(workspace, rules, say)
+    start = _choose(depot, workspace, found, _newest_local(here) if ours else None, say)
+    for name in here:
+        if name != start.name and not ours:
+            say(f"{name} on this disk is not of the newest run: it is set aside")
+            workspace.set_aside(name)
+        elif name != start.name or not start.adopted:
+            workspace.know(name)
+    if start.name and not start.adopted:
+        workspace.know(start.name)
+    return start
+
+
+def _choose(depot: Depot, workspace: Workspace, found: Found, newest: Candidate | None, say: Say) -> Start:
+    local = None if newest is None else Start(name=newest.name, step=step_of(newest), adopted=True)
+    for ref in _history(found):
+        try:
+            committed = depot.read(ref)
+            if local is not None and (local.step or 0) > committed.step:
+                return replace(local, origin=committed)
+            return _restore(depot, workspace, committed)
+        except (Damaged, NotFound) as error:
+            say(f"a checkpoint in the store is damaged, the one before it is used: {error.message}")
+            workspace.discard()
+    return local or Start()
+
+
+def _history(found: Found) -> list[Ref]:
+    return history(found.begun, found.refs, last=newest_begun(found.begun))
+
+
+def _sort_local(workspace: Workspace, rules: Rules, say: Say) -> dict[str, Candidate]:
+    """The complete checkpoints on this machine; half-written ones are put where no script takes them for the newest."""
+    complete = dict[str, Candidate]()
+    for candidate in workspace.look(0.0, ended=True):
+        why = lacks(rules, candidate)
+        if not why:
+            complete[candidate.name] = candidate
+        elif not is_result(rules, candidate):
+            say(f"{candidate.name} on this disk is half-written ({why}): it is set aside")
+            workspace.set_aside(candidate.name)
+    return complete
+
+
+def _newest_local(here: Mapping[str, Candidate]) -> Candidate | None:
+    return max(here.values(), key=lambda candidate: (step_of(candidate) or 0, candidate.name), default=None)
+
+
+def _restore(depot: Depot, workspace: Workspace, committed: Committed) -> Start:
+    if workspace.holds(committed.name, committed.manifest):
+        return Start(origin=committed, name=committed.name, step=committed.step)
+    into = workspace.incoming(committed.manifest)
+    try:
+        depot.get(committed, into)
+    except OSError as error:
+        raise UserError(
+            f"the checkpoint {committed.name} cannot be put on this disk: {error.strerror}",
+            hint="make room, or name a folder on a larger disk in --checkpoints",
+        ) from None
+    workspace.install(committed.name, committed.manifest)
+    return Start(origin=committed, name=committed.name, step=committed.step, downloaded=committed.bytes)
+
+
+def filled(command: tuple[str, ...], checkpoint: Path | None) -> tuple[str, ...]:
+    """The command with the path in the place of `{checkpoint}`; where there is none yet, without that argument and without
+    the option that it is the value of."""
+    mark = "{checkpoint}"
+    if checkpoint is not None:
+        return tuple(word.replace(mark, str(checkpoint)) for word in command)
+    kept = list[str]()
+    for word in command:
+        if mark not in word:
+            kept.append(word)
+        elif word == mark and kept and kept[-1].startswith("-"):
+            kept.pop()
+    return tuple(kept)

@@ -1,0 +1,78 @@
+"""The folder in which somebody's script keeps its checkpoints, on this machine."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from gangline.core.contract import Manifest
+from gangline.core.files import File
+from gangline.core.layout import Candidate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """A checkpoint that stays as it is, whatever the script does: its files by their paths below the folder of all."""
+
+    name: str
+    step: int | None
+    files: dict[str, Path]
+
+
+class Workspace(Protocol):
+    def look(self, now_s: float, *, ended: bool = False) -> list[Candidate]:
+        """What may be checkpoints and was not taken as it is now. Their files are held from then on: they stay readable here when the
+        script deletes them; what it deleted is told of once. `ended`: nobody writes any more."""
+        ...
+
+    def take(self, candidate: Candidate) -> Taken | None:
+        """To be given back by `release`. None where it has changed since the look."""
+        ...
+
+    def release(self, taken: Taken) -> None: ...
+
+    def describe(self, taken: Taken) -> tuple[File, ...]:
+        """With their SHA-256s. Raises `Damaged` where one has changed."""
+        ...
+
+    def know(self, name: str) -> None:
+        """What is there by this name now is in the object store: the next look leaves it out while it stays so."""
+        ...
+
+    def holds(self, name: str, manifest: Manifest) -> bool:
+        """Whether just these bytes lie there by this name."""
+        ...
+
+    def incoming(self, manifest: Manifest) -> Path:
+        """Where files of this checkpoint come in, each under its path; a later try finds what came."""
+        ...
+
+    def install(self, name: str, manifest: Manifest) -> Path:
+        """What came in gets its place by this name, what was there is set aside; its path."""
+        ...
+
+    def discard(self) -> None:
+        """Whatever came in and was not installed."""
+        ...
+
+    def set_aside(self, name: str) -> None:
+        """Out of the script's sight; what was set aside by this name before goes."""
+        ...
+
+    def room(self) -> int:
+        """Bytes that are free."""
+        ...
+
+    def place(self, name: str) -> Path:
+        """Where the script finds it."""
+        ...
+
+    def results(self, besides: Sequence[Path]) -> dict[File, Path]:
+        """What the script left besides checkpoints, by its paths below the folder; and what lies at these other places."""
+        ...
+
+    def remembered(self) -> dict[str, str]:
+        """What `remember` was told last, also by an earlier process."""
+        ...
+
+    def remember(self, told: dict[str, str]) -> None: ...

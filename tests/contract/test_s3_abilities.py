@@ -117,6 +117,20 @@ def test_a_secret_is_in_no_repr_and_in_no_error(bucket: Bucket, caplog: pytest.L
     assert not any(SECRET_KEY in text or "Signature=" in text for text in [*said, caplog.text])
 
 
+# After the start
+
+
+def test_a_store_that_goes_away_is_unreachable_and_has_everything_when_it_is_back(tmp_path: Path) -> None:
+    with s3_server(tmp_path) as bucket:
+        objects = S3Objects(Wire(bucket), ALL)
+        objects.write("a/b", b"bytes")
+    for ask in (lambda: objects.stat("a/b"), lambda: objects.read("a/b"), lambda: objects.begin("a/b")):
+        with pytest.raises(Unreachable):
+            ask()
+    with s3_server(tmp_path) as again:
+        assert S3Objects(Wire(again), ALL).read("a/b") == b"bytes"
+
+
 # The settings
 
 

@@ -86,6 +86,8 @@ class KeptCommand:
         self._keeper.wait()
         for thread in (self._listener, *self._readers):
             thread.join(LAST_WORDS_S_MAX)
+        self._keeper.stdout.close()
+        self._keeper.stderr.close()
 
     def _say(self, what: bytes) -> None:
         assert self._keeper.stdin

@@ -282,6 +282,10 @@ class LocalWorkspace:
         (self.state / ".run.json").write_text(json.dumps(told))
         (self.state / ".run.json").replace(self.state / "run.json")
 
+    def close(self) -> None:
+        shutil.rmtree(self._held, ignore_errors=True)
+        os.close(self._lock)
+
 
 def _make_folders(root: Path) -> Path:
     """Of what this keeps: beside the folder, where a hard link reaches."""

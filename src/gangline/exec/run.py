@@ -57,13 +57,15 @@ class Exec:
         self._away = False
 
     def __call__(self) -> Summary:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_signal)
+        before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
-            finished = self._prepare()
+            return self._prepare() or self._go()
         except Stopped:
             return self._summary(self._code_when_stopped(), "stopped before the command was started")
-        return finished or self._go()
+        finally:
+            self._at.workspace.close()
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     # Before the command
 

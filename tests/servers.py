@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import httpx
@@ -130,13 +130,16 @@ def served(app: FastAPI) -> Iterator[str]:
 @dataclass
 class Lesser:
     """A store before the real one that drops what it `ignores` of each request, and `attests` what it likes of any object.
-    It looks at no signature: that of the real one is made anew."""
+    It looks at no signature, that of the real one is made anew; of the access keys only at whether they are `known`, where any are."""
 
     bucket: Bucket
     ignores: frozenset[str] = frozenset()
     attests: str | None = None
+    known: set[str] = field(default_factory=set)
 
     async def forward(self, request: Request) -> Response:
+        if self.known and _access_key(request) not in self.known:
+            return Response("<Error><Code>ExpiredToken</Code></Error>", 400)
         query = {name: value for name, value in request.query_params.items() if not name.startswith("X-Amz-")}
         headers = {name: value for name, value in request.headers.items() if name in UNDERSTOOD - self.ignores}
         key = request.url.path.removeprefix(f"/{self.bucket.name}").strip("/")
@@ -147,6 +150,11 @@ class Lesser:
         if request.method == "HEAD" and self.attests is not None:
             told[CHECKSUM] = self.attests
         return Response(answer.content, answer.status_code, told)
+
+
+def _access_key(request: Request) -> str:
+    signed = request.query_params.get("X-Amz-Credential") or request.headers.get("authorization", "").partition("=")[2]
+    return signed.split("/")[0]
 
 
 @contextmanager

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from obstore.store import S3Credential
 
 CHUNK = 4 << 20
-ASK_AGAIN = timedelta(minutes=6)
+ASK_AGAIN = timedelta(minutes=5, seconds=5)
+"""obstore asks for another key when this one has less than five minutes left."""
 GONE, TAKEN = 404, 412
 NOT_SO = 400
 """The store finds the parts other than this server said."""

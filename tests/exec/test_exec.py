@@ -1,0 +1,308 @@
+"""The same line, typed anywhere, goes on where it was; of two at once the older one stops; the store may be slow, away or damaged."""
+
+import hashlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Event
+
+import pytest
+from fastapi import FastAPI, Request, Response
+from standardwebhooks import Webhook
+
+from gangline.adapters.objects_s3 import S3Objects
+from gangline.adapters.s3_wire import Bucket
+from tests.exec.chain import save, state_after
+from tests.exec.conftest import Line
+from tests.proxy import Fault, Proxy
+from tests.servers import Lesser, before, served
+
+SECRET = "whsec_" + "c2VjcmV0IG9mIGEgdGVzdCwgbG9uZyBlbm91Z2g="
+
+
+def records(place: S3Objects) -> list[str]:
+    return sorted(
+        key for key in place.list("runs") if "/checkpoints/" in key and key.endswith(".json") and key.count("/") == 3
+    )
+
+
+def test_what_was_killed_goes_on_elsewhere_and_ends_as_if_nothing_had_been(line: Line, place: S3Objects) -> None:
+    first = line.start("a", options=("--price", 1.5))
+    first.until("is safe", times=2)
+    first.kill()
+    second = line.start("b", options=("--price", 1.5))
+    second.until("is safe")
+    second.kill()
+    third = line.start("c", options=("--price", 1.5))
+    code, told = third.end()
+    assert (code, line.result("c")) == (0, state_after(60))
+    assert "goes on from checkpoint-" in third.text and "from 0" not in third.text
+    assert (told["run"], told["runs"], told["exit_code"], told["step"]) == (3, 3, 0, 60)
+    assert told["restored_step"] >= 30 and told["bytes_downloaded"] > 200_000
+    assert told["cost_usd"] == pytest.approx(told["seconds"] * 1.5 / 3600, rel=0.01)
+    assert len(records(place)) == 2
+    assert place.read("runs/000003/output/result.txt").decode() == state_after(60)
+    logs = b"".join(place.read(key) for key in sorted(place.list("runs/000003/log")))
+    assert b"step 60" in logs
+
+
+def test_said_again_after_the_end_nothing_is_done_again(line: Line) -> None:
+    assert line.start("a", chain=(20,)).end()[0] == 0
+    again = line.start("b", chain=(20,))
+    code, told = again.end()
+    assert code == 0 and "has come to the end of just this already" in told["because"]
+    assert not (line.root / "b" / "out" / "result.txt").exists()
+    more = line.start("b", chain=(30,))
+    assert more.end()[0] == 0 and line.result("b") == state_after(30)
+    assert "its arguments are others" in more.text
+
+
+def test_on_sigterm_the_last_checkpoint_goes_up_and_the_line_ends_with_75(line: Line, place: S3Objects) -> None:
+    chain = (2000, "--every", 500, "--save-on-term")
+    first = line.start("a", chain=chain)
+    first.until("from 0")
+    first.signal(signal.SIGTERM)
+    code, told = first.end()
+    assert (code, told["checkpoints"]) == (75, 1) and 0 < told["step"] < 500
+    assert "this process got SIGTERM" in first.text
+    second = line.start("b", chain=chain)
+    assert f"from {told['step']}" in second.until("from ", times=2)
+    second.signal(signal.SIGINT)
+    assert second.end()[0] == 130
+
+
+def test_a_command_that_will_not_stop_is_killed_after_its_grace(line: Line) -> None:
+    stubborn = (
+        "import signal, time; signal.signal(15, lambda *_: None); print('up', flush=True)\nwhile True: time.sleep(1)"
+    )
+    running = line.start("a", command=(sys.executable, "-c", stubborn), options=("--grace", 0.5))
+    running.until("up")
+    running.signal(signal.SIGTERM)
+    assert running.end()[0] == 75
+
+
+@pytest.mark.parametrize(("script", "code"), [("exit 7", 7), ("kill -9 $$", 137), ("exit 0", 0)])
+def test_it_ends_as_its_command_does(line: Line, script: str, code: int) -> None:
+    running = line.start("a", command=("bash", "-c", script))
+    assert running.end()[0] == code
+
+
+def test_nothing_that_the_command_started_outlives_a_kill(line: Line) -> None:
+    script = """
+import subprocess, time
+process = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+print("child", process.pid, flush=True)
+time.sleep(1000)"""
+    running = line.start("a", command=(sys.executable, "-c", script))
+    child = int(running.until("child ").split()[-1])
+    running.kill()
+    while Path(f"/proc/{child}").exists():  # the test's time-out ends it
+        os.sched_yield()
+
+
+def test_a_checkpoint_that_the_script_deletes_at_once_is_not_missed(line: Line) -> None:
+    running = line.start("a", chain=(60, "--keep", 1, "--step-s", 0.05))
+    running.until("is safe", times=5)
+    assert running.end()[0] == 0
+    assert "left out" not in running.text
+
+
+# Two at once
+
+
+def test_of_two_at_once_the_older_stops_and_what_it_sends_is_never_the_newest(line: Line, place: S3Objects) -> None:
+    chain = (4000, "--step-s", 0.02)
+    old = line.start("a", chain=chain)
+    old.until("is safe", times=2)
+    new = line.start("b", chain=chain)
+    new.until("goes on from")
+    code, told = old.end()
+    assert code == 77 and "run 2 has overtaken this one, run 1" in told["because"]
+    new.until("is safe")
+    new.kill()
+    third = line.start("c", chain=chain)
+    assert "runs/" not in third.until("goes on from")
+    assert max(records(place)).startswith("runs/000002/")
+    third.kill()
+
+
+def test_what_an_overtaken_run_hands_in_after_that_counts_for_nothing(line: Line, place: S3Objects) -> None:
+    """As if it had been cut off, and had not heard."""
+    first = line.start("a")
+    first.until("is safe", times=2)
+    first.kill()
+    second = line.start("b", chain=(60, "--every", 1000))
+    second.until("goes on from")
+    second.kill()
+    (late,) = [key for key in records(place) if key.startswith("runs/000001/")][-1:]
+    record = json.loads(place.read(late))
+    for file in record["manifest"]["files"]:
+        content = place.read(f"{late.removesuffix('.json')}/{file['path']}")
+        place.write(f"runs/000001/checkpoints/000099/{file['path']}", content)
+    place.write("runs/000001/checkpoints/000099.json", json.dumps(record).encode())
+    third = line.start("c")
+    third.until("is safe")
+    assert third.end()[0] == 0
+    assert "runs/000001/checkpoints/000099.json" not in set(place.list("runs"))
+
+
+def test_two_in_one_folder_are_one_too_many(line: Line) -> None:
+    running = line.start("a", chain=(2000,))
+    running.until("from 0")
+    code, _ = (other := line.start("a", chain=(2000,))).end()
+    assert code == 2 and "another gangline exec is at work in out" in other.text
+    running.kill()
+
+
+def test_a_store_that_writes_over_objects_gives_out_numbers_too(
+    bucket: Bucket, make_line: Callable[[Bucket], Line], place: S3Objects
+) -> None:
+    with before(Lesser(bucket, frozenset({"if-none-match"}))) as seen:
+        line = make_line(replace(seen, prefix=place._wire.bucket.prefix))
+        first = line.start("a")
+        first.until("is safe")
+        first.kill()
+        second = line.start("b")
+        assert second.end()[0] == 0 and line.result("b") == state_after(60)
+    assert len(list(place.list("claims"))) == 2
+
+
+# Faults
+
+
+def test_a_damaged_checkpoint_is_passed_over_and_the_one_before_is_used(line: Line, place: S3Objects) -> None:
+    first = line.start("a")
+    first.until("is safe", times=3)
+    first.kill()
+    newest = max(records(place)).removesuffix(".json")
+    weights = next(key for key in place.list(newest) if key.endswith(".safetensors"))
+    content = bytearray(place.read(weights))
+    content[-1] ^= 1
+    place.delete([weights])
+    place.write(weights, bytes(content))
+    second = line.start("b")
+    assert second.end()[0] == 0 and line.result("b") == state_after(60)
+    assert "a checkpoint in the store is damaged, the one before it is used" in second.text
+
+
+def test_while_the_store_is_away_training_goes_on_and_nothing_is_lost(
+    bucket: Bucket, make_line: Callable[[Bucket], Line], place: S3Objects
+) -> None:
+    host, port = bucket.endpoint.removeprefix("http://").split(":")
+    with Proxy((host, int(port))) as proxy:
+        line = make_line(replace(bucket, endpoint=proxy.url, prefix=place._wire.bucket.prefix))
+        running = line.start("a", chain=(400, "--every", 50))
+        running.until("is safe")
+        proxy.faults.extend([Fault(kind="answer")] * 100_000)
+        running.until("step 300")
+        proxy.faults.clear()
+        code, told = running.end()
+    assert (code, told["step"]) == (0, 400)
+    newest = json.loads(place.read(max(records(place))))
+    assert newest["name"] == "checkpoint-400"
+    assert place.read("runs/000001/output/result.txt").decode() == state_after(400)
+
+
+def test_a_key_that_ends_is_renewed(
+    bucket: Bucket, make_line: Callable[[Bucket], Line], place: S3Objects, tmp_path: Path
+) -> None:
+    """A program gives keys out, each for some minutes; the store forgets the first while the command trains."""
+    keys = tmp_path / "key.json"
+
+    def give_out(access_key: str) -> None:
+        until = (datetime.now(UTC) + timedelta(minutes=5)).isoformat()
+        told = {
+            "Version": 1,
+            "AccessKeyId": access_key,
+            "SecretAccessKey": "any",
+            "SessionToken": "t",
+            "Expiration": until,
+        }
+        keys.with_suffix(".new").write_text(json.dumps(told))
+        keys.with_suffix(".new").replace(keys)
+
+    give_out("first")
+    (tmp_path / "config").write_text(f"[default]\ncredential_process = cat {keys}\n")
+    lesser = Lesser(bucket, known={"first"})
+    with before(lesser) as seen:
+        line = make_line(replace(seen, prefix=place._wire.bucket.prefix))
+        line.environment = {name: value for name, value in line.environment.items() if "ACCESS_KEY" not in name}
+        line.environment |= {"AWS_CONFIG_FILE": str(tmp_path / "config")}
+        running = line.start("a", chain=(300, "--every", 50))
+        running.until("is safe")
+        give_out("second")
+        lesser.known = {"second"}
+        assert running.end()[0] == 0 and line.result("a") == state_after(300)
+    assert place.read("runs/000001/output/result.txt").decode() == state_after(300)
+
+
+# Notifications
+
+
+def test_a_webhook_is_told_signed_and_told_again_where_it_failed(line: Line) -> None:
+    app, heard, failures = FastAPI(), list[dict[str, object]](), [500, 302]
+
+    @app.post("/hook")
+    async def hook(request: Request) -> Response:
+        body = await request.body()
+        told = Webhook(SECRET).verify(body, dict(request.headers))
+        if failures and told["type"] == "exec.started":
+            return Response(status_code=failures.pop())
+        heard.append(told)
+        return Response(status_code=204)
+
+    line.environment["GANGLINE_WEBHOOK_SECRET"] = SECRET
+    with served(app) as url:
+        running = line.start("a", chain=(20,), options=("--webhook", f"{url}/hook", "--price", 2))
+        assert running.end()[0] == 0
+        failing = line.start("a", chain=(30, "--code", 9), options=("--webhook", f"{url}/hook"))
+        assert failing.end()[0] == 9
+    kinds = [told["type"] for told in heard]
+    assert sorted(set(kinds)) == ["exec.checkpoint", "exec.ended", "exec.failed", "exec.started"]
+    checkpoint = next(told for told in heard if told["type"] == "exec.checkpoint")
+    data = checkpoint["data"]
+    assert isinstance(data, dict)
+    assert {"step", "key", "bytes", "cost_usd", "run", "name"} <= data.keys() and data["cost_usd"] > 0
+
+
+def test_a_webhook_that_never_answers_is_a_warning(line: Line) -> None:
+    running = line.start("a", chain=(20,), options=("--webhook", "http://127.0.0.1:9/hook"))
+    assert running.end()[0] == 0
+    assert "notifications were not delivered: nobody answers" in running.text
+
+
+# Data
+
+
+def test_data_come_before_the_command_starts_and_only_once(line: Line, place: S3Objects, bucket: Bucket) -> None:
+    photos = {f"{number}.png": os.urandom(1000) for number in range(3)} | {"deeper/4.png": b""}
+    below = S3Objects(type(place._wire)(replace(place._wire.bucket, prefix="photos")), place._able)
+    for name, content in photos.items():
+        below.write(name, content)
+    show = ("python3", "-c", "import pathlib; print(len([p for p in pathlib.Path('images').rglob('*.png')]), 'photos')")
+    options = ("--data", f"s3://{bucket.name}/photos:images")
+    running = line.start("a", command=show, options=options)
+    running.until("4 photos")
+    assert running.end()[1]["bytes_downloaded"] == 3000
+    found = line.root / "a" / "images"
+    assert {str(path.relative_to(found)): path.read_bytes() for path in found.rglob("*.png")} == photos
+    assert {path.name for path in found.iterdir()} == {"0.png", "1.png", "2.png", "deeper"}
+    again = line.start("a", command=(*show, "again"), options=options)
+    assert again.end()[1]["bytes_downloaded"] == 0
+
+
+def test_the_path_of_the_checkpoint_stands_where_the_line_says(line: Line) -> None:
+    """As kohya's scripts want it; without one the option is left out."""
+    words = ("python3", "-c", "import sys; print('got', sys.argv[1:], flush=True)", "--resume", "{checkpoint}", "--x=1")
+    assert "got ['--x=1']" in line.start("a", command=words).until("got ")
+    (line.root / "a" / "out" / "checkpoint-5").mkdir(parents=True)
+    save_to = line.root / "b" / "out" / "checkpoint-5"
+    save_to.mkdir(parents=True)
+    save(save_to, 5, hashlib.sha256(b"").hexdigest(), 100, Event())
+    line.to += "/other"
+    assert "got ['--resume', 'out/checkpoint-5', '--x=1']" in line.start("b", command=words).until("got ")

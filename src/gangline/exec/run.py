@@ -4,6 +4,7 @@ The main thread waits for the command and for signals. Beside it: one that looks
 that sends them (it may have to wait for the store), one that looks whether another run has overtaken this one and sends the log.
 """
 
+import os
 import signal
 import sys
 import traceback
@@ -28,6 +29,8 @@ LOG_EVERY_S = 60.0
 WAIT_S = 0.2
 LEFTOVERS_S = 5.0
 NOTIFIED_S = 20.0
+NICE = 10
+"""Of a thread and those that it starts (on Linux; setpriority(2)): what is sent takes no time from the command."""
 MB = 10**6
 
 
@@ -206,6 +209,7 @@ class Exec:
                 self._sender.put(taken, self._after_ms())
 
     def _send(self) -> None:
+        os.nice(NICE)
         going = True
         while going:
             try:
@@ -225,6 +229,7 @@ class Exec:
         self._tell("checkpoint", step=committed.step, name=committed.name, bytes=committed.bytes, key=committed.ref.key)
 
     def _ward(self) -> None:
+        os.nice(NICE)
         while not self._over.wait(WARD_S):
             try:
                 self._sender.look_for_newer()

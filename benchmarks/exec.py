@@ -155,9 +155,6 @@ def intervals(save_s: float) -> None:
     """Of a GPU at the published price, interrupted as the published fleet is, on a home line and on a data centre's."""
     price = SINGLE["node_usd_per_hour"]
     per_hour = SALAD["fleet"]["reallocations_per_hour_per_100_nodes"] / 100
-        salad["single_run"]["node_usd_per_hour"],
-        salad["fleet"]["reallocations_per_hour_per_100_nodes"] / 100,
-    )
     between_s = 3600 / per_hour
     print(
         f"\na save of {save_s:.2f} s, {CHECKPOINT_BYTES / 1e6:.0f} MB; ${price}/h; an interruption each {between_s / 3600:.0f} h of a node"
@@ -179,7 +176,7 @@ def intervals(save_s: float) -> None:
     )
     run_bytes = SINGLE["steps"] // SINGLE["checkpoint_every_steps"] * CHECKPOINT_BYTES / 1e6
     print(
-        f"stored for 500 steps, a checkpoint each 50: published {SINGLE['storage_mb_total']} MB; all of them {run_bytes:.0f}; two {2 * CHECKPOINT_BYTES / 1e6:.0f}"
+        f"stored for {SINGLE['steps']} steps: published {SINGLE['storage_mb_total']} MB; all of them {run_bytes:.0f}; two {2 * CHECKPOINT_BYTES / 1e6:.0f}"
     )
 
 

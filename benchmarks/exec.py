@@ -174,9 +174,11 @@ def intervals(save_s: float) -> None:
     print(
         f"the best interval (Daly 2006) is {best_s:.0f} s; published: {SINGLE['steps_lost_max']} steps, {SINGLE['seconds_lost_max']} s lost"
     )
-    run_bytes = SINGLE["steps"] // SINGLE["checkpoint_every_steps"] * CHECKPOINT_BYTES / 1e6
+    all_mb = SINGLE["steps"] // SINGLE["checkpoint_every_steps"] * CHECKPOINT_BYTES / 1e6
+    two_mb = 2 * CHECKPOINT_BYTES / 1e6
+    published_mb = SINGLE["storage_mb_total"]
     print(
-        f"stored for {SINGLE['steps']} steps: published {SINGLE['storage_mb_total']} MB; all of them {run_bytes:.0f}; two {2 * CHECKPOINT_BYTES / 1e6:.0f}"
+        f"stored for {SINGLE['steps']} steps: published {published_mb} MB; all of them {all_mb:.0f}, two {two_mb:.0f}"
     )
 
 

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any
 
 import httpx
-from standardwebhooks import Webhook
+from standardwebhooks.webhooks import EmptyWebhookSecretError, Webhook
 
 from gangline.core.webhook import GONE, again_s, payload
 
@@ -30,7 +30,10 @@ class Webhooks:
 
     def __init__(self, url: str, secret: str, now_ms: Callable[[], int], say: Callable[[str], None]) -> None:
         self._url = url
-        self._signer = Webhook(secret) if secret else None
+        try:
+            self._signer = Webhook(secret) if secret else None
+        except EmptyWebhookSecretError:
+            raise ValueError(secret) from None
         self._now_ms = now_ms
         self._say = say
         self._client = httpx.Client(timeout=TIMEOUT)

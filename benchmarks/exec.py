@@ -55,8 +55,9 @@ while (now := time.perf_counter() - begin) < seconds:
         place = out / f"checkpoint-{steps}"
         place.mkdir()
         (place / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + content)
-        with zipfile.ZipFile(place / "rng_state.pth", "w") as file:
-            file.writestr("state", "x")
+        for name in ("optimizer.pt", "rng_state.pth"):
+            with zipfile.ZipFile(place / name, "w") as file:
+                file.writestr("state", "x")
         (place / "trainer_state.json").write_text(json.dumps({"global_step": steps}))
         saving += time.perf_counter() - before
         saved, due = saved + 1, due + every_s

@@ -415,22 +415,25 @@ def make_exec(
         from gangline.exec.depot import Depot
         from gangline.exec.plan import Tools
         from gangline.exec.run import Exec
+        from gangline.posix import adopt_orphans
 
         objects, transfer, address = _depot_at(to)
     except ModuleNotFoundError as error:
         raise missing_extra("exec", error) from None
     find_program(plan.command[0])
+    _check_places(checkpoints, to, plan.results)
     places = [(_with_key(data_place(address)), folder) for address, folder in data]
+    if notice not in ("", *PROVIDERS):
+        _check_notice(Path(notice))
     workspace = LocalWorkspace(checkpoints, plan.rules)
+    adopt_orphans()
     shown = terminal(workspace.log)
-    if notice and notice not in PROVIDERS and not Path(notice).absolute().parent.is_dir():
-        raise UserError(f"--notice {notice} is neither a provider nor a file", hint="say aws, gcp, azure or a path")
     notifier = _make_notifier(webhook, shown.say)
     host = socket.gethostname()
     rng = Random(f"{host} {os.getpid()}")  # noqa: S311 - jitter, not a secret
 
-    def fetch() -> int:
-        return sum(bring(place, folder, workspace.state / "data.json", shown.say) for place, folder in places)
+    def fetch(stopped: Callable[[], bool]) -> int:
+        return sum(bring(place, folder, workspace.state / "data.json", shown.say, stopped) for place, folder in places)
 
     return Exec(
         plan,
@@ -439,7 +442,7 @@ def make_exec(
             workspace=workspace,
             start=KeptCommand,
             notifier=notifier,
-            notice=Notices(notice) if notice else lambda: "",
+            notice=Notices(notice, shown.say) if notice else lambda: "",
             bring=fetch,
             show=shown.show,
             log=workspace.log,
@@ -450,6 +453,33 @@ def make_exec(
             now_ms=_now_ms,
         ),
     )
+
+
+def _check_places(checkpoints: Path, to: str, results: tuple[Path, ...]) -> None:
+    """Before anything is made there."""
+    if "://" not in to:
+        store, folder = Path(to).expanduser().resolve(), checkpoints.resolve()
+        if store == folder or store in folder.parents or folder in store.parents:
+            raise UserError(
+                f"--to {to} and --checkpoints {checkpoints} lie in each other",
+                hint="the store is for this alone: name another",
+            )
+    names = [path.resolve().name for path in results]
+    double = next((name for name in names if names.count(name) > 1), None)
+    if double is not None:
+        raise UserError(
+            f"two --results are both called {double}", hint="rename one, or name the folder that holds both"
+        )
+    missing = next((path for path in results if not path.resolve().name), None)
+    if missing is not None:
+        raise UserError(f"--results {missing} has no name", hint="name a file or a folder")
+
+
+def _check_notice(file: Path) -> None:
+    if not file.absolute().parent.is_dir():
+        raise UserError(f"--notice {file} is neither a provider nor a file", hint="say aws, gcp, azure or a path")
+    if file.exists():
+        raise UserError(f"--notice {file} has appeared already", hint="remove it: it says that this machine is to go")
 
 
 def exec_rules(layout: str, complete_when: str) -> "Rules":
@@ -468,7 +498,7 @@ def _depot_at(to: str) -> "tuple[Objects, Transfer, str]":
     from gangline.adapters.folder import FolderObjects, FolderTransfer
     from gangline.adapters.transfer import HttpTransfer
 
-    if "://" in to:
+    if "://" in to or to.startswith("s3:"):
         return _objects_in(to, "--to"), HttpTransfer("", Random(os.getpid())), to.rstrip("/")  # noqa: S311
     folder = Path(to).expanduser().absolute()
     try:
@@ -502,8 +532,12 @@ def _make_notifier(url: str, say: Callable[[str], None]) -> "Notifier":
 
     if not url:
         return Nobody()
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        is_address = False
+    if not is_address:
         raise UserError(f"--webhook {url} is no address", hint="it looks like https://HOST/PATH")
     try:
         return Webhooks(url, os.environ.get("GANGLINE_WEBHOOK_SECRET", ""), _now_ms, say)

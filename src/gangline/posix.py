@@ -3,12 +3,15 @@
 import ctypes
 import fcntl
 import os
+import select
 import signal
 from pathlib import Path
+from threading import Event
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 F_SETSIG = 10
+IN_CREATE, IN_MOVED_TO, IN_CLOSE_WRITE = 0x100, 0x80, 0x8
 _libc = ctypes.CDLL(None)  # loaded before the fork: a child must not
 
 
@@ -73,3 +76,29 @@ def flush(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+class FolderNews:
+    """Files and folders that appear in folders, or are closed after they were written (inotify(7)). Where the system tells nothing of
+    it, there is never any news."""
+
+    def __init__(self) -> None:
+        self._handle = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._never = Event()
+
+    def watch(self, folder: Path) -> None:
+        """Again is no error; what goes away is not watched any more."""
+        if self._handle >= 0:
+            _libc.inotify_add_watch(self._handle, os.fsencode(folder), IN_CREATE | IN_MOVED_TO | IN_CLOSE_WRITE)
+
+    def wait(self, seconds: float) -> bool:
+        """Whether there was any within so many seconds."""
+        if self._handle < 0:
+            return self._never.wait(seconds)
+        ready, _, _ = select.select([self._handle], [], [], seconds)
+        return bool(ready) and bool(os.read(self._handle, 65_536))
+
+    def close(self) -> None:
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1

@@ -16,7 +16,7 @@ import zipfile
 from pathlib import Path
 from threading import Event
 
-WEIGHTS, STATE, CHANCE = "model.safetensors", "trainer_state.json", "rng_state.pth"
+WEIGHTS, MOMENTS, STATE, CHANCE = "model.safetensors", "optimizer.pt", "trainer_state.json", "rng_state.pth"
 PIECES = 8
 
 
@@ -42,8 +42,9 @@ def parse() -> argparse.Namespace:
 
 def load(place: Path) -> tuple[int, str]:
     told = json.loads((place / STATE).read_text())
-    with zipfile.ZipFile(place / CHANCE) as file:
-        assert file.read("state").decode() == told["state"]
+    for name in (MOMENTS, CHANCE):
+        with zipfile.ZipFile(place / name) as file:
+            assert file.read("state").decode() == told["state"]
     content = (place / WEIGHTS).read_bytes()
     length = struct.unpack("<Q", content[:8])[0]
     header = json.loads(content[8 : 8 + length])
@@ -65,8 +66,9 @@ def save(place: Path, step: int, state: str, size: int, pause: Event) -> None:
             file.write(body[size * piece // PIECES : size * (piece + 1) // PIECES])
             file.flush()
             pause.wait(0.002)
-    with zipfile.ZipFile(place / CHANCE, "w") as zipped:
-        zipped.writestr("state", state)
+    for name in (MOMENTS, CHANCE):
+        with zipfile.ZipFile(place / name, "w") as zipped:
+            zipped.writestr("state", state)
     (place / STATE).write_text(json.dumps({"global_step": step, "state": state}))
 
 

@@ -10,8 +10,19 @@ import pytest
 
 from gangline.adapters.command import KeptCommand
 from gangline.adapters.workspace import LocalWorkspace
-from gangline.core.layout import LAYOUTS, Candidate, Rules, Seen, is_candidate, lacks, layout_of, script_of, step_of
-from gangline.core.whole import is_whole
+from gangline.core.errors import Damaged
+from gangline.core.layout import (
+    LAYOUTS,
+    Candidate,
+    Rules,
+    Seen,
+    is_candidate,
+    is_result,
+    lacks,
+    layout_of,
+    script_of,
+    step_of,
+)
 from tests.exec.written import WRITERS
 
 FAR_S = 1e9
@@ -25,10 +36,11 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return layout, step, folder / write(folder)
 
 
-def look(place: Path, *, ended: bool = False) -> Candidate:
+def look(place: Path, *, settled: bool = True) -> Candidate:
+    """As it is on the disk; settled or just now."""
     workspace = LocalWorkspace(place.parent, Rules())
     try:
-        (found,) = [each for each in workspace.look(FAR_S, ended=ended) if each.name == place.name]
+        (found,) = [each for each in workspace.look(0.0, ended=settled) if each.name == place.name]
     finally:
         workspace.close()
     return found
@@ -36,7 +48,7 @@ def look(place: Path, *, ended: bool = False) -> Candidate:
 
 def test_it_is_complete_and_tells_its_layout_and_its_step(written: tuple[str, int, Path]) -> None:
     layout, step, place = written
-    candidate = look(place, ended=True)
+    candidate = look(place)
     for rules in (Rules(), Rules(layout=layout)):  # type: ignore[arg-type]
         assert is_candidate(rules, place.name, folder=place.is_dir())
         assert (lacks(rules, candidate), layout_of(rules, candidate), step_of(candidate)) == ("", layout, step)
@@ -51,61 +63,70 @@ def moments(place: Path) -> Iterator[dict[str, bytes]]:
     """What lies there while it is written: whole files, and one that was cut."""
     here = dict[str, bytes]()
     for path in in_order(place):
-        name, content = path.relative_to(place).as_posix(), path.read_bytes()
+        name, content = path.relative_to(place.parent).as_posix(), path.read_bytes()
         for cut in sorted({0, 1, len(content) // 2, len(content.rstrip()) - 1}):
-            yield here | {name.removeprefix("."): content[:cut]}
-        here[name.removeprefix(".")] = content
+            yield here | {name: content[:cut]}
+        here[name] = content
         yield dict(here)
 
 
-def as_candidate(place: Path, here: dict[str, bytes], *, settled: bool) -> Candidate:
-    import json
-
-    def seen(name: str, content: bytes) -> Seen:
-        whole = is_whole(name or place.name, len(content), lambda at, count: content[at : at + count])
-        told = json.loads(content) if whole and name.endswith(".json") else None
-        return Seen(bytes=len(content), sound=whole, told=told)
-
-    files = {name: seen(name, content) for name, content in here.items()}
-    return Candidate(name=place.name, folder=place.is_dir(), files=files, settled=settled)
+def as_candidate(place: Path, here: dict[str, bytes], below: Path, *, settled: bool) -> Candidate:
+    shutil.rmtree(below, ignore_errors=True)
+    for name, content in here.items():
+        (below / name).parent.mkdir(parents=True, exist_ok=True)
+        (below / name).write_bytes(content)
+    return look(below / place.name, settled=settled)
 
 
 @pytest.mark.parametrize("settled", [False, True])
 def test_at_no_moment_of_its_writing_is_it_complete_but_at_the_end(
-    written: tuple[str, int, Path], settled: bool
+    written: tuple[str, int, Path], tmp_path: Path, settled: bool
 ) -> None:
     """Where the script may add objects of its own after the library's files, only a folder that is left alone is complete."""
     layout, _, place = written
     *before, last = moments(place)
-    said = [lacks(Rules(), as_candidate(place, here, settled=settled)) for here in before]
-    added = [here for here in before if settled and "random_states_0.pkl" in here and here.keys() != last.keys()]
+    below = tmp_path / "written"
+    said = [lacks(Rules(), as_candidate(place, here, below, settled=settled)) for here in before]
+    added = [here for here in before if settled and random_states(place) in here and here.keys() != last.keys()]
     early = [here.keys() for here, lack in zip(before, said, strict=True) if not lack and here not in added]
     assert early == []
-    assert bool(lacks(Rules(), as_candidate(place, last, settled=settled))) == (
+    assert bool(lacks(Rules(), as_candidate(place, last, below, settled=settled))) == (
         not settled and layout in ("accelerate", "kohya")
     )
 
 
-def test_no_file_of_it_can_lack_that_it_cannot_be_resumed_without(written: tuple[str, int, Path]) -> None:
+def random_states(place: Path) -> str:
+    return f"{place.name}/random_states_0.pkl"
+
+
+def test_no_file_of_it_can_lack_that_it_cannot_be_resumed_without(
+    written: tuple[str, int, Path], tmp_path: Path
+) -> None:
     """Deleted one at a time: what may lack is what no library promises."""
     layout, _, place = written
-    here = {path.relative_to(place).as_posix().removeprefix("."): path.read_bytes() for path in in_order(place)}
-    needless = {
-        name
-        for name in here
-        if not lacks(
-            Rules(layout=layout), as_candidate(place, {k: v for k, v in here.items() if k != name}, settled=True)
-        )  # type: ignore[arg-type]
+    here = {path.relative_to(place.parent).as_posix(): path.read_bytes() for path in in_order(place)}
+    needless = set[str]()
+    for name in here if len(here) > 1 else ():
+        without = {other: content for other, content in here.items() if other != name}
+        if not lacks(Rules(layout=layout), as_candidate(place, without, tmp_path / "written", settled=True)):  # type: ignore[arg-type]
+            needless.add(name.removeprefix(f"{place.name}/"))
+    assert not needless & {
+        "random_states_0.pkl",
+        "trainer_state.json",
+        "rng_state.pth",
+        "manifest.json",
+        "optimizer.pt",
     }
-    assert not needless & {"random_states_0.pkl", "trainer_state.json", "rng_state.pth", "manifest.json", ""}
-    assert not any("-of-" in name for name in needless)
+    assert not any(
+        "-of-" in name or name.endswith("optimizer.bin") for name in needless if "optimizer_1.bin" not in needless
+    )
 
 
 def test_a_file_that_somebody_writes_is_not_sound_however_whole_it_looks(tmp_path: Path) -> None:
     place = tmp_path / "out" / WRITERS["diffusers, LoRA"][2](tmp_path / "out")
     with (place / "optimizer.bin").open("ab"):
-        assert "optimizer.bin is not written to its end" in lacks(Rules(), look(place, ended=True))
-    assert lacks(Rules(), look(place, ended=True)) == ""
+        assert "optimizer.bin is not written to its end" in lacks(Rules(), look(place))
+    assert lacks(Rules(), look(place)) == ""
 
 
 @pytest.mark.parametrize("leases", [True, False])
@@ -145,11 +166,11 @@ def test_of_several_processes_each_has_its_file(tmp_path: Path) -> None:
     assert processes == 2
     place = tmp_path / "out" / "checkpoint-1"
     rules = Rules(processes=processes)
-    assert lacks(rules, look(place, ended=True)) == ""
+    assert lacks(rules, look(place)) == ""
     for number in (0, 1):
         shutil.copytree(place, tmp_path / f"without-{number}" / place.name)
         (tmp_path / f"without-{number}" / place.name / f"random_states_{number}.pkl").unlink()
-        lacking = lacks(rules, look(tmp_path / f"without-{number}" / place.name, ended=True))
+        lacking = lacks(rules, look(tmp_path / f"without-{number}" / place.name))
         assert lacking == f"random_states_{number}.pkl lacks"
 
 
@@ -158,7 +179,7 @@ def files(*names: str) -> dict[str, Seen]:
 
 
 def test_the_trainer_of_transformers_has_a_file_of_each_process_too() -> None:
-    names = ("model.safetensors", "trainer_state.json", "rng_state_0.pth")
+    names = ("model.safetensors", "optimizer.pt", "trainer_state.json", "rng_state_0.pth")
     candidate = Candidate(name="checkpoint-9", folder=True, files=files(*names))
     assert lacks(Rules(processes=2), candidate) == "rng_state_1.pth lacks"
     assert lacks(Rules(), Candidate(name="checkpoint-9", folder=True, files=files(*names, "rng_state_1.pth"))) == ""
@@ -169,6 +190,7 @@ def test_the_trainer_of_transformers_has_a_file_of_each_process_too() -> None:
     [
         (("pytorch_model_fsdp_0/__0_0.distcp", "random_states_0.pkl"), "pytorch_model_fsdp_0/.metadata lacks"),
         (("pytorch_model_fsdp_0/__0_0.distcp", "pytorch_model_fsdp_0/.metadata", "random_states_0.pkl"), ""),
+        (("model.safetensors", "random_states_0.pkl"), "the optimiser's state lacks"),
         (("optimizer.bin", "random_states_0.pkl"), "weights lack"),
     ],
 )
@@ -202,6 +224,121 @@ def test_a_pattern_of_ones_own_says_when(pattern: str, name: str, inside: tuple[
     assert is_candidate(rules, name, folder=candidate.folder)
     assert (not lacks(rules, candidate)) == complete
     assert not is_candidate(rules, "other", folder=candidate.folder)
+
+
+# What is written over, deleted, and what is none
+
+
+def of_accelerate(*, fresh: frozenset[str] | None) -> Candidate:
+    names = ("model.safetensors", "optimizer.bin", "random_states_0.pkl")
+    return Candidate(name="checkpoint-1", folder=True, files=files(*names), settled=True, fresh=fresh)
+
+
+def test_what_is_written_over_in_its_place_is_complete_again_once_its_last_file_is() -> None:
+    assert lacks(Rules(), of_accelerate(fresh=None)) == ""
+    assert "random_states_0.pkl is as it was when it was sent" in lacks(
+        Rules(), of_accelerate(fresh=frozenset({"model.safetensors"}))
+    )
+    assert lacks(Rules(), of_accelerate(fresh=frozenset({"model.safetensors", "random_states_0.pkl"}))) == ""
+
+
+def test_a_checkpoint_that_gets_one_file_more_is_not_another_one(tmp_path: Path) -> None:
+    workspace, name = known(tmp_path)
+    (tmp_path / "out" / name / "README.md").write_text("a card")
+    (candidate,) = workspace.look(FAR_S, ended=True)
+    assert "as it was" in lacks(Rules(), candidate)
+
+
+def known(folder: Path) -> tuple[LocalWorkspace, str]:
+    """A checkpoint that was taken already."""
+    name = WRITERS["diffusers, LoRA"][2](folder / "out")
+    workspace = LocalWorkspace(folder / "out", Rules())
+    (candidate,) = workspace.look(0.0, ended=True)
+    assert workspace.take(candidate)
+    assert workspace.look(1.0) == []
+    return workspace, name
+
+
+def test_a_checkpoint_that_is_being_deleted_is_not_another_one(tmp_path: Path) -> None:
+    workspace, name = known(tmp_path)
+    for path in sorted((tmp_path / "out" / name).iterdir()):
+        path.unlink()
+        assert not any(not lacks(Rules(), each) for each in workspace.look(FAR_S))
+    (tmp_path / "out" / name).rmdir()
+    assert workspace.look(FAR_S) == []
+
+
+def test_one_that_is_deleted_before_it_was_sent_is_taken_whole_or_not_at_all(tmp_path: Path) -> None:
+    name = WRITERS["accelerate, registered objects"][2](tmp_path / "out")
+    workspace = LocalWorkspace(tmp_path / "out", Rules())
+    (candidate,) = workspace.look(0.0)
+    assert lacks(Rules(), candidate)  # it has not settled
+    everything = set(candidate.files)
+    for path in sorted((tmp_path / "out" / name).iterdir()):
+        path.unlink()
+        assert workspace.look(0.5) == []
+    (tmp_path / "out" / name).rmdir()
+    (gone,) = workspace.look(0.6)
+    assert lacks(Rules(), gone) == "" and set(gone.files) == everything
+    taken = workspace.take(gone)
+    assert taken and len(workspace.describe(taken)) == len(everything)
+    assert workspace.look(0.7) == []
+
+
+def test_what_is_written_over_while_it_waits_is_not_sent(tmp_path: Path) -> None:
+    name = WRITERS["diffusers, LoRA"][2](tmp_path / "out")
+    workspace = LocalWorkspace(tmp_path / "out", Rules())
+    (candidate,) = workspace.look(0.0, ended=True)
+    taken = workspace.take(candidate)
+    assert taken
+    (tmp_path / "out" / name / "optimizer.bin").write_bytes(b"half")
+    with pytest.raises(Damaged, match=r"optimizer\.bin was written over"):
+        workspace.describe(taken)
+
+
+def test_one_file_is_copied_so_that_it_may_be_written_over(tmp_path: Path) -> None:
+    name = WRITERS["lightning"][2](tmp_path)
+    workspace = LocalWorkspace(tmp_path, Rules())
+    (candidate,) = workspace.look(0.0)
+    taken = workspace.take(candidate)
+    assert taken
+    before = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(b"half")
+    workspace.describe(taken)
+    assert taken.files[name].read_bytes() == before
+
+
+def test_models_of_kohya_are_no_checkpoints_of_lightning(tmp_path: Path) -> None:
+    import torch
+
+    torch.save({"state_dict": {"w": torch.zeros(2)}}, tmp_path / "timber.ckpt")
+    assert "nothing says" in lacks(Rules(), look(tmp_path / "timber.ckpt"))
+
+
+def test_folders_of_pictures_are_results_and_stay_where_they_are(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path / "out", Rules())
+    for name in ("100", "samples-step-100"):
+        (tmp_path / "out" / name).mkdir()
+        (tmp_path / "out" / name / "a prompt: dog?.png").write_bytes(b"png")
+    assert all(is_result(Rules(), each) for each in workspace.look(0.0, ended=True))
+    assert {file.path for file in workspace.results(())} == {
+        "100/a prompt%3A dog%3F.png",
+        "samples-step-100/a prompt%3A dog%3F.png",
+    }
+
+
+def test_half_of_a_checkpoint_is_no_result(tmp_path: Path) -> None:
+    (tmp_path / "out" / "checkpoint-5").mkdir(parents=True)
+    (tmp_path / "out" / "checkpoint-5" / "model.safetensors").write_bytes(b"half")
+    workspace = LocalWorkspace(tmp_path / "out", Rules())
+    (candidate,) = workspace.look(0.0, ended=True)
+    assert not is_result(Rules(), candidate) and workspace.results(()) == {}
+
+
+def test_a_folder_is_looked_at_as_soon_as_something_appears(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path / "out", Rules())
+    (tmp_path / "out" / "checkpoint-5").mkdir()
+    workspace.wait(1e6)  # the test's time-out ends it
 
 
 @pytest.mark.parametrize("name", ["unet", "samples", "logs", ".cache", "tmp-checkpoint-5", "checkpoint-5.tmp"])

@@ -45,7 +45,6 @@ def by_accelerate(
     precision: str = "no",
     safe: bool = True,
     models: int = 1,
-    optimiser: bool = True,
     scaler: bool = False,
     registered: bool = False,
     hook: Callable[[Path], None] | None = None,
@@ -58,7 +57,7 @@ def by_accelerate(
         state._reset_state()  # type: ignore[attr-defined]
     accelerator = Accelerator(cpu=True, mixed_precision=precision)
     made = [Small() for _ in range(models)]
-    optimisers = [torch.optim.AdamW(model.parameters()) for model in made] if optimiser else []
+    optimisers = [torch.optim.AdamW(model.parameters()) for model in made]
     schedulers = [torch.optim.lr_scheduler.ConstantLR(each) for each in optimisers]
     loader = DataLoader(Numbers(), batch_size=2, shuffle=True)
     accelerator.prepare(*made, *optimisers, *schedulers, loader)
@@ -171,7 +170,6 @@ WRITERS: dict[str, tuple[str, int, Callable[[Path], str]]] = {
     "accelerate, fp16": ("accelerate", 100, lambda folder: by_accelerate(folder, scaler=True)),
     "accelerate, no safetensors": ("accelerate", 100, lambda folder: by_accelerate(folder, safe=False)),
     "accelerate, two models": ("accelerate", 100, lambda folder: by_accelerate(folder, models=2)),
-    "accelerate, no optimiser": ("accelerate", 100, lambda folder: by_accelerate(folder, optimiser=False)),
     "accelerate, registered objects": ("accelerate", 100, lambda folder: by_accelerate(folder, registered=True)),
     "accelerate, named step_7": ("accelerate", 7, lambda folder: by_accelerate(folder, "step_7")),
     "diffusers, LoRA": ("accelerate", 100, lambda folder: by_accelerate(folder, hook=lora_of_diffusers)),

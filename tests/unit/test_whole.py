@@ -7,7 +7,6 @@ import struct
 import zipfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -27,8 +26,6 @@ def written(folder: Path, name: str) -> bytes:
             save_file(tensors, path, metadata={"format": "pt"})
         case ".json":
             path.write_text(json.dumps({"global_step": 7}))
-        case ".npz":
-            np.savez(path, a=np.arange(100))
         case ".pickle":
             path = path.with_suffix(".pkl")
             path.write_bytes(pickle.dumps(random.getstate()))
@@ -37,7 +34,16 @@ def written(folder: Path, name: str) -> bytes:
     return path.read_bytes()
 
 
-NAMES = ["a.safetensors", "a.bin", "a.pt", "a.pth", "a.pkl", "a.ckpt", "a.npz", "a.json", "a.pickle"]
+NAMES = [
+    "a.safetensors",
+    "optimizer.bin",
+    "scaler.pt",
+    "rng_state.pth",
+    "random_states_0.pkl",
+    "a.ckpt",
+    "trainer_state.json",
+    "custom_checkpoint_0.pickle",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -48,11 +54,11 @@ def test_what_was_cut_is_not_whole_and_what_was_not_is(tmp_path: Path, name: str
     assert [cut for cut in sorted(cuts) if cut >= 0 and whole(called, content[:cut])] == []
 
 
-@pytest.mark.parametrize("name", ["a.safetensors", "a.bin"])
+@pytest.mark.parametrize("name", ["a.safetensors", "optimizer.bin"])
 def test_what_has_its_length_but_not_yet_its_end_is_not_whole(tmp_path: Path, name: str) -> None:
     """Room was taken, and the bytes come."""
     content = written(tmp_path, name)
-    if name == "a.bin":
+    if name == "optimizer.bin":
         assert not whole(name, content[:-100] + bytes(100))
     assert not whole(name, bytes(len(content)))
 
@@ -66,13 +72,11 @@ def test_a_zip_of_more_than_four_gigabytes_has_another_end() -> None:
     tail = directory + end_64 + locator + end
 
     def read(at: int, count: int) -> bytes:
-        return (
-            b"PK\x03\x04"[:count]
-            if at == 0
-            else tail[at - offset : at - offset + count]
-            if at >= offset
-            else bytes(count)
-        )
+        """Nothing but zeros between the first bytes and the last."""
+        if at == 0:
+            return b"PK\x03\x04"[:count]
+        zeros = bytes(max(0, min(count, offset - at)))
+        return zeros + tail[max(0, at - offset) : max(0, at + count - offset)]
 
     assert is_whole("a.bin", offset + len(tail), read)
     assert not is_whole("a.bin", offset + len(tail) - 1, read)
@@ -89,5 +93,23 @@ def test_torchs_older_format_is_taken_as_it_is(tmp_path: Path) -> None:
     assert whole("a.bin", (tmp_path / "a.bin").read_bytes())
 
 
-def test_of_other_formats_nothing_is_said() -> None:
-    assert whole("notes.txt", b"") and whole("config.yaml", b"a: 1")
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("notes.txt", b""),
+        ("lines.json", b"{}\n{}\n"),
+        ("tokenizer.bin", b"raw"),
+        ("table.pkl", b"compressed"),
+        ("null.json", b"null"),
+    ],
+)
+def test_of_a_scripts_own_files_nothing_is_said(name: str, content: bytes) -> None:
+    assert whole(name, content)
+
+
+def test_a_zip_may_end_in_a_comment(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.pt", "w") as file:
+        file.writestr("x", b"y" * 100)
+        file.comment = b"PK made by hand"
+    content = (tmp_path / "a.pt").read_bytes()
+    assert whole("a.pt", content) and not whole("a.pt", content[:-1])

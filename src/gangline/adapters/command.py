@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -17,21 +18,27 @@ KEEPER = "gangline.adapters.keeper"
 PIECE_BYTES = 65_536
 LAST_WORDS_S_MAX = 5.0
 PROCESSES_MAX = 4096
+CANNOT_START = 126
 
 
-def find_program(name: str) -> str:
-    """Its path. Raises `UserError`."""
+def find_program(name: str) -> None:
+    """Raises `UserError` where there is none that could be started."""
     found = shutil.which(name)
     if found is None:
         what = "cannot be started" if Path(name).exists() else "is not there"
         hint = "is it a program? `chmod +x` makes it one" if Path(name).exists() else "is it installed, and in PATH?"
         raise UserError(f"the command {name} {what}", hint=hint)
-    return found
+    with Path(found).open("rb") as file:
+        begins = file.read(4)
+    if not begins.startswith((b"#!", b"\x7fELF")):
+        raise UserError(
+            f"the command {name} does not say what runs it",
+            hint="begin it with a line like #!/bin/sh, or say `sh SCRIPT`",
+        )
 
 
 class KeptCommand:
     def __init__(self, words: Sequence[str], show: Show) -> None:
-        find_program(words[0])
         news, told = os.pipe()
         self._keeper = subprocess.Popen(
             [sys.executable, "-P", "-m", KEEPER, str(told), *words],
@@ -84,6 +91,8 @@ class KeptCommand:
         assert self._keeper.stdin and self._keeper.stdout and self._keeper.stderr
         self._keeper.stdin.close()
         self._keeper.wait()
+        if self._keeper.returncode and self.pid:  # it was killed, and what it kept may live
+            _kill_session(self.pid)
         for thread in (self._listener, *self._readers):
             thread.join(LAST_WORDS_S_MAX)
         self._keeper.stdout.close()
@@ -111,6 +120,8 @@ class KeptCommand:
         match what:
             case "started":
                 self.pid = int(number)
+            case "failed":
+                self._code, self._gone = CANNOT_START, True
             case "ended":
                 code = os.waitstatus_to_exitcode(int(number))
                 self._code = code if code >= 0 else 128 - code
@@ -122,6 +133,14 @@ def _read(handle: int, stream: int, show: Show) -> None:
     with suppress(OSError):
         while piece := os.read(handle, PIECE_BYTES):
             show(stream, piece)
+
+
+def _kill_session(leader: int) -> None:
+    """What is left of a command without its keeper, but for what made itself a session of its own."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if os.getsid(int(entry.name)) == leader:
+                os.kill(int(entry.name), signal.SIGKILL)
 
 
 def _world_sizes(pids: Iterable[int]) -> Iterable[int]:

@@ -8,14 +8,14 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 from typing import TypeVar
 
 from gangline.adapters.transfer import FutureTask
 from gangline.core.errors import BadInput, Damaged, NotFound, Unreachable
-from gangline.core.files import File, Grant, Signed, is_safe_path
+from gangline.core.files import PART_BYTES, File, Grant, Signed, is_safe_path, part_ranges
 from gangline.ports.objects import Part, Stat
 from gangline.ports.server import Upload
 from gangline.posix import flush
@@ -23,6 +23,7 @@ from gangline.posix import flush
 T = TypeVar("T")
 
 AT_ONCE = 4
+BUFFER_BYTES = 1 << 20
 COMING = ".coming-"
 
 
@@ -66,60 +67,64 @@ class FolderObjects:
 
     def list(self, prefix: str) -> Iterator[str]:
         below = self.path(prefix) if prefix else self.root
-        found = (path for path in below.rglob("*") if not path.name.startswith(COMING) and path.is_file())
-        return (path.relative_to(self.root).as_posix() for path in found)
+        with self._reached(prefix):
+            for path in below.rglob("*"):
+                if not path.name.startswith(COMING) and path.is_file():
+                    yield path.relative_to(self.root).as_posix()
 
     def stat(self, key: str) -> Stat | None:
-        try:
+        with suppress(NotFound), self._reached(key):
             return Stat(bytes=self.path(key).stat().st_size, sha256=None)
-        except FileNotFoundError:
-            return None
+        return None
 
     def write(self, key: str, content: bytes) -> None:
-        try:
-            with self._coming(key) as coming:
-                coming.write_bytes(content)
-                self._name(coming, key)
-        except FileExistsError:
-            if self.read(key) != content:
-                raise BadInput(f"{key} is taken by other bytes") from None
-        except OSError as error:
-            raise Unreachable(f"{self.root} cannot be written: {error.strerror}") from None
+        with self._reached(key):
+            try:
+                with self._coming(key) as coming:
+                    coming.write_bytes(content)
+                    self._name(coming, key)
+            except FileExistsError:
+                if self.read(key) != content:
+                    raise BadInput(f"{key} is taken by other bytes") from None
 
     def read(self, key: str) -> bytes:
-        try:
+        with self._reached(key):
             return self.path(key).read_bytes()
-        except FileNotFoundError:
-            raise NotFound(f"there is no object {key}") from None
 
     def read_back(self, key: str) -> str:
-        try:
-            with self.path(key).open("rb") as content:
-                return hashlib.file_digest(content, "sha256").hexdigest()
-        except FileNotFoundError:
-            raise NotFound(f"there is no object {key}") from None
+        with self._reached(key), self.path(key).open("rb") as content:
+            return hashlib.file_digest(content, "sha256").hexdigest()
 
     def delete(self, keys: Sequence[str]) -> None:
         for key in keys:
             path = self.path(key)
-            path.unlink(missing_ok=True)
+            with self._reached(key):
+                path.unlink(missing_ok=True)
             with suppress(OSError):  # the last of its folder takes that along
                 path.parent.rmdir()
 
     def bring_in(self, source: Path, key: str) -> None:
         """A file of this machine. Raises `Unreachable`."""
-        try:
-            with self._coming(key) as coming:
-                shutil.copyfile(source, coming)
-                flush(coming)
-                coming.replace(self.path(key))
-        except OSError as error:
-            raise Unreachable(f"{self.root} cannot be written: {error.strerror}") from None
+        with self._reached(key), self._coming(key) as coming:
+            shutil.copyfile(source, coming)
+            flush(coming)
+            coming.replace(self.path(key))
 
     def path(self, key: str) -> Path:
         if not is_safe_path(key):
             raise NotFound(f"{key!r} is no key")
         return self.root / key
+
+    @contextmanager
+    def _reached(self, key: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise NotFound(f"there is no object {key}") from None
+        except IsADirectoryError:
+            raise Damaged(f"{key} in {self.root} is a folder") from None
+        except OSError as error:
+            raise Unreachable(f"{self.root} cannot be used: {error.strerror}") from None
 
     def _name(self, coming: Path, key: str) -> None:
         """Raises `FileExistsError` where the name is taken. Some disks know no hard links."""
@@ -157,9 +162,10 @@ class FolderTransfer:
     def __init__(self, objects: FolderObjects) -> None:
         self._objects = objects
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="copy")
+        self._stopped = False
 
     def describe(self, file: File, source: Path) -> FutureTask[Upload]:
-        return self._start(lambda: Upload(path=file.path, bytes=file.bytes, sha256=file.sha256))
+        return self._start(lambda: _described(file, source))
 
     def upload(self, grant: Grant, file: File, source: Path) -> FutureTask[None]:
         (signed,) = grant.parts
@@ -170,7 +176,7 @@ class FolderTransfer:
         return self._start(lambda: self._fetch(signed.url, file, to))
 
     def stop(self) -> None:
-        pass
+        self._stopped = True
 
     @property
     def idle(self) -> bool:
@@ -178,14 +184,27 @@ class FolderTransfer:
 
     def _fetch(self, key: str, file: File, to: Path) -> None:
         to.parent.mkdir(parents=True, exist_ok=True)
+        hashed = hashlib.sha256()
         try:
-            shutil.copyfile(self._objects.path(key), to)
+            with self._objects.path(key).open("rb") as source, to.open("wb") as come:
+                while piece := source.read(BUFFER_BYTES):
+                    if self._stopped:
+                        raise Unreachable("the transfer was stopped")
+                    hashed.update(piece)
+                    come.write(piece)
         except FileNotFoundError:
             raise NotFound(f"there is no object {key}") from None
-        with to.open("rb") as content:
-            if hashlib.file_digest(content, "sha256").hexdigest() != file.sha256:
-                to.unlink()
-                raise Damaged(f"{file.path} is not what its SHA-256 says")
+        if hashed.hexdigest() != file.sha256:
+            to.unlink()
+            raise Damaged(f"{file.path} is not what its SHA-256 says")
 
     def _start(self, work: Callable[[], T]) -> FutureTask[T]:
         return FutureTask(self._threads.submit(work))
+
+
+def _described(file: File, source: Path) -> Upload:
+    if file.bytes <= PART_BYTES:
+        return Upload(path=file.path, bytes=file.bytes, sha256=file.sha256)
+    with source.open("rb") as content:
+        parts = tuple(hashlib.sha256(content.read(len(part))).hexdigest() for part in part_ranges(file.bytes))
+    return Upload(path=file.path, bytes=file.bytes, sha256=file.sha256, parts=parts)

@@ -3,7 +3,8 @@
 Started as a program, with a command. The command gets a session of its own, and what it starts becomes this process's child where it
 loses its parent. Standard input is a line of bytes from who started it: each the number of a signal for the command's group, zero to
 kill everything. When that line ends, because its writer was killed, everything is killed. What happens is told, a line each, on the
-file descriptor of the first argument: `started PID`, `ended STATUS` (of waitpid, for the command), `gone` when no process is left.
+file descriptor of the first argument: `started PID`, or `failed ERRNO` where it cannot be; `ended STATUS` (of waitpid, for the
+command); `gone` when no process is left.
 """
 
 import os
@@ -25,7 +26,23 @@ def main() -> None:
     woken, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=die_with_parent)  # noqa: PLW1509
+    for number in (
+        signal.SIGTERM,
+        signal.SIGINT,
+        signal.SIGHUP,
+    ):  # who tells all processes of a machine tells gangline exec, too
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=die_with_parent,  # noqa: PLW1509 - there is one thread
+        )
+    except OSError as error:
+        _tell(told, f"failed {error.errno}")
+        return
     _tell(told, f"started {process.pid}")
     for stream in (1, 2):
         os.close(stream)  # they are the command's alone

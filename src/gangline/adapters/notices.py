@@ -7,7 +7,6 @@ Azure: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events
 
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
 
@@ -20,12 +19,14 @@ PROVIDERS = ("aws", "gcp", "azure")
 
 
 class Notices:
-    """`of` is a provider, or the path of a file that appears. Call it: why the machine is about to go, or nothing."""
+    """`of` is a provider, or the path of a file that appears. Call it: why the machine is about to go, or nothing. `say` is told when there
+    is nobody to ask."""
 
-    def __init__(self, of: str, every_s: float = EVERY_S) -> None:
+    def __init__(self, of: str, say: Callable[[str], None], every_s: float = EVERY_S) -> None:
         asks: dict[str, Callable[[], str]] = {"aws": self._aws, "gcp": self._gcp, "azure": self._azure}
         self._ask = asks.get(of) or (lambda: f"{of} has appeared" if Path(of).exists() else "")
         self._client = httpx.Client(timeout=TIMEOUT, trust_env=False)
+        self._say = say
         self._every_s = every_s
         self._heard = ""
         self._never = Event()
@@ -35,9 +36,16 @@ class Notices:
         return self._heard
 
     def _listen(self) -> None:
+        warned = False
         while not self._heard:
-            with suppress(httpx.HTTPError, ValueError, KeyError, TypeError):
+            try:
                 self._heard = self._ask()
+            except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+                if not warned:
+                    self._say(
+                        f"warning: nobody tells here whether this machine is to go ({type(error).__name__}); --notice asks again"
+                    )
+                warned = True
             self._never.wait(self._every_s)
 
     def _aws(self) -> str:

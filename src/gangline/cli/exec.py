@@ -97,6 +97,12 @@ def exec_command(
         results=tuple(results or ()),
         any_script=any_script,
     )
+    shown: list[Terminal] = []
+
+    def show(log: Path) -> Terminal:
+        shown.append(Terminal(log, apart=output is Output.json))
+        return shown[-1]
+
     run = compose.make_exec(
         plan,
         checkpoints=checkpoints,
@@ -104,9 +110,13 @@ def exec_command(
         data=[_data(each) for each in data or ()],
         webhook=webhook,
         notice=notice,
-        terminal=lambda log: Terminal(log, apart=output is Output.json),
+        terminal=show,
     )
-    ended = run()
+    try:
+        ended = run()
+    finally:
+        for terminal in shown:
+            terminal.close()
     if output is Output.json:
         print_json(ended)
     else:

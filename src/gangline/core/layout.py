@@ -25,15 +25,20 @@ LayoutName = Literal["accelerate", "kohya", "lightning", "hf-trainer", "manifest
 LAYOUTS: tuple[LayoutName, ...] = ("accelerate", "kohya", "lightning", "hf-trainer", "manifest")
 
 OF_ACCELERATE = re.compile(r"random_states_(\d+)\.pkl")
+OF_LIGHTNING = "pytorch-lightning_version"
+"""A key that is in each of its files (pytorch_lightning.trainer.connectors.checkpoint_connector)."""
+OPTIMISER = re.compile(r"(.*/)?(optimizer[^/]*\.(bin|pt)|[^/]*optim_states\.pt)|optimizer[^/]*/.*")
 OF_TRAINER = re.compile(r"rng_state(?:_(\d+))?\.pth")
 WEIGHTS = re.compile(r"(.*/)?([^/]*\.safetensors|(pytorch_model|diffusion_pytorch_model|adapter_model)[^/]*\.bin)")
 SHARD = re.compile(r"(.*/)?__\d+_\d+\.distcp")
 INDEX = ".index.json"
 SHARDS_END = ".metadata"
 HIDDEN = (".", "tmp-", "tmp_", "_tmp")
-NAMED_AS_CHECKPOINT = re.compile(
-    r"(.*[-_.])?(checkpoint|ckpt|step|epoch|iter|state)[-_=.]?\d*|.*\.ckpt|\d+", re.IGNORECASE
+MAY_BE_ONE = re.compile(
+    r"(.*[-_.])?(checkpoint|ckpt|step|epoch|iter|state|last|latest|best|resume)[-_=.]?\d*|.*\.ckpt|\d+", re.IGNORECASE
 )
+IS_ONE = re.compile(r"(checkpoint|step|epoch)[-_]\d+|.*-state|.*\.ckpt", re.IGNORECASE)
+"""Names that a checkpoint may have, and names that libraries give to checkpoints alone."""
 STATES = ("trainer_state.json", "train_state.json", MANIFEST)
 """Small files of JSON that tell the step."""
 
@@ -51,13 +56,15 @@ class Seen:
 class Candidate:
     """A file, or a folder's files by their paths below it, that may be a checkpoint. `name` is its name in the folder of all.
 
-    `settled`: nothing of it has changed for a while, or its writer has ended, or it is gone from the folder.
+    `settled`: nothing of it has changed for a while, or its writer has ended, or it is gone from the folder. `fresh` are the files
+    that have changed since it was sent; None where it never was.
     """
 
     name: str
     folder: bool
     files: Mapping[str, Seen]
     settled: bool = False
+    fresh: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +84,17 @@ def lacks(rules: Rules, candidate: Candidate) -> str:
     if unsound is not None:
         return f"{unsound or candidate.name} is not written to its end"
     if rules.complete_when:
-        return _lacks_match(rules.complete_when, candidate)
-    layout = layout_of(rules, candidate)
-    return "nothing says that it is a checkpoint" if layout is None else _RULES[layout](candidate, rules.processes)
+        lacking, last = _lacks_match(rules.complete_when, candidate)
+    elif layout := layout_of(rules, candidate):
+        lacking, last = _RULES[layout](candidate, rules.processes), _LAST[layout]
+    else:
+        return "nothing says that it is a checkpoint"
+    if lacking or candidate.fresh is None:
+        return lacking
+    same = next(
+        (path for path in sorted(candidate.files) if last.fullmatch(path) and path not in candidate.fresh), None
+    )
+    return "" if same is None else f"{same or candidate.name} is as it was when it was sent"
 
 
 def is_candidate(rules: Rules, name: str, *, folder: bool) -> bool:
@@ -89,18 +104,23 @@ def is_candidate(rules: Rules, name: str, *, folder: bool) -> bool:
     if rules.complete_when:
         first, _, rest = rules.complete_when.partition("/")
         return fnmatchcase(name, first) and bool(rest) == folder
-    if rules.layout == "auto":
-        return NAMED_AS_CHECKPOINT.fullmatch(name) is not None if folder else name.endswith(".ckpt")
-    if rules.layout == "lightning":
-        return name.endswith(".ckpt")
-    return folder and (rules.layout != "kohya" or name.endswith("-state"))
+    if rules.layout == "lightning" or not folder:
+        return name.endswith(".ckpt") and rules.layout in ("auto", "lightning")
+    return name.endswith("-state") if rules.layout == "kohya" else MAY_BE_ONE.fullmatch(name) is not None
 
 
 def is_result(rules: Rules, candidate: Candidate) -> bool:
-    """Whether what may be a checkpoint by its name turned out to be something else that the script was asked for."""
-    return (
-        rules.layout != "auto" and bool(lacks(rules, candidate)) and not NAMED_AS_CHECKPOINT.fullmatch(candidate.name)
+    """Whether what may be a checkpoint by its name turned out to be something else that the script was asked for, and not half of one."""
+    if rules.complete_when:
+        return False
+    marked = any(
+        OF_ACCELERATE.fullmatch(path) or OF_TRAINER.fullmatch(path) or OPTIMISER.fullmatch(path)
+        for path in candidate.files
     )
+    known = layout_of(Rules(), candidate) is not None or marked
+    if not candidate.folder:
+        return rules.layout != "lightning" and not known
+    return not known and not IS_ONE.fullmatch(candidate.name)
 
 
 def layout_of(rules: Rules, candidate: Candidate) -> LayoutName | None:
@@ -109,7 +129,7 @@ def layout_of(rules: Rules, candidate: Candidate) -> LayoutName | None:
         return rules.layout
     names = candidate.files.keys()
     if candidate.name.endswith(".ckpt"):
-        return "lightning"
+        return "lightning" if candidate.folder or candidate.files[""].told == OF_LIGHTNING else None
     if MANIFEST in names:
         return "manifest"
     if any(OF_ACCELERATE.fullmatch(name) for name in names):
@@ -142,9 +162,11 @@ def script_of(command: Collection[str]) -> str:
     return words[0].rpartition("/")[2] if words else ""
 
 
-def _lacks_match(pattern: str, candidate: Candidate) -> str:
-    paths = [f"{candidate.name}/{path}" for path in candidate.files] if candidate.folder else [candidate.name]
-    return "" if any(_matches(path, pattern) for path in paths) else f"nothing matches {pattern}"
+def _lacks_match(pattern: str, candidate: Candidate) -> tuple[str, re.Pattern[str]]:
+    """And what the pattern asks for, by its path in the checkpoint."""
+    paths = {path: f"{candidate.name}/{path}" if candidate.folder else candidate.name for path in candidate.files}
+    found = [re.escape(path) for path, whole in paths.items() if _matches(whole, pattern)]
+    return "" if found else f"nothing matches {pattern}", re.compile("|".join(found))
 
 
 def _matches(path: str, pattern: str) -> bool:
@@ -158,6 +180,7 @@ def _matches(path: str, pattern: str) -> bool:
 def _lacks_of_accelerate(candidate: Candidate, processes: int) -> str:
     found = {int(match[1]) for path in candidate.files if (match := OF_ACCELERATE.fullmatch(path))}
     lacking = _lacks_weights(candidate) or _lacks_one_of_each(found, processes, "random_states_{}.pkl")
+    lacking = lacking or _lacks_optimiser(candidate)
     return lacking or ("" if candidate.settled else "the script may still add to it")
 
 
@@ -165,12 +188,11 @@ def _lacks_of_trainer(candidate: Candidate, processes: int) -> str:
     if "trainer_state.json" not in candidate.files:
         return "trainer_state.json lacks"
     found = {match[1] for path in candidate.files if (match := OF_TRAINER.fullmatch(path))}
-    if processes == 1 and None in found:
-        return _lacks_weights(candidate)
+    lacking = _lacks_weights(candidate) or _lacks_optimiser(candidate)
+    if lacking or (processes == 1 and None in found):
+        return lacking
     numbers = {int(number) for number in found if number is not None}
-    return _lacks_weights(candidate) or _lacks_one_of_each(
-        numbers, processes, "rng_state_{}.pth" if processes > 1 or numbers else "rng_state.pth"
-    )
+    return _lacks_one_of_each(numbers, processes, "rng_state_{}.pth" if processes > 1 or numbers else "rng_state.pth")
 
 
 def _lacks_of_lightning(candidate: Candidate, processes: int) -> str:
@@ -212,6 +234,11 @@ def _lacks_weights(candidate: Candidate) -> str:
     return "" if sharded or any(WEIGHTS.fullmatch(path) for path in candidate.files) else "weights lack"
 
 
+def _lacks_optimiser(candidate: Candidate) -> str:
+    found = any(OPTIMISER.fullmatch(path) or SHARD.fullmatch(path) for path in candidate.files)
+    return "" if found else "the optimiser's state lacks"
+
+
 def _lacks_one_of_each(found: set[int], processes: int, name: str) -> str:
     wanted = range(max(processes, max(found, default=0) + 1))
     lacking = next((number for number in wanted if number not in found), None)
@@ -225,3 +252,11 @@ _RULES: dict[LayoutName, Callable[[Candidate, int], str]] = {
     "hf-trainer": _lacks_of_trainer,
     "manifest": _lacks_of_manifest,
 }
+_LAST: dict[LayoutName, re.Pattern[str]] = {
+    "accelerate": OF_ACCELERATE,
+    "kohya": OF_ACCELERATE,
+    "lightning": re.compile(r"|\.metadata|meta\.pt"),
+    "hf-trainer": re.compile(rf"trainer_state\.json|{OF_TRAINER.pattern}"),
+    "manifest": re.compile(re.escape(MANIFEST)),
+}
+"""What a library writes after all else: a checkpoint that is written over in its place is another one once these are."""

@@ -10,6 +10,7 @@ Numbers are what a run's name begins with; on a store that cannot refuse to writ
 two never write the same name. All of this is pure.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,8 +21,9 @@ from gangline.core.files import is_safe_path
 from gangline.core.retention import Kept, to_prune
 
 CLAIMS, RUNS, CHECKPOINTS = "claims", "runs", "checkpoints"
-OURS = (CLAIMS, RUNS, "probes")
+PROBES = "probes"
 DIGITS = 6
+RUN = re.compile(r"\d{6,}(-[0-9a-f]{8})?")
 JSON = ".json"
 
 
@@ -114,9 +116,21 @@ def next_run(claims: Iterable[str]) -> str:
     return f"{max((number_of(run) for run in claims), default=0) + 1:0{DIGITS}d}"
 
 
+def is_run(name: str) -> bool:
+    return RUN.fullmatch(name) is not None
+
+
+def is_ours(key: str) -> bool:
+    """Whether a key below the prefix is one of these, or what was tried at a start."""
+    first, _, rest = key.partition("/")
+    second = rest.partition("/")[0]
+    return (
+        first == PROBES or (first == CLAIMS and is_run(rest.removesuffix(JSON))) or (first == RUNS and is_run(second))
+    )
+
+
 def number_of(run: str) -> int:
-    digits = run.partition("-")[0]
-    return int(digits) if digits.isdecimal() else 0
+    return int(run.partition("-")[0])
 
 
 def overtaken_by(run: str, claims: Iterable[str]) -> str | None:
@@ -163,15 +177,14 @@ class Account:
 def account(begun: Mapping[str, Begun], lasted_ms: Mapping[str, int], *, now: str) -> Account:
     """`lasted_ms`: from a run's beginning to its last sign of life. What the run `now` does is lost by nobody yet."""
     lasted = {run: lasted_ms.get(run, 0) for run in begun}
-    useful = dict.fromkeys(begun, 0) | {now: lasted.get(now, 0)}
-    for each in begun.values():
-        if each.origin is not None and each.origin.run in useful and each.origin.run != now:
-            useful[each.origin.run] = max(useful[each.origin.run], each.origin_after_ms)
+    useful, run = {now: lasted.get(now, 0)}, now
+    while run in begun and (origin := begun[run].origin) is not None and origin.run not in useful:
+        useful[origin.run], run = begun[run].origin_after_ms, origin.run
     prices = [each.usd_per_hour for each in begun.values()]
     costs = [lasted[run] * price / 3_600_000 for run, price in zip(begun, prices, strict=True) if price is not None]
     return Account(
         runs=len(begun),
         seconds=sum(lasted.values()) / 1000,
-        lost_s=sum(max(0, lasted[run] - useful[run]) for run in begun) / 1000,
+        lost_s=sum(max(0, lasted[run] - useful.get(run, 0)) for run in begun) / 1000,
         cost_usd=sum(costs) if len(costs) == len(prices) and prices else None,
     )

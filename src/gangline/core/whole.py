@@ -1,6 +1,11 @@
-"""Whether a file was written to its end, by its own format. Nothing is unpickled."""
+"""Whether a file was written to its end, by its own format. Nothing is unpickled.
+
+What the libraries write has names that are known here, and must be whole. A script's own files beside it may be anything: they are
+only held to the formats that say themselves what they are.
+"""
 
 import json
+import re
 import struct
 from collections.abc import Callable
 from pathlib import PurePosixPath
@@ -8,8 +13,12 @@ from pathlib import PurePosixPath
 Read = Callable[[int, int], bytes]
 """So many bytes of the file from an offset on; fewer where it ends."""
 
-TORCH = frozenset({".bin", ".ckpt", ".pkl", ".pt", ".pth"})
-ZIPS = TORCH | {".npz", ".zip"}
+ZIPS = frozenset({".bin", ".ckpt", ".npz", ".pkl", ".pt", ".pth", ".zip"})
+OF_LIBRARIES = re.compile(
+    r"(optimizer|scheduler|sampler|dl_state_dict|custom_checkpoint|random_states|rng_state|scaler|training_args|pytorch_model"
+    r"|diffusion_pytorch_model|adapter_model)[^/]*\.(bin|pkl|pt|pth)|[^/]*\.ckpt"
+)
+STATES = re.compile(r"(trainer_state|train_state|manifest|[^/]*\.index)\.json")
 HEADER_BYTES_MAX = 100 * 2**20
 JSON_BYTES_MAX = 64 * 2**20
 OF_TORCH_BEFORE_ZIP = bytes.fromhex("8002 8a0a 6cfc9c46f920 6aa85019")
@@ -18,18 +27,20 @@ PICKLED, PICKLE_ENDS = b"\x80", b"."
 LOCAL, CENTRAL, END = b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06"
 END_64, LOCATOR_64 = b"PK\x06\x06", b"PK\x06\x07"
 END_BYTES, LOCATOR_64_BYTES, END_64_BYTES = 22, 20, 56
+COMMENT_BYTES_MAX = 65_535
 
 
-def is_whole(name: str, size: int, read: Read) -> bool:
-    """Of a format that is not known here, nothing can be said: True."""
-    ending = PurePosixPath(name).suffix.lower()
+def is_whole(path: str, size: int, read: Read) -> bool:
+    """Of what is not known here nothing can be said: True."""
+    name = PurePosixPath(path).name
+    ending = PurePosixPath(path).suffix.lower()
     if ending == ".safetensors":
         return _is_safetensors(size, read)
-    if ending == ".json":
+    if STATES.fullmatch(name):
         return _is_json(size, read)
-    if ending in ZIPS:
-        return _is_zip_or_pickle(size, read)
-    return True
+    if ending in ZIPS and read(0, 4) == LOCAL:
+        return _is_zip(size, read)
+    return OF_LIBRARIES.fullmatch(name) is None or _is_pickle(size, read)
 
 
 def _is_safetensors(size: int, read: Read) -> bool:
@@ -54,29 +65,28 @@ def _is_json(size: int, read: Read) -> bool:
         return False
 
 
-def _is_zip_or_pickle(size: int, read: Read) -> bool:
-    """What torch.save writes is a zip file, and was a row of pickles before that; pickle.dump writes one that ends in a full stop."""
-    begins = read(0, 14)
-    if begins[:4] == LOCAL:
-        return _is_zip(size, read)
-    if begins == OF_TORCH_BEFORE_ZIP:
+def _is_pickle(size: int, read: Read) -> bool:
+    """What torch.save wrote before it wrote zip files, a row of pickles of which nothing is said; or what pickle.dump writes."""
+    if read(0, len(OF_TORCH_BEFORE_ZIP)) == OF_TORCH_BEFORE_ZIP:
         return True
-    return begins[:1] == PICKLED and size > 1 and read(size - 1, 1) == PICKLE_ENDS
+    return read(0, 1) == PICKLED and size > 1 and read(size - 1, 1) == PICKLE_ENDS
 
 
 def _is_zip(size: int, read: Read) -> bool:
-    """APPNOTE.TXT 4.3: the directory ends where the record of its end begins, which is the last of the file."""
-    at = size - END_BYTES
-    if at < len(LOCAL):
+    """APPNOTE.TXT 4.3: the directory ends where the record of its end begins, which is the last of the file, but for a comment."""
+    first = max(0, size - END_BYTES - COMMENT_BYTES_MAX)
+    tail = read(first, size - first)
+    at = tail.rfind(END)
+    while at >= 0 and at + END_BYTES + int.from_bytes(tail[at + 20 : at + 22], "little") != len(tail):
+        at = tail.rfind(END, 0, at)
+    if at < 0 or at + END_BYTES > len(tail):
         return False
-    end = read(at, END_BYTES)
-    if end[:4] != END or end[20:] != b"\0\0":
-        return False
-    directory_bytes, directory = struct.unpack("<II", end[12:20])
+    directory_bytes, directory = struct.unpack("<II", tail[at + 12 : at + 20])
+    at += first
     if read(at - LOCATOR_64_BYTES, 4) == LOCATOR_64:
         at = struct.unpack("<Q", read(at - LOCATOR_64_BYTES, LOCATOR_64_BYTES)[8:16])[0]
         end = read(at, END_64_BYTES)
         if end[:4] != END_64:
             return False
         directory_bytes, directory = struct.unpack("<QQ", end[40:56])
-    return directory + directory_bytes == at and read(directory, 4) in (CENTRAL, end[:4])
+    return directory + directory_bytes == at and (not directory_bytes or read(directory, 4) == CENTRAL)

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from errno import EXDEV
 from pathlib import Path
 from random import Random
 from threading import Event
@@ -16,11 +17,14 @@ from gangline.core.retry import retry_s
 from gangline.data.place import Entry, Place
 
 AT_ONCE = 8
+BUFFER_BYTES = 1 << 20
 TRIES_MAX = 8
 GB = 10**9
 
 
-def bring(place: Place, to: Path, notes: Path, say: Callable[[str], None]) -> int:
+def bring(
+    place: Place, to: Path, notes: Path, say: Callable[[str], None], stopped: Callable[[], bool] = lambda: False
+) -> int:
     """How many bytes came. What `notes` say is there as it is in the place stays. Raises `UserError`, `Unreachable`."""
     entries = place.entries()
     if not entries:
@@ -48,8 +52,9 @@ def bring(place: Place, to: Path, notes: Path, say: Callable[[str], None]) -> in
     come = dict[str, str]()
 
     def fetch(entry: Entry) -> None:
-        _fetch(entry, place, to, notes)
-        come[str(to / entry.name)] = _mark(place, entry)
+        _fetch(entry, place, to, notes, stopped)
+        if not stopped():
+            come[str(to / entry.name)] = _mark(place, entry)
 
     try:
         with ThreadPoolExecutor(AT_ONCE) as threads:
@@ -59,22 +64,39 @@ def bring(place: Place, to: Path, notes: Path, say: Callable[[str], None]) -> in
     return wanted
 
 
-def _fetch(entry: Entry, place: Place, to: Path, notes: Path) -> None:
+def _fetch(entry: Entry, place: Place, to: Path, notes: Path, stopped: Callable[[], bool]) -> None:
     """Beside the notes first: the script's folder never holds half a file."""
     coming, goal = notes.with_name(f".coming-{digest(entry.name)[:16]}"), to / entry.name
     goal.parent.mkdir(parents=True, exist_ok=True)
     for tries in range(TRIES_MAX):
         try:
             with place.open(entry.name) as source, coming.open("wb") as file:
-                shutil.copyfileobj(source, file, 1 << 20)
+                while piece := source.read(BUFFER_BYTES):
+                    if stopped():
+                        return
+                    file.write(piece)
             if coming.stat().st_size == entry.bytes:
-                shutil.move(coming, goal)
+                _put(coming, goal)
                 return
         except Unreachable:
             if tries == TRIES_MAX - 1:
                 raise
+        except OSError as error:
+            raise UserError(f"{goal} cannot be written: {error.strerror}", hint="--data takes ADDRESS:FOLDER") from None
         Event().wait(retry_s(tries, Random(entry.name)))  # noqa: S311 - jitter
     raise Unreachable(f"{entry.name} does not come whole from {place.uri}")
+
+
+def _put(coming: Path, goal: Path) -> None:
+    """All of it or nothing, also from another disk."""
+    try:
+        coming.replace(goal)
+    except OSError as error:
+        if error.errno != EXDEV:
+            raise
+        beside = goal.with_name(f".{goal.name}.coming")
+        shutil.move(coming, beside)
+        beside.replace(goal)
 
 
 def _is_here(entry: Entry, place: Place, to: Path, noted: dict[str, str]) -> bool:

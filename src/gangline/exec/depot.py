@@ -4,8 +4,10 @@ Every call waits until it is done: it belongs into a thread of its own.
 """
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,11 +24,12 @@ from gangline.core.lineage import (
     CHECKPOINTS,
     CLAIMS,
     JSON,
-    OURS,
     RUNS,
     Begun,
     Committed,
     Ref,
+    is_ours,
+    is_run,
     next_run,
     parse_begun,
     parse_committed,
@@ -45,6 +48,7 @@ T = TypeVar("T")
 URL_S = 3600.0
 TRIES_MAX = 3
 NAP_S = 0.02
+LOOK_S = 0.2
 CLAIM_TRIES_MAX = 100
 LOGS, OUTPUT, ENDED, BEGUN = "log", "output", "ended.json", "begun.json"
 LOG_DIGITS = 12
@@ -56,28 +60,32 @@ class Abandoned(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What lies below the prefix. `lasted_ms`: from a run's beginning to its last sign of life."""
+    """What lies below the prefix. `loose`: files of checkpoints that were never finished. `lasted_ms`: from a run's beginning to its last
+    sign of life."""
 
     begun: dict[str, Begun] = field(default_factory=dict)
     refs: list[Ref] = field(default_factory=list)
+    loose: list[Ref] = field(default_factory=list)
     lasted_ms: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass
 class Depot:
-    """`address` is for people. `stop` makes whoever waits for the store give up, with `Abandoned`."""
+    """`address` is for people. Who waits for the store at the moment `give_up_s`
+    (time.monotonic) gives up, with `Abandoned`; it may be set in the handler of a signal."""
 
     objects: Objects
     transfer: Transfer
     address: str
     rng: Random
     now_ms: Callable[[], int]
-    stop: Event = field(default_factory=Event)
+    give_up_s: float = math.inf
     _begun: dict[str, str] = field(default_factory=dict)
+    _never: Event = field(default_factory=Event)
 
     def check(self) -> None:
         """Raises `UserError` where something else lies below the prefix."""
-        foreign = next((key for key in self.objects.list("") if key.partition("/")[0] not in OURS), None)
+        foreign = next((key for key in self.objects.list("") if not is_ours(key)), None)
         if foreign is not None:
             raise UserError(
                 f"{self.address} holds something else: {foreign}",
@@ -85,7 +93,7 @@ class Depot:
             )
 
     def claims(self) -> list[str]:
-        return sorted(_stem(key) for key in self.objects.list(CLAIMS) if key.endswith(JSON))
+        return sorted(filter(is_run, (_stem(key) for key in self.objects.list(CLAIMS))))
 
     def claim(self, told: Mapping[str, Any]) -> str:
         """The next number, which nobody else ever gets. Raises `Unreachable`.
@@ -105,23 +113,34 @@ class Depot:
         raise Unreachable(f"no run's number could be had in {CLAIM_TRIES_MAX} tries")
 
     def find(self) -> Found:
-        """Raises `Damaged` where it cannot be told what a run went on from."""
-        begun, refs, signs = list[str](), list[Ref](), defaultdict[str, int](int)
+        """Where the record of a run's beginning is damaged, it is taken to have gone on from the newest of all before it."""
+        begun, refs, loose, signs = list[str](), set[Ref](), set[Ref](), defaultdict[str, int](int)
         for key in self.objects.list(RUNS):
             match key.split("/"):
                 case [_, run, name] if name == BEGUN:
                     begun.append(run)
                 case [_, run, kind, name] if kind == CHECKPOINTS and name.endswith(JSON) and _stem(name).isdecimal():
-                    refs.append(Ref(run, int(_stem(name))))
+                    refs.add(Ref(run, int(_stem(name))))
+                case [_, run, kind, number, *_] if kind == CHECKPOINTS and number.isdecimal():
+                    loose.add(Ref(run, int(number)))
                 case [_, run, kind, name] if kind == LOGS and name.split(".")[0].isdecimal():
                     signs[run] = max(signs[run], int(name.split(".")[0]))
                 case _:
                     pass
-        known = {run: parse_begun(run, self._read_json(f"{RUNS}/{run}/{BEGUN}")) for run in begun}
+        known = {run: self._begun_of(run, refs) for run in sorted(begun)}
         for each in known.values():
             if each.origin is not None:
                 signs[each.origin.run] = max(signs[each.origin.run], each.origin_after_ms)
-        return Found(begun=known, refs=sorted(refs), lasted_ms=dict(signs))
+        for run in {ref.run for ref in refs}:
+            with suppress(Damaged):
+                signs[run] = max(signs[run], self.read(max(ref for ref in refs if ref.run == run)).after_ms)
+        return Found(begun=known, refs=sorted(refs), loose=sorted(loose - refs), lasted_ms=dict(signs))
+
+    def _begun_of(self, run: str, refs: Iterable[Ref]) -> Begun:
+        try:
+            return parse_begun(run, self._read_json(f"{RUNS}/{run}/{BEGUN}"))
+        except Damaged:
+            return Begun(run=run, origin=max((ref for ref in refs if ref.run < run), default=None))
 
     def read(self, ref: Ref) -> Committed:
         """Raises `Damaged`."""
@@ -257,7 +276,10 @@ class Depot:
             self._nap(max(0.0, min(until_s - monotonic(), NAP_S)))
 
     def _nap(self, seconds: float) -> None:
-        if self.stop.wait(seconds):
+        until_s = monotonic() + seconds
+        while (now_s := monotonic()) < min(until_s, self.give_up_s):
+            self._never.wait(min(until_s - now_s, LOOK_S))
+        if now_s >= self.give_up_s:
             self.transfer.stop()
             raise Abandoned
 

@@ -33,15 +33,15 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """`notice` says why this machine is about to be taken back, once somebody has told so. `bring` fetches the data, and says how many
-    bytes it were. `show` gets what the command prints, and keeps it in `log`."""
+    """`notice` says why this machine is about to be taken back, once somebody has told so. `bring` fetches the data, until it
+    is `stopped`, and says how many bytes it were. `show` gets what the command prints, and keeps it in `log`."""
 
     depot: Depot
     workspace: Workspace
     start: Start
     notifier: Notifier
     notice: Callable[[], str]
-    bring: Callable[[], int]
+    bring: Callable[[Callable[[], bool]], int]
     show: Callable[[int, bytes], None]
     log: Path
     say: Callable[[str], None]

@@ -15,7 +15,7 @@ from typing import Any
 
 from gangline.core.contract import EXIT_STOPPED
 from gangline.core.errors import GanglineError
-from gangline.core.layout import lacks
+from gangline.core.layout import Candidate, lacks
 from gangline.core.lineage import Account, Begun, Committed, account, newest_begun, number_of
 from gangline.exec.depot import Abandoned, Found, output_of
 from gangline.exec.plan import EXIT_INTERRUPTED, EXIT_OVERTAKEN, Plan, Summary, Tools
@@ -24,18 +24,24 @@ from gangline.exec.start import ADDRESS, RUN, Start, check_room, check_script, f
 from gangline.ports.command import Command
 
 LOOK_S = 0.1
+PAUSE_S = 0.005
 WARD_S = 15.0
 LOG_EVERY_S = 60.0
+LOG_BYTES_MAX = 8 << 20
 WAIT_S = 0.2
 LEFTOVERS_S = 5.0
 NOTIFIED_S = 20.0
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+AGAIN_S = 1.0
+"""Who tells all processes of a machine, or a launcher and its child, tells this one twice at once: that is one signal."""
+PUZZLED_S = 60.0
 NICE = 10
 """Of a thread and those that it starts (on Linux; setpriority(2)): what is sent takes no time from the command."""
 MB = 10**6
 
 
-class Stopped(Exception):
-    """A signal before the command was started."""
+class Stopped(BaseException):
+    """A signal before the command was started: nothing else is done, whoever catches what."""
 
 
 class Exec:
@@ -50,17 +56,21 @@ class Exec:
         self._found = Found()
         self._start = Start()
         self._downloaded = 0
+        self._results = ""
         self._results_bytes = 0
-        self._signals: list[int] = []
+        self._signals: list[tuple[int, float]] = []
         self._preparing = True
+        self._handing_in = False
         self._over = Event()
         self._logged_to = 0
         self._logged_s = self._born_s
+        self._stopped_because = ""
         self._said: set[str] = set()
+        self._lacking: dict[tuple[str, str], float] = {}
         self._away = False
 
     def __call__(self) -> Summary:
-        before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+        before = {number: signal.signal(number, self._on_signal) for number in SIGNALS if not _is_ignored(number)}
         try:
             return self._prepare() or self._go()
         except Stopped:
@@ -82,7 +92,7 @@ class Exec:
         if finished := self._finished_before():
             return finished
         check_room(self._depot, at.workspace, self._found)
-        self._downloaded = at.bring()
+        self._downloaded = at.bring(lambda: bool(self._signals))
         self._run = self._depot.claim({"host": at.host, "at_ms": at.now_ms()})
         self._found = self._depot.find()
         self._start = find_start(self._depot, at.workspace, plan.rules, self._found, at.say)
@@ -115,15 +125,15 @@ class Exec:
             return None
         if self._depot.end_of(last).get("code") != 0:
             return None
-        self._run = last
-        return self._summary(0, f"run {number_of(last)} has come to the end of just this already")
+        self._run, self._results = last, output_of(last)
+        done = f"run {number_of(last)} has come to the end of just this already"
+        return self._summary(0, f"{done}; other arguments, or another prefix in --to, begin anew")
 
     # While it runs
 
     def _go(self) -> Summary:
         at = self._at
-        self._sender = Sender(self._plan, self._depot, at.workspace, self._begun, self._found, self._on_safe)
-        self._sent_s = at.now_s()
+        self._sender = Sender(self._plan, self._depot, at.workspace, self._begun, self._found, self._on_safe, at.say)
         watcher, sender, ward = (Thread(target=work, daemon=True) for work in (self._watch, self._send, self._ward))
         place = None if self._start.name is None else at.workspace.place(self._start.name)
         self._command = command = at.start(filled(self._plan.command, place), at.show)
@@ -138,31 +148,32 @@ class Exec:
         watcher.join()
         self._guarded(lambda: self._look(ended=True))
         self._sender.close()
-        while sender.is_alive():
+        self._handing_in = True
+        while sender.is_alive() or ward.is_alive():
             at.status(self._status())
-            sender.join(WAIT_S)
+            sender.join(WAIT_S) if sender.is_alive() else ward.join(WAIT_S)
         if self._sender.overtaken:
-            code, because = EXIT_OVERTAKEN, self._why_stop()
-        else:
-            self._hand_in(code, because)
-        return self._end(code, because)
+            return self._end("overtaken", EXIT_OVERTAKEN, self._why_stop())
+        code, because = self._hand_in(code, because)
+        return self._end(self._kind(code, because), code, because)
 
     def _supervise(self, command: Command) -> tuple[int, str]:
         """The exit code to end with, and why."""
-        because, kill_s = "", None
+        kill_s = None
         while command.code is None or not command.gone:
             command.wait(WAIT_S)
             self._at.status(self._status())
             now_s = self._at.now_s()
-            if not because and (because := self._why_stop()):
+            if not self._stopped_because and (because := self._why_stop()):
+                self._stopped_because = because
                 kill_s = now_s + self._stop(command, because)
             elif command.code is not None and kill_s is None:
                 kill_s = now_s + LEFTOVERS_S
                 command.signal(signal.SIGTERM)  # what it left running
-            if kill_s is not None and (now_s >= kill_s or len(self._signals) > 1):
+            if kill_s is not None and (now_s >= kill_s or self._told_again()):
                 command.kill()
-        if because:
-            return self._code_when_stopped(), because
+        if self._stopped_because:
+            return self._code_when_stopped(), self._stopped_because
         return (
             command.code,
             "it has come to its end" if command.code == 0 else f"it ended with exit code {command.code}",
@@ -172,41 +183,60 @@ class Exec:
         if newer := self._sender.overtaken:
             return f"run {number_of(newer)} has overtaken this one, run {number_of(self._run)}"
         if self._signals:
-            return f"this process got {signal.Signals(self._signals[0]).name}"
+            return f"this process got {signal.Signals(self._signals[0][0]).name}"
         return self._at.notice()
 
     def _stop(self, command: Command, because: str) -> float:
         """How many seconds it has."""
         overtaken = bool(self._sender.overtaken)
         grace_s = LEFTOVERS_S if overtaken else self._plan.grace_s
+        by_hand = self._signals and self._signals[0][0] == signal.SIGINT
+        command.signal(signal.SIGINT if by_hand else self._plan.stop_signal)
         self._at.say(f"{because}; the command is told to stop, and has {grace_s:.0f} s")
-        command.signal(signal.SIGINT if self._signals[:1] == [signal.SIGINT] else self._plan.stop_signal)
-        self._tell("overtaken" if overtaken else "interrupted", because=because)
+        if not overtaken:
+            self._tell("interrupted", because=because)
         return grace_s
 
     def _code_when_stopped(self) -> int:
-        return EXIT_INTERRUPTED if self._signals[:1] == [signal.SIGINT] else EXIT_STOPPED
+        return EXIT_INTERRUPTED if self._signals and self._signals[0][0] == signal.SIGINT else EXIT_STOPPED
 
     def _on_signal(self, number: int, frame: object) -> None:
-        self._signals.append(number)
-        if self._preparing:
+        self._signals.append((number, self._at.now_s()))
+        if self._preparing and len(self._signals) == 1:
             self._depot.transfer.stop()
             raise Stopped
-        if len(self._signals) > 1:
-            self._depot.stop.set()
+        if self._told_again():
+            self._depot.give_up_s = 0.0
+        elif self._handing_in and not self._stopped_because:
+            self._depot.give_up_s = self._at.now_s() + self._plan.grace_s
+
+    def _told_again(self) -> bool:
+        """By somebody who will not wait."""
+        return bool(self._signals) and self._signals[-1][1] - self._signals[0][1] >= AGAIN_S
 
     def _watch(self) -> None:
-        while not self._over.wait(LOOK_S):
+        while not self._over.wait(PAUSE_S):
+            self._at.workspace.wait(LOOK_S)
             self._guarded(self._look)
 
     def _look(self, *, ended: bool = False) -> None:
         rules = self._plan.rules
         for candidate in self._at.workspace.look(self._at.now_s(), ended=ended):
-            if lacks(rules, candidate) or lacks(replace(rules, processes=self._command.processes), candidate):
+            why = lacks(rules, candidate) or lacks(replace(rules, processes=self._command.processes), candidate)
+            if why:
+                self._wonder(candidate, why)
                 continue
             taken = self._at.workspace.take(candidate)
             if taken is not None:
                 self._sender.put(taken, self._after_ms())
+
+    def _wonder(self, candidate: Candidate, why: str) -> None:
+        """Once for each: what looks like a checkpoint and is none for a minute may have another layout."""
+        since_s = self._lacking.setdefault((candidate.name, why), self._at.now_s())
+        if candidate.settled and candidate.fresh is None and self._at.now_s() - since_s >= PUZZLED_S:
+            self._warn(
+                f"{candidate.name} looks like a checkpoint, but {why}; --layout and --complete-when say what one is"
+            )
 
     def _send(self) -> None:
         os.nice(NICE)
@@ -218,7 +248,6 @@ class Exec:
                 going = False
 
     def _send_one(self) -> None:
-        self._sent_s = self._at.now_s()
         if not self._sender.send_next():
             raise Abandoned
 
@@ -233,7 +262,7 @@ class Exec:
         while not self._over.wait(WARD_S):
             try:
                 self._sender.look_for_newer()
-                if self._at.now_s() - self._logged_s >= LOG_EVERY_S:
+                if self._at.now_s() - self._logged_s >= LOG_EVERY_S or not self._logged_to:
                     self._send_log()
             except GanglineError as error:
                 if not self._away:
@@ -246,12 +275,15 @@ class Exec:
 
     def _send_log(self) -> None:
         """Also where nothing was printed: it is the sign that this run lives."""
-        with self._at.log.open("rb") as log:
-            log.seek(self._logged_to)
-            content = log.read()
-        self._depot.log(self._run, self._after_ms(), content)
-        self._logged_to += len(content)
-        self._logged_s = self._at.now_s()
+        while True:
+            with self._at.log.open("rb") as log:
+                log.seek(self._logged_to)
+                content = log.read(LOG_BYTES_MAX)
+            self._depot.log(self._run, self._after_ms(), content)
+            self._logged_to += len(content)
+            self._logged_s = self._at.now_s()
+            if len(content) < LOG_BYTES_MAX:
+                return
 
     def _guarded(self, step: Callable[[], None]) -> None:
         """What goes wrong beside the command is said, once, and does not end it."""
@@ -273,31 +305,43 @@ class Exec:
 
     # After it
 
-    def _hand_in(self, code: int, because: str) -> None:
+    def _hand_in(self, code: int, because: str) -> tuple[int, str]:
+        """What there is besides checkpoints; how it ends, which waiting in vain for the store may change."""
+        if self._away:
+            self._at.say("waiting for the store; SIGTERM ends this")
         try:
             if code == 0:
-                self._send_results()
-            self._depot.insist(self._send_log)
-            self._depot.end(self._run, {"code": code, "because": because, "after_ms": self._after_ms()})
+                self._guarded(self._send_results)
+            self._guarded(lambda: self._depot.insist(self._send_log))
+            whole = {"code": code, "because": because, "after_ms": self._after_ms()}
+            self._guarded(lambda: self._depot.end(self._run, whole))
         except Abandoned:
-            self._at.say("what was not sent yet stays on this disk")
-        except (GanglineError, OSError) as error:
-            self._warn(error.message if isinstance(error, GanglineError) else str(error))
+            because = f"{because}; the store was away, and not everything is in it"
+            self._stopped_because = self._stopped_because or because
+            return (self._code_when_stopped() if code == 0 else code), because
+        if not self._sender.committed and self._start.name is None and not self._stopped_because:
+            self._warn(
+                "no checkpoint was found: does the command write to --checkpoints? --complete-when says what one is"
+            )
+        return code, because
 
     def _send_results(self) -> None:
         files = self._at.workspace.results(self._plan.results)
         self._results_bytes = self._depot.put_output(self._run, files)
+        self._results = output_of(self._run)
         if files:
-            self._at.say(f"{len(files)} files of the result are in {self._depot.address}/{output_of(self._run)}")
+            self._at.say(f"the result is in {self._depot.address}/{self._results}, files: {len(files)}")
 
-    def _end(self, code: int, because: str) -> Summary:
-        if code == 0:
-            self._tell("ended", because=because, exit_code=code)
-        elif code not in (EXIT_STOPPED, EXIT_INTERRUPTED, EXIT_OVERTAKEN):
-            self._tell("failed", because=because, exit_code=code)
+    def _kind(self, code: int, because: str) -> str:
+        if self._stopped_because:
+            return "stopped"
+        return "ended" if code == 0 else "failed"
+
+    def _end(self, kind: str, code: int, because: str) -> Summary:
+        self._tell(kind, because=because, exit_code=code)
         left = self._at.notifier.close(NOTIFIED_S)
         if left:
-            self._warn(f"{left} notifications were not delivered: nobody answers at the webhook's address")
+            self._warn(f"{left} notifications were not delivered")
         self._at.status("")
         return self._summary(code, because)
 
@@ -319,7 +363,7 @@ class Exec:
             seconds=round(told.seconds, 3),
             seconds_lost=round(told.lost_s, 3),
             cost_usd=None if told.cost_usd is None else round(told.cost_usd, 6),
-            results=f"{self._depot.address}/{output_of(self._run)}" if code == 0 else None,
+            results=f"{self._depot.address}/{self._results}" if self._results else None,
         )
 
     def _account(self) -> Account:
@@ -363,3 +407,8 @@ class Exec:
             f"${cost:.4f}" if cost is not None else "",
         )
         return " · ".join(filter(None, parts))
+
+
+def _is_ignored(number: int) -> bool:
+    """As `nohup` does: then nobody is to be told."""
+    return signal.getsignal(number) is signal.SIG_IGN

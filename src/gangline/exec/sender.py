@@ -1,33 +1,40 @@
 """Checkpoints on their way into the store, the newest first; and what is forgotten once they are there."""
 
+import json
 from collections.abc import Callable
 from threading import Condition
 
 from gangline.core.canonical import digest
+from gangline.core.contract import MANIFEST, parse_manifest
 from gangline.core.errors import Damaged
+from gangline.core.files import File
 from gangline.core.lineage import Begun, Committed, Ref, forgotten, history, newest_begun, overtaken_by
 from gangline.exec.depot import Abandoned, Depot, Found
 from gangline.exec.plan import Plan
 from gangline.ports.workspace import Taken, Workspace
 
 Safe = Callable[[Committed], None]
+Say = Callable[[str], None]
 
 
 class Sender:
     """Of the run that `begun` tells of. `found` is what there was when it began. `safe` hears of each checkpoint that has arrived."""
 
-    def __init__(self, plan: Plan, depot: Depot, workspace: Workspace, begun: Begun, found: Found, safe: Safe) -> None:
+    def __init__(
+        self, plan: Plan, depot: Depot, workspace: Workspace, begun: Begun, found: Found, safe: Safe, say: Say
+    ) -> None:
         self.committed: list[Committed] = []
         self.sending = ""
-        self.left_out: list[str] = []
         self.overtaken = ""
         self._plan = plan
         self._depot = depot
         self._workspace = workspace
         self._run = begun.run
         self._safe = safe
+        self._say = say
         self._begun = {**found.begun, begun.run: begun}
         self._refs = list(found.refs)
+        self._loose = [ref for ref in found.loose if ref.run < begun.run]
         self._pinned = self._pinned_before(found)
         self._waiting: list[tuple[Ref, Taken, int]] = []
         self._taken = 0
@@ -47,7 +54,7 @@ class Sender:
             for late in spare[: max(0, len(spare) - self._plan.keep)]:
                 self._waiting.remove(late)
                 self._workspace.release(late[1])
-                self.left_out.append(late[1].name)
+                self._say(f"{late[1].name} is left out: newer ones came while one before it was sent")
             self._changed.notify_all()
 
     def close(self) -> None:
@@ -78,6 +85,7 @@ class Sender:
     def _commit(self, ref: Ref, taken: Taken, after_ms: int) -> None:
         self._refuse_if_overtaken()
         described = self._workspace.describe(taken)
+        _check_own_manifest(taken, described)
         committed = self._depot.commit(ref, taken, described, after_ms, digest(list(self._plan.command)))
         self.committed.append(committed)
         self._refs.append(ref)
@@ -92,8 +100,8 @@ class Sender:
         mine = [ref for ref in self._refs if ref.run <= self._run]
         of_history = history(self._begun, mine, last=self._run)
         gone = forgotten(of_history, mine, frozenset(self._pinned), keep=self._plan.keep)
-        self._depot.insist(lambda: self._depot.delete(gone))
-        self._refs = [ref for ref in self._refs if ref not in gone]
+        self._depot.insist(lambda: self._depot.delete([*gone, *self._loose]))
+        self._refs, self._loose = [ref for ref in self._refs if ref not in gone], []
 
     def _refuse_if_overtaken(self) -> None:
         self._depot.insist(self.look_for_newer)
@@ -109,3 +117,18 @@ class Sender:
             except Damaged:
                 continue
         return pinned
+
+
+def _check_own_manifest(taken: Taken, described: tuple[File, ...]) -> None:
+    """What keeps the trainer contract says which bytes its files are. Raises `Damaged`."""
+    place = taken.files.get(f"{taken.name}/{MANIFEST}")
+    if place is None:
+        return
+    here = {file.path: file.sha256 for file in described}
+    try:
+        named = parse_manifest(json.loads(place.read_bytes())).files
+    except (Damaged, ValueError):
+        return  # somebody else's file of this name
+    for file in named:
+        if here.get(f"{taken.name}/{file.path}") != file.sha256:
+            raise Damaged(f"{taken.name}/{file.path} is not what its own manifest says")

@@ -12,14 +12,20 @@ from gangline.core.layout import Candidate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """A checkpoint that stays as it is, whatever the script does: its files by their paths below the folder of all."""
+    """A checkpoint that stays, whatever the script does: its files by their paths below the folder of all. `marks` tell whether one was
+    written over since."""
 
     name: str
     step: int | None
     files: dict[str, Path]
+    marks: dict[str, tuple[int, int, int]]
 
 
 class Workspace(Protocol):
+    def wait(self, seconds: float) -> None:
+        """Until something appears in the folder, where the system tells; at most so long."""
+        ...
+
     def look(self, now_s: float, *, ended: bool = False) -> list[Candidate]:
         """What may be checkpoints and was not taken as it is now. Their files are held from then on: they stay readable here when the
         script deletes them; what it deleted is told of once. `ended`: nobody writes any more."""
@@ -56,7 +62,7 @@ class Workspace(Protocol):
         ...
 
     def set_aside(self, name: str) -> None:
-        """Out of the script's sight; what was set aside by this name before goes."""
+        """Out of the script's sight; what earlier processes set aside goes."""
         ...
 
     def room(self) -> int:

@@ -41,11 +41,14 @@ class Webhooks:
         self._changed = Condition()
         self._until_s: float | None = None
         self._warned = False
+        self._unwanted = False
         self._thread = Thread(target=self._deliver, daemon=True)
         self._thread.start()
 
     def tell(self, kind: str, data: Mapping[str, Any]) -> None:
         with self._changed:
+            if self._unwanted:
+                return
             self._waiting.append(_Message(f"msg_{token_hex(12)}", payload(kind, self._now_ms(), data)))
             self._changed.notify_all()
 
@@ -64,6 +67,7 @@ class Webhooks:
             answered = self._post(message)
             with self._changed:
                 if answered == GONE:
+                    self._unwanted = True
                     self._waiting.clear()
                     return
                 if answered is not None and 200 <= answered < 300:

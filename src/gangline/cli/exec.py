@@ -1,6 +1,7 @@
 """`gangline exec`: any training script, made to survive interruption."""
 
 import sys
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -117,10 +118,11 @@ def exec_command(
     finally:
         for terminal in shown:
             terminal.close()
-    if output is Output.json:
-        print_json(ended)
-    else:
-        say(_told(ended))
+    with suppress(OSError):  # nobody reads any more
+        if output is Output.json:
+            print_json(ended)
+        else:
+            say(_told(ended))
     sys.exit(ended.exit_code)
 
 

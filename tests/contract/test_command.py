@@ -1,0 +1,144 @@
+"""A command with everything that it starts: as it ends, as it is told to end, and when somebody else ends."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gangline.adapters.command import KeptCommand, find_program
+from gangline.core.errors import UserError
+from gangline.posix import descendants
+
+
+class Shown:
+    def __init__(self) -> None:
+        self.pieces: list[tuple[int, bytes]] = []
+
+    def __call__(self, stream: int, content: bytes) -> None:
+        self.pieces.append((stream, content))
+
+    def of(self, stream: int) -> bytes:
+        return b"".join(content for each, content in self.pieces if each == stream)
+
+
+@pytest.fixture
+def shown() -> Shown:
+    return Shown()
+
+
+def until(condition: Callable[[], object]) -> None:
+    """The test's time-out ends it."""
+    while not condition():
+        os.sched_yield()
+
+
+def ended(command: KeptCommand) -> int:
+    while command.code is None:
+        command.wait(1)
+    return command.code
+
+
+@pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill -15 $$", 143)])
+def test_its_code_is_as_a_shell_tells_it(shown: Shown, script: str, code: int) -> None:
+    command = KeptCommand(["bash", "-c", script], shown)
+    assert ended(command) == code
+    command.close()
+    assert command.gone
+
+
+def test_both_streams_are_shown_to_their_ends(shown: Shown) -> None:
+    command = KeptCommand(["bash", "-c", "for i in $(seq 2000); do echo line $i; echo error $i >&2; done"], shown)
+    ended(command)
+    command.close()
+    assert shown.of(1).splitlines()[-1] == b"line 2000" and shown.of(2).splitlines()[-1] == b"error 2000"
+
+
+def test_a_launcher_that_dies_of_the_signal_does_not_end_its_child(shown: Shown) -> None:
+    """The child still saves: the command has ended, but is not gone."""
+    script = "(trap 'echo saved; exit 0' TERM; echo up; while true; do sleep 0.05; done) & wait"
+    command = KeptCommand(["bash", "-c", script], shown)
+    until(lambda: b"up" in shown.of(1))
+    command.signal(signal.SIGTERM)
+    until(lambda: command.gone)
+    command.close()
+    assert b"saved" in shown.of(1) and command.code == 143
+
+
+def test_kill_ends_what_made_itself_a_session_of_its_own(shown: Shown) -> None:
+    command = KeptCommand(["bash", "-c", "setsid sleep 1000 & setsid setsid sleep 1000 & echo up; wait"], shown)
+    until(lambda: b"up" in shown.of(1))
+    command.kill()
+    until(lambda: command.gone)
+    command.close()
+    assert ended(command) == 137
+
+
+def test_who_tells_all_processes_of_a_machine_does_not_end_the_keeper(shown: Shown) -> None:
+    script = "trap 'echo saved; exit 3' TERM; echo up; while true; do sleep 0.05; done"
+    command = KeptCommand(["bash", "-c", script], shown)
+    until(lambda: b"up" in shown.of(1))
+    os.kill(command._keeper.pid, signal.SIGTERM)
+    os.kill(command._keeper.pid, signal.SIGHUP)
+    command.signal(signal.SIGTERM)
+    assert ended(command) == 3
+    command.close()
+    assert b"saved" in shown.of(1)
+
+
+def test_a_keeper_that_is_killed_leaves_nothing(shown: Shown) -> None:
+    command = KeptCommand(["bash", "-c", "sleep 1000 & echo $!; wait"], shown)
+    until(lambda: shown.of(1).endswith(b"\n"))
+    child = int(shown.of(1))
+    os.kill(command._keeper.pid, signal.SIGKILL)
+    assert ended(command) == 137
+    command.close()
+    until(lambda: not Path(f"/proc/{child}").exists() or "sleep" not in Path(f"/proc/{child}/cmdline").read_text())
+
+
+def test_who_started_it_dies_and_all_of_it_dies(tmp_path: Path) -> None:
+    starter = (
+        "import os, signal\nfrom gangline.adapters.command import KeptCommand\n"
+        "KeptCommand(['bash', '-c', 'setsid sleep 4321 & echo $! > pid; wait'], lambda *_: None)\n"
+        "while not (os.path.exists('pid') and open('pid').read().endswith('\\n')): os.sched_yield()\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-c", starter], cwd=tmp_path, check=False)
+    pid = int((tmp_path / "pid").read_text())
+    until(lambda: not Path(f"/proc/{pid}").exists() or "4321" not in Path(f"/proc/{pid}/cmdline").read_text())
+
+
+def test_how_many_processes_there_are_is_told_by_their_environment(shown: Shown) -> None:
+    command = KeptCommand(["bash", "-c", "WORLD_SIZE=4 sleep 1000 & echo up; wait"], shown)
+    until(lambda: b"up" in shown.of(1) and command.processes == 4)
+    command.close()
+    assert not [pid for pid in descendants(os.getpid()) if "1000" in _words(pid)]
+
+
+def _words(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
+
+
+def test_what_cannot_be_started_is_said_before(tmp_path: Path) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text("echo hello")
+    script.chmod(0o755)
+    with pytest.raises(UserError, match="does not say what runs it") as refusal:
+        find_program(str(script))
+    assert "#!/bin/sh" in refusal.value.hint
+    find_program("bash")
+
+
+def test_what_fails_to_start_all_the_same_has_a_code(shown: Shown, tmp_path: Path) -> None:
+    script = tmp_path / "train"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    command = KeptCommand([str(script)], shown)
+    assert ended(command) == 126
+    command.close()

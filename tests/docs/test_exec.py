@@ -1,0 +1,59 @@
+"""docs/exec.md tells every option, layout, exit code and event of `gangline exec`; its lines and those of the README are understood."""
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+import typer
+
+from gangline.cli import main as cli
+from gangline.core.contract import EXIT_STOPPED
+from gangline.core.layout import LAYOUTS
+from gangline.exec import run
+from gangline.exec.plan import EXIT_INTERRUPTED, EXIT_OVERTAKEN
+from tests.conftest import ROOT
+
+PAGE = (ROOT / "docs" / "exec.md").read_text()
+README = (ROOT / "README.md").read_text()
+
+
+def command() -> click.Command:
+    group = typer.main.get_command(cli.app)
+    assert isinstance(group, click.Group) or hasattr(group, "commands")
+    return group.commands["exec"]  # type: ignore[attr-defined]
+
+
+def options() -> list[str]:
+    return [name for parameter in command().params for name in parameter.opts if name.startswith("--")]
+
+
+@pytest.mark.parametrize("option", sorted(set(options()) - {"--help", "--output"}))
+def test_every_option_is_told(option: str) -> None:
+    assert option in PAGE
+
+
+def test_every_layout_is_told() -> None:
+    assert all(f"`{layout}`" in PAGE for layout in LAYOUTS)
+
+
+def test_every_exit_code_is_told() -> None:
+    told = {int(code) for code in re.findall(r"^\| (\d+) \|", PAGE, re.MULTILINE)}
+    assert told == {2, EXIT_STOPPED, EXIT_OVERTAKEN, EXIT_INTERRUPTED}
+
+
+def test_every_event_is_told() -> None:
+    sent = set(re.findall(r'_tell\(\s*"(\w+)"|return "(\w+)"$', Path(run.__file__).read_text(), re.MULTILINE))
+    kinds = {first or second for first, second in sent} | {"overtaken", "ended", "failed", "stopped"}
+    assert {f"exec.{kind}" for kind in kinds} == set(re.findall(r"`(exec\.\w+)`", PAGE))
+
+
+@pytest.mark.parametrize("page", [README, PAGE])
+def test_the_lines_are_understood(page: str) -> None:
+    """By the parser of options, up to the command."""
+    lines = re.findall(r"^gangline exec (.*?[^\\])$", page, re.MULTILINE | re.DOTALL)
+    assert lines
+    for line in lines:
+        words = line.replace("\\\n", " ").split()
+        context = command().make_context("exec", words, resilient_parsing=False)
+        assert context.params["command"][0] in ("accelerate", "python")

@@ -56,6 +56,8 @@ logging.getLogger("httpx").setLevel(logging.WARNING)
 KEY_HINT = (
     "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; a machine with a role of its own needs neither"
 )
+NICE = 10
+"""What is sent beside somebody's command takes no time from it."""
 NO_NODES = PoolLimits(name="default", nodes_min=0, nodes_max=0)
 
 
@@ -407,6 +409,8 @@ def make_exec(
     terminal: "Callable[[Path], Shown]",
 ) -> "Exec":
     """Raises `UserError` for whatever can be seen to be wrong before anything is touched."""
+    host = socket.gethostname()
+    rng = Random(f"{host} {os.getpid()}")  # noqa: S311 - jitter, not a secret
     try:
         from gangline.adapters.command import KeptCommand, find_program
         from gangline.adapters.notices import PROVIDERS, Notices
@@ -417,7 +421,7 @@ def make_exec(
         from gangline.exec.run import Exec
         from gangline.posix import adopt_orphans
 
-        objects, transfer, address = _depot_at(to)
+        objects, transfer, address = _depot_at(to, rng)
     except ModuleNotFoundError as error:
         raise missing_extra("exec", error) from None
     find_program(plan.command[0])
@@ -429,8 +433,6 @@ def make_exec(
     adopt_orphans()
     shown = terminal(workspace.log)
     notifier = _make_notifier(webhook, shown.say)
-    host = socket.gethostname()
-    rng = Random(f"{host} {os.getpid()}")  # noqa: S311 - jitter, not a secret
 
     def fetch(stopped: Callable[[], bool]) -> int:
         return sum(bring(place, folder, workspace.state / "data.json", shown.say, stopped) for place, folder in places)
@@ -493,13 +495,13 @@ def exec_rules(layout: str, complete_when: str) -> "Rules":
     return Rules(layout=layout, complete_when=complete_when)  # type: ignore[arg-type]
 
 
-def _depot_at(to: str) -> "tuple[Objects, Transfer, str]":
+def _depot_at(to: str, rng: Random) -> "tuple[Objects, Transfer, str]":
     """A bucket or a folder, how files get there, and what people call it."""
     from gangline.adapters.folder import FolderObjects, FolderTransfer
     from gangline.adapters.transfer import HttpTransfer
 
     if "://" in to or to.startswith("s3:"):
-        return _objects_in(to, "--to"), HttpTransfer("", Random(os.getpid())), to.rstrip("/")  # noqa: S311
+        return _objects_in(to, "--to"), HttpTransfer("", rng, nice=NICE), to.rstrip("/")
     folder = Path(to).expanduser().absolute()
     try:
         folder.mkdir(parents=True, exist_ok=True)

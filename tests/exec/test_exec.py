@@ -208,6 +208,38 @@ def test_while_the_store_is_away_training_goes_on_and_nothing_is_lost(
     assert place.read("runs/000001/output/result.txt").decode() == state_after(400)
 
 
+def test_at_the_end_a_store_that_is_away_is_waited_for_until_somebody_ends_that(
+    bucket: Bucket, make_line: Callable[[Bucket], Line], place: S3Objects
+) -> None:
+    host, port = bucket.endpoint.removeprefix("http://").split(":")
+    with Proxy((host, int(port))) as proxy:
+        line = make_line(replace(bucket, endpoint=proxy.url, prefix=place._wire.bucket.prefix))
+        options = ("--grace", 0.5)
+        first = line.start("a", chain=(20,), options=options)
+        first.until("checkpoint-10 is safe")
+        proxy.faults.extend([Fault(kind="answer")] * 100_000)
+        first.until("waiting for it")
+        first.signal(signal.SIGTERM)
+        code, told = first.end()
+        assert (code, told["results"]) == (75, None) and "not everything is in it" in told["because"]
+        proxy.faults.clear()
+        second = line.start("a", chain=(20,), options=options)
+        code, told = second.end()
+    assert code == 0 and "goes on from checkpoint-20 on this disk" in second.text
+    assert place.read("runs/000002/output/result.txt").decode() == state_after(20)
+
+
+def test_results_lie_elsewhere_too_and_what_is_not_there_is_said(line: Line, place: S3Objects) -> None:
+    words = ("bash", "-c", "mkdir -p pictures && echo x > 'pictures/a prompt: dog?.png'; echo y > notes.txt")
+    options = ("--results", "pictures", "--results", "notes.txt", "--results", "missing")
+    running = line.start("a", command=words, options=options)
+    assert running.end()[0] == 0
+    found = {key.removeprefix("runs/000001/output/") for key in place.list("runs/000001/output")}
+    assert found == {"pictures/a prompt%3A dog%3F.png", "notes.txt"}
+    assert "warning: --results missing is not there" in running.text
+    assert "no checkpoint was found" in running.text
+
+
 def test_a_key_that_ends_is_renewed(
     bucket: Bucket, make_line: Callable[[Bucket], Line], place: S3Objects, tmp_path: Path
 ) -> None:

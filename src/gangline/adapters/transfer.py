@@ -1,5 +1,6 @@
 """Bytes over HTTP in the background: a thread for each file, and a few for the parts of all of them."""
 
+import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -51,13 +52,13 @@ class FutureTask(Generic[T]):
 
 
 class HttpTransfer:
-    """`server` is where URLs without a host belong."""
+    """`server` is where URLs without a host belong. `nice`: how far its threads stand back for other programs (setpriority(2), which
+    Linux keeps for each thread)."""
 
-    def __init__(self, server: str, rng: Random, patience: Patience = PATIENCE) -> None:
-        self._files = ThreadPoolExecutor(FILES_AT_ONCE, thread_name_prefix="file")
-        self._new_carrier = partial(
-            Carrier, server, ThreadPoolExecutor(PARTS_AT_ONCE, thread_name_prefix="part"), patience, rng
-        )
+    def __init__(self, server: str, rng: Random, patience: Patience = PATIENCE, *, nice: int = 0) -> None:
+        threads = partial(ThreadPoolExecutor, initializer=os.nice, initargs=(nice,))
+        self._files = threads(FILES_AT_ONCE, thread_name_prefix="file")
+        self._new_carrier = partial(Carrier, server, threads(PARTS_AT_ONCE, thread_name_prefix="part"), patience, rng)
         self._carrier = self._new_carrier()
         self._under_way: list[Future[Any]] = []
 

@@ -50,6 +50,7 @@ TRIES_MAX = 3
 NAP_S = 0.02
 LOOK_S = 0.2
 CLAIM_TRIES_MAX = 100
+TRIES_SILENT = 3
 LOGS, OUTPUT, ENDED, BEGUN = "log", "output", "ended.json", "begun.json"
 LOG_DIGITS = 12
 
@@ -72,7 +73,7 @@ class Found:
 @dataclass
 class Depot:
     """`address` is for people. Who waits for the store at the moment `give_up_s`
-    (time.monotonic) gives up, with `Abandoned`; it may be set in the handler of a signal."""
+    (time.monotonic) gives up, with `Abandoned`; it may be set in the handler of a signal. `say` is told of it."""
 
     objects: Objects
     transfer: Transfer
@@ -80,6 +81,7 @@ class Depot:
     rng: Random
     now_ms: Callable[[], int]
     give_up_s: float = math.inf
+    say: Callable[[str], None] = lambda text: None
     _begun: dict[str, str] = field(default_factory=dict)
     _never: Event = field(default_factory=Event)
 
@@ -260,7 +262,9 @@ class Depot:
         while True:
             try:
                 return ask()
-            except Unreachable:
+            except Unreachable as error:
+                if tries == TRIES_SILENT:
+                    self.say(f"{error.message}; waiting for it, SIGTERM ends that")
                 self._nap(retry_s(tries, self.rng))
                 tries += 1
 

@@ -4,7 +4,6 @@ The main thread waits for the command and for signals. Beside it: one that looks
 that sends them (it may have to wait for the store), one that looks whether another run has overtaken this one and sends the log.
 """
 
-import os
 import signal
 import sys
 import traceback
@@ -35,8 +34,6 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 AGAIN_S = 1.0
 """Who tells all processes of a machine, or a launcher and its child, tells this one twice at once: that is one signal."""
 PUZZLED_S = 60.0
-NICE = 10
-"""Of a thread and those that it starts (on Linux; setpriority(2)): what is sent takes no time from the command."""
 MB = 10**6
 
 
@@ -148,14 +145,14 @@ class Exec:
         watcher.join()
         self._guarded(lambda: self._look(ended=True))
         self._sender.close()
-        self._handing_in = True
+        self._handing_in, self._depot.say = True, at.say
         while sender.is_alive() or ward.is_alive():
             at.status(self._status())
             sender.join(WAIT_S) if sender.is_alive() else ward.join(WAIT_S)
         if self._sender.overtaken:
             return self._end("overtaken", EXIT_OVERTAKEN, self._why_stop())
         code, because = self._hand_in(code, because)
-        return self._end(self._kind(code, because), code, because)
+        return self._end(self._kind(code), code, because)
 
     def _supervise(self, command: Command) -> tuple[int, str]:
         """The exit code to end with, and why."""
@@ -174,10 +171,8 @@ class Exec:
                 command.kill()
         if self._stopped_because:
             return self._code_when_stopped(), self._stopped_because
-        return (
-            command.code,
-            "it has come to its end" if command.code == 0 else f"it ended with exit code {command.code}",
-        )
+        because = "it has come to its end" if command.code == 0 else f"it ended with exit code {command.code}"
+        return command.code, because
 
     def _why_stop(self) -> str:
         if newer := self._sender.overtaken:
@@ -239,7 +234,6 @@ class Exec:
             )
 
     def _send(self) -> None:
-        os.nice(NICE)
         going = True
         while going:
             try:
@@ -258,11 +252,10 @@ class Exec:
         self._tell("checkpoint", step=committed.step, name=committed.name, bytes=committed.bytes, key=committed.ref.key)
 
     def _ward(self) -> None:
-        os.nice(NICE)
         while not self._over.wait(WARD_S):
             try:
                 self._sender.look_for_newer()
-                if self._at.now_s() - self._logged_s >= LOG_EVERY_S or not self._logged_to:
+                if self._at.now_s() - self._logged_s >= LOG_EVERY_S or self._logged_s == self._born_s:
                     self._send_log()
             except GanglineError as error:
                 if not self._away:
@@ -307,14 +300,13 @@ class Exec:
 
     def _hand_in(self, code: int, because: str) -> tuple[int, str]:
         """What there is besides checkpoints; how it ends, which waiting in vain for the store may change."""
-        if self._away:
-            self._at.say("waiting for the store; SIGTERM ends this")
         try:
             if code == 0:
                 self._guarded(self._send_results)
             self._guarded(lambda: self._depot.insist(self._send_log))
-            whole = {"code": code, "because": because, "after_ms": self._after_ms()}
-            self._guarded(lambda: self._depot.end(self._run, whole))
+            finished = code != 0 or bool(self._results)
+            told = {"code": code if finished else None, "because": because, "after_ms": self._after_ms()}
+            self._guarded(lambda: self._depot.end(self._run, told))
         except Abandoned:
             because = f"{because}; the store was away, and not everything is in it"
             self._stopped_because = self._stopped_because or because
@@ -326,13 +318,16 @@ class Exec:
         return code, because
 
     def _send_results(self) -> None:
+        for path in self._plan.results:
+            if not path.exists():
+                self._warn(f"--results {path} is not there")
         files = self._at.workspace.results(self._plan.results)
         self._results_bytes = self._depot.put_output(self._run, files)
         self._results = output_of(self._run)
         if files:
             self._at.say(f"the result is in {self._depot.address}/{self._results}, files: {len(files)}")
 
-    def _kind(self, code: int, because: str) -> str:
+    def _kind(self, code: int) -> str:
         if self._stopped_because:
             return "stopped"
         return "ended" if code == 0 else "failed"

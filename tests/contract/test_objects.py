@@ -215,6 +215,15 @@ def test_a_list_has_all_that_lies_below_a_folder_and_nothing_else(store: Reached
     assert list(store.objects.list(f"{FOLDER}/none")) == []
 
 
+def test_a_list_of_no_folder_has_all_and_every_name_is_taken_once(store: Reached) -> None:
+    assert store.objects.creates_only
+    store.objects.write("claims/1.json", BYTES)
+    assert "claims/1.json" in set(store.objects.list(""))
+    with pytest.raises(BadInput):
+        store.objects.write("claims/1.json", b"another's")
+    store.objects.delete(["claims/1.json"])
+
+
 def test_a_list_has_as_many_pages_as_it_needs(store: Reached) -> None:
     names = {f"{FOLDER}/logs/{number:04d}" for number in range(1010)}
     for name in names:

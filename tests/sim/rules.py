@@ -143,13 +143,13 @@ RULES = [
     ),
     rule(
         "2: no checkpoint without its bytes",
-        "service.upload:_found",
+        "service.parts:attested",
         "if found is None:",
         "if found is None: return True\n    if False:",
     ),
     rule(
         "2: no checkpoint of other bytes",
-        "service.upload:_found",
+        "service.parts:attested",
         "if found.bytes != file.bytes or",
         "if False and",
     ),
@@ -192,9 +192,9 @@ RULES = [
         "    raise",
     ),
     rule(
-        "2: bytes are those of the parts", "service.upload:_found", "*attestations(file.sha256, parts)", "found.sha256"
+        "2: bytes are those of the parts", "service.parts:attested", "*attestations(file.sha256, parts)", "found.sha256"
     ),
-    rule("2: parts that are there are not granted", "service.upload:grant", "here[number].is_as(part)", "False"),
+    rule("2: parts that are there are not granted", "service.parts:in_parts", "here[number].is_as(part)", "False"),
     rule("2: what is read back is compared", "service.verify:verify", "!= file.sha256", "is None"),
     rule(
         "2: and then counts",

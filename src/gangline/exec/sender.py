@@ -41,10 +41,6 @@ class Sender:
         self._closing = False
         self._changed = Condition()
 
-    @property
-    def bytes(self) -> int:
-        return sum(committed.bytes for committed in self.committed)
-
     def put(self, taken: Taken, after_ms: int) -> None:
         """Where more wait than are kept, the oldest are left out: they would be forgotten as soon as they are there."""
         self._taken += 1

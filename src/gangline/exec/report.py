@@ -1,0 +1,100 @@
+"""What a run of a command tells of itself: notifications, the line of its status, the summary at its end."""
+
+from typing import Any, Literal
+
+from gangline.core.lineage import Account, Begun, Committed, account, number_of
+from gangline.exec.depot import Found
+from gangline.exec.plan import Summary, Tools
+from gangline.exec.start import Start
+
+Told = Literal["started", "checkpoint", "interrupted", "ended", "failed", "stopped", "overtaken"]
+"""What a webhook is told of, as `exec.…`."""
+NOTIFIED_S = 20.0
+
+
+class Report:
+    """What is known of the run so far, filled in as it goes on. `committed` grows with each checkpoint that is safe."""
+
+    def __init__(self, tools: Tools) -> None:
+        self.run = ""
+        self.found = Found()
+        self.start = Start()
+        self.begun: Begun | None = None
+        self.downloaded = 0
+        self.committed: list[Committed] = []
+        self.results = ""
+        self.results_bytes = 0
+        self._at = tools
+        self._born_s = tools.now_s()
+
+    def after_ms(self) -> int:
+        """Since this process began with it."""
+        return round((self._at.now_s() - self._born_s) * 1000)
+
+    def tell(self, event: Told, **data: Any) -> None:
+        facts = {
+            "run": number_of(self.run),
+            "to": self._at.depot.address,
+            "host": self._at.host,
+            "step": self._step(),
+            "seconds": self.after_ms() / 1000,
+            "bytes_uploaded": self._sent_bytes(),
+            "cost_usd": self._account().cost_usd,
+        }
+        self._at.notifier.tell(f"exec.{event}", facts | data)
+
+    def close(self) -> int:
+        """How many notifications nobody has taken."""
+        self._at.status("")
+        return self._at.notifier.close(NOTIFIED_S)
+
+    def status(self, sending: str, *, away: bool) -> None:
+        newest, cost = self._newest(), self._account().cost_usd
+        if newest:
+            safe = f"{newest.name} is safe, {(self.after_ms() - newest.after_ms) / 1000:.0f} s old"
+        else:
+            safe = f"from {self.start.name}" if self.start.name else "nothing saved yet"
+        parts = (
+            f"run {number_of(self.run)}",
+            safe,
+            f"sending {sending}" if sending else "",
+            "the object store is away" if away else "",
+            f"${cost:.4f}" if cost is not None else "",
+        )
+        self._at.status(" · ".join(filter(None, parts)))
+
+    def summary(self, code: int, because: str) -> Summary:
+        told = self._account()
+        return Summary(
+            run=number_of(self.run),
+            runs=told.runs,
+            exit_code=code,
+            because=because,
+            restored_from=self.start.name,
+            restored_step=self.start.step,
+            checkpoints=len(self.committed),
+            step=self._step(),
+            bytes_uploaded=self._sent_bytes(),
+            bytes_downloaded=self.downloaded,
+            seconds=round(told.seconds, 3),
+            seconds_lost=round(told.lost_s, 3),
+            cost_usd=None if told.cost_usd is None else round(told.cost_usd, 6),
+            results=f"{self._at.depot.address}/{self.results}" if self.results else None,
+        )
+
+    def _account(self) -> Account:
+        begun, lasted = dict(self.found.begun), dict(self.found.lasted_ms)
+        if self.begun is not None:
+            begun[self.run] = self.begun
+            lasted[self.run] = self.after_ms()
+        return account(begun, lasted, now=self.run)
+
+    def _newest(self) -> Committed | None:
+        return max(self.committed, key=lambda each: each.ref, default=None)
+
+    def _step(self) -> int | None:
+        newest = self._newest()
+        return newest.step if newest else self.start.step
+
+    def _sent_bytes(self) -> int:
+        return sum(each.bytes for each in self.committed) + self.results_bytes

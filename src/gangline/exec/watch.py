@@ -1,0 +1,103 @@
+"""Beside a command: whoever looks for its checkpoints, and must be quick; and whoever looks after its run, and may have to wait."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from threading import Event
+
+from gangline.core.errors import GanglineError
+from gangline.core.layout import Candidate, Rules, lacks
+from gangline.exec.guard import Guard
+from gangline.exec.plan import Tools
+from gangline.exec.sender import Sender
+from gangline.ports.command import Command
+from gangline.ports.workspace import Taken
+
+LOOK_S = 0.1
+PAUSE_S = 0.005
+PUZZLED_S = 60.0
+WARD_S = 15.0
+LOG_EVERY_S = 60.0
+LOG_BYTES_MAX = 8 << 20
+
+
+class Watcher:
+    """Takes each checkpoint of `command` as it becomes complete, and gives it to `put`."""
+
+    def __init__(
+        self, rules: Rules, tools: Tools, command: Command, put: Callable[[Taken], None], guard: Guard
+    ) -> None:
+        self._rules = rules
+        self._workspace = tools.workspace
+        self._now_s = tools.now_s
+        self._command = command
+        self._put = put
+        self._guard = guard
+        self._lacking: dict[tuple[str, str], float] = {}
+
+    def watch(self, over: Event) -> None:
+        while not over.wait(PAUSE_S):
+            self._workspace.wait(LOOK_S)
+            self._guard(self.look)
+
+    def look(self, *, ended: bool = False) -> None:
+        rules = self._rules
+        for candidate in self._workspace.look(self._now_s(), ended=ended):
+            why = lacks(rules, candidate) or lacks(replace(rules, processes=self._command.processes), candidate)
+            if why:
+                self._wonder(candidate, why)
+            elif taken := self._workspace.take(candidate):
+                self._put(taken)
+
+    def _wonder(self, candidate: Candidate, why: str) -> None:
+        """Once for each: what looks like a checkpoint and is none for a minute may have another layout."""
+        since_s = self._lacking.setdefault((candidate.name, why), self._now_s())
+        if candidate.settled and candidate.fresh is None and self._now_s() - since_s >= PUZZLED_S:
+            self._guard.warn(
+                f"{candidate.name} looks like a checkpoint, but {why}; --layout and --complete-when say what one is"
+            )
+
+
+class Ward:
+    """Looks whether another run has overtaken this one, and sends what the command prints. `away`: nobody answered last time."""
+
+    def __init__(self, tools: Tools, sender: Sender, run: str, after_ms: Callable[[], int], guard: Guard) -> None:
+        self.away = False
+        self._depot = tools.depot
+        self._log = tools.log
+        self._say = tools.say
+        self._sender = sender
+        self._run = run
+        self._after_ms = after_ms
+        self._guard = guard
+        self._sent = 0
+        self._sent_ms: int | None = None
+
+    def ward(self, over: Event) -> None:
+        while not over.wait(WARD_S):
+            self._guard(self._look)
+
+    def send_log(self) -> None:
+        """Also where nothing was printed: it is the sign that this run lives."""
+        while True:
+            with self._log.open("rb") as log:
+                log.seek(self._sent)
+                content = log.read(LOG_BYTES_MAX)
+            self._sent_ms = self._after_ms()
+            self._depot.log(self._run, self._sent_ms, content)
+            self._sent += len(content)
+            if len(content) < LOG_BYTES_MAX:
+                return
+
+    def _look(self) -> None:
+        try:
+            self._sender.look_for_newer()
+            if self._sent_ms is None or self._after_ms() - self._sent_ms >= LOG_EVERY_S * 1000:
+                self.send_log()
+        except GanglineError as error:
+            if not self.away:
+                self._say(f"{error.message}; the command goes on, what it saves is sent later")
+            self.away = True
+        else:
+            if self.away:
+                self._say("the object store is back")
+            self.away = False

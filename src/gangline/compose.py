@@ -56,8 +56,6 @@ logging.getLogger("httpx").setLevel(logging.WARNING)
 KEY_HINT = (
     "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; a machine with a role of its own needs neither"
 )
-NICE = 10
-"""What is sent beside somebody's command takes no time from it."""
 NO_NODES = PoolLimits(name="default", nodes_min=0, nodes_max=0)
 
 
@@ -499,6 +497,7 @@ def _depot_at(to: str, rng: Random) -> "tuple[Objects, Transfer, str]":
     """A bucket or a folder, how files get there, and what people call it."""
     from gangline.adapters.folder import FolderObjects, FolderTransfer
     from gangline.adapters.transfer import HttpTransfer
+    from gangline.exec.plan import NICE
 
     if "://" in to or to.startswith("s3:"):
         return _objects_in(to, "--to"), HttpTransfer("", rng, nice=NICE), to.rstrip("/")
@@ -511,7 +510,8 @@ def _depot_at(to: str, rng: Random) -> "tuple[Objects, Transfer, str]":
             hint="--to is s3://BUCKET/PREFIX, or a folder on a disk that stays",
         ) from None
     objects = FolderObjects(folder)
-    return objects, FolderTransfer(objects), str(folder)
+    objects.sweep(time.time())
+    return objects, FolderTransfer(objects, nice=NICE), str(folder)
 
 
 def _with_key(place: "Place") -> "Place":

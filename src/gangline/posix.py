@@ -5,6 +5,8 @@ import fcntl
 import os
 import select
 import signal
+import struct
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 
@@ -12,6 +14,8 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 F_SETSIG = 10
 IN_CREATE, IN_MOVED_TO, IN_CLOSE_WRITE = 0x100, 0x80, 0x8
+IN_Q_OVERFLOW, IN_IGNORED = 0x4000, 0x8000
+INOTIFY_EVENT = struct.Struct("iIII")
 _libc = ctypes.CDLL(None)  # loaded before the fork: a child must not
 
 
@@ -84,19 +88,36 @@ class FolderNews:
 
     def __init__(self) -> None:
         self._handle = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._folders: dict[int, Path] = {}
         self._never = Event()
 
     def watch(self, folder: Path) -> None:
         """Again is no error; what goes away is not watched any more."""
         if self._handle >= 0:
-            _libc.inotify_add_watch(self._handle, os.fsencode(folder), IN_CREATE | IN_MOVED_TO | IN_CLOSE_WRITE)
+            watch = _libc.inotify_add_watch(self._handle, os.fsencode(folder), IN_CREATE | IN_MOVED_TO | IN_CLOSE_WRITE)
+            if watch >= 0:
+                self._folders[watch] = folder
 
-    def wait(self, seconds: float) -> bool:
-        """Whether there was any within so many seconds."""
+    def wait(self, seconds: float) -> set[Path]:
+        """What there was news of within so many seconds; where it was too much to be told, all folders."""
         if self._handle < 0:
-            return self._never.wait(seconds)
+            self._never.wait(seconds)
+            return set()
         ready, _, _ = select.select([self._handle], [], [], seconds)
-        return bool(ready) and bool(os.read(self._handle, 65_536))
+        return set(self._parse(os.read(self._handle, 65_536))) if ready else set()
+
+    def _parse(self, events: bytes) -> Iterator[Path]:
+        at = 0
+        while at < len(events):
+            watch, mask, _, length = INOTIFY_EVENT.unpack_from(events, at)
+            name = events[at + INOTIFY_EVENT.size :][:length].rstrip(b"\0")
+            at += INOTIFY_EVENT.size + length
+            if mask & IN_Q_OVERFLOW:
+                yield from self._folders.values()
+            elif mask & IN_IGNORED:
+                self._folders.pop(watch, None)
+            elif watch in self._folders:
+                yield self._folders[watch] / os.fsdecode(name)
 
     def close(self) -> None:
         if self._handle >= 0:

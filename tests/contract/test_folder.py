@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from gangline.adapters.folder import COMING, FolderObjects, FolderTransfer
+from gangline.adapters.folder import COMING, DEAD_S, FolderObjects, FolderTransfer
 from gangline.core.errors import BadInput, Damaged, NotFound, Unreachable
 from gangline.core.files import PART_BYTES, File, Grant
 from tests.conftest import file_at
@@ -81,7 +81,19 @@ def test_what_is_in_the_way_is_said(objects: FolderObjects) -> None:
 
 def test_half_a_file_has_no_name_that_is_listed(objects: FolderObjects) -> None:
     objects.write("a/b", b"x")
-    (objects.root / "a" / f"{COMING}1").write_bytes(b"half")
+    half = objects.root / COMING / "1"
+    half.write_bytes(b"half")
     assert names(objects) == {"a/b"}
     objects.delete(["a/b", "gone"])
-    assert names(objects) == set()
+    assert names(objects) == set() and {path.name for path in objects.root.iterdir()} == {COMING}
+
+
+def test_what_comes_no_more_is_swept(objects: FolderObjects) -> None:
+    objects.write("a/b", b"x")
+    half = objects.root / COMING / "1"
+    half.write_bytes(b"half")
+    now_s = half.stat().st_mtime
+    objects.sweep(now_s + DEAD_S)
+    assert half.exists()
+    objects.sweep(now_s + DEAD_S + 1)
+    assert not half.exists() and names(objects) == {"a/b"}

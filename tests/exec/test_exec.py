@@ -9,14 +9,27 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from random import Random
 from threading import Event
+from time import monotonic
 
 import pytest
 from fastapi import FastAPI, Request, Response
 from standardwebhooks import Webhook
 
+from gangline.adapters.command import KeptCommand
+from gangline.adapters.folder import FolderObjects, FolderTransfer
+from gangline.adapters.notifiers.webhook import Nobody
 from gangline.adapters.objects_s3 import S3Objects
 from gangline.adapters.s3_wire import Bucket
+from gangline.adapters.workspace import LocalWorkspace
+from gangline.core.layout import Rules
+from gangline.core.lineage import Begun
+from gangline.exec.depot import Depot, Found
+from gangline.exec.guard import Guard
+from gangline.exec.plan import Plan, Tools
+from gangline.exec.sender import Sender
+from gangline.exec.watch import Ward
 from tests.exec.chain import save, state_after
 from tests.exec.conftest import Line
 from tests.proxy import Fault, Proxy
@@ -227,6 +240,104 @@ def test_at_the_end_a_store_that_is_away_is_waited_for_until_somebody_ends_that(
         code, told = second.end()
     assert code == 0 and "goes on from checkpoint-20 on this disk" in second.text
     assert place.read("runs/000002/output/result.txt").decode() == state_after(20)
+
+
+def test_where_a_notice_has_stopped_it_one_signal_ends_the_wait_for_the_store(
+    bucket: Bucket, make_line: Callable[[Bucket], Line], place: S3Objects, tmp_path: Path
+) -> None:
+    host, port = bucket.endpoint.removeprefix("http://").split(":")
+    with Proxy((host, int(port))) as proxy:
+        line = make_line(replace(bucket, endpoint=proxy.url, prefix=place._wire.bucket.prefix))
+        running = line.start("a", chain=(9_000,), options=("--grace", 0.5, "--notice", tmp_path / "notice"))
+        running.until("checkpoint-10 is safe")
+        proxy.faults.extend([Fault(kind="answer")] * 100_000)
+        (tmp_path / "notice").touch()
+        running.until("waiting for it")
+        running.signal(signal.SIGTERM)
+        code, told = running.end()
+    assert code == 75 and "has appeared; the store was away, and not everything is in it" in told["because"]
+
+
+def test_one_that_has_no_number_and_did_not_arrive_goes_before_the_one_that_did(line: Line, tmp_path: Path) -> None:
+    """It is written over in its place: only when it was written tells which is the newer."""
+    script = """
+        if [ -e out/last.pt ]; then cp out/last.pt out/result.txt; exit; fi
+        echo one > out/last.pt
+        until [ -e go ]; do sleep 0.02; done
+        echo two > out/last.pt
+        mv go gone
+        sleep 1000
+    """
+    options = ("--complete-when", "last.pt")
+    first = line.start("a", command=("bash", "-c", script), options=options)
+    first.until("last.pt is safe")
+    first.signal(signal.SIGSTOP)
+    (tmp_path / "a" / "go").touch()
+    while not (tmp_path / "a" / "gone").exists():
+        os.sched_yield()
+    first.kill()
+    second = line.start("a", command=("bash", "-c", script), options=options)
+    assert second.end()[0] == 0 and "goes on from last.pt on this disk" in second.text
+    assert line.result("a") == "two\n"
+
+
+def test_what_lacks_its_last_checkpoint_has_not_come_to_its_end(line: Line) -> None:
+    script = r"mkdir -p out/step_1; echo x > 'out/step_1/a\b'; echo > out/step_1/done"
+    for number in (1, 2):
+        running = line.start("a", command=("bash", "-c", script), options=("--complete-when", "step_*/done"))
+        assert running.end()[0] == 0 and "must give it another one" in running.text
+        assert f"run {number} " in running.text and "has come to the end of just this" not in running.text
+
+
+def test_half_of_a_checkpoint_at_the_end_is_said(line: Line) -> None:
+    script = "mkdir out/checkpoint-5; echo > out/checkpoint-5/model.safetensors"
+    running = line.start("a", command=("bash", "-c", script))
+    assert running.end()[0] == 0
+    assert (
+        "checkpoint-5 is not complete, model.safetensors is not written to its end: it is not uploaded" in running.text
+    )
+
+
+def test_a_log_that_is_gone_does_not_end_the_watch_for_others(tmp_path: Path) -> None:
+    objects = FolderObjects(tmp_path / "store")
+    said = list[str]()
+    depot = Depot(objects=objects, transfer=FolderTransfer(objects), address="store", rng=Random(1), now_ms=lambda: 0)
+    workspace = LocalWorkspace(tmp_path / "out", Rules())
+    tools = Tools(
+        depot=depot,
+        workspace=workspace,
+        start=KeptCommand,
+        notifier=Nobody(),
+        notice=str,
+        bring=lambda stopped: 0,
+        show=lambda stream, content: None,
+        log=tmp_path / "gone" / "log.txt",
+        say=said.append,
+        status=said.append,
+        host="a",
+        now_s=monotonic,
+        now_ms=lambda: 0,
+    )
+    run = depot.claim({})
+    begun = Begun(run=run, origin=None)
+    sender = Sender(Plan(command=("x",)), depot, workspace, begun, Found(), lambda committed: None, said.append)
+    over = Looks(lambda: depot.claim({}))
+    Ward(tools, sender, run, lambda: 0, Guard(said.append)).ward(over)
+    assert sender.overtaken == "000002" and "log.txt" in " ".join(said)
+
+
+class Looks(Event):
+    """Two of them, something in between."""
+
+    def __init__(self, between: Callable[[], object]) -> None:
+        super().__init__()
+        self._waits: list[Callable[[], object]] = [lambda: None, between]
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if self._waits:
+            self._waits.pop(0)()
+            return False
+        return True
 
 
 def test_results_lie_elsewhere_too_and_what_is_not_there_is_said(line: Line, place: S3Objects) -> None:

@@ -20,7 +20,9 @@ A, B, C = "000001", "000002", "000003"
 
 
 def begun(run: str, origin: Ref | None = None, after_ms: int = 0, price: float | None = None) -> Begun:
-    return Begun(run=run, origin=origin, origin_after_ms=after_ms, usd_per_hour=price)
+    return Begun(
+        run=run, origin=origin, continues=origin.run if origin else "", continued_ms=after_ms, usd_per_hour=price
+    )
 
 
 def test_a_runs_own_checkpoints_come_first_then_those_up_to_where_it_went_on() -> None:
@@ -56,7 +58,7 @@ def test_other_keys_are_nobodys() -> None:
 
 
 def test_what_a_run_said_of_its_beginning_comes_back() -> None:
-    said = Begun(run=B, origin=Ref(A, 3), origin_after_ms=5, at_ms=7, command=("a", "b"), usd_per_hour=1.5)
+    said = Begun(run=B, origin=Ref(A, 3), continues=B, continued_ms=5, at_ms=7, command=("a", "b"), usd_per_hour=1.5)
     assert parse_begun(B, said.to_json()) == said
 
 
@@ -70,6 +72,13 @@ def test_time_after_the_checkpoint_that_was_gone_on_from_is_lost_and_all_time_co
     assert (told.runs, told.seconds, told.lost_s) == (3, 3690.0, 10.0 + 30.0)
     assert told.cost_usd == 60 / 3600 + 2 * 30 / 3600 + 2.0
     assert account({A: begun(A)}, {A: 5}, now=A).cost_usd is None
+
+
+def test_what_went_on_from_its_own_disk_lost_only_what_came_after_that() -> None:
+    """Also where nothing had arrived in the store yet."""
+    for origin in (None, Ref(A, 2)):
+        runs = {A: begun(A), B: Begun(run=B, origin=origin, continues=A, continued_ms=55_000)}
+        assert account(runs, {A: 60_000, B: 1}, now=B).lost_s == 5.0
 
 
 RUNS = [f"{number:06d}" for number in range(1, 7)]

@@ -28,8 +28,11 @@ def find_program(name: str) -> None:
         what = "cannot be started" if Path(name).exists() else "is not there"
         hint = "is it a program? `chmod +x` makes it one" if Path(name).exists() else "is it installed, and in PATH?"
         raise UserError(f"the command {name} {what}", hint=hint)
-    with Path(found).open("rb") as file:
-        begins = file.read(4)
+    try:
+        with Path(found).open("rb") as file:
+            begins = file.read(4)
+    except PermissionError:  # it may be run and not read
+        return
     if not begins.startswith((b"#!", b"\x7fELF")):
         raise UserError(
             f"the command {name} does not say what runs it",

@@ -1,6 +1,6 @@
 """An object store that is a folder, of a disk that outlives the machine: for who is at work in it with nobody between.
 
-Unlike the server's (`objects_local`), it signs nothing: a URL is the key. Files are copied to a name of their own first.
+Unlike the server's (`objects_local`), it signs nothing: a URL is the key. Files are copied to `.coming` first.
 """
 
 import hashlib
@@ -24,7 +24,9 @@ T = TypeVar("T")
 
 AT_ONCE = 4
 BUFFER_BYTES = 1 << 20
-COMING = ".coming-"
+COMING = ".coming"
+DEAD_S = 3600.0
+"""A file on its way that has not grown for so long comes no more."""
 
 
 class FolderObjects:
@@ -69,8 +71,9 @@ class FolderObjects:
         below = self.path(prefix) if prefix else self.root
         with self._reached(prefix):
             for path in below.rglob("*"):
-                if not path.name.startswith(COMING) and path.is_file():
-                    yield path.relative_to(self.root).as_posix()
+                key = path.relative_to(self.root)
+                if key.parts[0] != COMING and path.is_file():
+                    yield key.as_posix()
 
     def stat(self, key: str) -> Stat | None:
         with suppress(NotFound), self._reached(key):
@@ -101,7 +104,10 @@ class FolderObjects:
             with self._reached(key):
                 path.unlink(missing_ok=True)
             with suppress(OSError):  # the last of its folder takes that along
-                path.parent.rmdir()
+                for folder in path.parents:
+                    if folder == self.root:
+                        break
+                    folder.rmdir()
 
     def bring_in(self, source: Path, key: str) -> None:
         """A file of this machine. Raises `Unreachable`."""
@@ -109,6 +115,13 @@ class FolderObjects:
             shutil.copyfile(source, coming)
             flush(coming)
             coming.replace(self.path(key))
+
+    def sweep(self, now_s: float) -> None:
+        """What somebody who was killed had begun to copy. `now_s`: Unix time."""
+        for path in (self.root / COMING).glob("*"):
+            with suppress(OSError):
+                if now_s - path.stat().st_mtime > DEAD_S:
+                    path.unlink()
 
     def path(self, key: str) -> Path:
         if not is_safe_path(key):
@@ -138,9 +151,9 @@ class FolderObjects:
         flush(self.path(key))
 
     def _coming(self, key: str) -> "_Coming":
-        path = self.path(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return _Coming(path.with_name(f"{COMING}{token_hex(8)}"))
+        for folder in (self.path(key).parent, self.root / COMING):
+            folder.mkdir(parents=True, exist_ok=True)
+        return _Coming(self.root / COMING / token_hex(8))
 
 
 class _Coming:
@@ -157,11 +170,11 @@ class _Coming:
 
 
 class FolderTransfer:
-    """The `transfer` port: copies."""
+    """The `transfer` port: copies. `nice`: how far its threads stand back for other programs (setpriority(2))."""
 
-    def __init__(self, objects: FolderObjects) -> None:
+    def __init__(self, objects: FolderObjects, *, nice: int = 0) -> None:
         self._objects = objects
-        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="copy")
+        self._threads = ThreadPoolExecutor(AT_ONCE, "copy", initializer=os.nice, initargs=(nice,))
         self._stopped = False
 
     def describe(self, file: File, source: Path) -> FutureTask[Upload]:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
+from time import monotonic
 
 from gangline.adapters.held import Held, files_at, mark_of
 from gangline.core.contract import Manifest
@@ -21,6 +22,10 @@ from gangline.core.files import FORBIDDEN, File, digest_of_files, is_safe_path
 from gangline.core.layout import Candidate, Rules, is_candidate, is_result, step_of
 from gangline.ports.workspace import Taken
 from gangline.posix import FolderNews, is_written
+
+PROBE_BYTES = 65_536
+BESIDES = "results"
+"""Where the results from elsewhere lie whose name is taken."""
 
 
 class LocalWorkspace:
@@ -38,7 +43,7 @@ class LocalWorkspace:
         self._leases = _tells_writers(self.state)
         self._news = FolderNews()
         self._news.watch(root)
-        self._heard = False
+        self._heard: set[str] = set()
         self._aside: Path | None = None
 
     @property
@@ -48,21 +53,28 @@ class LocalWorkspace:
     # Looking
 
     def wait(self, seconds: float) -> None:
-        self._heard = self._news.wait(seconds)
+        until_s = monotonic() + seconds
+        while not self._heard and (left_s := until_s - monotonic()) > 0:
+            heard = {path.relative_to(self.root).parts[0] for path in self._news.wait(left_s) if path != self.root}
+            self._heard = {name for name in heard if self._may_be_one(name)}
 
     def look(self, now_s: float, *, ended: bool = False) -> list[Candidate]:
-        at_once, self._heard = ended or self._heard, False
+        heard, self._heard = self._heard, set()
         for name in self._names():
             if name not in self._held or not self._held[name].is_there():
                 continue
-            if at_once or self._held[name].is_due(now_s):
+            if ended or name in heard or self._held[name].is_due(now_s):
                 self._held[name].look(now_s)
-        found = [each for held in self._missed() if (each := held.as_candidate(now_s, ended=ended))]
+        missed = self._missed()
         for name in self._names():
             if name not in self._held:
                 self._hold(name, now_s)
         present = [held for held in self._held.values() if not held.gone]
-        return found + [each for held in present if (each := held.as_candidate(now_s, ended=ended))]
+        found = [each for held in (*missed, *present) if (each := held.as_candidate(now_s, ended=ended))]
+        return sorted(found, key=lambda each: (each.written_ns, step_of(each) or 0, each.name))
+
+    def _may_be_one(self, name: str) -> bool:
+        return any(is_candidate(self.rules, name, folder=folder) for folder in (True, False))
 
     def _names(self) -> list[str]:
         """Of what may be checkpoints."""
@@ -103,10 +115,13 @@ class LocalWorkspace:
         held = self._held.get(candidate.name)
         if held is None or held.marks.keys() != candidate.files.keys():
             return None
-        store = self._store / token_hex(8)
-        found = held.take(store)
+        store, found = self._store / token_hex(8), None
+        try:
+            found = held.take(store)
+        finally:
+            if found is None:
+                shutil.rmtree(store, ignore_errors=True)
         if found is None:
-            shutil.rmtree(store, ignore_errors=True)
             return None
         files = {(f"{candidate.name}/{path}" if path else candidate.name): each for path, each in found.items()}
         places, marks = ({path: each[part] for path, each in files.items()} for part in (0, 1))
@@ -128,11 +143,11 @@ class LocalWorkspace:
 
     def holds(self, name: str, manifest: Manifest) -> bool:
         at = self.root / name
-        here = {f"{name}/{path}" if path else name for path, _ in files_at(at)}
-        if here != {file.path for file in manifest.files}:
-            return False
         with suppress(Damaged, OSError):
-            return all(_describe(file.path, self.root / file.path) == file for file in manifest.files)
+            here = {f"{name}/{path}" if path else name for path in files_at(at)}
+            return here == {file.path for file in manifest.files} and all(
+                _describe(file.path, self.root / file.path) == file for file in manifest.files
+            )
         return False
 
     def incoming(self, manifest: Manifest) -> Path:
@@ -153,7 +168,13 @@ class LocalWorkspace:
             self._aside = self.state / "set-aside"
             self._aside.mkdir()
         if (self.root / name).exists():
-            (self.root / name).rename(self._aside / name)
+            try:
+                (self.root / name).rename(self._aside / name)
+            except OSError as error:
+                raise UserError(
+                    f"{self.root / name} cannot be set aside: {error.strerror}",
+                    hint="it is no checkpoint to go on from: move it away",
+                ) from None
         if held := self._held.pop(name, None):
             held.forget()
 
@@ -166,26 +187,27 @@ class LocalWorkspace:
     def results(self, besides: Sequence[Path]) -> dict[File, Path]:
         with os.scandir(self.root) as entries:
             names = sorted(entry.name for entry in entries if not entry.is_symlink())
-        places = [self.root / name for name in names if self._is_result(name)]
-        places += [path.resolve() for path in besides]
+        places = {name: self.root / name for name in names if self._is_result(name)}
+        for path in besides:
+            name = path.resolve().name
+            places[f"{BESIDES}/{name}" if name in places else name] = path.resolve()
         found = dict[File, Path]()
-        for at in places:
-            for path, _ in files_at(at):
+        for name, at in places.items():
+            for path in files_at(at):
                 file = at / path if path else at
-                described = _describe(_writable(f"{at.name}/{path}" if path else at.name), file)
-                found[described] = file
+                found[_describe(_writable(f"{name}/{path}" if path else name), file)] = file
         return found
 
     def _is_result(self, name: str) -> bool:
         if name.startswith("."):
             return False
-        if name not in self._held:
+        if not is_candidate(self.rules, name, folder=(self.root / name).is_dir()):
             return True
         candidate = Held(self.root / name, self._store / token_hex(8), lambda path: False, 0.0)
         candidate.look(0.0)
         found = candidate.as_candidate(0.0, ended=True)
         candidate.forget()
-        return found is not None and is_result(self.rules, found)
+        return found is None or is_result(self.rules, found)
 
     def remembered(self) -> dict[str, str]:
         try:
@@ -255,12 +277,21 @@ def _writable(path: str) -> str:
 
 
 def _tells_writers(state: Path) -> bool:
-    """Whether leases tell of writers here; not all file systems have them."""
+    """Whether leases tell of writers here; not all file systems have them. Raises `UserError` where the disk is full."""
     probe = state / "probe"
-    with probe.open("wb"):
-        written = is_written(probe)
-    closed = is_written(probe)
-    probe.unlink()
+    try:
+        with probe.open("wb") as file:
+            file.write(bytes(PROBE_BYTES))
+            file.flush()
+            written = is_written(probe)
+        closed = is_written(probe)
+    except OSError as error:
+        raise UserError(
+            f"nothing can be written in {state}: {error.strerror}",
+            hint="make room, or name a folder on a larger disk in --checkpoints",
+        ) from None
+    finally:
+        probe.unlink(missing_ok=True)
     return (written, closed) == (True, False)
 
 

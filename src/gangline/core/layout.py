@@ -37,19 +37,22 @@ HIDDEN = (".", "tmp-", "tmp_", "_tmp")
 MAY_BE_ONE = re.compile(
     r"(.*[-_.])?(checkpoint|ckpt|step|epoch|iter|state|last|latest|best|resume)[-_=.]?\d*|.*\.ckpt|\d+", re.IGNORECASE
 )
-IS_ONE = re.compile(r"(checkpoint|step|epoch)[-_]\d+|.*-state|.*\.ckpt", re.IGNORECASE)
-"""Names that a checkpoint may have, and names that libraries give to checkpoints alone."""
+IS_ONE = re.compile(r"checkpoint[-_]\d+|.*-state|.*\.ckpt", re.IGNORECASE)
+OFTEN_ONE = re.compile(r"(step|epoch)[-_]\d+", re.IGNORECASE)
+"""Names that a checkpoint may have; that libraries give to checkpoints alone; and that scripts give to folders of pictures as well."""
 STATES = ("trainer_state.json", "train_state.json", MANIFEST)
 """Small files of JSON that tell the step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A file of a checkpoint. `sound`: it is closed, and whole. `told`: what it says, where it is a small one of JSON."""
+    """A file of a checkpoint. `sound`: it is closed, and whole. `told`: what it says, where it is a small one of JSON. `odd`: why it
+    cannot be held at all."""
 
     bytes: int
     sound: bool
     told: Any = field(default=None, compare=False)
+    odd: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +60,8 @@ class Candidate:
     """A file, or a folder's files by their paths below it, that may be a checkpoint. `name` is its name in the folder of all.
 
     `settled`: nothing of it has changed for a while, or its writer has ended, or it is gone from the folder. `fresh` are the files
-    that have changed since it was sent; None where it never was.
+    that have changed since it was sent; None where it never was. `written_ns`: when the newest of them was written (Unix), by which no
+    rule here goes.
     """
 
     name: str
@@ -65,6 +69,7 @@ class Candidate:
     files: Mapping[str, Seen]
     settled: bool = False
     fresh: frozenset[str] | None = None
+    written_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +85,9 @@ def lacks(rules: Rules, candidate: Candidate) -> str:
     """What still lacks, in words; empty for a checkpoint that is complete."""
     if not candidate.files:
         return "it is empty"
+    odd = next((path for path, seen in sorted(candidate.files.items()) if seen.odd), None)
+    if odd is not None:
+        return f"{odd or candidate.name} {candidate.files[odd].odd}"
     unsound = next((path for path, seen in sorted(candidate.files.items()) if not seen.sound), None)
     if unsound is not None:
         return f"{unsound or candidate.name} is not written to its end"
@@ -120,7 +128,8 @@ def is_result(rules: Rules, candidate: Candidate) -> bool:
     known = layout_of(Rules(), candidate) is not None or marked
     if not candidate.folder:
         return rules.layout != "lightning" and not known
-    return not known and not IS_ONE.fullmatch(candidate.name)
+    begun = not candidate.files or any(WEIGHTS.fullmatch(path) for path in candidate.files)
+    return not (known or IS_ONE.fullmatch(candidate.name) or (begun and OFTEN_ONE.fullmatch(candidate.name)))
 
 
 def layout_of(rules: Rules, candidate: Candidate) -> LayoutName | None:

@@ -41,11 +41,13 @@ class Ref:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """A run whose command was started. `origin` is the checkpoint that it went on from, complete so long after its run began."""
+    """A run whose command was started. `origin` is the newest checkpoint in the store that it may go on from. What it did go on from may be
+    newer, where it found that on its own disk: it `continues` the work of that run, which was `continued_ms` old then."""
 
     run: str
     origin: Ref | None
-    origin_after_ms: int = 0
+    continues: str = ""
+    continued_ms: int = 0
     at_ms: int = 0
     command: tuple[str, ...] = ()
     usd_per_hour: float | None = None
@@ -55,7 +57,8 @@ class Begun:
         return {
             "run": self.run,
             "origin": origin,
-            "origin_after_ms": self.origin_after_ms,
+            "continues": self.continues,
+            "continued_ms": self.continued_ms,
             "at_ms": self.at_ms,
             "command": list(self.command),
             "usd_per_hour": self.usd_per_hour,
@@ -92,7 +95,8 @@ def parse_begun(run: str, value: object) -> Begun:
         return Begun(
             run=run,
             origin=None if origin is None else Ref(str(origin["run"]), int(origin["number"])),
-            origin_after_ms=int(value["origin_after_ms"]),
+            continues=str(value["continues"]),
+            continued_ms=int(value["continued_ms"]),
             at_ms=int(value["at_ms"]),
             command=tuple(str(word) for word in value["command"]),
             usd_per_hour=None if value["usd_per_hour"] is None else float(value["usd_per_hour"]),
@@ -166,7 +170,7 @@ def forgotten(of_history: list[Ref], refs: Iterable[Ref], pinned: frozenset[Ref]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """Of all runs. `lost_s`: after the checkpoint from which the next one went on. `cost_usd` is None where a run has no price."""
+    """Of all runs. `lost_s`: after the checkpoint that the next one went on from. `cost_usd` is None where a run has no price."""
 
     runs: int
     seconds: float
@@ -178,8 +182,8 @@ def account(begun: Mapping[str, Begun], lasted_ms: Mapping[str, int], *, now: st
     """`lasted_ms`: from a run's beginning to its last sign of life. What the run `now` does is lost by nobody yet."""
     lasted = {run: lasted_ms.get(run, 0) for run in begun}
     useful, run = {now: lasted.get(now, 0)}, now
-    while run in begun and (origin := begun[run].origin) is not None and origin.run not in useful:
-        useful[origin.run], run = begun[run].origin_after_ms, origin.run
+    while run in begun and (before := begun[run].continues) and before not in useful:
+        useful[before], run = begun[run].continued_ms, before
     prices = [each.usd_per_hour for each in begun.values()]
     costs = [lasted[run] * price / 3_600_000 for run, price in zip(begun, prices, strict=True) if price is not None]
     return Account(

@@ -31,7 +31,14 @@ COMMENT_BYTES_MAX = 65_535
 
 
 def is_whole(path: str, size: int, read: Read) -> bool:
-    """Of what is not known here nothing can be said: True."""
+    """Of what is not known here nothing can be said: True. What shrinks meanwhile is not."""
+    try:
+        return _is_whole(path, size, read)
+    except struct.error:
+        return False
+
+
+def _is_whole(path: str, size: int, read: Read) -> bool:
     name = PurePosixPath(path).name
     ending = PurePosixPath(path).suffix.lower()
     if ending == ".safetensors":

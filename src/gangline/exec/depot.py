@@ -81,7 +81,7 @@ class Depot:
     rng: Random
     now_ms: Callable[[], int]
     give_up_s: float = math.inf
-    say: Callable[[str], None] = lambda text: None
+    say: Callable[[str], None] | None = None
     _begun: dict[str, str] = field(default_factory=dict)
     _never: Event = field(default_factory=Event)
 
@@ -131,8 +131,8 @@ class Depot:
                     pass
         known = {run: self._begun_of(run, refs) for run in sorted(begun)}
         for each in known.values():
-            if each.origin is not None:
-                signs[each.origin.run] = max(signs[each.origin.run], each.origin_after_ms)
+            if each.continues:
+                signs[each.continues] = max(signs[each.continues], each.continued_ms)
         for run in {ref.run for ref in refs}:
             with suppress(Damaged):
                 signs[run] = max(signs[run], self.read(max(ref for ref in refs if ref.run == run)).after_ms)
@@ -258,13 +258,14 @@ class Depot:
 
     def insist(self, ask: Callable[[], T]) -> T:
         """For as long as nobody is there."""
-        tries = 0
+        tries, told = 0, False
         while True:
             try:
                 return ask()
             except Unreachable as error:
-                if tries == TRIES_SILENT:
+                if tries >= TRIES_SILENT and self.say and not told:
                     self.say(f"{error.message}; waiting for it, SIGTERM ends that")
+                    told = True
                 self._nap(retry_s(tries, self.rng))
                 tries += 1
 

@@ -13,6 +13,8 @@ from gangline.ports.workspace import Workspace
 
 EXIT_OVERTAKEN = 77
 EXIT_INTERRUPTED = 130
+NICE = 10
+"""How far what sends stands back for the command (setpriority(2))."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

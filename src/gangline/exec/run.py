@@ -4,17 +4,19 @@ The main thread waits for the command and for signals. Beside it: one that looks
 that sends them (it may have to wait for the store), one that looks whether another run has overtaken this one and sends the log.
 """
 
+import os
 import signal
 from threading import Event, Thread
 
 from gangline.core.contract import EXIT_STOPPED
+from gangline.core.errors import UserError
 from gangline.core.lineage import Begun, Committed, newest_begun, number_of
 from gangline.exec.depot import Abandoned, output_of
 from gangline.exec.guard import Guard
-from gangline.exec.plan import EXIT_INTERRUPTED, EXIT_OVERTAKEN, Plan, Summary, Tools
+from gangline.exec.plan import EXIT_INTERRUPTED, EXIT_OVERTAKEN, NICE, Plan, Summary, Tools
 from gangline.exec.report import Report, Told
 from gangline.exec.sender import Sender
-from gangline.exec.start import ADDRESS, RUN, check_room, check_script, filled, find_start
+from gangline.exec.start import ADDRESS, BEFORE, RUN, check_room, check_script, filled, find_start, is_ours
 from gangline.exec.watch import Ward, Watcher
 from gangline.ports.command import Command
 
@@ -48,7 +50,7 @@ class Exec:
     def __call__(self) -> Summary:
         before = {number: signal.signal(number, self._on_signal) for number in SIGNALS if not _is_ignored(number)}
         try:
-            return self._prepare() or self._go()
+            return self._prepared() or self._go()
         except Stopped:
             return self._report.summary(self._code_when_stopped(), "stopped before the command was started")
         finally:
@@ -57,6 +59,15 @@ class Exec:
                 signal.signal(number, handler)
 
     # Before the command
+
+    def _prepared(self) -> Summary | None:
+        try:
+            return self._prepare()
+        except OSError as error:
+            raise UserError(
+                f"{error.filename or 'the disk'} cannot be used: {error.strerror}",
+                hint="is there room, and may this user write there?",
+            ) from None
 
     def _prepare(self) -> Summary | None:
         at, plan, report = self._at, self._plan, self._report
@@ -71,18 +82,21 @@ class Exec:
         report.downloaded = at.bring(lambda: bool(self._signals))
         report.run = self._depot.claim({"host": at.host, "at_ms": at.now_ms()})
         report.found = self._depot.find()
+        ours = is_ours(self._depot, at.workspace, report.found)
         report.start = start = find_start(self._depot, at.workspace, plan.rules, report.found, at.say)
         report.downloaded += start.downloaded
         self._begun = Begun(
             run=report.run,
             origin=start.origin.ref if start.origin else None,
-            origin_after_ms=start.origin.after_ms if start.origin else 0,
+            continues=start.continues,
+            continued_ms=start.continued_ms,
             at_ms=at.now_ms() - report.after_ms(),
             command=plan.command,
             usd_per_hour=plan.usd_per_hour,
         )
+        before = newest_begun(report.found.begun) if ours else None
+        at.workspace.remember({RUN: report.run, BEFORE: before or "", ADDRESS: self._depot.address})
         self._depot.begin(self._begun)
-        at.workspace.remember({RUN: report.run, ADDRESS: self._depot.address})
         self._preparing, report.begun = False, self._begun
         at.say(f"run {number_of(report.run)} {self._whence()}")
         return None
@@ -130,7 +144,8 @@ class Exec:
             command.close()
             self._over.set()
         watching.join()
-        self._guard(lambda: watcher.look(ended=True))
+        for _ in range(2):  # what has gone, and what has taken its name
+            self._guard(lambda: watcher.look(ended=True))
         sender.close()
         self._handing_in, self._depot.say = True, at.say
         while left := [thread for thread in handing if thread.is_alive()]:
@@ -189,7 +204,7 @@ class Exec:
             raise Stopped
         if self._told_again():
             self._depot.give_up_s = 0.0
-        elif self._handing_in and not self._stopped_because:
+        elif self._handing_in and len(self._signals) == 1:
             self._depot.give_up_s = self._at.now_s() + self._plan.grace_s
 
     def _told_again(self) -> bool:
@@ -197,6 +212,7 @@ class Exec:
         return bool(self._signals) and self._signals[-1][1] - self._signals[0][1] >= AGAIN_S
 
     def _send(self) -> None:
+        os.nice(NICE)
         going = True
 
         def send_next() -> None:
@@ -228,7 +244,7 @@ class Exec:
             if code == 0:
                 self._guard(self._send_results)
             self._guard(lambda: self._depot.insist(self._ward.send_log))
-            finished = code != 0 or bool(report.results)
+            finished = code != 0 or (bool(report.results) and not self._sender.lacks_newest)
             told = {"code": code if finished else None, "because": because, "after_ms": report.after_ms()}
             self._guard(lambda: self._depot.end(report.run, told))
         except Abandoned:

@@ -6,7 +6,7 @@ from threading import Condition
 
 from gangline.core.canonical import digest
 from gangline.core.contract import MANIFEST, parse_manifest
-from gangline.core.errors import Damaged
+from gangline.core.errors import Damaged, GanglineError
 from gangline.core.files import File
 from gangline.core.lineage import Begun, Committed, Ref, forgotten, history, newest_begun, overtaken_by
 from gangline.exec.depot import Abandoned, Depot, Found
@@ -26,6 +26,7 @@ class Sender:
         self.committed: list[Committed] = []
         self.sending = ""
         self.overtaken = ""
+        self._failed: Ref | None = None
         self._plan = plan
         self._depot = depot
         self._workspace = workspace
@@ -40,6 +41,11 @@ class Sender:
         self._taken = 0
         self._closing = False
         self._changed = Condition()
+
+    @property
+    def lacks_newest(self) -> bool:
+        """Whether one did not arrive after which none did."""
+        return self._failed is not None and all(self._failed > committed.ref for committed in self.committed)
 
     def put(self, taken: Taken, after_ms: int) -> None:
         """Where more wait than are kept, the oldest are left out: they would be forgotten as soon as they are there."""
@@ -69,6 +75,9 @@ class Sender:
         self.sending = taken.name
         try:
             self._commit(ref, taken, after_ms)
+        except (GanglineError, OSError):
+            self._failed = ref
+            raise
         finally:
             self.sending = ""
             self._workspace.release(taken)

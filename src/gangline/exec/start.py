@@ -1,6 +1,6 @@
 """Where a run goes on from: what the store has, what lies on this machine, and what is damaged of it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,19 +13,21 @@ from gangline.ports.workspace import Workspace
 Say = Callable[[str], None]
 
 GB = 10**9
-RUN, ADDRESS = "run", "address"
+RUN, BEFORE, ADDRESS = "run", "before", "address"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
     """`origin` is the newest that the store has; `name` is None where the run begins anew. `downloaded`: bytes. `adopted`: it lies
-    on this machine, and is newer than what the store has."""
+    on this machine, and is newer than what the store has. It `continues` a run that was `continued_ms` old then."""
 
     origin: Committed | None = None
     name: str | None = None
     step: int | None = None
     downloaded: int = 0
     adopted: bool = False
+    continues: str = ""
+    continued_ms: int = 0
 
 
 def check_script(begun: Mapping[str, Begun], command: tuple[str, ...], address: str) -> str:
@@ -64,11 +66,9 @@ def find_start(depot: Depot, workspace: Workspace, rules: Rules, found: Found, s
     What lies on this machine counts only where no other run has begun since the one that made it; then it may be newer than what was
     uploaded, and is uploaded first.
     """
-    last = newest_begun(found.begun)
-    before = workspace.remembered()
-    ours = last is None or (before.get(RUN), before.get(ADDRESS)) == (last, depot.address)
+    ours = is_ours(depot, workspace, found)
     here = _sort_local(workspace, rules, say)
-    start = _choose(depot, workspace, found, _newest_local(here) if ours else None, say)
+    start = _choose(depot, workspace, found, _newest_local(here.values()) if ours else None, say)
     for name in here:
         if name != start.name and not ours:
             say(f"{name} on this disk is not of the newest run: it is set aside")
@@ -80,18 +80,41 @@ def find_start(depot: Depot, workspace: Workspace, rules: Rules, found: Found, s
     return start
 
 
+def is_ours(depot: Depot, workspace: Workspace, found: Found) -> bool:
+    """Whether no run has begun since the one that left the folder as it is. One that was remembered and died before it began has
+    changed nothing."""
+    last, told = newest_begun(found.begun), workspace.remembered()
+    return last is None or (told.get(ADDRESS) == depot.address and last in (told.get(RUN), told.get(BEFORE)))
+
+
 def _choose(depot: Depot, workspace: Workspace, found: Found, newest: Candidate | None, say: Say) -> Start:
-    local = None if newest is None else Start(name=newest.name, step=step_of(newest), adopted=True)
+    last = newest_begun(found.begun)
+    local = None if newest is None else _adopted(newest, found.begun[last] if last else None)
     for ref in _history(found):
         try:
             committed = depot.read(ref)
-            if local is not None and (local.step or 0) > committed.step:
+            held = workspace.holds(committed.name, committed.manifest)
+            if local is not None and not (held and local.name == committed.name) and _is_newer(local, committed, last):
                 return replace(local, origin=committed)
-            return _restore(depot, workspace, committed)
+            return _begin_at(committed) if held else _restore(depot, workspace, committed)
         except (Damaged, NotFound) as error:
             say(f"a checkpoint in the store is damaged, the one before it is used: {error.message}")
             workspace.discard()
     return local or Start()
+
+
+def _adopted(newest: Candidate, last: Begun | None) -> Start:
+    start = Start(name=newest.name, step=step_of(newest), adopted=True)
+    if last is None:
+        return start
+    return replace(start, continues=last.run, continued_ms=max(0, newest.written_ns // 10**6 - last.at_ms))
+
+
+def _is_newer(local: Start, committed: Committed, last: str | None) -> bool:
+    """By their steps; where one has none, by when the run `last`, on this machine, has written it."""
+    if local.step and committed.step:
+        return local.step > committed.step
+    return local.continued_ms > (committed.after_ms if committed.ref.run == last else 0)
 
 
 def _history(found: Found) -> list[Ref]:
@@ -111,13 +134,26 @@ def _sort_local(workspace: Workspace, rules: Rules, say: Say) -> dict[str, Candi
     return complete
 
 
-def _newest_local(here: Mapping[str, Candidate]) -> Candidate | None:
-    return max(here.values(), key=lambda candidate: (step_of(candidate) or 0, candidate.name), default=None)
+def _newest_local(here: Collection[Candidate]) -> Candidate | None:
+    """By their steps; one that has none is the newest if it was written after all that have."""
+    numbered = [(step, each) for each in here if (step := step_of(each)) is not None]
+    of_all = max(here, key=lambda each: (each.written_ns, each.name), default=None)
+    if of_all is None or step_of(of_all) is None or not numbered:
+        return of_all
+    return max(numbered, key=lambda found: (found[0], found[1].written_ns))[1]
+
+
+def _begin_at(committed: Committed) -> Start:
+    return Start(
+        origin=committed,
+        name=committed.name,
+        step=committed.step,
+        continues=committed.ref.run,
+        continued_ms=committed.after_ms,
+    )
 
 
 def _restore(depot: Depot, workspace: Workspace, committed: Committed) -> Start:
-    if workspace.holds(committed.name, committed.manifest):
-        return Start(origin=committed, name=committed.name, step=committed.step)
     into = workspace.incoming(committed.manifest)
     try:
         depot.get(committed, into)
@@ -127,7 +163,7 @@ def _restore(depot: Depot, workspace: Workspace, committed: Committed) -> Start:
             hint="make room, or name a folder on a larger disk in --checkpoints",
         ) from None
     workspace.install(committed.name, committed.manifest)
-    return Start(origin=committed, name=committed.name, step=committed.step, downloaded=committed.bytes)
+    return replace(_begin_at(committed), downloaded=committed.bytes)
 
 
 def filled(command: tuple[str, ...], checkpoint: Path | None) -> tuple[str, ...]:

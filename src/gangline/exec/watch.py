@@ -5,7 +5,7 @@ from dataclasses import replace
 from threading import Event
 
 from gangline.core.errors import GanglineError
-from gangline.core.layout import Candidate, Rules, lacks
+from gangline.core.layout import Candidate, Rules, is_result, lacks
 from gangline.exec.guard import Guard
 from gangline.exec.plan import Tools
 from gangline.exec.sender import Sender
@@ -40,13 +40,19 @@ class Watcher:
             self._guard(self.look)
 
     def look(self, *, ended: bool = False) -> None:
-        rules = self._rules
         for candidate in self._workspace.look(self._now_s(), ended=ended):
-            why = lacks(rules, candidate) or lacks(replace(rules, processes=self._command.processes), candidate)
-            if why:
-                self._wonder(candidate, why)
-            elif taken := self._workspace.take(candidate):
+            self._guard(lambda candidate=candidate: self._look_at(candidate, ended=ended))
+
+    def _look_at(self, candidate: Candidate, *, ended: bool) -> None:
+        rules = self._rules
+        why = lacks(rules, candidate) or lacks(replace(rules, processes=self._command.processes), candidate)
+        if not why:
+            if taken := self._workspace.take(candidate):
                 self._put(taken)
+        elif ended and candidate.fresh is None and not is_result(rules, candidate):
+            self._guard.warn(f"{candidate.name} is not complete, {why}: it is not uploaded")
+        else:
+            self._wonder(candidate, why)
 
     def _wonder(self, candidate: Candidate, why: str) -> None:
         """Once for each: what looks like a checkpoint and is none for a minute may have another layout."""

@@ -1,0 +1,244 @@
+"""A script's folder, with whatever else may lie in it."""
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gangline.adapters import held
+from gangline.adapters.workspace import LocalWorkspace
+from gangline.core.errors import Damaged, UserError
+from gangline.core.layout import Candidate, Rules, is_result, lacks
+from gangline.core.lineage import Begun, Committed, Ref
+from gangline.exec.start import Start, _is_newer, _newest_local
+
+STEPS = Rules(complete_when="step_*/done")
+FAR_S = 1e6
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out"
+
+
+def step(out: Path, number: int, at_s: int = 0) -> Path:
+    place = out / f"step_{number}"
+    place.mkdir(parents=True)
+    for name in ("weights.txt", "done"):
+        (place / name).write_text(str(number))
+        os.utime(place / name, (at_s or number, at_s or number))
+    return place
+
+
+def look(workspace: LocalWorkspace, now_s: float = 0.0) -> list[str]:
+    return [each.name for each in workspace.look(now_s, ended=True) if not lacks(workspace.rules, each)]
+
+
+def test_of_several_at_one_look_the_one_that_was_written_last_is_the_last(out: Path) -> None:
+    for number in (7, 3, 12, 10, 1):
+        step(out, number)
+    step(out, 5, at_s=1000)
+    assert look(LocalWorkspace(out, STEPS)) == ["step_1", "step_3", "step_7", "step_10", "step_12", "step_5"]
+
+
+def test_what_takes_the_name_of_one_that_has_gone_is_found_after_it(out: Path) -> None:
+    rules = Rules(complete_when="latest/done")
+    workspace = LocalWorkspace(out, rules)
+    step(out, 1).rename(out / "latest")
+    workspace.look(0.0)
+    step(out, 2).rename(out / "new")
+    (out / "latest").rename(out / "old")
+    (out / "new").rename(out / "latest")
+    found = list[str]()
+    for now_s in (1.0, 2.0):
+        for candidate in workspace.look(now_s, ended=True):
+            taken = workspace.take(candidate)
+            assert taken
+            found.append(taken.files["latest/done"].read_text())
+    assert found == ["1", "2"]
+
+
+def no_link(*_: object) -> None:
+    raise PermissionError(1, os.strerror(1))
+
+
+def test_where_no_link_can_be_made_it_is_copied(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a disk that knows none, or where another user owns the files (fs.protected_hardlinks)."""
+    step(out, 1)
+    workspace = LocalWorkspace(out, STEPS)
+    monkeypatch.setattr(held.os, "link", no_link)
+    (candidate,) = workspace.look(0.0)
+    taken = workspace.take(candidate)
+    assert taken and {file.path for file in workspace.describe(taken)} == {"step_1/done", "step_1/weights.txt"}
+    workspace.release(taken)
+    assert workspace.look(FAR_S, ended=True) == []
+
+
+def test_a_link_to_a_file_is_that_file(out: Path, tmp_path: Path) -> None:
+    (tmp_path / "base").write_text("weights")
+    (step(out, 1) / "base").symlink_to(tmp_path / "base")
+    workspace = LocalWorkspace(out, STEPS)
+    (candidate,) = workspace.look(0.0)
+    taken = workspace.take(candidate)
+    assert taken and taken.files["step_1/base"].read_text() == "weights" and not taken.files["step_1/base"].is_symlink()
+
+
+def test_a_link_to_a_folder_is_not_left_out_in_silence(out: Path, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (step(out, 1) / "unet").symlink_to(tmp_path / "real")
+    (candidate,) = LocalWorkspace(out, STEPS).look(0.0, ended=True)
+    assert lacks(STEPS, candidate) == "unet is a link to a folder, which is not followed"
+
+
+def fifo(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+
+
+def socket_of(folder: Path) -> None:
+    os.mknod(folder / "socket", stat.S_IFSOCK | 0o600)
+
+
+def loop(folder: Path) -> None:
+    (folder / "loop").symlink_to("loop")
+
+
+@pytest.mark.parametrize("odd", [fifo, socket_of, loop])
+def test_what_is_no_file_stands_in_nobodys_way(out: Path, odd: Callable[[Path], None]) -> None:
+    odd(step(out, 1))
+    odd(out)
+    (out / "sample.png").write_bytes(b"png")
+    workspace = LocalWorkspace(out, STEPS)
+    assert look(workspace) == ["step_1"]
+    assert {file.path for file in workspace.results(())} == {"sample.png"}
+
+
+def test_what_cannot_be_read_is_said_and_the_others_are_seen(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where another user owns a folder."""
+    place = step(out, 1)
+    step(out, 2)
+    scan = os.scandir
+
+    def refuse(path: Path) -> object:
+        if Path(path) == place:
+            raise PermissionError(13, os.strerror(13))
+        return scan(path)
+
+    monkeypatch.setattr(held.os, "scandir", refuse)
+    found = {each.name: lacks(STEPS, each) for each in LocalWorkspace(out, STEPS).look(0.0, ended=True)}
+    assert found == {"step_1": "step_1 cannot be read", "step_2": ""}
+
+
+def test_a_name_that_the_store_cannot_have_is_refused(out: Path) -> None:
+    (step(out, 1) / "a\\b").write_text("x")
+    workspace = LocalWorkspace(out, STEPS)
+    (candidate,) = workspace.look(0.0)
+    taken = workspace.take(candidate)
+    assert taken
+    with pytest.raises(Damaged, match="must give it another one"):
+        workspace.describe(taken)
+
+
+def test_an_empty_folder_that_is_called_a_checkpoint_is_half_of_one(out: Path) -> None:
+    for name in ("checkpoint-7", "step_7", "latest"):
+        (out / name).mkdir(parents=True)
+    found = {each.name: is_result(Rules(), each) for each in LocalWorkspace(out, Rules()).look(0.0, ended=True)}
+    assert found == {"checkpoint-7": False, "step_7": False, "latest": True}
+
+
+def test_pictures_of_an_epoch_are_results(out: Path) -> None:
+    for name in ("epoch_1", "step_1", "checkpoint-1"):
+        (out / name).mkdir(parents=True)
+        (out / name / "sample.png").write_bytes(b"png")
+    assert {file.path for file in LocalWorkspace(out, Rules()).results(())} == {
+        "epoch_1/sample.png",
+        "step_1/sample.png",
+    }
+
+
+def test_results_of_one_name_are_both_there(out: Path, tmp_path: Path) -> None:
+    workspace = LocalWorkspace(out, Rules())
+    (out / "log.txt").write_text("mine")
+    (tmp_path / "log.txt").write_text("elsewhere")
+    found = {file.path: at.read_text() for file, at in workspace.results((tmp_path / "log.txt",)).items()}
+    assert found == {"log.txt": "mine", "results/log.txt": "elsewhere"}
+
+
+def test_what_is_written_beside_checkpoints_wakes_nobody(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log that grows many times a second."""
+    for number in range(3):
+        step(out, number)
+    workspace = LocalWorkspace(out, STEPS)
+    assert len(look(workspace)) == 3
+    for each in workspace.look(0.0, ended=True):
+        workspace.take(each)
+    workspace.look(FAR_S, ended=True)
+    looked = list[Path]()
+    monkeypatch.setattr(held.Held, "look", lambda self, now_s: looked.append(self.at))
+    (out / "train.log").write_text("loss")
+    workspace.wait(0.05)
+    workspace.look(FAR_S + 0.1)
+    assert looked == []
+    (out / "step_1" / "done").write_text("again")
+    workspace.wait(FAR_S)
+    workspace.look(FAR_S + 0.2)
+    assert looked == [out / "step_1"]
+
+
+def test_a_full_disk_is_said_before_anything_is_touched(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr("gangline.adapters.workspace.is_written", full)
+    with pytest.raises(UserError, match="No space left on device"):
+        LocalWorkspace(out, STEPS)
+
+
+# Which of those on this machine and in the store is the newest
+
+
+def of(name: str, written_s: int) -> Candidate:
+    return Candidate(name=name, folder=False, files={}, written_ns=written_s * 10**9)
+
+
+@pytest.mark.parametrize(
+    ("here", "newest"),
+    [
+        ([], None),
+        ([of("step_9", 1), of("step_10", 2)], "step_10"),
+        ([of("step_9", 5), of("step_10", 2)], "step_10"),  # a clock that was put back
+        ([of("last.ckpt", 5), of("step=10.ckpt", 2)], "last.ckpt"),
+        ([of("last.ckpt", 1), of("step=10.ckpt", 2), of("step=9.ckpt", 3)], "step=10.ckpt"),
+        ([of("last.ckpt", 1), of("best.ckpt", 2)], "best.ckpt"),
+    ],
+)
+def test_the_newest_here_is_told_by_steps_else_by_time(here: list[Candidate], newest: str | None) -> None:
+    found = _newest_local(here)
+    assert (found.name if found else None) == newest
+
+
+def committed(run: str, after_ms: int, step: int) -> Committed:
+    from gangline.core.contract import Manifest
+
+    manifest = Manifest(step=step, spec_hash="", fingerprint={}, exact=False, files=())
+    return Committed(ref=Ref(run, 1), name="last.pt", manifest=manifest, after_ms=after_ms)
+
+
+@pytest.mark.parametrize(
+    ("local", "theirs", "newer"),
+    [
+        (Start(step=10, continued_ms=1), committed("000002", 500, 9), True),
+        (Start(step=9, continued_ms=900), committed("000002", 500, 9), False),
+        (Start(step=None, continued_ms=501), committed("000002", 500, 0), True),
+        (Start(step=None, continued_ms=500), committed("000002", 500, 0), False),
+        (
+            Start(step=None, continued_ms=1),
+            committed("000001", 500, 0),
+            True,
+        ),  # what the last run wrote is after what it began with
+        (Start(step=None, continued_ms=0), committed("000001", 500, 0), False),
+    ],
+)
+def test_what_is_here_is_newer_than_what_is_there(local: Start, theirs: Committed, newer: bool) -> None:
+    assert _is_newer(local, theirs, Begun(run="000002", origin=None).run) is newer

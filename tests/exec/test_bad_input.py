@@ -122,6 +122,15 @@ def test_a_disk_that_is_too_small_for_a_restore(refused: Ask, place: S3Objects, 
     assert list(place.list("claims")) == ["claims/000001.json"]
 
 
+def test_a_disk_that_is_full_already(line: Line, place: S3Objects, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    words = (*GANGLINE, "exec", "--checkpoints", disk / "out", "--to", line.to, "--", "touch", tmp_path / "touched")
+    ran = run_on_a_disk_of("32k", disk, *map(str, words), **line.environment)
+    assert ran.returncode == 2 and "No space left on device" in ran.stderr and "hint: make room" in ran.stderr
+    assert not (tmp_path / "touched").exists() and not list(place.list(""))
+
+
 def test_data_that_are_not_there(refused: Ask, bucket: Bucket) -> None:
     sentence, hint = refused("--data", f"s3://{bucket.name}/nothing-here:images")
     assert "there is nothing at" in sentence and "--data" in hint

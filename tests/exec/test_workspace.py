@@ -4,15 +4,18 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from gangline.adapters import held
+from gangline.adapters.folder import FolderObjects, FolderTransfer
 from gangline.adapters.workspace import LocalWorkspace
-from gangline.core.errors import Damaged, UserError
+from gangline.core.errors import Damaged
 from gangline.core.layout import Candidate, Rules, is_result, lacks
 from gangline.core.lineage import Begun, Committed, Ref
-from gangline.exec.start import Start, _is_newer, _newest_local
+from gangline.exec.depot import Depot, Found
+from gangline.exec.start import ADDRESS, BEFORE, RUN, Start, _is_newer, _newest_local, is_ours
 
 STEPS = Rules(complete_when="step_*/done")
 FAR_S = 1e6
@@ -186,15 +189,6 @@ def test_what_is_written_beside_checkpoints_wakes_nobody(out: Path, monkeypatch:
     assert looked == [out / "step_1"]
 
 
-def test_a_full_disk_is_said_before_anything_is_touched(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, os.strerror(28))
-
-    monkeypatch.setattr("gangline.adapters.workspace.is_written", full)
-    with pytest.raises(UserError, match="No space left on device"):
-        LocalWorkspace(out, STEPS)
-
-
 # Which of those on this machine and in the store is the newest
 
 
@@ -242,3 +236,17 @@ def committed(run: str, after_ms: int, step: int) -> Committed:
 )
 def test_what_is_here_is_newer_than_what_is_there(local: Start, theirs: Committed, newer: bool) -> None:
     assert _is_newer(local, theirs, Begun(run="000002", origin=None).run) is newer
+
+
+def test_a_folder_is_ours_until_another_run_has_begun(tmp_path: Path) -> None:
+    """One that was remembered and died before it began has changed nothing."""
+    objects = FolderObjects(tmp_path / "store")
+    depot = Depot(objects=objects, transfer=FolderTransfer(objects), address="store", rng=Random(1), now_ms=lambda: 0)
+    workspace = LocalWorkspace(tmp_path / "out", STEPS)
+    found = {run: Found(begun={run: Begun(run=run, origin=None)}) for run in ("000001", "000002", "000003")}
+    assert is_ours(depot, workspace, Found()) and not is_ours(depot, workspace, found["000001"])
+    workspace.remember({RUN: "000002", BEFORE: "000001", ADDRESS: "store"})
+    ours = {run: is_ours(depot, workspace, each) for run, each in found.items()}
+    assert ours == {"000001": True, "000002": True, "000003": False}
+    workspace.remember({RUN: "000002", BEFORE: "", ADDRESS: "another"})
+    assert not is_ours(depot, workspace, found["000002"])

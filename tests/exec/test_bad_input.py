@@ -105,6 +105,12 @@ def test_a_checkpoint_of_another_script(line: Line) -> None:
     assert line.start("b", command=("touch", "touched"), options=("--any-script",)).end()[0] == 0
 
 
+def test_a_run_whose_record_is_damaged_was_of_any_script(line: Line, place: S3Objects) -> None:
+    place.write("claims/000001.json", b"{}")
+    place.write("runs/000001/begun.json", b"half of a rec")
+    assert line.start("b", command=("touch", "touched")).end()[0] == 0
+
+
 def test_a_disk_that_is_too_small_for_a_restore(refused: Ask, place: S3Objects, tmp_path: Path) -> None:
     """Found before a number is taken: who trains elsewhere is not disturbed."""
     files = tuple(

@@ -5,6 +5,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,7 +16,9 @@ from gangline.core.errors import Damaged
 from gangline.core.layout import Candidate, Rules, is_result, lacks
 from gangline.core.lineage import Begun, Committed, Ref
 from gangline.exec.depot import Depot, Found
+from gangline.exec.guard import Guard
 from gangline.exec.start import ADDRESS, BEFORE, RUN, Start, _is_newer, _newest_local, is_ours
+from gangline.exec.watch import REFUSED_S, Watcher
 
 STEPS = Rules(complete_when="step_*/done")
 FAR_S = 1e6
@@ -91,8 +94,67 @@ def test_a_link_to_a_file_is_that_file(out: Path, tmp_path: Path) -> None:
 def test_a_link_to_a_folder_is_not_left_out_in_silence(out: Path, tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (step(out, 1) / "unet").symlink_to(tmp_path / "real")
-    (candidate,) = LocalWorkspace(out, STEPS).look(0.0, ended=True)
+    workspace = LocalWorkspace(out, STEPS)
+    (candidate,) = workspace.look(0.0, ended=True)
     assert lacks(STEPS, candidate) == "unet is a link to a folder, which is not followed"
+    (out / "step_1" / "unet").unlink()
+    (out / "step_1" / "unet").mkdir()
+    (out / "step_1" / "unet" / "config").write_text("{}")
+    (candidate,) = workspace.look(1.0, ended=True)
+    assert lacks(STEPS, candidate) == "" and "unet/config" in candidate.files
+
+
+def test_what_is_written_after_something_went_is_not_being_deleted(out: Path) -> None:
+    """A lock, say."""
+    workspace, place = LocalWorkspace(out, STEPS), out / "step_1"
+    place.mkdir()
+    (place / "lock").touch()
+    assert look(workspace, 0.0) == []
+    (place / "lock").unlink()
+    assert look(workspace, 0.1) == []
+    (place / "more").touch()
+    (candidate,) = workspace.look(0.2)
+    assert lacks(STEPS, candidate) == "nothing matches step_*/done"
+    (place / "more").unlink()
+    (place / "done").touch()
+    (candidate,) = workspace.look(0.3)
+    assert lacks(STEPS, candidate) == "" and set(candidate.files) == {"done"}
+
+
+def test_what_went_last_of_all_is_said_at_the_end_and_forgotten_after_a_while(out: Path) -> None:
+    workspace, place = LocalWorkspace(out, STEPS), step(out, 1)
+    (place / "lock").touch()
+    workspace.look(0.0)
+    (place / "lock").unlink()
+    assert workspace.look(0.1) == []
+    (candidate,) = workspace.look(0.2, ended=True)
+    assert lacks(STEPS, candidate) == "lock was deleted again"
+    assert look(workspace, 0.1 + held.DELETED_WITHIN_S) == ["step_1"]
+
+
+def test_a_folder_made_anew_is_seen_at_once_even_as_the_same_inode(out: Path) -> None:
+    """Which some file systems give to the next folder."""
+    rules = Rules(complete_when="latest/done")
+    workspace, place = LocalWorkspace(out, rules), out / "latest"
+
+    def save(text: str) -> None:
+        place.mkdir(exist_ok=True)
+        (place / "done").write_text(text)
+
+    save("1")
+    for each in workspace.look(0.0, ended=True):
+        workspace.take(each)
+    workspace.look(200.0, ended=True)
+    workspace.wait(0.01)
+    (place / "done").unlink()  # as the folder stays, so does its inode
+    place.rmdir()
+    place.mkdir()
+    workspace.wait(FAR_S)
+    workspace.look(200.1)
+    (place / "done").write_text("2")
+    workspace.wait(FAR_S)
+    (candidate,) = workspace.look(200.2)
+    assert lacks(rules, candidate) == ""
 
 
 def fifo(folder: Path) -> None:
@@ -143,10 +205,11 @@ def test_a_name_that_the_store_cannot_have_is_refused(out: Path) -> None:
         workspace.describe(taken)
 
 
-def test_an_empty_folder_that_is_called_a_checkpoint_is_half_of_one(out: Path) -> None:
+@pytest.mark.parametrize("rules", [Rules(), Rules(complete_when="*/done")])
+def test_an_empty_folder_that_is_called_a_checkpoint_is_half_of_one(out: Path, rules: Rules) -> None:
     for name in ("checkpoint-7", "step_7", "latest"):
         (out / name).mkdir(parents=True)
-    found = {each.name: is_result(Rules(), each) for each in LocalWorkspace(out, Rules()).look(0.0, ended=True)}
+    found = {each.name: is_result(rules, each) for each in LocalWorkspace(out, rules).look(0.0, ended=True)}
     assert found == {"checkpoint-7": False, "step_7": False, "latest": True}
 
 
@@ -166,6 +229,10 @@ def test_results_of_one_name_are_both_there(out: Path, tmp_path: Path) -> None:
     (tmp_path / "log.txt").write_text("elsewhere")
     found = {file.path: at.read_text() for file, at in workspace.results((tmp_path / "log.txt",)).items()}
     assert found == {"log.txt": "mine", "results/log.txt": "elsewhere"}
+    (out / "results").mkdir()
+    (out / "results" / "log.txt").write_text("mine too")
+    found = {file.path: at.read_text() for file, at in workspace.results((tmp_path / "log.txt",)).items()}
+    assert found == {"log.txt": "mine", "results/log.txt": "mine too", "results-2/log.txt": "elsewhere"}
 
 
 def test_what_is_written_beside_checkpoints_wakes_nobody(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,3 +317,36 @@ def test_a_folder_is_ours_until_another_run_has_begun(tmp_path: Path) -> None:
     assert ours == {"000001": True, "000002": True, "000003": False}
     workspace.remember({RUN: "000002", BEFORE: "", ADDRESS: "another"})
     assert not is_ours(depot, workspace, found["000002"])
+
+
+def test_what_could_not_be_held_is_lacking_until_something_newer_could(
+    out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And is not tried again at once."""
+    said, put = list[str](), list[str]()
+    at_s = [0.0]
+    tools = SimpleNamespace(workspace=LocalWorkspace(out, STEPS), now_s=lambda: at_s[0])
+    watcher = Watcher(
+        STEPS,
+        tools,  # type: ignore[arg-type]
+        SimpleNamespace(processes=1),  # type: ignore[arg-type]
+        lambda: 7,
+        lambda taken, after_ms: put.append(f"{taken.name} {after_ms}"),
+        Guard(said.append),
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(held, "_put", refuse_full)
+        step(out, 1)
+        watcher.look()
+        watcher.look()
+    assert watcher.lacks_newest and said == ["warning: step_1 cannot be held: No space left on device"]
+    at_s[0] = 1.0
+    watcher.look()
+    assert put == []
+    at_s[0] = REFUSED_S + 1
+    watcher.look()
+    assert put == ["step_1 7"] and not watcher.lacks_newest
+
+
+def refuse_full(*_: object, **__: object) -> None:
+    raise OSError(28, os.strerror(28))

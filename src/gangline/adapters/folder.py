@@ -147,7 +147,11 @@ class FolderObjects:
             raise
         except OSError:
             with self.path(key).open("xb") as file:
-                file.write(coming.read_bytes())
+                try:
+                    file.write(coming.read_bytes())
+                except OSError:
+                    self.path(key).unlink()
+                    raise
         flush(self.path(key))
 
     def _coming(self, key: str) -> "_Coming":

@@ -19,15 +19,15 @@ from typing import Any
 from gangline.core.layout import INDEX, OF_LIGHTNING, STATES, Candidate, Seen
 from gangline.core.whole import is_whole
 
-LINKED, UNREADABLE = "is a link to a folder, which is not followed", "cannot be read"
+LINKED, UNREADABLE, DELETED = "is a link to a folder, which is not followed", "cannot be read", "was deleted again"
 Mark = tuple[int, int, int]
 """Which file, how long, when it was written last: another one is another file, or another content."""
 
 SETTLES_S = 1.0
 LOOK_AGAIN_S, LOOK_AGAIN_AT_KNOWN_S = 2.0, 10.0
 """How often what has been as it is for long is looked at, where nothing tells of news: before it is known and after."""
-DELETED_WITHIN_S = 30.0
-"""A folder of which a file went and that is still there so long after is not being deleted."""
+DELETED_WITHIN_S = 10.0
+"""A folder of which a file went and that is still there so long after the last that did is not being deleted."""
 TOLD_BYTES_MAX = 4 * 2**20
 HEAD_BYTES = 65_536
 CLONE = 0x40049409
@@ -59,7 +59,8 @@ class Held:
         self._known: dict[str, Mark] | None = None
         self._is_known = False
         self._changed_s = self._looked_s = now_s
-        self._lost_s: float | None = None
+        self._lost = frozenset[str]()
+        self._lost_s = now_s
 
     @property
     def unchanged_s(self) -> float:
@@ -105,18 +106,19 @@ class Held:
 
     def as_candidate(self, now_s: float, *, ended: bool) -> Candidate | None:
         """None for what is known, or is being deleted: of that, what is held counts when it is gone."""
-        marks = self.marks
-        if self._is_known or not (marks or self.folder) or (self._lost_s is not None and not self.gone):
+        marks, known = self.marks, self._known
+        is_going = bool(self._lost) and not self.gone
+        if self._is_known or not (marks or self.folder) or (is_going and not (ended and known is None)):
             return None
         files = {path: self._files[path] for path in marks}
-        known = self._known
         return Candidate(
             name=self.at.name,
             folder=self.folder,
             files={
                 path: Seen(bytes=file.mark[1], sound=file.sound, told=file.told, odd=file.odd)
                 for path, file in files.items()
-            },
+            }
+            | {path: Seen(bytes=0, sound=False, odd=DELETED) for path in self._lost if is_going},
             settled=self.gone or ended or now_s - self._changed_s >= SETTLES_S,
             fresh=None if known is None else frozenset(path for path in marks if known.get(path) != marks[path]),
             written_ns=max((mark[2] for mark in marks.values()), default=0),
@@ -171,21 +173,22 @@ class Held:
             file.sound, file.told = True, _told(readable, path or self.at.name, mark[1])
 
     def _let_renamed_go(self, present: set[int]) -> None:
-        """A file that got another name is held by that one."""
-        for path in [path for path, file in self._files.items() if path not in self._here and file.mark[0] in present]:
-            del self._files[path]
+        """A file that got another name is held by that one; what could not be held has nothing to leave."""
+        for path, file in list(self._files.items()):
+            if path not in self._here and (file.odd or file.mark[0] in present):
+                del self._files[path]
 
     def _notice_deletion(self, now_s: float) -> None:
-        lost = self._files.keys() - self._here
-        if not lost:
-            self._lost_s = None
-        elif self._lost_s is None:
-            self._lost_s = now_s
-        elif now_s - self._lost_s >= DELETED_WITHIN_S:
+        """As long as more and more files go, and nothing is written, the folder is going."""
+        lost = frozenset(self._files.keys() - self._here)
+        if lost - self._lost and self._changed_s < now_s:
+            self._lost_s = self._changed_s = now_s
+        elif self._changed_s > self._lost_s or now_s - self._lost_s >= DELETED_WITHIN_S:
             for path in lost:
                 if to := self._files.pop(path).link:
                     to.unlink(missing_ok=True)
-            self._lost_s = None
+            lost = frozenset()
+        self._lost = lost
 
     def _link_all(self) -> None:
         for path in self._here:

@@ -11,6 +11,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import chain, count
 from pathlib import Path
 from secrets import token_hex
 from time import monotonic
@@ -63,6 +64,8 @@ class LocalWorkspace:
         for name in self._names():
             if name not in self._held or not self._held[name].is_there():
                 continue
+            if name in heard:  # it may be made anew, as the same inode
+                self._news.watch(self.root / name)
             if ended or name in heard or self._held[name].is_due(now_s):
                 self._held[name].look(now_s)
         missed = self._missed()
@@ -188,9 +191,10 @@ class LocalWorkspace:
         with os.scandir(self.root) as entries:
             names = sorted(entry.name for entry in entries if not entry.is_symlink())
         places = {name: self.root / name for name in names if self._is_result(name)}
+        apart = next(name for name in chain((BESIDES,), map(f"{BESIDES}-{{}}".format, count(2))) if name not in places)
         for path in besides:
             name = path.resolve().name
-            places[f"{BESIDES}/{name}" if name in places else name] = path.resolve()
+            places[f"{apart}/{name}" if name in places else name] = path.resolve()
         found = dict[File, Path]()
         for name, at in places.items():
             for path in files_at(at):

@@ -120,7 +120,7 @@ def is_candidate(rules: Rules, name: str, *, folder: bool) -> bool:
 def is_result(rules: Rules, candidate: Candidate) -> bool:
     """Whether what may be a checkpoint by its name turned out to be something else that the script was asked for, and not half of one."""
     if rules.complete_when:
-        return False
+        return not (candidate.files or IS_ONE.fullmatch(candidate.name) or OFTEN_ONE.fullmatch(candidate.name))
     marked = any(
         OF_ACCELERATE.fullmatch(path) or OF_TRAINER.fullmatch(path) or OPTIMISER.fullmatch(path)
         for path in candidate.files

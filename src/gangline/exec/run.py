@@ -130,9 +130,7 @@ class Exec:
         self._ward = ward = Ward(at, sender, report.run, report.after_ms, self._guard)
         place = None if report.start.name is None else at.workspace.place(report.start.name)
         command = at.start(filled(self._plan.command, place), at.show)
-        watcher = Watcher(
-            self._plan.rules, at, command, lambda taken: sender.put(taken, report.after_ms()), self._guard
-        )
+        self._watcher = watcher = Watcher(self._plan.rules, at, command, report.after_ms, sender.put, self._guard)
         works = (lambda: watcher.watch(self._over), self._send, lambda: ward.ward(self._over))
         watching, *handing = [Thread(target=work, daemon=True) for work in works]
         try:
@@ -244,8 +242,8 @@ class Exec:
             if code == 0:
                 self._guard(self._send_results)
             self._guard(lambda: self._depot.insist(self._ward.send_log))
-            finished = code != 0 or (bool(report.results) and not self._sender.lacks_newest)
-            told = {"code": code if finished else None, "because": because, "after_ms": report.after_ms()}
+            lacking = not report.results or self._sender.lacks_newest or self._watcher.lacks_newest
+            told = {"code": None if code == 0 and lacking else code, "because": because, "after_ms": report.after_ms()}
             self._guard(lambda: self._depot.end(report.run, told))
         except Abandoned:
             because = f"{because}; the store was away, and not everything is in it"

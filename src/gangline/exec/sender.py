@@ -76,7 +76,7 @@ class Sender:
         try:
             self._commit(ref, taken, after_ms)
         except (GanglineError, OSError):
-            self._failed = ref
+            self._failed = max(ref, self._failed or ref)
             raise
         finally:
             self.sending = ""

@@ -31,16 +31,16 @@ class Start:
 
 
 def check_script(begun: Mapping[str, Begun], command: tuple[str, ...], address: str) -> str:
-    """What changed since the last run, in words. Raises `UserError` where it was another script."""
+    """What changed since the last run, in words, as far as its record tells. Raises `UserError` where it was another script."""
     last = newest_begun(begun)
     before = begun[last].command if last else command
     ours, theirs = script_of(command), script_of(before)
-    if ours != theirs:
+    if theirs and ours != theirs:
         raise UserError(
             f"the checkpoints in {address} are of another script: {theirs}, not {ours}",
             hint="give this one a prefix of its own in --to, or say --any-script if they are the same",
         )
-    return "" if before == command else "its arguments are others than in the run before"
+    return "" if before in ((), command) else "its arguments are others than in the run before"
 
 
 def check_room(depot: Depot, workspace: Workspace, found: Found) -> None:

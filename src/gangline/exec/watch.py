@@ -15,24 +15,36 @@ from gangline.ports.workspace import Taken
 LOOK_S = 0.1
 PAUSE_S = 0.005
 PUZZLED_S = 60.0
+REFUSED_S = 10.0
+"""How long what could not be held is left alone: a full disk may have room by then."""
 WARD_S = 15.0
 LOG_EVERY_S = 60.0
 LOG_BYTES_MAX = 8 << 20
 
 
 class Watcher:
-    """Takes each checkpoint of `command` as it becomes complete, and gives it to `put`."""
+    """Takes each checkpoint of `command` as it becomes complete, and gives it to `put` with the moment of the look that found it, of
+    `after_ms`. `lacks_newest`: the last that was complete could not be taken."""
 
     def __init__(
-        self, rules: Rules, tools: Tools, command: Command, put: Callable[[Taken], None], guard: Guard
+        self,
+        rules: Rules,
+        tools: Tools,
+        command: Command,
+        after_ms: Callable[[], int],
+        put: Callable[[Taken, int], None],
+        guard: Guard,
     ) -> None:
+        self.lacks_newest = False
         self._rules = rules
         self._workspace = tools.workspace
         self._now_s = tools.now_s
         self._command = command
+        self._after_ms = after_ms
         self._put = put
         self._guard = guard
         self._lacking: dict[tuple[str, str], float] = {}
+        self._refused_s: dict[str, float] = {}
 
     def watch(self, over: Event) -> None:
         while not over.wait(PAUSE_S):
@@ -40,19 +52,31 @@ class Watcher:
             self._guard(self.look)
 
     def look(self, *, ended: bool = False) -> None:
+        after_ms = self._after_ms()
         for candidate in self._workspace.look(self._now_s(), ended=ended):
-            self._guard(lambda candidate=candidate: self._look_at(candidate, ended=ended))
+            self._guard(lambda candidate=candidate: self._look_at(candidate, after_ms, ended=ended))
 
-    def _look_at(self, candidate: Candidate, *, ended: bool) -> None:
+    def _look_at(self, candidate: Candidate, after_ms: int, *, ended: bool) -> None:
         rules = self._rules
         why = lacks(rules, candidate) or lacks(replace(rules, processes=self._command.processes), candidate)
         if not why:
-            if taken := self._workspace.take(candidate):
-                self._put(taken)
-        elif ended and candidate.fresh is None and not is_result(rules, candidate):
+            if ended or self._now_s() >= self._refused_s.get(candidate.name, 0.0):
+                self._take(candidate, after_ms)
+        elif ended and not is_result(rules, candidate) and _is_half(candidate):
             self._guard.warn(f"{candidate.name} is not complete, {why}: it is not uploaded")
         else:
             self._wonder(candidate, why)
+
+    def _take(self, candidate: Candidate, after_ms: int) -> None:
+        try:
+            taken = self._workspace.take(candidate)
+        except OSError as error:
+            self.lacks_newest, self._refused_s[candidate.name] = True, self._now_s() + REFUSED_S
+            self._guard.warn(f"{candidate.name} cannot be held: {error.strerror}")
+            return
+        if taken:
+            self.lacks_newest = False
+            self._put(taken, after_ms)
 
     def _wonder(self, candidate: Candidate, why: str) -> None:
         """Once for each: what looks like a checkpoint and is none for a minute may have another layout."""
@@ -61,6 +85,11 @@ class Watcher:
             self._guard.warn(
                 f"{candidate.name} looks like a checkpoint, but {why}; --layout and --complete-when say what one is"
             )
+
+
+def _is_half(candidate: Candidate) -> bool:
+    """And not one that was sent, and got something more."""
+    return candidate.fresh is None or not all(seen.sound for seen in candidate.files.values())
 
 
 class Ward:

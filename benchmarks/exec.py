@@ -175,7 +175,8 @@ def intervals(save_s: float) -> None:
             f"{slow:8.0f} s ${slow * price / 3600:.5f} {sent:10.1f} GB {whole:10.2%}"
         )
     print(
-        f"the best interval (Daly 2006) is {best_s:.0f} s, of one interrupted every hour {best_interval_s(3600.0, save_s):.0f} s; published: {SINGLE['steps_lost_max']} steps, {SINGLE['seconds_lost_max']} s lost"
+        f"the best interval (Daly 2006) is {best_s:.0f} s, where each hour brings one {best_interval_s(3600.0, save_s):.0f} s; "
+        f"published: {SINGLE['steps_lost_max']} steps, {SINGLE['seconds_lost_max']} s lost"
     )
     all_mb = SINGLE["steps"] // SINGLE["checkpoint_every_steps"] * CHECKPOINT_BYTES / 1e6
     two_mb = 2 * CHECKPOINT_BYTES / 1e6

@@ -10,11 +10,12 @@ from diffusers import AutoencoderKL, StableDiffusionPipeline
 from gangline.core.contract import EXIT_STOPPED
 from gangline.core.scratch import Phase
 from gangline.data.dataset import DataSet
+from gangline.train.base import base_at
 from gangline.train.contract import Orders, RunDirectory
 from gangline.train.denoiser import in_floats
 from gangline.train.intake import Intake, Samples, open_data
 from gangline.train.ranks import Ranks
-from gangline.train.scratch import base_at, train
+from gangline.train.scratch import train
 from gangline.train.vae import standardise
 from tests.train.bases import save_tiny
 from tests.train.sets import data_set, finish, lay_out, report_of, scratch_spec

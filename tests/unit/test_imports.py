@@ -15,6 +15,47 @@ def test_importing_the_command_line_loads_nothing_heavy(module: str) -> None:
     assert not HEAVY & set(loaded)
 
 
+LACKING = {
+    "pyarrow",
+    "lance",
+    "obstore",
+    "botocore",
+    "psycopg",
+    "standardwebhooks",
+    "tensorboard",
+    "wandb",
+    "matplotlib",
+    "ray",
+}
+"""What a node that was installed for LoRAs alone, as for `gangline demo`, has not got."""
+WITHOUT = '''
+import importlib, pkgutil, sys
+
+class Lacking:
+    """For us: libraries look around which others there are."""
+
+    def find_spec(self, name, path=None, target=None):
+        frame = sys._getframe(1)
+        while "importlib" in frame.f_code.co_filename:
+            frame = frame.f_back
+        if name.partition(".")[0] in {lacking!r} and frame.f_globals["__name__"].startswith("gangline"):
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Lacking())
+for package in ("api", "cli", "core", "ports", "service", "sim", "wire", "worker"):
+    for found in pkgutil.walk_packages(importlib.import_module(f"gangline.{{package}}").__path__, f"gangline.{{package}}."):
+        importlib.import_module(found.name)
+for name in ("compose", "train.lora", "train.sample_job", "train.standby", "train.launch", "train.export"):
+    importlib.import_module(f"gangline.{{name}}")
+'''
+
+
+def test_a_node_for_loras_needs_nothing_of_data_sets_or_buckets() -> None:
+    program = WITHOUT.format(lacking=LACKING)
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+
+
 def test_the_client_is_imported_from_the_package() -> None:
     from gangline import Client, LoraSpec
 

@@ -14,6 +14,7 @@ from diffusers import DDPMScheduler
 
 from gangline.core.errors import BadInput
 from gangline.core.families import Family, Model, Prediction
+from gangline.core.scratch import ScratchSpec
 from gangline.data.bases import describe_base, single_file_of
 from gangline.data.safetensors_header import read_header
 from gangline.train.layouts import Folder, SingleFile, vae_at
@@ -137,4 +138,11 @@ def load_base(
         prediction_type=prediction,
         zero_terminal_snr=zero,
         bits=BITS.get(base_precision),
+    )
+
+
+def base_at(folder: Path, spec: ScratchSpec, device: torch.device, dtype: torch.dtype) -> Base:
+    """As `spec` has it trained. Raises `BadInput`."""
+    return load_base(
+        folder, device, dtype, prediction_type=spec.prediction_type, zero_terminal_snr=spec.zero_terminal_snr
     )

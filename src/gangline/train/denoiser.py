@@ -3,16 +3,18 @@
 Shape letters: B samples, C latent channels, H W latent sides.
 """
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
 from gangline.core.scratch import ScratchSpec
 from gangline.train.base import Base
 from gangline.train.beginning import TEXT_ENCODERS, UNET, begin_text_encoders, begin_unet
-from gangline.train.intake import Samples
 from gangline.train.loss import losses, process_of
 from gangline.train.text import Embedded, condition, embed, with_silence
+
+if TYPE_CHECKING:
+    from gangline.train.intake import Samples
 
 SCALE = 0.18215
 """Of a VAE that does not say its own, as diffusers has it."""
@@ -45,7 +47,7 @@ class Denoiser(torch.nn.Module):
             else:
                 part.gradient_checkpointing_enable({"use_reentrant": False})
 
-    def forward(self, samples: Samples, *, measured: bool = False) -> torch.Tensor:
+    def forward(self, samples: "Samples", *, measured: bool = False) -> torch.Tensor:
         """The mean squared error of each, (B,); `measured` ones are not weighed."""
         base = self.base
         clean = self._latents(samples)
@@ -61,7 +63,7 @@ class Denoiser(torch.nn.Module):
         return values
 
     @torch.no_grad()
-    def _latents(self, samples: Samples) -> torch.Tensor:
+    def _latents(self, samples: "Samples") -> torch.Tensor:
         """Drawn from the VAE's posterior and scaled, (B, C, H, W), float32: of a column, or of pictures that are encoded now."""
         if samples.posterior is not None:
             mean, deviation = samples.posterior.unbind(1)
@@ -71,14 +73,14 @@ class Denoiser(torch.nn.Module):
             mean, deviation = posterior.mean, posterior.std
         return (mean + deviation * samples.drawn - self.shift) * self.scale
 
-    def _embedded(self, samples: Samples) -> Embedded:
+    def _embedded(self, samples: "Samples") -> Embedded:
         if samples.words:
             return Embedded(samples.words[0], samples.words[1] if len(samples.words) > 1 else None)
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.spec.train_text_encoders):
             return with_silence(self.base, embed(self.base, samples.ids), samples.said)
 
 
-def in_floats(samples: Samples) -> torch.Tensor:
+def in_floats(samples: "Samples") -> torch.Tensor:
     """(B, 3, H, W) in [-1, 1]."""
     assert samples.pixels is not None
     return samples.pixels.permute(0, 3, 1, 2).float() / 127.5 - 1

@@ -15,8 +15,9 @@ from gangline.core.lora_metadata import DIFFUSERS_FILE
 from gangline.core.lora_spec import LoraSpec
 from gangline.core.scratch import ScratchSpec
 from gangline.core.spec import SampleSpec
-from gangline.train import checkpoint, lora, numerics, scratch
+from gangline.train import checkpoint, lora, numerics
 from gangline.train.adapter import Adapter
+from gangline.train.base import base_at
 from gangline.train.contract import Orders, RunDirectory
 from gangline.train.denoiser import Denoiser
 from gangline.train.program import main
@@ -67,7 +68,7 @@ def of_model(run: RunDirectory, task: SampleSpec, spec: ScratchSpec) -> Iterator
     device = numerics.device()
     dtype = numerics.dtype_of(spec.precision, device)
     folder = run.inputs / ("base" if task.checkpoint else "result")
-    base = scratch.base_at(folder, spec, device, dtype)
+    base = base_at(folder, spec, device, dtype)
     if task.checkpoint:
         take_parts(Denoiser(base, spec), run)
     texts = tokenize(base, [*spec.prompts_to_sample, ""])

@@ -17,7 +17,7 @@ from gangline.core.contract import EXIT_DONE, EXIT_STOPPED, pictures_name
 from gangline.core.errors import BadInput
 from gangline.core.scratch import ScratchSpec, moment
 from gangline.train import numerics, shards
-from gangline.train.base import Base, load_base
+from gangline.train.base import Base, base_at
 from gangline.train.contract import Orders, RunDirectory
 from gangline.train.denoiser import Denoiser
 from gangline.train.intake import Intake, Samples, open_data
@@ -111,16 +111,6 @@ def check_shares(spec: ScratchSpec, ranks: Ranks) -> None:
                 f"a batch of {phase.batch_size} cannot be shared by {ranks.count} GPUs: it is no multiple of that",
                 hint="give another batch_size, or another number of GPUs",
             )
-
-
-def base_at(folder: Path, spec: ScratchSpec, device: torch.device, dtype: torch.dtype) -> Base:
-    return load_base(
-        folder,
-        device,
-        dtype,
-        prediction_type=spec.prediction_type,
-        zero_terminal_snr=spec.zero_terminal_snr,
-    )
 
 
 def wishes(ranks: Ranks, orders: Orders, saves: SaveClock, meter: Meter, step: int) -> tuple[int, ...]:

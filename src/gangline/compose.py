@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from random import Random
@@ -424,7 +425,10 @@ def make_exec(
         raise missing_extra("exec", error) from None
     find_program(plan.command[0])
     _check_places(checkpoints, to, plan.results)
-    places = [(_with_key(data_place(address)), folder) for address, folder in data]
+    try:
+        places = [(_with_key(data_place(address)), folder) for address, folder in data]
+    except ModuleNotFoundError as error:
+        raise missing_extra("exec", error) from None
     if notice not in ("", *PROVIDERS):
         _check_notice(Path(notice))
     workspace = LocalWorkspace(checkpoints, plan.rules)
@@ -516,7 +520,10 @@ def _depot_at(to: str, rng: Random) -> "tuple[Objects, Transfer, str]":
 
 def _with_key(place: "Place") -> "Place":
     """The key that Amazon's tools would find, where the environment names none."""
-    if not place.is_remote or "aws_access_key_id" in place.options:
+    if not place.is_remote:
+        return place
+    import_module("obstore")  # it is missed now, or never
+    if "aws_access_key_id" in place.options:
         return place
     from botocore.session import Session
 
@@ -530,10 +537,14 @@ def _with_key(place: "Place") -> "Place":
 
 
 def _make_notifier(url: str, say: Callable[[str], None]) -> "Notifier":
-    from gangline.adapters.notifiers.webhook import Nobody, Webhooks
+    from gangline.adapters.notifiers.nobody import Nobody
 
     if not url:
         return Nobody()
+    try:
+        from gangline.adapters.notifiers.webhook import Webhooks
+    except ModuleNotFoundError as error:
+        raise missing_extra("exec", error) from None
     try:
         parts = urlsplit(url)
         is_address = parts.scheme in ("http", "https") and bool(parts.hostname)

@@ -19,7 +19,7 @@ from standardwebhooks import Webhook
 
 from gangline.adapters.command import KeptCommand
 from gangline.adapters.folder import FolderObjects, FolderTransfer
-from gangline.adapters.notifiers.webhook import Nobody
+from gangline.adapters.notifiers.nobody import Nobody
 from gangline.adapters.objects_s3 import S3Objects
 from gangline.adapters.s3_wire import Bucket
 from gangline.adapters.workspace import LocalWorkspace

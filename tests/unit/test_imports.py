@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -42,6 +43,11 @@ class Lacking:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
 sys.meta_path.insert(0, Lacking())
+if sys.argv[1:]:
+    from gangline.cli.main import main
+
+    sys.argv[0] = "gangline"
+    main()
 for package in ("api", "cli", "core", "ports", "service", "sim", "wire", "worker"):
     for found in pkgutil.walk_packages(importlib.import_module(f"gangline.{{package}}").__path__, f"gangline.{{package}}."):
         importlib.import_module(found.name)
@@ -54,6 +60,19 @@ def test_a_node_for_loras_needs_nothing_of_data_sets_or_buckets() -> None:
     program = WITHOUT.format(lacking=LACKING)
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "code"), [((), 0), (("--webhook", "http://127.0.0.1/x"), 2), (("--data", "s3://a/b:c"), 2)]
+)
+def test_exec_with_a_folder_needs_no_extra_and_says_which_one_the_rest_does(
+    tmp_path: Path, options: tuple[str, ...], code: int
+) -> None:
+    words = ("exec", "--checkpoints", "out", "--to", "store", *options, "--", "touch", "touched")
+    program = (sys.executable, "-c", WITHOUT.format(lacking=LACKING), *words)
+    ran = subprocess.run(program, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert ran.returncode == code and (tmp_path / "touched").exists() is (code == 0), ran.stderr
+    assert ("hint: pip install 'gangline[exec]'" in ran.stderr) is (code == 2), ran.stderr
 
 
 def test_the_client_is_imported_from_the_package() -> None:

@@ -106,13 +106,3 @@ class Webhooks:
             return self._client.post(self._url, content=message.body.encode(), headers=headers).status_code
         except (httpx.HTTPError, httpx.InvalidURL):
             return None
-
-
-class Nobody:
-    """Is told nothing."""
-
-    def tell(self, kind: str, data: Mapping[str, Any]) -> None:
-        pass
-
-    def close(self, seconds: float) -> int:
-        return 0

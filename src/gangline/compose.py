@@ -7,7 +7,8 @@ import secrets
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -164,11 +165,9 @@ def run_server(
     cache_gb: float | None = None,
 ) -> None:
     """Serve until told to stop, with `nodes` of this box. `ready` is called once requests are taken."""
-    try:
+    with needing("server"):
         from gangline.api.app import make_app
         from gangline.api.serve import listen, serve
-    except ModuleNotFoundError as error:
-        raise missing_extra("server", error) from None
     from gangline.adapters.objects_local import LocalObjects
     from gangline.adapters.store import open_store
     from gangline.service.access import admit
@@ -215,12 +214,10 @@ def make_objects(home: Path, signing_secret: str) -> "LocalObjects | S3Objects":
 
 def _objects_in(place: str, called: str) -> "S3Objects":
     """Raises `UserError` where the bucket cannot be used."""
-    try:
+    with needing("s3"):
         from gangline.adapters.objects_s3 import S3Objects
         from gangline.adapters.s3_abilities import find_abilities
         from gangline.adapters.s3_wire import Wire
-    except ModuleNotFoundError as error:
-        raise missing_extra("s3", error) from None
     wire = Wire(_read_bucket(place, called))
     abilities = find_abilities(wire)
     for lack in abilities.lacking():
@@ -235,14 +232,13 @@ def make_trackers(home: Path) -> "tuple[Tracker, ...]":
     if project:
         from gangline.adapters.trackers.wandb import Wandb
 
-        if find_spec("wandb") is None:
-            raise missing_extra("trackers", ModuleNotFoundError(name="wandb"))
+        with needing("trackers"):
+            if find_spec("wandb") is None:
+                raise ModuleNotFoundError(name="wandb")
         found.append(Wandb(project, home / "wandb"))
     if folder:
-        try:
+        with needing("trackers"):
             from gangline.adapters.trackers.tensorboard import TensorBoard
-        except ModuleNotFoundError as error:
-            raise missing_extra("trackers", error) from None
         found.append(TensorBoard(existing(Path(folder))))
     return tuple(found)
 
@@ -410,7 +406,7 @@ def make_exec(
     """Raises `UserError` for whatever can be seen to be wrong before anything is touched."""
     host = socket.gethostname()
     rng = Random(f"{host} {os.getpid()}")  # noqa: S311 - jitter, not a secret
-    try:
+    with needing("exec"):
         from gangline.adapters.command import KeptCommand, find_program
         from gangline.adapters.notices import PROVIDERS, Notices
         from gangline.adapters.workspace import LocalWorkspace
@@ -421,14 +417,10 @@ def make_exec(
         from gangline.posix import adopt_orphans
 
         objects, transfer, address = _depot_at(to, rng)
-    except ModuleNotFoundError as error:
-        raise missing_extra("exec", error) from None
     find_program(plan.command[0])
     _check_places(checkpoints, to, plan.results)
-    try:
+    with needing("exec"):
         places = [(_with_key(data_place(address)), folder) for address, folder in data]
-    except ModuleNotFoundError as error:
-        raise missing_extra("exec", error) from None
     if notice not in ("", *PROVIDERS):
         _check_notice(Path(notice))
     workspace = LocalWorkspace(checkpoints, plan.rules)
@@ -541,10 +533,8 @@ def _make_notifier(url: str, say: Callable[[str], None]) -> "Notifier":
 
     if not url:
         return Nobody()
-    try:
+    with needing("exec"):
         from gangline.adapters.notifiers.webhook import Webhooks
-    except ModuleNotFoundError as error:
-        raise missing_extra("exec", error) from None
     try:
         parts = urlsplit(url)
         is_address = parts.scheme in ("http", "https") and bool(parts.hostname)
@@ -573,8 +563,13 @@ def existing(folder: Path) -> Path:
     return folder
 
 
-def missing_extra(extra: str, error: ModuleNotFoundError) -> UserError:
-    return UserError(f"{error.name} is not installed", hint=f"pip install 'gangline[{extra}]'")
+@contextmanager
+def needing(extra: str) -> Iterator[None]:
+    """What is imported within needs that extra. Raises `UserError` where it lacks."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise UserError(f"{error.name} is not installed", hint=f"pip install 'gangline[{extra}]'") from None
 
 
 def new_secret(kind: str) -> str:

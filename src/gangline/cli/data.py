@@ -94,7 +94,7 @@ def convert_data(
     output: OutputOption = Output.text,
 ) -> None:
     """Make a data set of images that somebody has. Interrupted and said again, it goes on."""
-    with needing("data"):
+    with compose.needing("data"):
         from gangline.data.convert import Conversion, check, convert
         from gangline.data.fetch import Fetching
         from gangline.data.row import Storing
@@ -177,9 +177,9 @@ def encode_data(
     output: OutputOption = Output.text,
 ) -> None:
     """Add image latents, so that training need not compute them in every epoch. Interrupted and said again, it goes on."""
-    with needing("data"):
+    with compose.needing("data"):
         from gangline.data.dataset import open_data_set
-    with needing("train"):
+    with compose.needing("train"):
         from gangline.train.encode import Encoding, encode, forecast
 
     data = open_data_set(compose.data_place(target))
@@ -220,7 +220,7 @@ def inspect_data(
     output: OutputOption = Output.text,
 ) -> None:
     """What a data set holds: rows, sizes, captions, columns, and what was left out when it was made."""
-    with needing("data"):
+    with compose.needing("data"):
         from gangline.data.dataset import open_data_set
         from gangline.data.look import look, sheet
 
@@ -249,7 +249,7 @@ def list_data(
     output: OutputOption = Output.text,
 ) -> None:
     """The data sets in a folder or under a prefix."""
-    with needing("data"):
+    with compose.needing("data"):
         from gangline.data.dataset import data_sets
 
     here = compose.data_place(place)
@@ -269,15 +269,6 @@ def list_data(
             data.place.name, f"{data.rows}", size, f"{data.version}", data.info.source, ", ".join(data.computed())
         )
     out.print(rows)
-
-
-@contextmanager
-def needing(extra: str) -> Iterator[None]:
-    """What is imported within needs that extra."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise compose.missing_extra(extra, error) from None
 
 
 @contextmanager

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gangline import compose
-from gangline.cli.data import needing
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, err, facts, out, print_json, say
 from gangline.cli.train import Handing, read_recipe, watch, with_base
 from gangline.core.errors import BadInput
@@ -138,7 +137,7 @@ def plan_of(settings: dict[str, Any]) -> Plan:
     """Raises `BadInput` with all that is wrong with the settings, before anything is read."""
     from gangline.cli.plan import Files
 
-    with needing("data"):
+    with compose.needing("data"):
         from gangline.data.wanted import check_wanted
 
     given, base = _places(settings.get("data", [])), settings.get("base")
@@ -182,7 +181,7 @@ def _places(given: Any) -> list[dict[str, Any]]:
 
 
 def _opened(place: str) -> "DataSet":
-    with needing("data"):
+    with compose.needing("data"):
         from gangline.data.dataset import open_data_set
     return open_data_set(compose.data_place(place))
 

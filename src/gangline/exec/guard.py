@@ -3,9 +3,12 @@
 import sys
 import traceback
 from collections.abc import Callable
+from typing import TypeVar
 
 from gangline.core.errors import GanglineError
 from gangline.exec.depot import Abandoned
+
+T = TypeVar("T")
 
 
 class Guard:
@@ -15,10 +18,10 @@ class Guard:
         self._say = say
         self._said: set[str] = set()
 
-    def __call__(self, step: Callable[[], None]) -> None:
-        """Raises `Abandoned`."""
+    def __call__(self, step: Callable[[], T]) -> T | None:
+        """None where it went wrong. Raises `Abandoned`."""
         try:
-            step()
+            return step()
         except Abandoned:
             raise
         except (GanglineError, OSError) as error:
@@ -26,6 +29,7 @@ class Guard:
         except Exception as error:  # a fault of ours: the command must not pay for it
             if self.warn(repr(error)):
                 traceback.print_exc(file=sys.stderr)
+        return None
 
     def warn(self, what: str) -> bool:
         """Whether it is the first time."""

@@ -6,6 +6,7 @@ that sends them (it may have to wait for the store), one that looks whether anot
 
 import os
 import signal
+from contextlib import suppress
 from threading import Event, Thread
 
 from gangline.core.contract import EXIT_STOPPED
@@ -83,7 +84,7 @@ class Exec:
         report.run = self._depot.claim({"host": at.host, "at_ms": at.now_ms()})
         report.found = self._depot.find()
         ours = is_ours(self._depot, at.workspace, report.found)
-        report.start = start = find_start(self._depot, at.workspace, plan.rules, report.found, at.say)
+        report.start = start = find_start(self._depot, at.workspace, plan.rules, report.found, at.say, ours=ours)
         report.downloaded += start.downloaded
         self._begun = Begun(
             run=report.run,
@@ -211,17 +212,9 @@ class Exec:
 
     def _send(self) -> None:
         os.nice(NICE)
-        going = True
-
-        def send_next() -> None:
-            nonlocal going
-            going = self._sender.send_next()
-
-        while going:
-            try:
-                self._guard(send_next)
-            except Abandoned:
-                return
+        with suppress(Abandoned):
+            while self._guard(self._sender.send_next) is not False:
+                pass
 
     def _on_safe(self, committed: Committed) -> None:
         self._at.say(

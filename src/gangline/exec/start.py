@@ -60,13 +60,11 @@ def check_room(depot: Depot, workspace: Workspace, found: Found) -> None:
         return
 
 
-def find_start(depot: Depot, workspace: Workspace, rules: Rules, found: Found, say: Say) -> Start:
+def find_start(depot: Depot, workspace: Workspace, rules: Rules, found: Found, say: Say, *, ours: bool) -> Start:
     """Leaves the folder so that the newest checkpoint in it is the one to go on from.
 
-    What lies on this machine counts only where no other run has begun since the one that made it; then it may be newer than what was
-    uploaded, and is uploaded first.
+    What lies on this machine counts only where it is `ours`; then it may be newer than what was uploaded, and is uploaded first.
     """
-    ours = is_ours(depot, workspace, found)
     here = _sort_local(workspace, rules, say)
     start = _choose(depot, workspace, found, _newest_local(here.values()) if ours else None, say)
     for name in here:

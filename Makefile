@@ -1,17 +1,26 @@
 # The two commands: `make demo` shows it, `make test` proves it. Both make their own .venv first.
+# While you write, `make quick` answers within a minute; `make nightly` leaves nothing out.
 
 PYTHON ?= python3
 BIN := .venv/bin
 export OMP_NUM_THREADS := 1
-BESIDE := -n auto --maxprocesses 8 --dist loadfile
+# Half as many processes again as there are cores, twelve at most: many tests wait for processes of their own.
+CORES := $(shell env -u OMP_NUM_THREADS nproc)
+BESIDE := -n $(shell echo $$(( $(CORES) * 3 / 2 < 12 ? $(CORES) * 3 / 2 : 12 ))) --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test lint nightly clean
+.PHONY: demo test quick quick-tests lint nightly coverage clean
 
 demo: .venv/demo
 	$(BIN)/gangline demo
 
 test: .venv/dev lint
 	$(BIN)/pytest $(BESIDE) -m "not nightly"
+
+quick: .venv/dev
+	$(MAKE) --no-print-directory --jobs 2 lint quick-tests
+
+quick-tests: .venv/dev
+	$(BIN)/pytest $(BESIDE) --quiet -m "not nightly" -k "not postgres and not s3" tests/unit tests/wire tests/contract
 
 lint: .venv/dev
 	$(BIN)/ruff format --check src tests benchmarks
@@ -20,7 +29,13 @@ lint: .venv/dev
 	$(BIN)/basedpyright
 
 nightly: .venv/dev lint
-	$(BIN)/pytest $(BESIDE)
+	PYTEST_DEBUG_TEMPROOT=$${TMPDIR:-/tmp} $(BIN)/pytest $(BESIDE) --tenth all
+
+coverage: .venv/dev
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest $(BESIDE) -m "not nightly"
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report --skip-covered --skip-empty | tail -40
 
 # What runs; and what tests need besides. The stamp of the larger one holds the smaller one too.
 .venv/demo: pyproject.toml constraints.txt

@@ -25,10 +25,10 @@ from tests.conftest import BASE, SUBJECT
 from tests.proxy import Proxy
 
 from gangline.adapters.pools.local import start_node, stop_all
-from gangline.cli.box import Box
-from gangline.core.bases import files_needed
-from gangline.core.lora_spec import LoraSpec
-from gangline.core.spec_fields import FilesBase
+from gangline.cli.admin.box import Box
+from gangline.core.models.bases import files_needed
+from gangline.core.specs.fields import FilesBase
+from gangline.core.specs.lora import LoraSpec
 
 PARTS = 4
 PROMISED_S = 60.0

@@ -9,9 +9,9 @@ import math
 from itertools import pairwise
 from pathlib import Path
 
-from gangline.core.estimate import Row, estimate
-from gangline.core.outline import parse_outline
-from gangline.core.scaling import Batch, Measurement, fit, predict
+from gangline.core.estimates.estimate import Row, estimate
+from gangline.core.estimates.outline import parse_outline
+from gangline.core.estimates.scaling import Batch, Measurement, fit, predict
 
 PUBLISHED = Path(__file__).parents[1] / "tests" / "unit" / "published"
 

@@ -26,8 +26,8 @@ from uuid import uuid4
 import httpx
 from tests.servers import s3_server
 
-from gangline.adapters.s3_wire import Bucket, Wire
-from gangline.core.daly import best_interval_s, run_factor
+from gangline.adapters.objects.s3_wire import Bucket, Wire
+from gangline.core.estimates.daly import best_interval_s, run_factor
 
 CHECKPOINT_BYTES = 66_000_000
 SALAD = tomllib.loads((Path(__file__).parents[1] / "src/gangline/sim/published/salad.toml").read_text())

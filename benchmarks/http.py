@@ -39,9 +39,9 @@ from urllib.parse import urlsplit
 from tests.postgres import Postgres, postgres
 
 from gangline.core.files import File
-from gangline.core.lora_spec import LoraSpec
 from gangline.core.parsing import to_json
-from gangline.core.spec_fields import FilesBase
+from gangline.core.specs.fields import FilesBase
+from gangline.core.specs.lora import LoraSpec
 from gangline.ports.server import Beat, Join, Log
 from gangline.wire.client import Client
 

@@ -183,8 +183,8 @@ def the_bytes(task: Task) -> Opening:
 def gangline(task: Task) -> Opening:
     from gangline.data.dataset import DataSet, open_data_set
     from gangline.data.place import Place
-    from gangline.data.shelf import Reading, Shelf
-    from gangline.data.stream import Stream
+    from gangline.data.reading.shelf import Reading, Shelf
+    from gangline.data.reading.stream import Stream
 
     opened: list[DataSet] = []
     column = "image" if task.content == "images" else "latents_256"
@@ -390,9 +390,10 @@ def make_gangline(tars: Path, to: Path) -> None:
     """Converted, and with the latents as a column that was added later, in files of its own."""
     import pyarrow as pa
 
-    from gangline.data.convert import Conversion, convert
-    from gangline.data.engine import Processes
-    from gangline.data.fetch import Fetching
+    from gangline.data.making.conversion import Conversion
+    from gangline.data.making.convert import convert
+    from gangline.data.making.engine import Processes
+    from gangline.data.making.fetch import Fetching
     from gangline.data.place import Place
     from gangline.data.sources import find_source
 
@@ -731,8 +732,8 @@ def show_rows(where: str, found: Found) -> None:
 def measure_rows(task: Task) -> Found:
     from gangline.data.dataset import open_data_set
     from gangline.data.place import Place
-    from gangline.data.shelf import Reading, Shelf
-    from gangline.data.stream import Stream
+    from gangline.data.reading.shelf import Reading, Shelf
+    from gangline.data.reading.stream import Stream
 
     before_mb, started_s, cpu_s = _memory_mb(), time.perf_counter(), _cpu_s()
     data = open_data_set(Place(task.place, task.options))

@@ -40,24 +40,24 @@ from tests.postgres import Postgres, postgres
 from gangline.adapters.store.postgres import PostgresStore
 from gangline.adapters.store.session import Session
 from gangline.adapters.store.statements import statements
-from gangline.compose import new_id
+from gangline.compose.server import new_id
 from gangline.core.errors import GanglineError
 from gangline.core.files import File
-from gangline.core.lora_spec import LoraSpec
 from gangline.core.parsing import to_json
 from gangline.core.policy import Policy
-from gangline.core.spec_fields import FilesBase
+from gangline.core.specs.fields import FilesBase
+from gangline.core.specs.lora import LoraSpec
 from gangline.ports.objects import Stat
 from gangline.ports.server import Assignment, Beat, Beaten, Done, Join, Succeeded
 from gangline.ports.store import write
-from gangline.service.claim import claim
+from gangline.service.access.projects import add_project
 from gangline.service.controller import Controller
 from gangline.service.deployment import Deployment
-from gangline.service.finish import finish
-from gangline.service.nodes import join
-from gangline.service.projects import add_project
-from gangline.service.renew import renew
-from gangline.service.submit import submit
+from gangline.service.fleet.nodes import join
+from gangline.service.jobs.claim import claim
+from gangline.service.jobs.finish import finish
+from gangline.service.jobs.renew import renew
+from gangline.service.jobs.submit import submit
 
 T = TypeVar("T")
 

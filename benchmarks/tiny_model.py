@@ -29,23 +29,24 @@ from diffusers import StableDiffusionXLPipeline
 from tests.conftest import ROOT, SUBJECT, file_at
 from tests.data.made import converted
 
-from gangline.cli.box import Box
-from gangline.cli.estimate_figure import STYLE
-from gangline.cli.follow import follow, wait_for_pictures
-from gangline.cli.train import hand_in, read_recipe
-from gangline.compose import data_place
-from gangline.core.scratch import DataRef, Phase, ScratchSpec
-from gangline.core.spec_fields import FilesBase
+from gangline.cli.admin.box import Box
+from gangline.cli.jobs.follow import follow, wait_for_pictures
+from gangline.cli.jobs.train import hand_in, read_recipe
+from gangline.cli.tools.estimate_figure import STYLE
+from gangline.compose.buckets import data_place
+from gangline.core.specs.fields import FilesBase
+from gangline.core.specs.phases import DataRef, Phase
+from gangline.core.specs.scratch import ScratchSpec
 from gangline.data.dataset import DataSet, open_data_set
-from gangline.data.grid import Row, draw
+from gangline.data.images.grid import Row, draw
 from gangline.sim.timeline import HUES
-from gangline.train.base import Base
-from gangline.train.denoiser import in_floats
-from gangline.train.intake import Intake, Samples
-from gangline.train.ranks import Ranks
-from gangline.train.sample import render
-from gangline.train.scratch import base_at
-from gangline.train.text import condition, embed, embed_all, tokenize, with_silence
+from gangline.train.model.base import Base
+from gangline.train.model.sample import render
+from gangline.train.model.text import condition, embed, embed_all, tokenize, with_silence
+from gangline.train.run.ranks import Ranks
+from gangline.train.scratch.denoiser import in_floats
+from gangline.train.scratch.intake import Intake, Samples
+from gangline.train.scratch.trainer import base_at
 
 HELD_OUT = "sha256 < '08'"
 FIRST = "category in ('Smileys and Emotion', 'Animals and Nature', 'Food and Drink')"

@@ -41,13 +41,13 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
 from transformers.utils.logging import disable_progress_bar
 
-from gangline.adapters.trainer_process import MODULES
-from gangline.cli.box import Box
-from gangline.cli.train import hand_in
-from gangline.core.bases import files_needed
-from gangline.core.lora_spec import ATTENTION, LoraSpec
-from gangline.core.spec import SampleSpec
-from gangline.core.spec_fields import FilesBase
+from gangline.adapters.host.trainer_process import MODULES
+from gangline.cli.admin.box import Box
+from gangline.cli.jobs.train import hand_in
+from gangline.core.models.bases import files_needed
+from gangline.core.specs.fields import FilesBase
+from gangline.core.specs.lora import ATTENTION, LoraSpec
+from gangline.core.specs.spec import SampleSpec
 
 ON_CARD = torch.cuda.is_available()
 RANK = 16

@@ -29,13 +29,13 @@ from tests.proxy import Proxy
 from tests.servers import s3_server
 
 from gangline.adapters.hub import HuggingFaceHub, NodesHub
-from gangline.adapters.objects_s3 import S3Objects
+from gangline.adapters.objects.s3 import S3Objects
+from gangline.adapters.objects.s3_abilities import find_abilities
+from gangline.adapters.objects.s3_wire import Bucket, Wire
 from gangline.adapters.pools.local import start_node, stop_all
-from gangline.adapters.s3_abilities import find_abilities
-from gangline.adapters.s3_wire import Bucket, Wire
-from gangline.adapters.transfer import NodesTransfer
-from gangline.cli.box import Box
-from gangline.cli.train import hand_in
+from gangline.adapters.transfer.transfer import NodesTransfer
+from gangline.cli.admin.box import Box
+from gangline.cli.jobs.train import hand_in
 from gangline.core.files import File, Grant, part_lengths
 from gangline.ports.objects import Part
 from gangline.sim.scenario import Fleet, Jobs, Machines, Scenario

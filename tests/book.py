@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gangline.core.errors import GanglineError
-from gangline.core.metrics import Measured
+from gangline.core.runs.metrics import Measured
 from gangline.ports.tracker import Ending, Picture, TrackedRun
 
 

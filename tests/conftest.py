@@ -15,18 +15,58 @@ from shutil import disk_usage
 
 import pytest
 
-from gangline.adapters.s3_wire import Bucket
+from gangline.adapters.objects.s3_wire import Bucket
 from gangline.cli import main as cli
 from gangline.core.files import PART_BYTES, File
 from gangline.ports.server import Upload
+from tests import tenths
 from tests.postgres import Postgres, postgres
 from tests.servers import s3_server
 
 ROOT = Path(__file__).parents[1]
 BASE = ROOT / "assets" / "tiny-sdxl"
 SUBJECT = ROOT / "examples" / "subject"
+LONG = ("e2e", "sim", "exec", "train")
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES_MIN = 4 * 2**30
+HAS_MEMORY = MEMORY.is_dir() and disk_usage(MEMORY).free > MEMORY_BYTES_MIN
+if HAS_MEMORY:  # where a commit waits for no disk; what a test leaves goes with it
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    choices = (tenths.ALL, *map(str, range(tenths.TENTHS)))
+    parser.addoption(
+        "--tenth", choices=choices, help="which tenth of the soak and the mutants (default: by the sources)"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    tenths.choose(config)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    tenth = tenths.chosen(config)
+    return f"tenths: all of {tenths.TENTHS}" if tenth is None else f"tenths: --tenth {tenth} of {tenths.TENTHS}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    out = tenths.left_out(items, tenths.chosen(config))
+    config.hook.pytest_deselected(items=out)
+    kept = set(items).difference(out)
+    items[:] = sorted((item for item in items if item in kept), key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    """Files that take minutes begin first: else the last of them would run alone, beside idle processes."""
+    folder = item.path.relative_to(ROOT / "tests").parts[0]
+    return LONG.index(folder) if folder in LONG else len(LONG)
+
+
+@pytest.fixture(scope="session")
+def tenth(pytestconfig: pytest.Config) -> int | None:
+    """Which tenth of what is long this run plays; None stands for all of it."""
+    return tenths.chosen(pytestconfig)
 
 
 def as_upload(file: File, content: bytes) -> Upload:
@@ -43,8 +83,7 @@ def file_at(path: Path, below: Path) -> File:
 @pytest.fixture(scope="session")
 def database_server() -> Iterator[Postgres]:
     """A PostgreSQL for all tests that ask for one; each makes a database of its own on it. In memory where there is enough."""
-    enough = MEMORY.is_dir() and disk_usage(MEMORY).free > MEMORY_BYTES_MIN
-    with postgres(within=MEMORY if enough else None) as server:
+    with postgres(within=MEMORY if HAS_MEMORY else None) as server:
         yield server
 
 

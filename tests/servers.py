@@ -17,8 +17,8 @@ import uvicorn
 from botocore.credentials import Credentials
 from fastapi import FastAPI, Request, Response
 
-from gangline.adapters.s3_abilities import CHECKSUM
-from gangline.adapters.s3_wire import Bucket, Wire
+from gangline.adapters.objects.s3_abilities import CHECKSUM
+from gangline.adapters.objects.s3_wire import Bucket, Wire
 from gangline.core.errors import Unreachable
 
 BUCKET, ACCESS_KEY, SECRET_KEY = "gangline", "gangline-test", "the secret of the test"

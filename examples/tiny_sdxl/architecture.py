@@ -15,9 +15,9 @@ from pathlib import Path
 from diffusers import AutoencoderKL, DDIMScheduler, UNet2DConditionModel
 from transformers import CLIPTextConfig, CLIPTokenizer
 
-from gangline.compose import data_place
+from gangline.compose.buckets import data_place
 from gangline.data.dataset import open_data_set
-from gangline.train.clip import END, START, clip_tokenizer
+from gangline.train.model.clip import END, START, clip_tokenizer
 
 TOKENS_OF_A_PROMPT = 24
 WIDTH = 64

@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gangline.core.lora_spec import LoraSpec
-    from gangline.core.scratch import ScratchSpec
-    from gangline.core.spec_fields import FilesBase, HubBase
+    from gangline.core.specs.fields import FilesBase, HubBase
+    from gangline.core.specs.lora import LoraSpec
+    from gangline.core.specs.scratch import ScratchSpec
     from gangline.wire.client import Client
 
 __version__ = "0.1.0"
@@ -13,10 +13,10 @@ __all__ = ["Client", "FilesBase", "HubBase", "LoraSpec", "ScratchSpec"]
 
 _FROM = {
     "Client": "gangline.wire.client",
-    "FilesBase": "gangline.core.spec_fields",
-    "HubBase": "gangline.core.spec_fields",
-    "LoraSpec": "gangline.core.lora_spec",
-    "ScratchSpec": "gangline.core.scratch",
+    "FilesBase": "gangline.core.specs.fields",
+    "HubBase": "gangline.core.specs.fields",
+    "LoraSpec": "gangline.core.specs.lora",
+    "ScratchSpec": "gangline.core.specs.scratch",
 }
 
 

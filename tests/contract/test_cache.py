@@ -9,9 +9,9 @@ from threading import Event
 
 import pytest
 
-from gangline.adapters.cache import Cache
-from gangline.adapters.partial import Partial
-from gangline.adapters.transfer import HttpTransfer
+from gangline.adapters.host.cache import Cache
+from gangline.adapters.transfer.partial import Partial
+from gangline.adapters.transfer.transfer import HttpTransfer
 from gangline.core.errors import Unreachable
 from gangline.core.files import PART_BYTES, File, Signed
 from tests.proxy import Proxy

@@ -5,11 +5,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from gangline.adapters.command import KeptCommand, find_program
+from gangline.adapters.host.command import KEEPER, KeptCommand, find_program
 from gangline.core.errors import UserError
 from gangline.posix import descendants
 
@@ -99,9 +100,32 @@ def test_a_keeper_that_is_killed_leaves_nothing(shown: Shown) -> None:
     until(lambda: not Path(f"/proc/{child}").exists() or "sleep" not in Path(f"/proc/{child}/cmdline").read_text())
 
 
+def test_a_command_is_told_of_before_it_runs() -> None:
+    """Or a keeper that is killed in between leaves a command that nobody knows."""
+    news, told = os.pipe()
+    os.set_blocking(told, False)
+    with suppress(BlockingIOError):
+        while os.write(told, b"\n"):  # nothing more can be told until somebody reads
+            pass
+    os.set_blocking(told, True)
+    words = [sys.executable, "-P", "-m", KEEPER, str(told), "sleep", "1000"]
+    keeper = subprocess.Popen(words, stdin=subprocess.PIPE, pass_fds=[told])
+    try:
+        os.close(told)
+        until(lambda: any(_is_asleep(pid) for pid in descendants(keeper.pid)))
+        (child,) = descendants(keeper.pid)
+        assert not _words(child).startswith("sleep")
+        with os.fdopen(news) as lines:
+            assert next(line for line in lines if line.strip()) == f"started {child}\n"
+            until(lambda: _words(child).startswith("sleep"))
+    finally:
+        keeper.kill()  # its command goes with it
+        keeper.communicate()
+
+
 def test_who_started_it_dies_and_all_of_it_dies(tmp_path: Path) -> None:
     starter = (
-        "import os, signal\nfrom gangline.adapters.command import KeptCommand\n"
+        "import os, signal\nfrom gangline.adapters.host.command import KeptCommand\n"
         "KeptCommand(['bash', '-c', 'setsid sleep 4321 & echo $! > pid; wait'], lambda *_: None)\n"
         "while not (os.path.exists('pid') and open('pid').read().endswith('\\n')): os.sched_yield()\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
@@ -116,6 +140,10 @@ def test_how_many_processes_there_are_is_told_by_their_environment(shown: Shown)
     until(lambda: b"up" in shown.of(1) and command.processes == 4)
     command.close()
     assert not [pid for pid in descendants(os.getpid()) if "1000" in _words(pid)]
+
+
+def _is_asleep(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
 
 
 def _words(pid: int) -> str:

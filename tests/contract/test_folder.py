@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from gangline.adapters.folder import COMING, DEAD_S, FolderObjects, FolderTransfer
+from gangline.adapters.objects.folder import COMING, DEAD_S, FolderObjects, FolderTransfer
 from gangline.core.errors import BadInput, Damaged, NotFound, Unreachable
 from gangline.core.files import PART_BYTES, File, Grant
 from tests.conftest import file_at

@@ -8,10 +8,10 @@ from random import Random
 import pytest
 
 from gangline.adapters.hub import HuggingFaceHub, NodesHub
-from gangline.adapters.transfer import NodesTransfer
-from gangline.core.bases import files_needed
+from gangline.adapters.transfer.transfer import NodesTransfer
 from gangline.core.errors import Denied, GanglineError, NotFound, Unreachable
 from gangline.core.files import File
+from gangline.core.models.bases import files_needed
 from tests.conftest import BASE, file_at
 from tests.hub import COMMIT, REPO, TOKEN, FakeHub, fake_hub
 

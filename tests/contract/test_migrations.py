@@ -16,7 +16,7 @@ import pytest
 from gangline.adapters.store import open_store, postgres, sqlite
 from gangline.adapters.store.statements import migrations
 from gangline.core.access import Role
-from gangline.service.access import _hash
+from gangline.service.access.access import _hash
 from tests.postgres import Postgres
 
 NUMBERS = [number for number, _ in migrations()]

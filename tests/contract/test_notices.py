@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fastapi import FastAPI, Request, Response
 
-from gangline.adapters.notices import Notices
+from gangline.adapters.host.notices import Notices
 from tests.servers import served
 
 OFTEN_S = 0.01

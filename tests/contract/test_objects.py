@@ -13,10 +13,10 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from gangline.adapters.objects_local import LocalObjects
-from gangline.adapters.objects_s3 import S3Objects
-from gangline.adapters.s3_abilities import Abilities, find_abilities
-from gangline.adapters.s3_wire import Bucket, Wire
+from gangline.adapters.objects.local import LocalObjects
+from gangline.adapters.objects.s3 import S3Objects
+from gangline.adapters.objects.s3_abilities import Abilities, find_abilities
+from gangline.adapters.objects.s3_wire import Bucket, Wire
 from gangline.adapters.store.sqlite import SqliteStore
 from gangline.api import problems
 from gangline.api.object_routes import object_routes

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from botocore.credentials import Credentials
 
-from gangline import compose
-from gangline.adapters.objects_s3 import S3Objects
-from gangline.adapters.s3_abilities import CHECKSUM, RIGHT, Abilities, checksum, find_abilities
-from gangline.adapters.s3_wire import Bucket, Wire
+from gangline.adapters.objects.s3 import S3Objects
+from gangline.adapters.objects.s3_abilities import CHECKSUM, RIGHT, Abilities, checksum, find_abilities
+from gangline.adapters.objects.s3_wire import Bucket, Wire
+from gangline.compose.server import make_objects
 from gangline.core.errors import GanglineError, Unreachable, UserError
 from tests.servers import ACCESS_KEY, READER, READER_KEY, SECRET_KEY, Lesser, before, s3_server
 
@@ -149,7 +149,7 @@ def surroundings(monkeypatch: pytest.MonkeyPatch, bucket: Bucket) -> Iterator[py
 def test_the_environment_names_a_bucket_and_everything_lies_below_its_prefix(
     surroundings: pytest.MonkeyPatch, bucket: Bucket, tmp_path: Path
 ) -> None:
-    objects = compose.make_objects(tmp_path, "secret")
+    objects = make_objects(tmp_path, "secret")
     objects.write("projects/p/x", b"bytes")
     assert S3Objects(Wire(bucket), ALL).read("below/here/projects/p/x") == b"bytes"
 
@@ -170,5 +170,5 @@ def test_settings_that_mean_nothing_are_refused(
 ) -> None:
     surroundings.setenv(name, value)
     with pytest.raises(GanglineError, match=sentence) as refusal:
-        compose.make_objects(tmp_path, "secret")
+        make_objects(tmp_path, "secret")
     assert refusal.value.hint

@@ -12,7 +12,7 @@ import pytest
 from gangline.adapters.store import open_store
 from gangline.adapters.store.session import PARAMETER, _Statement
 from gangline.adapters.store.sqlite import SqliteStore
-from gangline.adapters.store.statements import statements
+from gangline.adapters.store.statements import named, queries, statements
 from gangline.core.errors import GanglineError
 from gangline.ports.store import Store, guard, write
 from tests.postgres import Postgres
@@ -67,7 +67,8 @@ ATTEMPT = {
     "from_step": 0,
     "now": 1,
 }
-USERS = ("service/*.py", "sim/*.py", "api/app.py")
+LINES_MAX = 350
+USERS = ("service/**/*.py", "sim/*.py", "api/app.py")
 
 
 @pytest.fixture
@@ -95,6 +96,18 @@ def test_every_statement_is_used_and_every_use_is_a_statement() -> None:
     sources = "".join(path.read_text() for folder in USERS for path in Path("src/gangline").glob(folder))
     used = set(re.findall(r"""(?:load|change|guard|write|_candidates)\(\s*(?:at, )?"(\w+)\"""", sources))
     assert used == set(statements())
+
+
+def test_a_statement_that_stands_twice_is_refused_with_both_its_files() -> None:
+    twice = {"jobs.sql": "-- name: job\nSELECT 1", "more.sql": "-- name: node\nSELECT 2\n\n-- name: job\nSELECT 3"}
+    with pytest.raises(AssertionError, match=r"job stands in jobs\.sql and in more\.sql"):
+        named(twice)
+
+
+def test_each_file_of_queries_says_what_it_holds_and_is_read_in_one_sitting() -> None:
+    for name, text in queries().items():
+        assert re.match(r"-- [A-Z].*\.\n\n-- name: ", text), name
+        assert len(text.splitlines()) <= LINES_MAX, name
 
 
 def test_a_guard_that_changes_nothing_undoes_the_whole_transaction(store: Store) -> None:

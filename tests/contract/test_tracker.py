@@ -15,7 +15,7 @@ from gangline.adapters.trackers.tensorboard import TensorBoard
 from gangline.adapters.trackers.wandb import Wandb
 from gangline.adapters.trackers.wandb_process import records
 from gangline.core.errors import GanglineError, Unreachable
-from gangline.core.metrics import Measured
+from gangline.core.runs.metrics import Measured
 from gangline.ports.tracker import Ending, Picture, TrackedRun, Tracker
 
 RUN = TrackedRun(id="job-1", project="default", name="a dog", tags=("lora", "hub:sdxl"), settings={"rank": 16})

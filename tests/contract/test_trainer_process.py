@@ -10,18 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from gangline.adapters import trainer_process
-from gangline.adapters.trainer_process import ProcessRun, ProcessTrainer
-from gangline.core.contract import EXIT_BAD_INPUT, EXIT_STOPPED, Progress
+from gangline.adapters.host import trainer_process
+from gangline.adapters.host.trainer_process import ProcessRun, ProcessTrainer
 from gangline.core.files import File
-from gangline.core.metrics import Point, Reading
+from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_STOPPED, Progress
+from gangline.core.runs.metrics import Point, Reading
 
 PROGRAM = """
 import json, os, pathlib, signal, subprocess, sys, threading
 if __name__ != "__main__":
     here = pathlib.Path(__file__).parent
-    (here / "half").write_text(json.dumps(dict(os.environ)))
-    (here / "half").rename(here / "loading")
+    half = here / f"half-{os.getpid()}"  # a trainer and a process that stands by may load at once
+    half.write_text(json.dumps(dict(os.environ)))
+    half.rename(here / "loading")
     if (here / "slowly").exists():
         threading.Event().wait()
     raise ImportError("loaded, as far as this program goes")
@@ -161,7 +162,7 @@ def test_it_dies_with_its_agent(directory: Path) -> None:
             sys.executable,
             "-c",
             "import sys, threading; from pathlib import Path\n"
-            "from gangline.adapters import trainer_process\n"
+            "from gangline.adapters.host import trainer_process\n"
             "trainer_process.MODULES = {'small': 'small_trainer'}\n"
             "trainer = trainer_process.ProcessTrainer()\n"
             "run = trainer.start('small', Path(sys.argv[1]))\n"

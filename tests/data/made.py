@@ -17,11 +17,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from gangline.adapters.s3_wire import Bucket
-from gangline.data.convert import Conversion, Done, convert
+from gangline.adapters.objects.s3_wire import Bucket
 from gangline.data.dataset import DataSet
-from gangline.data.engine import Engine, Processes
-from gangline.data.fetch import Fetching
+from gangline.data.making.conversion import Conversion, Done
+from gangline.data.making.convert import convert
+from gangline.data.making.engine import Engine, Processes
+from gangline.data.making.fetch import Fetching
 from gangline.data.place import Place
 from gangline.data.sources import Hints, find_source
 

@@ -16,8 +16,8 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from gangline.adapters.s3_wire import Bucket
-from gangline.cli import data as cli_data
+from gangline.adapters.objects.s3_wire import Bucket
+from gangline.cli.data import progress as bars
 from tests.conftest import BASE, Typed
 from tests.data import made
 from tests.data.made import samples
@@ -66,8 +66,8 @@ def test_the_way_of_a_data_set(gangline: Typed, source: Path, tmp_path: Path) ->
 
 
 def test_storage_and_run_are_priced_before_they_begin(capsys: pytest.CaptureFixture[str]) -> None:
-    from gangline.cli.data import forecast_json, tell_forecast
-    from gangline.train.encode import Forecast
+    from gangline.cli.data.data_page import forecast_json, tell_forecast
+    from gangline.train.scratch.encode import Forecast
 
     expected = Forecast(rows=36_000_000, columns={"latents_512": 65_536}, images_per_second=125.0)
     tell_forecast(expected, 8, 2.5)
@@ -117,12 +117,12 @@ def test_one_is_told_in_the_singular(gangline: Typed, tmp_path: Path) -> None:
 
 def test_progress_has_a_rate_of_this_try_and_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = io.StringIO()
-    monkeypatch.setattr(cli_data, "err", Console(file=shown, force_terminal=True, width=200))
-    with cli_data.progress("samples") as bar:
+    monkeypatch.setattr(bars, "err", Console(file=shown, force_terminal=True, width=200))
+    with bars.progress("samples") as bar:
         bar(0.5, 100, 100, "")
     assert "100 samples" in shown.getvalue()
     assert "a second" not in shown.getvalue(), "of what an earlier try did nobody knows how long it took"
-    with cli_data.progress("samples") as bar:
+    with bars.progress("samples") as bar:
         bar(0.5, 100, 100, "")
         bar(0.75, 100, 100, "3 left out")
     assert re.search(r"75 %.* 100 samples 0 a second \d+ s left 3 left out", shown.getvalue())
@@ -132,7 +132,7 @@ def test_a_conversion_shows_its_progress_on_a_terminal(
     gangline: Typed, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = io.StringIO()
-    monkeypatch.setattr(cli_data, "err", Console(file=shown, force_terminal=True, width=200))
+    monkeypatch.setattr(bars, "err", Console(file=shown, force_terminal=True, width=200))
     assert gangline("convert", source, tmp_path / "made.lance", "--rows", 4, "--processes", 1)[0] == 0
     assert re.search(r"100 %.* 13 samples [1-9]\d* a second 0 s left 12 kept, 1 left out", shown.getvalue())
 

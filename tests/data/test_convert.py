@@ -18,13 +18,14 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from gangline.adapters.s3_wire import Bucket
+from gangline.adapters.objects.s3_wire import Bucket
 from gangline.core.errors import BadInput, GanglineError, Unreachable
-from gangline.data.convert import convert_shard, left_out
 from gangline.data.dataset import open_data_set
-from gangline.data.engine import Processes, Ray
+from gangline.data.making.conversion import left_out
+from gangline.data.making.engine import Processes, Ray
+from gangline.data.making.piece import convert_shard
+from gangline.data.making.row import Storing
 from gangline.data.place import Place
-from gangline.data.row import Storing
 from gangline.data.sources import Hints, find_source
 from gangline.data.where import Where
 from tests.data import made
@@ -321,7 +322,7 @@ def test_a_server_that_never_answers_is_given_up(
 ) -> None:
     import httpx
 
-    monkeypatch.setattr("gangline.data.fetch.TIMEOUT", httpx.Timeout(0.2))
+    monkeypatch.setattr("gangline.data.making.fetch.TIMEOUT", httpx.Timeout(0.2))
     given = samples(2)
     urls = [web.has("/hangs", Hang="yes"), web.has("/good", given[1].image)]
     data, done = converted(made.as_laion(tmp_path / "source", urls, given), tmp_path / "made.lance")
@@ -532,7 +533,7 @@ def test_a_conversion_cut_off_between_its_commit_and_the_doubles_is_not_finished
         raise Cut
 
     with monkeypatch.context() as patched:
-        patched.setattr("gangline.data.convert._drop_doubles", vanish)
+        patched.setattr("gangline.data.making.convert.drop_doubles", vanish)
         with pytest.raises(Cut):
             converted(source, tmp_path / "made.lance", unique="sha256")
     with pytest.raises(BadInput, match="is not finished"):
@@ -543,7 +544,7 @@ def test_a_conversion_cut_off_between_its_commit_and_the_doubles_is_not_finished
 SCRIPT = """
 import json, sys
 from tests.data.made import converted, Place
-from gangline.data.engine import Processes
+from gangline.data.making.engine import Processes
 if __name__ == "__main__":
     source, target, options = sys.argv[1:4]
     print("begun", flush=True)
@@ -716,7 +717,7 @@ def test_a_shard_can_be_made_by_anybody_who_has_the_conversion(tmp_path: Path) -
     """What a worker elsewhere is sent is all that it needs."""
     import pickle  # noqa: TID251 - as a pool of processes sends it
 
-    from gangline.data.convert import Conversion
+    from gangline.data.making.conversion import Conversion
 
     found, entries = find_source(Place(str(made.as_tars(tmp_path / "source", samples(4)))))
     conversion = Conversion(source=found, target=Place(str(tmp_path / "made.lance")))
@@ -1117,7 +1118,7 @@ def test_two_that_drop_the_doubles_at_once_do_no_harm(tmp_path: Path, monkeypatc
 
 def test_a_jpeg_too_large_for_memory_is_stored_smaller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With limits of 10,000 pixels."""
-    monkeypatch.setattr("gangline.data.pixels.PIXELS_MAX", 10_000)
+    monkeypatch.setattr("gangline.data.images.pixels.PIXELS_MAX", 10_000)
     monkeypatch.setattr("PIL.Image.MAX_IMAGE_PIXELS", 10_000)
     source = made.as_folder(tmp_path / "source", [made.Sample("a", encoded(picture(1, (200, 150))), "a", 0)])
     row = rows_of(converted(source, tmp_path / "made.lance")[0])["a"]

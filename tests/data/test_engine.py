@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gangline.core.errors import Unreachable
-from gangline.data.engine import Ray
+from gangline.data.making.engine import Ray
 
 NAME = "CUDA_VISIBLE_DEVICES"
 

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gangline.data.mix import CYCLE, Mix
-from gangline.data.shuffle import LANES, Shuffle
+from gangline.data.reading.mix import CYCLE, Mix
+from gangline.data.reading.shuffle import LANES, Shuffle
 
 blocks = st.lists(st.integers(1, 9), min_size=1, max_size=40).map(tuple)
 shuffles = st.builds(Shuffle, st.integers(0, 2**40), blocks, st.integers(1, 8))

@@ -10,14 +10,14 @@ import lance
 import pyarrow as pa
 import pytest
 
-from gangline.adapters.s3_wire import Bucket
+from gangline.adapters.objects.s3_wire import Bucket
 from gangline.core.errors import BadInput, Unreachable
-from gangline.data.block_cache import BlockCache
 from gangline.data.dataset import DataSet, open_data_set
 from gangline.data.place import Place
-from gangline.data.shelf import Reading, Rows, Shelf, block_rows
-from gangline.data.shuffle import Numbers
-from gangline.data.stream import Batch, Stream
+from gangline.data.reading.block_cache import BlockCache
+from gangline.data.reading.shelf import Reading, Rows, Shelf, block_rows
+from gangline.data.reading.shuffle import Numbers
+from gangline.data.reading.stream import Batch, Stream
 from tests.data import made
 from tests.data.made import converted, samples
 from tests.proxy import Fault, Proxy

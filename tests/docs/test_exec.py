@@ -5,11 +5,10 @@ from typing import get_args
 
 import click
 import pytest
-import typer
 
 from gangline.cli import main as cli
-from gangline.core.contract import EXIT_STOPPED
-from gangline.core.layout import LAYOUTS
+from gangline.core.command.layout import LAYOUTS
+from gangline.core.runs.contract import EXIT_STOPPED
 from gangline.exec.plan import EXIT_INTERRUPTED, EXIT_OVERTAKEN
 from gangline.exec.report import Told
 from tests.conftest import ROOT
@@ -19,9 +18,7 @@ README = (ROOT / "README.md").read_text()
 
 
 def command() -> click.Command:
-    group = typer.main.get_command(cli.app)
-    assert isinstance(group, click.Group) or hasattr(group, "commands")
-    return group.commands["exec"]  # type: ignore[attr-defined]
+    return cli.COMMANDS["exec"].load("exec")
 
 
 def options() -> list[str]:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from gangline.cli.box import Box
-from gangline.cli.train import hand_in
+from gangline.cli.admin.box import Box
+from gangline.cli.jobs.train import hand_in
 from tests.conftest import BASE, SUBJECT
 
 SETTINGS: dict[str, Any] = {
@@ -68,6 +68,7 @@ def has_ended(box: Box, job: str) -> Callable[[], bool]:
     return lambda: box.client.job(job).summary.ended_ms is not None
 
 
+@pytest.mark.tenths
 def test_nodes_come_with_the_work_are_replaced_when_they_die_and_go_without_it(box: Box) -> None:
     assert box.client.nodes() == []
     jobs = [submit(box, steps=90), submit(box), submit(box)]
@@ -99,6 +100,7 @@ def test_a_server_that_is_told_to_stop_takes_its_nodes_with_it_and_no_step_is_lo
     assert (attempt.state, attempt.step) == ("released", box.client.job(job).summary.committed_step)
 
 
+@pytest.mark.tenths
 def test_a_server_that_is_killed_takes_its_nodes_with_it_and_has_new_ones_when_it_comes_back(box: Box) -> None:
     job = submit(box, steps=100_000)
     until(is_training(box, job, committed=10))

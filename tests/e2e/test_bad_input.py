@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gangline.cli import main as cli
-from gangline.cli.box import Box
+from gangline.cli.admin.box import Box
 from tests.conftest import BASE, SUBJECT
 
 TRAIN = ("--prompt", "sks cat", "--base", str(BASE), "--resolution", "64", "--steps", "5")
@@ -166,7 +166,7 @@ def test_a_worker_with_a_wrong_token_says_so_and_ends(box: Box, tmp_path: Path) 
 
 
 def test_two_workers_in_one_home(box: Box, tmp_path: Path) -> None:
-    from gangline.adapters.host import LocalHost
+    from gangline.adapters.host.host import LocalHost
 
     held = LocalHost(tmp_path)
     command = [sys.executable, "-m", "gangline.cli.main", "worker", "--server", box.url, "--token", box.join_token]

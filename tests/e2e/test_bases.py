@@ -13,8 +13,8 @@ import pytest
 
 from gangline.adapters.pools.local import start_node
 from gangline.cli import main as cli
-from gangline.cli.box import Box
-from gangline.core.bases import files_needed
+from gangline.cli.admin.box import Box
+from gangline.core.models.bases import files_needed
 from tests.conftest import BASE, SUBJECT, file_at
 from tests.hub import COMMIT, REPO, TOKEN, fake_hub
 from tests.proxy import Proxy

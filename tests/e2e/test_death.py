@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from gangline.adapters.pools.local import LocalNode
-from gangline.cli.box import Box
-from gangline.cli.train import hand_in
-from gangline.core.lora_metadata import DIFFUSERS_FILE
+from gangline.cli.admin.box import Box
+from gangline.cli.jobs.train import hand_in
+from gangline.core.models.lora_metadata import DIFFUSERS_FILE
 from gangline.core.views import JobView
-from gangline.train.digest import tensors_digest
+from gangline.train.run.digest import tensors_digest
 from tests.conftest import BASE, SUBJECT, file_at
 from tests.train.conftest import finish, lay_out, small_spec
 
@@ -113,6 +113,7 @@ def test_a_job_whose_node_is_killed_ends_with_the_same_bits_on_another(box: Box,
     assert digest_of(box, job, tmp_path / "results") == expected
 
 
+@pytest.mark.tenths
 def test_a_checkpoint_that_was_damaged_in_the_store_is_rejected_and_the_one_before_is_used(
     box: Box, tmp_path: Path, expected: str
 ) -> None:
@@ -133,6 +134,7 @@ def test_a_checkpoint_that_was_damaged_in_the_store_is_rejected_and_the_one_befo
     assert digest_of(box, job, tmp_path / "results") == expected
 
 
+@pytest.mark.tenths
 def test_a_node_that_froze_past_its_lease_and_wakes_changes_nothing(box: Box, tmp_path: Path, expected: str) -> None:
     frozen = box.start_node("node-a")
     job = submit(box)
@@ -157,6 +159,7 @@ def test_a_node_that_froze_past_its_lease_and_wakes_changes_nothing(box: Box, tm
     assert digest_of(box, job, tmp_path / "results") == expected
 
 
+@pytest.mark.tenths
 def test_a_node_that_is_told_to_stop_loses_no_step(box: Box, tmp_path: Path, expected: str) -> None:
     first = box.start_node("node-a")
     job = submit(box, checkpoint_every_steps=None)
@@ -182,6 +185,7 @@ def test_a_canceled_job_leaves_no_process_and_no_photo_on_its_node(box: Box) -> 
     assert box.client.job(job).summary.state == "canceled"
 
 
+@pytest.mark.tenths
 def test_a_server_that_was_killed_and_comes_back_costs_no_attempt_and_no_step(
     box: Box, tmp_path: Path, expected: str
 ) -> None:

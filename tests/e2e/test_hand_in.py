@@ -6,10 +6,10 @@ from pathlib import Path
 
 from PIL import Image
 
-from gangline.cli.box import Box
-from gangline.core.spec import parse_spec
+from gangline.cli.admin.box import Box
+from gangline.core.specs.spec import parse_spec
 from tests.conftest import BASE
-from tests.unit.test_plan import safetensors
+from tests.unit.cli.test_plan import safetensors
 
 
 def test_captions_masks_and_a_lora_are_handed_in_with_the_photos(tmp_path: Path) -> None:

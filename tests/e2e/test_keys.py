@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gangline.cli.box import Box
+from gangline.cli.admin.box import Box
 from gangline.core.errors import Denied, Forbidden
 from gangline.wire.client import Client
 

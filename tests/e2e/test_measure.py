@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from gangline import compose
-from gangline.cli.measure import gpu_here
+from gangline.cli.tools.measure import gpu_here
+from gangline.compose.buckets import S3_OPTIONS, data_place, lend_keys_of_data
 from gangline.data.dataset import DataSet
-from gangline.train.intake import data_options
+from gangline.train.scratch.intake import data_options
 from tests.conftest import Typed
 from tests.train.bases import save_tiny
 from tests.train.sets import data_set
@@ -139,10 +139,10 @@ def test_ctrl_c_ends_the_trainer_and_leaves_nothing(recipe: Path, left: Path) ->
 
 
 def test_a_trainer_that_is_measured_reads_buckets_as_its_user_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = {name: f"its {name}" for name in compose.S3_OPTIONS}
+    keys = {name: f"its {name}" for name in S3_OPTIONS}
     monkeypatch.setattr(os, "environ", keys | {"GANGLINE_DATA_REGION": "of its own"})
-    compose.lend_keys_of_data()
-    assert data_options() == compose.data_place("s3://sets/x").options | {"aws_region": "of its own"}
+    lend_keys_of_data()
+    assert data_options() == data_place("s3://sets/x").options | {"aws_region": "of its own"}
 
 
 @pytest.mark.nightly

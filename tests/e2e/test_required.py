@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from gangline.cli.box import Box
+from gangline.cli.admin.box import Box
 from tests.e2e.test_death import box, digest_of, expected, has_ended, is_safe_and_further, submit, until
 
 __all__ = ["box", "expected"]
 
 
+@pytest.mark.tenths
 def test_it_waits_for_a_node_of_the_same_numerics_and_ends_with_the_same_bits(
     box: Box, tmp_path: Path, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

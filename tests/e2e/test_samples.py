@@ -9,10 +9,10 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from gangline.cli.box import Box
+from gangline.cli.admin.box import Box
 from gangline.cli.main import app
-from gangline.compose import read_access
-from gangline.core.contract import PICTURES
+from gangline.compose.access import read_access
+from gangline.core.runs.contract import PICTURES
 from tests.conftest import SUBJECT, file_at
 from tests.e2e.test_death import SETTINGS, digest_of, has_ended, submit, until
 from tests.train.conftest import finish, lay_out, report_of, small_spec
@@ -75,6 +75,7 @@ def asked_for(box: Box, job: str, folder: Path) -> Image.Image:
     return Image.open(folder / "grid.png")
 
 
+@pytest.mark.tenths
 def test_another_node_renders_while_training_goes_on(box: Box) -> None:
     box.start_node("node-a")
     box.start_node("node-b")

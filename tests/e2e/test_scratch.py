@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from diffusers import StableDiffusionPipeline
 
+from gangline.adapters.objects.s3_wire import Bucket
 from gangline.adapters.pools.local import WORKER, LocalNode, start_node
-from gangline.adapters.s3_wire import Bucket
-from gangline.cli.box import Box
-from gangline.cli.scratch import plan_of
+from gangline.cli.admin.box import Box
+from gangline.cli.jobs.scratch import plan_of
 from gangline.data.dataset import DataSet
 from tests.data.made import place_in
 from tests.e2e.test_death import has_ended, is_safe_and_further, until
@@ -67,6 +67,7 @@ def start(box: Box, name: str, *, slots: int) -> LocalNode:
     return node
 
 
+@pytest.mark.tenths
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("slots", [1, 2])
 def test_a_node_that_dies_changes_no_bit_of_the_model_and_its_result_is_shown(

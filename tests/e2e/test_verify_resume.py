@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from gangline.train.compare import compare
+from gangline.train.run.compare import compare
 from tests.conftest import BASE, ROOT, SUBJECT
 
 SMALL_TRAINER = str(Path(__file__).with_name("small_trainer.py"))

@@ -13,9 +13,9 @@ from uuid import uuid4
 
 import pytest
 
-from gangline.adapters.objects_s3 import S3Objects
-from gangline.adapters.s3_abilities import find_abilities
-from gangline.adapters.s3_wire import Bucket, Wire
+from gangline.adapters.objects.s3 import S3Objects
+from gangline.adapters.objects.s3_abilities import find_abilities
+from gangline.adapters.objects.s3_wire import Bucket, Wire
 
 GANGLINE = (sys.executable, "-m", "gangline.cli.main")
 CHAIN = Path(__file__).parent / "chain.py"

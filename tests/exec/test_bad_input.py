@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from gangline.adapters.objects_s3 import S3Objects
-from gangline.adapters.s3_wire import Bucket
-from gangline.core.contract import Manifest
+from gangline.adapters.objects.s3 import S3Objects
+from gangline.adapters.objects.s3_wire import Bucket
+from gangline.core.command.lineage import Begun, Committed, Ref
 from gangline.core.files import File
-from gangline.core.lineage import Begun, Committed, Ref
+from gangline.core.runs.contract import Manifest
 from tests.conftest import Typed
 from tests.disks import run_on_a_disk_of
 from tests.exec.conftest import CHAIN, GANGLINE, Line, environment_of

@@ -17,14 +17,14 @@ import pytest
 from fastapi import FastAPI, Request, Response
 from standardwebhooks import Webhook
 
-from gangline.adapters.command import KeptCommand
-from gangline.adapters.folder import FolderObjects, FolderTransfer
+from gangline.adapters.host.command import KeptCommand
+from gangline.adapters.host.workspace import LocalWorkspace
 from gangline.adapters.notifiers.nobody import Nobody
-from gangline.adapters.objects_s3 import S3Objects
-from gangline.adapters.s3_wire import Bucket
-from gangline.adapters.workspace import LocalWorkspace
-from gangline.core.layout import Rules
-from gangline.core.lineage import Begun
+from gangline.adapters.objects.folder import FolderObjects, FolderTransfer
+from gangline.adapters.objects.s3 import S3Objects
+from gangline.adapters.objects.s3_wire import Bucket
+from gangline.core.command.layout import Rules
+from gangline.core.command.lineage import Begun
 from gangline.exec.depot import Depot, Found
 from gangline.exec.guard import Guard
 from gangline.exec.plan import Plan, Tools

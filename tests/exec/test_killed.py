@@ -12,8 +12,8 @@ from threading import Event
 
 import pytest
 
-from gangline.adapters.objects_s3 import S3Objects
-from gangline.adapters.s3_wire import Bucket
+from gangline.adapters.objects.s3 import S3Objects
+from gangline.adapters.objects.s3_wire import Bucket
 from gangline.posix import descendants
 from tests.exec.chain import state_after
 from tests.exec.conftest import Line, Running

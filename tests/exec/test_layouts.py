@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gangline.adapters.command import KeptCommand
-from gangline.adapters.workspace import LocalWorkspace
-from gangline.core.errors import Damaged
-from gangline.core.layout import (
+from gangline.adapters.host.command import KeptCommand
+from gangline.adapters.host.workspace import LocalWorkspace
+from gangline.core.command.layout import (
     LAYOUTS,
     Candidate,
     Rules,
@@ -23,6 +22,7 @@ from gangline.core.layout import (
     script_of,
     step_of,
 )
+from gangline.core.errors import Damaged
 from tests.exec.written import WRITERS
 
 FAR_S = 1e9

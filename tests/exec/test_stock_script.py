@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from safetensors.numpy import load_file
 
-from gangline.adapters.objects_s3 import S3Objects
+from gangline.adapters.objects.s3 import S3Objects
 from gangline.posix import descendants
 from tests.conftest import BASE, ROOT, SUBJECT
 from tests.exec.conftest import Line, Running
@@ -37,6 +37,7 @@ def program_of(running: Running) -> int:
     raise AssertionError("it does not run")
 
 
+@pytest.mark.tenths
 @pytest.mark.timeout(300)
 def test_its_losses_continue_where_they_stopped(line: Line, place: S3Objects, tmp_path: Path) -> None:
     command = tuple(WORDS)

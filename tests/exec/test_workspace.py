@@ -9,12 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from gangline.adapters import held
-from gangline.adapters.folder import FolderObjects, FolderTransfer
-from gangline.adapters.workspace import LocalWorkspace
+from gangline.adapters.host import held
+from gangline.adapters.host.workspace import LocalWorkspace
+from gangline.adapters.objects.folder import FolderObjects, FolderTransfer
+from gangline.core.command.layout import Candidate, Rules, is_result, lacks
+from gangline.core.command.lineage import Begun, Committed, Ref
 from gangline.core.errors import Damaged
-from gangline.core.layout import Candidate, Rules, is_result, lacks
-from gangline.core.lineage import Begun, Committed, Ref
 from gangline.exec.depot import Depot, Found
 from gangline.exec.guard import Guard
 from gangline.exec.start import ADDRESS, BEFORE, RUN, Start, _is_newer, _newest_local, is_ours
@@ -280,7 +280,7 @@ def test_the_newest_here_is_told_by_steps_else_by_time(here: list[Candidate], ne
 
 
 def committed(run: str, after_ms: int, step: int) -> Committed:
-    from gangline.core.contract import Manifest
+    from gangline.core.runs.contract import Manifest
 
     manifest = Manifest(step=step, spec_hash="", fingerprint={}, exact=False, files=())
     return Committed(ref=Ref(run, 1), name="last.pt", manifest=manifest, after_ms=after_ms)

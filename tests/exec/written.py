@@ -150,7 +150,7 @@ def by_contract(folder: Path) -> str:
     """As this project's own trainers do."""
     import json
 
-    from gangline.core.contract import Manifest
+    from gangline.core.runs.contract import Manifest
     from tests.conftest import file_at
 
     place = folder / "000100"

@@ -18,29 +18,29 @@ from psycopg.rows import dict_row
 from starlette.testclient import TestClient
 
 from gangline.adapters.hub import HuggingFaceHub
-from gangline.adapters.objects_local import LocalObjects
+from gangline.adapters.objects.local import LocalObjects
 from gangline.adapters.store.postgres import PostgresStore
 from gangline.adapters.store.sqlite import SqliteStore
 from gangline.api.app import make_app
-from gangline.core.contract import Manifest
 from gangline.core.files import PART_BYTES, File, Grant, Signed
-from gangline.core.keys import blob_key
-from gangline.core.lora_spec import LoraSpec
+from gangline.core.jobs.keys import blob_key
 from gangline.core.parsing import to_json
 from gangline.core.policy import Policy
-from gangline.core.spec import spec_hash
-from gangline.core.spec_fields import FilesBase
+from gangline.core.runs.contract import Manifest
+from gangline.core.specs.fields import FilesBase
+from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.spec import spec_hash
 from gangline.ports.objects import Objects
 from gangline.ports.server import Assignment, Join, NoWork
 from gangline.ports.store import write
-from gangline.service.access import DEFAULT_POOL, admit
+from gangline.service.access.access import DEFAULT_POOL, admit
+from gangline.service.access.projects import add_project, set_project
 from gangline.service.attempts import load_node
-from gangline.service.claim import claim
 from gangline.service.controller import Controller
 from gangline.service.deployment import Deployment
-from gangline.service.nodes import join
-from gangline.service.projects import add_project, set_project
-from gangline.service.submit import offer_blob, submit
+from gangline.service.fleet.nodes import join
+from gangline.service.jobs.claim import claim
+from gangline.service.jobs.submit import offer_blob, submit
 
 POLICY = Policy(lease_s=45, heartbeat_interval_s=10)
 START_MS = 1_000_000_000
@@ -84,7 +84,9 @@ class Service:
 
     def __post_init__(self) -> None:
         self.wait(0)
-        self.photo = self.hand_in(b"a photo", "a.png")
+        content = b"a photo"
+        self.photo = File(path="a.png", bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
+        self._keep_photo(PROJECT)
 
     @property
     def now_ms(self) -> int:
@@ -137,9 +139,13 @@ class Service:
         """Another project, with the photo in its store."""
         add_project(self.at, project)
         set_project(self.at, project, share=share, budget_usd=budget_usd)
+        self._keep_photo(project)
+        return project
+
+    def _keep_photo(self, project: str) -> None:
+        """As if it had been uploaded: every test begins so, and `hand_in` takes three requests."""
         self.objects.write(blob_key(project, self.photo.sha256), b"a photo")
         assert offer_blob(self.at, project, self.photo.sha256, self.photo.bytes, self.now_ms).present
-        return project
 
     def join(self, name: str = "node-a", **facts: Any) -> str:
         """A rented node into the pool that it was rented for."""

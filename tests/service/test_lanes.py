@@ -16,7 +16,7 @@ from gangline.api.serve import listen
 from gangline.core.errors import Unreachable
 from gangline.ports.store import Row
 from tests.service.conftest import JOIN, OPERATOR, Service
-from tests.service.test_one_at_a_time import ENDS, NAMES
+from tests.service.jobs.test_one_at_a_time import ENDS, NAMES
 
 IN_TIME_S = 20
 

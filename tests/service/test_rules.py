@@ -8,26 +8,26 @@ from typing import Any
 
 import pytest
 
-from gangline.core.autoscale import PoolLimits
-from gangline.core.budget import reservation
-from gangline.core.cost import HOUR_MS
 from gangline.core.errors import BadInput
-from gangline.core.spec_fields import FilesBase, Needs
+from gangline.core.fleet.autoscale import PoolLimits
+from gangline.core.money.budget import reservation
+from gangline.core.money.cost import HOUR_MS
+from gangline.core.specs.fields import FilesBase, Needs
 from gangline.core.views import NodeView
 from gangline.ports.pool import Offer
 from gangline.ports.server import Assignment, Beat, Beaten, Committed, Done, Failed, Hold, Released, Stale
 from gangline.ports.store import write
-from gangline.service import query, steer
+from gangline.service.access.projects import project, set_project
 from gangline.service.attempts import load_node
-from gangline.service.claim import claim
 from gangline.service.deployment import RentedPool
-from gangline.service.finish import finish
-from gangline.service.nodes import leave
-from gangline.service.projects import set_project
-from gangline.service.renew import renew
+from gangline.service.fleet.nodes import leave
+from gangline.service.jobs import query, steer
+from gangline.service.jobs.claim import claim
+from gangline.service.jobs.finish import finish
+from gangline.service.jobs.renew import renew
 from tests.service.conftest import POLICY, PRICE, PROJECT, Service
-from tests.service.test_one_at_a_time import commit, facts, result, upload, view
-from tests.unit.test_autoscale_found import Shop
+from tests.service.jobs.test_one_at_a_time import commit, facts, result, upload, view
+from tests.unit.fleet.test_autoscale_found import Shop
 
 NO_JOB = "no job waits that may run here"
 
@@ -412,7 +412,7 @@ def test_two_claims_at_once_cannot_spend_the_same_money(service: Service) -> Non
     for thread in threads:
         thread.join()
     assert sum(isinstance(answer, Assignment) for answer in answers) == 2
-    assert query.project(service.at, PROJECT).reserved_usd == 2 * RESERVED / 1e6
+    assert project(service.at, PROJECT).reserved_usd == 2 * RESERVED / 1e6
     why = [
         view.because
         for view in query.jobs(service.at, PROJECT, service.now_ms, limit=100, cursor=None).jobs
@@ -430,7 +430,7 @@ def test_an_end_gives_back_what_was_reserved_and_books_what_was_spent(service: S
     hold = service.claim(node).hold
     service.wait(20)
     release(service, node, hold)
-    found = query.project(service.at, PROJECT)
+    found = project(service.at, PROJECT)
     assert (found.spent_usd, found.reserved_usd) == (0.002, 0)
 
 
@@ -457,7 +457,7 @@ def test_when_the_budget_runs_out_the_next_heartbeats_say_stop_and_the_job_waits
     assert query.job(service.at, PROJECT, job, service.now_ms).summary.because.startswith(
         "the budget of default, $0.27,"
     )
-    money = query.project(service.at, PROJECT)
+    money = project(service.at, PROJECT)
     assert money.budget_usd is not None and 0.9 * money.budget_usd < money.spent_usd <= money.budget_usd
     service.claim_nothing(node)
     set_project(service.at, PROJECT, share=1, budget_usd=None)
@@ -473,7 +473,7 @@ def test_a_node_that_does_not_heed_overspends_no_budget(service: Service) -> Non
         beat(service, node, hold, 99)
         service.wait(POLICY.tick_interval_s)
         service.tick()
-    money = query.project(service.at, PROJECT)
+    money = project(service.at, PROJECT)
     assert money.budget_usd is not None and money.spent_usd <= money.budget_usd
 
 

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from gangline.ports.server import Assignment, Beat, Beaten, Done, NoWork, Succeeded
-from gangline.service.claim import claim
 from gangline.service.controller import Controller
 from gangline.service.deployment import Deployment
-from gangline.service.finish import finish
+from gangline.service.jobs.claim import claim
+from gangline.service.jobs.finish import finish
+from gangline.service.jobs.renew import renew
 from gangline.service.outage import take_turn
 from gangline.service.recent import Recent
-from gangline.service.renew import renew
 from tests.service.conftest import ClockedPostgres, Service
-from tests.service.test_one_at_a_time import result
+from tests.service.jobs.test_one_at_a_time import result
 
 NODES, JOBS = 12, 60
 

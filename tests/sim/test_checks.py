@@ -173,7 +173,7 @@ def a_job_without_a_reason(simulation: Simulation) -> None:
 
 
 def touch(simulation: Simulation, job: str) -> None:
-    simulation.store.apply(event(job, "touched", "a test looks", simulation.world.now_ms))
+    simulation.store.apply(event(job, "bans lifted", "a test looks", simulation.world.now_ms))
 
 
 TAMPERS: tuple[tuple[int, Tamper], ...] = (
@@ -226,7 +226,7 @@ def test_an_event_without_a_reason_is_seen(moment_s: int) -> None:
     simulation = begun(moment_s)
     _, job = at_work(simulation)
     with pytest.raises(Violation, match=r"^promise 6, "):
-        simulation.store.apply(event(job, "touched", "", simulation.world.now_ms))
+        simulation.store.apply(event(job, "bans lifted", "", simulation.world.now_ms))
 
 
 @pytest.mark.parametrize("write", ["enter", "reserve"])
@@ -251,7 +251,7 @@ def heard(simulation: Simulation, write: str) -> None:
 def test_nothing_is_seen_where_nobody_tampers() -> None:
     simulation = begun()
     assert simulation.run().unfinished == 0
-    simulation.checks.at_the_end(simulation.cloud.invoice(), nodes_min=0)
+    simulation.audit.at_the_end(simulation.cloud.invoice(), nodes_min=0)
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def test_an_end_that_is_none_is_seen(promise: int, sql: str) -> None:
     simulation.run()
     simulation.store.look(sql)
     with pytest.raises(Violation, match=f"^promise {promise}, "):
-        simulation.checks.at_the_end(simulation.cloud.invoice(), nodes_min=0)
+        simulation.audit.at_the_end(simulation.cloud.invoice(), nodes_min=0)
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_a_bill_that_the_object_store_would_not_write_is_seen(sql: str) -> None:
     rates = {"storage_usd_per_gb_month": 20.0, "egress_usd_per_gb": 0.1}
     simulation = Simulation(replace(load("small"), hours_max=2, policy=load("small").policy | rates), seed=3)
     simulation.run()
-    simulation.checks.against_the_store(simulation.policy)
+    simulation.audit.against_the_store(simulation.policy)
     simulation.store.look(sql)
     with pytest.raises(Violation, match=r"^promise 5, "):
-        simulation.checks.against_the_store(simulation.policy)
+        simulation.audit.against_the_store(simulation.policy)

@@ -30,7 +30,7 @@ def played(seed: int, *, theirs: bool) -> Report:
     scenario = load("salad_1000")
     simulation = Simulation(replace(scenario, policy=scenario.policy | scenario.compare) if theirs else scenario, seed)
     simulation.run()
-    simulation.checks.at_the_end(simulation.cloud.invoice(), 0)
+    simulation.audit.at_the_end(simulation.cloud.invoice(), 0)
     return make_report(simulation, "salad_1000")
 
 
@@ -66,7 +66,7 @@ def test_ours_waste_little_leave_no_job_behind_and_are_a_fifth_cheaper(seed: int
 def test_with_the_interruptions_that_are_documented_next_to_nothing_is_lost() -> None:
     simulation = Simulation(load("salad_documented"), 0)
     simulation.run()
-    simulation.checks.at_the_end(simulation.cloud.invoice(), 0)
+    simulation.audit.at_the_end(simulation.cloud.invoice(), 0)
     report = make_report(simulation, "salad_documented")
     assert report.jobs == {"succeeded": 1000}
     assert per_job(report).share_uninterrupted > 0.98

@@ -17,7 +17,7 @@ def played(name: str, seed: int = 0, *, compared: bool = False) -> Simulation:
         scenario = replace(scenario, policy=scenario.policy | scenario.compare)
     simulation = Simulation(scenario, seed)
     simulation.run()
-    simulation.checks.at_the_end(simulation.cloud.invoice(), scenario.fleet.nodes_min)
+    simulation.audit.at_the_end(simulation.cloud.invoice(), scenario.fleet.nodes_min)
     return simulation
 
 
@@ -146,7 +146,7 @@ def test_storage_and_egress_are_billed_as_the_store_counts_them() -> None:
     rates = {"storage_usd_per_gb_month": 20.0, "egress_usd_per_gb": 0.1}
     simulation = Simulation(replace(scenario, policy=scenario.policy | rates), 0)
     simulation.run()
-    billed, lay = simulation.checks.against_the_store(simulation.policy)
+    billed, lay = simulation.audit.against_the_store(simulation.policy)
     assert billed == pytest.approx(lay, rel=0.01)
     sent = simulation.objects.bytes_sent / 1e9 * rates["egress_usd_per_gb"]
     assert paid(simulation, "egress") == pytest.approx(sent, rel=1e-3)

@@ -15,13 +15,13 @@ from diffusers import (
 from safetensors.torch import save_file
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
 
-from gangline.core.families import Family, Header, Tensor
-from gangline.train import original
-from gangline.train.clip import clip_tokenizer
-from gangline.train.layouts import NOISE
+from gangline.core.models.families import FamilyName
+from gangline.core.models.recognition import Header, Tensor
+from gangline.train.model import original
+from gangline.train.model.clip import clip_tokenizer
+from gangline.train.model.layouts import NOISE
 
-FAMILIES: tuple[Family, ...] = ("sdxl", "sd15", "sd2")
-TINY: dict[Family, dict[str, Any]] = {
+TINY: dict[FamilyName, dict[str, Any]] = {
     "sd15": {
         "down_block_types": ("CrossAttnDownBlock2D", "DownBlock2D"),
         "up_block_types": ("UpBlock2D", "CrossAttnUpBlock2D"),
@@ -65,7 +65,7 @@ def text_encoder(kind: Any, *, act: str, layers: int) -> Any:
     return kind(config)
 
 
-def save_tiny(folder: Path, family: Family, **scheduler: Any) -> Path:
+def save_tiny(folder: Path, family: FamilyName, **scheduler: Any) -> Path:
     """The folder that diffusers writes."""
     torch.manual_seed(0)
     parts: dict[str, Any] = {
@@ -93,9 +93,9 @@ def save_tiny(folder: Path, family: Family, **scheduler: Any) -> Path:
     return folder
 
 
-def in_original_layout(unet: Any, vae: Any, encoders: tuple[Any, ...], family: Family) -> dict[str, torch.Tensor]:
+def in_original_layout(unet: Any, vae: Any, encoders: tuple[Any, ...], family: FamilyName) -> dict[str, torch.Tensor]:
     """The tensors of a single file; what OpenCLIP has and Stable Diffusion 2 leaves out is there, too."""
-    clip = original.CLIP_OF_SDXL if family == "sdxl" else "cond_stage_model.transformer."
+    clip = "conditioner.embedders.0.transformer." if family == "sdxl" else "cond_stage_model.transformer."
     tensors = _moved(unet, original.unet_source(unet.config)) | _moved(
         vae, original.vae_source(original.VAE, vae.config)
     )
@@ -127,7 +127,7 @@ def _moved(module: Any, source: Callable[[str], original.Source]) -> dict[str, t
     return {name: tensor.contiguous() for name, tensor in joined.items()}
 
 
-def load_whole(folder: Path, family: Family) -> Any:
+def load_whole(folder: Path, family: FamilyName) -> Any:
     kind = StableDiffusionXLPipeline if family == "sdxl" else StableDiffusionPipeline
     return kind.from_pretrained(folder, local_files_only=True)
 
@@ -136,7 +136,7 @@ def encoders_of(pipeline: Any) -> tuple[Any, ...]:
     return tuple(encoder for name in ("text_encoder", "text_encoder_2") if (encoder := getattr(pipeline, name, None)))
 
 
-def save_single(folder: Path, file: Path, family: Family, *, marks: tuple[str, ...] = (), **metadata: str) -> Path:
+def save_single(folder: Path, file: Path, family: FamilyName, *, marks: tuple[str, ...] = (), **metadata: str) -> Path:
     """The same weights as in `folder`, in one file."""
     pipeline = load_whole(folder, family)
     tensors = in_original_layout(pipeline.unet, pipeline.vae, encoders_of(pipeline), family)

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from gangline.core.bases import files_needed
-from gangline.core.contract import EXIT_DONE, EXIT_STOPPED, Phase
-from gangline.core.lora_spec import LoraSpec
+from gangline.core.models.bases import files_needed
 from gangline.core.parsing import to_json
-from gangline.core.spec_fields import FilesBase
-from gangline.train.contract import Orders, RunDirectory
-from gangline.train.lora import train
-from gangline.train.result import REPORT
+from gangline.core.runs.contract import EXIT_DONE, EXIT_STOPPED, REPORT, Phase
+from gangline.core.specs.fields import FilesBase
+from gangline.core.specs.lora import LoraSpec
+from gangline.train.lora.trainer import train
+from gangline.train.run.contract import Orders, RunDirectory
 from tests.conftest import BASE, SUBJECT, file_at
 
 STEPS = 12

@@ -13,21 +13,23 @@ from typing import Any
 
 from PIL import Image, ImageDraw
 
-from gangline.core.contract import EXIT_DONE, MANIFEST, checkpoint_name
 from gangline.core.parsing import to_json
-from gangline.core.scratch import DataRef, Phase, ScratchSpec
-from gangline.core.spec_fields import FilesBase
-from gangline.data.convert import Conversion, convert
+from gangline.core.runs.contract import EXIT_DONE, MANIFEST, REPORT, checkpoint_name
+from gangline.core.specs.fields import FilesBase
+from gangline.core.specs.phases import DataRef, Phase
+from gangline.core.specs.scratch import ScratchSpec
 from gangline.data.dataset import DataSet
-from gangline.data.engine import Processes
-from gangline.data.fetch import Fetching
+from gangline.data.making.conversion import Conversion
+from gangline.data.making.convert import convert
+from gangline.data.making.engine import Processes
+from gangline.data.making.fetch import Fetching
 from gangline.data.place import Place
 from gangline.data.sources import Hints, find_source
-from gangline.train import encode
-from gangline.train.contract import Orders, RunDirectory
-from gangline.train.launch import free_port
-from gangline.train.result import REPORT
-from gangline.train.scratch import train
+from gangline.train.run.contract import Orders, RunDirectory
+from gangline.train.scratch.encode import encode
+from gangline.train.scratch.encoder import Encoding
+from gangline.train.scratch.launch import free_port
+from gangline.train.scratch.trainer import train
 from tests.conftest import file_at
 
 COLOURS = ("red", "green", "blue", "orange", "purple", "black")
@@ -56,15 +58,15 @@ def data_set(folder: Path, *, count: int = 48, name: str = "shapes", target: Pla
 
 
 def with_latents(data: DataSet, base: Path, *resolutions: int, dtype: str = "float32") -> DataSet:
-    encoding = encode.Encoding(
+    encoding = Encoding(
         target=data.place, version=data.version, base=base, vae=None, resolutions=resolutions, dtype=dtype
     )
-    return encode.encode(data, encoding, Processes(1))
+    return encode(data, encoding, Processes(1))
 
 
 def with_texts(data: DataSet, base: Path) -> DataSet:
-    encoding = encode.Encoding(target=data.place, version=data.version, base=base, vae=None, resolutions=(), texts=True)
-    return encode.encode(data, encoding, Processes(1))
+    encoding = Encoding(target=data.place, version=data.version, base=base, vae=None, resolutions=(), texts=True)
+    return encode(data, encoding, Processes(1))
 
 
 def reference(data: DataSet, **settings: Any) -> DataRef:
@@ -110,13 +112,13 @@ def lines(run: RunDirectory) -> list[dict[str, Any]]:
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
-    ["gangline.train.beginning", "torch.distributed.fsdp"]
+    ["gangline.train.scratch.beginning", "torch.distributed.fsdp"]
 )  # all that takes long, but for Lance
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """Processes that share a run, as torchrun or gangline.train.launch would start them, out of one that has the libraries loaded."""
+    """Processes that share a run, as torchrun or gangline.train.scratch.launch would start them, by one that has the libraries loaded."""
 
     run: RunDirectory
     processes: list[Any]
@@ -156,7 +158,8 @@ def _rank(directory: str, environment: dict[str, str]) -> None:
     os.dup2(log, 2)
     os.environ.update(environment)
     sys.argv = ["trainer", directory]
-    from gangline.train import program, scratch
+    from gangline.train import program
+    from gangline.train.scratch import trainer as scratch
 
     sys.addaudithook(_refuse_pickles)
     sys.exit(program.main(scratch.train))

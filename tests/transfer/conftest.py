@@ -13,10 +13,10 @@ import pytest
 import uvicorn
 from fastapi import FastAPI
 
-from gangline.adapters.carrier import Patience
 from gangline.adapters.hub import HuggingFaceHub, NodesHub
-from gangline.adapters.objects_local import LocalObjects
-from gangline.adapters.transfer import NodesTransfer
+from gangline.adapters.objects.local import LocalObjects
+from gangline.adapters.transfer.carrier import Patience
+from gangline.adapters.transfer.transfer import NodesTransfer
 from gangline.api import problems
 from gangline.api.object_routes import object_routes
 from gangline.core.files import PART_BYTES, File, Grant, Signed

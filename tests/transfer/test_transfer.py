@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from gangline.adapters import carrier
-from gangline.adapters.carrier import Patience
-from gangline.adapters.transfer import PARTS_AT_ONCE, HttpTransfer
+from gangline.adapters.transfer import carrier
+from gangline.adapters.transfer.carrier import Patience
+from gangline.adapters.transfer.transfer import PARTS_AT_ONCE, HttpTransfer
 from gangline.core.errors import BadInput, Damaged, Denied, NotFound, Unreachable
 from gangline.core.files import PART_BYTES, File, Signed
 from gangline.ports.server import Grant

@@ -1,8 +1,8 @@
 """A job, its attempt, a node and what else decisions look at; tests change what matters to them with `replace`."""
 
-from gangline.core.budget import Purse
-from gangline.core.claim import Candidate
 from gangline.core.job import Attempt, Job, Node
+from gangline.core.jobs.claim import Candidate
+from gangline.core.money.budget import Purse
 from gangline.core.policy import Policy
 
 POLICY = Policy()

@@ -5,9 +5,10 @@ from dataclasses import fields, replace
 import pytest
 
 from gangline.core.advice import Picture, advise, words_of_the_subject
-from gangline.core.families import Model
-from gangline.core.lora_spec import LoraSpec
-from tests.unit.test_spec import SPEC
+from gangline.core.models.families import SD15
+from gangline.core.models.recognition import Model
+from gangline.core.specs.lora import LoraSpec
+from tests.unit.specs.test_spec import SPEC
 
 GOOD = replace(SPEC, prompt="a photo of sks dog", train_text_encoder=True, resolution=512)
 PICTURES = tuple(
@@ -69,7 +70,7 @@ def test_each_piece_of_advice_comes_alone_and_says_why(
 
 
 def test_a_side_that_the_base_was_not_trained_on() -> None:
-    old = Model(family="sd15", prediction_type="epsilon", zero_terminal_snr=False, layout="diffusers", because="")
+    old = Model(family=SD15, prediction_type="epsilon", zero_terminal_snr=False, layout="diffusers", because="")
     large = tuple(replace(picture, width=1600, height=1500) for picture in PICTURES)
     found = advise(replace(GOOD, resolution=1024), large, old)
     assert [(advice.setting, advice.message) for advice in found] == [("resolution", "consider 768 at the most")]

@@ -9,7 +9,7 @@ import pytest
 HEAVY = {"torch", "diffusers", "transformers", "numpy", "fastapi", "uvicorn", "huggingface_hub", "httpx", "pydantic"}
 
 
-@pytest.mark.parametrize("module", ["gangline.cli.main", "gangline.core.spec", "gangline"])
+@pytest.mark.parametrize("module", ["gangline.cli.main", "gangline.core.specs.spec", "gangline"])
 def test_importing_the_command_line_loads_nothing_heavy(module: str) -> None:
     program = f"import sys, {module}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
@@ -48,10 +48,10 @@ if sys.argv[1:]:
 
     sys.argv[0] = "gangline"
     main()
-for package in ("api", "cli", "core", "ports", "service", "sim", "wire", "worker"):
+for package in ("api", "cli", "compose", "core", "ports", "service", "sim", "wire", "worker"):
     for found in pkgutil.walk_packages(importlib.import_module(f"gangline.{{package}}").__path__, f"gangline.{{package}}."):
         importlib.import_module(found.name)
-for name in ("compose", "train.lora", "train.sample_job", "train.standby", "train.launch", "train.export"):
+for name in ("train.lora.trainer", "train.sample_job", "train.run.standby", "train.scratch.launch"):
     importlib.import_module(f"gangline.{{name}}")
 '''
 

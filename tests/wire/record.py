@@ -15,14 +15,14 @@ import httpx
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gangline.adapters.objects_local import LocalObjects
+from gangline.adapters.objects.local import LocalObjects
 from gangline.api.app import make_app
-from gangline.core.contract import Prepared
 from gangline.core.files import File
-from gangline.core.lora_spec import LoraSpec
-from gangline.core.metrics import Point
-from gangline.core.prepared import embeddings_key
-from gangline.core.spec import parse_spec
+from gangline.core.runs.contract import Prepared
+from gangline.core.runs.metrics import Point
+from gangline.core.runs.prepared import embeddings_key
+from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.spec import parse_spec
 from gangline.ports.server import (
     Assignment,
     Beat,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gangline.core.spec import told_whole
+from gangline.core.specs.spec import told_whole
 from gangline.wire import protocol
 from tests.service.conftest import OPERATOR, Service
 from tests.wire.record import RECORDED, Exchange, meant, record

@@ -11,22 +11,23 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from gangline.adapters.host import LocalHost
-from gangline.core.contract import EXIT_LEFT_OUT, Manifest, Prepared, Progress, parse_prepared
+from gangline.adapters.host.host import LocalHost
 from gangline.core.errors import Denied, GanglineError, Unreachable
 from gangline.core.files import PART_BYTES, File, Grant, Signed
-from gangline.core.metrics import Reading
-from gangline.core.prepared import class_images_key, embeddings_key, latents_key
-from gangline.core.spec import spec_hash
-from gangline.core.spec_fields import FilesBase
+from gangline.core.runs.contract import EXIT_LEFT_OUT, Manifest, Prepared, Progress, parse_prepared
+from gangline.core.runs.metrics import Reading
+from gangline.core.runs.prepared import class_images_key, embeddings_key, latents_key
+from gangline.core.specs.fields import FilesBase
+from gangline.core.specs.spec import spec_hash
 from gangline.ports.server import Join, Upload
 from gangline.ports.trainer import Made, Pictures, Result, Saved
 from gangline.service.controller import Controller
 from gangline.wire.agent import HttpServer
 from gangline.worker.agent import Agent
+from gangline.worker.checkpoints import SAVE_ANSWER_S_MAX
 from gangline.worker.edges import Edges
 from gangline.worker.move import TRIES_OF_A_URL
-from gangline.worker.work import HAND_IN_S, SAVE_ANSWER_S_MAX
+from gangline.worker.shipping import HAND_IN_S
 from tests.conftest import as_upload, file_at
 from tests.service.conftest import JOIN, POLICY, PROJECT, Service
 

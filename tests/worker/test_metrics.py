@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from gangline.core.contract import Progress
 from gangline.core.errors import Unreachable
-from gangline.core.metrics import Point, Reading
-from gangline.core.spec import spec_hash
+from gangline.core.runs.contract import Progress
+from gangline.core.runs.metrics import Point, Reading
+from gangline.core.specs.spec import spec_hash
 from gangline.ports.server import Commit, Done, Hold, Points, Stale
 from gangline.ports.trainer import Pictures, Saved
 from gangline.worker import diary as diaries
 from gangline.worker.diary import Diary
-from gangline.worker.work import METRICS_EVERY_S
+from gangline.worker.shipping import METRICS_EVERY_S
 from tests.service.conftest import PROJECT, Service
 from tests.worker.test_agent import Node, ScriptedRun, SlowTransfer, make_node
 

@@ -11,10 +11,10 @@ from urllib.parse import quote, urljoin, urlsplit
 
 import httpx
 
-from gangline.core.bases import INDEX, Role, files_needed, files_of_role, is_complete
 from gangline.core.canonical import digest
 from gangline.core.errors import Denied, GanglineError, NotFound, Unreachable
 from gangline.core.files import File, Signed, is_sha256
+from gangline.core.models.bases import INDEX, Role, files_needed, files_of_role, is_complete
 from gangline.ports.hub import HubFile, HubModel
 
 ENDPOINT = "https://huggingface.co"

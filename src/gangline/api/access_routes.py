@@ -10,7 +10,7 @@ from gangline.api.lanes import UserRoute
 from gangline.api.who import Admin, AdminOf, AdminReach, At, Now, Operator, ViewerOf
 from gangline.core.access import KeyRole
 from gangline.core.views import JoinTokenView, KeyView, NewJoinToken, NewKey, ProjectView
-from gangline.service import access, projects, query
+from gangline.service.access import access, projects
 
 router = APIRouter(prefix="/v1", tags=["access"], route_class=UserRoute)
 
@@ -72,26 +72,26 @@ def revoke_key(at: At, now: Now, reach: AdminReach, key: str) -> None:
 @router.get("/project")
 def show_project(at: At, project: ViewerOf) -> ProjectView:
     """One's own."""
-    return query.project(at, project)
+    return projects.project(at, project)
 
 
 @router.post("/projects", status_code=201)
 def add_project(at: At, _: Operator, wanted: WantedProject) -> ProjectView:
     """One that is there already stays as it is."""
     projects.add_project(at, wanted.project)
-    return query.project(at, wanted.project)
+    return projects.project(at, wanted.project)
 
 
 @router.get("/projects")
 def list_projects(at: At, _: Operator) -> list[ProjectView]:
-    return query.projects(at)
+    return projects.projects(at)
 
 
 @router.put("/projects/{project}")
 def set_project(at: At, _: Operator, project: str, allowance: Allowance) -> ProjectView:
     """A budget below what is spent stops what runs at its next heartbeats."""
     projects.set_project(at, project, share=allowance.share, budget_usd=allowance.budget_usd)
-    return query.project(at, project)
+    return projects.project(at, project)
 
 
 @router.post("/join-tokens", status_code=201)

@@ -8,9 +8,10 @@ from fastapi import APIRouter
 
 from gangline.api.lanes import UserRoute
 from gangline.api.who import At, MemberOf, Now, ViewerOf
-from gangline.core.spec_fields import Base
+from gangline.core.models.families import FamilyName
+from gangline.core.specs.fields import Base, Prediction
 from gangline.core.views import BaseView
-from gangline.service import bases
+from gangline.service.content import bases
 
 router = APIRouter(prefix="/v1", tags=["bases"], route_class=UserRoute)
 
@@ -23,8 +24,8 @@ class WantedBase:
     name: Annotated[str, MaxLen(100)]
     base: Base
     vae: Base | None = None
-    family: Literal["", "sdxl", "sd15", "sd2"] = ""
-    prediction_type: Literal["", "epsilon", "v_prediction"] = ""
+    family: Literal["", FamilyName] = ""
+    prediction_type: Literal["", Prediction] = ""
     licence: Annotated[str, MaxLen(200)] = ""
     because: Annotated[str, MaxLen(1000)] = ""
 

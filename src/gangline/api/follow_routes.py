@@ -8,8 +8,8 @@ from fastapi.responses import StreamingResponse
 from gangline.api.lanes import USERS
 from gangline.api.streams import END, Followers
 from gangline.api.who import At, ViewerOfLater
-from gangline.service.follow import EVENTS, LOG, Channel, Look, look, place_of
-from gangline.service.query import owned
+from gangline.service.jobs.follow import EVENTS, LOG, Channel, Look, look, place_of
+from gangline.service.jobs.query import owned
 
 NO_MORE = 204
 router = APIRouter(prefix="/v1", tags=["users"], default_response_class=StreamingResponse)

@@ -16,7 +16,7 @@ from gangline.api.lanes import HEARTBEATS, json_response
 from gangline.api.problems import accepted
 from gangline.api.who import At, Held, Holder, Now, deployment, holder
 from gangline.ports.server import Beat, Beaten, Hold
-from gangline.service.renew import renew
+from gangline.service.jobs.renew import renew
 
 BEAT = TypeAdapter(Beat)
 HOLD = TypeAdapter(Hold)

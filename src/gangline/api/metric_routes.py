@@ -9,7 +9,7 @@ from gangline.api.problems import accepted
 from gangline.api.who import NUMBER_MAX, At, Held, Holder, Now, ViewerOf
 from gangline.core.views import MetricsView
 from gangline.ports.server import Done, Points
-from gangline.service import metrics
+from gangline.service.jobs import metrics
 
 of_workers = APIRouter(prefix="/v1", tags=["workers"], route_class=WorkerRoute)
 of_users = APIRouter(prefix="/v1", tags=["users"], route_class=UserRoute)

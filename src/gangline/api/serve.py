@@ -15,11 +15,11 @@ from fastapi import FastAPI
 from gangline.api.streams import Followers
 from gangline.core.errors import UserError
 from gangline.ports.tracker import Tracker
+from gangline.service.content.mirror import mirror
 from gangline.service.controller import Controller
 from gangline.service.deployment import Deployment
-from gangline.service.mirror import mirror
-from gangline.service.track import Tracking
-from gangline.service.verify import verify
+from gangline.service.jobs.track import Tracking
+from gangline.service.jobs.verify import verify
 
 log = logging.getLogger("gangline.controller")
 KEEP_ALIVE_S = 75

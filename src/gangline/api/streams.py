@@ -21,7 +21,7 @@ from gangline.api.lanes import FOLLOWING, USERS
 from gangline.core.errors import Unreachable
 from gangline.core.views import ProgressView
 from gangline.service.deployment import Deployment
-from gangline.service.follow import Channel, Look, Place, cursor, look
+from gangline.service.jobs.follow import Channel, Look, Place, cursor, look
 
 FOLLOWERS_MAX = 2000
 POLL_S = 1.0

@@ -10,7 +10,7 @@ from gangline.api.lanes import UserRoute
 from gangline.api.who import NUMBER_MAX, At, MemberOf, Now, Viewer, ViewerOf
 from gangline.core.files import FILE_BYTES_MAX, Sha256, check_parts
 from gangline.core.views import ArtifactView, BlobView, EventView, JobPage, JobView, LogView, NodeView
-from gangline.service import query, steer, submit
+from gangline.service.jobs import query, steer, submit
 
 router = APIRouter(prefix="/v1", tags=["users"], route_class=UserRoute)
 

@@ -13,9 +13,9 @@ from gangline.api.lanes import Later
 from gangline.core.access import Role
 from gangline.core.errors import UserError
 from gangline.ports.server import Hold
-from gangline.service.access import DEFAULT_PROJECT, Identity, identify, note_use
+from gangline.service.access.access import DEFAULT_PROJECT, Identity, identify, note_use
+from gangline.service.access.projects import reach
 from gangline.service.deployment import Deployment
-from gangline.service.projects import reach
 from gangline.wire import protocol
 
 NUMBER_MAX = 10**15

@@ -25,7 +25,9 @@ from gangline.ports.server import (
     Uploads,
     Urls,
 )
-from gangline.service import checkpoint, claim, finish, nodes, prepared, renew, samples
+from gangline.service.content import prepared
+from gangline.service.fleet import nodes
+from gangline.service.jobs import checkpoint, claim, finish, renew, samples
 
 router = APIRouter(prefix="/v1", tags=["workers"], route_class=WorkerRoute)
 

@@ -1,4 +1,4 @@
-"""`gangline`: the command line's entry. Commands load what they need when they run, so that `--help` is quick."""
+"""`gangline`: the command line's entry. A command is imported when it runs, so that `--help` is quick."""
 
 import sys
 from typing import Annotated
@@ -6,64 +6,92 @@ from typing import Annotated
 import typer
 
 from gangline import __version__
-from gangline.cli import (
-    artifacts,
-    bases,
-    budget,
-    data,
-    demo,
-    estimate,
-    exec,
-    jobs,
-    join_tokens,
-    keys,
-    logs,
-    metrics,
-    nodes,
-    projects,
-    samples,
-    scratch,
-    server,
-    sim,
-    train,
-    up,
-    verify_resume,
-    worker,
-)
+from gangline.cli.lazy import LazyCommand, LazyGroup
 from gangline.cli.output import say_error
 from gangline.core.errors import GanglineError
 
 EXIT_USER_ERROR = 2
+COMMANDS = {
+    "train": LazyCommand(
+        "gangline.cli.jobs.train:train", "Train a subject-driven (DreamBooth) LoRA of a Stable Diffusion model."
+    ),
+    "scratch": LazyCommand(
+        "gangline.cli.jobs.scratch:scratch",
+        "Train a U-Net, with its text encoders or without, or a VAE on data sets.",
+    ),
+    "jobs": LazyCommand("gangline.cli.jobs.jobs:app", "Look at jobs, and steer them."),
+    "logs": LazyCommand(
+        "gangline.cli.jobs.logs:logs",
+        "What the trainers of all attempts printed, in order. Ctrl-C never stops the job.",
+    ),
+    "metrics": LazyCommand(
+        "gangline.cli.jobs.metrics:metrics",
+        "What a job's trainers measured: the newest values, and how the loss went.",
+    ),
+    "artifacts": LazyCommand(
+        "gangline.cli.jobs.artifacts:artifacts",
+        "List a job's results, or download them, each checked against its SHA-256.",
+    ),
+    "samples": LazyCommand(
+        "gangline.cli.jobs.samples:samples",
+        "List the pictures of a job, or download them. More may come while it trains, and for a while after.",
+    ),
+    "bases": LazyCommand("gangline.cli.data.bases:app", "Models to start from, by name."),
+    "nodes": LazyCommand("gangline.cli.admin.nodes:app", "Look at the nodes."),
+    "data": LazyCommand("gangline.cli.data.data:app", "Data sets to train from nothing with: made, looked at, listed."),
+    "budget": LazyCommand(
+        "gangline.cli.admin.budget:budget",
+        "Show the project's share and money; with options, an operator changes them, as `gangline projects set` does.",
+    ),
+    "keys": LazyCommand("gangline.cli.admin.keys:app", "Who may ask, and for what: the keys of a project."),
+    "projects": LazyCommand("gangline.cli.admin.projects:app", "Projects, their shares and budgets, for operators."),
+    "join-tokens": LazyCommand("gangline.cli.admin.join_tokens:app", "What lets workers into a pool, for operators."),
+    "up": LazyCommand(
+        "gangline.cli.admin.up:up",
+        "Run the service and some nodes here, each with a machine id of its own. "
+        "Ctrl-C stops all of it; jobs go on later.",
+    ),
+    "server": LazyCommand(
+        "gangline.cli.admin.server:server",
+        "Run the service: the queue, the object store, the API. Workers come to it from anywhere.",
+    ),
+    "worker": LazyCommand(
+        "gangline.cli.admin.worker:worker",
+        "Work for a server: take jobs, train, hand in. SIGTERM or Ctrl-C saves, hands the job back and leaves.",
+    ),
+    "demo": LazyCommand(
+        "gangline.cli.tools.demo:demo",
+        "Train a LoRA on two local nodes, kill the one at work, and compare with an uninterrupted run.",
+    ),
+    "exec": LazyCommand(
+        "gangline.cli.tools.exec:exec_command",
+        "Run a command that trains, and go on where it was, wherever this is typed again.",
+        interspersed=False,
+    ),
+    "verify-resume": LazyCommand(
+        "gangline.cli.tools.verify_resume:verify_resume",
+        "Prove that interrupted runs end with the same bits as an uninterrupted one.",
+    ),
+    "estimate": LazyCommand(
+        "gangline.cli.tools.estimate:estimate",
+        "Days and dollars by the number and kind of GPUs, from a measured throughput.",
+    ),
+    "sim": LazyCommand("gangline.cli.tools.sim:app", "Try policies, fleets and faults in virtual time."),
+}
+
+
+class Gangline(LazyGroup):
+    table = COMMANDS
+
 
 app = typer.Typer(
+    cls=Gangline,
     name="gangline",
     help="Train Stable Diffusion on GPUs that can vanish at any moment.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-app.command()(train.train)
-app.command()(scratch.scratch)
-app.add_typer(jobs.app, name="jobs")
-app.command()(logs.logs)
-app.command()(metrics.metrics)
-app.command()(artifacts.artifacts)
-app.command()(samples.samples)
-app.add_typer(bases.app, name="bases")
-app.add_typer(nodes.app, name="nodes")
-app.add_typer(data.app, name="data")
-app.command()(budget.budget)
-app.add_typer(keys.app, name="keys")
-app.add_typer(projects.app, name="projects")
-app.add_typer(join_tokens.app, name="join-tokens")
-app.command()(up.up)
-app.command()(server.server)
-app.command()(worker.worker)
-app.command()(demo.demo)
-app.command("exec", context_settings=exec.SETTINGS)(exec.exec_command)
-app.command()(verify_resume.verify_resume)
-app.command()(estimate.estimate)
-app.add_typer(sim.app, name="sim")
 
 
 def _show_version(wanted: bool) -> None:

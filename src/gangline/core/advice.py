@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gangline.core.families import IN_WORDS, Family, Model
-from gangline.core.lora_spec import LoraSpec
+from gangline.core.models.recognition import Model
+from gangline.core.specs.lora import LoraSpec
 from gangline.core.words import counted
 
 PHOTOS_MIN = 4
@@ -13,7 +13,6 @@ RATE_HIGH = 5e-4
 STEPS_FEW = 1000
 SEEN_MAX = 2000
 ASPECT_CUT = 1.4
-SIDE_MAX: dict[Family, int] = {"sd15": 768, "sd2": 768, "sdxl": 1280}
 WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 SMALL_WORDS = "a an the of in on at with and my his her their our this that one some by for from to is"
 WORDS_OF_PICTURES = "photo photos photograph picture image images portrait painting drawing shot close-up closeup style"
@@ -112,11 +111,11 @@ def _on_photos(spec: LoraSpec, pictures: tuple[Picture, ...]) -> Iterator[Advice
 
 
 def _on_the_base(spec: LoraSpec, base: Model | None) -> Iterator[Advice]:
-    if base and spec.resolution > SIDE_MAX[base.family]:
+    if base and spec.resolution > base.family.resolution_max:
         yield Advice(
             setting="resolution",
-            message=f"consider {SIDE_MAX[base.family]} at the most",
-            because=f"{IN_WORDS[base.family]} was not trained on larger pictures: it repeats the subject in them",
+            message=f"consider {base.family.resolution_max} at the most",
+            because=f"{base.family.words} was not trained on larger pictures: it repeats the subject in them",
         )
 
 

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 JobState = Literal["queued", "running", "paused", "succeeded", "failed", "canceled"]
-AttemptState = Literal["live", "succeeded", "failed", "interrupted", "released", "canceled"]
+AttemptEnd = Literal["succeeded", "failed", "interrupted", "released", "canceled"]
+AttemptState = Literal["live", AttemptEnd]
 NodeState = Literal["starting", "ready", "on_trial", "draining", "quarantined", "gone"]
 
 ENDED: frozenset[str] = frozenset({"succeeded", "failed", "canceled"})

@@ -1,12 +1,17 @@
 """What users are shown. Times are milliseconds UTC, money is US dollars with six decimals."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from gangline.core.access import KeyRole, Standing
+from gangline.core.events import Described, RecordedKind, listed
 from gangline.core.files import Grant
 from gangline.core.job import AttemptState, JobState
-from gangline.core.metrics import Measured
+from gangline.core.jobs.failure import MEANING
+from gangline.core.runs.metrics import Measured
+from gangline.core.specs.kinds import KINDS
+
+TITLES = {name: kind.title for name, kind in KINDS.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +37,7 @@ class JobSummary:
 
     id: str
     name: str
-    kind: str
+    kind: Annotated[str, Described(f"The kind of the job:\n\n{listed(TITLES)}", TITLES)]
     state: JobState
     because: str
     steps: int
@@ -80,14 +85,17 @@ class JobPage:
     next: str | None
 
 
+FAILURES = listed({kind: f"{meaning.says}. {meaning.sentence}" for kind, meaning in MEANING.items()})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventView:
     number: int
     at_ms: int
-    kind: str
+    kind: RecordedKind
     attempt: str | None
     node: str | None
-    because: str
+    because: Annotated[str, Described(f"Why. After a failure it has the words of its kind:\n\n{FAILURES}")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from gangline.core.bases import (
+from gangline.core.errors import BadInput
+from gangline.core.models.bases import (
     INDEX,
     TEXT_ENCODERS,
     files_needed,
@@ -16,8 +17,15 @@ from gangline.core.bases import (
     single_files,
     vae_files_needed,
 )
-from gangline.core.errors import BadInput
-from gangline.core.families import TELLS_V_OF_SD2, WANTED, Header, Model, pipeline_of, recognise_file, recognise_folder
+from gangline.core.models.recognition import (
+    TELLS_V_OF_SD2,
+    WANTED,
+    Header,
+    Model,
+    pipeline_of,
+    recognise_file,
+    recognise_folder,
+)
 from gangline.data.safetensors_header import PICKLES, read_header, read_values, refuse_pickle
 
 

@@ -12,7 +12,7 @@ import lance
 import pyarrow as pa
 
 from gangline.core.errors import BadInput
-from gangline.data.crops import Crop
+from gangline.data.images.crops import Crop
 from gangline.data.place import Place, errors_of, explained
 
 KEY = b"gangline"

@@ -8,8 +8,8 @@ from PIL import Image
 
 from gangline.data.chance import stream
 from gangline.data.dataset import Computed, DataSet, Latents
-from gangline.data.grid import Row, draw
-from gangline.data.pixels import as_seen, loaded
+from gangline.data.images.grid import Row, draw
+from gangline.data.images.pixels import as_seen, loaded
 from gangline.data.place import errors_of
 
 SHOWN = 24

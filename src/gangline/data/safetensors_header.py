@@ -5,7 +5,7 @@ import struct
 from pathlib import Path
 
 from gangline.core.errors import BadInput
-from gangline.core.families import CONVERT, Header, header_of, no_safetensors
+from gangline.core.models.recognition import CONVERT, Header, header_of, no_safetensors
 
 PICKLES = (".ckpt", ".pt", ".pth", ".bin", ".pkl")
 HEADER_BYTES_MAX = 32 * 2**20

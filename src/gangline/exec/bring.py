@@ -13,7 +13,7 @@ from threading import Event
 from gangline.core.canonical import digest
 from gangline.core.errors import BadInput, Unreachable, UserError
 from gangline.core.files import is_safe_path
-from gangline.core.retry import retry_s
+from gangline.core.jobs.retry import retry_s
 from gangline.data.place import Entry, Place
 
 AT_ONCE = 8

@@ -1,4 +1,4 @@
-"""What runs of one command keep in an object store (gangline.core.lineage): their numbers, checkpoints, logs and results.
+"""What runs of one command keep in an object store (gangline.core.command.lineage): their numbers, checkpoints, logs and results.
 
 Every call waits until it is done: it belongs into a thread of its own.
 """
@@ -17,10 +17,7 @@ from threading import Event
 from time import monotonic
 from typing import Any, TypeVar
 
-from gangline.core.contract import Manifest
-from gangline.core.errors import BadInput, Damaged, NotFound, Unreachable, UserError
-from gangline.core.files import PART_BYTES, File, Grant, Signed
-from gangline.core.lineage import (
+from gangline.core.command.lineage import (
     CHECKPOINTS,
     CLAIMS,
     JSON,
@@ -34,12 +31,15 @@ from gangline.core.lineage import (
     parse_begun,
     parse_committed,
 )
-from gangline.core.retry import retry_s
+from gangline.core.errors import BadInput, Damaged, NotFound, Unreachable, UserError
+from gangline.core.files import PART_BYTES, File, Grant, Signed
+from gangline.core.jobs.retry import retry_s
+from gangline.core.runs.contract import Manifest
 from gangline.ports.objects import Objects
 from gangline.ports.server import Upload
 from gangline.ports.transfer import Task, Transfer
 from gangline.ports.workspace import Taken
-from gangline.service.parts import attested, declared, in_parts, whole
+from gangline.service.content.parts import attested, declared, in_parts, whole
 from gangline.worker.edges import Activity, Clock
 from gangline.worker.move import Move, move_all
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gangline.core.layout import Rules
+from gangline.core.command.layout import Rules
 from gangline.exec.depot import Depot
 from gangline.ports.command import Start
 from gangline.ports.notifier import Notifier

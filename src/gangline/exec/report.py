@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from gangline.core.lineage import Account, Begun, Committed, account, number_of
+from gangline.core.command.lineage import Account, Begun, Committed, account, number_of
 from gangline.exec.depot import Found
 from gangline.exec.plan import Summary, Tools
 from gangline.exec.start import Start

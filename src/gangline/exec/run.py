@@ -9,9 +9,9 @@ import signal
 from contextlib import suppress
 from threading import Event, Thread
 
-from gangline.core.contract import EXIT_STOPPED
+from gangline.core.command.lineage import Begun, Committed, newest_begun, number_of
 from gangline.core.errors import UserError
-from gangline.core.lineage import Begun, Committed, newest_begun, number_of
+from gangline.core.runs.contract import EXIT_STOPPED
 from gangline.exec.depot import Abandoned, output_of
 from gangline.exec.guard import Guard
 from gangline.exec.plan import EXIT_INTERRUPTED, EXIT_OVERTAKEN, NICE, Plan, Summary, Tools

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from threading import Condition
 
 from gangline.core.canonical import digest
-from gangline.core.contract import MANIFEST, parse_manifest
+from gangline.core.command.lineage import Begun, Committed, Ref, forgotten, history, newest_begun, overtaken_by
 from gangline.core.errors import Damaged, GanglineError
 from gangline.core.files import File
-from gangline.core.lineage import Begun, Committed, Ref, forgotten, history, newest_begun, overtaken_by
+from gangline.core.runs.contract import MANIFEST, parse_manifest
 from gangline.exec.depot import Abandoned, Depot, Found
 from gangline.exec.plan import Plan
 from gangline.ports.workspace import Taken, Workspace

@@ -4,9 +4,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gangline.core.command.layout import Candidate, Rules, is_result, lacks, script_of, step_of
+from gangline.core.command.lineage import Begun, Committed, Ref, history, newest_begun
 from gangline.core.errors import Damaged, NotFound, UserError
-from gangline.core.layout import Candidate, Rules, is_result, lacks, script_of, step_of
-from gangline.core.lineage import Begun, Committed, Ref, history, newest_begun
 from gangline.exec.depot import Depot, Found
 from gangline.ports.workspace import Workspace
 

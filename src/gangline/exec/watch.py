@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from threading import Event
 
+from gangline.core.command.layout import Candidate, Rules, is_result, lacks
 from gangline.core.errors import GanglineError
-from gangline.core.layout import Candidate, Rules, is_result, lacks
 from gangline.exec.guard import Guard
 from gangline.exec.plan import Tools
 from gangline.exec.sender import Sender

@@ -6,14 +6,15 @@ Every call may raise `Unreachable`; all of them may be repeated.
 """
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol, get_args
 
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 
-from gangline.core.contract import Phase
-from gangline.core.failure import FailureKind
+from gangline.core.events import Described, listed
 from gangline.core.files import File, Grant, SafePath, Sha256, Signed, check_parts
-from gangline.core.metrics import POINTS_MAX, Point, is_ascending
+from gangline.core.jobs.failure import MEANING, ReportedKind
+from gangline.core.runs.contract import Phase
+from gangline.core.runs.metrics import POINTS_MAX, Point, is_ascending
 
 Id = Annotated[str, MinLen(1), MaxLen(100)]
 Name = Annotated[str, MinLen(1), MaxLen(200)]
@@ -69,7 +70,7 @@ class Resumable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offered:
-    """What was prepared under a key by whoever was first; see `gangline.core.prepared`."""
+    """What was prepared under a key by whoever was first; see `gangline.core.runs.prepared`."""
 
     key: str
     manifest: dict[str, Any]
@@ -249,10 +250,13 @@ class Succeeded:
     samples: Annotated[tuple[File, ...], MaxLen(10_000)] = ()
 
 
+REPORTED = {kind: MEANING[kind].sentence for kind in get_args(ReportedKind)}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
     outcome: Literal["failed"] = "failed"
-    kind: FailureKind
+    kind: Annotated[ReportedKind, Described(f"What went wrong:\n\n{listed(REPORTED)}")]
     because: Words
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from gangline.core.job import JobState
-from gangline.core.metrics import Measured
+from gangline.core.runs.metrics import Measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

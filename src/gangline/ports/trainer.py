@@ -1,12 +1,12 @@
-"""A trainer at work in a directory that keeps the trainer contract (gangline.core.contract)."""
+"""A trainer at work in a directory that keeps the trainer contract (gangline.core.runs.contract)."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from gangline.core.contract import Failure, Manifest, Prepared, Progress
 from gangline.core.files import File
-from gangline.core.metrics import Reading
+from gangline.core.runs.contract import Failure, Manifest, Prepared, Progress
+from gangline.core.runs.metrics import Reading
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from gangline.core.bases import Role
 from gangline.core.files import File, Grant, Signed
+from gangline.core.models.bases import Role
 from gangline.ports.server import Upload
 
 T_co = TypeVar("T_co", covariant=True)

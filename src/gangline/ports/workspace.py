@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from gangline.core.contract import Manifest
+from gangline.core.command.layout import Candidate
 from gangline.core.files import File
-from gangline.core.layout import Candidate
+from gangline.core.runs.contract import Manifest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,17 +2,19 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
+from typing import Literal
 
 from gangline.core.errors import Unreachable
-from gangline.core.failure import MEANING, Verdict, after_failure, after_interruption, sentence
+from gangline.core.events import EVENTS, EventKind
+from gangline.core.fleet.trust import rest_ms
 from gangline.core.job import Attempt, Job, Node
-from gangline.core.lease import is_overdue
+from gangline.core.jobs.failure import MEANING, FailureKind, Verdict, after_failure, after_interruption, sentence
+from gangline.core.jobs.lease import is_overdue
 from gangline.core.policy import Policy
-from gangline.core.trust import rest_ms
 from gangline.ports.server import Hold, Stale
 from gangline.ports.store import Row, Write, guard, write
-from gangline.service import bill
 from gangline.service.deployment import Deployment
+from gangline.service.money import bill
 from gangline.service.outage import back_since_ms
 
 LOST = Stale(because="the lease is lost: the job was given to another node, or has ended")
@@ -171,8 +173,10 @@ def _judging(row: Row, verdict: Verdict, now_ms: int, policy: Policy) -> list[Wr
 
 
 def event(
-    job: str, kind: str, because: str, now_ms: int, *, attempt: str | None = None, node: str | None = None
+    job: str, kind: EventKind, because: str, now_ms: int, *, attempt: str | None = None, node: str | None = None
 ) -> Write:
+    """What is told to those who follow a job: the only place that writes an event."""
+    assert kind in EVENTS, f"{kind} is no kind of event"
     return write("add_event", job=job, kind=kind, because=because, now=now_ms, attempt=attempt, node=node)
 
 
@@ -209,7 +213,7 @@ def interruption(at: Deployment, *, released: bool = False) -> Decide:
     return decide
 
 
-def failure(at: Deployment, kind: str, words: str) -> Decide:
+def failure(at: Deployment, kind: FailureKind, words: str) -> Decide:
     return lambda job, attempt, past: after_failure(job, attempt, past, kind, words, at.policy)
 
 
@@ -224,7 +228,9 @@ def stopped(at: Deployment, kind: str, because: str) -> Decide:
     return decide
 
 
-def ask_to_stop(at: Deployment, lease: Row, because: str, now_ms: int, *more: Write, kind: str = "") -> bool:
+def ask_to_stop(
+    at: Deployment, lease: Row, because: str, now_ms: int, *more: Write, kind: FailureKind | Literal[""] = ""
+) -> bool:
     """Have a node save and hand its job back; it hears of it with its next heartbeat."""
     stop = sentence(kind, because) if kind else because
     return at.store.apply(

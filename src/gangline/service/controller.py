@@ -3,16 +3,16 @@
 from collections.abc import Callable
 
 from gangline.service.attempts import end_overdue, end_unheeded
-from gangline.service.checkpoint import prune
+from gangline.service.content.prepared import prune_prepared
+from gangline.service.content.sweep import sweep_attempts, sweep_uploads
 from gangline.service.deployment import Deployment
-from gangline.service.fleet import tend
-from gangline.service.health import begin_trials, judge_machines, watch
-from gangline.service.nodes import give_up_silent
+from gangline.service.fleet.fleet import tend
+from gangline.service.fleet.health import begin_trials, judge_machines, watch
+from gangline.service.fleet.nodes import give_up_silent
+from gangline.service.jobs.checkpoint import prune
+from gangline.service.jobs.samples import drop_late, give_way
+from gangline.service.jobs.waiting import fail_unmatched, yield_bans
 from gangline.service.outage import take_turn
-from gangline.service.prepared import prune_prepared
-from gangline.service.samples import drop_late, give_way
-from gangline.service.sweep import sweep_attempts, sweep_uploads
-from gangline.service.waiting import fail_unmatched, yield_bans
 
 PRUNE_S = 600.0
 SWEEP_S = 60.0

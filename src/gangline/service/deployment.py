@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from gangline.core.autoscale import PoolLimits
+from gangline.core.fleet.autoscale import PoolLimits
 from gangline.core.policy import Policy
 from gangline.ports.hub import Hub
 from gangline.ports.objects import Objects

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
 
-from gangline.core.claim import Candidate
+from gangline.core.jobs.claim import Candidate
 
 REAP_EVERY_MS = 1_000
 TAKEN_MS = 2_000

@@ -6,17 +6,16 @@ is that of an uninterrupted run.
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
-from gangline.core.contract import pictures_name
-from gangline.core.cost import Cause, egress_micro_usd, storage_micro_usd
 from gangline.core.job import ENDED
-from gangline.core.policy import Policy
+from gangline.core.runs.contract import pictures_name
+from gangline.core.specs.kinds import KINDS
 from gangline.ports.server import Hold
 from gangline.ports.store import Write
+from gangline.sim.node.lineage import content_sha256, lineage_of
 from gangline.sim.objects import SimObjects
 from gangline.sim.store import SimStore
-from gangline.sim.trainer import content_sha256, lineage_of
 from gangline.sim.world import World
 
 FACTS = (
@@ -40,8 +39,18 @@ class Violation(AssertionError):
     """A promise is broken."""
 
 
+def fail(world: World, promise: int, what: str) -> NoReturn:
+    raise Violation(f"promise {promise}, seed {world.seed}, {world.now_s:.3f} s: {what}")
+
+
+def keys_of(store: SimStore, checkpoint: str) -> dict[str, str]:
+    """Return the SHA-256 of each object of a checkpoint, by its key."""
+    prefix, manifest = store.look("SELECT prefix, manifest FROM checkpoint WHERE id = ?", checkpoint)[0]
+    return {f"{prefix}/{file['path']}": file["sha256"] for file in json.loads(manifest)["files"]}
+
+
 class Checks:
-    """`after_event` looks at what the event's transactions touched; `at_the_end` at everything."""
+    """`after_event` looks at what the event's transactions touched; `gangline.sim.audit` looks at everything."""
 
     def __init__(self, world: World, store: SimStore, objects: SimObjects) -> None:
         self._world = world
@@ -208,12 +217,8 @@ class Checks:
                 self._fail(2, f"a kept checkpoint of {job} has lost its bytes")
 
     def _keys(self, checkpoint: str) -> dict[str, str]:
-        """The SHA-256 of each object of a checkpoint, by its key."""
         if checkpoint not in self._keys_of:
-            sql = "SELECT prefix, manifest FROM checkpoint WHERE id = ?"
-            prefix, manifest = self._store.look(sql, checkpoint)[0]
-            files = json.loads(manifest)["files"]
-            self._keys_of[checkpoint] = {f"{prefix}/{file['path']}": file["sha256"] for file in files}
+            self._keys_of[checkpoint] = keys_of(self._store, checkpoint)
         return self._keys_of[checkpoint]
 
     def _check_end(self, job: str, state: str, ended_ms: int | None, spec: str) -> None:
@@ -232,7 +237,7 @@ class Checks:
 
     def _check_result(self, job: str, spec: dict[str, Any]) -> None:
         """Exact: the weights are those of a run that nobody interrupted. Pictures are among the results of what they show."""
-        if spec["kind"] == "sample":
+        if KINDS[spec["kind"]].renders:
             self._check_pictures(job, spec)
             return
         wanted = content_sha256(f"result of {lineage_of(spec)}", spec["steps"])
@@ -287,65 +292,5 @@ class Checks:
         if reserved and spent + reserved > max(budget, before[1]) + self.overshoot:
             self._fail(5, f"{project} may spend {budget}; {spent} are spent and {reserved} reserved")
 
-    def at_the_end(self, invoice: dict[str, int], nodes_min: int) -> None:
-        """Of a liveness phase: everything has ended, the fleet is small, the ledger is the provider's invoice."""
-        for job, state, because in self._store.look("SELECT id, state, because FROM job"):
-            if state not in ENDED:
-                self._fail(4, f"{job} is {state} for ever: {because}")
-        here = self._store.look("SELECT id, state FROM node WHERE state NOT IN ('gone') AND rented = 1")
-        if len(here) > nodes_min:
-            self._fail(4, f"{len(here)} nodes stay, {nodes_min} are meant to: {here[:5]}")
-        sql = "SELECT node, SUM(micro_usd) FROM ledger WHERE cause NOT IN ('storage', 'egress') GROUP BY node"
-        ledger = {node: total for node, total in self._store.look(sql) if total}
-        for project, spent in self._store.look("SELECT id, spent FROM project"):
-            lines = "SELECT COALESCE(SUM(micro_usd), 0) FROM ledger WHERE project = ? AND cause <> 'storage'"
-            if spent != self._store.look(lines, project)[0][0]:
-                self._fail(5, f"{project} has spent {spent}, and the ledger says otherwise")
-        for what in ("attempt WHERE because = ''", "node WHERE because = '' AND state <> 'ready'"):
-            for (found,) in self._store.look(f"SELECT id FROM {what}"):  # noqa: S608 - the two above
-                self._fail(6, f"{found} without a reason")
-        rented = {node for (node,) in self._store.look("SELECT id FROM node WHERE rented = 1")}
-        ours = {node: total for node, total in ledger.items() if node in rented}
-        theirs = {node: total for node, total in invoice.items() if total}
-        staying = {node for node, _ in here}
-        for node in sorted(ours.keys() | theirs.keys()):
-            if node not in staying and ours.get(node, 0) != theirs.get(node, 0):
-                self._fail(5, f"{node}: the ledger says {ours.get(node, 0)}, the provider {theirs.get(node, 0)}")
-
-    def against_the_store(self, policy: Policy) -> tuple[int, int]:
-        """Promise 5: what is billed for storage lay in the object store, and what it sent is billed. Both in micro-dollars,
-        storage as it is billed and as the store counts it: it counts uploads too that were never committed."""
-        now, rate = self._world.now_ms, policy.storage_usd_per_gb_month
-        billed, lines = self._billed("storage")
-        for size, since_ms in self._store.look(
-            "SELECT bytes, committed_ms FROM checkpoint WHERE state = 'committed' "
-            "UNION ALL SELECT bytes, made_ms FROM artifact"
-        ):
-            billed, lines = billed + storage_micro_usd(size, since_ms, now, rate), lines + 1
-        lay = storage_micro_usd(self._objects.byte_ms_of_attempts(), 0, 1, rate)
-        if billed > lay + lines:
-            self._fail(5, f"{billed} are billed for storage, and the store bills {lay}")
-        egress, attempts = self._billed("egress")
-        sent = egress_micro_usd(self._objects.bytes_sent, policy.egress_usd_per_gb)
-        if egress + attempts < sent:
-            self._fail(5, f"{egress} are billed for egress, and the store bills {sent}")
-        return billed, lay
-
-    def no_orphans(self) -> None:
-        """Once all that has ended was swept: what attempts left in the object store is referred to, and no upload of theirs is open."""
-        referred = {key for (key,) in self._store.look("SELECT key FROM artifact UNION ALL SELECT key FROM log_chunk")}
-        for (checkpoint,) in self._store.look("SELECT id FROM checkpoint WHERE state = 'committed'"):
-            referred |= self._keys(checkpoint).keys()
-        left = [key for key in self._objects.objects if "/attempts/" in key and key not in referred]
-        left += [upload.key for upload in self._objects.open.values()]
-        if left:
-            self._fail(2, f"{len(left)} objects are nobody's: {left[:5]}")
-
-    def _billed(self, cause: Cause) -> tuple[int, int]:
-        """Micro-dollars, and lines, each of which is rounded."""
-        sql = "SELECT COALESCE(SUM(micro_usd), 0), COUNT(*) FROM ledger WHERE cause = ?"
-        total, lines = self._store.look(sql, cause)[0]
-        return total, lines
-
     def _fail(self, promise: int, what: str) -> None:
-        raise Violation(f"promise {promise}, seed {self._world.seed}, {self._world.now_s:.3f} s: {what}")
+        fail(self._world, promise, what)

@@ -4,15 +4,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from gangline.core.cost import time_cost_micro_usd
 from gangline.core.errors import Denied, Unreachable
+from gangline.core.money.cost import time_cost_micro_usd
 from gangline.ports.pool import Instance, NoCapacity, Offer
 from gangline.ports.server import Join
 from gangline.sim.faults import Faults
+from gangline.sim.node.host import SimHost
+from gangline.sim.node.trainer import SimTrainer
 from gangline.sim.objects import SimObjects, SimTransfer
 from gangline.sim.scenario import Fleet, JobModel, MachineModel
 from gangline.sim.service import Link, SimService
-from gangline.sim.trainer import SimHost, SimTrainer
 from gangline.sim.world import World
 from gangline.worker.agent import Agent
 from gangline.worker.edges import Edges

@@ -8,9 +8,9 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from gangline.core.bases import Role
 from gangline.core.errors import BadInput, Damaged, Denied, GanglineError, NotFound, Unreachable
 from gangline.core.files import PART_BYTES, File, Grant, Signed, part_lengths
+from gangline.core.models.bases import Role
 from gangline.ports.objects import Part, Stat
 from gangline.ports.server import Upload
 from gangline.ports.transfer import Task

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import TYPE_CHECKING, get_args
 
-from gangline.core.cost import HOUR_MS, Cause
 from gangline.core.job import ENDED
+from gangline.core.money.cost import HOUR_MS, Cause
 
 if TYPE_CHECKING:
     from gangline.sim.simulation import Simulation

@@ -33,10 +33,12 @@ from gangline.ports.server import (
     Uploads,
     Urls,
 )
-from gangline.service import checkpoint, claim, finish, metrics, nodes, prepared, renew, samples
-from gangline.service.access import admit, identify
+from gangline.service.access.access import admit, identify
+from gangline.service.content import prepared
 from gangline.service.controller import Controller
 from gangline.service.deployment import Deployment, RentedPool
+from gangline.service.fleet import nodes
+from gangline.service.jobs import checkpoint, claim, finish, metrics, renew, samples
 from gangline.service.recent import Recent
 from gangline.sim.checks import Checks
 from gangline.sim.faults import Faults

@@ -7,21 +7,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from gangline.core.autoscale import PoolLimits
-from gangline.core.cost import HOUR_MS
 from gangline.core.errors import BadInput, GanglineError, Unreachable
 from gangline.core.files import File
+from gangline.core.fleet.autoscale import PoolLimits
 from gangline.core.job import ENDED
-from gangline.core.keys import blob_key
-from gangline.core.lora_spec import LoraSpec
+from gangline.core.jobs.keys import blob_key
+from gangline.core.money.cost import HOUR_MS
 from gangline.core.parsing import to_json
-from gangline.core.spec_fields import FilesBase, Needs
+from gangline.core.specs.fields import FilesBase, Needs
+from gangline.core.specs.lora import LoraSpec
 from gangline.ports.store import Write
-from gangline.service import steer
+from gangline.service.access.projects import set_project
+from gangline.service.content.sweep import sweep_attempts
 from gangline.service.deployment import RentedPool
-from gangline.service.projects import set_project
-from gangline.service.submit import offer_blob, submit
-from gangline.service.sweep import sweep_attempts
+from gangline.service.jobs import steer
+from gangline.service.jobs.submit import offer_blob, submit
+from gangline.sim.audit import Audit
 from gangline.sim.checks import Checks
 from gangline.sim.cloud import POOL, Cloud, SimNode, draw
 from gangline.sim.faults import Faults, Rates
@@ -60,6 +61,7 @@ class Simulation:
         self.objects = SimObjects(self.world, self.faults)
         self.policy = make_policy(scenario.policy)
         self.checks = Checks(self.world, self.store, self.objects)
+        self.audit = Audit(self.world, self.store, self.objects)
         machines = draw(list(scenario.machines), self.world.rng("machines"))
         self.cloud = Cloud(self.world, machines, scenario.fleet, self.objects, self.faults)
         limits = PoolLimits(name=POOL, nodes_min=scenario.fleet.nodes_min, nodes_max=scenario.fleet.nodes_max)
@@ -139,10 +141,10 @@ class Simulation:
             self._insist(lambda job=job: self._resume(job))
         self.play(until_ms=self.world.now_ms + LIVENESS_HOURS_MAX * HOUR_MS)
         if self._checked:
-            self.checks.at_the_end(self.cloud.invoice(), self.scenario.fleet.nodes_min)
-            self.checks.against_the_store(self.policy)
+            self.audit.at_the_end(self.cloud.invoice(), self.scenario.fleet.nodes_min)
+            self.audit.against_the_store(self.policy)
             self._sweep_all()
-            self.checks.no_orphans()
+            self.audit.no_orphans()
         return self.outcome()
 
     def _sweep_all(self) -> None:

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from gangline.service import steer
-from gangline.service.projects import set_project
+from gangline.service.access.projects import set_project
+from gangline.service.jobs import steer
 from gangline.sim.checks import Violation
 from gangline.sim.faults import Rates
 from gangline.sim.scenario import Fault, Fleet, Jobs, Machines, Scenario

@@ -8,7 +8,7 @@ from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from gangline.core.cost import HOUR_MS
+from gangline.core.money.cost import HOUR_MS
 from gangline.sim.world import START_MS
 
 if TYPE_CHECKING:

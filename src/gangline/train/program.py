@@ -7,16 +7,16 @@ from pathlib import Path
 
 import torch
 
-from gangline.core.contract import EXIT_BAD_INPUT, EXIT_LEFT_OUT, Failure, FailureKind
 from gangline.core.errors import BadInput, GanglineError, Unreachable
 from gangline.core.parsing import InvalidSpec
+from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_LEFT_OUT, Failure, FailureKind
 from gangline.data.place import KeyRefused, says_full
-from gangline.train.contract import Orders, RunDirectory
-from gangline.train.meter import Diverged
-from gangline.train.numerics import OtherNumerics
-from gangline.train.prepared import LeftOut
-from gangline.train.quiet import be_quiet
-from gangline.train.ranks import PeerGone
+from gangline.train.checkpoints.prepared import LeftOut
+from gangline.train.run.contract import Orders, RunDirectory
+from gangline.train.run.meter import Diverged
+from gangline.train.run.numerics import OtherNumerics
+from gangline.train.run.quiet import be_quiet
+from gangline.train.run.ranks import PeerGone
 
 EXIT_FAILED = 1
 

@@ -9,21 +9,24 @@ from collections.abc import Iterable, Iterator
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from gangline.core.contract import EXIT_DONE, EXIT_STOPPED
 from gangline.core.errors import BadInput, Damaged
-from gangline.core.lora_metadata import DIFFUSERS_FILE
-from gangline.core.lora_spec import LoraSpec
-from gangline.core.scratch import ScratchSpec
-from gangline.core.spec import SampleSpec
-from gangline.train import checkpoint, lora, numerics
-from gangline.train.adapter import Adapter
-from gangline.train.base import base_at
-from gangline.train.contract import Orders, RunDirectory
-from gangline.train.denoiser import Denoiser
+from gangline.core.models.lora_metadata import DIFFUSERS_FILE
+from gangline.core.runs.contract import EXIT_DONE, EXIT_STOPPED
+from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.scratch import ScratchSpec
+from gangline.core.specs.spec import SampleSpec
+from gangline.train.checkpoints import checkpoint
+from gangline.train.checkpoints.shards import averaged_or_not
+from gangline.train.lora import trainer as lora
+from gangline.train.lora.adapter import Adapter
+from gangline.train.lora.comparison import render_comparison
+from gangline.train.model.base import base_at
+from gangline.train.model.sample import render_step
+from gangline.train.model.text import embed_all, tokenize
 from gangline.train.program import main
-from gangline.train.sample import render_comparison, render_step
-from gangline.train.shards import averaged_or_not
-from gangline.train.text import embed_all, tokenize
+from gangline.train.run import numerics
+from gangline.train.run.contract import Orders, RunDirectory
+from gangline.train.scratch.denoiser import Denoiser
 
 
 def render_job(run: RunDirectory, orders: Orders) -> int:

@@ -19,8 +19,8 @@ from gangline.core.access import KeyRole
 from gangline.core.errors import BadInput, Damaged, Unreachable
 from gangline.core.files import PART_BYTES, File, Grant, Signed
 from gangline.core.parsing import to_json
-from gangline.core.spec import Spec
-from gangline.core.spec_fields import Base, base_to_json
+from gangline.core.specs.fields import Base, base_to_json
+from gangline.core.specs.spec import Spec
 from gangline.core.views import (
     ArtifactView,
     BaseView,

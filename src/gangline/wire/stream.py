@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from gangline.core.errors import Unreachable
-from gangline.core.retry import retry_s
+from gangline.core.jobs.retry import retry_s
 from gangline.wire.http import Http
 
 SILENT_S_MAX = 45.0

@@ -3,7 +3,7 @@
 import math
 
 from gangline.core.errors import Denied, GanglineError, Unreachable
-from gangline.core.retry import retry_s
+from gangline.core.jobs.retry import retry_s
 from gangline.ports.server import Assignment, Join, Joined
 from gangline.worker.edges import Edges
 from gangline.worker.move import LeaseLost

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from gangline.core.metrics import Point, Reading, halve, summed_up, thin
+from gangline.core.runs.metrics import Point, Reading, halve, summed_up, thin
 
 KEPT_MAX = 10_000
 

@@ -7,7 +7,7 @@ from random import Random
 from typing import TypeVar
 
 from gangline.core.errors import Unreachable
-from gangline.core.retry import retry_s
+from gangline.core.jobs.retry import retry_s
 from gangline.ports.host import Host
 from gangline.ports.server import Server
 from gangline.ports.trainer import Trainer
@@ -43,6 +43,18 @@ def wait(clock: Clock, seconds: float) -> Activity[None]:
     until = clock.now_s + seconds
     while clock.now_s < until:
         yield until
+
+
+def unless(over: Callable[[], bool], activity: Activity[T]) -> Activity[T | None]:
+    """Go on with an activity as long as it is not `over`. Return what it came to, or None where it was left in its midst."""
+    while True:
+        try:
+            until_s = next(activity)
+        except StopIteration as ended:
+            return ended.value
+        if over():
+            return None
+        yield until_s
 
 
 def patiently(call: Callable[[], T], clock: Clock, rng: Random) -> Activity[T]:

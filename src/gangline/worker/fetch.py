@@ -4,13 +4,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gangline.core.bases import ROLES, Role, is_weights_of, left_out
-from gangline.core.contract import PREPARED
 from gangline.core.errors import Damaged, GanglineError, NotFound, Unreachable
 from gangline.core.files import File
-from gangline.core.prepared import kind_of, may_stay
-from gangline.core.retry import retry_s
-from gangline.core.spec_fields import HubBase, parse_base
+from gangline.core.jobs.retry import retry_s
+from gangline.core.models.bases import ROLES, Role, is_weights_of, left_out
+from gangline.core.runs.contract import PREPARED
+from gangline.core.runs.prepared import kind_of, may_stay
+from gangline.core.specs.fields import HubBase, parse_base
+from gangline.core.specs.spec import trained
 from gangline.ports.server import Assignment, Reject, Resumable, Stored
 from gangline.ports.transfer import Task
 from gangline.worker.edges import NEWS, Activity, Clock, Edges, wait
@@ -69,7 +70,7 @@ def _inputs(edges: Edges, clock: Clock, assignment: Assignment) -> Activity[list
 
 def _model(assignment: Assignment) -> dict[str, Any]:
     """What says which model it is: pictures are of a training job's."""
-    return assignment.spec["of"] if assignment.kind == "sample" else assignment.spec
+    return trained(assignment.spec)
 
 
 def _of_store(stored: Stored, path: str, *, cached: bool) -> Input:

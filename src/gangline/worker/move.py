@@ -7,9 +7,9 @@ from random import Random
 from typing import Any, TypeVar
 
 from gangline.core.errors import Denied, GanglineError, Unreachable
-from gangline.core.failure import FailureKind
 from gangline.core.files import PART_BYTES, File, Grant, Signed
-from gangline.core.retry import retry_s
+from gangline.core.jobs.failure import ReportedKind
+from gangline.core.jobs.retry import retry_s
 from gangline.ports.server import Downloads, Folder, Hold, Refused, Stale, Upload, Uploads
 from gangline.ports.transfer import Task
 from gangline.worker.edges import NEWS, Activity, Clock, Edges, patiently, wait
@@ -28,9 +28,9 @@ class LeaseLost(Exception):
 class AttemptFailed(Exception):
     """This node cannot bring the attempt to its end."""
 
-    def __init__(self, kind: FailureKind, because: str) -> None:
+    def __init__(self, kind: ReportedKind, because: str) -> None:
         super().__init__(because)
-        self.kind: FailureKind = kind
+        self.kind: ReportedKind = kind
         self.because = because
 
 

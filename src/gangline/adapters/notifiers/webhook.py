@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 from standardwebhooks.webhooks import EmptyWebhookSecretError, Webhook
 
-from gangline.core.webhook import GONE, again_s, payload
+from gangline.core.command.webhook import GONE, again_s, payload
 
 TIMEOUT = httpx.Timeout(15, connect=5)
 

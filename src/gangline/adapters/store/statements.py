@@ -12,11 +12,25 @@ COMMENT = re.compile(r"^--.*\n?", re.MULTILINE)
 
 @cache
 def statements() -> dict[str, str]:
-    """Every statement of queries.sql by its name, with parameters as `:name`."""
-    text = files("gangline.adapters.store").joinpath("queries.sql").read_text()
-    parts = NAME.split(text)[1:]
-    found = {name: COMMENT.sub("", body).strip() for name, body in zip(parts[::2], parts[1::2], strict=True)}
-    assert len(found) == len(parts) // 2, "two statements have the same name"
+    """Return every statement of the server by its name, with parameters as `:name`. A write that carries a guard changes no row when
+    somebody else moved on; the store then undoes the whole transaction."""
+    return named(queries())
+
+
+def queries() -> dict[str, str]:
+    """Read the files of `queries/`, one for a subject, by their names."""
+    folder = files("gangline.adapters.store").joinpath("queries")
+    return {path.name: path.read_text() for path in sorted(folder.iterdir(), key=lambda path: path.name)}
+
+
+def named(texts: dict[str, str]) -> dict[str, str]:
+    """Split texts into their statements. A name may stand once only: the other statement of that name would never run."""
+    found, place = dict[str, str](), dict[str, str]()
+    for file, text in texts.items():
+        parts = NAME.split(text)[1:]
+        for name, body in zip(parts[::2], parts[1::2], strict=True):
+            assert name not in found, f"the statement {name} stands in {place[name]} and in {file}"
+            found[name], place[name] = COMMENT.sub("", body).strip(), file
     return found
 
 

@@ -19,7 +19,7 @@ from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[repo
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from gangline.core.errors import Unreachable
-from gangline.core.metrics import Measured
+from gangline.core.runs.metrics import Measured
 from gangline.ports.tracker import Ending, Picture, TrackedRun
 
 VERSION = "brain.Event:2"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from gangline.core.errors import GanglineError, Unreachable
-from gangline.core.metrics import Measured
+from gangline.core.runs.metrics import Measured
 from gangline.ports.tracker import Ending, Picture, TrackedRun
 from gangline.posix import die_with_parent
 

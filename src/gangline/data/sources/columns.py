@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from gangline.core.errors import BadInput
-from gangline.data.captions import CHARACTERS_MAX, text_of
+from gangline.data.images.captions import CHARACTERS_MAX, text_of
 
 OURS = ("image", "width", "height", "captions", "sha256", "dhash", "source", "aspect")
 CAPTIONS = ("caption", "captions", "text", "texts", "prompt", "description", "top_caption", "all_captions")

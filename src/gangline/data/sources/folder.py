@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 
 from gangline.core.errors import BadInput
 from gangline.core.words import counted
-from gangline.data.beside import beside
-from gangline.data.captions import BESIDE, BYTES_MAX, is_caption, text_of, words_of_folder
-from gangline.data.photos import SUFFIXES
+from gangline.data.images.beside import beside
+from gangline.data.images.captions import BESIDE, BYTES_MAX, is_caption, text_of, words_of_folder
+from gangline.data.images.photos import SUFFIXES
 from gangline.data.place import Entry, Place
 from gangline.data.sources.columns import CAPTIONS, as_type, captions_in, captions_of, inferred, named_apart
 from gangline.data.sources.item import Item, Shard, cut

@@ -13,8 +13,8 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from gangline.core.words import counted
-from gangline.data.captions import BESIDE
-from gangline.data.photos import SUFFIXES
+from gangline.data.images.captions import BESIDE
+from gangline.data.images.photos import SUFFIXES
 from gangline.data.place import Entry, Place
 from gangline.data.sources.columns import CAPTIONS, as_type, captions_in, captions_of, inferred, named_apart
 from gangline.data.sources.item import Item, Shard, cut

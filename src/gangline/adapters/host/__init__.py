@@ -1,0 +1,1 @@
+"""A machine's own disk and processes."""

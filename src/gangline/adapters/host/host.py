@@ -1,0 +1,125 @@
+"""A node's own disk, below one folder: its machine id, its cache unless it shares one, a folder for each run."""
+
+import fcntl
+import json
+import os
+import platform
+import secrets
+import shutil
+import subprocess
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from gangline.adapters.host.cache import Cache
+from gangline.core.errors import UserError
+from gangline.core.files import File
+from gangline.core.runs import contract
+from gangline.core.runs.contract import checkpoint_name
+from gangline.core.specs.spec import told_whole
+
+
+class LocalHost:
+    """Only one worker at a time may have `home`. What a killed one left of its runs is removed."""
+
+    def __init__(self, home: Path, cache: Cache | None = None) -> None:
+        home.mkdir(parents=True, exist_ok=True)
+        self._home = home
+        self._runs = home / "runs"
+        self._cache = cache or Cache(home / "cache")
+        self._lock = (home / "lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                f"another worker is at work in {home}", hint="give this one a folder of its own with --home"
+            ) from None
+        self.discard(self._runs)
+        self._runs.mkdir()
+
+    def machine(self) -> str:
+        """The same whenever a worker starts here."""
+        path = self._home / "machine"
+        if not path.exists():
+            path.write_text(f"machine-{secrets.token_hex(8)}")
+        return path.read_text()
+
+    def cached(self, sha256: str) -> Path:
+        return self._cache.place(sha256)
+
+    def lay_out(self, attempt: str, spec: dict[str, Any]) -> Path:
+        directory = self._runs / attempt
+        directory.mkdir()
+        (directory / contract.SPEC).write_text(json.dumps(told_whole(spec)))
+        (directory / contract.INPUTS).mkdir()
+        return directory
+
+    def input_path(self, directory: Path, path: str) -> Path:
+        return directory / contract.INPUTS / path
+
+    def place_cached(self, directory: Path, path: str, file: File) -> bool:
+        return self._cache.link(file, self.input_path(directory, path))
+
+    def make_room(self, room_bytes: int) -> None:
+        self._cache.make_room(room_bytes)
+
+    def remember_base(self, base: str, files: tuple[File, ...]) -> None:
+        self._cache.remember(base, files)
+
+    def bases(self) -> tuple[str, ...]:
+        return self._cache.bases()
+
+    def place_prepared(self, directory: Path, key: str, manifest: dict[str, Any]) -> None:
+        folder = directory / contract.INPUTS / contract.PREPARED / key
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / contract.MANIFEST).write_text(json.dumps(manifest))
+
+    def leave_out(self, directory: Path, parts: tuple[str, ...]) -> None:
+        (directory / contract.LEFT_OUT).write_text(json.dumps(parts))
+
+    def place_checkpoint(self, directory: Path, step: int, manifest: dict[str, Any]) -> Path:
+        folder = directory / contract.RESUME / checkpoint_name(step)
+        folder.mkdir(parents=True)
+        (folder / contract.MANIFEST).write_text(json.dumps(manifest))
+        return folder
+
+    def discard(self, path: Path) -> None:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def describe_numerics(*, with_gpu: bool) -> dict[str, str]:
+    """What decides the bits of a result besides the GPU: a trainer puts the same into the fingerprint of its checkpoints."""
+    found = {"threads": os.environ.get("OMP_NUM_THREADS", "1"), "trainer": contract.TRAINER}
+    if not with_gpu:
+        found["cpu"] = _cpu()
+    for name in contract.LIBRARIES:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+def _cpu() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def describe_gpu() -> dict[str, str]:
+    """The first GPU as the driver names it; empty where there is none."""
+    query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
+    try:
+        answer = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    parts = [part.strip() for part in answer.splitlines()[0].split(",")] if answer.strip() else []
+    return dict(zip(("gpu", "gpu_memory", "driver"), parts, strict=False))
+
+
+def gpu_memory_gb(described: dict[str, str]) -> float:
+    """Of a GPU as `describe_gpu` has it: `24564 MiB` is one of 24 GB, as its users say."""
+    memory = described.get("gpu_memory", "").split()
+    return round(float(memory[0]) / 1024) if memory and memory[0].isdigit() else 0.0

@@ -1,0 +1,111 @@
+"""Stands between `gangline exec` and its command, so that nothing of the command outlives it.
+
+Started as a program, with a command. The command gets a session of its own, and what it starts becomes this process's child where it
+loses its parent. Standard input is a line of bytes from who started it: each the number of a signal for the command's group, zero to
+kill everything. When that line ends, because its writer was killed, everything is killed. What happens is told, a line each, on the
+file descriptor of the first argument: `started PID`, before it runs; `failed ERRNO` where it cannot; `ended STATUS` (of waitpid, for
+the command); `gone` when no process is left.
+"""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+
+from gangline.posix import adopt_orphans, descendants, die_with_parent
+
+LINE = 0
+KILL_ALL = b"\0"
+
+
+def main() -> None:
+    told, command = int(sys.argv[1]), sys.argv[2:]
+    adopt_orphans()
+    woken, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.set_wakeup_fd(wake)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    for number in (
+        signal.SIGTERM,
+        signal.SIGINT,
+        signal.SIGHUP,
+    ):  # who tells all processes of a machine tells gangline exec, too
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=lambda: _begin(told),  # noqa: PLW1509 - there is one thread
+        )
+    except OSError as error:
+        _tell(told, f"failed {error.errno}")
+        return
+    for stream in (1, 2):
+        os.close(stream)  # they are the command's alone
+    listening = [LINE, woken]
+    while _reap(told, process.pid):
+        ready, _, _ = select.select(listening, [], [])
+        if woken in ready:
+            os.read(woken, 1024)
+        if LINE in ready:
+            said = os.read(LINE, 1024)
+            _obey(said or KILL_ALL, process.pid)
+            if not said:
+                listening = [woken]
+    _tell(told, "gone")
+
+
+def _begin(told: int) -> None:
+    """Tell of the command before its program runs, in its process: were this one killed first, nobody would know whom to look for."""
+    die_with_parent()
+    _tell(told, f"started {os.getpid()}")
+
+
+def _obey(said: bytes, group: int) -> None:
+    for number in said:
+        with suppress(ProcessLookupError):
+            if number:
+                os.killpg(group, number)
+            else:
+                _kill_all()
+
+
+def _kill_all() -> None:
+    """Until none is left that could start another."""
+    while found := [pid for pid in descendants(os.getpid()) if not _is_dead(pid)]:
+        for pid in found:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _is_dead(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:  # noqa: PTH123
+            return stat.read().rpartition(b")")[2].split()[0] in (b"Z", b"X")
+    except OSError:
+        return True
+
+
+def _reap(told: int, command: int) -> bool:
+    """Whether any is left."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return False
+        if not pid:
+            return True
+        if pid == command:
+            _tell(told, f"ended {status}")
+
+
+def _tell(told: int, what: str) -> None:
+    with suppress(BrokenPipeError):
+        os.write(told, what.encode() + b"\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,234 @@
+"""A trainer as a subprocess in its own session, with a small environment: no token, no key, no user's settings.
+
+When the agent dies the kernel kills the trainer too (PR_SET_PDEATHSIG), so a node never trains without a lease to renew.
+"""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any
+
+from gangline.core.files import File
+from gangline.core.runs import contract
+from gangline.core.runs.contract import Failure, Manifest, Prepared, Progress, parse_manifest, parse_prepared
+from gangline.core.runs.metrics import Point, Reading, sound
+from gangline.core.specs.kinds import KINDS
+from gangline.ports.trainer import Made, Pictures, Result, Saved
+from gangline.posix import die_with_parent
+
+MODULES = {name: kind.program for name, kind in KINDS.items()}
+STANDBY = "gangline.train.run.standby"
+PASSED_ON = (
+    "CUDA_VISIBLE_DEVICES",
+    "LANG",
+    "LD_LIBRARY_PATH",
+    "NVIDIA_DRIVER_CAPABILITIES",
+    "NVIDIA_VISIBLE_DEVICES",
+    "OMP_NUM_THREADS",
+    "PATH",
+    "PYTHONPATH",
+    "TMPDIR",
+)
+OF_DATA = "GANGLINE_DATA_"
+"""What a node's operator gives trainers to read data sets with; nothing else of its secrets reaches them."""
+LOG = "log.txt"
+
+
+class ProcessTrainer:
+    """Every run is given to a process that stands by, made at that moment where none does: loading the libraries takes longer
+    than a checkpoint's way to the node. It holds some hundred megabytes of memory."""
+
+    def __init__(self) -> None:
+        self._standby: subprocess.Popen[bytes] | None = None
+
+    def prepare(self) -> None:
+        if self._standby is None or self._standby.poll() is not None:
+            command = [sys.executable, "-P", "-m", STANDBY, *MODULES.values()]
+            self._standby = _start(
+                command, below="/", home="/nonexistent", stdin=subprocess.PIPE, log=subprocess.DEVNULL
+            )
+
+    def start(self, kind: str, directory: Path) -> "ProcessRun":
+        self.prepare()
+        process, self._standby = self._standby, None
+        assert process and process.stdin
+        (directory / LOG).touch()
+        order = {"module": MODULES[kind], "directory": str(directory), "log": str(directory / LOG)}
+        with suppress(BrokenPipeError), process.stdin:
+            process.stdin.write(json.dumps(order).encode() + b"\n")
+        return ProcessRun(process, directory)
+
+
+def start_program(command: Sequence[str], directory: Path, *, below: Path) -> "ProcessRun":
+    """Any program that keeps the contract in `directory`; it works below `below`."""
+    with (directory / LOG).open("ab") as log:
+        process = _start(command, below=below, home=directory, stdin=subprocess.DEVNULL, log=log)
+    return ProcessRun(process, directory)
+
+
+def _start(
+    command: Sequence[str], *, below: str | Path, home: str | Path, stdin: int, log: IO[bytes] | int
+) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        command,
+        cwd=below,
+        env=_environment(home),
+        stdin=stdin,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        preexec_fn=die_with_parent,  # noqa: PLW1509 - one call into libc, and the agent's step has one thread
+    )
+
+
+class ProcessRun:
+    def __init__(self, process: "subprocess.Popen[bytes]", directory: Path) -> None:
+        self.directory = directory
+        self._process = process
+        self._read_to = 0
+        self._progress = Progress()
+        self._failure: Failure | None = None
+        self._readings: list[Reading] = []
+        self._known: dict[Path, Manifest] = {}
+        self._rendered: dict[Path, Pictures] = {}
+        self._made: dict[Path, Prepared] = {}
+        self._hashing: Future[Result] | None = None
+
+    def exit_code(self) -> int | None:
+        return self._process.poll()
+
+    def progress(self) -> Progress:
+        self._read_reports()
+        return self._progress
+
+    def take_readings(self) -> list[Reading]:
+        self._read_reports()
+        taken, self._readings = self._readings, []
+        return taken
+
+    def failure(self) -> Failure | None:
+        self._read_reports()
+        return self._failure
+
+    def checkpoints(self) -> list[Saved]:
+        folder = self.directory / contract.CHECKPOINTS
+        found = [Saved(path.parent, self._manifest(path)) for path in folder.glob(f"*/{contract.MANIFEST}")]
+        return sorted(found, key=lambda saved: saved.manifest.step)
+
+    def pictures(self) -> list[Pictures]:
+        for path in (self.directory / contract.SAMPLES).glob(f"*/{contract.PICTURES}"):
+            if path not in self._rendered:
+                self._rendered[path] = _pictures_in(path.parent)
+        return sorted(self._rendered.values(), key=lambda pictures: pictures.step)
+
+    def prepared(self) -> list[Made]:
+        folder = self.directory / contract.PREPARED
+        return [Made(path.parent, self._prepared(path)) for path in sorted(folder.glob(f"*/{contract.MANIFEST}"))]
+
+    def printed(self, first_byte: int, most: int) -> bytes:
+        with (self.directory / LOG).open("rb") as log:
+            log.seek(first_byte)
+            return log.read(most)
+
+    def result(self) -> Result | None:
+        if self._hashing is None:
+            self._hashing = ThreadPoolExecutor(1, thread_name_prefix="result").submit(_result_in, self.directory)
+        return self._hashing.result() if self._hashing.done() else None
+
+    def ask_to_save(self) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGUSR1)
+
+    def ask_to_render(self) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGUSR2)
+
+    def ask_to_stop(self) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def _manifest(self, path: Path) -> Manifest:
+        if path not in self._known:
+            self._known[path] = parse_manifest(json.loads(path.read_text()))
+        return self._known[path]
+
+    def _prepared(self, path: Path) -> Prepared:
+        if path not in self._made:
+            self._made[path] = parse_prepared(json.loads(path.read_text()))
+        return self._made[path]
+
+    def _read_reports(self) -> None:
+        """Whole lines only: the trainer may be in the middle of one."""
+        path = self.directory / contract.PROGRESS
+        if not path.exists():
+            return
+        with path.open("rb") as file:
+            file.seek(self._read_to)
+            lines = file.read()
+        whole = lines[: lines.rfind(b"\n") + 1]
+        self._read_to += len(whole)
+        for line in whole.splitlines():
+            self._take(json.loads(line))
+
+    def _take(self, report: dict[str, Any]) -> None:
+        if "failure" in report:
+            self._failure = Failure(**report["failure"])
+            return
+        last = self._progress
+        self._progress = Progress(
+            phase=report["phase"],
+            step=report["step"],
+            steps=report["steps"],
+            loss=report["loss"] if report["loss"] is not None else last.loss,
+            seconds_per_step=report["seconds_per_step"] or last.seconds_per_step,
+            save_s=report.get("save_s") or last.save_s,
+        )
+        self._measure(report)
+
+    def _measure(self, report: dict[str, Any]) -> None:
+        values, saved = sound(report.get("metrics")), report["phase"] == "saving"
+        if values or saved:
+            self._readings.append(Reading(point=Point(step=report["step"], values=values), saved=saved))
+
+
+def _environment(home: str | Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name in PASSED_ON or name.startswith(OF_DATA)}
+    quiet = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "PYTHONUNBUFFERED": "1"}
+    return {"OMP_NUM_THREADS": "1"} | kept | quiet | {"HOME": str(home)}
+
+
+def _pictures_in(folder: Path) -> Pictures:
+    """The trainer has said what bytes they are."""
+    told = json.loads((folder / contract.PICTURES).read_text())
+    files = [File(path=one["path"], bytes=one["bytes"], sha256=one["sha256"]) for one in told["pictures"]]
+    files.append(describe(folder / contract.PICTURES, folder))
+    return Pictures(told["step"], tuple(replace(file, path=f"{folder.name}/{file.path}") for file in files))
+
+
+def _result_in(directory: Path) -> Result:
+    output, samples = (_describe_all(directory / name) for name in (contract.OUTPUT, contract.SAMPLES))
+    return Result(output=output, samples=samples)
+
+
+def _describe_all(folder: Path) -> tuple[File, ...]:
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return tuple(describe(path, folder) for path in paths)
+
+
+def describe(path: Path, folder: Path) -> File:
+    with path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    return File(path=path.relative_to(folder).as_posix(), bytes=path.stat().st_size, sha256=sha256)

@@ -1,0 +1,1 @@
+"""Object stores: a folder, a bucket."""

@@ -1,0 +1,227 @@
+"""An object store that is a folder, of a disk that outlives the machine: for who is at work in it with nobody between.
+
+Unlike the server's (`objects_local`), it signs nothing: a URL is the key. Files are copied to `.coming` first.
+"""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from secrets import token_hex
+from typing import TypeVar
+
+from gangline.adapters.transfer.transfer import FutureTask
+from gangline.core.errors import BadInput, Damaged, NotFound, Unreachable
+from gangline.core.files import PART_BYTES, File, Grant, Signed, is_safe_path, part_ranges
+from gangline.ports.objects import Part, Stat
+from gangline.ports.server import Upload
+from gangline.posix import flush
+
+T = TypeVar("T")
+
+AT_ONCE = 4
+BUFFER_BYTES = 1 << 20
+COMING = ".coming"
+DEAD_S = 3600.0
+"""A file on its way that has not grown for so long comes no more."""
+
+
+class FolderObjects:
+    """The `objects` port, but for uploads in parts, which nothing needs here."""
+
+    creates_only = True
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def in_parts(self, bytes: int) -> bool:
+        return False
+
+    def sign_put(self, key: str, *, bytes: int, sha256: str, now_ms: int, seconds: float) -> Signed:
+        return Signed(url=key)
+
+    def sign_get(self, key: str, *, now_ms: int, seconds: float) -> Signed:
+        return Signed(url=key)
+
+    def begin(self, key: str) -> str:
+        raise NotImplementedError
+
+    def sign_part(self, key: str, upload: str, number: int, part: Part, *, now_ms: int, seconds: float) -> Signed:
+        raise NotImplementedError
+
+    def put_part(self, key: str, upload: str, number: int, content: bytes) -> None:
+        raise NotImplementedError
+
+    def parts(self, key: str, upload: str) -> Mapping[int, Part] | None:
+        return None
+
+    def complete(self, key: str, upload: str, parts: Sequence[Part]) -> None:
+        raise NotImplementedError
+
+    def abort(self, key: str, upload: str) -> None:
+        pass
+
+    def uploads(self, key: str) -> list[str]:
+        return []
+
+    def list(self, prefix: str) -> Iterator[str]:
+        below = self.path(prefix) if prefix else self.root
+        with self._reached(prefix):
+            for path in below.rglob("*"):
+                key = path.relative_to(self.root)
+                if key.parts[0] != COMING and path.is_file():
+                    yield key.as_posix()
+
+    def stat(self, key: str) -> Stat | None:
+        with suppress(NotFound), self._reached(key):
+            return Stat(bytes=self.path(key).stat().st_size, sha256=None)
+        return None
+
+    def write(self, key: str, content: bytes) -> None:
+        with self._reached(key):
+            try:
+                with self._coming(key) as coming:
+                    coming.write_bytes(content)
+                    self._name(coming, key)
+            except FileExistsError:
+                if self.read(key) != content:
+                    raise BadInput(f"{key} is taken by other bytes") from None
+
+    def read(self, key: str) -> bytes:
+        with self._reached(key):
+            return self.path(key).read_bytes()
+
+    def read_back(self, key: str) -> str:
+        with self._reached(key), self.path(key).open("rb") as content:
+            return hashlib.file_digest(content, "sha256").hexdigest()
+
+    def delete(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            path = self.path(key)
+            with self._reached(key):
+                path.unlink(missing_ok=True)
+            with suppress(OSError):  # the last of its folder takes that along
+                for folder in path.parents:
+                    if folder == self.root:
+                        break
+                    folder.rmdir()
+
+    def bring_in(self, source: Path, key: str) -> None:
+        """A file of this machine. Raises `Unreachable`."""
+        with self._reached(key), self._coming(key) as coming:
+            shutil.copyfile(source, coming)
+            flush(coming)
+            coming.replace(self.path(key))
+
+    def sweep(self, now_s: float) -> None:
+        """What somebody who was killed had begun to copy. `now_s`: Unix time."""
+        for path in (self.root / COMING).glob("*"):
+            with suppress(OSError):
+                if now_s - path.stat().st_mtime > DEAD_S:
+                    path.unlink()
+
+    def path(self, key: str) -> Path:
+        if not is_safe_path(key):
+            raise NotFound(f"{key!r} is no key")
+        return self.root / key
+
+    @contextmanager
+    def _reached(self, key: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise NotFound(f"there is no object {key}") from None
+        except IsADirectoryError:
+            raise Damaged(f"{key} in {self.root} is a folder") from None
+        except OSError as error:
+            raise Unreachable(f"{self.root} cannot be used: {error.strerror}") from None
+
+    def _name(self, coming: Path, key: str) -> None:
+        """Raises `FileExistsError` where the name is taken. Some disks know no hard links."""
+        try:
+            os.link(coming, self.path(key))
+        except FileExistsError:
+            raise
+        except OSError:
+            with self.path(key).open("xb") as file:
+                try:
+                    file.write(coming.read_bytes())
+                except OSError:
+                    self.path(key).unlink()
+                    raise
+        flush(self.path(key))
+
+    def _coming(self, key: str) -> "_Coming":
+        for folder in (self.path(key).parent, self.root / COMING):
+            folder.mkdir(parents=True, exist_ok=True)
+        return _Coming(self.root / COMING / token_hex(8))
+
+
+class _Coming:
+    """A file's first name, of which nothing is left."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> Path:
+        return self._path
+
+    def __exit__(self, *_: object) -> None:
+        self._path.unlink(missing_ok=True)
+
+
+class FolderTransfer:
+    """The `transfer` port: copies. `nice`: how far its threads stand back for other programs (setpriority(2))."""
+
+    def __init__(self, objects: FolderObjects, *, nice: int = 0) -> None:
+        self._objects = objects
+        self._threads = ThreadPoolExecutor(AT_ONCE, "copy", initializer=os.nice, initargs=(nice,))
+        self._stopped = False
+
+    def describe(self, file: File, source: Path) -> FutureTask[Upload]:
+        return self._start(lambda: _described(file, source))
+
+    def upload(self, grant: Grant, file: File, source: Path) -> FutureTask[None]:
+        (signed,) = grant.parts
+        assert signed
+        return self._start(lambda: self._objects.bring_in(source, signed.url))
+
+    def download(self, signed: Signed, file: File, to: Path, *, durable: bool) -> FutureTask[None]:
+        return self._start(lambda: self._fetch(signed.url, file, to))
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    @property
+    def idle(self) -> bool:
+        return True
+
+    def _fetch(self, key: str, file: File, to: Path) -> None:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        hashed = hashlib.sha256()
+        try:
+            with self._objects.path(key).open("rb") as source, to.open("wb") as come:
+                while piece := source.read(BUFFER_BYTES):
+                    if self._stopped:
+                        raise Unreachable("the transfer was stopped")
+                    hashed.update(piece)
+                    come.write(piece)
+        except FileNotFoundError:
+            raise NotFound(f"there is no object {key}") from None
+        if hashed.hexdigest() != file.sha256:
+            to.unlink()
+            raise Damaged(f"{file.path} is not what its SHA-256 says")
+
+    def _start(self, work: Callable[[], T]) -> FutureTask[T]:
+        return FutureTask(self._threads.submit(work))
+
+
+def _described(file: File, source: Path) -> Upload:
+    if file.bytes <= PART_BYTES:
+        return Upload(path=file.path, bytes=file.bytes, sha256=file.sha256)
+    with source.open("rb") as content:
+        parts = tuple(hashlib.sha256(content.read(len(part))).hexdigest() for part in part_ranges(file.bytes))
+    return Upload(path=file.path, bytes=file.bytes, sha256=file.sha256, parts=parts)

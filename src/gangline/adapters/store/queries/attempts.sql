@@ -1,0 +1,143 @@
+-- Attempts and the leases that fence them.
+
+-- name: renew_lease
+-- A heartbeat. A holder whose lease is overdue but not yet taken away may renew it.
+UPDATE lease SET expires_ms = :expires_ms, beat_ms = :now, phase = :phase, step = :step,
+       loss = COALESCE(:loss, loss), seconds_per_step = COALESCE(:seconds_per_step, seconds_per_step),
+       training_ms = CASE WHEN :training_ms < started_ms THEN started_ms
+                          WHEN training_ms IS NULL OR training_ms > :training_ms THEN :training_ms ELSE training_ms END,
+       stepped_ms = CASE WHEN :step > step THEN :now ELSE stepped_ms END
+WHERE attempt = :attempt AND rank = :rank AND node = :node AND fencing = :fencing
+RETURNING attempt, stop, reserved, downloaded_bytes, price_micro_usd_per_hour, started_ms
+
+-- name: extend_reservation
+UPDATE lease SET reserved = reserved + :micro_usd WHERE attempt = :attempt AND reserved = :seen
+
+-- name: ask_to_stop
+-- The node hears of it with its next heartbeat. The first reason stays.
+UPDATE lease SET stop = :because, stop_kind = :kind, stop_ms = :now WHERE attempt = :attempt AND stop = ''
+
+-- name: ask_to_pause
+-- The owner's wish goes before any other reason to stop.
+UPDATE lease SET stop = :because, stop_kind = 'paused', stop_ms = COALESCE(stop_ms, :now) WHERE attempt = :attempt
+
+-- name: unpause_lease
+UPDATE lease SET stop = 'resumed by its owner', stop_kind = '' WHERE attempt = :attempt
+
+-- name: count_download
+UPDATE lease SET downloaded_bytes = downloaded_bytes + :bytes
+WHERE attempt = :attempt AND rank = :rank AND node = :node AND fencing = :fencing AND downloaded_bytes = :seen
+
+-- name: hold_lease
+-- The guard of every other write of a worker: it holds the live lease.
+UPDATE lease SET beat_ms = beat_ms
+WHERE attempt = :attempt AND rank = :rank AND node = :node AND fencing = :fencing
+
+-- name: lease
+SELECT attempt, stop, reserved, downloaded_bytes, price_micro_usd_per_hour, started_ms FROM lease
+WHERE attempt = :attempt AND rank = :rank AND node = :node AND fencing = :fencing
+
+-- name: live_leases
+-- What the watchdog and the comparison of speeds look at.
+SELECT lease.attempt, lease.phase, lease.step, lease.seconds_per_step, lease.training_ms, lease.stepped_ms, lease.stop,
+       attempt.node, attempt.job, attempt.machine, attempt.pool, attempt.workload, attempt.gpu, attempt.started_ms,
+       attempt.committed_ms, job.steps, job.save_s, node.rented, node.state AS node_state
+FROM lease JOIN attempt ON attempt.id = lease.attempt JOIN job ON job.id = attempt.job JOIN node ON node.id = lease.node
+WHERE lease.rank = 0
+
+-- name: overdue_leases
+SELECT lease.attempt, lease.expires_ms FROM lease WHERE lease.expires_ms < :now ORDER BY lease.expires_ms, lease.attempt
+
+-- name: unheeded_stops
+-- Attempts that were asked to stop, and did not in time.
+SELECT attempt, stop, stop_kind FROM lease WHERE stop <> '' AND stop_ms < :before ORDER BY stop_ms, attempt
+
+-- name: leases_of_node
+SELECT attempt FROM lease WHERE node = :node ORDER BY attempt
+
+-- name: seize_overdue_lease
+-- The server's right to end an attempt: only while its lease is overdue.
+DELETE FROM lease
+WHERE attempt = :attempt AND expires_ms < :now AND downloaded_bytes = :downloaded AND reserved = :reserved
+
+-- name: drop_lease
+-- Of an attempt that ends for another reason. What is kept of it and billed is as it was seen.
+DELETE FROM lease
+WHERE attempt = :attempt AND beat_ms = :beat_ms AND downloaded_bytes = :downloaded AND reserved = :reserved
+
+-- name: end_attempt
+-- With what its lease knew last.
+UPDATE attempt SET state = :state, kind = :kind, because = :because, ended_ms = :now, step = :step, loss = :loss,
+       seconds_per_step = :seconds_per_step, training_ms = :training_ms, beat_ms = :beat_ms
+WHERE id = :attempt
+
+-- name: ending
+-- A live attempt with all that its end touches: its lease, its job and the project's purse, its node and the machine.
+SELECT attempt.id, attempt.job, attempt.node, attempt.machine, attempt.pool, attempt.gpu, attempt.gpu_memory_gb,
+       attempt.workload, attempt.fencing, attempt.state, attempt.kind, attempt.slots, attempt.price_micro_usd_per_hour,
+       attempt.from_step, attempt.committed_step, attempt.started_ms, attempt.ended_ms,
+       lease.step, lease.loss, lease.seconds_per_step, lease.training_ms, lease.beat_ms, lease.rank, lease.stop, lease.stop_kind,
+       lease.reserved, lease.downloaded_bytes,
+       job.id AS job_id, job.project AS job_project, job.state AS job_state, job.fencing AS job_fencing,
+       job.version AS job_version, job.attempts_failed AS job_attempts_failed, job.attempts_max AS job_attempts_max,
+       job.gpu_memory_gb AS job_gpu_memory_gb, job.kind AS job_kind, job.base AS job_base,
+       project.id AS purse_id, project.share AS purse_share, project.usage AS purse_usage,
+       project.usage_ms AS purse_usage_ms, project.budget AS purse_budget, project.spent AS purse_spent,
+       project.reserved AS purse_reserved,
+       node.id AS node_id, node.machine AS node_machine, node.name AS node_name, node.pool AS node_pool,
+       node.state AS node_state, node.because AS node_because, node.gpu AS node_gpu,
+       node.gpu_memory_gb AS node_gpu_memory_gb, node.trust AS node_trust, node.numerics AS node_numerics,
+       node.slots AS node_slots, node.price_micro_usd_per_hour AS node_price_micro_usd_per_hour,
+       node.rented AS node_rented, node.joined_ms AS node_joined_ms, node.meter_ms AS node_meter_ms,
+       machine.rest_until_ms AS node_rest_until_ms, machine.failures, machine.on_trial,
+       CAST((SELECT COALESCE(SUM(held.slots), 0) FROM lease AS held WHERE held.node = node.id) AS BIGINT)
+           AS node_slots_taken
+FROM attempt JOIN lease ON lease.attempt = attempt.id AND lease.rank = 0 JOIN job ON job.id = attempt.job
+     JOIN project ON project.id = job.project JOIN node ON node.id = attempt.node
+     JOIN machine ON machine.id = attempt.machine
+WHERE attempt.id = :id
+
+-- name: attempt
+-- A live one with what its lease knows.
+SELECT attempt.id, attempt.job, attempt.node, attempt.machine, node.name AS node_name, attempt.pool, attempt.gpu,
+       attempt.gpu_memory_gb, attempt.workload, attempt.fencing, attempt.state, attempt.kind, attempt.because, attempt.slots,
+       attempt.price_micro_usd_per_hour, attempt.from_step, attempt.committed_step, attempt.started_ms, attempt.ended_ms,
+       COALESCE(lease.step, attempt.step) AS step,
+       COALESCE(lease.seconds_per_step, attempt.seconds_per_step) AS seconds_per_step,
+       COALESCE(lease.training_ms, attempt.training_ms) AS training_ms, COALESCE(lease.beat_ms, attempt.beat_ms) AS beat_ms,
+       lease.stop, lease.stop_kind, COALESCE(lease.reserved, 0) AS reserved,
+       COALESCE(lease.downloaded_bytes, 0) AS downloaded_bytes
+FROM attempt JOIN node ON node.id = attempt.node
+     LEFT JOIN lease ON lease.attempt = attempt.id AND lease.rank = 0
+WHERE attempt.id = :id
+
+-- name: attempts
+-- Of a job, in order; a live one with what its lease knows.
+SELECT attempt.id, attempt.job, attempt.node, attempt.machine, node.name AS node_name, attempt.gpu, attempt.gpu_memory_gb,
+       attempt.fencing, attempt.state, attempt.kind, attempt.because, attempt.slots, attempt.price_micro_usd_per_hour,
+       attempt.from_step, attempt.committed_step, attempt.started_ms, attempt.ended_ms,
+       COALESCE(lease.step, attempt.step) AS step, COALESCE(lease.loss, attempt.loss) AS loss,
+       COALESCE(lease.seconds_per_step, attempt.seconds_per_step) AS seconds_per_step,
+       COALESCE(lease.training_ms, attempt.training_ms) AS training_ms,
+       COALESCE(lease.beat_ms, attempt.beat_ms) AS beat_ms, lease.phase, lease.stop, lease.stop_kind,
+       CAST((SELECT SUM(micro_usd) FROM ledger WHERE ledger.job = attempt.job AND ledger.attempt = attempt.id) AS BIGINT)
+           AS micro_usd
+FROM attempt JOIN node ON node.id = attempt.node
+     LEFT JOIN lease ON lease.attempt = attempt.id AND lease.rank = 0
+WHERE attempt.job = :job ORDER BY attempt.fencing
+
+-- name: earlier_attempts
+-- The newest first, as many as any rule looks back.
+SELECT id, job, node, machine, gpu, gpu_memory_gb, fencing, state, kind, slots, price_micro_usd_per_hour, from_step, step,
+       committed_step, seconds_per_step, started_ms, training_ms, beat_ms, ended_ms
+FROM attempt WHERE job = :job AND fencing < :fencing ORDER BY fencing DESC LIMIT 50
+
+-- name: advance_attempt
+-- A checkpoint was committed.
+UPDATE attempt SET committed_step = :step, committed_ms = :now WHERE id = :attempt
+
+-- name: restart_attempt
+-- After a rejection: it goes on from the newest checkpoint that is left.
+UPDATE attempt SET from_step = COALESCE((SELECT MAX(checkpoint.step) FROM checkpoint
+                                         WHERE checkpoint.job = attempt.job AND checkpoint.state = 'committed'), 0)
+WHERE id = :attempt

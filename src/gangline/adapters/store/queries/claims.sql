@@ -1,0 +1,134 @@
+-- Who gets work: what a node may claim, the claim itself, and what waits although nothing here may take it.
+
+-- name: waiting_projects
+SELECT id, share, usage, usage_ms, budget, spent, reserved FROM project
+WHERE (SELECT id FROM job WHERE job.project = project.id AND job.state = 'queued' AND job.fencing = 0 AND job.kind <> 'sample'
+       ORDER BY priority DESC LIMIT 1) IS NOT NULL
+
+-- name: interrupted_candidates
+-- Training that was tried before, for a node that may have it; with money for it.
+SELECT id, project, fencing, version, priority, queued_ms, ready_ms, base, slots,
+       input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, numerics,
+       EXISTS (SELECT 1 FROM node_base WHERE node_base.node = :node AND node_base.base = job.base) AS held
+FROM job
+WHERE state = 'queued' AND fencing > 0 AND kind <> 'sample' AND ready_ms <= :now AND gpu_memory_gb <= :gpu_memory_gb AND slots <= :slots_free
+  AND gpu IN ('', :gpu) AND pool IN ('', :pool) AND trust <= :trust AND numerics IN ('', :numerics)
+  AND EXISTS (SELECT 1 FROM project WHERE project.id = job.project
+              AND (budget IS NULL OR spent + reserved + :reserve * job.slots
+                                     + CAST(:egress AS DOUBLE PRECISION) * (job.input_bytes + job.checkpoint_bytes) <= budget))
+  AND id NOT IN (SELECT ban.job FROM ban WHERE ban.machine = :machine)
+ORDER BY priority DESC, queued_ms, id
+LIMIT :limit
+
+-- name: fresh_candidates
+-- Training of a project that was never tried, for a node that may have it; with money for it.
+SELECT id, project, fencing, version, priority, queued_ms, ready_ms, base, slots,
+       input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, numerics,
+       EXISTS (SELECT 1 FROM node_base WHERE node_base.node = :node AND node_base.base = job.base) AS held
+FROM job
+WHERE project = :project AND state = 'queued' AND fencing = 0 AND kind <> 'sample' AND gpu_memory_gb <= :gpu_memory_gb
+  AND slots <= :slots_free AND gpu IN ('', :gpu) AND pool IN ('', :pool) AND trust <= :trust
+  AND EXISTS (SELECT 1 FROM project WHERE project.id = job.project
+              AND (budget IS NULL OR spent + reserved + :reserve * job.slots
+                                     + CAST(:egress AS DOUBLE PRECISION) * (job.input_bytes + job.checkpoint_bytes) <= budget))
+ORDER BY priority DESC, submitted_ms, id
+LIMIT :limit
+
+-- name: sample_candidates
+-- Pictures to render, those of steps only for a node that may; with money for them. Who lacks the base leaves them for a while to a
+-- node that has it and nothing to do.
+SELECT id, project, fencing, version, priority, queued_ms, ready_ms, base, slots,
+       input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, numerics,
+       EXISTS (SELECT 1 FROM node_base WHERE node_base.node = :node AND node_base.base = job.base) AS held
+FROM job
+WHERE state = 'queued' AND kind = 'sample' AND ready_ms <= :now
+  AND (:steps = 1 OR EXISTS (SELECT 1 FROM sample WHERE sample.job = job.id AND sample.checkpoint IS NULL))
+  AND gpu_memory_gb <= :gpu_memory_gb AND gpu IN ('', :gpu)
+  AND pool IN ('', :pool) AND trust <= :trust
+  AND EXISTS (SELECT 1 FROM project WHERE project.id = job.project
+              AND (budget IS NULL OR spent + reserved + :reserve * job.slots
+                                     + CAST(:egress AS DOUBLE PRECISION) * (job.input_bytes + job.checkpoint_bytes) <= budget))
+  AND id NOT IN (SELECT ban.job FROM ban WHERE ban.machine = :machine)
+  AND (queued_ms < :before
+       OR EXISTS (SELECT 1 FROM node_base WHERE node_base.node = :node AND node_base.base = job.base)
+       OR NOT EXISTS (SELECT 1 FROM node_base JOIN node ON node.id = node_base.node
+                      WHERE node_base.base = job.base AND node.state IN ('ready', 'on_trial')
+                      AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.node = node.id)))
+ORDER BY queued_ms, id
+LIMIT :limit
+
+-- name: take_job
+-- The claim: only if the job is still as it was seen.
+UPDATE job SET state = 'running', because = :because, fencing = fencing + 1, version = version + 1
+WHERE id = :id AND version = :version
+
+-- name: add_attempt
+INSERT INTO attempt (id, job, node, machine, pool, gpu, gpu_memory_gb, workload, fencing, kind, committed_step, state,
+                     because, slots, price_micro_usd_per_hour, from_step, step, beat_ms, started_ms)
+SELECT :id, job.id, :node, :machine, :pool, :gpu, :gpu_memory_gb, job.workload, :fencing, '', 0, 'live', :because, :slots,
+       :price_micro_usd_per_hour, :from_step, :from_step, :now, :now
+FROM job WHERE job.id = :job
+
+-- name: add_lease
+-- Only on a node that works and has the slots free.
+INSERT INTO lease (attempt, rank, node, fencing, slots, price_micro_usd_per_hour, started_ms, expires_ms, beat_ms, phase,
+                   step, stepped_ms, reserved, downloaded_bytes, stop, stop_kind)
+SELECT :attempt, :rank, node.id, :fencing, :slots, :price_micro_usd_per_hour, CAST(:now AS BIGINT), :expires_ms, :now,
+       'starting', :from_step, :now, :reserved, 0, '', ''
+FROM node
+WHERE node.id = :node AND node.state IN ('ready', 'on_trial')
+  AND node.slots >= :slots + CAST((SELECT COALESCE(SUM(held.slots), 0) FROM lease AS held WHERE held.node = node.id) AS BIGINT)
+
+-- name: demand
+-- Queued jobs that a node of this offer could take now, as many as matter; with money for them.
+SELECT job.id, job.project, job.gpu, job.gpu_memory_gb, job.trust, job.slots, job.ready_ms,
+       job.input_bytes + job.checkpoint_bytes AS download_bytes,
+       project.budget - project.spent - project.reserved AS left
+FROM job JOIN project ON project.id = job.project
+WHERE job.state = 'queued' AND job.kind <> 'sample' AND job.ready_ms <= :now AND job.gpu_memory_gb <= :gpu_memory_gb AND job.trust <= :trust
+  AND job.gpu IN ('', :gpu) AND job.slots <= :slots AND job.pool IN ('', :pool)
+  AND (project.budget IS NULL OR project.spent + project.reserved + :reserve * job.slots
+                                 + CAST(:egress AS DOUBLE PRECISION) * (job.input_bytes + job.checkpoint_bytes) <= project.budget)
+LIMIT :limit
+
+-- name: stuck
+-- Those of them that no node here may take: banned, or too large for those that are here.
+SELECT job.id, job.project, job.gpu, job.gpu_memory_gb, job.trust, job.slots, job.ready_ms,
+       job.input_bytes + job.checkpoint_bytes AS download_bytes,
+       project.budget - project.spent - project.reserved AS left
+FROM job JOIN project ON project.id = job.project
+WHERE job.state = 'queued' AND job.kind <> 'sample' AND job.ready_ms <= :now AND job.gpu_memory_gb <= :gpu_memory_gb AND job.trust <= :trust
+  AND job.gpu IN ('', :gpu) AND job.slots <= :slots AND job.pool IN ('', :pool)
+  AND (project.budget IS NULL OR project.spent + project.reserved + :reserve * job.slots
+                                 + CAST(:egress AS DOUBLE PRECISION) * (job.input_bytes + job.checkpoint_bytes) <= project.budget)
+  AND (job.fencing > 0 OR job.gpu_memory_gb > :smallest_gb OR job.gpu <> '' OR job.slots > 1 OR job.trust > 0)
+  AND NOT EXISTS (SELECT 1 FROM node WHERE node.state IN ('ready', 'on_trial') AND node.gpu_memory_gb >= job.gpu_memory_gb
+                  AND job.gpu IN ('', node.gpu) AND job.pool IN ('', node.pool) AND job.trust <= node.trust
+                  AND job.numerics IN ('', node.numerics) AND job.slots <= node.slots
+                  AND NOT EXISTS (SELECT 1 FROM ban WHERE ban.job = job.id AND ban.machine = node.machine))
+LIMIT :limit
+
+-- name: banned_jobs
+-- Queued for long although ready: machines here could have them but for a ban, and no other could.
+SELECT job.id, job.version FROM job
+WHERE job.state = 'queued' AND job.fencing > 0 AND job.queued_ms < :before AND job.ready_ms < :before
+  AND job.id IN (SELECT job FROM ban)
+  AND (SELECT MIN(CASE WHEN EXISTS (SELECT 1 FROM ban WHERE ban.job = job.id AND ban.machine = node.machine) THEN 1 ELSE 0 END)
+       FROM node WHERE node.state IN ('ready', 'on_trial') AND node.gpu_memory_gb >= job.gpu_memory_gb
+       AND job.gpu IN ('', node.gpu) AND job.pool IN ('', node.pool) AND job.trust <= node.trust
+       AND job.numerics IN ('', node.numerics)) = 1
+LIMIT 100
+
+-- name: queued_for_long
+-- And nothing here could run them, bans aside. Pictures are given up by `late_samples`.
+SELECT id, project, state, version, fencing, attempts_failed, attempts_max, slots, gpu, gpu_memory_gb, pool, trust, numerics
+FROM job
+WHERE state = 'queued' AND kind <> 'sample' AND queued_ms < :before
+  AND NOT EXISTS (SELECT 1 FROM node WHERE node.state <> 'gone' AND node.gpu_memory_gb >= job.gpu_memory_gb
+                  AND job.gpu IN ('', node.gpu) AND job.pool IN ('', node.pool) AND job.trust <= node.trust
+                  AND job.numerics IN ('', node.numerics) AND job.slots <= node.slots)
+ORDER BY queued_ms, id LIMIT 100
+
+-- name: queue_length
+-- As many as matter.
+SELECT COUNT(*) AS jobs FROM (SELECT id FROM job WHERE state = 'queued' AND kind <> 'sample' LIMIT :limit) AS waiting

@@ -1,0 +1,96 @@
+-- What lies in the object store beside checkpoints: inputs, uploads on their way, results, logs, what runs prepared; and what is swept.
+
+-- name: blob
+SELECT bytes FROM blob WHERE project = :project AND sha256 = :sha256
+
+-- name: add_blob
+INSERT INTO blob (project, sha256, bytes, made_ms) VALUES (:project, :sha256, :bytes, :now)
+ON CONFLICT (project, sha256) DO NOTHING
+
+-- name: upload
+SELECT key, begun, bytes, sha256, parts FROM upload WHERE key = :key
+
+-- name: keep_upload
+-- Instead of the one that was seen.
+INSERT INTO upload (key, attempt, begun, bytes, sha256, parts, made_ms)
+VALUES (:key, :attempt, :begun, :bytes, :sha256, :parts, :now)
+ON CONFLICT (key) DO UPDATE SET begun = excluded.begun, bytes = excluded.bytes, sha256 = excluded.sha256, parts = excluded.parts,
+    made_ms = excluded.made_ms
+WHERE upload.begun = :seen
+
+-- name: drop_upload
+DELETE FROM upload WHERE key = :key AND begun = :begun
+
+-- name: uploads_of_attempt
+SELECT key, begun FROM upload WHERE attempt = :attempt
+
+-- name: uploads_left
+-- Of users, begun long ago.
+SELECT key, begun FROM upload WHERE attempt = '' AND made_ms < :before ORDER BY made_ms LIMIT :limit
+
+-- name: add_artifact
+-- Pictures may have been handed in before.
+INSERT INTO artifact (job, path, attempt, key, bytes, sha256, made_ms)
+VALUES (:job, :path, :attempt, :key, :bytes, :sha256, :now)
+ON CONFLICT (job, path) DO NOTHING
+
+-- name: artifacts
+SELECT path, attempt, key, bytes, sha256 FROM artifact WHERE job = :job ORDER BY path
+
+-- name: add_log_chunk
+INSERT INTO log_chunk (attempt, first_byte, bytes, key) VALUES (:attempt, :first_byte, :bytes, :key)
+ON CONFLICT (attempt, first_byte) DO NOTHING
+
+-- name: log_chunks
+SELECT attempt.fencing, log_chunk.attempt, log_chunk.first_byte, log_chunk.bytes, log_chunk.key
+FROM log_chunk JOIN attempt ON attempt.id = log_chunk.attempt
+WHERE attempt.job = :job
+  AND (attempt.fencing > :fencing OR (attempt.fencing = :fencing AND log_chunk.first_byte >= :first_byte))
+ORDER BY attempt.fencing, log_chunk.first_byte
+
+-- name: add_prepared
+INSERT INTO prepared (project, key, attempt, subject, numerics, trust, prefix, manifest, made_ms, used_ms)
+VALUES (:project, :key, :attempt, :subject, :numerics, :trust, :prefix, :manifest, :now, :now)
+ON CONFLICT (project, key, attempt) DO NOTHING
+
+-- name: prepared_for
+-- What a job may use on a node: what its own attempts made goes first, then what was there when the job began. So an attempt that
+-- comes later is given what the first was given.
+SELECT prepared.key, prepared.attempt, prepared.prefix, prepared.manifest, prepared.used_ms
+FROM prepared JOIN attempt ON attempt.id = prepared.attempt
+WHERE prepared.project = :project AND prepared.subject IN (:latents, :embeddings, :class_images)
+  AND prepared.numerics IN ('', :numerics) AND prepared.trust >= :trust
+  AND (attempt.job = :job
+       OR prepared.made_ms <= (SELECT MIN(began.started_ms) FROM attempt AS began WHERE began.job = :job))
+ORDER BY CASE WHEN attempt.job = :job THEN 0 ELSE 1 END, prepared.made_ms, prepared.attempt
+
+-- name: use_prepared
+UPDATE prepared SET used_ms = :now WHERE project = :project AND key = :key AND attempt = :attempt
+
+-- name: prepared_unused
+SELECT project, key, attempt, prefix, manifest, used_ms FROM prepared WHERE used_ms < :before ORDER BY used_ms LIMIT :limit
+
+-- name: forget_prepared
+-- Unless a job was given it meanwhile.
+DELETE FROM prepared WHERE project = :project AND key = :key AND attempt = :attempt AND used_ms = :seen
+
+-- name: attempts_to_sweep
+-- Ended for so long that nothing more can come.
+SELECT attempt.id, attempt.job, job.project FROM attempt JOIN job ON job.id = attempt.job
+WHERE attempt.swept = 0 AND attempt.state <> 'live' AND attempt.ended_ms < :before
+ORDER BY attempt.ended_ms, attempt.id LIMIT :limit
+
+-- name: mark_swept
+UPDATE attempt SET swept = 1 WHERE id = :attempt
+
+-- name: sweep_again
+-- What wrote a checkpoint that is not referred to any more.
+UPDATE attempt SET swept = 0 WHERE id = (SELECT checkpoint.attempt FROM checkpoint WHERE checkpoint.id = :checkpoint)
+
+-- name: referred
+-- What is referred to of all that an attempt wrote: checkpoints by their folder and manifest, the rest by its key.
+SELECT checkpoint.prefix AS key, checkpoint.manifest FROM checkpoint
+WHERE checkpoint.attempt = :attempt AND checkpoint.state = 'committed'
+UNION ALL SELECT prepared.prefix AS key, prepared.manifest FROM prepared WHERE prepared.attempt = :attempt
+UNION ALL SELECT artifact.key, '' AS manifest FROM artifact WHERE artifact.attempt = :attempt
+UNION ALL SELECT log_chunk.key, '' AS manifest FROM log_chunk WHERE log_chunk.attempt = :attempt

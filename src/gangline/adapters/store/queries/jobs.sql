@@ -1,0 +1,81 @@
+-- Jobs: what was asked for, how far it is, and what happened to it.
+
+-- name: add_job
+INSERT INTO job (id, project, name, kind, spec, spec_hash, request, state, because, steps, save_s, priority, base, workload,
+                 slots, input_bytes, checkpoint_bytes, gpu, gpu_memory_gb, pool, trust, exact, numerics, fencing,
+                 attempts_failed, attempts_max, ready_ms, version, submitted_ms, queued_ms)
+VALUES (:id, :project, :name, :kind, :spec, :spec_hash, :request, 'queued', :because, :steps, :save_s, :priority, :base,
+        :workload, :slots, :input_bytes, 0, :gpu, :gpu_memory_gb, :pool, :trust, :exact, '', 0, 0, :attempts_max, :now,
+        1, :now, :now)
+ON CONFLICT DO NOTHING
+
+-- name: followed
+-- How far a job is, for those who follow it: its newest event, the newest piece of its log, what its node does.
+SELECT job.id, job.state, job.because, job.fencing, lease.phase, lease.step, lease.loss, lease.seconds_per_step,
+       (SELECT MAX(event.number) FROM event WHERE event.job = job.id) AS number,
+       (SELECT MAX(log_chunk.first_byte) FROM log_chunk WHERE log_chunk.attempt = attempt.id) AS first_byte
+FROM job LEFT JOIN attempt ON attempt.job = job.id AND attempt.fencing = job.fencing
+     LEFT JOIN lease ON lease.attempt = attempt.id AND lease.rank = 0
+WHERE job.id = :id
+
+-- name: job_of_request
+SELECT id, spec_hash FROM job WHERE project = :project AND request = :request
+
+-- name: job
+SELECT id, project, name, kind, spec, spec_hash, state, because, steps, priority, base, workload, slots,
+       input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, exact, numerics, fencing,
+       attempts_failed, attempts_max, ready_ms, version, submitted_ms, queued_ms, ended_ms
+FROM job WHERE id = :id
+
+-- name: job_of_attempt
+-- Without what is long.
+SELECT job.id, job.project, job.state, job.fencing, job.version, job.attempts_failed, job.attempts_max, job.gpu_memory_gb
+FROM job JOIN attempt ON attempt.job = job.id WHERE attempt.id = :attempt
+
+-- name: held_job
+-- The job of a live lease, and the attempt.
+SELECT job.id, job.project, job.kind, job.spec_hash, job.steps, job.base, job.exact, attempt.machine, attempt.gpu,
+       attempt.workload, lease.seconds_per_step, sampling.every_steps AS sample_every_steps, sampling.every_s AS sample_every_s,
+       sampling.step AS sampled_step, sampling.at_ms AS sampled_ms
+FROM lease JOIN attempt ON attempt.id = lease.attempt JOIN job ON job.id = attempt.job
+     LEFT JOIN sampling ON sampling.job = job.id
+WHERE lease.attempt = :attempt AND lease.rank = :rank AND lease.node = :node AND lease.fencing = :fencing
+
+-- name: jobs_page
+-- Newest first, after the one that the last page ended with.
+SELECT id, project, name, kind, spec_hash, state, because, steps, priority, base, fencing, attempts_failed, version,
+       ready_ms, gpu, gpu_memory_gb, pool, trust, numerics, slots, input_bytes + checkpoint_bytes AS download_bytes,
+       submitted_ms, queued_ms, ended_ms
+FROM job
+WHERE project = :project AND kind <> 'sample'
+  AND (submitted_ms < :before_ms OR (submitted_ms = :before_ms AND id < :before_id))
+ORDER BY submitted_ms DESC, id DESC
+LIMIT :limit
+
+-- name: pin_numerics
+-- Where the job must stay exact, its first checkpoint decides where it may go on.
+UPDATE job SET numerics = (SELECT node.numerics FROM node WHERE node.id = :node) WHERE id = :id
+
+-- name: measure_checkpoint
+-- What the next attempt downloads beside the job's inputs.
+UPDATE job SET checkpoint_bytes = COALESCE((SELECT bytes FROM checkpoint WHERE checkpoint.job = job.id AND state = 'committed'
+                                            ORDER BY step DESC LIMIT 1), 0)
+WHERE id = :id
+
+-- name: set_job_state
+-- Only if nobody else moved the job on since it was read.
+UPDATE job SET state = :state, because = :because, attempts_failed = :attempts_failed, version = version + 1,
+       gpu_memory_gb = :gpu_memory_gb, ready_ms = :ready_ms, queued_ms = :now,
+       ended_ms = CASE WHEN :state IN ('succeeded', 'failed', 'canceled') THEN CAST(:now AS BIGINT) ELSE NULL END
+WHERE id = :id AND version = :version
+
+-- name: say_why
+-- A move of its own: who moves the job on at the same time looks again, and hears of the owner's wish.
+UPDATE job SET because = :because, version = version + 1 WHERE id = :id AND version = :version
+
+-- name: add_event
+INSERT INTO event (job, number, at_ms, kind, attempt, node, because)
+SELECT :job, COALESCE(MAX(number), 0) + 1, :now, :kind, :attempt, :node, :because FROM event WHERE job = :job
+
+-- name: events
+SELECT number, at_ms, kind, attempt, node, because FROM event WHERE job = :job AND number > :after ORDER BY number

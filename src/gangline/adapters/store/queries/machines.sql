@@ -1,0 +1,64 @@
+-- Machines behind the nodes: what went wrong on them, their quarantines, and the jobs that they may not have again.
+
+-- name: know_machine
+INSERT INTO machine (id, pool, known_ms, failures, rest_until_ms, quarantines, quarantined_until_ms, on_trial, because)
+VALUES (:id, :pool, :now, 0, 0, 0, 0, 0, '')
+ON CONFLICT (id) DO NOTHING
+
+-- name: machine
+SELECT id, pool, failures, rest_until_ms, quarantines, quarantined_ms, quarantined_until_ms, on_trial, because
+FROM machine WHERE id = :id
+
+-- name: machine_failed
+UPDATE machine SET failures = failures + 1, rest_until_ms = :rest_until_ms WHERE id = :id
+
+-- name: machine_went_well
+UPDATE machine SET failures = 0, rest_until_ms = 0, on_trial = 0 WHERE id = :id
+
+-- name: quarantine_machine
+-- Once for what it did.
+UPDATE machine SET quarantines = quarantines + 1, quarantined_ms = :now, quarantined_until_ms = :until_ms, on_trial = 1,
+       because = :because
+WHERE id = :id AND quarantines = :quarantines
+
+-- name: alarm
+UPDATE machine SET because = :because WHERE id = :id
+
+-- name: quarantined_lately
+SELECT COUNT(*) AS machines FROM machine WHERE pool = :pool AND quarantined_ms > :since AND id <> :id
+
+-- name: quarantines_over
+-- Nodes of machines that have served their time.
+SELECT node.id, node.machine FROM node JOIN machine ON machine.id = node.machine
+WHERE node.state = 'quarantined' AND machine.quarantined_until_ms <= :now
+
+-- name: add_strike
+INSERT INTO strike (attempt, machine, job, workload, gpu, kind, quarters, at_ms)
+VALUES (:attempt, :machine, :job, :workload, :gpu, :kind, :quarters, :now)
+
+-- name: forgive_strikes
+DELETE FROM strike WHERE kind = :kind AND attempt IN (SELECT id FROM attempt WHERE job = :job)
+
+-- name: strikes
+-- Those that are not paid for, each with its contrast: what went well on another machine of the class.
+SELECT strike.kind, strike.workload, strike.quarters,
+       EXISTS (SELECT 1 FROM pace WHERE pace.workload = strike.workload AND pace.gpu = strike.gpu
+               AND pace.machine <> strike.machine) AS workload_elsewhere,
+       EXISTS (SELECT 1 FROM attempt WHERE attempt.job = strike.job AND attempt.machine <> strike.machine
+               AND (attempt.committed_step > 0 OR attempt.state = 'succeeded')) AS job_elsewhere
+FROM strike JOIN machine ON machine.id = strike.machine
+WHERE strike.machine = :machine AND strike.at_ms > :since AND strike.at_ms > COALESCE(machine.quarantined_ms, -1)
+
+-- name: struck_machines
+-- Those with strikes that are not paid for, and not in quarantine.
+SELECT DISTINCT machine.id, machine.pool FROM strike JOIN machine ON machine.id = strike.machine
+WHERE strike.at_ms > :since AND strike.at_ms > COALESCE(machine.quarantined_ms, -1) AND machine.quarantined_until_ms <= :now
+
+-- name: add_ban
+INSERT INTO ban (job, machine, because, at_ms) VALUES (:job, :machine, :because, :now)
+
+-- name: bans
+SELECT machine FROM ban WHERE job = :job
+
+-- name: lift_bans
+DELETE FROM ban WHERE job = :job

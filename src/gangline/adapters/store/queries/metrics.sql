@@ -1,0 +1,54 @@
+-- What trainers measure, and what trackers were told of it.
+
+-- name: add_metric
+-- A batch that goes on where the one before ended. Any other came twice, or too late.
+INSERT INTO metric (attempt, step, at_ms, points)
+SELECT CAST(:attempt AS TEXT), CAST(:step AS BIGINT), CAST(:now AS BIGINT), CAST(:points AS TEXT)
+WHERE NOT EXISTS (SELECT 1 FROM metric AS newer WHERE newer.attempt = :attempt AND newer.step >= :step)
+
+-- name: metrics
+-- Of all attempts of a job, in order; of one that measured nothing, where it went on from.
+SELECT attempt.fencing, attempt.from_step, metric.at_ms, metric.points
+FROM attempt LEFT JOIN metric ON metric.attempt = attempt.id
+WHERE attempt.job = :job ORDER BY attempt.fencing, metric.step
+
+-- name: begin_tracking
+INSERT INTO tracked (job, tracker, step, ended, because) VALUES (:job, :tracker, 0, 0, '')
+ON CONFLICT (job, tracker) DO NOTHING
+
+-- name: to_track
+-- The jobs that a tracker is to be told of, and how far each is for good.
+SELECT tracked.job, tracked.step, tracked.because, job.state,
+       (SELECT MAX(checkpoint.step) FROM checkpoint WHERE checkpoint.job = job.id AND checkpoint.state = 'committed') AS committed
+FROM tracked JOIN job ON job.id = tracked.job
+WHERE tracked.tracker = :tracker AND tracked.ended = 0
+ORDER BY tracked.job
+
+-- name: trackers_of
+SELECT tracker, step, ended, because FROM tracked WHERE job = :job ORDER BY tracker
+
+-- name: pictures_to_track
+-- Those of a job that a tracker was not shown.
+SELECT artifact.path, artifact.key FROM artifact
+WHERE artifact.job = :job AND artifact.path LIKE 'samples/%' AND artifact.bytes <= :bytes_max
+  AND (artifact.path LIKE '%.png' OR artifact.path LIKE '%.jpg' OR artifact.path LIKE '%.jpeg' OR artifact.path LIKE '%.webp')
+  AND NOT EXISTS (SELECT 1 FROM tracked_picture AS shown
+                  WHERE shown.job = artifact.job AND shown.tracker = :tracker AND shown.path = artifact.path)
+ORDER BY artifact.path LIMIT :limit
+
+-- name: tracked
+-- It was told up to a step; only if nobody else told it since.
+UPDATE tracked SET step = :step, because = '' WHERE job = :job AND tracker = :tracker AND step = :seen
+
+-- name: picture_tracked
+INSERT INTO tracked_picture (job, tracker, path) VALUES (:job, :tracker, :path) ON CONFLICT (job, tracker, path) DO NOTHING
+
+-- name: track_again
+-- Pictures came, perhaps after the end of what they show.
+UPDATE tracked SET ended = 0 WHERE job = :job
+
+-- name: end_tracking
+UPDATE tracked SET ended = 1, because = '' WHERE job = :job AND tracker = :tracker
+
+-- name: say_why_untracked
+UPDATE tracked SET because = :because WHERE job = :job AND tracker = :tracker

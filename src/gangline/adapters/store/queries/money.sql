@@ -1,0 +1,41 @@
+-- Projects with their shares and budgets, and the ledger.
+
+-- name: add_project
+INSERT INTO project (id, share, usage, usage_ms, spent, reserved) VALUES (:id, 1, 0, 0, 0, 0) ON CONFLICT (id) DO NOTHING
+
+-- name: project
+SELECT id, share, usage, usage_ms, budget, spent, reserved FROM project WHERE id = :id
+
+-- name: projects
+SELECT id, share, usage, usage_ms, budget, spent, reserved FROM project ORDER BY id
+
+-- name: set_project
+UPDATE project SET share = :share, budget = :budget WHERE id = :id
+
+-- name: reserve
+-- Within the budget, or not at all.
+UPDATE project SET reserved = reserved + :micro_usd
+WHERE id = :id AND (budget IS NULL OR spent + reserved + :micro_usd <= budget)
+
+-- name: enter
+-- A claim: what it may spend is reserved within the budget, or not at all, and it counts as used.
+UPDATE project SET reserved = reserved + :micro_usd, usage = :usage, usage_ms = :now
+WHERE id = :id AND (budget IS NULL OR spent + reserved + :micro_usd <= budget)
+
+-- name: spend
+-- An attempt has ended: what it cost takes the place of what was reserved for it.
+UPDATE project SET spent = spent + :micro_usd, usage = :usage, usage_ms = :now,
+       reserved = reserved - :reserved
+WHERE id = :id
+
+-- name: add_cost
+INSERT INTO ledger (node, attempt, cause, from_ms, to_ms, job, project, micro_usd)
+VALUES (:node, :attempt, :cause, :from_ms, :to_ms, :job, :project, :micro_usd)
+
+-- name: stored
+-- What a job keeps in the object store, and since when.
+SELECT checkpoint.bytes, checkpoint.committed_ms AS since_ms FROM checkpoint
+WHERE checkpoint.job = :job AND checkpoint.state = 'committed'
+UNION ALL
+SELECT artifact.bytes, COALESCE(artifact.made_ms, job.ended_ms) AS since_ms
+FROM artifact JOIN job ON job.id = artifact.job WHERE artifact.job = :job

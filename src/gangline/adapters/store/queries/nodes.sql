@@ -1,0 +1,114 @@
+-- Nodes: how they come, what they are, when they go.
+
+-- name: add_node
+-- One that joins by hand.
+INSERT INTO node (id, machine, name, pool, state, because, gpu, gpu_memory_gb, trust, numerics, slots, capabilities,
+                  price_micro_usd_per_hour, rented, missing, since_ms, joined_ms, seen_ms, meter_ms)
+VALUES (:id, :machine, :name, :pool, :state, :because, :gpu, :gpu_memory_gb, 0, :numerics, :slots, :capabilities,
+        :price_micro_usd_per_hour, 0, 0, :now, :now, :now, :now)
+
+-- name: rent_node
+-- One that was asked of a provider; its worker will join as it.
+INSERT INTO node (id, machine, name, pool, state, because, gpu, gpu_memory_gb, trust, numerics, slots, capabilities,
+                  price_micro_usd_per_hour, rented, missing, since_ms, seen_ms, meter_ms)
+VALUES (:id, '', :id, :pool, 'starting', :because, :gpu, :gpu_memory_gb, :trust, '', :slots, '{}',
+        :price_micro_usd_per_hour, 1, 0, :now, :now, :now)
+
+-- name: node_joined
+-- The worker of a rented node, once.
+UPDATE node SET machine = :machine, state = :state, because = :because, gpu = :gpu, gpu_memory_gb = :gpu_memory_gb,
+       numerics = :numerics, slots = :slots, capabilities = :capabilities, joined_ms = :now, seen_ms = :now, meter_ms = :now
+WHERE id = :id AND state = 'starting'
+
+-- name: node
+SELECT node.id, node.machine, node.name, node.pool, node.state, node.because, node.gpu, node.gpu_memory_gb, node.trust,
+       node.numerics, node.slots, node.price_micro_usd_per_hour, node.rented, node.instance, node.since_ms, node.joined_ms,
+       node.seen_ms, node.meter_ms, COALESCE(machine.rest_until_ms, 0) AS rest_until_ms,
+       CAST((SELECT COALESCE(SUM(lease.slots), 0) FROM lease WHERE lease.node = node.id) AS BIGINT) AS slots_taken
+FROM node LEFT JOIN machine ON machine.id = node.machine
+WHERE node.id = :id
+
+-- name: nodes
+-- Those that are here, and what each is working on.
+SELECT node.id, node.machine, node.name, node.pool, node.state, node.because, node.gpu, node.slots,
+       node.price_micro_usd_per_hour, node.joined_ms, node.seen_ms, attempt.job, job.project, lease.phase
+FROM node LEFT JOIN lease ON lease.node = node.id LEFT JOIN attempt ON attempt.id = lease.attempt
+     LEFT JOIN job ON job.id = attempt.job
+WHERE node.state <> 'gone'
+ORDER BY node.since_ms, node.id
+
+-- name: working_nodes
+-- Those that get work, whoever uses their slots now.
+SELECT id, machine, name, pool, state, because, gpu, gpu_memory_gb, trust, numerics, slots, slots AS slots_free,
+       price_micro_usd_per_hour, meter_ms, joined_ms
+FROM node WHERE state IN ('ready', 'on_trial')
+ORDER BY since_ms, id
+
+-- name: nodes_of_machine
+SELECT id, pool, state, rented FROM node WHERE machine = :machine AND state <> 'gone'
+
+-- name: nodes_of_pool
+-- As the autoscaler sees them. A node that holds a lease is heard of through it.
+SELECT node.id, node.state, node.since_ms, node.instance, node.missing, node.rented, node.seen_ms, node.meter_ms,
+       (SELECT MAX(lease.beat_ms) FROM lease WHERE lease.node = node.id) AS beat_ms
+FROM node
+WHERE node.pool = :pool AND node.state <> 'gone'
+ORDER BY node.since_ms, node.id
+
+-- name: rented_in_pool
+SELECT COUNT(*) AS nodes, CAST(COALESCE(SUM(CASE WHEN state = 'draining' THEN 1 ELSE 0 END), 0) AS BIGINT) AS draining
+FROM node WHERE pool = :pool AND rented = 1 AND state <> 'gone'
+
+-- name: failed_starts
+-- Nodes that were asked for of late, and are gone without having joined.
+SELECT id FROM node WHERE pool = :pool AND joined_ms IS NULL AND since_ms > :since AND state = 'gone' LIMIT 1
+
+-- name: silent_nodes
+SELECT id FROM node
+WHERE state IN ('ready', 'on_trial', 'draining', 'quarantined') AND seen_ms < :before
+  AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.node = node.id)
+
+-- name: node_seen
+UPDATE node SET seen_ms = :now WHERE id = :id
+
+-- name: meter_node
+-- Its bill is written up to now, and it was heard of; only if nobody else wrote on it since it was read.
+UPDATE node SET meter_ms = :now, seen_ms = CASE WHEN seen_ms < :heard THEN :heard ELSE seen_ms END
+WHERE id = :id AND meter_ms = :seen
+
+-- name: node_gone
+-- It holds nothing any more: what it claimed in between must end first.
+UPDATE node SET state = 'gone', because = :because
+WHERE id = :id AND state <> 'gone' AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.node = node.id)
+
+-- name: set_node_state
+UPDATE node SET state = :state, because = :because WHERE id = :id AND state = :before
+
+-- name: hold_node
+-- Before a write that looks at the node's leases: whoever gives it one meanwhile goes first.
+UPDATE node SET seen_ms = seen_ms WHERE id = :id
+
+-- name: drain_idle
+-- A busy node is never the one to go.
+UPDATE node SET state = 'draining', because = :because
+WHERE id = :id AND state IN ('ready', 'on_trial') AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.node = node.id)
+
+-- name: free_nodes
+-- Those that work and have slots that no training uses, but for one.
+SELECT node.id, node.machine, node.name, node.pool, node.state, node.because, node.gpu, node.gpu_memory_gb, node.trust,
+       node.numerics, node.slots, node.price_micro_usd_per_hour, node.meter_ms, node.joined_ms, node.rented,
+       COALESCE(machine.rest_until_ms, 0) AS rest_until_ms,
+       node.slots - CAST((SELECT COALESCE(SUM(lease.slots), 0) FROM lease JOIN attempt ON attempt.id = lease.attempt
+                          JOIN job ON job.id = attempt.job
+                          WHERE lease.node = node.id AND job.kind <> 'sample') AS BIGINT) AS slots_free
+FROM node LEFT JOIN machine ON machine.id = node.machine
+WHERE node.state IN ('ready', 'on_trial') AND node.id <> :but
+
+-- name: nodes_working
+SELECT COUNT(*) AS nodes FROM node WHERE pool = :pool AND state <> 'gone' AND state IN ('ready', 'on_trial', 'quarantined')
+
+-- name: nodes_of_machine_since
+SELECT COUNT(*) AS nodes FROM node WHERE machine = :machine AND joined_ms > :since
+
+-- name: add_base
+INSERT INTO node_base (node, base) VALUES (:node, :base) ON CONFLICT (node, base) DO NOTHING

@@ -1,0 +1,66 @@
+-- Pictures of checkpoints and results: which are due, who renders them, and when they give way.
+
+-- name: add_sampling
+INSERT INTO sampling (job, every_steps, every_s, step, at_ms, here) VALUES (:job, :every_steps, :every_s, 0, :now, 0)
+
+-- name: sampled
+-- Pictures of this step were asked for.
+UPDATE sampling SET step = :step, at_ms = :now, here = :here WHERE job = :job
+
+-- name: to_render_here
+-- Whether the node that trains is asked for pictures of this step, and none have come.
+SELECT job FROM sampling WHERE job = :job AND step = :step AND here = 1
+  AND NOT EXISTS (SELECT 1 FROM artifact WHERE artifact.job = :job AND artifact.path = :path)
+
+-- name: add_sample
+INSERT INTO sample (job, parent, checkpoint, step) VALUES (:job, :parent, :checkpoint, :step)
+
+-- name: sample
+SELECT parent, step, checkpoint FROM sample WHERE job = :job
+
+-- name: open_samples
+-- Of a training job, the newest first: what is still to be rendered, or being rendered.
+SELECT job.id, job.project, job.state, job.fencing, job.version, job.attempts_failed, job.attempts_max, job.gpu_memory_gb,
+       sample.step
+FROM sample JOIN job ON job.id = sample.job
+WHERE sample.parent = :parent AND job.ended_ms IS NULL
+ORDER BY sample.step DESC, job.submitted_ms DESC, job.id DESC
+
+-- name: late_samples
+-- Pictures that no node came for: of steps, and of results.
+SELECT job.id, job.project, job.state, job.fencing, job.version, job.attempts_failed, job.attempts_max, job.gpu_memory_gb,
+       job.submitted_ms
+FROM job JOIN sample ON sample.job = job.id
+WHERE job.state = 'queued' AND job.kind = 'sample' AND job.submitted_ms < CASE WHEN sample.checkpoint IS NULL THEN CAST(:results_before AS BIGINT) ELSE :before END
+ORDER BY job.queued_ms, job.id LIMIT 100
+
+-- name: samples_of
+-- The jobs that render pictures of a training job, and what they have cost.
+SELECT job.id, job.state, job.because, sample.checkpoint,
+       CAST((SELECT COALESCE(SUM(micro_usd), 0) FROM ledger WHERE ledger.job = job.id) AS BIGINT) AS micro_usd
+FROM sample JOIN job ON job.id = sample.job WHERE sample.parent = :job
+ORDER BY sample.step, job.id
+
+-- name: pictures
+-- How many there are of a training job.
+SELECT COUNT(*) AS pictures FROM artifact WHERE job = :job AND path LIKE 'samples/%seed-%.png'
+
+-- name: last_training
+-- When a node last had something to train.
+SELECT attempt.ended_ms FROM attempt JOIN job ON job.id = attempt.job
+WHERE attempt.node = :node AND attempt.state <> 'live' AND job.kind <> 'sample'
+ORDER BY attempt.ended_ms DESC LIMIT 1
+
+-- name: in_the_way
+-- Pictures that are being rendered where training could go on that waits, and that no free node took meanwhile.
+SELECT lease.attempt, lease.node, attempt.job
+FROM job JOIN attempt ON attempt.job = job.id AND attempt.fencing = job.fencing
+     JOIN lease ON lease.attempt = attempt.id JOIN node ON node.id = lease.node
+WHERE job.state = 'running' AND job.kind = 'sample' AND lease.stop = '' AND node.state IN ('ready', 'on_trial')
+  AND EXISTS (SELECT 1 FROM job AS waiting
+              WHERE waiting.state = 'queued' AND waiting.kind <> 'sample' AND waiting.queued_ms < :before AND waiting.ready_ms < :before
+              AND waiting.gpu_memory_gb <= node.gpu_memory_gb AND waiting.gpu IN ('', node.gpu)
+              AND waiting.pool IN ('', node.pool) AND waiting.trust <= node.trust
+              AND waiting.numerics IN ('', node.numerics) AND waiting.slots <= node.slots
+              AND NOT EXISTS (SELECT 1 FROM ban WHERE ban.job = waiting.id AND ban.machine = node.machine))
+ORDER BY lease.started_ms DESC, lease.attempt

@@ -1,0 +1,1 @@
+"""Bytes between a node and an object store, over HTTP."""

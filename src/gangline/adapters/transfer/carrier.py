@@ -1,0 +1,222 @@
+"""Files over HTTP by signed requests: in parts, several at once, each tried again on its own. Every call waits until it is done.
+
+Memory is a small buffer for each part under way, however large the files are.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from functools import partial
+from http.client import HTTPResponse
+from pathlib import Path
+from random import Random
+from typing import TypeVar
+from urllib.parse import urljoin
+
+from gangline.adapters.transfer.connections import Connections, network, pieces
+from gangline.adapters.transfer.partial import Partial
+from gangline.core.errors import BadInput, Damaged, Denied, GanglineError, NotFound, Unreachable
+from gangline.core.files import PART_BYTES, File, Grant, Signed, part_ranges
+from gangline.core.jobs.retry import RETRY_S_FIRST, RETRY_S_MAX, retry_s
+from gangline.ports.server import Upload
+
+T = TypeVar("T")
+
+BUFFER_BYTES = 2**20
+SHORT_BYTES = 8 * PART_BYTES
+STREAMS = 4
+PARTIAL, EXISTS = 206, 412
+ENDED = (b"<Code>ExpiredToken<", b"<Code>TokenRefreshRequired<", b"<Code>InvalidToken<")
+"""A key that ended before the URL that was signed with it: S3 answers 400."""
+SENTENCE_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long a connection may stand still, and how often in a row a part may fail before its file does."""
+
+    connect_s: float = 10.0
+    stall_s: float = 30.0
+    tries: int = 4
+    retry_s_first: float = RETRY_S_FIRST
+
+
+class RangesIgnored(Exception):
+    """The store sends the whole file where a part of it was asked for."""
+
+
+class Busy(Unreachable):
+    """Trying again may help, the store says; `after_s` seconds from now, if it says that too."""
+
+    def __init__(self, message: str, after_s: float) -> None:
+        super().__init__(message)
+        self.after_s = after_s
+
+
+class Carrier:
+    """`server` is where URLs without a host belong; `threads` move the parts."""
+
+    def __init__(self, server: str, threads: ThreadPoolExecutor, patience: Patience, rng: Random) -> None:
+        self._server = server
+        self._threads = threads
+        self._patience = patience
+        self._rng = rng
+        self._connections = Connections(connect_s=patience.connect_s, stall_s=patience.stall_s)
+
+    def close(self) -> None:
+        """For good: what is under way fails, and nothing more begins."""
+        self._connections.close()
+
+    def describe(self, file: File, source: Path) -> Upload:
+        """The whole is hashed beside the parts, from the same bytes: so what the store attests of parts is true of the whole."""
+        self._refuse_if_closed()
+        whole = self._threads.submit(_hash, file, source, range(file.bytes))
+        parts = tuple(_hash(file, source, part) for part in part_ranges(file.bytes))
+        if whole.result() != file.sha256:
+            raise Damaged(f"{file.path} is no longer what its SHA-256 says")
+        return Upload(path=file.path, bytes=file.bytes, sha256=file.sha256, parts=parts if len(parts) > 1 else ())
+
+    def upload(self, grant: Grant, file: File, source: Path) -> None:
+        self._refuse_if_closed()
+        ranges = part_ranges(file.bytes) if len(grant.parts) > 1 else (range(file.bytes),)
+        with source.open("rb", buffering=0) as content:
+            self._all(
+                partial(self._put, signed, file, content.fileno(), part)
+                for signed, part in zip(grant.parts, ranges, strict=True)
+                if signed
+            )
+
+    def download(self, signed: Signed, file: File, to: Path, *, durable: bool) -> None:
+        """Nothing is done where it is there already; where somebody else fetches it just now, that is waited for."""
+        self._refuse_if_closed()
+        get = partial(self._get, signed, file)
+        with Partial(to, file, self._connections.closed) as incoming:
+            if incoming.there:
+                return
+            # A URL may expire before a long file is there, so all of it is asked for at once; of others the hash keeps up.
+            runs = incoming.missing(1 if file.bytes <= SHORT_BYTES else -(-incoming.parts // STREAMS))
+            try:
+                self._all((partial(get, incoming, run) for run in runs), then=incoming.check)
+            except RangesIgnored:
+                get(incoming, range(file.bytes), ranged=False)
+            incoming.complete(durable=durable)
+
+    def _put(self, signed: Signed, file: File, content: int, part: range) -> None:
+        def once() -> None:
+            body = _read(file, content, part)
+            with self._connections.ask("PUT", self._url(signed), _with_length(signed, part), body) as answer:
+                # What was to be created and is there already is these bytes, and an answer that was lost; if it is others,
+                # the server sees it when it looks at what was handed in.
+                if answer.status != EXISTS:
+                    _check(answer, file, refused=Damaged)  # most likely its bytes were changed on the way: once more
+                with network():
+                    answer.read()
+
+        self._insist(once)
+
+    def _get(self, signed: Signed, file: File, incoming: Partial, run: range, *, ranged: bool = True) -> int:
+        """Where it ends. What was cut goes on from the last byte that came, unless the store knows no ranges."""
+        at = run.start
+
+        def once() -> None:
+            nonlocal at
+            at = at if ranged else run.start
+            headers = signed.headers | ({"Range": f"bytes={at}-{run.stop - 1}"} if ranged else {})
+            with self._connections.ask("GET", self._url(signed), headers) as answer:
+                _check(answer, file)
+                if ranged and answer.status != PARTIAL:
+                    raise RangesIgnored
+                if answer.length not in (None, run.stop - at):
+                    raise Damaged(f"{file.path} in the object store is not as long as it should be")
+                for piece in pieces(answer, run.stop - at, memoryview(bytearray(BUFFER_BYTES))):
+                    incoming.write(at, piece)
+                    at += len(piece)
+
+        self._insist(once, at=lambda: at if ranged else 0)
+        return run.stop
+
+    def _all(self, jobs: Iterable[Callable[[], T]], then: Callable[[T], None] = lambda _: None) -> None:
+        """`then` takes their answers in order. After a failure those under way are waited for, and no more begun."""
+        futures = [self._threads.submit(job) for job in jobs]
+        try:
+            for future in futures:
+                then(future.result())
+        finally:
+            wait([future for future in futures if not future.cancel()])
+
+    def _insist(self, once: Callable[[], None], at: Callable[[], int] = lambda: 0) -> None:
+        """`once`, until it works, or came no further than it was (`at`) so many times in a row."""
+        tries, before = 0, at()
+        while True:
+            try:
+                return once()
+            except (Unreachable, Damaged) as error:
+                tries = tries + 1 if at() == before else 1
+                before = at()
+                if tries >= self._patience.tries or self._connections.closed.wait(self._pause_s(error, tries)):
+                    raise
+
+    def _pause_s(self, error: GanglineError, tries: int) -> float:
+        asked_s = error.after_s if isinstance(error, Busy) else 0.0
+        return max(asked_s, retry_s(tries - 1, self._rng, first_s=self._patience.retry_s_first))
+
+    def _url(self, signed: Signed) -> str:
+        return urljoin(self._server, signed.url)
+
+    def _refuse_if_closed(self) -> None:
+        """What waited for a thread when it was stopped does not begin."""
+        if self._connections.closed.is_set():
+            raise Unreachable("the transfer was stopped")
+
+
+def _read(file: File, content: int, part: range) -> Iterator[memoryview]:
+    """The bytes of a part, a few at a time, in the same buffer."""
+    buffer, at = memoryview(bytearray(BUFFER_BYTES)), part.start
+    while at < part.stop:
+        count = os.preadv(content, [buffer[: part.stop - at]], at)
+        if not count:
+            raise Damaged(f"{file.path} is shorter than it was")
+        at += count
+        yield buffer[:count]
+
+
+def _hash(file: File, source: Path, part: range) -> str:
+    hashed = hashlib.sha256()
+    with source.open("rb", buffering=0) as content:
+        for piece in _read(file, content.fileno(), part):
+            hashed.update(piece)
+    return hashed.hexdigest()
+
+
+def _with_length(signed: Signed, part: range) -> dict[str, str]:
+    """Exactly the headers that were signed; the length besides, where it is none of them."""
+    named = any(name.lower() == "content-length" for name in signed.headers)
+    return signed.headers if named else signed.headers | {"Content-Length": str(len(part))}
+
+
+def _check(answer: HTTPResponse, file: File, *, refused: type[GanglineError] = BadInput) -> None:
+    """`refused` is what it means where the store does not say which mistake it was."""
+    said = f"the object store answered {answer.status} for {file.path}"
+    match answer.status:
+        case status if status < 300:
+            return
+        case 401 | 403:
+            raise Denied(said)
+        case 400 if any(code in answer.read(SENTENCE_BYTES) for code in ENDED):
+            raise Denied(said)
+        case 404:
+            raise NotFound(said)
+        case 408 | 409 | 425 | 429:
+            raise Busy(said, _retry_after_s(answer))
+        case status if status >= 500:
+            raise Busy(said, _retry_after_s(answer))
+        case _:
+            raise refused(said)
+
+
+def _retry_after_s(answer: HTTPResponse) -> float:
+    """What the store asks for, if that is not long; else as if it had said nothing."""
+    said = answer.headers.get("Retry-After", "")
+    return float(said) if said.isdecimal() and int(said) <= RETRY_S_MAX else 0.0

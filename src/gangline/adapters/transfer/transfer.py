@@ -1,0 +1,109 @@
+"""Bytes over HTTP in the background: a thread for each file, and a few for the parts of all of them."""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any, Generic, Protocol, TypeVar
+
+from gangline.adapters.transfer.carrier import Carrier, Patience
+from gangline.core.errors import Denied, GanglineError
+from gangline.core.files import File, Grant, Signed
+from gangline.core.models.bases import Role
+from gangline.ports.server import Upload
+
+T = TypeVar("T")
+
+FILES_AT_ONCE = 8
+PARTS_AT_ONCE = 8
+PATIENCE = Patience()
+
+
+class Hub(Protocol):
+    """What a node asks of the hub; see `NodesHub`."""
+
+    def files(self, repo: str, commit: str, role: Role) -> tuple[File, ...]: ...
+
+    def locate(self, repo: str, commit: str, path: str) -> Signed: ...
+
+    def take_users(self, repo: str, commit: str, file: File, to: Path) -> bool: ...
+
+
+@dataclass(slots=True)
+class FutureTask(Generic[T]):
+    future: "Future[T]"
+
+    @property
+    def done(self) -> bool:
+        return self.future.done()
+
+    @property
+    def error(self) -> Exception | None:
+        failure = self.future.exception() if self.future.done() else None
+        assert failure is None or isinstance(failure, Exception)
+        return failure
+
+    @property
+    def result(self) -> T:
+        return self.future.result()
+
+
+class HttpTransfer:
+    """`server` is where URLs without a host belong. `nice`: how far its threads stand back for other programs (setpriority(2), which
+    Linux keeps for each thread)."""
+
+    def __init__(self, server: str, rng: Random, patience: Patience = PATIENCE, *, nice: int = 0) -> None:
+        threads = partial(ThreadPoolExecutor, initializer=os.nice, initargs=(nice,))
+        self._files = threads(FILES_AT_ONCE, thread_name_prefix="file")
+        self._new_carrier = partial(Carrier, server, threads(PARTS_AT_ONCE, thread_name_prefix="part"), patience, rng)
+        self._carrier = self._new_carrier()
+        self._under_way: list[Future[Any]] = []
+
+    def describe(self, file: File, source: Path) -> FutureTask[Upload]:
+        return self._start(partial(self._carrier.describe, file, source))
+
+    def upload(self, grant: Grant, file: File, source: Path) -> FutureTask[None]:
+        return self._start(partial(self._carrier.upload, grant, file, source))
+
+    def download(self, signed: Signed, file: File, to: Path, *, durable: bool) -> FutureTask[None]:
+        return self._start(partial(self._carrier.download, signed, file, to, durable=durable))
+
+    def stop(self) -> None:
+        self._carrier.close()
+        self._carrier = self._new_carrier()
+
+    @property
+    def idle(self) -> bool:
+        self._under_way = [future for future in self._under_way if not future.done()]
+        return not self._under_way
+
+    def _start(self, work: Callable[[], T]) -> FutureTask[T]:
+        future = self._files.submit(work)
+        self._under_way = [*(other for other in self._under_way if not other.done()), future]
+        return FutureTask(future)
+
+
+class NodesTransfer(HttpTransfer):
+    """With what a node brings from the hub."""
+
+    def __init__(self, server: str, hub: Hub, rng: Random, patience: Patience = PATIENCE) -> None:
+        super().__init__(server, rng, patience)
+        self._hub = hub
+
+    def list_hub(self, repo: str, commit: str, role: Role) -> FutureTask[tuple[File, ...]]:
+        return self._start(partial(self._hub.files, repo, commit, role))
+
+    def download_from_hub(self, repo: str, commit: str, file: File, to: Path) -> FutureTask[None]:
+        return self._start(partial(self._download_from_hub, self._carrier, repo, commit, file, to))
+
+    def _download_from_hub(self, carrier: Carrier, repo: str, commit: str, file: File, to: Path) -> None:
+        if self._hub.take_users(repo, commit, file, to):
+            return
+        try:
+            signed = self._hub.locate(repo, commit, file.path)
+        except Denied as error:  # for good, unlike a URL that has expired
+            raise GanglineError(error.message, hint=error.hint) from None
+        carrier.download(signed, file, to, durable=True)

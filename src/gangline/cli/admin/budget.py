@@ -1,0 +1,19 @@
+"""`gangline budget`: what one's project may have, and what it has spent."""
+
+from gangline.cli.admin.projects import NoLimitOption, ShareOption, UsdOption, allow, print_project
+from gangline.cli.output import Output, OutputOption, ProjectOption, ServerOption, TokenOption
+from gangline.compose.client import make_client
+
+
+def budget(
+    limit: UsdOption = None,
+    none: NoLimitOption = False,
+    share: ShareOption = None,
+    project: ProjectOption = None,
+    server: ServerOption = None,
+    token: TokenOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Show the project's share and money; with options, an operator changes them, as `gangline projects set` does."""
+    client = make_client(server, token, project)
+    print_project(allow(client, client.project(), limit, none=none, share=share), output)

@@ -1,0 +1,93 @@
+"""`gangline projects`: whose jobs, keys and money are kept apart."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, facts, out, print_json, table, usd
+from gangline.compose.client import make_client
+from gangline.core.errors import BadInput, NotFound
+from gangline.core.views import ProjectView
+
+if TYPE_CHECKING:
+    from gangline.wire.client import Client
+
+UsdOption = Annotated[float | None, typer.Option("--usd", min=0, help="Spend no more than this, ever.")]
+NoLimitOption = Annotated[bool, typer.Option("--none", help="Spend without a limit.")]
+ShareOption = Annotated[float | None, typer.Option("--share", help="Of the nodes, beside the other projects'.")]
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.command("add")
+def add_project(
+    project: Annotated[str, typer.Argument(help="Lower-case letters, digits, hyphens.", show_default=False)],
+    limit: UsdOption = None,
+    share: ShareOption = None,
+    server: ServerOption = None,
+    token: TokenOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Make a project. One that is there already stays as it is, but for the options given."""
+    client = make_client(server, token)
+    print_project(allow(client, client.add_project(project), limit, none=False, share=share), output)
+
+
+@app.command("ls")
+def list_projects(server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text) -> None:
+    """All projects and their money."""
+    found = make_client(server, token).projects()
+    if output is Output.json:
+        print_json(found)
+        return
+    rows = table("project", ">share", ">budget", ">spent", ">reserved")
+    for each in found:
+        rows.add_row(each.project, f"{each.share:g}", limit_of(each), usd(each.spent_usd), usd(each.reserved_usd))
+    out.print(rows)
+
+
+@app.command("set")
+def set_project(
+    project: str,
+    limit: UsdOption = None,
+    none: NoLimitOption = False,
+    share: ShareOption = None,
+    server: ServerOption = None,
+    token: TokenOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Give a project a budget or a share. What runs beyond a new budget is told to save and stop with its next heartbeat."""
+    client = make_client(server, token)
+    found = next((each for each in client.projects() if each.project == project), None)
+    if found is None:
+        raise NotFound(f"there is no project {project}", hint="`gangline projects ls` lists them")
+    print_project(allow(client, found, limit, none=none, share=share), output)
+
+
+def allow(client: "Client", found: ProjectView, limit: float | None, *, none: bool, share: float | None) -> ProjectView:
+    """What was not given stays as it was found."""
+    if none and limit is not None:
+        raise BadInput("--usd and --none say opposite things", hint="give one of them")
+    if not none and limit is None and share is None:
+        return found
+    budget_usd = None if none else found.budget_usd if limit is None else limit
+    return client.set_project(found.project, share=found.share if share is None else share, budget_usd=budget_usd)
+
+
+def print_project(found: ProjectView, output: Output) -> None:
+    if output is Output.json:
+        print_json(found)
+        return
+    out.print(
+        facts(
+            ("project", found.project),
+            ("share", f"{found.share:g}"),
+            ("budget", limit_of(found)),
+            ("spent", usd(found.spent_usd)),
+            ("reserved", f"{usd(found.reserved_usd)} by what runs"),
+        )
+    )
+
+
+def limit_of(found: ProjectView) -> str:
+    return "no limit" if found.budget_usd is None else usd(found.budget_usd)

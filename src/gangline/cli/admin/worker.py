@@ -1,0 +1,71 @@
+"""`gangline worker`: one node's agent."""
+
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gangline.cli.output import Output, OutputOption, print_json, say
+from gangline.compose.settings import DEFAULT_SERVER, read_settings
+from gangline.compose.worker import make_agent
+from gangline.core.errors import BadInput
+
+CacheOption = Annotated[
+    float | None,
+    typer.Option(
+        "--cache-gb",
+        min=0.001,
+        help="Bases that nobody uses go beyond this; else GANGLINE_CACHE_GB, else half of what is free.",
+    ),
+]
+
+
+def worker(
+    server: Annotated[str | None, typer.Option(help="The server's URL; else GANGLINE_SERVER.")] = None,
+    token: Annotated[str | None, typer.Option(help="The join token; else GANGLINE_TOKEN.")] = None,
+    home: Annotated[
+        Path | None, typer.Option(help="Its folder: cache, runs, machine id. One worker each.", show_default=False)
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="What people call it; else the host's name.")] = None,
+    machine: Annotated[str | None, typer.Option(help="Its machine id; else one kept in its home.")] = None,
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where bases stay; workers of one machine may share it; else in its home.", show_default=False
+        ),
+    ] = None,
+    cache_gb: CacheOption = None,
+    slots: Annotated[
+        int, typer.Option(min=1, max=1024, help="Into how many ranks a job may be split here: its GPUs.")
+    ] = 1,
+    output: OutputOption = Output.text,
+) -> None:
+    """Work for a server: take jobs, train, hand in. SIGTERM or Ctrl-C saves, hands the job back and leaves."""
+    from gangline.worker.loop import run
+
+    settings = read_settings()
+    known = token or settings.token
+    if not known:
+        raise BadInput(
+            "a worker needs a join token",
+            hint="`gangline server` prints one, `gangline join-tokens add` makes more; pass --token",
+        )
+    agent = make_agent(
+        home=home or settings.home / "worker",
+        server=server or settings.server or DEFAULT_SERVER,
+        token=known,
+        name=name,
+        machine=machine,
+        shared_cache=cache,
+        cache_gb=cache_gb,
+        slots=slots,
+    )
+    run(agent, lambda news: _tell(news, output))
+
+
+def _tell(news: str, output: Output) -> None:
+    if output is Output.json:
+        print_json({"news": news})
+    else:
+        say(f"{datetime.now().astimezone():%H:%M:%S} {news}")

@@ -1,0 +1,210 @@
+"""`gangline bases`: models to start from, by name."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, get_args
+
+import typer
+
+from gangline.cli.output import (
+    Output,
+    OutputOption,
+    ProjectOption,
+    ServerOption,
+    TokenOption,
+    facts,
+    moment,
+    out,
+    print_json,
+    say,
+    table,
+)
+from gangline.compose.client import make_client
+from gangline.core.errors import BadInput, GanglineError
+from gangline.core.files import File
+from gangline.core.models.licence import licence_of
+from gangline.core.specs.fields import Base, FilesBase, Prediction
+from gangline.core.views import BaseView
+
+if TYPE_CHECKING:
+    from gangline.cli.jobs.plan import Model
+    from gangline.wire.client import Client
+
+LOOK_EVERY_S = 2.0
+PREDICTIONS: tuple[str, ...] = get_args(Prediction)
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.command("add")
+def add_base(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="A hub id (NAME/MODEL[@REVISION]), a folder in diffusers' layout, or a .safetensors file.",
+            show_default=False,
+        ),
+    ],
+    name: Annotated[str | None, typer.Option(help="Else the last part of the source.", show_default=False)] = None,
+    vae: Annotated[
+        str | None, typer.Option(help="A VAE that goes in the place of its own: a hub id, a folder or a file.")
+    ] = None,
+    licence: Annotated[str, typer.Option(help="Else what the hub or the folder's README says.")] = "",
+    prediction_type: Annotated[str, typer.Option(help="epsilon or v_prediction, where what is found is wrong.")] = "",
+    detach: Annotated[bool, typer.Option("--detach", help="Do not wait while a gated base is copied.")] = False,
+    project: ProjectOption = None,
+    server: ServerOption = None,
+    token: TokenOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Give a base a name. A revision of the hub is pinned; files are handed in; what is gated on the hub the server copies, once."""
+    if prediction_type and prediction_type not in PREDICTIONS:
+        raise BadInput(f"{prediction_type} is no prediction type", hint=f"it is one of {', '.join(PREDICTIONS)}")
+    from gangline.cli.jobs.plan import Files, find_base, find_vae
+
+    client = make_client(server, token, project)
+    said = {"licence": licence, "prediction_type": prediction_type}
+    base, own_vae = find_base(source), find_vae(vae) if vae else None
+    if isinstance(base, Files):
+        said = facts_of(Path(source)) | {what: value for what, value in said.items() if value}
+    found = client.add_base(
+        name or name_of(source), hand_in(client, base), vae=hand_in(client, own_vae) if own_vae else None, **said
+    )
+    if not detach:
+        found = wait_until_copied(client, found)
+    print_base(found, output)
+
+
+@app.command("ls")
+def list_bases(
+    project: ProjectOption = None,
+    server: ServerOption = None,
+    token: TokenOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """The bases of a project."""
+    found = make_client(server, token, project).bases()
+    if output is Output.json:
+        print_json(found)
+        return
+    rows = table("base", "family", "prediction", ">GB", "licence", "state", "from")
+    for each in found:
+        size = f"{each.bytes / 1e9:.2f}"
+        rows.add_row(each.name, each.family, each.prediction_type, size, each.licence, state_of(each), from_of(each))
+    out.print(rows)
+
+
+@app.command("show")
+def show_base(
+    name: str,
+    project: ProjectOption = None,
+    server: ServerOption = None,
+    token: TokenOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """What is known of a base."""
+    print_base(make_client(server, token, project).base(name), output)
+
+
+@app.command("rm")
+def forget_base(
+    name: str,
+    project: ProjectOption = None,
+    server: ServerOption = None,
+    token: TokenOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Forget a name. Jobs that use the base go on: they name its content, and what they need stays."""
+    client = make_client(server, token, project)
+    client.base(name)
+    client.forget_base(name)
+    if output is Output.json:
+        print_json({"name": name, "forgotten": True})
+    else:
+        say(f"{name} is forgotten; jobs that use it go on")
+
+
+def name_of(source: str) -> str:
+    from gangline.cli.jobs.plan import as_hub
+
+    hub = as_hub(source)
+    return hub.repo.rpartition("/")[2] if hub else Path(source).resolve().name.removesuffix(".safetensors")
+
+
+def hand_in(client: "Client", model: "Model") -> Base:
+    from gangline.cli.jobs.plan import Files
+
+    return FilesBase(files=client.hand_in(model.paths, model.below, _tell)) if isinstance(model, Files) else model
+
+
+def _tell(file: File) -> None:
+    if file.bytes > 2**28:
+        say(f"handing in {file.path} ({file.bytes / 1e9:.2f} GB)")
+
+
+def facts_of(source: Path) -> dict[str, str]:
+    """What a folder or a file shows of itself. Raises `BadInput` where it is no base."""
+    from gangline.data.bases import describe_base
+
+    model = describe_base(source)
+    readme = source / "README.md"
+    licence = licence_of(readme.read_text(errors="replace")) if readme.is_file() else ""
+    return {
+        "family": model.family.name,
+        "prediction_type": model.prediction_type,
+        "because": model.because,
+        "licence": licence,
+    }
+
+
+def wait_until_copied(client: "Client", found: BaseView) -> BaseView:
+    """With a word now and then. Ctrl-C stops the waiting, not the copying."""
+    from threading import Event
+
+    told = ""
+    try:
+        while found.state == "fetching":
+            if found.why != told:
+                told = found.why
+                say(f"{found.name} is gated, so the server copies it: {told}")
+            Event().wait(LOOK_EVERY_S)
+            found = client.base(found.name)
+    except KeyboardInterrupt:
+        say(f"the server goes on; look again with `gangline bases show {found.name}`")
+    if found.state == "failed":
+        raise GanglineError(f"{found.name} could not be copied: {found.why}", hint="mend it, and add it again")
+    return found
+
+
+def print_base(found: BaseView, output: Output) -> None:
+    if output is Output.json:
+        print_json(found)
+        return
+    rows = [
+        ("base", found.name),
+        ("from", from_of(found)),
+        ("family", f"{found.family} ({found.because})" if found.because else found.family),
+        ("prediction", found.prediction_type),
+        ("licence", found.licence),
+        ("bytes", f"{found.bytes:,}"),
+        ("id", found.id),
+        ("state", state_of(found)),
+        ("added", moment(found.made_ms)),
+    ]
+    if found.vae:
+        rows.insert(2, ("vae", _place(found.vae)))
+    out.print(facts(*rows))
+    say(f"train with it:   gangline train PHOTOS --base {found.name} --prompt …")
+
+
+def from_of(found: BaseView) -> str:
+    return _place(found.base)
+
+
+def state_of(found: BaseView) -> str:
+    return f"{found.state}: {found.why}" if found.why else found.state
+
+
+def _place(model: dict) -> str:
+    if model["source"] == "hub":
+        return f"{model['repo']} at {model['revision'][:12]}"
+    return f"{len(model['files'])} files" if len(model["files"]) > 1 else str(model["files"][0]["path"])

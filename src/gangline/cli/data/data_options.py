@@ -1,0 +1,61 @@
+"""The options of `gangline data convert`, in the order of its help, and those that its neighbours share."""
+
+from typing import Annotated, Literal
+
+import typer
+
+EngineName = Literal["processes", "ray"]
+Precision = Literal["fp32", "bf16", "fp16"]
+DTYPES: dict[Precision, str] = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+
+TargetArgument = Annotated[
+    str, typer.Argument(help="A data set: a folder, or s3://BUCKET/PREFIX, such as photos.lance.", show_default=False)
+]
+EngineOption = Annotated[EngineName, typer.Option(help="Who does it: processes of this box, or a Ray cluster.")]
+AddressOption = Annotated[
+    str,
+    typer.Option("--ray-address", help="A running cluster's address; without it one on this box.", show_default=False),
+]
+PlanOption = Annotated[bool, typer.Option("--plan", help="Show what would be done, and stop there.")]
+
+
+Source = Annotated[
+    str,
+    typer.Argument(
+        help="A folder of images, one with webdataset tars, Parquet or Arrow files, or one such file; here or in s3://.",
+        show_default=False,
+    ),
+]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="What is wanted, as SQL: 'width >= 512 and aspect <= 2 and pwatermark < 0.5'.", show_default=False
+    ),
+]
+Unique = Annotated[
+    str, typer.Option(help="Of rows that are equal in this column keep the first: sha256, dhash, or one of yours.")
+]
+ShortSide = Annotated[
+    int | None, typer.Option(min=8, help="Make images smaller whose shorter side is longer than that.")
+]
+Format = Annotated[
+    Literal["keep", "jpeg", "webp", "png"],
+    typer.Option(help="How images are stored; keep leaves bytes as they are where it can."),
+]
+Quality = Annotated[int, typer.Option(min=1, max=100, help="Of JPEG and WebP.")]
+CaptionColumn = Annotated[
+    list[str] | None,
+    typer.Option(help="Where captions are, where that is not found by itself.", show_default=False),
+]
+ImageColumn = Annotated[str, typer.Option(help="The column of images of a table.")]
+UrlColumn = Annotated[str, typer.Option(help="The column of images' addresses.")]
+Kind = Annotated[
+    Literal["folder", "tars", "tables"] | None,
+    typer.Option("--from", help="What the source is, where that is not found by itself."),
+]
+KeepUncaptioned = Annotated[
+    bool, typer.Option("--keep-uncaptioned", help="Images without a caption are left out, unless this is given.")
+]
+Rows = Annotated[int, typer.Option(min=1, help="Samples of a piece: what an interruption costs at most.")]
+Processes = Annotated[int, typer.Option(min=1, help="On this box.")]
+Connections = Annotated[int, typer.Option(min=1, max=1024, help="To the web at a time, of each process.")]

@@ -1,0 +1,48 @@
+"""A bar for what takes long, and an end to it that loses nothing."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+from gangline.cli.output import duration, err, say
+
+EXIT_INTERRUPTED = 130
+
+
+@contextmanager
+def said_again() -> Iterator[None]:
+    """Ctrl-C loses nothing, and waits for nobody: neither for a server on the web, nor for what is half done."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say("stopped: what is done stays done; say the same again to go on")
+        sys.stdout.flush()
+        os._exit(EXIT_INTERRUPTED)
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[float, int, int, str], None]]:
+    """A bar on a terminal: the share that is done, how many, how many of these an earlier try did, and a remark."""
+    columns = (
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TextColumn("{task.fields[count]} " + what),
+        TextColumn("{task.fields[rate]}"),
+        TextColumn("{task.fields[left]}"),
+        TextColumn("{task.fields[remark]}"),
+    )
+    with Progress(*columns, console=err, disable=not err.is_terminal) as shown:
+        bar: TaskID = shown.add_task(what, total=1.0, count=0, rate="", left="", remark="")
+        begun: list[float] = []
+
+        def move(share: float, count: int, before: int, remark: str) -> None:
+            begun.append(share)
+            now, elapsed_s = share - begun[0], shown.tasks[0].elapsed or 0.0
+            rate = f"{(count - before) / elapsed_s:.0f} a second" if now > 0 else ""
+            left = f"{duration((1 - share) / now * elapsed_s)} left" if now > 0 else ""
+            shown.update(bar, completed=share, count=count, rate=rate, left=left, remark=remark)
+
+        yield move

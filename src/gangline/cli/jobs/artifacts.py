@@ -1,0 +1,41 @@
+"""`gangline artifacts`: a job's results."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, out, print_json, say, table
+from gangline.compose.client import make_client
+from gangline.compose.settings import existing
+from gangline.core.errors import NotFound
+
+
+def artifacts(
+    job: str,
+    to: Annotated[Path | None, typer.Option("--to", help="Download them into this folder.")] = None,
+    server: ServerOption = None,
+    token: TokenOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """List a job's results, or download them, each checked against its SHA-256."""
+    client = make_client(server, token)
+    found, view = client.artifacts(job), client.job(job)
+    if to is not None:
+        if not found:
+            raise NotFound(f"{job} has no results yet: it is {view.summary.state}", hint=view.summary.because)
+        existing(to)
+        for artifact in found:
+            client.download(artifact, to)
+    if output is Output.json:
+        rows = [{"path": each.path, "bytes": each.bytes, "sha256": each.sha256} for each in found]
+        print_json({"job": job, "folder": str(to) if to else None, "artifacts": rows})
+        return
+    listing = table("path", ">bytes", "SHA-256")
+    for artifact in found:
+        listing.add_row(artifact.path, f"{artifact.bytes:,}", artifact.sha256[:16])
+    out.print(listing)
+    if to:
+        say(f"{len(found)} files are in {to}")
+    if view.samples.waiting:
+        say(f"pictures are still to come; `gangline samples {job} --wait` waits for them")

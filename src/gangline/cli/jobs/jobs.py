@@ -1,0 +1,144 @@
+"""`gangline jobs`: what was asked for and how it stands."""
+
+import typer
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from gangline.cli.jobs import metrics
+from gangline.cli.jobs.samples import standing
+from gangline.cli.output import (
+    Output,
+    OutputOption,
+    ServerOption,
+    TokenOption,
+    duration,
+    facts,
+    moment,
+    number,
+    out,
+    print_json,
+    say,
+    table,
+    usd,
+)
+from gangline.compose.client import make_client
+from gangline.core.runs.metrics import Measured
+from gangline.core.views import EventView, JobSummary, JobView
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.command("ls")
+def list_jobs(server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text) -> None:
+    """All jobs, the newest first."""
+    found = list(make_client(server, token).jobs())
+    if output is Output.json:
+        print_json(found)
+        return
+    rows = table("job", "name", "state", ">step", ">ETA", ">cost", "why")
+    for job in found:
+        rows.add_row(
+            job.id,
+            job.name,
+            job.phase or job.state,
+            f"{job.step}/{job.steps}",
+            duration(job.eta_s),
+            usd(job.cost_usd),
+            job.because,
+        )
+    out.print(rows)
+
+
+@app.command("show")
+def show_job(
+    job: str, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
+) -> None:
+    """One job: its attempts, what happened, what it cost."""
+    client = make_client(server, token)
+    found = client.job(job)
+    if output is Output.json:
+        print_json(found)
+        return
+    out.print(as_page(found, client.events(job), client.metrics(job).points))
+
+
+@app.command("cancel")
+def cancel_job(
+    job: str, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
+) -> None:
+    """Stop a job for good. One that has ended stays as it is."""
+    _tell(make_client(server, token).cancel(job), output)
+
+
+@app.command("pause")
+def pause_job(
+    job: str, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
+) -> None:
+    """Stop a job until it is resumed. A node at work saves and hands it back first."""
+    _tell(make_client(server, token).pause(job), output)
+
+
+@app.command("resume")
+def resume_job(
+    job: str, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
+) -> None:
+    """Let a paused job go on. One that was not paused stays as it is."""
+    _tell(make_client(server, token).resume(job), output)
+
+
+@app.command("retry")
+def retry_job(
+    job: str, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
+) -> None:
+    """Submit a new job from the same spec as one that has ended."""
+    found = make_client(server, token).retry(job)
+    _tell(found, output)
+    if output is Output.text:
+        out.print(found.summary.id)
+
+
+def _tell(found: JobView, output: Output) -> None:
+    if output is Output.json:
+        print_json(found)
+    else:
+        say(f"{found.summary.id} is {found.summary.state}: {found.summary.because}")
+
+
+def as_page(job: JobView, events: list[EventView], points: tuple[Measured, ...]) -> Group:
+    happened = table("when", "what", "why")
+    for event in events:
+        happened.add_row(moment(event.at_ms), event.kind, event.because)
+    measured = (Text(), metrics.as_table(points)) if points else ()
+    return Group(_head(job.summary, job), *measured, Text(), attempts_table(job), Text(), happened)
+
+
+def attempts_table(job: JobView) -> Table:
+    rows = table(">attempt", "node", "ended", ">from", ">to step", ">s/step", ">time", ">cost")
+    for fencing, attempt in enumerate(job.attempts, start=1):
+        seconds = None if attempt.ended_ms is None else (attempt.ended_ms - attempt.started_ms) / 1000
+        rows.add_row(
+            str(fencing),
+            attempt.node_name,
+            attempt.phase or attempt.state,
+            str(attempt.from_step),
+            str(attempt.step),
+            number(attempt.seconds_per_step, 3),
+            duration(seconds),
+            usd(attempt.cost_usd),
+        )
+    return rows
+
+
+def _head(summary: JobSummary, job: JobView) -> Table:
+    return facts(
+        ("job", summary.id),
+        ("name", summary.name),
+        ("state", f"{summary.state}: {summary.because}"),
+        ("step", f"{summary.step} of {summary.steps} (safe: {summary.committed_step})"),
+        ("loss", number(summary.loss)),
+        ("ETA", duration(summary.eta_s)),
+        ("interruptions", f"{summary.interruptions} ({job.steps_redone} steps redone, {job.seconds_lost:.1f} s lost)"),
+        ("cost", usd(summary.cost_usd)),
+        ("samples", standing(job)),
+    )

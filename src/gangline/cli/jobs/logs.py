@@ -1,0 +1,43 @@
+"""`gangline logs`: what a job's trainers printed."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, print_json, say
+from gangline.compose.client import make_client
+from gangline.core.views import LogView
+
+if TYPE_CHECKING:
+    from gangline.wire.client import Client
+
+
+def logs(
+    job: str,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
+    server: ServerOption = None,
+    token: TokenOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """What the trainers of all attempts printed, in order. Ctrl-C never stops the job."""
+    client = make_client(server, token)
+    try:
+        for piece in client.follow_logs(job) if follow else _so_far(client, job):
+            _print(piece, output)
+    except KeyboardInterrupt:
+        say(f"the job goes on; look again with `gangline logs {job} -f`")
+
+
+def _so_far(client: "Client", job: str) -> Iterator[LogView]:
+    after: str | None = None
+    while (piece := client.logs(job, after)).text:
+        after = piece.next
+        yield piece
+
+
+def _print(piece: LogView, output: Output) -> None:
+    if output is Output.json:
+        print_json({"text": piece.text, "next": piece.next})
+    else:
+        typer.echo(piece.text, nl=False)

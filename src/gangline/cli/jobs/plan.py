@@ -1,0 +1,298 @@
+"""What a training job will do: found out and checked before a byte is sent."""
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gangline.core.advice import Advice, Picture, advise
+from gangline.core.errors import BadInput
+from gangline.core.files import File
+from gangline.core.models import recognition
+from gangline.core.models.licence import licence_of
+from gangline.core.models.recognition import check_lora
+from gangline.core.parsing import to_json
+from gangline.core.specs.fields import Base, FilesBase, HubBase
+from gangline.core.specs.lora import LoraSpec, parse_lora
+from gangline.data.bases import describe_base, files_of_base, files_of_vae
+from gangline.data.images.beside import beside, parents
+from gangline.data.images.buckets import STEP, STEPS_LEAST, Size, nearest, targets
+from gangline.data.images.captions import Caption, Tell, find_captions, read_captions
+from gangline.data.images.masks import check_fits
+from gangline.data.images.photos import find_photos
+from gangline.data.images.pixels import read_alpha, read_photo
+from gangline.data.safetensors_header import read_header
+
+if TYPE_CHECKING:
+    from gangline.wire.client import Client
+
+HUB_ID = re.compile(r"^[\w.-]+/[\w.-]+(@[\w./-]+)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Files of this machine, to be handed in under their names below a folder."""
+
+    below: Path
+    paths: list[Path]
+
+    def beside(self, names: list[str]) -> "Files":
+        return Files(self.below, [self.below / name for name in names])
+
+    @property
+    def names(self) -> list[str]:
+        return [path.relative_to(self.below).as_posix() for path in self.paths]
+
+    def unsent(self) -> tuple[File, ...]:
+        """As a spec has them; what is in them is not looked at."""
+        return tuple(File(path=name, bytes=0, sha256=hashlib.sha256(name.encode()).hexdigest()) for name in self.names)
+
+
+Model = Base | Files
+Send = Callable[[Files], tuple[File, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """`spec` is whole but for the contents of files, which `files` and `models` are by the fields of the spec.
+
+    `base`: what it was found to be; None where it lies on the hub.
+    """
+
+    spec: LoraSpec
+    files: dict[str, Files]
+    models: dict[str, Model]
+    base: recognition.Model | None
+    pictures: tuple[Picture, ...]
+    told: tuple[str, ...]
+
+    @property
+    def advice(self) -> tuple[Advice, ...]:
+        return advise(self.spec, self.pictures, self.base)
+
+    @property
+    def files_count(self) -> int:
+        sent = [*self.files.values(), *(model for model in self.models.values() if isinstance(model, Files))]
+        return sum(len(files.paths) for files in sent)
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What is to be known before it begins, for people."""
+        spec = self.spec
+        rows = [
+            ("base", _base(spec, self.base)),
+            ("photos", _counted(self.pictures, len(spec.held_out))),
+            ("captions", _captions(self.pictures)),
+            ("cut to", _sizes(spec, self.pictures) + _views(spec)),
+            ("steps", f"{spec.steps} of {spec.batch_size}: {_seen(spec, self.pictures)}"),
+            ("learns", f"rank {spec.rank} in the U-Net{' and the text encoders' * spec.train_text_encoder}"),
+        ]
+        if spec.class_prompt:
+            rows.append(("class", f"{spec.class_images} pictures that the base makes of '{spec.class_prompt}'"))
+        if spec.mask != "none":
+            rows.append(("masks", _masks(spec, self.pictures)))
+        return rows
+
+    def hand_in(self, client: "Client", tell: Callable[[File], None]) -> LoraSpec:
+        """Send what is not there yet; the spec that names it by content."""
+
+        def send(files: Files) -> tuple[File, ...]:
+            return client.hand_in(files.paths, files.below, tell)
+
+        return _filled(self.spec, self.files, self.models, send)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What of a job lies in files, as a user names it: paths, or the hub's names of models. Models may be known by content."""
+
+    photos: Path
+    base: str | Base
+    vae: str | Base | None = None
+    init_lora: str | None = None
+    masks: str | None = None
+    hold_out: tuple[str, ...] = ()
+
+
+def make_plan(given: Given, settings: dict[str, Any]) -> Plan:
+    """Raises `BadInput`. The settings are looked at first: a wrong number costs no reading of photos."""
+    spec = _check(({"mask": "files"} if given.masks else {}) | settings, given)
+    base = describe_base(Path(given.base)) if isinstance(given.base, str) and not as_hub(given.base) else None
+    check_objective(spec, base)
+    spec = replace(spec, base_licence=spec.base_licence or _licence(given.base))
+    models = {"base": find_base(given.base)} | ({"vae": find_vae(given.vae)} if given.vae else {})
+    found = find_photos(given.photos)
+    told = list(found.passed_over)
+    photos = Files(given.photos, found.photos)
+    sizes = dict(zip(photos.names, found.sizes, strict=True))
+    files = _split(photos, given.hold_out)
+    files["captions"] = photos.beside(find_captions(photos.below, photos.names))
+    if given.init_lora:
+        files["init_lora"] = find_lora(Path(given.init_lora), base)
+    if given.masks:
+        files["masks"] = find_masks(Path(given.masks), sizes, told.append)
+    if spec.mask == "alpha":
+        told += [f"{path.name} is opaque: all of it counts" for path in found.photos if read_alpha(path) is None]
+    captions = read_captions(photos.below, photos.names, spec.prompt, told.append)
+    pictures = tuple(_picture(name, sizes[name], captions[name], spec.prompt) for name in files["photos"].names)
+    return Plan(
+        spec=_filled(spec, files, models, Files.unsent),
+        files=files,
+        models=models,
+        base=base,
+        pictures=pictures,
+        told=tuple(told),
+    )
+
+
+def _licence(base: str | FilesBase | HubBase) -> str:
+    """What the README of a folder says."""
+    readme = Path(base) / "README.md" if isinstance(base, str) else None
+    return licence_of(readme.read_text(errors="replace")) if readme and readme.is_file() else ""
+
+
+def _check(settings: dict[str, Any], given: Given) -> LoraSpec:
+    """The settings, with stand-ins for what lies in files."""
+    stand_in = File(path="x", bytes=0, sha256="0" * 64)
+    masks = (stand_in,) if given.masks else ()
+    return parse_lora(settings | {"base": FilesBase(files=(stand_in,)), "photos": (stand_in,), "masks": masks})
+
+
+def _filled(spec: LoraSpec, files: dict[str, Files], models: dict[str, Model], send: Send) -> LoraSpec:
+    sent = {name: send(found) for name, found in files.items()}
+    parts: dict[str, Any] = sent | ({"init_lora": sent["init_lora"][0]} if "init_lora" in sent else {})
+    for name, model in models.items():
+        parts[name] = FilesBase(files=send(model)) if isinstance(model, Files) else model
+    return parse_lora(to_json(replace(spec, **parts)))
+
+
+def _split(photos: Files, hold_out: tuple[str, ...]) -> dict[str, Files]:
+    held_out = [_held_out(photos, name) for name in hold_out]
+    trained_on = [path for path in photos.paths if path not in held_out]
+    if not trained_on:
+        raise BadInput("every photo is held out", hint="leave at least one to train on")
+    return {"photos": Files(photos.below, trained_on), "held_out": Files(photos.below, held_out)}
+
+
+def _held_out(photos: Files, wanted: str) -> Path:
+    for path, name in zip(photos.paths, photos.names, strict=True):
+        if wanted in (path.name, name, str(path)):
+            return path
+    raise BadInput(f"there is no photo {wanted} in {photos.below} to hold out")
+
+
+def _picture(name: str, size: Size, caption: Caption, prompt: str) -> Picture:
+    return Picture(
+        name=name,
+        width=size.width,
+        height=size.height,
+        caption=caption.text,
+        own=caption.text != prompt,
+        repeats=caption.repeats,
+    )
+
+
+def find_masks(folder: Path, photos: dict[str, Size], tell: Tell) -> Files:
+    """Pictures named as the photos, `dog.png` for `dog.jpg`, each of its photo's shape."""
+    if not folder.is_dir():
+        raise BadInput(f"there is no folder of masks {folder}", hint="give a folder with a picture named as each photo")
+    names = [
+        path.relative_to(folder).as_posix() for parent in parents(photos) for path in (folder / parent).glob("[!.]*.*")
+    ]
+    found = beside(photos, names)
+    if not found:
+        raise BadInput(f"no mask in {folder} is named as a photo", hint="dog.png is the mask of dog.jpg")
+    for photo, mask in found.items():
+        width, height = read_photo(folder / mask).size
+        check_fits(mask, Size(width=width, height=height), photos[photo])
+    for photo in sorted(photos.keys() - found.keys()):
+        tell(f"{photo} has no mask: all of it counts")
+    for mask in sorted({*names} - {*found.values()}):
+        tell(f"{mask} is the mask of no photo")
+    return Files(folder, sorted(folder / mask for mask in {*found.values()}))
+
+
+def find_lora(path: Path, base: recognition.Model | None) -> Files:
+    """A LoRA in one safetensors file, of the base's family where that is known."""
+    if not path.is_file():
+        raise BadInput(f"there is no LoRA {path}", hint="give a .safetensors file")
+    header = read_header(path)
+    check_lora(header, base.family if base else None)
+    return Files(path.parent, [path])
+
+
+def find_base(given: str | Base) -> Model:
+    """Raises `BadInput` where it is none, or not whole."""
+    if not isinstance(given, str):
+        return given
+    return as_hub(given) or _model(Path(given), files_of_base(Path(given)))
+
+
+def find_vae(given: str | Base) -> Model:
+    if not isinstance(given, str):
+        return given
+    return as_hub(given) or _model(Path(given), files_of_vae(Path(given)))
+
+
+def _model(path: Path, files: list[Path]) -> Files:
+    return Files(path if path.is_dir() else path.parent, files)
+
+
+def as_hub(given: str) -> HubBase | None:
+    if Path(given).exists() or not HUB_ID.match(given) or given.startswith((".", "/")):
+        return None
+    repo, _, revision = given.partition("@")
+    return HubBase(repo=repo, revision=revision or "main")
+
+
+def check_objective(spec: LoraSpec, base: recognition.Model | None) -> None:
+    """Raises `BadInput` where the trainer would, if that is known already."""
+    predicts = base.prediction_type if base and spec.prediction_type == "auto" else spec.prediction_type
+    zero = spec.zero_terminal_snr or (base is not None and base.zero_terminal_snr)
+    if zero and predicts == "epsilon":
+        raise BadInput(
+            "zero_terminal_snr needs v-prediction, and this base predicts noise",
+            hint="leave zero_terminal_snr out, or take a base that predicts velocity",
+        )
+
+
+def _base(spec: LoraSpec, base: recognition.Model | None) -> str:
+    if base is None:
+        return f"{spec.base.repo} at {spec.base.revision}" if isinstance(spec.base, HubBase) else spec.base.id
+    return f"{base.family.words}, predicts {base.prediction_type} ({base.because})"
+
+
+def _counted(pictures: tuple[Picture, ...], held_out: int) -> str:
+    return f"{len(pictures)} to train on" + (f", {held_out} held out" if held_out else "")
+
+
+def _captions(pictures: tuple[Picture, ...]) -> str:
+    own = sum(picture.own for picture in pictures)
+    prompted = len(pictures) - own
+    return " and ".join([f"{own} of their own"] * bool(own) + [f"the prompt for {prompted}"] * bool(prompted))
+
+
+def _sizes(spec: LoraSpec, pictures: tuple[Picture, ...]) -> str:
+    """From 512 pixels on the buckets are the same for every base."""
+    if spec.aspect_buckets and spec.resolution < STEPS_LEAST * STEP:
+        return f"about as many pixels as {spec.resolution} × {spec.resolution}"
+    among = targets(spec.resolution, spec.aspect_buckets, STEP)
+    sizes = Counter(nearest(Size(width=picture.width, height=picture.height), among) for picture in pictures)
+    return ", ".join(f"{size} ({count})" for size, count in sorted(sizes.items()))
+
+
+def _masks(spec: LoraSpec, pictures: tuple[Picture, ...]) -> str:
+    return "the photos' transparency" if spec.mask == "alpha" else f"{len(spec.masks)} for {len(pictures)} photos"
+
+
+def _views(spec: LoraSpec) -> str:
+    random = f"; {spec.crops} random places of each" if spec.crop == "random" else ""
+    return random + (", mirrored too" if spec.flip else "")
+
+
+def _seen(spec: LoraSpec, pictures: tuple[Picture, ...]) -> str:
+    repeats = sorted(picture.repeats for picture in pictures)
+    least, most = (round(spec.steps * spec.batch_size * often / sum(repeats)) for often in (repeats[0], repeats[-1]))
+    return f"each photo is seen {least} times" if least == most else f"photos are seen {least} to {most} times"

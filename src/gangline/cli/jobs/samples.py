@@ -1,0 +1,83 @@
+"""`gangline samples`: how a job's subject appears, step by step."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gangline.cli.jobs.follow import wait_for_pictures
+from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, out, print_json, say, table, usd
+from gangline.compose.client import make_client
+from gangline.compose.settings import existing
+from gangline.core.errors import GanglineError, NotFound
+from gangline.core.views import JobView
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+FOLDER = "samples/"
+GRID = "grid.png"
+AGAIN = "`gangline jobs retry` of it renders a result once more"
+
+
+def samples(
+    job: str,
+    to: Annotated[
+        Path | None, typer.Option("--to", help="Download them into this folder, and draw all of them on one grid.png.")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Until the job has ended and none is to come.")] = False,
+    server: ServerOption = None,
+    token: TokenOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """List the pictures of a job, or download them. More may come while it trains, and for a while after."""
+    client = make_client(server, token)
+    view = wait_for_pictures(client, job) if wait else client.job(job)
+    found = [each for each in client.artifacts(job) if each.path.startswith(FOLDER)]
+    if to is not None:
+        if not found:
+            raise NotFound(f"{job} has no pictures yet: it is {view.summary.state}", hint=view.summary.because)
+        existing(to)
+        draw_grid([client.download(each, to) for each in found], to / GRID)
+    if output is Output.json:
+        rows = [{"path": each.path, "bytes": each.bytes, "sha256": each.sha256} for each in found]
+        print_json({"job": job, "folder": str(to) if to else None, "samples": rows, "standing": view.samples})
+        return
+    listing = table("path", ">bytes")
+    for each in found:
+        listing.add_row(each.path, f"{each.bytes:,}")
+    out.print(listing)
+    say(standing(view))
+    if to is not None:
+        say(f"{to / GRID} shows them, step by step")
+    if wait and view.samples.failed:
+        raise GanglineError(f"not all pictures came: {view.samples.because}", hint=AGAIN)
+
+
+def standing(view: JobView) -> str:
+    """How a job's pictures stand, and what those cost that other nodes rendered."""
+    of = view.samples
+    sets = ((of.waiting, "to come"), (of.failed, "failed"))
+    others = (f"{count} {'set' if count == 1 else 'sets'} {what}" for count, what in sets if count)
+    return ", ".join((f"{of.pictures} rendered", *others, usd(of.cost_usd)))
+
+
+def draw_grid(files: list[Path], target: Path) -> None:
+    """A row for each prompt and seed, a column for each step. The pictures say what they show; what does not is left out."""
+    from PIL import Image
+
+    from gangline.data.images.grid import Row, draw
+
+    places: dict[tuple[str, str], dict[int, Image.Image]] = {}
+    for path in files:
+        if path.suffix == ".png" and "step" in (told := _told(image := Image.open(path))):
+            places.setdefault((told["prompt"], told["seed"]), {})[int(told["step"])] = image
+    steps = sorted({step for row in places.values() for step in row})
+    rows = [
+        Row(f"{prompt}  (seed {seed})", [row.get(step) for step in steps]) for (prompt, seed), row in places.items()
+    ]
+    draw(rows, [f"step {step}" if step else "base" for step in steps]).save(target)
+
+
+def _told(image: "Image.Image") -> dict[str, str]:
+    return {str(name): str(value) for name, value in image.info.items()}

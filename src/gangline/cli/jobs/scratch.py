@@ -1,0 +1,205 @@
+"""`gangline scratch`: from a recipe and data sets to a job that trains a model."""
+
+import tomllib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gangline.cli.jobs.train import Handing, read_recipe, watch, with_base
+from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, err, facts, out, print_json, say
+from gangline.compose.buckets import data_place
+from gangline.compose.client import make_client
+from gangline.compose.settings import needing
+from gangline.core.errors import BadInput
+from gangline.core.files import File
+from gangline.core.parsing import InvalidSpec
+from gangline.core.specs.fields import Base, FilesBase
+from gangline.core.specs.phases import DataRef
+from gangline.core.specs.scratch import ScratchSpec, parse_scratch
+
+if TYPE_CHECKING:
+    from gangline.cli.jobs.plan import Files, Model
+    from gangline.data.dataset import DataSet
+    from gangline.wire.client import Client
+
+
+def scratch(
+    recipe: Annotated[Path, typer.Argument(help="A TOML file, such as recipes/sd2_base.toml.", show_default=False)],
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A data set, in the place of the recipe's: a folder, which is handed in, or s3://, which nodes read.",
+            show_default=False,
+        ),
+    ] = None,
+    base: Annotated[
+        str | None,
+        typer.Option(
+            help="The model to begin with, in the place of the recipe's: a folder in diffusers' layout, or a hub id.",
+            show_default=False,
+        ),
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Any setting of the recipe anew, as TOML: --set seed=7.", show_default=False),
+    ] = None,
+    name: Annotated[str, typer.Option(help="For people; else what is trained on what.")] = "",
+    plan: Annotated[bool, typer.Option("--plan", help="Check everything, show the plan, hand nothing in.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
+    server: ServerOption = None,
+    token: TokenOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Train a U-Net, with its text encoders or without, or a VAE on data sets.
+
+    docs/scratch.md goes from images to a model. Ctrl-C stops watching, never the job.
+    """
+    client = make_client(server, token)
+    given = ({"data": data} if data else {}) | ({"base": base} if base else {})
+    wanted = with_base(with_settings(read_recipe(recipe, kind="scratch"), setting or []) | given, client.base)
+    made = plan_of(wanted)
+    err.print(facts(*made.rows()))
+    if plan:
+        print_json({"plan": dict(made.rows())}) if output is Output.json else None
+        return
+    job = client.submit(made.hand_in(client), name=name).summary
+    say(f"{job.id} is queued: {job.because}")
+    if detach:
+        print_json(job) if output is Output.json else out.print(job.id)
+        return
+    watch(client, job.id, output)
+
+
+def with_settings(recipe: dict[str, Any], given: list[str]) -> dict[str, Any]:
+    """The recipe with each `name=value` or `table.name=value` in the place of its own. A value that is no TOML is a text."""
+    for text in given:
+        name, equals, value = text.partition("=")
+        path = name.strip().split(".")
+        if not equals or not all(part.isidentifier() for part in path):
+            raise BadInput(f"--set {text} is no setting", hint="it looks like --set seed=7, or --set needs.slots=8")
+        try:
+            found = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            found = value.strip()
+        recipe = _set(recipe, path, found)
+    return recipe
+
+
+def _set(settings: Any, path: list[str], value: Any) -> dict[str, Any]:
+    own = settings if isinstance(settings, dict) else {}
+    return own | {path[0]: value if len(path) == 1 else _set(own.get(path[0]), path[1:], value)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """`spec` is whole but for the contents of files: those of `base`, and of each data set that is handed in, by its place."""
+
+    spec: ScratchSpec
+    base: "Model"
+    sets: dict[str, "Files"]
+    rows_of: dict[str, int]
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What is to be known before it begins, for people."""
+        spec, total = self.spec, sum(self.rows_of.values())
+        new = f", from nothing: {', '.join(spec.new)}" if spec.new else ""
+        trained = "VAE" if spec.part == "vae" else "U-Net" + " and text encoders" * spec.train_text_encoders
+        rows = [("trains", trained + new)]
+        rows += [("data", f"{place}: {count} rows") for place, count in self.rows_of.items()]
+        for number, phase in enumerate(spec.phases, 1):
+            seen = phase.steps * phase.batch_size
+            what = f"{phase.resolution} × {phase.resolution}, {phase.steps} steps of {phase.batch_size}: {seen} images"
+            rows.append(
+                (
+                    f"phase {number}",
+                    f"{what}, about {seen / total:.3g} times each" + f" where {phase.where}" * bool(phase.where),
+                )
+            )
+        rows.append(("GPUs", f"{spec.needs.slots}, {spec.parallel}" if spec.needs.slots > 1 else "1"))
+        return rows
+
+    def hand_in(self, client: "Client") -> ScratchSpec:
+        """Send what is not there yet; the spec that names it by content."""
+        from gangline.cli.jobs.plan import Files
+
+        tell = Handing(sum(len(files.paths) for files in (*self.sets.values(), self.base) if isinstance(files, Files)))
+
+        def send(files: Files) -> tuple[File, ...]:
+            return client.hand_in(files.paths, files.below, tell)
+
+        base = FilesBase(files=send(self.base)) if isinstance(self.base, Files) else self.base
+        data = tuple(
+            replace(ref, files=send(self.sets[ref.place])) if ref.place in self.sets else ref for ref in self.spec.data
+        )
+        return replace(self.spec, base=base, data=data)
+
+
+def plan_of(settings: dict[str, Any]) -> Plan:
+    """Raises `BadInput` with all that is wrong with the settings, before anything is read."""
+    from gangline.cli.jobs.plan import Files
+
+    with needing("data"):
+        from gangline.data.reading.wanted import check_wanted
+
+    given, base = _places(settings.get("data", [])), settings.get("base")
+    if not isinstance(base, str | Base):
+        raise BadInput("no base model is given", hint="pass --base with a folder in diffusers' layout or a hub id")
+    spec = spec_of(settings)
+    opened = [_opened(str(one["place"])) for one in given]
+    refs, sets, rows = [], {}, {}
+    for number, (one, data) in enumerate(zip(given, opened, strict=True)):
+        place = data.place.uri if data.place.is_remote else f"data/{number}-{data.place.name}"
+        refs.append({**one, "place": place, "id": data.info.id, "version": data.version})
+        rows[place] = data.rows
+        if not data.place.is_remote:
+            sets[place] = _files_of(data)
+    found = _begin(base, spec) if isinstance(base, str) else base
+    files = {place: files.unsent() for place, files in sets.items()}
+    whole = settings | {
+        "base": FilesBase(files=found.unsent()) if isinstance(found, Files) else found,
+        "data": [ref | {"files": files.get(ref["place"], ())} for ref in refs],
+    }
+    parsed = parse_scratch(whole)
+    check_wanted(parsed, opened)
+    return Plan(spec=parsed, base=found, sets=sets, rows_of=rows)
+
+
+def spec_of(settings: dict[str, Any]) -> ScratchSpec:
+    """But for data and base, in whose places something stands. Raises `InvalidSpec`."""
+    base = FilesBase(files=(File(path="x", bytes=0, sha256="0" * 64),))
+    try:
+        return parse_scratch(settings | {"base": base, "data": [DataRef(place="s3://x/x", id="x", version=1)]})
+    except InvalidSpec as error:
+        raise InvalidSpec(error.problems, hint="docs/scratch.md tells every setting") from None
+
+
+def _places(given: Any) -> list[dict[str, Any]]:
+    """Of each data set at least its place."""
+    sets = [{"place": one} if isinstance(one, str) else one for one in (given if isinstance(given, list) else [given])]
+    if not sets or not all(isinstance(one, dict) and isinstance(one.get("place"), str) for one in sets):
+        raise BadInput("no data set is given", hint='pass --data, or write data = ["photos.lance"] into the recipe')
+    return sets
+
+
+def _opened(place: str) -> "DataSet":
+    with needing("data"):
+        from gangline.data.dataset import open_data_set
+    return open_data_set(data_place(place))
+
+
+def _files_of(data: "DataSet") -> "Files":
+    from gangline.cli.jobs.plan import Files
+
+    root = Path(data.place.uri)
+    return Files(root, [root / name for name in data.files()])
+
+
+def _begin(base: str, spec: ScratchSpec) -> "Model":
+    """Of a folder what is there, without the weights of what is new."""
+    from gangline.cli.jobs.plan import Files, as_hub
+    from gangline.data.bases import files_to_begin
+
+    alone = "vae" if spec.part == "vae" else ""
+    return as_hub(base) or Files(Path(base), files_to_begin(Path(base), spec.new, alone=alone))

@@ -1,0 +1,97 @@
+"""An option of the command line for each setting of a spec, so that none is forgotten and each is explained once."""
+
+import inspect
+from collections.abc import Callable
+from functools import cache, wraps
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import typer
+from rich.markup import escape
+
+from gangline.core.specs.fields import Needs
+from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.settings import Group, Setting, default_of, groups_of
+
+
+def with_settings(command: Callable[..., None]) -> Callable[..., None]:
+    """`command` with these options besides its own; those that were given come as its `settings` and `needs`.
+
+    Values are passed on as they were typed: the spec's own check knows what they must be.
+    """
+    own = [parameter for name, parameter in _parameters(command).items() if name not in ("settings", "needs")]
+    of_spec, of_needs = _options(LoraSpec), _options(Needs)
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        settings, needs = (_given(options, given) for options in (of_spec, of_needs))
+        command(**{parameter.name: given[parameter.name] for parameter in own}, settings=settings, needs=needs)
+
+    options = [*own, *of_spec, *of_needs]
+    run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    run.__annotations__ = {option.name: option.annotation for option in options}
+    return run
+
+
+def _parameters(command: Callable[..., None]) -> dict[str, inspect.Parameter]:
+    return dict(inspect.signature(command, eval_str=True).parameters)
+
+
+def _given(options: list[inspect.Parameter], given: dict[str, Any]) -> dict[str, Any]:
+    return {option.name: given[option.name] for option in options if given[option.name] not in (None, [])}
+
+
+def offered(of: type) -> dict[Group, dict[str, Setting]]:
+    """The settings that are options, by group: not what lies in files, and not `needs`, whose own settings are."""
+    groups = groups_of(of).items()
+    shown = {group: {name: one for name, one in known.items() if name != "needs"} for group, known in groups}
+    return {group: settings for group, settings in shown.items() if group is not Group.FILES}
+
+
+def _options(of: type) -> list[inspect.Parameter]:
+    return [_option(of, name, one) for settings in offered(of).values() for name, one in settings.items()]
+
+
+def _option(of: type, name: str, setting: Setting) -> inspect.Parameter:
+    hint = _types(of)[name]
+    several = " May be given several times." if _is_list(hint) else ""
+    option = typer.Option(
+        option_name(of, name),
+        help=escape(f"{setting.says}{several}{_default(of, name)}"),
+        rich_help_panel=setting.group,
+        show_default=False,
+        metavar=_metavar(hint),
+    )
+    typed = bool if hint is bool else list[str] if _is_list(hint) else str
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[typed | None, option]
+    )
+
+
+def _default(of: type, name: str) -> str:
+    default = default_of(of, name)
+    return f"  [default: {default}]" if default else ""
+
+
+def option_name(of: type, name: str) -> str:
+    """`--flip/--no-flip` for what is or is not; what can be given several times is in the singular."""
+    dashed = f"--{name.replace('_', '-')}"
+    hint = _types(of)[name]
+    if hint is bool:
+        return f"{dashed}/--no-{dashed[2:]}"
+    return dashed.removesuffix("s") if _is_list(hint) else dashed
+
+
+@cache
+def _types(of: type) -> dict[str, Any]:
+    return get_type_hints(of)
+
+
+def _is_list(hint: Any) -> bool:
+    return get_origin(hint) is tuple
+
+
+def _metavar(hint: Any) -> str | None:
+    if get_origin(hint) is Literal:
+        return "|".join(get_args(hint))
+    plain = next((part for part in (get_args(hint) or (hint,)) if part in (int, float, bool)), str)
+    return {int: "INTEGER", float: "NUMBER", bool: None, str: "TEXT"}[plain]

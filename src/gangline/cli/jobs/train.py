@@ -1,0 +1,194 @@
+"""`gangline train`: from a folder of photos to a job."""
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gangline.cli.jobs.follow import follow, tell_end
+from gangline.cli.jobs.settings import with_settings
+from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, err, facts, out, print_json, say
+from gangline.compose.client import make_client
+from gangline.core.errors import BadInput
+from gangline.core.files import File
+from gangline.core.models.bases import UNKNOWN, is_base_name
+from gangline.core.specs.fields import Base, parse_base
+from gangline.core.specs.kinds import SUBMITTED, UNNAMED
+from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.settings import settings_of
+from gangline.core.views import BaseView
+
+if TYPE_CHECKING:
+    from gangline.cli.jobs.plan import Plan
+    from gangline.wire.client import Client
+
+COMMANDS = ", ".join(f"`{kind.command}` is for {kind.title}" for kind in SUBMITTED)
+EXIT_JOB_FAILED = 1
+PATHS = ("base", "vae", "init_lora", "masks", "hold_out")
+KNOWN = settings_of(LoraSpec)
+
+
+@with_settings
+def train(
+    photos: Annotated[
+        Path,
+        typer.Argument(
+            help="A folder with photos of one subject; captions beside them are found (.txt, metadata.jsonl).",
+            show_default=False,
+        ),
+    ],
+    base: Annotated[
+        str | None,
+        typer.Option(
+            help="SDXL, SD 1.5 or SD 2: a folder in diffusers' layout, one .safetensors file, a hub id NAME/MODEL@REVISION, or a "
+            "name that `gangline bases ls` lists."
+        ),
+    ] = None,
+    vae: Annotated[str | None, typer.Option(help=KNOWN["vae"].says)] = None,
+    init_lora: Annotated[str | None, typer.Option(help=KNOWN["init_lora"].says)] = None,
+    masks: Annotated[str | None, typer.Option(help=KNOWN["masks"].says)] = None,
+    hold_out: Annotated[list[str] | None, typer.Option(help=KNOWN["held_out"].says)] = None,
+    recipe: Annotated[
+        Path | None, typer.Option(help="A TOML file with any of these settings; what is given here goes before it.")
+    ] = None,
+    name: Annotated[str, typer.Option(help="For people; else the prompt.")] = "",
+    plan: Annotated[bool, typer.Option("--plan", help="Check everything, show the plan, hand nothing in.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
+    server: ServerOption = None,
+    token: TokenOption = None,
+    output: OutputOption = Output.text,
+    *,
+    settings: dict[str, Any],
+    needs: dict[str, Any],
+) -> None:
+    """Train a subject-driven (DreamBooth) LoRA of a Stable Diffusion model.
+
+    docs/training.md goes from photos to a LoRA. Ctrl-C stops watching, never the job. The exit code is 0 when the job
+    succeeded, 1 when it failed.
+    """
+    given = {"base": base, "vae": vae, "init_lora": init_lora, "masks": masks, "hold_out": hold_out or None}
+    client = make_client(server, token)
+    wanted = with_base(with_options(read_recipe(recipe), settings | given, needs), client.base)
+    made = plan_of(photos, wanted)
+    show_plan(made)
+    if plan:
+        print_json(report(made)) if output is Output.json else None
+        return
+    job = client.submit(send(client, made), name=name).summary
+    say(f"{job.id} is queued: {job.because}")
+    if detach:
+        print_json(job) if output is Output.json else out.print(job.id)
+        return
+    watch(client, job.id, output)
+
+
+def read_recipe(path: Path | None, *, kind: str = UNNAMED) -> dict[str, Any]:
+    if path is None:
+        return {}
+    try:
+        found = tomllib.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise BadInput(f"the recipe {path} cannot be read: {error}") from None
+    theirs = found.get("kind", UNNAMED)
+    if theirs != kind:
+        raise BadInput(f"the recipe {path} is one for kind = {theirs}, not {kind}", hint=COMMANDS)
+    return found
+
+
+def with_options(recipe: dict[str, Any], given: dict[str, Any], needs: dict[str, Any]) -> dict[str, Any]:
+    """What is given goes before the recipe; of what the job needs of a node, field by field."""
+    settings = recipe | {field: value for field, value in given.items() if value is not None}
+    needed = {field: value for field, value in needs.items() if value is not None}
+    before = settings.get("needs", {})
+    return settings | {"needs": before | needed} if needed and isinstance(before, dict) else settings
+
+
+def with_base(settings: dict[str, Any], named: Callable[[str], BaseView]) -> dict[str, Any]:
+    """A base that has a name is what it stands for, with the VAE and the prediction type that it was given."""
+    name = settings.get("base")
+    if not isinstance(name, str) or not is_base_name(name) or Path(name).exists() or name.endswith(".safetensors"):
+        return settings
+    found = named(name)
+    if found.state != "ready":
+        raise BadInput(f"{name} is not here yet: {found.why}", hint=f"`gangline bases show {name}` says when it is")
+    own = {"vae": parse_base(found.vae)} if found.vae else {}
+    kind = {"prediction_type": found.prediction_type} if found.prediction_type != UNKNOWN else {}
+    return own | kind | settings | {"base": parse_base(found.base)}
+
+
+def plan_of(photos: Path, settings: dict[str, Any]) -> "Plan":
+    """`settings` are a spec's, and paths of what lies in files."""
+    from gangline.cli.jobs.plan import Given, make_plan  # reads pictures
+
+    paths = {name: settings[name] for name in PATHS if name in settings}
+    if "base" not in paths:
+        raise BadInput(
+            "no base model is given", hint="pass --base with a folder, a .safetensors file, a hub id or a name"
+        )
+    wrong = [name for name, path in paths.items() if not _names_files(name, path)]
+    if wrong:
+        raise BadInput(f"{wrong[0]} is not the name of a file: {paths[wrong[0]]!r}", hint="write it in quotes")
+    paths["hold_out"] = tuple(paths.get("hold_out", ()))
+    rest = {name: value for name, value in settings.items() if name not in PATHS}
+    return make_plan(Given(photos=photos, **paths), rest)
+
+
+def _names_files(name: str, value: object) -> bool:
+    if isinstance(value, Base):
+        return True
+    if name == "hold_out":
+        return isinstance(value, list) and all(isinstance(path, str) for path in value)
+    return isinstance(value, str)
+
+
+def hand_in(client: "Client", photos: Path, base: str, hold_out: list[str], settings: dict[str, Any]) -> LoraSpec:
+    """Check everything that can be checked here, then hand the files in; the spec that names them."""
+    return send(client, plan_of(photos, settings | {"base": base, "hold_out": hold_out}))
+
+
+def send(client: "Client", plan: "Plan") -> LoraSpec:
+    return plan.hand_in(client, Handing(plan.files_count))
+
+
+def show_plan(plan: "Plan") -> None:
+    """What will be done, then what was passed over, then advice; all for people."""
+    err.print(facts(*plan.rows()))
+    for sentence in plan.told:
+        say(f"note: {sentence}")
+    for advice in plan.advice:
+        say(f"tip: {advice.setting}: {advice.message}; {advice.because}")
+
+
+def report(plan: "Plan") -> dict[str, Any]:
+    return {"plan": dict(plan.rows()), "notes": plan.told, "tips": plan.advice}
+
+
+class Handing:
+    """Says now and then how far it is with many files."""
+
+    def __init__(self, files: int) -> None:
+        self.files = files
+        self.seen = 0
+
+    def __call__(self, file: File) -> None:
+        self.seen += 1
+        if file.bytes > 2**28 or self.seen == self.files:
+            say(f"handing in {self.seen} of {self.files} files: {file.path} ({file.bytes / 1e6:.1f} MB)")
+
+
+def watch(client: "Client", job: str, output: Output) -> None:
+    try:
+        ended = follow(client, job)
+    except KeyboardInterrupt:
+        say(f"the job goes on; look again with `gangline jobs show {job}`")
+        return
+    if output is Output.json:
+        print_json(ended)
+    tell_end(ended.summary)
+    if ended.summary.state != "succeeded":
+        raise typer.Exit(EXIT_JOB_FAILED)
+    say(f"get the results with   gangline artifacts {job} --to results")
+    if ended.samples.waiting:
+        say(f"and the pictures with  gangline samples {job} --wait --to pictures")

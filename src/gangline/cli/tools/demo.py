@@ -1,0 +1,180 @@
+"""`gangline demo`: a job whose node is killed, and the same job left in peace: equal to the bit."""
+
+import json
+import secrets
+import shutil
+import tempfile
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Annotated, Any
+
+import typer
+
+from gangline.cli.admin.box import Box
+from gangline.cli.jobs.follow import follow, wait_for_pictures
+from gangline.cli.jobs.jobs import attempts_table
+from gangline.cli.jobs.train import hand_in, read_recipe
+from gangline.cli.output import Output, OutputOption, err, facts, out, print_json, say, usd
+from gangline.compose.settings import existing
+from gangline.core.errors import BadInput, GanglineError
+from gangline.core.specs.spec import Spec
+from gangline.core.views import JobView
+from gangline.data.bases import files_of_base
+
+CHECKOUT = Path(__file__).parents[4]
+HELD_OUT = "crying-cat.png"
+CHECKPOINT_EVERY_STEPS = 50
+LEASE_S = 5.0
+HEARTBEAT_INTERVAL_S = 0.5
+PRICE_USD_PER_HOUR = 0.324  # what the published benchmark paid for a node with an RTX 4090
+EXIT_NOT_EQUAL = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What the demo shows. `seconds_lost`: from the last sign of life until the job stood where it had stood."""
+
+    equal: bool
+    interruptions: int
+    steps_redone: int
+    seconds_lost: float
+    cost_usd: float
+    seed: int
+    digest_interrupted: str
+    digest_uninterrupted: str
+    held_out: list[dict[str, Any]]
+    picture: str
+    seconds: float
+
+
+def demo(
+    to: Annotated[Path, typer.Option("--to", help="Where the pictures and weights are left.")] = Path("gangline-demo"),
+    photos: Annotated[Path, typer.Option(help="The subject's photos.")] = CHECKOUT / "examples" / "subject",
+    base: Annotated[Path, typer.Option(help="The base model.")] = CHECKOUT / "assets" / "tiny-sdxl",
+    recipe: Annotated[Path, typer.Option(help="The job's settings.")] = CHECKOUT / "recipes" / "tiny_subject.toml",
+    seed: Annotated[int | None, typer.Option(help="When the node is killed; else by chance.")] = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Train a LoRA on two local nodes, kill the one at work, and compare with an uninterrupted run.
+
+    Needs nothing but this machine. The exit code is 1 if the two results differ.
+    """
+    seed = secrets.randbelow(10_000) if seed is None else seed
+    files_of_base(base)
+    existing(to)
+    began_s = time.monotonic()
+    with (
+        tempfile.TemporaryDirectory(prefix="gangline-demo-") as folder,
+        Box(
+            Path(folder),
+            lease_s=LEASE_S,
+            heartbeat_interval_s=HEARTBEAT_INTERVAL_S,
+            price_usd_per_hour=PRICE_USD_PER_HOUR,
+        ) as box,
+    ):
+        settings = read_recipe(recipe) | {"checkpoint_every_steps": CHECKPOINT_EVERY_STEPS}
+        spec = hand_in(box.client, photos, str(base), [HELD_OUT] if photos.parent.name == "examples" else [], settings)
+        for name in ("node-a", "node-b"):
+            box.start_node(name)
+        say(f"a server at {box.url} and two nodes; the node at work will be killed (seed {seed})")
+        interrupted = _train(box, spec, "interrupted", _Killer(box, Random(seed)))  # noqa: S311 - a moment, not a secret
+        say("the same job once more, left in peace")
+        uninterrupted = _train(box, replace(spec, sample_result=False), "uninterrupted", None)
+        shown = wait_for_pictures(box.client, interrupted.summary.id).samples
+        if shown.failed:
+            raise GanglineError(f"the pictures did not come: {shown.because}")
+        for job in (interrupted, uninterrupted):
+            _fetch(box, job, to / job.summary.name)
+    outcome = _compare(interrupted, uninterrupted, to, seed=seed, seconds=time.monotonic() - began_s)
+    if output is Output.json:
+        print_json(asdict(outcome) | {"attempts": [asdict(attempt) for attempt in interrupted.attempts]})
+    else:
+        _print(outcome, interrupted)
+    if not outcome.equal:
+        raise typer.Exit(EXIT_NOT_EQUAL)
+
+
+class _Killer:
+    """SIGKILLs the node at work once, some steps after a checkpoint is safe, so that there is something to do again."""
+
+    def __init__(self, box: Box, rng: Random) -> None:
+        self.box = box
+        self.steps_after_commit = rng.randint(5, 35)
+        self.done = False
+
+    def __call__(self, job: JobView) -> None:
+        now = job.summary
+        far_enough = now.committed_step > 0 and now.step >= now.committed_step + self.steps_after_commit
+        if self.done or now.phase != "training" or not far_enough or now.node_name is None:
+            return
+        self.box.nodes[now.node_name].kill()
+        self.done = True
+        err.print(f"[bold red]killed[/] {now.node_name} at step {now.step}; safe is step {now.committed_step}")
+
+
+def _train(box: Box, spec: Spec, name: str, killer: _Killer | None) -> JobView:
+    job = box.client.submit(spec, name=name).summary.id
+    ended = follow(box.client, job, seen=killer or (lambda _: None))
+    if ended.summary.state != "succeeded":
+        raise GanglineError(f"the job {ended.summary.state}: {ended.summary.because}", hint=box.client.logs(job).text)
+    if killer and not killer.done:
+        raise BadInput("the job ended before its node could be killed", hint="give it more steps")
+    return ended
+
+
+def _fetch(box: Box, job: JobView, folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    for artifact in box.client.artifacts(job.summary.id):
+        box.client.download(artifact, folder)
+
+
+def _compare(interrupted: JobView, uninterrupted: JobView, to: Path, *, seed: int, seconds: float) -> Outcome:
+    from gangline.train.run.digest import tensors_digest
+
+    weights = "pytorch_lora_weights.safetensors"
+    digests = [tensors_digest(to / job.summary.name / weights) for job in (interrupted, uninterrupted)]
+    picture = to / "base-and-lora.png"
+    shutil.copyfile(to / interrupted.summary.name / "samples" / "grid.png", picture)
+    report = json.loads((to / interrupted.summary.name / "report.json").read_text())
+    return Outcome(
+        equal=digests[0] == digests[1],
+        interruptions=interrupted.summary.interruptions,
+        steps_redone=interrupted.steps_redone,
+        seconds_lost=interrupted.seconds_lost,
+        cost_usd=interrupted.summary.cost_usd,
+        seed=seed,
+        digest_interrupted=digests[0],
+        digest_uninterrupted=digests[1],
+        held_out=report["held_out"],
+        picture=str(picture.resolve()),
+        seconds=round(seconds, 1),
+    )
+
+
+def _print(outcome: Outcome, interrupted: JobView) -> None:
+    out.print(attempts_table(interrupted))
+    learned = [
+        (
+            f"loss of {photo['photo']}",
+            f"{photo['loss_before']:.4f} → {photo['loss_after']:.4f} ({photo['loss_after'] / photo['loss_before'] - 1:+.0%}),"
+            " never trained on",
+        )
+        for photo in outcome.held_out
+    ]
+    out.print()
+    out.print(
+        facts(
+            ("interruptions", str(outcome.interruptions)),
+            ("steps redone", str(outcome.steps_redone)),
+            ("seconds lost", f"{outcome.seconds_lost:.1f}"),
+            ("cost", f"{usd(outcome.cost_usd)} at ${PRICE_USD_PER_HOUR} an hour"),
+            *learned,
+            ("interrupted", outcome.digest_interrupted),
+            ("uninterrupted", outcome.digest_uninterrupted),
+            ("equal", "[bold green]yes, to the bit[/]" if outcome.equal else "[bold red]NO[/]"),
+            ("picture", outcome.picture),
+            ("time", f"{outcome.seconds:.0f} s"),
+        )
+    )

@@ -1,0 +1,113 @@
+"""`gangline estimate`: days and dollars of a training from scratch, by the number and kind of GPUs."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gangline.cli.output import Output, OutputOption, check_place, out, print_json, say
+from gangline.cli.tools import estimate_options as options
+from gangline.cli.tools.estimate_question import OfRecipe, Question, Throughput, read_file
+from gangline.cli.tools.estimate_words import numbers, pairs, prices, refuse
+from gangline.core.errors import BadInput
+
+if TYPE_CHECKING:  # what `--help` need not wait for
+    from gangline.core.estimates.estimate import Estimate
+
+SUFFIXES = (".svg", ".png")
+
+
+def estimate(
+    outline: options.Outline = None,
+    measure: options.Measure = False,
+    measure_s: options.MeasureS = 20.0,
+    data: options.Data = None,
+    base: options.Base = None,
+    setting: options.Setting = None,
+    samples: options.Samples = None,
+    gpus: options.GPUs = None,
+    images_per_second: options.ImagesPerSecond = None,
+    batch_size: options.BatchSize = None,
+    microbatch: options.Microbatch = None,
+    phases: options.Phases = None,
+    measured_on: options.MeasuredOn = None,
+    precompute_gpu_hours: options.PrecomputeGpuHours = None,
+    predict: options.Predict = None,
+    usd_per_gpu_hour: options.UsdPerGpuHour = None,
+    gpu: options.GPU = None,
+    interruptions_per_node_hour: options.InterruptionsPerNodeHour = None,
+    gpus_per_node: options.GpusPerNode = None,
+    checkpoint_s: options.CheckpointS = None,
+    restart_s: options.RestartS = None,
+    dataset_gb: options.DatasetGb = None,
+    dataset_images: options.DatasetImages = None,
+    checkpoint_gb: options.CheckpointGb = None,
+    storage_usd_per_gb_month: options.StorageUsdPerGbMonth = None,
+    egress_usd_per_gb: options.EgressUsdPerGb = None,
+    figures: options.Figures = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Days and dollars by the number and kind of GPUs, from a measured throughput.
+
+    It can be measured here: gangline estimate recipes/sd2_base.toml --measure --data laion.lance --base sd2 --usd-per-gpu-hour 2.
+    Numbers of GPUs that were not measured are predicted by a law that is fitted to the others. docs/estimate.md tells how.
+    """
+    from gangline.cli.tools.estimate_page import as_page
+    from gangline.core.estimates.estimate import estimate as estimate_outline
+
+    for figure in figures or []:
+        _check_figure(figure)
+    hint = "either --usd-per-gpu-hour, or --gpu with the price of each kind"
+    refuse(usd_per_gpu_hour and gpu, "prices are given twice", hint=hint)
+    question = Question(
+        settings={
+            "predict": numbers("--predict", predict),
+            "gpu": pairs("--gpu", gpu or []),
+            **prices(usd_per_gpu_hour),
+        },
+        file=read_file(outline) if outline else {},
+        tables={
+            "precompute": {"gpu_hours": precompute_gpu_hours},
+            "interruptions": {
+                "per_node_hour": interruptions_per_node_hour,
+                "gpus_per_node": gpus_per_node,
+                "checkpoint_s": checkpoint_s,
+                "restart_s": restart_s,
+            },
+            "data": {
+                "dataset_gb": dataset_gb,
+                "dataset_images": dataset_images,
+                "checkpoint_gb": checkpoint_gb,
+                "storage_usd_per_gb_month": storage_usd_per_gb_month,
+                "egress_usd_per_gb": egress_usd_per_gb,
+            },
+        },
+        batch={"batch_size": batch_size, "microbatch": microbatch},
+        measured_on=measured_on,
+        throughput=Throughput(samples=samples, gpus=gpus or [], rates=images_per_second or [], phases=phases or []),
+        of_recipe=OfRecipe(measure=measure, measure_s=measure_s, data=data, base=base, settings=setting or []),
+    )
+    wanted, measured = question.outline()
+    found = estimate_outline(wanted)
+    for figure in figures or []:
+        _draw(found, figure)
+    if output is Output.json:
+        print_json(asdict(found) | ({"measured": measured} if measured else {}))
+    else:
+        out.print(as_page(found))
+
+
+def _check_figure(file: Path) -> None:
+    if file.suffix.lower() not in SUFFIXES:
+        raise BadInput(f"{file} is no figure", hint=f"its name ends with {' or '.join(SUFFIXES)}")
+    check_place(file, "--figure")
+
+
+def _draw(found: "Estimate", file: Path) -> None:
+    from gangline.cli.tools.estimate_figure import draw
+
+    try:
+        draw(found, file)
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise BadInput(f"{file} cannot be written: {why}", hint="give another place") from None
+    say(f"the figure is in {file}")

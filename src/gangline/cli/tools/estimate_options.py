@@ -1,0 +1,115 @@
+"""The options of `gangline estimate`, in the order of its help."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+RECIPE = "A training recipe"
+MEASURED, PRICES, INTERRUPTIONS, DATA = "What was measured", "Prices", "Interruptions", "Storage and egress"
+
+Outline = Annotated[
+    Path | None,
+    typer.Argument(help="A TOML file, or a recipe of `gangline scratch`; options add to it.", show_default=False),
+]
+Measure = Annotated[
+    bool,
+    typer.Option(
+        "--measure",
+        help="Run the trainer on this machine first, for a short time, in the place of --gpus and --images-per-second.",
+        rich_help_panel=RECIPE,
+    ),
+]
+MeasureS = Annotated[
+    float, typer.Option(metavar="X", min=0.1, max=600, help="So long in each phase.", rich_help_panel=RECIPE)
+]
+Data = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A data set to measure on, in the place of the recipe's: a folder, or s3://.", rich_help_panel=RECIPE
+    ),
+]
+Base = Annotated[
+    str | None,
+    typer.Option(
+        help="The model to measure with, in the place of the recipe's: a folder in diffusers' layout.",
+        rich_help_panel=RECIPE,
+    ),
+]
+Setting = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Any setting of the recipe anew, as TOML: --set needs.slots=4.", rich_help_panel=RECIPE),
+]
+Samples = Annotated[str | None, typer.Option(metavar="N", help="Images to train on, each as often as it comes.")]
+GPUs = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="N,N…",
+        help="Numbers of GPUs measured. Of a recipe's phases once, or once for each.",
+        rich_help_panel=MEASURED,
+    ),
+]
+ImagesPerSecond = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="X,X…",
+        help="Of all GPUs together, one by one. With a recipe once for each phase.",
+        rich_help_panel=MEASURED,
+    ),
+]
+BatchSize = Annotated[
+    str | None, typer.Option(metavar="N", help="Images of a step over all GPUs.", rich_help_panel=MEASURED)
+]
+Microbatch = Annotated[
+    str | None, typer.Option(metavar="N", help="Images that a GPU takes at a time.", rich_help_panel=MEASURED)
+]
+Phases = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--phase",
+        metavar="NAME:SAMPLES:GPUS=X,…[:MICROBATCH]",
+        help="Of several, in place of --samples, --gpus and --images-per-second. May be repeated.",
+        rich_help_panel=MEASURED,
+    ),
+]
+MeasuredOn = Annotated[str | None, typer.Option(metavar="GPU", help="The kind of GPU.", rich_help_panel=MEASURED)]
+PrecomputeGpuHours = Annotated[
+    str | None, typer.Option(metavar="X", help="Of what is made once before training.", rich_help_panel=MEASURED)
+]
+Predict = Annotated[str | None, typer.Option(metavar="N,N…", help="Numbers of GPUs not measured.")]
+UsdPerGpuHour = Annotated[
+    str | None,
+    typer.Option(metavar="X[,N=X…]", help="The price; of N GPUs another one.", rich_help_panel=PRICES),
+]
+GPU = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=USD", help="A kind of GPU and its price per hour. May be repeated.", rich_help_panel=PRICES
+    ),
+]
+InterruptionsPerNodeHour = Annotated[
+    str | None, typer.Option(metavar="X", help="How often a node is taken away.", rich_help_panel=INTERRUPTIONS)
+]
+GpusPerNode = Annotated[str | None, typer.Option(metavar="N", help="[default: 8]", rich_help_panel=INTERRUPTIONS)]
+CheckpointS = Annotated[
+    str | None,
+    typer.Option(metavar="X", help="A checkpoint stops training so long.", rich_help_panel=INTERRUPTIONS),
+]
+RestartS = Annotated[
+    str | None,
+    typer.Option(metavar="X", help="From an interruption until training goes on.", rich_help_panel=INTERRUPTIONS),
+]
+DatasetGb = Annotated[str | None, typer.Option(metavar="X", rich_help_panel=DATA)]
+DatasetImages = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N", help="Read again in every epoch, as nodes keep no cache; else once.", rich_help_panel=DATA
+    ),
+]
+CheckpointGb = Annotated[str | None, typer.Option(metavar="X", help="Of each; two are kept.", rich_help_panel=DATA)]
+StorageUsdPerGbMonth = Annotated[str | None, typer.Option(metavar="X", rich_help_panel=DATA)]
+EgressUsdPerGb = Annotated[str | None, typer.Option(metavar="X", rich_help_panel=DATA)]
+Figures = Annotated[
+    list[Path] | None,
+    typer.Option("--figure", metavar="FILE", help="Draw days against GPUs: .svg or .png. May be repeated."),
+]

@@ -1,0 +1,196 @@
+"""What `gangline estimate` is asked: a file, and options over it, become an outline; or a recipe, with what is measured of it here."""
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gangline.cli.jobs.scratch import plan_of, spec_of, with_settings
+from gangline.cli.tools.estimate_words import named, number, numbers, phase_of, refuse, times
+from gangline.core.errors import BadInput, NotFound
+
+if TYPE_CHECKING:  # what `--help` need not wait for
+    from gangline.cli.tools.measure import Measured
+    from gangline.core.estimates.outline import Outline
+    from gangline.core.specs.scratch import ScratchSpec
+
+OF_A_PHASE = {"samples": "--samples", "gpus": "--gpus", "images_per_second": "--images-per-second"}
+Phase = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Throughput:
+    """What is said of how fast it trains, as it was typed: of a single phase, once for each of a recipe, or of `phases`."""
+
+    samples: str | None
+    gpus: list[str]
+    rates: list[str]
+    phases: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfRecipe:
+    """What only a training recipe can be asked."""
+
+    measure: bool
+    measure_s: float
+    data: list[str] | None
+    base: str | None
+    settings: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """`settings`, `tables` (by name) and `batch` are options that are over those of `file`; None where one was not given."""
+
+    file: dict[str, Any]
+    settings: dict[str, Any]
+    tables: dict[str, dict[str, str | None]]
+    batch: dict[str, str | None]
+    measured_on: str | None
+    throughput: Throughput
+    of_recipe: OfRecipe
+
+    def outline(self) -> "tuple[Outline, list[Measured]]":
+        """Return what is to be estimated, and what was measured for it: a recipe may be trained here first. Raises `BadInput`."""
+        return self._of_recipe() if _is_recipe(self.file) else (self._of_outline(), [])
+
+    def _of_outline(self) -> "Outline":
+        own = self.of_recipe
+        options = {"--measure": own.measure, "--data": own.data, "--base": own.base, "--set": own.settings}
+        for option, value in options.items():
+            refuse(value, f"{option} is for a training recipe", hint="such as recipes/sd2_base.toml")
+        options = {} if self.throughput.phases or "phases" in self.file else OF_A_PHASE
+        return self._parsed(self.file, _phases(self.throughput), options)
+
+    def _of_recipe(self) -> "tuple[Outline, list[Measured]]":
+        given, own = self.throughput, self.of_recipe
+        refuse(given.samples or given.phases, "phases are given twice", hint="either in the recipe or as options")
+        refuse(self.batch["batch_size"], "batch_size is given twice", hint="the phases of the recipe have it")
+        recipe = with_settings(self.file, own.settings) | named({"data": own.data, "base": own.base})
+        recipe = _with_batch(recipe, {"microbatch": self.batch["microbatch"]})
+        spec = spec_of(recipe)
+        if own.measure:
+            return self._of_measured(recipe, spec)
+        for option, value in {"--data": own.data, "--base": own.base}.items():
+            refuse(value, f"{option} is for --measure", hint="throughput that is given needs neither")
+        return self._parsed({}, _of_phases(spec, given.gpus, given.rates), OF_A_PHASE), []
+
+    def _of_measured(self, recipe: dict[str, Any], spec: "ScratchSpec") -> "tuple[Outline, list[Measured]]":
+        from gangline.cli.tools.measure import CPU, gpu_here, measure_phases
+
+        hint = "either --measure, or --gpus and --images-per-second"
+        given = self.throughput.gpus or self.throughput.rates
+        refuse(given, "throughput is given and to be measured", hint=hint)
+        kind = gpu_here()
+        no_gpu = "this machine has no GPU, and its CPU tells nothing of any"
+        refuse(self.settings["gpu"] and kind == CPU, no_gpu, hint="leave --gpu out")
+        ones = _as_measured(spec, [1.0 for _ in spec.phases])
+        self._parsed({}, ones, OF_A_PHASE, kind)  # what is wrong is told before it takes time
+        measured = list(measure_phases(plan_of(recipe), kind, self.of_recipe.measure_s))
+        found = _as_measured(spec, [each.images_per_second for each in measured])
+        return self._parsed({}, found, OF_A_PHASE, kind), measured
+
+    def _parsed(
+        self, file: dict[str, Any], phases: list[Phase], options: dict[str, str], kind: str | None = None
+    ) -> "Outline":
+        from gangline.core.estimates.outline import parse_outline
+
+        on = named({"measured_on": self.measured_on or kind})
+        joined = _joined(file, phases, self.settings | on, self.tables)
+        return parse_outline(_with_batch(joined, self.batch), options)
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as error:
+        raise NotFound(f"there is no outline {path} ({error.strerror})", hint="give a TOML file, or options") from None
+    except UnicodeDecodeError:
+        raise BadInput(f"{path} is not a text", hint="an outline is TOML") from None
+    except tomllib.TOMLDecodeError as error:
+        said = str(error)
+        raise BadInput(f"{path} is not TOML: {said[:1].lower()}{said[1:]}", hint="docs/estimate.md has one") from None
+
+
+def _is_recipe(file: dict[str, Any]) -> bool:
+    """Raises `BadInput` for one that trains a LoRA."""
+    is_lora = file.get("kind") == "lora" or ("kind" not in file and bool({"prompt", "rank"} & file.keys()))
+    hint = 'give an outline, or a recipe with kind = "scratch"'
+    refuse(is_lora, "the recipe trains a LoRA, which takes minutes, not days", hint=hint)
+    return "kind" in file
+
+
+def _of_phases(spec: "ScratchSpec", gpus: list[str], rates: list[str]) -> list[Phase]:
+    """Its phases, with throughputs once for each of them."""
+    from gangline.core.estimates.outline import phases_of
+
+    phases = phases_of(spec)
+    has = f"the recipe has {len(phases)} phases ({', '.join(phase['name'] for phase in phases)}), and"
+    hint = "give --gpus, and --images-per-second once for each phase, in their order, or --measure"
+    refuse(not (gpus and rates), "the recipe says nothing of how fast its phases are", hint=hint)
+    refuse(len(rates) != len(phases), f"{has} --images-per-second is given {times(rates)}", hint=hint)
+    hint = "give it once for all phases, or once for each, in their order"
+    refuse(len(gpus) not in (1, len(phases)), f"{has} --gpus is given {times(gpus)}", hint=hint)
+    gpus = gpus if len(gpus) > 1 else gpus * len(phases)
+    return [
+        phase | {"gpus": numbers("--gpus", counts), "images_per_second": numbers("--images-per-second", rate)}
+        for phase, counts, rate in zip(phases, gpus, rates, strict=True)
+    ]
+
+
+def _as_measured(spec: "ScratchSpec", rates: list[float]) -> list[Phase]:
+    """Its phases, with what each of them does on the GPUs of one machine."""
+    from gangline.core.estimates.outline import phases_of
+
+    return [
+        phase | {"gpus": [spec.needs.slots], "images_per_second": [rate]}
+        for phase, rate in zip(phases_of(spec), rates, strict=True)
+    ]
+
+
+def _phases(said: Throughput) -> list[Phase]:
+    """Those that options tell: none, a single one, or several by --phase."""
+    for option, values in {"--gpus": said.gpus, "--images-per-second": said.rates}.items():
+        hint = "once for each phase of a recipe; of an outline's phases --phase tells all"
+        refuse(len(values) > 1, f"{option} is given {times(values)}", hint=hint)
+    counts = numbers("--gpus", said.gpus[0] if said.gpus else None)
+    rate = numbers("--images-per-second", said.rates[0] if said.rates else None)
+    simple = named({"samples": number(said.samples), "gpus": counts, "images_per_second": rate})
+    if simple and said.phases:
+        raise BadInput(
+            "phases are given twice",
+            hint="either --phase, or --samples, --gpus and --images-per-second of a single one",
+        )
+    return [simple] if simple else [phase_of(text) for text in said.phases]
+
+
+def _joined(
+    file: dict[str, Any], phases: list[Phase], settings: dict[str, Any], tables: dict[str, dict[str, Any]]
+) -> dict[str, Any]:
+    """What the file says, and the options over it."""
+    if phases and "phases" in file:
+        raise BadInput("phases are given twice", hint="either in the outline or as options")
+    unlike = {"gpu": ("usd_per_gpu_hour", "usd_per_gpu_hour_at"), "usd_per_gpu_hour": ("gpu",)}
+    given = named(settings)
+    replaced = {name for option, others in unlike.items() if option in given for name in others}
+    kept = {name: value for name, value in file.items() if name not in replaced}
+    asked = kept | given | ({"phases": phases} if phases else {})
+    if "phases" not in asked:
+        hint = "give an outline, or --samples, --gpus, --images-per-second and --usd-per-gpu-hour"
+        raise BadInput("there is no phase to estimate", hint=hint)
+    for name, table_ in tables.items():
+        own = named({key: number(value) for key, value in table_.items()})
+        if own:
+            before = asked.get(name, {})
+            asked[name] = before | own if isinstance(before, dict) else before
+    return asked
+
+
+def _with_batch(asked: dict[str, Any], batch: dict[str, str | None]) -> dict[str, Any]:
+    """For the phases that say nothing of it."""
+    own = named({name: number(value) for name, value in batch.items()})
+    phases = asked.get("phases")
+    if not own or not isinstance(phases, list):
+        return asked
+    return asked | {"phases": [own | phase if isinstance(phase, dict) else phase for phase in phases]}

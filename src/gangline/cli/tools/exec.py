@@ -1,0 +1,99 @@
+"""`gangline exec`: any training script, made to survive interruption."""
+
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gangline.cli.output import Output, OutputOption, duration, print_json, say, usd
+from gangline.cli.tools import exec_options as options
+from gangline.cli.tools.terminal import Terminal, parse_signal
+from gangline.compose.exec import exec_rules, make_exec
+from gangline.core.errors import BadInput
+
+if TYPE_CHECKING:
+    from gangline.exec.plan import Summary
+
+
+def exec_command(
+    command: options.Command,
+    checkpoints: options.Checkpoints,
+    to: options.To,
+    data: options.Data = None,
+    results: options.Results = None,
+    layout: options.LayoutName = options.Layout.auto,
+    complete_when: options.CompleteWhen = "",
+    keep: options.Keep = 2,
+    pin: options.Pin = None,
+    webhook: options.Webhook = "",
+    price: options.Price = None,
+    notice: options.Notice = "",
+    grace: options.Grace = 90.0,
+    stop_signal: options.StopSignal = "TERM",
+    any_script: options.AnyScript = False,
+    output: OutputOption = Output.text,
+) -> None:
+    """Run a command that trains, and go on where it was, wherever this is typed again.
+
+    Its checkpoints go to the store as they become complete; the newest good one is there when it starts. It stops with SIGTERM: the
+    command is told, its last checkpoint goes up, and this ends with 75. Otherwise it ends as the command does.
+    """
+    from gangline.exec.plan import Plan
+
+    try:
+        number = parse_signal(stop_signal)
+    except ValueError:
+        raise BadInput(f"{stop_signal} is no signal", hint="as TERM, INT or USR1") from None
+    plan = Plan(
+        command=tuple(command),
+        rules=exec_rules(layout.value, complete_when),
+        keep=keep,
+        pins=frozenset(pin or ()),
+        grace_s=grace,
+        stop_signal=number,
+        usd_per_hour=price,
+        results=tuple(results or ()),
+        any_script=any_script,
+    )
+    shown: list[Terminal] = []
+
+    def show(log: Path) -> Terminal:
+        shown.append(Terminal(log, apart=output is Output.json))
+        return shown[-1]
+
+    run = make_exec(
+        plan,
+        checkpoints=checkpoints,
+        to=to,
+        data=[_data(each) for each in data or ()],
+        webhook=webhook,
+        notice=notice,
+        terminal=show,
+    )
+    try:
+        ended = run()
+    finally:
+        for terminal in shown:
+            terminal.close()
+    with suppress(OSError):  # nobody reads any more
+        if output is Output.json:
+            print_json(ended)
+        else:
+            say(_told(ended))
+    sys.exit(ended.exit_code)
+
+
+def _data(word: str) -> tuple[str, Path]:
+    address, _, folder = word.rpartition(":")
+    if not address or not folder or folder.startswith("//"):
+        raise BadInput(f"--data {word} names no folder", hint="say ADDRESS:FOLDER, as s3://BUCKET/photos:images")
+    return address, Path(folder)
+
+
+def _told(ended: "Summary") -> str:
+    step = "" if ended.step is None else f", step {ended.step}"
+    cost = "" if ended.cost_usd is None else f", {usd(ended.cost_usd)}"
+    lost = f", {duration(ended.seconds_lost)} lost" if ended.seconds_lost else ""
+    runs = f"{ended.runs} run{'s' * (ended.runs != 1)}"
+    saved = f"{ended.checkpoints} checkpoint{'s' * (ended.checkpoints != 1)} saved in this one"
+    return f"gangline: {ended.because}{step}; {runs}, {saved}, {duration(ended.seconds)} in all{lost}{cost}"

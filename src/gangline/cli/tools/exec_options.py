@@ -1,0 +1,59 @@
+"""The options of `gangline exec`, in the order of its help."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Layout(StrEnum):
+    auto = "auto"
+    accelerate = "accelerate"
+    kohya = "kohya"
+    lightning = "lightning"
+    hf_trainer = "hf-trainer"
+    manifest = "manifest"
+
+
+Command = Annotated[
+    list[str], typer.Argument(help="The command, after --; `{checkpoint}` in it becomes the checkpoint's path.")
+]
+Checkpoints = Annotated[
+    Path, typer.Option("--checkpoints", help="The folder in which the command keeps its checkpoints.")
+]
+To = Annotated[
+    str, typer.Option("--to", help="s3://BUCKET/PREFIX, or a folder on a disk that stays; of this script alone.")
+]
+Data = Annotated[
+    list[str] | None,
+    typer.Option("--data", help="ADDRESS:FOLDER, brought before the command starts; may be said again."),
+]
+Results = Annotated[
+    list[Path] | None,
+    typer.Option("--results", help="A file or folder besides --checkpoints to upload at the end."),
+]
+LayoutName = Annotated[Layout, typer.Option("--layout", help="Which library writes the checkpoints.")]
+CompleteWhen = Annotated[
+    str,
+    typer.Option(
+        "--complete-when", help="A pattern of paths in --checkpoints: a checkpoint is complete when one is there."
+    ),
+]
+Keep = Annotated[int, typer.Option("--keep", min=2, help="How many checkpoints stay in the store.")]
+Pin = Annotated[list[int] | None, typer.Option("--pin", help="A step whose checkpoint stays, too; may be said again.")]
+Webhook = Annotated[
+    str,
+    typer.Option("--webhook", help="A URL that is told what happens; GANGLINE_WEBHOOK_SECRET (whsec_…) signs it."),
+]
+Price = Annotated[float | None, typer.Option("--price", min=0, help="US dollars an hour of this machine.")]
+Notice = Annotated[
+    str,
+    typer.Option(
+        "--notice",
+        help="aws, gcp, azure: ask the provider whether it takes this machine back; or a file that appears.",
+    ),
+]
+Grace = Annotated[float, typer.Option("--grace", min=0, help="Seconds that the command has to stop.")]
+StopSignal = Annotated[str, typer.Option("--stop-signal", help="What tells the command to save and stop.")]
+AnyScript = Annotated[bool, typer.Option("--any-script", help="Go on from checkpoints of another script.")]

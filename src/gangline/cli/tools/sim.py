@@ -1,0 +1,318 @@
+"""`gangline sim`: the service, the agent and the SQL of this version in virtual time, between simulated machines and clouds that fail."""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Group
+from rich.text import Text
+
+from gangline.cli.output import (
+    Output,
+    OutputOption,
+    check_place,
+    duration,
+    err,
+    facts,
+    out,
+    print_json,
+    say,
+    say_error,
+    table,
+    usd,
+)
+from gangline.core.errors import BadInput, GanglineError
+
+if TYPE_CHECKING:  # what `--help` need not wait for
+    from gangline.sim.report import Report
+    from gangline.sim.scenario import Scenario
+    from gangline.sim.simulation import Simulation
+    from gangline.sim.soak import Soak
+
+EXIT_BROKEN_PROMISE = 1
+PROGRESS_LINES = 10
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.command("run")
+def run_scenario(
+    scenario: Annotated[str, typer.Argument(help="A name that `gangline sim ls` gives, or a TOML file.")],
+    seed: Annotated[int, typer.Option(min=0, help="All chance follows from it.")] = 0,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="policy.x or fleet.x. May be repeated.")
+    ] = None,
+    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the timeline there.")] = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Simulate a scenario, and say what came of it.
+
+    Where the scenario has settings to compare with, it runs again with those. docs/simulator.md tells a scenario's fields.
+    """
+    from gangline.sim.report import make_report
+    from gangline.sim.scenario import figures, load, with_settings
+
+    asked = with_settings(load(scenario), _parted(settings or []))
+    if svg:
+        check_place(svg, "--svg")
+    ran = _simulate(asked, seed)
+    report = make_report(ran, scenario)
+    if svg:
+        _draw(ran, svg)
+    other = None
+    if asked.compare:
+        other = make_report(_simulate(replace(asked, policy=asked.policy | asked.compare), seed), scenario)
+    published = figures(asked.published)
+    if output is Output.json:
+        print_json({**asdict(report), "compare": other, "published": published or None})
+    else:
+        out.print(_as_page(report, other, published, asked))
+
+
+@app.command()
+def soak(
+    seeds: Annotated[int, typer.Option(min=1, metavar="N", help="So many seeds.")],
+    first: Annotated[int, typer.Option(min=0, metavar="N", help="The first of them.")] = 0,
+    jobs: Annotated[int, typer.Option(min=1, metavar="PROCESSES", help="So many at a time.")] = 1,
+    output: OutputOption = Output.text,
+) -> None:
+    """Chaos: every seed is another fleet, other jobs and other faults; no promise may break, and everything must end.
+
+    Exit code 1 where a promise broke, a job stayed unfinished, or a kind of fault never struck.
+    """
+    from gangline.sim.soak import Soak
+
+    whole, step = Soak(), max(1, seeds // PROGRESS_LINES)
+    for part in _played(range(first, first + seeds), jobs):
+        whole.join(part)
+        if err.is_terminal or whole.seeds % step == 0:
+            _tell(whole, seeds)
+    if output is Output.json:
+        print_json({**asdict(whole), "struck": dict(sorted(whole.struck.items())), "never": whole.never()})
+    else:
+        out.print(_soak_page(whole))
+    if whole.violations or whole.unfinished or whole.never():
+        raise typer.Exit(EXIT_BROKEN_PROMISE)
+
+
+@app.command("ls")
+def list_scenarios(output: OutputOption = Output.text) -> None:
+    """The scenarios that come with Gangline."""
+    from gangline.sim.scenario import load, names
+
+    titles = {name: load(name).title for name in names()}
+    if output is Output.json:
+        print_json([{"name": name, "title": title} for name, title in titles.items()])
+        return
+    rows = table("scenario", "what happens")
+    for name, title in titles.items():
+        rows.add_row(name, title)
+    out.print(rows)
+
+
+# Running
+
+
+def _parted(settings: list[str]) -> dict[str, str]:
+    parts = [text.partition("=") for text in settings]
+    for name, equals, _ in parts:
+        if not equals or not name:
+            raise BadInput(f"--set {name} sets nothing", hint="for example --set policy.idle_s=120")
+    return {name.strip(): value.strip() for name, _, value in parts}
+
+
+def _simulate(scenario: "Scenario", seed: int) -> "Simulation":
+    """Run to its end; the ledger and the invoice are compared where it came to one. A broken promise ends the command."""
+    from gangline.sim.checks import Violation
+    from gangline.sim.simulation import Simulation
+
+    with _silence():
+        simulation = Simulation(scenario, seed)
+        try:
+            simulation.run()
+            if simulation.is_over():
+                simulation.audit.at_the_end(simulation.cloud.invoice(), scenario.fleet.nodes_min)
+                simulation.audit.against_the_store(simulation.policy)
+        except Violation as violation:
+            say_error(GanglineError(str(violation), hint="the same seed and the same version repeat it"))
+            raise typer.Exit(EXIT_BROKEN_PROMISE) from None
+    return simulation
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """What the simulated service logs is no news to anybody."""
+    log = logging.getLogger("gangline")
+    before = log.level
+    log.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
+
+
+def _draw(simulation: "Simulation", svg: Path) -> None:
+    from gangline.sim.timeline import make_timeline
+
+    try:
+        svg.write_text(make_timeline(simulation), encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"{svg} cannot be written: {(error.strerror or str(error)).lower()}") from None
+    say(f"the timeline is in {svg}")
+
+
+# Soaking
+
+
+def _played(seeds: Iterable[int], processes: int) -> Iterator["Soak"]:
+    """Each seed's outcome, in the order of the seeds."""
+    if processes == 1:
+        yield from map(_play, seeds)
+        return
+    from multiprocessing import get_context
+
+    with get_context("spawn").Pool(processes, _in_process) as pool:
+        yield from pool.imap(_play, seeds)
+
+
+def _in_process() -> None:
+    """Ctrl-C is for the process that started this one."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _play(seed: int) -> "Soak":
+    from gangline.sim.soak import soak as play
+
+    with _silence():
+        return play([seed])
+
+
+def _tell(whole: "Soak", seeds: int) -> None:
+    ends = "\r" if err.is_terminal and whole.seeds < seeds else "\n"
+    line = f"{whole.seeds} of {seeds} seeds, {whole.attempts} attempts, {whole.violations} violations"
+    err.print(line, markup=False, end=ends)
+
+
+def _soak_page(soak: "Soak") -> Group:
+    struck = table("fault", ">struck")
+    for kind in sorted({*soak.struck, *soak.never()}):
+        struck.add_row(kind, str(soak.struck[kind]) if soak.struck[kind] else "never")
+    counts = ("seeds", "attempts", "events", "violations", "unfinished")
+    return Group(
+        facts(*((name, str(getattr(soak, name))) for name in counts)),
+        Text(),
+        struck,
+        *(Text(because) for because in soak.because),
+    )
+
+
+# The report of a run
+
+
+def _percent(share: float) -> str:
+    return f"{share:.1%}"
+
+
+def _minutes(minutes: float) -> str:
+    return f"{minutes:.2f}"
+
+
+def _money(amount: float) -> str:
+    """Of many jobs, below nothing where the provider billed less than was written down."""
+    return f"{'-' if amount < 0 else ''}${abs(amount):.4f}"
+
+
+PER_JOB: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("uninterrupted", "share_uninterrupted", _percent),
+    ("interrupted once", "share_interrupted_once", _percent),
+    ("interrupted more", "share_interrupted_more", _percent),
+    ("minutes a job, mean", "minutes_mean", _minutes),
+    ("minutes a job, median", "minutes_median", _minutes),
+    ("minutes a job, least", "minutes_min", _minutes),
+    ("minutes a job, most", "minutes_max", _minutes),
+    ("$ a job, mean", "usd_per_job_mean", usd),
+    ("$ a job, least", "usd_per_job_min", usd),
+    ("$ a job, all in", "usd_per_job_all_in", usd),
+    ("$ a step, mean", "usd_per_step_mean", usd),
+    ("$ a step, least", "usd_per_step_min", usd),
+)
+"""Name, figure of the report and of the published table, and how it reads."""
+
+
+def _as_page(report: "Report", other: "Report | None", published: dict[str, float], asked: "Scenario") -> Group:
+    reports = [report, *([other] if other else [])]
+    rows = table("", *([">policy", ">compare"] if other else [">here"]), *([">published"] if published else []))
+    for name, show in _counted(reports):
+        rows.add_row(name, *map(show, reports))
+    tried = [_percent(each.first_try_failed_share) for each in reports]
+    rows.add_row("failed at the first try", *tried, *_beside(published, "first_try_failed_share", _percent))
+    for name, figure, as_text in PER_JOB:
+        ours = ("–" if each.per_job is None else as_text(getattr(each.per_job, figure)) for each in reports)
+        rows.add_row(name, *ours, *_beside(published, figure, as_text))
+    for name, show in (*_spent(reports), *_waited(reports)):
+        rows.add_row(name, *map(show, reports))
+    title = Text(f"{report.title} (seed {report.seed})", style="bold")
+    return Group(title, *([Text(asked.says)] if asked.says else []), Text(), rows, *_notes(reports, asked))
+
+
+def _beside(published: dict[str, float], figure: str, as_text: Callable[[float], str]) -> list[str]:
+    if not published:
+        return []
+    return [as_text(published[figure]) if figure in published else "–"]
+
+
+Rows = Iterator[tuple[str, Callable[["Report"], str]]]
+
+
+def _counted(reports: list["Report"]) -> Rows:
+    yield "jobs", lambda report: ", ".join(f"{count} {state}" for state, count in report.jobs.items())
+    for state in sorted({state for report in reports for state in report.attempts}):
+        yield f"attempts that ended {state}", lambda report, state=state: str(report.attempts.get(state, 0))
+    yield "steps done again", lambda report: str(report.steps_redone)
+    yield "nodes rented", lambda report: str(report.nodes_rented)
+    yield "machines quarantined", lambda report: str(report.trust.machines_quarantined)
+    yield "bans, strikes", lambda report: f"{report.trust.bans}, {report.trust.strikes}"
+    yield "moved: too slow, outpaced", lambda report: f"{report.trust.moved_too_slow}, {report.trust.moved_outpaced}"
+    yield "simulated", lambda report: f"{report.hours:.2f} h in {report.events} events"
+
+
+def _spent(reports: list["Report"]) -> Rows:
+    """The time of the nodes by cause, in the ledger's order; and what costs besides."""
+    yield "nodes", lambda report: f"{report.node_hours:.2f} h"
+    yield "  wasted", lambda report: _percent(report.share_wasted)
+    for cause in dict.fromkeys(part.cause for report in reports for part in report.spent):
+        yield f"  {cause}", lambda report, cause=cause: _part(report, cause)
+    yield "storage, egress", lambda report: f"{usd(report.storage_usd)}, {usd(report.egress_usd)}"
+    yield "all of it", lambda report: usd(report.usd)
+
+
+def _part(report: "Report", cause: str) -> str:
+    for part in report.spent:
+        if part.cause == cause:
+            return f"{part.node_hours:.2f} h  {_money(part.usd)}  {_percent(part.share):>6}"
+    return "–"
+
+
+def _waited(reports: list["Report"]) -> Rows:
+    for project in dict.fromkeys(wait.project for report in reports for wait in report.waits):
+        yield f"waits of {project}, mean, most", lambda report, project=project: _wait(report, project)
+
+
+def _wait(report: "Report", project: str) -> str:
+    found = [wait for wait in report.waits if wait.project == project]
+    return ", ".join(duration(seconds) for wait in found for seconds in (wait.seconds_mean, wait.seconds_max)) or "–"
+
+
+def _notes(reports: list["Report"], asked: "Scenario") -> Iterator[Text]:
+    if asked.compare:
+        settings = ", ".join(f"{name} = {value}" for name, value in asked.compare.items())
+        yield Text(f"\ncompare: the policy with {settings}")
+    for because in dict.fromkeys(because for report in reports for because in report.because):
+        yield Text(f"failed: {because}")
+    yield Text(f"trace: {', '.join(report.trace for report in reports)}")

@@ -1,0 +1,165 @@
+"""`gangline verify-resume`: a run that is interrupted ends with the same bits as one that is not, or which tensors differ."""
+
+import json
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gangline.cli.jobs.train import hand_in, read_recipe
+from gangline.cli.output import Output, OutputOption, out, print_json, say, table
+from gangline.cli.tools.rehearse import Rehearsal, run_in_peace, run_interrupted
+from gangline.core.errors import BadInput
+from gangline.core.files import File
+from gangline.core.runs import contract
+from gangline.core.runs.interruption import Interruption, Outcome, interruptions, sentence
+from gangline.core.specs.kinds import UNNAMED
+
+EXIT_NOT_EQUAL = 1
+
+
+def verify_resume(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="After `--`: a trainer of yours. It gets a run's directory in the place of {}, or as its last argument.",
+            show_default=False,
+        ),
+    ] = None,
+    photos: Annotated[Path | None, typer.Option(help="A folder with photos, as for `gangline train`.")] = None,
+    base: Annotated[str | None, typer.Option(help="The folder of a base, as for `gangline train`.")] = None,
+    recipe: Annotated[Path | None, typer.Option(help="A TOML file with a run's settings.")] = None,
+    spec: Annotated[
+        Path | None, typer.Option(help="The spec.json of a run, in the place of photos and recipe.")
+    ] = None,
+    inputs: Annotated[
+        Path | None, typer.Option(help="The inputs of that spec.  [default: the folder inputs beside it]")
+    ] = None,
+    times: Annotated[int, typer.Option(min=1, max=100, help="Interruptions of each way, spread over the run.")] = 2,
+    output: OutputOption = Output.text,
+) -> None:
+    """Prove that interrupted runs end with the same bits as an uninterrupted one.
+
+    The run is done once in peace. Then again for each interruption: by SIGTERM, and by SIGKILL some steps after a checkpoint;
+    each goes on in a new directory from the newest complete checkpoint alone. The results are compared by names, types,
+    shapes and bytes of their tensors. The exit code is 0 if all are equal, 1 if not.
+    """
+    with tempfile.TemporaryDirectory(prefix="gangline-verify-") as made:
+        folder = Path(made)
+        if photos is not None:
+            lay_out, kind = _from_photos(photos, base, recipe)
+        else:
+            lay_out, kind = _from_spec(spec, inputs)
+        rehearsal = Rehearsal(start=_starter(command or [], kind), lay_out=lay_out, folder=folder)
+        say("one run in peace")
+        peaceful = run_in_peace(rehearsal)
+        outcomes = [_rehearse(rehearsal, peaceful.directory, one) for one in interruptions(peaceful.steps, times)]
+    _show(outcomes, peaceful.steps, output)
+    if not all(outcome.equal for outcome in outcomes):
+        raise typer.Exit(EXIT_NOT_EQUAL)
+
+
+def _rehearse(rehearsal: Rehearsal, expected: Path, interruption: Interruption) -> Outcome:
+    from gangline.train.run.compare import compare
+
+    outcome, directory = run_interrupted(rehearsal, interruption)
+    if directory is not None:
+        comparison = compare(expected / contract.OUTPUT, directory / contract.OUTPUT)
+        outcome = replace(outcome, comparison=comparison)
+    say(f"{interruption.way} after step {interruption.after}: {sentence(outcome)}")
+    return outcome
+
+
+def _show(outcomes: list[Outcome], steps: int, output: Output) -> None:
+    if output is Output.json:
+        equal = all(outcome.equal for outcome in outcomes)
+        print_json({"equal": equal, "steps": steps, "outcomes": [_as_json(outcome) for outcome in outcomes]})
+        return
+    rows = table("interruption", ">at step", ">went on from", "why")
+    for outcome in outcomes:
+        rows.add_row(
+            outcome.interruption.way, str(outcome.interrupted_at), str(outcome.resumed_from), sentence(outcome)
+        )
+    rows.columns[-1].header = "result"
+    out.print(rows)
+
+
+def _as_json(outcome: Outcome) -> dict[str, Any]:
+    return asdict(outcome) | {"equal": outcome.equal, "says": sentence(outcome)}
+
+
+def _starter(command: list[str], kind: str | None) -> Callable[[Path], Any]:
+    from gangline.adapters.host.trainer_process import MODULES, ProcessTrainer, start_program
+
+    if command:
+        named = command if any("{}" in part for part in command) else [*command, "{}"]
+        return lambda directory: start_program(
+            [part.replace("{}", str(directory)) for part in named], directory, below=Path.cwd()
+        )
+    if kind not in MODULES:
+        raise BadInput(
+            f"there is no trainer for a spec of kind {kind!r}" if kind else "nothing to run is given",
+            hint=f"give the spec of a {' or '.join(sorted(MODULES))}, photos and a base, or after -- a command",
+        )
+    return partial(ProcessTrainer().start, kind)
+
+
+def _from_spec(spec: Path | None, inputs: Path | None) -> tuple[Callable[[Path], None], str | None]:
+    if spec is None:
+        return partial(_lay_out, text="{}", inputs=inputs), None
+    try:
+        text = spec.read_text()
+        value = json.loads(text)
+    except (OSError, ValueError) as error:
+        raise BadInput(f"the spec {spec} cannot be read: {error}") from None
+    beside = inputs or spec.parent / contract.INPUTS
+    if inputs is not None and not inputs.is_dir():
+        raise BadInput(f"there is no folder {inputs}", hint="give the folder that has photos/ and base/ in it")
+    kind = value.get("kind", UNNAMED) if isinstance(value, dict) else None
+    return partial(_lay_out, text=text, inputs=beside), kind
+
+
+def _lay_out(directory: Path, *, text: str, inputs: Path | None) -> None:
+    (directory / contract.SPEC).write_text(text)
+    if inputs is not None and inputs.is_dir():
+        (directory / contract.INPUTS).symlink_to(inputs.resolve(), target_is_directory=True)
+    else:
+        (directory / contract.INPUTS).mkdir()
+
+
+class _Files:
+    """In the place of a server that files are handed in to: it remembers where they are."""
+
+    def __init__(self) -> None:
+        self.at: dict[str, Path] = {}
+
+    def hand_in(self, paths: Iterable[Path], below: Path, _tell: Callable[[File], None]) -> tuple[File, ...]:
+        from gangline.adapters.host.trainer_process import describe
+
+        files = {describe(path, below if below.is_dir() else below.parent): path for path in paths}
+        self.at |= {file.sha256: path.resolve() for file, path in files.items()}
+        return tuple(files)
+
+
+def _from_photos(photos: Path, base: str | None, recipe: Path | None) -> tuple[Callable[[Path], None], str]:
+    from gangline.core.parsing import to_json
+    from gangline.core.specs.fields import HubBase
+
+    files = _Files()
+    made = hand_in(files, photos, base, [], read_recipe(recipe))  # type: ignore[arg-type]
+    if isinstance(made.base, HubBase):
+        raise BadInput("a base on the hub is not fetched for this", hint="give the folder of one")
+    text = json.dumps(to_json(made))
+
+    def lay_out(directory: Path) -> None:
+        (directory / contract.SPEC).write_text(text)
+        for path, file in made.input_files().items():
+            place = directory / contract.INPUTS / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.symlink_to(files.at[file.sha256])
+
+    return lay_out, made.kind

@@ -1,0 +1,54 @@
+"""The secrets that a server keeps in its home, and how a secret looks."""
+
+import json
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gangline.core.errors import UserError
+
+ACCESS = "access.json"
+PRIVATE = 0o600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """The secrets of a server, kept in its home, readable by its owner alone. `operator_key` is empty in a home of 0.1:
+    the next start makes one."""
+
+    url: str
+    operator_key: str = field(repr=False)
+    join_token: str = field(repr=False)
+    signing_secret: str = field(repr=False)
+
+
+def read_access(home: Path) -> Access | None:
+    path = home / ACCESS
+    try:
+        found = {"operator_key": ""} | json.loads(path.read_text())
+        return Access(**{name: found[name] for name in Access.__slots__})
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UserError(f"{path} cannot be read: {error}", hint="remove it, and start the server again") from None
+
+
+def keep_access(home: Path, url: str) -> Access:
+    """Keep the same secrets at every start; `url` is where the server is this time."""
+    before = read_access(home)
+    access = Access(
+        url=url,
+        operator_key=(before and before.operator_key) or new_secret("operator"),
+        join_token=before.join_token if before else new_secret("join"),
+        signing_secret=before.signing_secret if before else secrets.token_urlsafe(32),
+    )
+    partial = home / f".{ACCESS}"
+    partial.touch(PRIVATE)
+    partial.write_text(json.dumps({name: getattr(access, name) for name in access.__slots__}, indent=1))
+    partial.rename(home / ACCESS)
+    return access
+
+
+def new_secret(kind: str) -> str:
+    """Make a secret whose beginning says what it is, to people and to what scans for leaked secrets."""
+    return f"gl_{kind}_{secrets.token_urlsafe(24)}"

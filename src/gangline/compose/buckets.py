@@ -1,0 +1,109 @@
+"""Buckets and the keys that open them, found where Amazon's own tools find them; and places for data, in a bucket or on a disk."""
+
+import logging
+import os
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from gangline.compose.settings import needing
+from gangline.core.errors import UserError
+
+if TYPE_CHECKING:
+    from gangline.adapters.objects.s3 import S3Objects
+    from gangline.adapters.objects.s3_wire import Bucket
+    from gangline.data.place import Place
+
+S3_OPTIONS = {
+    "AWS_ACCESS_KEY_ID": "aws_access_key_id",
+    "AWS_SECRET_ACCESS_KEY": "aws_secret_access_key",
+    "AWS_SESSION_TOKEN": "aws_session_token",
+    "AWS_REGION": "aws_region",
+    "AWS_ENDPOINT_URL": "aws_endpoint",
+}
+KEY_HINT = (
+    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; a machine with a role of its own needs neither"
+)
+
+log = logging.getLogger(__name__)
+
+
+def open_bucket(place: str, called: str) -> "S3Objects":
+    """Open the bucket at `place`, which the user named by `called`. Raises `UserError` where it cannot be used."""
+    with needing("s3"):
+        from gangline.adapters.objects.s3 import S3Objects
+        from gangline.adapters.objects.s3_abilities import find_abilities
+        from gangline.adapters.objects.s3_wire import Wire
+    wire = Wire(_read_bucket(place, called))
+    abilities = find_abilities(wire)
+    for lack in abilities.lacking():
+        log.warning("the object store at %s lacks %s", wire.place, lack)
+    return S3Objects(wire, abilities)
+
+
+def _read_bucket(place: str, called: str) -> "Bucket":
+    """Find the bucket and its key, as Amazon's own tools find one; the key is renewed where it ends."""
+    from botocore.exceptions import BotoCoreError
+    from botocore.session import Session
+
+    from gangline.adapters.objects.s3_wire import Bucket
+
+    parts = urlsplit(place)
+    if parts.scheme != "s3" or not parts.netloc or parts.query or parts.fragment:
+        raise UserError(f"{called} is {place}, which is no bucket", hint="it looks like s3://BUCKET/PREFIX")
+    endpoint = (os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")).rstrip("/")
+    if endpoint and not (endpoint.startswith(("http://", "https://")) and urlsplit(endpoint).hostname):
+        raise UserError(f"AWS_ENDPOINT_URL is no address: {endpoint}", hint="it looks like https://HOST:PORT")
+    try:
+        session = Session()
+        credentials = session.get_credentials()
+        region = os.environ.get("AWS_REGION") or session.get_config_variable("region") or "us-east-1"
+    except BotoCoreError as error:
+        raise UserError(f"the key of {place} cannot be read: {error}", hint=KEY_HINT) from None
+    if credentials is None:
+        raise UserError(f"no key was found for {place}", hint=KEY_HINT)
+    return Bucket(
+        name=parts.netloc, prefix=parts.path.strip("/"), region=region, endpoint=endpoint, credentials=credentials
+    )
+
+
+def data_place(address: str) -> "Place":
+    """Parse a folder, or s3://BUCKET/PREFIX with the key that the environment names; else the machine's own role is used."""
+    from gangline.data.place import Place
+
+    if "://" not in address:
+        return Place(str(Path(address).expanduser().absolute()))
+    parts = urlsplit(address)
+    if parts.scheme != "s3" or not parts.netloc or parts.query or parts.fragment:
+        raise UserError(f"{address} is no place for data", hint="give a folder, or s3://BUCKET/PREFIX")
+    options = {option: value for name, option in S3_OPTIONS.items() if (value := os.environ.get(name, ""))}
+    if options.get("aws_endpoint", "").startswith("http://"):
+        options["allow_http"] = "true"
+    return Place(address.rstrip("/"), {"aws_region": "us-east-1"} | options)
+
+
+def with_key(place: "Place") -> "Place":
+    """Add the key that Amazon's tools would find, where the environment names none."""
+    if not place.is_remote:
+        return place
+    import_module("obstore")  # it is missed now, or never
+    if "aws_access_key_id" in place.options:
+        return place
+    from botocore.session import Session
+
+    credentials = Session().get_credentials()
+    if credentials is None:
+        return place
+    key = credentials.get_frozen_credentials()
+    found = {"aws_access_key_id": key.access_key, "aws_secret_access_key": key.secret_key}
+    token = {"aws_session_token": key.token} if key.token else {}
+    return replace(place, options=place.options | found | token)
+
+
+def lend_keys_of_data() -> None:
+    """Let a trainer that is started here read buckets as its user does, where it was given nothing of its own."""
+    for name in S3_OPTIONS:
+        if name in os.environ:
+            os.environ.setdefault(f"GANGLINE_DATA_{name.removeprefix('AWS_')}", os.environ[name])

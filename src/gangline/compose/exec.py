@@ -1,0 +1,176 @@
+"""The composition root of `gangline exec`: a command, a folder of checkpoints, and a bucket or a folder for them."""
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import urlsplit
+
+from gangline.compose.buckets import data_place, open_bucket, with_key
+from gangline.compose.settings import needing
+from gangline.core.errors import UserError
+
+if TYPE_CHECKING:
+    from gangline.core.command.layout import Rules
+    from gangline.exec.plan import Plan
+    from gangline.exec.run import Exec
+    from gangline.ports.notifier import Notifier
+    from gangline.ports.objects import Objects
+    from gangline.ports.transfer import Transfer
+
+
+class Shown(Protocol):
+    """Where a program's output and our own words go."""
+
+    def show(self, stream: int, content: bytes) -> None: ...
+
+    def say(self, text: str) -> None: ...
+
+    def status(self, text: str) -> None: ...
+
+
+def make_exec(
+    plan: "Plan",
+    *,
+    checkpoints: Path,
+    to: str,
+    data: list[tuple[str, Path]],
+    webhook: str,
+    notice: str,
+    terminal: "Callable[[Path], Shown]",
+) -> "Exec":
+    """Make a run of the command. Raises `UserError` for whatever can be seen to be wrong before anything is touched."""
+    host = socket.gethostname()
+    rng = Random(f"{host} {os.getpid()}")  # noqa: S311 - jitter, not a secret
+    with needing("exec"):
+        from gangline.adapters.host.command import KeptCommand, find_program
+        from gangline.adapters.host.notices import PROVIDERS, Notices
+        from gangline.adapters.host.workspace import LocalWorkspace
+        from gangline.exec.bring import bring
+        from gangline.exec.depot import Depot
+        from gangline.exec.plan import Tools
+        from gangline.exec.run import Exec
+        from gangline.posix import adopt_orphans
+
+        objects, transfer, address = _depot_at(to, rng)
+    find_program(plan.command[0])
+    _check_places(checkpoints, to, plan.results)
+    with needing("exec"):
+        places = [(with_key(data_place(address)), folder) for address, folder in data]
+    if notice not in ("", *PROVIDERS):
+        _check_notice(Path(notice))
+    workspace = LocalWorkspace(checkpoints, plan.rules)
+    adopt_orphans()
+    shown = terminal(workspace.log)
+    notifier = _make_notifier(webhook, shown.say)
+
+    def fetch(stopped: Callable[[], bool]) -> int:
+        return sum(bring(place, folder, workspace.state / "data.json", shown.say, stopped) for place, folder in places)
+
+    return Exec(
+        plan,
+        Tools(
+            depot=Depot(objects=objects, transfer=transfer, address=address, rng=rng, now_ms=_now_ms),
+            workspace=workspace,
+            start=KeptCommand,
+            notifier=notifier,
+            notice=Notices(notice, shown.say) if notice else lambda: "",
+            bring=fetch,
+            show=shown.show,
+            log=workspace.log,
+            say=shown.say,
+            status=shown.status,
+            host=host,
+            now_s=time.monotonic,
+            now_ms=_now_ms,
+        ),
+    )
+
+
+def _check_places(checkpoints: Path, to: str, results: tuple[Path, ...]) -> None:
+    """Refuse places that lie in each other and results of one name, before anything is made there."""
+    if "://" not in to:
+        store, folder = Path(to).expanduser().resolve(), checkpoints.resolve()
+        if store == folder or store in folder.parents or folder in store.parents:
+            raise UserError(
+                f"--to {to} and --checkpoints {checkpoints} lie in each other",
+                hint="the store is for this alone: name another",
+            )
+    names = [path.resolve().name for path in results]
+    double = next((name for name in names if names.count(name) > 1), None)
+    if double is not None:
+        raise UserError(
+            f"two --results are both called {double}", hint="rename one, or name the folder that holds both"
+        )
+    missing = next((path for path in results if not path.resolve().name), None)
+    if missing is not None:
+        raise UserError(f"--results {missing} has no name", hint="name a file or a folder")
+
+
+def _check_notice(file: Path) -> None:
+    if not file.absolute().parent.is_dir():
+        raise UserError(f"--notice {file} is neither a provider nor a file", hint="say aws, gcp, azure or a path")
+    if file.exists():
+        raise UserError(f"--notice {file} has appeared already", hint="remove it: it says that this machine is to go")
+
+
+def exec_rules(layout: str, complete_when: str) -> "Rules":
+    from gangline.core.command.layout import Rules
+
+    if complete_when.startswith(("/", "./", "../")) or "**" in complete_when:
+        raise UserError(
+            f"--complete-when {complete_when} is no pattern of paths below --checkpoints",
+            hint="as 'step_*/done' or 'model_*.pt'; * stands for no slash",
+        )
+    return Rules(layout=layout, complete_when=complete_when)  # type: ignore[arg-type]
+
+
+def _depot_at(to: str, rng: Random) -> "tuple[Objects, Transfer, str]":
+    """Return a bucket or a folder, how files get there, and what people call it."""
+    from gangline.adapters.objects.folder import FolderObjects, FolderTransfer
+    from gangline.adapters.transfer.transfer import HttpTransfer
+    from gangline.exec.plan import NICE
+
+    if "://" in to or to.startswith("s3:"):
+        return open_bucket(to, "--to"), HttpTransfer("", rng, nice=NICE), to.rstrip("/")
+    folder = Path(to).expanduser().absolute()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"{folder} cannot be made: {error.strerror}",
+            hint="--to is s3://BUCKET/PREFIX, or a folder on a disk that stays",
+        ) from None
+    objects = FolderObjects(folder)
+    objects.sweep(time.time())
+    return objects, FolderTransfer(objects, nice=NICE), str(folder)
+
+
+def _make_notifier(url: str, say: Callable[[str], None]) -> "Notifier":
+    from gangline.adapters.notifiers.nobody import Nobody
+
+    if not url:
+        return Nobody()
+    with needing("exec"):
+        from gangline.adapters.notifiers.webhook import Webhooks
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        is_address = False
+    if not is_address:
+        raise UserError(f"--webhook {url} is no address", hint="it looks like https://HOST/PATH")
+    try:
+        return Webhooks(url, os.environ.get("GANGLINE_WEBHOOK_SECRET", ""), _now_ms, say)
+    except ValueError:
+        raise UserError(
+            "GANGLINE_WEBHOOK_SECRET is no secret of a webhook",
+            hint="it looks like whsec_ and base64, as `whsec_MfKQ9r8G…`",
+        ) from None
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

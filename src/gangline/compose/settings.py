@@ -1,0 +1,61 @@
+"""What every program asks first: the environment's settings, folders that it may use, libraries that an extra brings."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from gangline.core.errors import UserError
+
+DEFAULT_PORT = 8420
+DEFAULT_SERVER = f"http://127.0.0.1:{DEFAULT_PORT}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The environment's part: `home` is where this machine keeps everything of Gangline's."""
+
+    home: Path
+    server: str | None
+    token: str | None
+    project: str | None
+    database: str | None
+    cache_gb: float | None
+
+
+def read_settings() -> Settings:
+    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Settings(
+        home=Path(os.environ.get("GANGLINE_HOME") or Path(data) / "gangline"),
+        server=os.environ.get("GANGLINE_SERVER") or None,
+        token=os.environ.get("GANGLINE_TOKEN") or None,
+        project=os.environ.get("GANGLINE_PROJECT") or None,
+        database=os.environ.get("GANGLINE_DATABASE_URL") or None,
+        cache_gb=_number("GANGLINE_CACHE_GB"),
+    )
+
+
+def _number(name: str) -> float | None:
+    text = os.environ.get(name, "")
+    try:
+        return float(text) if text else None
+    except ValueError:
+        raise UserError(f"{name} is {text}, which is no number") from None
+
+
+def existing(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{folder} cannot be made: {error.strerror}", hint="choose another with --home") from None
+    return folder
+
+
+@contextmanager
+def needing(extra: str) -> Iterator[None]:
+    """Raise `UserError` where an import within this context lacks what the extra installs."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise UserError(f"{error.name} is not installed", hint=f"pip install 'gangline[{extra}]'") from None

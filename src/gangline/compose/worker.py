@@ -1,0 +1,79 @@
+"""The composition root of a worker: the agent of this machine, with its cache, its trainer and its way to the server."""
+
+import os
+import socket
+import sys
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+from gangline.compose.hub import make_hub, users_cache
+from gangline.compose.settings import existing, read_settings
+from gangline.core.errors import UserError
+
+if TYPE_CHECKING:
+    from gangline.adapters.host.cache import Cache
+    from gangline.ports.server import Server
+    from gangline.worker.agent import Agent
+
+
+def make_agent(
+    *,
+    home: Path,
+    server: str,
+    token: str,
+    name: str | None,
+    machine: str | None,
+    shared_cache: Path | None = None,
+    cache_gb: float | None = None,
+    slots: int = 1,
+) -> "Agent":
+    """Make a worker of this machine. Raises `UserError` where another one is at work in `home`."""
+    from gangline import __version__
+    from gangline.adapters.host.host import LocalHost, describe_gpu, describe_numerics, gpu_memory_gb
+    from gangline.adapters.host.trainer_process import ProcessTrainer
+    from gangline.adapters.hub import NodesHub
+    from gangline.adapters.transfer.transfer import NodesTransfer
+    from gangline.ports.server import Join
+    from gangline.wire.agent import HttpServer
+    from gangline.worker.agent import Agent
+    from gangline.worker.edges import Edges
+
+    cache = make_cache(existing(home), shared_cache, cache_gb)
+    host = LocalHost(home, cache)
+    reached: Server = HttpServer(server, token)
+    machine = machine or host.machine()
+    rng = Random(machine)  # noqa: S311 - jitter, not a secret
+    edges = Edges(
+        server=reached,
+        transfer=NodesTransfer(server, NodesHub(make_hub(), cache.folder, users_cache()), rng),
+        trainer=ProcessTrainer(),
+        host=host,
+        rng=rng,
+    )
+    gpu = describe_gpu()
+    join = Join(
+        machine=machine,
+        name=name or socket.gethostname(),
+        node=os.environ.get("GANGLINE_NODE", ""),
+        slots=slots,
+        gpu=gpu.get("gpu", ""),
+        gpu_memory_gb=gpu_memory_gb(gpu),
+        capabilities={"gangline": __version__, "python": sys.version.split()[0]}
+        | describe_numerics(with_gpu=bool(gpu))
+        | gpu,
+        bases=host.bases(),
+    )
+    return Agent(edges, join)
+
+
+def make_cache(home: Path, shared: Path | None, cache_gb: float | None) -> "Cache":
+    """Make a worker's own cache, or the one that it shares with others of its machine. Raises `UserError` where its files cannot be
+    linked into `home`."""
+    from gangline.adapters.host.cache import Cache
+
+    folder, wanted_gb = shared or home / "cache", cache_gb or read_settings().cache_gb
+    cache = Cache(existing(folder), None if wanted_gb is None else round(wanted_gb * 1e9))
+    if folder.stat().st_dev != home.stat().st_dev:
+        raise UserError(f"the cache {folder} is on another disk than {home}", hint="choose both on one disk")
+    return cache

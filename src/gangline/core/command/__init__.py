@@ -1,0 +1,1 @@
+"""What `gangline exec` decides. It knows no service."""

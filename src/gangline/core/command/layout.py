@@ -1,0 +1,271 @@
+"""When a checkpoint of somebody's training script is complete: rules by the library that writes it.
+
+A look at the folder goes in, what still lacks comes out; never does a rule ask how old something is. A file counts once nobody has
+it open for writing and it is whole by its own format (`gangline.core.command.whole`). What is rewritten later is another version of it.
+
+| layout       | a checkpoint is             | its last file is                                                              |
+|--------------|-----------------------------|-------------------------------------------------------------------------------|
+| `accelerate` | a folder                    | `random_states_N.pkl` of each process; objects that the script registered may follow |
+| `kohya`      | a folder `…-state`          | the same                                                                      |
+| `hf-trainer` | a folder `checkpoint-N`     | `trainer_state.json`, and `rng_state….pth` of each process                    |
+| `lightning`  | a file `….ckpt`, or a folder of that name with shards | the file itself; `.metadata` and `meta.pt`          |
+| `manifest`   | a folder                    | `manifest.json`, as the trainer contract says (gangline.core.runs.contract)        |
+"""
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, Literal
+
+from gangline.core.errors import Damaged
+from gangline.core.runs.contract import MANIFEST, parse_manifest
+
+LayoutName = Literal["accelerate", "kohya", "lightning", "hf-trainer", "manifest"]
+LAYOUTS: tuple[LayoutName, ...] = ("accelerate", "kohya", "lightning", "hf-trainer", "manifest")
+
+OF_ACCELERATE = re.compile(r"random_states_(\d+)\.pkl")
+OF_LIGHTNING = "pytorch-lightning_version"
+"""A key that is in each of its files (pytorch_lightning.trainer.connectors.checkpoint_connector)."""
+OPTIMISER = re.compile(r"(.*/)?(optimizer[^/]*\.(bin|pt)|[^/]*optim_states\.pt)|optimizer[^/]*/.*")
+OF_TRAINER = re.compile(r"rng_state(?:_(\d+))?\.pth")
+WEIGHTS = re.compile(r"(.*/)?([^/]*\.safetensors|(pytorch_model|diffusion_pytorch_model|adapter_model)[^/]*\.bin)")
+SHARD = re.compile(r"(.*/)?__\d+_\d+\.distcp")
+INDEX = ".index.json"
+SHARDS_END = ".metadata"
+HIDDEN = (".", "tmp-", "tmp_", "_tmp")
+MAY_BE_ONE = re.compile(
+    r"(.*[-_.])?(checkpoint|ckpt|step|epoch|iter|state|last|latest|best|resume)[-_=.]?\d*|.*\.ckpt|\d+", re.IGNORECASE
+)
+IS_ONE = re.compile(r"checkpoint[-_]\d+|.*-state|.*\.ckpt", re.IGNORECASE)
+OFTEN_ONE = re.compile(r"(step|epoch)[-_]\d+", re.IGNORECASE)
+"""Names that a checkpoint may have; that libraries give to checkpoints alone; and that scripts give to folders of pictures as well."""
+STATES = ("trainer_state.json", "train_state.json", MANIFEST)
+"""Small files of JSON that tell the step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A file of a checkpoint. `sound`: it is closed, and whole. `told`: what it says, where it is a small one of JSON. `odd`: why it
+    cannot be held at all."""
+
+    bytes: int
+    sound: bool
+    told: Any = field(default=None, compare=False)
+    odd: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A file, or a folder's files by their paths below it, that may be a checkpoint. `name` is its name in the folder of all.
+
+    `settled`: nothing of it has changed for a while, or its writer has ended, or it is gone from the folder. `fresh` are the files
+    that have changed since it was sent; None where it never was. `written_ns`: when the newest of them was written (Unix), by which no
+    rule here goes.
+    """
+
+    name: str
+    folder: bool
+    files: Mapping[str, Seen]
+    settled: bool = False
+    fresh: frozenset[str] | None = None
+    written_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """`processes`: how many write together, as far as is known. `complete_when` is a pattern of paths below the folder of all."""
+
+    layout: LayoutName | Literal["auto"] = "auto"
+    complete_when: str = ""
+    processes: int = 1
+
+
+def lacks(rules: Rules, candidate: Candidate) -> str:
+    """What still lacks, in words; empty for a checkpoint that is complete."""
+    if not candidate.files:
+        return "it is empty"
+    odd = next((path for path, seen in sorted(candidate.files.items()) if seen.odd), None)
+    if odd is not None:
+        return f"{odd or candidate.name} {candidate.files[odd].odd}"
+    unsound = next((path for path, seen in sorted(candidate.files.items()) if not seen.sound), None)
+    if unsound is not None:
+        return f"{unsound or candidate.name} is not written to its end"
+    if rules.complete_when:
+        lacking, last = _lacks_match(rules.complete_when, candidate)
+    elif layout := layout_of(rules, candidate):
+        lacking, last = _RULES[layout](candidate, rules.processes), _LAST[layout]
+    else:
+        return "nothing says that it is a checkpoint"
+    if lacking or candidate.fresh is None:
+        return lacking
+    same = next(
+        (path for path in sorted(candidate.files) if last.fullmatch(path) and path not in candidate.fresh), None
+    )
+    return "" if same is None else f"{same or candidate.name} is as it was when it was sent"
+
+
+def is_candidate(rules: Rules, name: str, *, folder: bool) -> bool:
+    """Whether something of this name may be, or become, a checkpoint; what cannot is nobody's but the script's."""
+    if name.startswith(HIDDEN) or name.endswith((".tmp", ".partial")):
+        return False
+    if rules.complete_when:
+        first, _, rest = rules.complete_when.partition("/")
+        return fnmatchcase(name, first) and bool(rest) == folder
+    if rules.layout == "lightning" or not folder:
+        return name.endswith(".ckpt") and rules.layout in ("auto", "lightning")
+    return name.endswith("-state") if rules.layout == "kohya" else MAY_BE_ONE.fullmatch(name) is not None
+
+
+def is_result(rules: Rules, candidate: Candidate) -> bool:
+    """Whether what may be a checkpoint by its name turned out to be something else that the script was asked for, and not half of one."""
+    if rules.complete_when:
+        return not (candidate.files or IS_ONE.fullmatch(candidate.name) or OFTEN_ONE.fullmatch(candidate.name))
+    marked = any(
+        OF_ACCELERATE.fullmatch(path) or OF_TRAINER.fullmatch(path) or OPTIMISER.fullmatch(path)
+        for path in candidate.files
+    )
+    known = layout_of(Rules(), candidate) is not None or marked
+    if not candidate.folder:
+        return rules.layout != "lightning" and not known
+    begun = not candidate.files or any(WEIGHTS.fullmatch(path) for path in candidate.files)
+    return not (known or IS_ONE.fullmatch(candidate.name) or (begun and OFTEN_ONE.fullmatch(candidate.name)))
+
+
+def layout_of(rules: Rules, candidate: Candidate) -> LayoutName | None:
+    """The layout that was named; else what its names say it is, which may be too early to tell."""
+    if rules.layout != "auto":
+        return rules.layout
+    names = candidate.files.keys()
+    if candidate.name.endswith(".ckpt"):
+        return "lightning" if candidate.folder or candidate.files[""].told == OF_LIGHTNING else None
+    if MANIFEST in names:
+        return "manifest"
+    if any(OF_ACCELERATE.fullmatch(name) for name in names):
+        return "kohya" if candidate.name.endswith("-state") else "accelerate"
+    if "trainer_state.json" in names:
+        return "hf-trainer"
+    return None
+
+
+def step_of(candidate: Candidate) -> int | None:
+    """What it says of itself, else the number in its name."""
+    for state in STATES:
+        told = candidate.files[state].told if state in candidate.files else None
+        said = [told.get(name) for name in ("global_step", "current_step", "step")] if isinstance(told, dict) else []
+        found = next((value for value in said if isinstance(value, int) and value >= 0), None)
+        if found is not None:
+            return found
+    numbers = re.findall(r"step[-_=]?(\d+)", candidate.name) or re.findall(r"\d+", candidate.name)
+    return int(numbers[-1]) if numbers else None
+
+
+def script_of(command: Collection[str]) -> str:
+    """What a command line trains with: its script or module, whichever launcher stands before it; else the program."""
+    words = list(command)
+    for before, word in zip(["", *words], words, strict=False):
+        if before == "-m" and not word.startswith(("accelerate", "torch.distributed", "deepspeed")):
+            return word
+        if word.endswith(".py"):
+            return word.rpartition("/")[2]
+    return words[0].rpartition("/")[2] if words else ""
+
+
+def _lacks_match(pattern: str, candidate: Candidate) -> tuple[str, re.Pattern[str]]:
+    """And what the pattern asks for, by its path in the checkpoint."""
+    paths = {path: f"{candidate.name}/{path}" if candidate.folder else candidate.name for path in candidate.files}
+    found = [re.escape(path) for path, whole in paths.items() if _matches(whole, pattern)]
+    return "" if found else f"nothing matches {pattern}", re.compile("|".join(found))
+
+
+def _matches(path: str, pattern: str) -> bool:
+    """As a shell does: `*` stands for no slash."""
+    parts, patterns = path.split("/"), pattern.split("/")
+    return len(parts) == len(patterns) and all(
+        fnmatchcase(part, each) for part, each in zip(parts, patterns, strict=True)
+    )
+
+
+def _lacks_of_accelerate(candidate: Candidate, processes: int) -> str:
+    found = {int(match[1]) for path in candidate.files if (match := OF_ACCELERATE.fullmatch(path))}
+    lacking = _lacks_weights(candidate) or _lacks_one_of_each(found, processes, "random_states_{}.pkl")
+    lacking = lacking or _lacks_optimiser(candidate)
+    return lacking or ("" if candidate.settled else "the script may still add to it")
+
+
+def _lacks_of_trainer(candidate: Candidate, processes: int) -> str:
+    if "trainer_state.json" not in candidate.files:
+        return "trainer_state.json lacks"
+    found = {match[1] for path in candidate.files if (match := OF_TRAINER.fullmatch(path))}
+    lacking = _lacks_weights(candidate) or _lacks_optimiser(candidate)
+    if lacking or (processes == 1 and None in found):
+        return lacking
+    numbers = {int(number) for number in found if number is not None}
+    return _lacks_one_of_each(numbers, processes, "rng_state_{}.pth" if processes > 1 or numbers else "rng_state.pth")
+
+
+def _lacks_of_lightning(candidate: Candidate, processes: int) -> str:
+    if not candidate.folder:
+        return ""
+    lacking = next((name for name in (SHARDS_END, "meta.pt") if name not in candidate.files), "")
+    return f"{lacking} lacks" if lacking else ""
+
+
+def _lacks_of_manifest(candidate: Candidate, processes: int) -> str:
+    if MANIFEST not in candidate.files:
+        return f"{MANIFEST} lacks"
+    try:
+        manifest = parse_manifest(candidate.files[MANIFEST].told)
+    except Damaged as error:
+        return error.message
+    for file in manifest.files:
+        if file.path not in candidate.files:
+            return f"{file.path} lacks, which its manifest names"
+        if candidate.files[file.path].bytes != file.bytes:
+            return f"{file.path} is not as long as its manifest says"
+    return ""
+
+
+def _lacks_weights(candidate: Candidate) -> str:
+    """Weights of any kind, all shards that an index names, and the end of each folder of shards."""
+    for path, seen in candidate.files.items():
+        if path.endswith(INDEX):
+            below = path.rpartition("/")[0]
+            named = seen.told.get("weight_map", {}).values() if isinstance(seen.told, dict) else ()
+            for shard in sorted({f"{below}/{name}".lstrip("/") for name in named}):
+                if shard not in candidate.files:
+                    return f"{shard} lacks, which {path} names"
+        if match := SHARD.fullmatch(path):
+            end = f"{match[1] or ''}{SHARDS_END}"
+            if end not in candidate.files:
+                return f"{end} lacks"
+    sharded = any(SHARD.fullmatch(path) or "_model_states.pt" in path for path in candidate.files)
+    return "" if sharded or any(WEIGHTS.fullmatch(path) for path in candidate.files) else "weights lack"
+
+
+def _lacks_optimiser(candidate: Candidate) -> str:
+    found = any(OPTIMISER.fullmatch(path) or SHARD.fullmatch(path) for path in candidate.files)
+    return "" if found else "the optimiser's state lacks"
+
+
+def _lacks_one_of_each(found: set[int], processes: int, name: str) -> str:
+    wanted = range(max(processes, max(found, default=0) + 1))
+    lacking = next((number for number in wanted if number not in found), None)
+    return "" if lacking is None else f"{name.format(lacking)} lacks"
+
+
+_RULES: dict[LayoutName, Callable[[Candidate, int], str]] = {
+    "accelerate": _lacks_of_accelerate,
+    "kohya": _lacks_of_accelerate,
+    "lightning": _lacks_of_lightning,
+    "hf-trainer": _lacks_of_trainer,
+    "manifest": _lacks_of_manifest,
+}
+_LAST: dict[LayoutName, re.Pattern[str]] = {
+    "accelerate": OF_ACCELERATE,
+    "kohya": OF_ACCELERATE,
+    "lightning": re.compile(r"|\.metadata|meta\.pt"),
+    "hf-trainer": re.compile(rf"trainer_state\.json|{OF_TRAINER.pattern}"),
+    "manifest": re.compile(re.escape(MANIFEST)),
+}
+"""What a library writes after all else: a checkpoint that is written over in its place is another one once these are."""

@@ -1,0 +1,194 @@
+"""Runs of one command over one prefix of an object store, and which checkpoints are theirs to go on from.
+
+    claims/000002.json                       a run's number, taken once: a greater one overtakes it
+    runs/000002/begun.json                   where it went on from, written before its command starts
+    runs/000002/checkpoints/000007.json      a checkpoint: its manifest, written last
+    runs/000002/checkpoints/000007/…         its files
+    runs/000002/log/…  output/…  ended.json
+
+Numbers are what a run's name begins with; on a store that cannot refuse to write over an object, something of its own follows, so that
+two never write the same name. All of this is pure.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gangline.core.errors import Damaged
+from gangline.core.files import is_safe_path
+from gangline.core.runs.contract import Manifest, parse_manifest
+from gangline.core.runs.retention import Kept, to_prune
+
+CLAIMS, RUNS, CHECKPOINTS = "claims", "runs", "checkpoints"
+PROBES = "probes"
+DIGITS = 6
+RUN = re.compile(r"\d{6,}(-[0-9a-f]{8})?")
+JSON = ".json"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Ref:
+    """The checkpoint with this number, from 1, of a run."""
+
+    run: str
+    number: int
+
+    @property
+    def key(self) -> str:
+        return f"{RUNS}/{self.run}/{CHECKPOINTS}/{self.number:0{DIGITS}d}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """A run whose command was started. `origin` is the newest checkpoint in the store that it may go on from. What it did go on from may be
+    newer, where it found that on its own disk: it `continues` the work of that run, which was `continued_ms` old then."""
+
+    run: str
+    origin: Ref | None
+    continues: str = ""
+    continued_ms: int = 0
+    at_ms: int = 0
+    command: tuple[str, ...] = ()
+    usd_per_hour: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        origin = None if self.origin is None else {"run": self.origin.run, "number": self.origin.number}
+        return {
+            "run": self.run,
+            "origin": origin,
+            "continues": self.continues,
+            "continued_ms": self.continued_ms,
+            "at_ms": self.at_ms,
+            "command": list(self.command),
+            "usd_per_hour": self.usd_per_hour,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """A checkpoint in the store. `name` is what the script calls it; the paths of its files begin with that.
+    It was complete so many milliseconds after its run began."""
+
+    ref: Ref
+    name: str
+    manifest: Manifest
+    after_ms: int
+
+    @property
+    def step(self) -> int:
+        return self.manifest.step
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.bytes for file in self.manifest.files)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "after_ms": self.after_ms, "manifest": self.manifest.to_json()}
+
+
+def parse_begun(run: str, value: object) -> Begun:
+    """Raises `Damaged`."""
+    try:
+        assert isinstance(value, dict)
+        origin = value["origin"]
+        return Begun(
+            run=run,
+            origin=None if origin is None else Ref(str(origin["run"]), int(origin["number"])),
+            continues=str(value["continues"]),
+            continued_ms=int(value["continued_ms"]),
+            at_ms=int(value["at_ms"]),
+            command=tuple(str(word) for word in value["command"]),
+            usd_per_hour=None if value["usd_per_hour"] is None else float(value["usd_per_hour"]),
+        )
+    except (AssertionError, KeyError, TypeError, ValueError) as error:
+        raise Damaged(f"what run {run} said of its beginning is damaged ({type(error).__name__})") from None
+
+
+def parse_committed(ref: Ref, value: object) -> Committed:
+    """Raises `Damaged`."""
+    try:
+        assert isinstance(value, dict) and is_safe_path(value["name"]) and "/" not in value["name"]
+        manifest = parse_manifest(value["manifest"])
+        assert all(file.path.partition("/")[0] == value["name"] for file in manifest.files)
+        return Committed(ref=ref, name=value["name"], manifest=manifest, after_ms=int(value["after_ms"]))
+    except (AssertionError, KeyError, TypeError, ValueError) as error:
+        raise Damaged(f"the record of the checkpoint is damaged ({type(error).__name__})") from None
+
+
+def next_run(claims: Iterable[str]) -> str:
+    return f"{max((number_of(run) for run in claims), default=0) + 1:0{DIGITS}d}"
+
+
+def is_run(name: str) -> bool:
+    return RUN.fullmatch(name) is not None
+
+
+def is_ours(key: str) -> bool:
+    """Whether a key below the prefix is one of these, or what was tried at a start."""
+    first, _, rest = key.partition("/")
+    second = rest.partition("/")[0]
+    return (
+        first == PROBES or (first == CLAIMS and is_run(rest.removesuffix(JSON))) or (first == RUNS and is_run(second))
+    )
+
+
+def number_of(run: str) -> int:
+    return int(run.partition("-")[0])
+
+
+def overtaken_by(run: str, claims: Iterable[str]) -> str | None:
+    """The newest run that took its number after this one."""
+    newest = max(claims, default=run)
+    return newest if newest > run else None
+
+
+def newest_begun(begun: Mapping[str, Begun], before: str | None = None) -> str | None:
+    return max((run for run in begun if before is None or run < before), default=None)
+
+
+def history(begun: Mapping[str, Begun], refs: Iterable[Ref], *, last: str | None) -> list[Ref]:
+    """The checkpoints that led to where the run `last` stands, newest first: its own, then those of each run before it up to
+    the one from which it went on. What an overtaken run hands in after that is in nobody's history."""
+    known, found, until = sorted(refs, reverse=True), list[Ref](), None
+    seen = set[str]()
+    while last is not None and last not in seen:
+        seen.add(last)
+        found += [ref for ref in known if ref.run == last and (until is None or ref <= until)]
+        until = begun[last].origin if last in begun else None
+        last = until.run if until else None
+    return found
+
+
+def forgotten(of_history: list[Ref], refs: Iterable[Ref], pinned: frozenset[Ref], *, keep: int) -> list[Ref]:
+    """What nobody needs any more: of the history all but the newest `keep` and the pinned, and all that is in none."""
+    kept = [Kept(id=ref.key, step=0, verified=True, pinned=ref in pinned) for ref in of_history]
+    pruned = {each.id for each in to_prune(kept, keep=keep)}
+    mine = set(of_history)
+    return sorted(ref for ref in refs if ref.key in pruned or ref not in mine)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """Of all runs. `lost_s`: after the checkpoint that the next one went on from. `cost_usd` is None where a run has no price."""
+
+    runs: int
+    seconds: float
+    lost_s: float
+    cost_usd: float | None
+
+
+def account(begun: Mapping[str, Begun], lasted_ms: Mapping[str, int], *, now: str) -> Account:
+    """`lasted_ms`: from a run's beginning to its last sign of life. What the run `now` does is lost by nobody yet."""
+    lasted = {run: lasted_ms.get(run, 0) for run in begun}
+    useful, run = {now: lasted.get(now, 0)}, now
+    while run in begun and (before := begun[run].continues) and before not in useful:
+        useful[before], run = begun[run].continued_ms, before
+    prices = [each.usd_per_hour for each in begun.values()]
+    costs = [lasted[run] * price / 3_600_000 for run, price in zip(begun, prices, strict=True) if price is not None]
+    return Account(
+        runs=len(begun),
+        seconds=sum(lasted.values()) / 1000,
+        lost_s=sum(max(0, lasted[run] - useful.get(run, 0)) for run in begun) / 1000,
+        cost_usd=sum(costs) if len(costs) == len(prices) and prices else None,
+    )

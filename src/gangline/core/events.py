@@ -1,0 +1,66 @@
+"""What is recorded of a job, as a closed list: each event is of one of these kinds, and each kind has its sentence.
+
+docs/reference/events.md and the OpenAPI document have the same list. A new kind is added here first: nobody can record another.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal
+
+from gangline.core.job import AttemptEnd
+
+Moved = Literal["paused", "queued", "canceled"]
+"""What its owner did with a job on which no node was at work."""
+EventKind = Literal[
+    "submitted",
+    "claimed",
+    "prepared",
+    "committed",
+    "rejected",
+    "rendered",
+    "asked to stop",
+    "bans lifted",
+    AttemptEnd,
+    Moved,
+]
+
+EVENTS: dict[EventKind, str] = {
+    "submitted": "The job was added and waits for a node.",
+    "claimed": "A node took the job: an attempt begins, and `because` says why this node was chosen.",
+    "prepared": "The node uploaded latents, embeddings or class images: jobs of the same data and base need not compute them again.",
+    "committed": "A checkpoint is stored and complete: no later attempt starts before its step, unless it is rejected.",
+    "rejected": "A checkpoint was found damaged: no attempt resumes from it, the next one uses the checkpoint before it.",
+    "rendered": "Sample images were added to the artifacts of the job; `because` names their folder.",
+    "asked to stop": "The server asked the node to save and hand the job back: the attempt ends soon, and `because` says why.",
+    "bans lifted": "No machine but banned ones came for a long time, so those may try the job again.",
+    "succeeded": "The attempt finished the job: its results are among the artifacts.",
+    "failed": "The attempt failed, or no node came that the job needs: `because` says why, and whether the job is tried again.",
+    "interrupted": "The node fell silent: the job waits for a node. That is a failure only where the job seems to kill its hosts.",
+    "released": "The node handed the job back before its end: the job goes on elsewhere or waits, and this never counts as a failure.",
+    "canceled": "The job was canceled, by its owner or because its images were no longer wanted: nothing more happens to it.",
+    "paused": "The owner paused the job while no node was at work on it: it waits until it is resumed.",
+    "queued": "The owner resumed the job: it waits for a node again.",
+}
+
+
+class Described:
+    """What the OpenAPI document says of a field: a text, and the closed list that its values come from.
+
+    A reader accepts any other string, too: a client may be older than its server, and a stored event older than both.
+    """
+
+    def __init__(self, text: str, values: Mapping[Any, str] | None = None) -> None:
+        self.schema: dict[str, Any] = {"description": text}
+        if values is not None:
+            self.schema["enum"] = [*values]
+
+    def __get_pydantic_json_schema__(self, schema: Any, of: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        return of(schema) | self.schema
+
+
+def listed(sentences: Mapping[Any, str]) -> str:
+    """A closed list as Markdown."""
+    return "\n".join(f"- `{kind}`: {says}" for kind, says in sentences.items())
+
+
+RecordedKind = Annotated[str, Described(f"What happened:\n\n{listed(EVENTS)}", EVENTS)]
+"""The kind of an event, as it is read."""

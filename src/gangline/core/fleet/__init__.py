@@ -1,0 +1,1 @@
+"""Nodes: how many, which are trusted, how fast they are."""

@@ -1,0 +1,92 @@
+"""Whom to trust with work: strikes, rest, quarantine, trial and release of machines.
+
+A strike counts only against a contrast: where the same workload went well on another machine of the class, or where this
+machine failed two workloads. What a machine said of a job ("the input is bad") counts once that job went well elsewhere.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gangline.core.jobs.failure import MEANING, STRIKE, FailureKind
+from gangline.core.policy import Policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strike:
+    """`elsewhere`: the workload (or, where the job was blamed, the job itself) went well on another machine of the class."""
+
+    kind: FailureKind
+    workload: str
+    quarters: int
+    elsewhere: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """`quarantines`: how often so far."""
+
+    quarantines: int = 0
+    on_trial: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantine:
+    until_ms: int
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """A quarantine is due, but so many at once look like something else: an operator must look."""
+
+    because: str
+
+
+def judge(
+    machine: Machine,
+    strikes: Sequence[Strike],
+    *,
+    quarantined_lately: int,
+    pool_nodes: int,
+    now_ms: int,
+    policy: Policy,
+) -> Quarantine | Alarm | None:
+    """`quarantined_lately` of the `pool_nodes` of its pool, within the last hour, the machine itself not counted."""
+    if not is_due(machine, strikes, policy):
+        return None
+    counted = counting(strikes, on_trial=machine.on_trial)
+    quarters = sum(strike.quarters for strike in counted)
+    kinds = ", ".join(sorted({MEANING[strike.kind].says for strike in counted}))
+    because = f"{quarters / STRIKE:g} strikes: {kinds}"
+    if machine.on_trial:
+        because = f"failed its trial: {kinds}"
+    if quarantined_lately + 1 > max(1, policy.quarantined_share_max * pool_nodes):
+        return Alarm(
+            f"strikes ({kinds}) but no quarantine: more than {policy.quarantined_share_max:.0%} of its pool would be in it "
+            "within an hour; an operator should look at what these machines have in common"
+        )
+    seconds = policy.quarantine_s * 2 ** min(machine.quarantines, 10)
+    return Quarantine(now_ms + round(seconds * 1000), because)
+
+
+def is_due(machine: Machine, strikes: Sequence[Strike], policy: Policy) -> bool:
+    """Whether its strikes are enough; on trial, half a one is."""
+    quarters = sum(strike.quarters for strike in counting(strikes, on_trial=machine.on_trial))
+    return quarters >= (STRIKE // 2 if machine.on_trial else policy.strikes_max * STRIKE)
+
+
+def counting(strikes: Sequence[Strike], *, on_trial: bool = False) -> list[Strike]:
+    """Those with a contrast. A machine on trial gave the contrast before."""
+    own = {strike.workload for strike in strikes if MEANING[strike.kind].blame != "job"}
+    return [
+        strike
+        for strike in strikes
+        if strike.elsewhere or ((len(own) >= 2 or on_trial) and MEANING[strike.kind].blame != "job")
+    ]
+
+
+def rest_ms(failures: int, policy: Policy) -> int:
+    """How long a machine pauses after its `failures`th failure in a row, whoever is to blame: it bounds what a bad one can spoil."""
+    if failures < 2:
+        return 0
+    return round(1000 * min(policy.rest_max_s, policy.rest_first_s * 2 ** min(failures - 2, 20)))

@@ -1,0 +1,1 @@
+"""Jobs: who gets which one, what a failure means, and why one waits."""

@@ -1,0 +1,121 @@
+"""Which job a node that asks gets: those that were interrupted, then fair share, priority, age; matched with what the node is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gangline.core.job import WORKING, Node
+from gangline.core.money.budget import Purse, over_budget, reservation
+from gangline.core.policy import Policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A queued job. What it needs of a node is empty (or 0) where any will do; `numerics` pins it to what made its checkpoints."""
+
+    id: str
+    project: str
+    fencing: int
+    version: int
+    priority: int
+    queued_ms: int
+    ready_ms: int
+    base: str
+    slots: int
+    download_bytes: int
+    gpu: str
+    gpu_memory_gb: float
+    pool: str
+    trust: int
+    numerics: str
+    banned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """`reserve`: micro-dollars of the project's budget that the attempt may spend before it asks for more."""
+
+    job: Candidate
+    because: str
+    reserve: int
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    because: str
+
+
+NOTHING = Nothing("no job waits that may run here")
+
+
+def refusal(node: Node, now_ms: int) -> Nothing | None:
+    """Why this node gets nothing, whatever waits."""
+    if node.state not in WORKING:
+        return Nothing(
+            f"{node.name} is {node.state}: {node.because}" if node.because else f"{node.name} is {node.state}"
+        )
+    if node.rest_until_ms > now_ms:
+        return Nothing(f"{node.name} pauses after failures, for {(node.rest_until_ms - now_ms) / 1000:.0f} s more")
+    if node.slots_free <= 0:
+        return Nothing(f"all {node.slots} slots of {node.name} are taken")
+    return None
+
+
+def mismatch(job: Candidate, node: Node, now_ms: int) -> str | None:
+    """The first reason why this node may not have this job."""
+    if job.ready_ms > now_ms:
+        return f"waits {(job.ready_ms - now_ms) / 1000:.0f} s before its next try"
+    if job.banned:
+        return f"{node.name} failed it before"
+    if job.gpu_memory_gb > node.gpu_memory_gb:
+        return f"needs {job.gpu_memory_gb:g} GB of GPU memory and {node.name} has {node.gpu_memory_gb:g}"
+    if job.gpu and job.gpu != node.gpu:
+        return f"needs a {job.gpu} and {node.name} has {node.gpu or 'no GPU'}"
+    if job.pool and job.pool != node.pool:
+        return f"needs the pool {job.pool} and {node.name} is in {node.pool}"
+    if job.trust > node.trust:
+        return f"needs trust {job.trust} and {node.name} has {node.trust}"
+    if job.numerics and job.numerics != node.numerics:
+        return f"must go on with the same numerics, and {node.name} has others"
+    if job.slots > node.slots_free:
+        return f"needs {job.slots} slots and {node.name} has {node.slots_free} free"
+    return None
+
+
+def by_fair_share(purses: Sequence[Purse], now_ms: int, policy: Policy) -> list[Purse]:
+    """Who used least of its share first: 2^(-usage / share) with a half-life, as Slurm's fair-share priority."""
+    return sorted(purses, key=lambda purse: (decayed(purse, now_ms, policy) / purse.share, purse.project))
+
+
+def decayed(purse: Purse, now_ms: int, policy: Policy) -> float:
+    return purse.usage * 2 ** (-(now_ms - purse.usage_ms) / 1000 / policy.usage_half_life_s)
+
+
+def choose(
+    candidates: Sequence[Candidate], node: Node, purse: Purse, held: frozenset[str], now_ms: int, policy: Policy
+) -> Choice | Nothing:
+    """`candidates` of one project in the queue's order; `held`: the bases that the node has."""
+    reasons = [mismatch(job, node, now_ms) or over_budget(purse, to_reserve(job, node, policy)) for job in candidates]
+    fitting = [job for job, reason in zip(candidates, reasons, strict=True) if reason is None]
+    if not fitting:
+        return next((Nothing(reason) for reason in reasons if reason), NOTHING)
+    job = _preferred(fitting, held, now_ms, policy)
+    return Choice(job, f"{_why(job, fitting[0])}, on {node.name}", to_reserve(job, node, policy))
+
+
+def to_reserve(job: Candidate, node: Node, policy: Policy) -> int:
+    return reservation(node.price_of(job.slots), job.download_bytes, policy)
+
+
+def _preferred(fitting: Sequence[Candidate], held: frozenset[str], now_ms: int, policy: Policy) -> Candidate:
+    """One whose base the node holds, among equals, while the first of them has not waited for long."""
+    first = fitting[0]
+    if first.base in held or now_ms - first.queued_ms > policy.base_wait_s * 1000:
+        return first
+    equals = (job for job in fitting if job.priority == first.priority and bool(job.fencing) == bool(first.fencing))
+    return next((job for job in equals if job.base in held), first)
+
+
+def _why(job: Candidate, first: Candidate) -> str:
+    if job.fencing:
+        return "begun before, so ahead of fresh ones"
+    return "the next in line" if job is first else "the next in line whose base is there"

@@ -1,0 +1,265 @@
+"""What the end of an attempt means: one table, from which retry, ban, strike and the user's sentence follow.
+
+Blame needs contrast. What a single try cannot tell — is the input bad, or the node? does the job kill its hosts? — is
+decided over the job's past attempts; what a machine is to be blamed for is decided in `gangline.core.fleet.trust`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from gangline.core.job import Attempt, AttemptEnd, Job, JobState
+from gangline.core.policy import Policy
+from gangline.core.runs.contract import FailureKind as TrainerFailureKind
+
+NodeFailureKind = Literal["upload failed", "no result", "gpu error"]
+ServerFailureKind = Literal["no progress", "too slow", "outpaced", "kills its hosts"]
+ReportedKind = Literal[TrainerFailureKind, NodeFailureKind]
+"""What a node may say of the end of its attempt."""
+FailureKind = Literal[ReportedKind, ServerFailureKind]
+"""All of them: a closed list, as docs/reference/events.md and the OpenAPI document have it."""
+Blame = Literal["job", "node", "network", "unknown"]
+
+STRIKE = 4
+"""Strikes are counted in quarters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meaning:
+    """`says` begins the reason that is recorded, `sentence` explains the kind to whoever reads that.
+
+    `confirm`: ends the job once a second machine says the same. `strike`: quarters of a strike against the machine.
+    """
+
+    says: str
+    sentence: str
+    blame: Blame
+    counts: bool = True
+    ban: bool = True
+    strike: int = 0
+    confirm: bool = False
+
+
+MEANING: dict[FailureKind, Meaning] = {
+    "bad data": Meaning(
+        says="the input is bad",
+        sentence="The trainer cannot use an input: the job fails once a second machine says the same.",
+        blame="job",
+        confirm=True,
+        strike=STRIKE,
+    ),
+    "diverged": Meaning(
+        says="training diverged",
+        sentence="The loss became infinite or no number: the job fails once a second machine sees the same.",
+        blame="job",
+        confirm=True,
+        strike=STRIKE,
+    ),
+    "out of memory": Meaning(
+        says="out of memory",
+        sentence="The GPU or the machine has too little memory: once a second machine of the class says the same, the job asks for more.",
+        blame="node",
+        strike=STRIKE,
+    ),
+    "disk full": Meaning(
+        says="the node's disk is full",
+        sentence="The disk of the node is full: the job is tried on another machine.",
+        blame="node",
+        strike=STRIKE,
+    ),
+    "gpu error": Meaning(
+        says="the GPU failed",
+        sentence="The GPU broke while the job ran on it: the job is tried on another machine.",
+        blame="node",
+        strike=STRIKE,
+    ),
+    "crashed": Meaning(
+        says="the trainer crashed",
+        sentence="The trainer ended with an error that does not tell whose fault it is: the job is tried on another machine.",
+        blame="unknown",
+        strike=STRIKE // 2,
+    ),
+    "no result": Meaning(
+        says="the trainer ended without a result",
+        sentence="The trainer ended as if it had succeeded, but left no file: the job is tried on another machine.",
+        blame="unknown",
+        strike=STRIKE // 2,
+    ),
+    "download failed": Meaning(
+        says="an input could not be downloaded",
+        sentence="The node could not download an input, the base or a data set: the job is tried again, there or elsewhere.",
+        blame="network",
+        ban=False,
+        strike=1,
+    ),
+    "upload failed": Meaning(
+        says="a result could not be uploaded",
+        sentence="The node could not upload a result: the job is tried again, there or elsewhere.",
+        blame="network",
+        ban=False,
+        strike=1,
+    ),
+    "other numerics": Meaning(
+        says="the node computes with other numerics",
+        sentence="The node would end with other bits, which a job with `exact = required` refuses: it waits for a node like the first.",
+        blame="job",
+        counts=False,
+    ),
+    "too old": Meaning(
+        says="the node has an older Gangline than this job",
+        sentence="The node has an older Gangline, which does not know a setting of the job: another node takes it.",
+        blame="node",
+        counts=False,
+    ),
+    "no progress": Meaning(
+        says="no progress",
+        sentence="The attempt made no progress for longer than the policy allows: the server ended it, and the job is tried elsewhere.",
+        blame="node",
+        strike=STRIKE,
+    ),
+    "too slow": Meaning(
+        says="too slow beside its peers",
+        sentence="The machine was much slower than its peers at the same work: it handed the job back, to go on elsewhere.",
+        blame="node",
+        counts=False,
+        strike=STRIKE,
+    ),
+    "outpaced": Meaning(
+        says="gives way to a faster machine",
+        sentence="Another machine does the same work for less: the node handed the job back, to go on there.",
+        blame="node",
+        counts=False,
+        ban=False,
+    ),
+    "kills its hosts": Meaning(
+        says="the job seems to kill its hosts",
+        sentence="Several machines in a row fell silent with the job and left no checkpoint: that counts as one failure of the job.",
+        blame="job",
+        ban=False,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What becomes of the attempt, its job and the machine. `wait_s`: before the next try. `gpu_memory_gb`: its need from now on."""
+
+    attempt: AttemptEnd
+    job: JobState
+    attempts_failed: int
+    because: str
+    kind: FailureKind | Literal[""] = ""
+    ban: bool = False
+    strike: int = 0
+    wait_s: float = 0
+    gpu_memory_gb: float = 0
+
+
+def succeeded(job: Job, node: str) -> Verdict:
+    return Verdict(
+        attempt="succeeded", job="succeeded", attempts_failed=job.attempts_failed, because=f"finished on {node}"
+    )
+
+
+def canceled(job: Job) -> Verdict:
+    return Verdict(
+        attempt="canceled", job="canceled", attempts_failed=job.attempts_failed, because="canceled by its owner"
+    )
+
+
+def sentence(kind: FailureKind, words: str) -> str:
+    """What a user reads of a failure of this kind."""
+    return f"{MEANING[kind].says}: {words}" if words else MEANING[kind].says
+
+
+def after_failure(
+    job: Job, attempt: Attempt, past: Sequence[Attempt], kind: FailureKind, words: str, policy: Policy
+) -> Verdict:
+    """`past` are the job's earlier attempts, in any order; `attempt` is the one that fails now."""
+    meaning = MEANING[kind]
+    because = sentence(kind, words)
+    failed = job.attempts_failed + meaning.counts
+    verdict = Verdict(
+        attempt="failed" if meaning.counts else "released",
+        job="queued",
+        attempts_failed=failed,
+        because=because,
+        kind=kind,
+        ban=meaning.ban and policy.bans,
+        strike=meaning.strike,
+        wait_s=wait_s(failed, policy) if meaning.counts else 0,
+        gpu_memory_gb=job.gpu_memory_gb,
+    )
+    others = [before for before in past if before.kind == kind and before.machine != attempt.machine]
+    if meaning.confirm:
+        return _confirmed(verdict, attempt, past, others)
+    if kind == "out of memory" and any(before.gpu == attempt.gpu for before in others):
+        verdict = _needs_more(verdict, attempt)
+    if meaning.counts and failed >= job.attempts_max:
+        return replace(verdict, job="failed", because=f"{because} (failed {times(failed)}, the most that it may)")
+    if meaning.counts:
+        return replace(verdict, because=f"to be tried again ({failed} of {job.attempts_max} failed): {verdict.because}")
+    return verdict
+
+
+def _confirmed(verdict: Verdict, attempt: Attempt, past: Sequence[Attempt], others: list[Attempt]) -> Verdict:
+    again = any(before.kind == verdict.kind for before in past if before.machine == attempt.machine)
+    if others or again:
+        who = "a second machine" if others else "the only machine here, twice"
+        return replace(verdict, job="failed", strike=0, because=f"{verdict.because} (so says {who})")
+    return replace(verdict, wait_s=0, because=f"a second machine is to confirm: {verdict.because}")
+
+
+def _needs_more(verdict: Verdict, attempt: Attempt) -> Verdict:
+    """Two machines of a class have too little memory for it: it is the job that needs more."""
+    need = max(verdict.gpu_memory_gb, attempt.gpu_memory_gb + 1)
+    because = f"{verdict.because}; on a second {attempt.gpu or 'machine'} too, so it needs {need:g} GB or more"
+    return replace(verdict, strike=0, gpu_memory_gb=need, because=because)
+
+
+def after_interruption(
+    job: Job, attempt: Attempt, past: Sequence[Attempt], node: str, policy: Policy, *, released: bool = False
+) -> Verdict:
+    """A node that is gone, or had notice to go: never a failure of the job, unless it seems to kill its hosts.
+
+    `past` are the job's earlier attempts, the newest first.
+    """
+    if released:
+        return Verdict(
+            attempt="released",
+            job="queued",
+            attempts_failed=job.attempts_failed,
+            because=f"{node} was told to stop and handed it back",
+            gpu_memory_gb=job.gpu_memory_gb,
+        )
+    silent = f"{node} fell silent"
+    machines = _lost_in_a_row(attempt, past)
+    if len(machines) >= policy.interruptions_blamed:
+        words = f"{len(machines)} machines in a row fell silent and no checkpoint came of it"
+        return replace(after_failure(job, attempt, past, "kills its hosts", words, policy), attempt="interrupted")
+    return Verdict(
+        attempt="interrupted",
+        job="queued",
+        attempts_failed=job.attempts_failed,
+        because=silent,
+        gpu_memory_gb=job.gpu_memory_gb,
+    )
+
+
+def _lost_in_a_row(attempt: Attempt, past: Sequence[Attempt]) -> set[str]:
+    """The machines lost since the job last came further, or was last blamed for such a row."""
+    machines: set[str] = set()
+    for lost in (attempt, *past):
+        if lost.advanced or lost.kind or lost.state not in ("live", "interrupted"):
+            break
+        machines.add(lost.machine)
+    return machines
+
+
+def wait_s(failed: int, policy: Policy) -> float:
+    """Before try number `failed` + 1: doubles each time, up to a bound."""
+    return min(policy.retry_max_s, policy.retry_first_s * 2 ** (min(failed, 30) - 1)) if failed else 0
+
+
+def times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")

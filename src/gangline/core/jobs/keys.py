@@ -1,0 +1,24 @@
+"""Where bytes lie in the object store. Every key is below its project, and what an attempt writes below the attempt."""
+
+from gangline.core.runs.contract import checkpoint_name
+
+
+def blob_key(project: str, sha256: str) -> str:
+    return f"projects/{project}/blobs/{sha256}"
+
+
+def attempt_prefix(project: str, job: str, attempt: str) -> str:
+    return f"projects/{project}/jobs/{job}/attempts/{attempt}"
+
+
+def folder_prefix(attempt: str, folder: str, step: int) -> str:
+    """Below an attempt's prefix; a checkpoint has a folder of its own step."""
+    return f"{attempt}/checkpoints/{checkpoint_name(step)}" if folder == "checkpoints" else f"{attempt}/{folder}"
+
+
+def prepared_prefix(attempt: str, key: str) -> str:
+    return f"{folder_prefix(attempt, 'prepared', 0)}/{key}"
+
+
+def log_key(attempt: str, first_byte: int) -> str:
+    return f"{attempt}/logs/{first_byte:012d}"

@@ -1,0 +1,1 @@
+"""Base models and LoRAs: families, names, metadata, licences. It knows no jobs."""

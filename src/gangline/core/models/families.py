@@ -1,0 +1,224 @@
+"""The families of base models that Gangline trains: each is declared here, once, and no other module spells its name.
+
+A family decides the text encoders, what the U-Net is told, the sizes, and what a LoRA of it is called by the tools that read it.
+Classes of libraries are named by strings: this module knows neither torch nor diffusers. Pure.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gangline.core.specs.fields import Prediction
+
+FamilyName = Literal["sdxl", "sd15", "sd2"]
+"""As the API, the command line and files write it."""
+Bits = Literal[8, 4]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextEncoder:
+    """A text encoder of a family: `part` is its folder in diffusers' layout, `model` its class in transformers.
+
+    A single file keeps it below one of `prefixes`, kohya's LoRAs below `kohya_prefix`. `without_last`: diffusers leaves out its last
+    layer, which nothing reads. `reads`: which of its hidden states the U-Net is given.
+    """
+
+    part: Literal["text_encoder", "text_encoder_2"]
+    origin: Literal["CLIP", "OpenCLIP"]
+    model: Literal["CLIPTextModel", "CLIPTextModelWithProjection"]
+    prefixes: tuple[str, ...]
+    kohya_prefix: str
+    without_last: bool = False
+    reads: Literal["last", "penultimate"] = "last"
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether its pooled output goes to the U-Net, too."""
+        return self.model == "CLIPTextModelWithProjection"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """A base of a family by what its U-Net predicts, with the names that tools give it.
+
+    `published`: the family's authors have published such a base.
+    """
+
+    prediction: Prediction
+    published: bool
+    kohya_version: str
+    architecture: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """What all bases of a family have in common. Lengths are in pixels, widths in channels.
+
+    `words` name it in a sentence, `title` on a model card, `tag` on the hub; `mark` is how a file shows that it is one. `pipeline` is its
+    class in diffusers. `text_width` is what the U-Net's cross-attention reads. `has_sizes`: the U-Net is told pooled text and the
+    sizes of the picture (Podell et al. 2023, §2.2). `zero_empty`: it was trained with zeros for an empty prompt. `attention_heads`:
+    as many in every layer; None where a head has a fixed width. `resolution`: of its first base. `resolution_max`: above it a
+    subject is drawn several times. `kohya_unet`: after which layout kohya's scripts name the U-Net's modules.
+    """
+
+    name: FamilyName
+    words: str
+    title: str
+    tag: str
+    mark: str
+    pipeline: str
+    text_encoders: tuple[TextEncoder, ...]
+    text_width: int
+    has_sizes: bool
+    zero_empty: bool
+    attention_heads: int | None
+    latent_scale: float
+    resolution: int
+    resolution_max: int
+    variants: tuple[Variant, ...]
+    kohya_unet: Literal["diffusers", "original"]
+    kohya_v2: bool
+    implementation: str
+
+    @property
+    def text_parts(self) -> tuple[str, ...]:
+        return tuple(encoder.part for encoder in self.text_encoders)
+
+    @property
+    def published(self) -> tuple[Prediction, ...]:
+        """What a base predicts that says nothing of it: the only one, or one of several."""
+        return tuple(variant.prediction for variant in self.variants if variant.published)
+
+    def variant(self, prediction: Prediction) -> Variant:
+        return next(variant for variant in self.variants if variant.prediction == prediction)
+
+
+SDXL = Family(
+    name="sdxl",
+    words="SDXL",
+    title="SDXL",
+    tag="stable-diffusion-xl",
+    mark="it has SDXL's second text encoder and size conditioning",
+    pipeline="StableDiffusionXLPipeline",
+    text_encoders=(
+        TextEncoder(
+            part="text_encoder",
+            origin="CLIP",
+            model="CLIPTextModel",
+            prefixes=("conditioner.embedders.0.transformer.",),
+            kohya_prefix="lora_te1",
+            reads="penultimate",
+        ),
+        TextEncoder(
+            part="text_encoder_2",
+            origin="OpenCLIP",
+            model="CLIPTextModelWithProjection",
+            prefixes=("conditioner.embedders.1.model.",),
+            kohya_prefix="lora_te2",
+            reads="penultimate",
+        ),
+    ),
+    text_width=2048,
+    has_sizes=True,
+    zero_empty=True,
+    attention_heads=None,
+    latent_scale=0.13025,
+    resolution=1024,
+    resolution_max=1280,
+    variants=(
+        Variant(
+            prediction="epsilon",
+            published=True,
+            kohya_version="sdxl_base_v1-0",
+            architecture="stable-diffusion-xl-v1-base",
+        ),
+        Variant(
+            prediction="v_prediction",
+            published=False,
+            kohya_version="sdxl_base_v1-0",
+            architecture="stable-diffusion-xl-v1-base",
+        ),
+    ),
+    kohya_unet="original",
+    kohya_v2=False,
+    implementation="https://github.com/Stability-AI/generative-models",
+)
+
+SD15 = Family(
+    name="sd15",
+    words="Stable Diffusion 1",
+    title="Stable Diffusion 1.x",
+    tag="stable-diffusion",
+    mark="its text encoder is CLIP's, as in Stable Diffusion 1",
+    pipeline="StableDiffusionPipeline",
+    text_encoders=(
+        TextEncoder(
+            part="text_encoder",
+            origin="CLIP",
+            model="CLIPTextModel",
+            prefixes=("cond_stage_model.transformer.",),
+            kohya_prefix="lora_te",
+        ),
+    ),
+    text_width=768,
+    has_sizes=False,
+    zero_empty=False,
+    attention_heads=8,
+    latent_scale=0.18215,
+    resolution=512,
+    resolution_max=768,
+    variants=(
+        Variant(prediction="epsilon", published=True, kohya_version="sd_v1", architecture="stable-diffusion-v1"),
+        Variant(
+            prediction="v_prediction", published=False, kohya_version="sd_v1_v", architecture="stable-diffusion-v1"
+        ),
+    ),
+    kohya_unet="diffusers",
+    kohya_v2=False,
+    implementation="diffusers",
+)
+
+SD2 = Family(
+    name="sd2",
+    words="Stable Diffusion 2",
+    title="Stable Diffusion 2.x",
+    tag="stable-diffusion",
+    mark="its text encoder is OpenCLIP's, as in Stable Diffusion 2",
+    pipeline="StableDiffusionPipeline",
+    text_encoders=(
+        TextEncoder(
+            part="text_encoder",
+            origin="OpenCLIP",
+            model="CLIPTextModel",
+            prefixes=("cond_stage_model.model.", "conditioner.embedders.0.model."),
+            kohya_prefix="lora_te",
+            without_last=True,
+        ),
+    ),
+    text_width=1024,
+    has_sizes=False,
+    zero_empty=False,
+    attention_heads=None,
+    latent_scale=0.18215,
+    resolution=512,
+    resolution_max=768,
+    variants=(
+        Variant(prediction="epsilon", published=True, kohya_version="sd_v2", architecture="stable-diffusion-v2-512"),
+        Variant(
+            prediction="v_prediction",
+            published=True,
+            kohya_version="sd_v2_v",
+            architecture="stable-diffusion-v2-768-v",
+        ),
+    ),
+    kohya_unet="diffusers",
+    kohya_v2=True,
+    implementation="diffusers",
+)
+
+# A file is asked for them in this order: one that holds the encoders of both 2.x and 1.x counts as 2.x
+FAMILIES: dict[FamilyName, Family] = {family.name: family for family in (SDXL, SD2, SD15)}
+
+
+def family_of_width(text_width: int) -> Family | None:
+    """The family whose U-Net reads text so wide."""
+    return next((family for family in FAMILIES.values() if family.text_width == text_width), None)

@@ -1,0 +1,165 @@
+"""What a LoRA's file says of itself to the tools that read it. Pure, and without a clock: equal results have equal files.
+
+`ss_*`: as kohya's train_network.py names and writes them. `modelspec.*`: Stability AI's model metadata standard 1.0.1.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from gangline.core.files import File
+from gangline.core.models.families import Family, Variant
+from gangline.core.specs.fields import Base, FilesBase, HubBase, Prediction
+from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.settings import settings_of
+
+Precision = Literal["fp32", "bf16", "fp16"]
+OPTIMIZERS = {
+    "adamw": "AdamW",
+    "adamw8bit": "AdamW8bit",
+    "prodigy": "Prodigy",
+    "schedule_free": "AdamWScheduleFree",
+}
+DIFFUSERS_FILE = "pytorch_lora_weights.safetensors"
+"""The name that diffusers' `load_lora_weights` looks for."""
+NAME_CHARACTERS_MAX = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What a run has found out beside its spec. `licence` is the base's, as the hub writes it; None where nobody knows it.
+
+    `held_out` has for each photo its name and `loss_before` and `loss_after`.
+    """
+
+    name: str
+    family: Family
+    prediction_type: Prediction
+    precision: Precision
+    microbatch: int
+    licence: str | None = None
+    exact: bool = True
+    fingerprint: Mapping[str, str] = field(default_factory=dict)
+    held_out: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def kohya_file(self) -> str:
+        return f"{self.name}.safetensors"
+
+    @property
+    def variant(self) -> Variant:
+        return self.family.variant(self.prediction_type)
+
+
+def name_of(spec: LoraSpec) -> str:
+    """A name for the result that suits a file and a prompt such as `<lora:sks-cat:1>`.
+
+    The words of the prompt, or `lora` where it has none in ASCII.
+    """
+    words = re.findall(r"[a-z0-9]+", spec.prompt.lower())
+    name = "-".join(words)[:NAME_CHARACTERS_MAX].rstrip("-")
+    return name or "lora"
+
+
+def base_name(base: Base) -> str:
+    """What a user knows the base by."""
+    if isinstance(base, HubBase):
+        return base.repo
+    only = single_file(base)
+    return only.path if only else base.id
+
+
+def single_file(base: Base) -> File | None:
+    """The file that holds all of the base, if it is in one."""
+    return base.files[0] if isinstance(base, FilesBase) and len(base.files) == 1 else None
+
+
+def base_sha256(base: Base) -> str:
+    """Of the base's file where it is one, so that sites and tools find it; else of its id, which no tool knows."""
+    only = single_file(base)
+    return only.sha256 if only else hashlib.sha256(base.id.encode()).hexdigest()
+
+
+def kohya_metadata(spec: LoraSpec, facts: Facts, conv: bool) -> dict[str, str]:
+    """`conv`: whether a convolution wider than one pixel is among the trained modules."""
+    derived = _network(spec, conv) | _model(spec, facts) | _training(spec, facts) | _images(spec)
+    return {f"ss_{name}": str(value) for name, value in sorted((_as_they_are(spec) | derived).items())}
+
+
+def _as_they_are(spec: LoraSpec) -> dict[str, Any]:
+    """Those settings that only have another name here."""
+    known = settings_of(LoraSpec)
+    return {called: getattr(spec, name) for name, setting in known.items() for called in setting.kohya}
+
+
+def _network(spec: LoraSpec, conv: bool) -> dict[str, Any]:
+    """kohya's own module has no DoRA; LyCORIS's has, with norms over each output's weights as PEFT's."""
+    args: dict[str, Any] = {"conv_dim": spec.rank, "conv_alpha": spec.alpha} if conv else {}
+    if spec.dora:
+        args |= {"algo": "lora", "dora_wd": True, "wd_on_output": True}
+    return {
+        "network_module": "lycoris.kohya" if spec.dora else "networks.lora",
+        "network_dropout": spec.dropout or None,
+        "network_args": json.dumps(args, sort_keys=True),
+    }
+
+
+def _model(spec: LoraSpec, facts: Facts) -> dict[str, Any]:
+    of_its_id = "" if single_file(spec.base) else "; ss_new_sd_model_hash is that id's, as the base is not one file"
+    values: dict[str, Any] = {
+        "output_name": facts.name,
+        "base_model_version": facts.variant.kohya_version,
+        "v2": facts.family.kohya_v2,
+        "sd_model_name": base_name(spec.base),
+        "new_sd_model_hash": base_sha256(spec.base),
+        "training_comment": f"trained by Gangline on {spec.base.id}{of_its_id}",
+    }
+    if spec.vae:
+        values |= {"vae_name": base_name(spec.vae), "new_vae_hash": base_sha256(spec.vae)}
+    return values
+
+
+def _training(spec: LoraSpec, facts: Facts) -> dict[str, Any]:
+    warm = "_with_warmup" if spec.warmup_steps and spec.schedule == "constant" else ""
+    return {
+        "text_encoder_lr": (spec.text_encoder_learning_rate or spec.learning_rate) if spec.train_text_encoder else None,
+        "lr_scheduler": spec.schedule + warm,
+        "optimizer": f"{OPTIMIZERS[spec.optimizer]}(weight_decay={spec.weight_decay})",
+        "batch_size_per_device": facts.microbatch,
+        "gradient_accumulation_steps": -(-spec.batch_size // facts.microbatch),
+        "mixed_precision": "no" if facts.precision == "fp32" else facts.precision,
+        "noise_offset": spec.noise_offset or None,
+    }
+
+
+def _images(spec: LoraSpec) -> dict[str, Any]:
+    """`tag_frequency` is what UIs offer as words to prompt with; captions of single photos are not repeated there."""
+    trained = {} if spec.captions else {"tag_frequency": json.dumps({"photos": {spec.prompt: len(spec.photos)}})}
+    return trained | {
+        "num_train_images": len(spec.photos),
+        "num_reg_images": spec.class_images if spec.class_prompt else 0,
+        "resolution": (spec.resolution, spec.resolution),
+        "random_crop": spec.crop == "random",
+        "cache_latents": True,
+        "shuffle_caption": spec.caption_shuffles > 0,
+    }
+
+
+def modelspec(spec: LoraSpec, facts: Facts, content_sha256: str) -> dict[str, str]:
+    """`content_sha256`: of all bytes after the file's header. A date is left out: it would make equal results differ."""
+    values = {
+        "sai_model_spec": "1.0.1",
+        "architecture": f"{facts.variant.architecture}/lora",
+        "implementation": facts.family.implementation,
+        "title": facts.name,
+        "resolution": f"{spec.resolution}x{spec.resolution}",
+        "hash_sha256": f"0x{content_sha256}",
+        "trigger_phrase": spec.prompt,
+        "prediction_type": "v" if facts.prediction_type == "v_prediction" else "epsilon",
+    }
+    if facts.licence:
+        values["license"] = facts.licence
+    return {f"modelspec.{name}": value for name, value in values.items()}

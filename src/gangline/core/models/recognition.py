@@ -1,0 +1,244 @@
+"""Which model a file or a folder holds, from names, shapes and configurations alone. Pure: nothing is read here."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from gangline.core.errors import BadInput
+from gangline.core.models.families import FAMILIES, Family, TextEncoder
+from gangline.core.models.lora_names import family_of, split_key
+from gangline.core.specs.fields import Prediction
+
+WANTED = "give an SDXL, Stable Diffusion 1.x or 2.x text-to-image model"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tensor:
+    """`start` and `end` count bytes from the end of the header."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """What a safetensors file called `name` says before its tensors, which begin at byte `data_start`."""
+
+    name: str
+    data_start: int
+    tensors: Mapping[str, Tensor]
+    metadata: Mapping[str, str]
+
+    def has(self, prefix: str) -> bool:
+        return any(name.startswith(prefix) for name in self.tensors)
+
+    def has_encoder(self, encoder: TextEncoder) -> bool:
+        return any(self.has(prefix) for prefix in encoder.prefixes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A base that can be trained. `because` says what the family and the prediction were read from, or that one is assumed."""
+
+    family: Family
+    prediction_type: Prediction
+    zero_terminal_snr: bool
+    layout: Literal["diffusers", "single file"]
+    because: str
+
+
+CONVERT = "convert it to safetensors where you trust it, or get the .safetensors that most authors publish beside it"
+
+
+def no_safetensors(name: str, start: bytes = b"") -> BadInput:
+    if start.startswith((b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")):
+        return BadInput(f"{name} is a pickle under another name", hint=CONVERT)
+    if start.startswith(b"GGUF"):
+        return BadInput(f"{name} is in GGUF, which is for rendering only", hint="give the full model in safetensors")
+    return BadInput(f"{name} is no safetensors file, or is damaged", hint="get it again")
+
+
+def header_of(name: str, value: Any, data_start: int, size: int) -> Header:
+    """`value` is what the JSON of the header says, `size` the length of the whole file. Raises `BadInput`."""
+    try:
+        metadata = {str(key): str(text) for key, text in value.pop("__metadata__", {}).items()}
+        tensors = {tensor: _tensor(entry) for tensor, entry in value.items()}
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise no_safetensors(name) from None
+    end = data_start + max((tensor.end for tensor in tensors.values()), default=0)
+    if end > size:
+        raise BadInput(f"{name} is cut off: {size} of {end} bytes are there", hint="get it again")
+    return Header(name=name, data_start=data_start, tensors=tensors, metadata=metadata)
+
+
+def _tensor(entry: Any) -> Tensor:
+    start, end = (int(place) for place in entry["data_offsets"])
+    if not 0 <= start <= end:
+        raise ValueError("a tensor ends before it begins")
+    return Tensor(dtype=str(entry["dtype"]), shape=tuple(int(side) for side in entry["shape"]), start=start, end=end)
+
+
+def check_lora(header: Header, base: Family | None) -> None:
+    """Raises `BadInput` where the file holds none, or one of another family than the base, as far as it says of which it is."""
+    known = [(split_key(name), tensor) for name, tensor in header.tensors.items()]
+    halves = [(*key, tensor) for key, tensor in known if key and key[1] in ("down", "up")]
+    if not halves:
+        raise BadInput(
+            f"{header.name} is not a LoRA", hint="a base to start from is given as base; LoHa, LoKr and (IA)³ are none"
+        )
+    found = family_of({stem: half.shape[1] for stem, role, half in halves if role == "down" and len(half.shape) > 1})
+    if base and found and found != base:
+        raise BadInput(
+            f"{header.name} is a LoRA of {found.words}, and the base is {base.words}",
+            hint="take a LoRA and a base of the same family",
+        )
+
+
+# A single file, as kohya's scripts, ComfyUI and Civitai have them
+
+UNET = "model.diffusion_model."
+FIRST_CONV = f"{UNET}input_blocks.0.0.weight"
+SIZES = f"{UNET}label_emb."
+OPEN_CLIP_OF_THE_REFINER = "conditioner.embedders.0.model."
+TELLS_V_OF_SD2 = f"{UNET}output_blocks.11.1.transformer_blocks.0.norm1.bias"
+SPREAD_OF_EPSILON_MAX = 0.09
+
+OTHER_ARCHITECTURES = (
+    ("double_blocks.", "is a FLUX model"),
+    ("joint_blocks.", "is a Stable Diffusion 3 model"),
+    ("control_model.", "is a ControlNet"),
+    ("controlnet_cond_embedding.", "is a ControlNet"),
+    ("first_stage_model.", "holds a VAE and no U-Net"),
+    ("encoder.conv_in.", "is a VAE"),
+    ("down_blocks.", "is one part of a model in diffusers' layout; the whole folder is needed"),
+    ("input_blocks.", "holds a U-Net alone, without its text encoders and VAE"),
+)
+VARIANTS = tuple(variant for family in FAMILIES.values() for variant in family.variants)
+OTHER_INPUTS = {9: "an inpainting model", 8: "an image editing model", 5: "a depth-to-image model", 7: "an upscaler"}
+OTHER_PROCESSES = (
+    ("edm_mean", "is trained on another noise process (EDM, as Playground v2.5 is)"),
+    ("edm_vpred.sigma_max", "is trained on another noise process (EDM, as CosXL is)"),
+)
+
+
+def recognise_file(header: Header, spread: float | None = None) -> Model:
+    """The model that a single file holds. `spread` is the standard deviation of `TELLS_V_OF_SD2`, where the file has it."""
+    _check_architecture(header)
+    family, mark = _family_of_file(header)
+    prediction, reason = _prediction_of_file(header, family, spread)
+    return Model(
+        family=family,
+        prediction_type=prediction,
+        zero_terminal_snr="ztsnr" in header.tensors,
+        layout="single file",
+        because=f"{mark}; {reason}",
+    )
+
+
+def _check_architecture(header: Header) -> None:
+    if any(split_key(name) for name in header.tensors):
+        raise BadInput(f"{header.name} is a LoRA, not a base", hint="a LoRA to go on from is given as init_lora")
+    if FIRST_CONV not in header.tensors:
+        bare = {name.removeprefix(UNET) for name in header.tensors}
+        for mark, what in OTHER_ARCHITECTURES:
+            if any(name.startswith(mark) for name in bare):
+                raise BadInput(f"{header.name} {what}", hint=WANTED)
+        raise BadInput(f"{header.name} holds no model that Gangline knows", hint=WANTED)
+    for mark, what in OTHER_PROCESSES:
+        if mark in header.tensors:
+            raise BadInput(f"{header.name} {what}", hint=WANTED)
+    _check_inputs(header.name, header.tensors[FIRST_CONV].shape[1])
+
+
+def _check_inputs(name: str, channels: int) -> None:
+    if channels != 4:
+        what = OTHER_INPUTS.get(channels, "no text-to-image model")
+        raise BadInput(f"{name} is {what}: its U-Net takes {channels} channels, not 4", hint=WANTED)
+
+
+def _family_of_file(header: Header) -> tuple[Family, str]:
+    has_sizes = header.has(SIZES)
+    for family in FAMILIES.values():
+        if family.has_sizes == has_sizes and header.has_encoder(family.text_encoders[-1]):
+            return family, family.mark
+    if header.has(OPEN_CLIP_OF_THE_REFINER) and has_sizes:
+        raise BadInput(f"{header.name} is SDXL's refiner", hint="give the base model")
+    if has_sizes:
+        raise BadInput(f"{header.name} takes image embeddings or lacks SDXL's text encoders", hint=WANTED)
+    raise BadInput(
+        f"{header.name} holds no text encoder", hint="give a file with the U-Net, text encoders and VAE in one"
+    )
+
+
+def _prediction_of_file(header: Header, family: Family, spread: float | None) -> tuple[Prediction, str]:
+    """Read what a file predicts: marks in the file before what its metadata says, and both before what only the weights suggest.
+
+    The spread of one bias tells the published 768-v weights of Stable Diffusion 2 and what came of them from 512-base: ComfyUI
+    judges by the same number.
+    """
+    if "v_pred" in header.tensors:
+        return "v_prediction", "it is marked v_pred"
+    said = header.metadata.get("modelspec.prediction_type", "").lower()
+    if said in ("v", "v_prediction", "v-prediction", "epsilon"):
+        return "epsilon" if said == "epsilon" else "v_prediction", f"its metadata says prediction_type {said}"
+    architecture = header.metadata.get("modelspec.architecture", "").lower()
+    meant: list[Prediction] = [each.prediction for each in VARIANTS if architecture.startswith(each.architecture)]
+    if len(meant) == 1:
+        return meant[0], f"its metadata says {architecture}"
+    if family.published == ("epsilon",):
+        return "epsilon", "nothing in it speaks of v-prediction, so epsilon is assumed"
+    if spread is not None and spread > SPREAD_OF_EPSILON_MAX:
+        return (
+            "v_prediction",
+            f"v-prediction is assumed, as the spread of its last attention's bias is {spread:.3f}, like 768-v's",
+        )
+    return "epsilon", "epsilon is assumed, as the spread of its last attention's bias is small, like 512-base's"
+
+
+# A folder in diffusers' layout
+
+
+def pipeline_of(name: str, index: Any) -> str:
+    """Return the class in diffusers that a folder's model_index.json names. Raises `BadInput` where no family has it."""
+    kind = index.get("_class_name")
+    if not any(family.pipeline == kind for family in FAMILIES.values()):
+        raise BadInput(f"{name} is a {kind}", hint=WANTED)
+    return kind
+
+
+def recognise_folder(name: str, pipeline: str, *, unet: Any, text_encoder: Any, scheduler: Any) -> Model:
+    """The model of a folder of this `pipeline`, from the configurations of three of its parts."""
+    _check_inputs(name, unet.get("in_channels", 4))
+    _check_process(name, scheduler)
+    family, mark = _family_of_folder(pipeline, unet, text_encoder)
+    prediction = scheduler.get("prediction_type", "epsilon")
+    if prediction not in get_args(Prediction):
+        raise BadInput(f"{name} predicts the {prediction}, which Gangline does not train", hint=WANTED)
+    return Model(
+        family=family,
+        prediction_type=prediction,
+        zero_terminal_snr=bool(scheduler.get("rescale_betas_zero_snr", False)),
+        layout="diffusers",
+        because=f"{mark}; its scheduler says {prediction}",
+    )
+
+
+def _check_process(name: str, scheduler: Any) -> None:
+    kind = str(scheduler.get("_class_name", ""))
+    if kind.startswith(("EDM", "FlowMatch")):
+        raise BadInput(f"{name} is trained on another noise process ({kind})", hint=WANTED)
+
+
+def _family_of_folder(pipeline: str, unet: Any, text_encoder: Any) -> tuple[Family, str]:
+    """By its pipeline; where several families share that, by how wide the text is, or how its encoder was trained."""
+    possible = [family for family in FAMILIES.values() if family.pipeline == pipeline]
+    if len(possible) == 1:
+        return possible[0], f"it is a {pipeline}"
+    width = unet.get("cross_attention_dim")
+    for family in possible:
+        if family.text_width == width:
+            return family, f"its U-Net attends to text of width {width}, as in {family.words}"
+    origin = "OpenCLIP" if text_encoder.get("hidden_act") == "gelu" else "CLIP"
+    return next((family, family.mark) for family in possible if family.text_encoders[0].origin == origin)

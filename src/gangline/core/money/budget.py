@@ -1,0 +1,46 @@
+"""A project's money: what it may spend, and what is reserved of it before it is spent."""
+
+from dataclasses import dataclass
+from math import ceil
+
+from gangline.core.money.cost import HOUR_MS, egress_micro_usd
+from gangline.core.policy import Policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purse:
+    """A project's usage, decayed to `usage_ms`, its share of the fleet, and its budget (None: no limit). Money in micro-dollars."""
+
+    project: str
+    usage: float
+    usage_ms: int
+    share: float
+    budget: int | None
+    spent: int
+    reserved: int
+
+
+def over_budget(purse: Purse, more: int) -> str | None:
+    if purse.budget is None or purse.spent + purse.reserved + more <= purse.budget:
+        return None
+    return (
+        f"the budget of {purse.project}, ${purse.budget / 1e6:.2f}, does not allow it: "
+        f"${purse.spent / 1e6:.2f} spent, ${purse.reserved / 1e6:.2f} reserved by what runs"
+    )
+
+
+def reservation(price_micro_usd_per_hour: int, download_bytes: int, policy: Policy) -> int:
+    """Micro-dollars for an attempt's downloads, and for so long that it can be told to stop, and stopped, before they are spent."""
+    time = round(price_micro_usd_per_hour * policy.reserve_s / 3600)
+    return time + egress_micro_usd(download_bytes, policy.egress_usd_per_gb)
+
+
+def more_to_reserve(
+    price_micro_usd_per_hour: int, *, reserved: int, elapsed_ms: int, downloaded_bytes: int, policy: Policy
+) -> int:
+    """Micro-dollars that an attempt needs at least, beside what is reserved for it, so that it can still be stopped before they
+    are spent; 0 where it has enough."""
+    margin_ms = elapsed_ms + 1000 * (policy.stop_margin_s + policy.heartbeat_interval_s)
+    sent = egress_micro_usd(downloaded_bytes, policy.egress_usd_per_gb)
+    missing = sent + price_micro_usd_per_hour * margin_ms / HOUR_MS - reserved
+    return max(0, ceil(missing))

@@ -1,0 +1,82 @@
+"""What specs of several kinds are made of: the model to start from, what is asked of a node, words."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+from annotated_types import Ge, Gt, Interval, Le, MaxLen, MinLen, MultipleOf, Predicate
+
+from gangline.core.files import File, digest_of_files
+from gangline.core.parsing import adapter, parse_as
+from gangline.core.specs.settings import PLACE, WORKLOAD, Group, Setting, section
+
+
+def has_words(text: str) -> bool:
+    return bool(text.strip()) and text.isprintable()
+
+
+Prompt = Annotated[str, MinLen(1), MaxLen(2000), Predicate(has_words)]
+STEPS_MAX = 100_000_000
+Step = Annotated[int, Ge(1), Le(STEPS_MAX)]
+Rate = Annotated[float, Gt(0), Le(10)]
+Seed = Annotated[int, Ge(0), Le(2**63 - 1)]
+RESOLUTION_MAX = 4096
+Side = Annotated[int, Interval(ge=16, le=RESOLUTION_MAX), MultipleOf(8)]
+"""Of a square, in pixels."""
+Hub = Annotated[str, MinLen(3), MaxLen(200)]
+Prediction = Literal["epsilon", "v_prediction"]
+"""What a U-Net predicts: the noise, or the velocity (Salimans & Ho 2022)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesBase:
+    """A model whose files were handed in, by content: a folder in diffusers' layout, or one file that holds all of it."""
+
+    __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
+    source: Literal["files"] = "files"
+    files: Annotated[tuple[File, ...], MinLen(1), MaxLen(1000)]
+
+    @property
+    def id(self) -> str:
+        return f"files:{digest_of_files(self.files)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubBase:
+    """A model on the Hugging Face hub; nodes fetch it. The server pins `revision` to a commit when the job is submitted."""
+
+    __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
+    source: Literal["hub"] = "hub"
+    repo: Hub
+    revision: Annotated[str, MinLen(1), MaxLen(200)] = "main"
+
+    @property
+    def id(self) -> str:
+        return f"hub:{self.repo}@{self.revision}"
+
+
+Base = FilesBase | HubBase
+
+
+@section(Group.NODE)
+class Needs:
+    """What a job asks of a node. Empty or 0: any. `gpu_memory_gb` of each of its `slots` GPUs; `trust` is the pool's tier."""
+
+    __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
+    gpu: Annotated[
+        str, MaxLen(200), Setting("The class of GPU that it needs, as `gangline nodes ls` shows.", PLACE)
+    ] = ""
+    gpu_memory_gb: Annotated[
+        float, Ge(0), Le(10_000), Setting("The memory of a GPU that it needs.", PLACE, unit="GB")
+    ] = 0
+    slots: Annotated[int, Ge(1), Le(64), Setting("How many GPUs of one node it needs.", PLACE | WORKLOAD)] = 1
+    pool: Annotated[str, MaxLen(200), Setting("The pool that it may run in.", PLACE)] = ""
+    trust: Annotated[int, Ge(0), Le(9), Setting("The least trust tier of its pool.", PLACE)] = 0
+
+
+def parse_base(value: object) -> Base:
+    """A base from JSON values. Raises `InvalidSpec`."""
+    return parse_as(Base, value)
+
+
+def base_to_json(base: Base) -> dict[str, Any]:
+    return adapter(Base).dump_python(base)

@@ -1,0 +1,110 @@
+"""Kinds of jobs, each declared once: how its spec is read, which program does it, where it stands in the queue, what it needs.
+
+A new kind is a spec with its parser, a program that keeps the trainer contract, and an entry here.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal, TypeGuard
+
+from gangline.core.specs.lora import LoraSpec, lora_hash, lora_workload, parse_lora
+from gangline.core.specs.sample import SampleSpec, Spec, parse_sample, sample_hash
+from gangline.core.specs.scratch import ScratchSpec, parse_scratch, scratch_hash, scratch_workload
+
+Queue = Literal["training", "pictures"]
+Need = Literal["data sets", "prepared files", "weights"]
+Result = Literal["lora", "model", "pictures"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobKind:
+    """`hash` is equal for specs that ask for the same result, `workload` for those that ask the same of a machine. A node runs `program`
+    as `python -m PROGRAM DIRECTORY`.
+
+    `queue`: pictures are rendered where there is nothing to train. `needs`, besides a base: data sets that nodes read, files that
+    other jobs prepared, weights that another job has saved. `command` submits one, and is empty where nobody does.
+    """
+
+    name: str
+    title: str
+    spec: type[Any]
+    parse: Callable[[object], Any]
+    hash: Callable[[Any], str]
+    workload: Callable[[Any], str]
+    program: str
+    queue: Queue
+    needs: frozenset[Need]
+    result: Result
+    command: str = ""
+
+    @property
+    def renders(self) -> bool:
+        """Whether it shows what another job has learned: the spec of that is the field `of` of its own."""
+        return self.result == "pictures"
+
+
+def _of_pictures(spec: SampleSpec) -> str:
+    return f"pictures of {kind_of(spec.of).workload(spec.of)}"
+
+
+_ALL = (
+    JobKind(
+        name="lora",
+        title="LoRAs",
+        spec=LoraSpec,
+        parse=parse_lora,
+        hash=lora_hash,
+        workload=lora_workload,
+        program="gangline.train.lora",
+        queue="training",
+        needs=frozenset({"prepared files"}),
+        result="lora",
+        command="gangline train PHOTOS --recipe RECIPE",
+    ),
+    JobKind(
+        name="scratch",
+        title="training on data sets",
+        spec=ScratchSpec,
+        parse=parse_scratch,
+        hash=scratch_hash,
+        workload=scratch_workload,
+        program="gangline.train.scratch.launch",
+        queue="training",
+        needs=frozenset({"data sets"}),
+        result="model",
+        command="gangline scratch RECIPE",
+    ),
+    JobKind(
+        name="sample",
+        title="pictures",
+        spec=SampleSpec,
+        parse=parse_sample,
+        hash=sample_hash,
+        workload=_of_pictures,
+        program="gangline.train.sample_job",
+        queue="pictures",
+        needs=frozenset({"weights"}),
+        result="pictures",
+    ),
+)
+KINDS: Mapping[str, JobKind] = MappingProxyType({kind.name: kind for kind in _ALL})
+SUBMITTED = tuple(kind for kind in _ALL if kind.command)
+UNNAMED = "lora"
+"""The kind of a spec that does not say its own: those of the first release did not."""
+
+
+def kind_of(spec: Spec | SampleSpec) -> JobKind:
+    return KINDS[spec.kind]
+
+
+def needs_data_sets(spec: Spec | SampleSpec) -> TypeGuard[ScratchSpec]:
+    return "data sets" in kind_of(spec).needs
+
+
+def needs_prepared_files(spec: Spec | SampleSpec) -> TypeGuard[LoraSpec]:
+    return "prepared files" in kind_of(spec).needs
+
+
+def needs_weights(spec: Spec | SampleSpec) -> TypeGuard[SampleSpec]:
+    return "weights" in kind_of(spec).needs

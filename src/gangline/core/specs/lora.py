@@ -1,0 +1,226 @@
+"""What a user asks for who teaches a model a subject or a style: a LoRA of photos."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal
+
+from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
+
+from gangline.core.canonical import digest
+from gangline.core.files import File
+from gangline.core.parsing import InvalidSpec, Problem, parse_as, to_json
+from gangline.core.specs.fields import FilesBase
+from gangline.core.specs.settings import (
+    BITS,
+    CLASS_IMAGES,
+    RESULT,
+    WORKLOAD,
+    Group,
+    Setting,
+    deciding,
+    hashed,
+    section,
+)
+from gangline.core.specs.shared import (
+    Computing,
+    Objective,
+    Optimiser,
+    Placing,
+    Samples,
+    Saving,
+    TextEncoderRate,
+)
+from gangline.core.specs.subject import Cutting, PriorPreservation, Subject, Words
+
+ATTENTION = ("to_k", "to_q", "to_v", "to_out.0")
+
+
+@section(Group.LORA)
+class LowRank:
+    rank: Annotated[
+        int,
+        Ge(1),
+        Le(1024),
+        Setting(
+            "How many directions each layer may learn: more hold more and take more memory.",
+            RESULT | WORKLOAD,
+            always=("lora",),
+            kohya=("network_dim",),
+        ),
+    ] = 16
+    alpha: Annotated[
+        float,
+        Gt(0),
+        Le(4096),
+        Setting("What is learned counts alpha ÷ rank.", RESULT, always=("lora",), kohya=("network_alpha",)),
+    ] = 16.0
+    dropout: Annotated[
+        float,
+        Ge(0),
+        Lt(1),
+        Setting("The share of what comes into the LoRA that is left out by chance in each step.", RESULT | WORKLOAD),
+    ] = 0.0
+    dora: Annotated[
+        bool,
+        Setting(
+            "Learn size and direction of the weights apart (Liu et al. 2024): slower, often closer to full training.",
+            RESULT | WORKLOAD,
+        ),
+    ] = False
+    target_modules: Annotated[
+        tuple[Annotated[str, MinLen(1), MaxLen(100)], ...],
+        MinLen(1),
+        MaxLen(100),
+        Setting("The layers that learn, by the end of their names.", RESULT | WORKLOAD, always=("lora",)),
+    ] = ATTENTION
+    train_text_encoder: Annotated[
+        bool,
+        Setting(
+            "Learn in the text encoders too: a subject with a word of its own is learned much better.",
+            RESULT | WORKLOAD,
+        ),
+    ] = False
+    text_encoder_learning_rate: TextEncoderRate = None
+
+
+@section(Group.TRAINING)
+class Length:
+    """One step is `batch_size` images, computed `microbatch` at a time: as many as fit where that is None. Which images a step sees,
+    and how, never depends on it."""
+
+    steps: Annotated[
+        int,
+        Ge(1),
+        Le(10_000_000),
+        Setting("Optimiser steps.", RESULT, always=("lora",), kohya=("max_train_steps", "steps")),
+    ] = 500
+    batch_size: Annotated[
+        int,
+        Ge(1),
+        Le(4096),
+        Setting(
+            "Images of one step.",
+            RESULT | WORKLOAD,
+            always=("lora",),
+            kohya=("total_batch_size",),
+        ),
+    ] = 1
+    microbatch: Annotated[
+        Annotated[int, Ge(1), Le(4096)] | None,
+        Setting(
+            "How many of them are computed at a time; without it, as many as fit into memory.",
+            BITS | WORKLOAD,
+        ),
+    ] = None
+
+
+@section(Group.FILES)
+class LoraSpec(
+    # settings stand in the opposite order: those of the last section first
+    Placing,
+    Samples,
+    Saving,
+    Computing,
+    Objective,
+    Optimiser,
+    Length,
+    LowRank,
+    Cutting,
+    PriorPreservation,
+    Words,
+    Subject,
+):
+    """A subject-driven (DreamBooth, Ruiz et al. 2022) LoRA (Hu et al. 2021) of an SDXL, SD 1.5 or SD 2 model.
+
+    When checkpoints are taken and samples are rendered does not change the result.
+    """
+
+    __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
+    kind: Annotated[Literal["lora"], Setting("The kind of job.", RESULT | WORKLOAD, always=("lora",))] = "lora"
+    base_precision: Annotated[
+        Literal["full", "8bit", "4bit"],
+        Setting(
+            "The base's weights in full, or in 8 or 4 bits (QLoRA) for small cards.",
+            CLASS_IMAGES | RESULT | WORKLOAD,
+            group=Group.CARD,
+        ),
+    ] = "full"
+
+    @property
+    def title(self) -> str:
+        """For people, where they gave the job no name."""
+        return self.prompt
+
+    @property
+    def prompts_to_sample(self) -> tuple[str, ...]:
+        return self.sample_prompts or (self.prompt,)
+
+    @property
+    def samples_per_step(self) -> int:
+        """The subject's images, and as many of its class where that is preserved."""
+        return self.batch_size * (2 if self.class_prompt else 1)
+
+    def input_files(self) -> dict[str, File]:
+        """Every file of a run's `inputs/` that is stored by content, by its path below it."""
+        folders = {
+            "photos": self.photos,
+            "held_out": self.held_out,
+            "captions": self.captions,
+            "masks": self.masks,
+            "init_lora": (self.init_lora,) if self.init_lora else (),
+        }
+        learned_from = {f"{folder}/{file.path}": file for folder, files in folders.items() for file in files}
+        return learned_from | self.model_files()
+
+    def model_files(self) -> dict[str, File]:
+        """Those of them that are the model to start from."""
+        models = {"base": self.base, "vae": self.vae}
+        folders = {name: model.files for name, model in models.items() if isinstance(model, FilesBase)}
+        return {f"{folder}/{file.path}": file for folder, files in folders.items() for file in files}
+
+
+def parse_lora(value: object) -> LoraSpec:
+    """A spec from JSON values. Raises `InvalidSpec` with every problem that it has."""
+    spec: LoraSpec = parse_as(LoraSpec, value)
+    problems = (*_doubles(spec), *(problem for problem, wrong in _contradictions(spec).items() if wrong))
+    if problems:
+        raise InvalidSpec(problems)
+    return spec
+
+
+def _doubles(spec: LoraSpec) -> Iterator[Problem]:
+    for name in ("photos", "held_out", "captions", "masks"):
+        paths = [file.path for file in getattr(spec, name)]
+        if len(set(paths)) < len(paths):
+            yield Problem(name, "two files have the same name")
+    trained_on = {file.sha256 for file in spec.photos}
+    for file in spec.held_out:
+        if file.sha256 in trained_on:
+            yield Problem("held_out", f"{file.path} is also among the photos to train on")
+
+
+def _contradictions(spec: LoraSpec) -> dict[Problem, bool]:
+    own_rate = spec.text_encoder_learning_rate is not None
+    too_many = f"is more than the {spec.samples_per_step} samples of a step"
+    return {
+        Problem("mask", "is `files` where there are masks, and only there"): (spec.mask == "files") != bool(spec.masks),
+        Problem("microbatch", too_many): (spec.microbatch or 0) > spec.samples_per_step,
+        Problem("text_encoder_learning_rate", "is given, but train_text_encoder is not"): own_rate
+        and not spec.train_text_encoder,
+        Problem("text_encoder_learning_rate", "prodigy finds one rate for all"): own_rate
+        and spec.optimizer == "prodigy",
+        Problem("schedule", "schedule_free has none but warmup_steps"): spec.schedule != "constant"
+        and spec.optimizer == "schedule_free",
+    }
+
+
+def lora_hash(spec: LoraSpec) -> str:
+    """Equal for jobs that ask for the same result, in the same pieces: settings of saving, retrying and placing are left out."""
+    return digest(hashed(spec, RESULT | BITS))
+
+
+def lora_workload(spec: LoraSpec) -> str:
+    """Equal for jobs that ask the same of a machine: memory, time per step. Not what the pictures show, nor how long."""
+    value = to_json(spec)
+    felt = {name: value[name] for name in deciding(type(spec), WORKLOAD)}
+    # No machine feels guidance_scale, but released keys have it.
+    return digest(felt | {"base": spec.base.id, "guidance_scale": spec.guidance_scale})[:16]

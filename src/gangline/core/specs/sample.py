@@ -1,0 +1,46 @@
+"""What the server asks for on its own: pictures of what a training job has learned."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from gangline.core.canonical import digest
+from gangline.core.files import File
+from gangline.core.parsing import parse_as
+from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.scratch import ScratchSpec
+
+Spec = LoraSpec | ScratchSpec
+"""What a user asks for. A spec is complete: with its inputs it gives the result, whoever runs it and however often it is interrupted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleSpec:
+    """Pictures of what a training job has learned: `of` its spec, after `step` steps. Nobody submits it: the server makes it when
+    `checkpoint` of `job` is committed, whose weights its run has in `inputs/checkpoint`. Without one it shows the job's result, in
+    `inputs/result`, beside what the base alone makes of the same prompts and seeds."""
+
+    __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
+    kind: Literal["sample"] = "sample"
+    of: Spec
+    job: str
+    checkpoint: str | None
+    step: int
+
+    @property
+    def pictures(self) -> int:
+        beside_the_base = self.checkpoint is None and isinstance(self.of, LoraSpec)
+        return len(self.of.prompts_to_sample) * len(self.of.sample_seeds) * (2 if beside_the_base else 1)
+
+    def input_files(self) -> dict[str, File]:
+        """As those of a `LoraSpec`."""
+        return self.of.model_files()
+
+
+def parse_sample(value: object) -> SampleSpec:
+    """A spec from JSON values. Raises `InvalidSpec`."""
+    return parse_as(SampleSpec, value)
+
+
+def sample_hash(spec: SampleSpec) -> str:
+    """Equal for pictures of the same weights."""
+    return digest([spec.checkpoint or spec.job, "pictures"])

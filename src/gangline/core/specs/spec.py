@@ -1,0 +1,60 @@
+"""Specs of any kind: read from JSON, compared, and told to nodes."""
+
+import json
+from dataclasses import MISSING, asdict, fields
+from functools import cache
+from typing import Any
+
+from gangline.core.specs.kinds import KINDS, SUBMITTED, UNNAMED, kind_of
+from gangline.core.specs.sample import SampleSpec, Spec
+
+
+def parse_spec(value: object) -> Spec:
+    """A spec from JSON values that a user submits. Raises `InvalidSpec` with every problem that it has."""
+    kind = value.get("kind", UNNAMED) if isinstance(value, dict) else UNNAMED
+    known = next((each for each in SUBMITTED if each.name == kind), KINDS[UNNAMED])
+    return known.parse(value)
+
+
+def parse_task(value: dict[str, Any]) -> Spec | SampleSpec:
+    """What a node is given to do: a spec that was submitted, or one that the server made. Raises `InvalidSpec`."""
+    known = KINDS.get(value["kind"])
+    return known.parse(value) if known else parse_spec(value)
+
+
+def spec_hash(spec: Spec | SampleSpec) -> str:
+    """Equal for jobs that ask for the same result: settings of saving, retrying and placing are left out."""
+    return kind_of(spec).hash(spec)
+
+
+def workload(spec: Spec | SampleSpec) -> str:
+    """Equal for jobs that ask the same of a machine: memory, time per step. Not what the pictures show, nor how long."""
+    return kind_of(spec).workload(spec)
+
+
+def trained(task: dict[str, Any]) -> dict[str, Any]:
+    """The JSON of the training that a task is, or shows."""
+    return task["of"] if KINDS[task["kind"]].renders else task
+
+
+def told_briefly(task: dict[str, Any]) -> dict[str, Any]:
+    """A spec's JSON without the settings that are as they are by default: so a node that is older than a setting understands every
+    job that does not use it. A default, once released, stays."""
+    if KINDS[task["kind"]].renders:
+        return task | {"of": told_briefly(task["of"])}
+    defaults = _defaults(task["kind"])
+    return {name: value for name, value in task.items() if name == "kind" or value != defaults.get(name, MISSING)}
+
+
+def told_whole(task: dict[str, Any]) -> dict[str, Any]:
+    """What `told_briefly` left out, as this version has it; what this version does not know stays."""
+    if KINDS[task["kind"]].renders:
+        return task | {"of": told_whole(task["of"])}
+    return _defaults(task["kind"]) | task
+
+
+@cache
+def _defaults(kind: str) -> dict[str, Any]:
+    """As JSON has them."""
+    found = {field.name: field.default for field in fields(KINDS[kind].spec) if field.default is not MISSING}
+    return json.loads(json.dumps(found, default=asdict))

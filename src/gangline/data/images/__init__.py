@@ -1,0 +1,1 @@
+"""Photos as people have them: files, captions, masks, sizes, pixels."""

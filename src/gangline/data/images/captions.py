@@ -1,0 +1,189 @@
+"""What is said of each photo: a .txt or .caption file beside it, a line of metadata.jsonl, the words of its folder, or the prompt.
+
+The folder's name is kohya's convention: the photos of `10_sks dog` are seen ten times as often, as "sks dog".
+"""
+
+import codecs
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePath, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from gangline.core.errors import BadInput
+from gangline.data.images.beside import beside, parents
+
+if TYPE_CHECKING:
+    import numpy as np
+
+CHARACTERS_MAX = 2000
+BYTES_MAX = 2**26
+REPEATS_MAX = 1000
+BESIDE = (".txt", ".caption")
+METADATA = "metadata.jsonl"
+COUNTED = re.compile(r"(\d+)_(.*)")
+MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caption:
+    """`repeats`: how often a pass over all photos has this one."""
+
+    text: str
+    repeats: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What one file says of a photo; empty and None where it says nothing."""
+
+    file: str
+    text: str = ""
+    repeats: int | None = None
+
+
+def read_captions(
+    folder: Path, photos: list[str], prompt: str, tell: Tell = lambda sentence: None
+) -> dict[str, Caption]:
+    """The caption of each of `photos` (paths with `/`), from files that lie in `folder` as they would beside them.
+
+    What is nearest to the photo counts: its own file, its line, the words of its folder, the prompt. `tell` hears, in
+    sentences, what may not be as it was meant. Raises `BadInput` that names file and line.
+    """
+    files = _files(folder, photos)
+    own = {photo: _own(folder, file, tell) for photo, file in beside(photos, _sidecars(files)).items()}
+    lines = {photo: said for file in _metadata(files) for photo, said in _lines(folder, file, tell)}
+    for file in sorted(set(_sidecars(files)) - {said.file for said in own.values()}):
+        tell(f"{file} is passed over: there is no photo of that name")
+    for photo in sorted(lines.keys() - set(photos)):
+        tell(f"{lines[photo].file} speaks of {photo}, but there is no such photo")
+    return {photo: _caption(photo, own.get(photo), lines.get(photo), prompt, tell) for photo in photos}
+
+
+def find_captions(folder: Path, photos: list[str]) -> list[str]:
+    """The files beside `photos` that hold captions of them, as paths below `folder`."""
+    files = _files(folder, photos)
+    return sorted({*beside(photos, _sidecars(files)).values(), *_metadata(files)})
+
+
+def is_caption(path: PurePath) -> bool:
+    return not path.name.startswith(".") and (path.suffix.lower() in BESIDE or path.name == METADATA)
+
+
+def shuffled(text: str, keep: int, rng: "np.random.Generator") -> str:
+    """The tags between commas in another order; the first `keep` stay where they are."""
+    tags = [tag for part in text.split(",") if (tag := part.strip())]
+    rest = tags[keep:]
+    return ", ".join([*tags[:keep], *(rest[place] for place in rng.permutation(len(rest)))])
+
+
+def _caption(photo: str, own: Said | None, line: Said | None, prompt: str, tell: Tell) -> Caption:
+    if own and line and own.text and line.text not in ("", own.text):
+        tell(f"{photo} has two captions: the one in {own.file} is taken, not the one in {line.file}")
+    repeats, words = _of_folder(photo)
+    texts = [said.text for said in (own, line) if said and said.text]
+    return Caption(text=next(iter(texts), words or prompt), repeats=(line and line.repeats) or repeats)
+
+
+def words_of_folder(photo: str) -> str:
+    return _of_folder(photo)[1]
+
+
+def _of_folder(photo: str) -> tuple[int, str]:
+    counted = COUNTED.fullmatch(PurePosixPath(photo).parent.name)
+    if not counted or not 1 <= int(counted[1]) <= REPEATS_MAX:
+        return 1, ""
+    return int(counted[1]), counted[2].strip()
+
+
+def _files(folder: Path, photos: list[str]) -> list[str]:
+    paths = [path for parent in parents(photos) for path in (folder / parent).glob("*") if path.is_file()]
+    return sorted(path.relative_to(folder).as_posix() for path in paths if is_caption(path))
+
+
+def _metadata(files: list[str]) -> list[str]:
+    return [file for file in files if PurePosixPath(file).name == METADATA]
+
+
+def _sidecars(files: list[str]) -> list[str]:
+    return [file for file in files if PurePosixPath(file).suffix.lower() in BESIDE]
+
+
+def _own(folder: Path, file: str, tell: Tell) -> Said:
+    text = _caption_text(_text(folder / file, file, tell), file)
+    if not text:
+        tell(f"{file} is empty: it is as if it were not there")
+    return Said(file=file, text=text)
+
+
+def _lines(folder: Path, file: str, tell: Tell) -> Iterator[tuple[str, Said]]:
+    """What Hugging Face's `imagefolder` reads: a JSON object a line, its `file_name` as seen from the file's own folder."""
+    for number, line in enumerate(_text(folder / file, file, tell).split("\n"), start=1):
+        if line.strip():
+            name, said = _line(line, f"line {number} of {file}")
+            yield str(PurePosixPath(file).parent / name), said
+
+
+def _line(line: str, where: str) -> tuple[str, Said]:
+    try:
+        value = json.loads(line)
+    except ValueError as error:
+        raise BadInput(
+            f"{where} is not JSON: {error}", hint='each line is like {"file_name": "a.jpg", "text": "…"}'
+        ) from None
+    if not isinstance(value, dict) or not isinstance(value.get("file_name"), str):
+        raise BadInput(f"{where} does not name a photo", hint='each line is like {"file_name": "a.jpg", "text": "…"}')
+    text = value.get("text", value.get("caption"))
+    if not isinstance(text, str | None):
+        raise BadInput(f"{where} has a caption that is not a text: {text!r}")
+    return value["file_name"], Said(file=where, text=_caption_text(text or "", where), repeats=_repeats(value, where))
+
+
+def _repeats(value: dict[str, Any], where: str) -> int | None:
+    repeats = value.get("repeats")
+    if repeats is not None and (type(repeats) is not int or not 1 <= repeats <= REPEATS_MAX):
+        raise BadInput(f"{where} has repeats {repeats!r}", hint=f"it is a whole number from 1 to {REPEATS_MAX}")
+    return repeats
+
+
+def _caption_text(text: str, where: str) -> str:
+    """On one line, without characters that nobody sees."""
+    seen = "".join(character for character in text if character.isprintable() or character.isspace())
+    text = " ".join(seen.split())
+    if len(text) > CHARACTERS_MAX:
+        raise BadInput(
+            f"the caption in {where} has {len(text)} characters", hint=f"at most {CHARACTERS_MAX}: is it a caption?"
+        )
+    return text
+
+
+def _text(path: Path, name: str, tell: Tell) -> str:
+    try:
+        if path.stat().st_size > BYTES_MAX:
+            raise BadInput(f"{name} is too large for captions", hint="take it out of the folder")
+        content = path.read_bytes()
+    except OSError as error:
+        raise BadInput(
+            f"{name} cannot be read: {error.strerror}", hint="change its permissions or take it out"
+        ) from None
+    return text_of(content, name, tell)
+
+
+def text_of(content: bytes, name: str, tell: Tell = lambda sentence: None) -> str:
+    """UTF-8, UTF-16 with its mark, or else the encoding of old Windows programs, which can read any bytes that are a text.
+
+    Raises `BadInput`.
+    """
+    mark = next((mark for mark in MARKS if content.startswith(mark)), b"")
+    if not mark and b"\0" in content:
+        raise BadInput(f"{name} is not a text", hint="save it as UTF-8, or take it out of the folder")
+    try:
+        return content[len(mark) :].decode(MARKS.get(mark, "utf-8"))
+    except UnicodeDecodeError:
+        if mark:
+            raise BadInput(f"{name} is damaged: its text breaks off", hint="save it as UTF-8") from None
+    tell(f"{name} is not UTF-8: it is read as Windows-1252")
+    return content.decode("cp1252", errors="replace")

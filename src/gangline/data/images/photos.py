@@ -1,0 +1,99 @@
+"""Photos as people have them: a folder of files, some turned, some transparent, some no image at all."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image
+
+from gangline.core.errors import BadInput
+from gangline.core.files import is_safe_path
+from gangline.data.images.buckets import Size
+from gangline.data.images.captions import COUNTED, is_caption
+from gangline.data.images.pixels import Unreadable, as_seen, opened, recognised, shown
+
+SUFFIXES = (".jpg", ".jpeg", ".jfif", ".png", ".apng", ".webp", ".avif", ".bmp", ".tif", ".tiff", ".gif")
+UNREADABLE = (".heic", ".heif", ".jxl", ".psd", ".svg", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Photos in the order of their names, the size of each as a person sees it, and sentences on what is not used."""
+
+    photos: list[Path]
+    sizes: list[Size]
+    passed_over: list[str]
+
+
+def find_photos(folder: Path) -> Found:
+    """Every image in `folder` and in its subfolders that are named as kohya does, `10_sks dog`, each read to its last byte.
+
+    Captions are left to `captions`. Raises `BadInput` that names the folder, or the image that cannot be read.
+    """
+    if not folder.exists():
+        raise BadInput(f"there is no folder {folder}", hint="give the path of a folder of photos")
+    if not folder.is_dir():
+        raise BadInput(f"{folder} is a file, not a folder", hint=f"did you mean {folder.parent}?")
+    photos: list[Path] = []
+    passed_over: list[str] = []
+    for path in _candidates(folder):
+        because = _why_not(path)
+        if because:
+            passed_over.append(f"{shown(path)} is passed over: {because}")
+        else:
+            photos.append(path)
+    if not photos:
+        raise BadInput(
+            f"{folder} holds no photos" + "".join(f"; {sentence}" for sentence in passed_over[:3]),
+            hint=f"put images there ({', '.join(SUFFIXES)})",
+        )
+    sizes = [_checked(path, folder, passed_over) for path in photos]
+    return Found(photos, sizes, passed_over)
+
+
+def _candidates(folder: Path) -> list[Path]:
+    """What lies in the folder and in subfolders with a number before their names, but for captions."""
+    try:
+        entries = sorted(folder.iterdir())
+        counted = [path for path in entries if path.is_dir() and COUNTED.fullmatch(path.name)]
+        below = [inner for path in counted for inner in path.iterdir()]
+    except OSError as error:
+        raise BadInput(f"{error.filename} may not be read: {error.strerror}", hint="change its permissions") from None
+    files = [path for path in entries if path not in counted] + below
+    return sorted(path for path in files if not is_caption(path))
+
+
+def _why_not(path: Path) -> str:
+    """Why what lies in a folder of photos is none, or nothing; for an image that cannot be used, `BadInput`."""
+    suffix = path.suffix.lower()
+    if path.is_dir():
+        return "photos are taken from the folder itself and from folders named like `10_sks dog`"
+    if path.name.startswith("."):
+        return "a hidden file"
+    if suffix in UNREADABLE:
+        raise BadInput(f"{shown(path)} is in a format that is not read here", hint="save it as JPEG or PNG")
+    if suffix in SUFFIXES and not path.is_file():
+        raise BadInput(f"{shown(path)} is no file: a link that leads nowhere", hint="take it out of the folder")
+    if suffix in SUFFIXES or (not suffix and path.is_file() and _is_image(path)):
+        return ""
+    return "not an image"
+
+
+def _is_image(path: Path) -> bool:
+    try:
+        with path.open("rb") as file, recognised(file):
+            return True
+    except Unreadable:
+        return True  # one that is too large
+    except (OSError, SyntaxError, Image.DecompressionBombError, Image.DecompressionBombWarning):
+        return False
+
+
+def _checked(path: Path, folder: Path, told: list[str]) -> Size:
+    if not is_safe_path(path.relative_to(folder).as_posix()):
+        raise BadInput(f"{path.name!r} is a name that not every system can have", hint="rename it")
+    with opened(path) as image:
+        seen = as_seen(image)
+        frames = getattr(image, "n_frames", 1)
+    if frames > 1:
+        told.append(f"{shown(path)} has {frames} frames: the first is taken")
+    return Size(width=seen.width, height=seen.height)

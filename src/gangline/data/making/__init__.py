@@ -1,0 +1,1 @@
+"""Making a data set: sources in, a Lance table out."""

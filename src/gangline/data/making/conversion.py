@@ -1,0 +1,77 @@
+"""All that decides what a data set will be, and what came of each of its pieces."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from gangline.core.canonical import digest
+from gangline.data.making.row import OWN, Storing
+from gangline.data.place import Entry, Place, as_text
+from gangline.data.sources import Source
+from gangline.data.where import Where
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversion:
+    """All that decides what the data set will be. `rows` is how many samples a piece has, about."""
+
+    source: Source
+    target: Place
+    where: Where = field(default_factory=Where)
+    unique: str = ""
+    storing: Storing = field(default_factory=Storing)
+    keep_uncaptioned: bool = False
+    rows: int = 8192
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([*OWN, *self.source.columns])
+
+    @property
+    def work(self) -> Place:
+        return self.target.beside(".converting")
+
+    def digest(self, entries: list[Entry]) -> str:
+        """Of what is asked for and of the files that it is asked of: another conversion has another one."""
+        asked = asdict(replace(self, source=None, target=None))  # pyright: ignore[reportArgumentType]
+        of = [self.source.place.uri, self.source.columns.to_string(), self.source.asked]
+        return digest([asked, of, [(as_text(entry.name), entry.bytes, entry.mark) for entry in entries]])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What came of a piece of the conversion with this `plan`. `left_out` counts samples by the reason; `examples` has the names of
+    some of them."""
+
+    plan: str
+    shard: str
+    rows: int
+    seen: int
+    image_bytes: int
+    left_out: dict[str, int]
+    examples: dict[str, list[str]]
+    fragments: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Pieces and samples done so far, those of an earlier try apart: a rate counts what this one did."""
+
+    shards: int
+    shards_done: int
+    shards_before: int
+    seen: int
+    seen_before: int
+    rows: int
+    left_out: dict[str, int]
+
+
+Tell = Callable[[Progress], None]
+
+
+def left_out(done: Iterable[Done]) -> dict[str, int]:
+    """How many for each reason, the most frequent first."""
+    return dict(sum((Counter(one.left_out) for one in done), Counter()).most_common())

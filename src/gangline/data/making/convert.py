@@ -1,0 +1,186 @@
+"""Make a data set from what somebody has. Its pieces are made apart, by anybody and in any order; one commit makes them a data set.
+
+What is done stays done: beside the data set that is to be lies a folder `NAME.converting` with a note for each finished piece. Said
+again, a conversion makes what is missing. A piece is a function of the source, so no sample is lost and none comes twice, wherever
+it was cut off: what no note names is swept.
+"""
+
+import json
+import secrets
+from functools import partial
+
+import lance
+import pyarrow as pa
+from lance.fragment import FragmentMetadata
+
+from gangline.core.errors import BadInput
+from gangline.data.dataset import DataSet, Info, data_lengths, is_data, is_whole, open_data_set, sweep, there
+from gangline.data.making.conversion import Conversion, Done, Progress, Tell, left_out
+from gangline.data.making.doubles import drop_doubles
+from gangline.data.making.engine import Engine
+from gangline.data.making.fetch import Fetching
+from gangline.data.making.piece import UNCAPTIONED, convert_shard
+from gangline.data.making.row import SEEN
+from gangline.data.place import Entry, Place, called, errors_of
+from gangline.data.sources import Shard
+
+PLAN = "plan.json"
+
+
+def convert(
+    conversion: Conversion,
+    entries: list[Entry],
+    engine: Engine,
+    how: Fetching,
+    tell: Tell = lambda progress: None,
+) -> tuple[DataSet, list[Done]]:
+    """The data set, and what came of each piece. Raises `BadInput`, and `Unreachable` where saying the same again may help."""
+    plan = conversion.digest(entries)
+    check(conversion)
+    made = there(conversion.target)
+    if made is None or made.info.plan != plan:
+        if made is not None:
+            raise BadInput(
+                f"there is another data set at {conversion.target.uri}", hint="take another name, or delete it first"
+            )
+        _begin(conversion, plan)
+    shards = conversion.source.shards(entries, conversion.rows)
+    done = _done(conversion, plan, shards)
+    if made is None:
+        done = _make(conversion, plan, shards, done, engine, how, tell)
+        _check_alone(conversion, done)
+        _commit(conversion, plan, done, called(conversion.source.place, entries))
+    if conversion.unique:
+        try:
+            drop_doubles(conversion)
+        except OSError as error:
+            if "conflict" not in str(error).lower():
+                raise
+            raise _overtaken(conversion) from None
+    _sweep(conversion)
+    return open_data_set(conversion.target), done
+
+
+def check(conversion: Conversion) -> None:
+    """Raises `BadInput` where it asks for what cannot be."""
+    target = conversion.target
+    if target.is_remote and not target.uri.partition("://")[2].partition("/")[2]:
+        raise BadInput(f"{target.uri} is a whole bucket", hint=f"give a prefix in it: {target.uri}/photos.lance")
+    early, late = conversion.source.columns, pa.schema([*SEEN, *conversion.source.columns])
+    conversion.where.split(early, late)
+    if conversion.unique and conversion.unique not in conversion.schema.names:
+        columns = ", ".join(name for name in conversion.schema.names if name != "image")
+        raise BadInput(f"there is no column {conversion.unique} to be unique", hint=f"there are {columns}")
+    if conversion.unique in ("image", "captions"):
+        raise BadInput(f"{conversion.unique} cannot be unique", hint="take sha256 or dhash")
+
+
+def _begin(conversion: Conversion, plan: str) -> None:
+    """Raises `BadInput` where something else was begun there, of which a piece is made."""
+    notes = [entry.name for entry in conversion.work.entries()]
+    stored = json.loads(conversion.work.read(PLAN)) if PLAN in notes else None
+    if stored is not None and stored["plan"] == plan:
+        return
+    if stored is not None and any(name.endswith(".json") for name in notes if name != PLAN):
+        raise BadInput(
+            f"a conversion of {stored['source']} to {conversion.target.uri} was begun, with other settings or other files",
+            hint=f"say it as before, or delete {conversion.work.uri} to begin anew",
+        )
+    _check_vacant(conversion.target)
+    conversion.work.delete(notes)  # without a plan nobody knows what they are of
+    conversion.work.write(PLAN, json.dumps({"plan": plan, "source": conversion.source.place.uri}).encode())
+
+
+def _check_vacant(target: Place) -> None:
+    """Raises `BadInput` where files lie that no conversion left there."""
+    others = [entry.name for entry in target.entries() if not is_data(entry.name)]
+    if others:
+        raise BadInput(
+            f"{target.uri} is not empty: it has {others[0]}", hint="take the name of a folder that is not there yet"
+        )
+
+
+def _done(conversion: Conversion, plan: str, shards: list[Shard]) -> list[Done]:
+    """What earlier tries of the same finished."""
+    wanted = {f"{shard.name}.json" for shard in shards}
+    notes = [entry.name for entry in conversion.work.entries() if entry.name in wanted]
+    done = [Done(**json.loads(conversion.work.read(name))) for name in notes]
+    lengths = data_lengths(conversion.target) if done else {}
+    return [one for one in done if one.plan == plan and _is_whole(one, lengths)]
+
+
+def _is_whole(done: Done, lengths: dict[str, int]) -> bool:
+    return all(is_whole(fragment, lengths) for fragment in done.fragments)
+
+
+def _check_alone(conversion: Conversion, done: list[Done]) -> None:
+    """Raises `BadInput` where another process that was told the same came first: it swept what was made here."""
+    lengths = data_lengths(conversion.target)
+    if there(conversion.target) is not None or not all(_is_whole(one, lengths) for one in done):
+        raise _overtaken(conversion)
+
+
+def _overtaken(conversion: Conversion) -> BadInput:
+    return BadInput(f"another process made {conversion.target.uri} meanwhile", hint="`gangline data inspect` shows it")
+
+
+def _make(
+    conversion: Conversion, plan: str, shards: list[Shard], done: list[Done], engine: Engine, how: Fetching, tell: Tell
+) -> list[Done]:
+    before = len(done), sum(one.seen for one in done)
+    had = {one.shard for one in done}
+    todo = [shard for shard in shards if shard.name not in had]
+    done = list(done)
+
+    def show() -> None:
+        tell(
+            Progress(
+                shards=len(shards),
+                shards_done=len(done),
+                shards_before=before[0],
+                seen=sum(one.seen for one in done),
+                seen_before=before[1],
+                rows=sum(one.rows for one in done),
+                left_out=left_out(done),
+            )
+        )
+
+    show()
+    for one in engine.run(partial(convert_shard, conversion, plan, how), todo):
+        done.append(one)
+        show()
+    return sorted(done, key=lambda one: one.shard)
+
+
+def _commit(conversion: Conversion, plan: str, done: list[Done], source: str) -> None:
+    fragments = [FragmentMetadata.from_json(json.dumps(fragment)) for one in done for fragment in one.fragments]
+    rows = sum(one.rows for one in done)
+    if not rows:
+        counts = left_out(done)
+        reasons = "; ".join(f"{count} {because}" for because, count in counts.items()) or "it has none"
+        _sweep(conversion)
+        keeps = "; --keep-uncaptioned takes images without a caption" if UNCAPTIONED in counts else ""
+        raise BadInput(f"no image of {source} is left: {reasons}", hint=f"nothing was made{keeps}")
+    info = Info(
+        id=secrets.token_hex(16),
+        plan=plan,
+        rows=rows,
+        image_bytes=sum(one.image_bytes for one in done) // rows,
+        source=conversion.source.place.uri,
+        where=conversion.where.conditions,
+        unique=conversion.unique,
+        left_out=left_out(done),
+    )
+    schema = conversion.schema.with_metadata(info.to_metadata())
+    with errors_of(conversion.target):
+        lance.LanceDataset.commit(
+            conversion.target.uri,
+            lance.LanceOperation.Overwrite(schema, fragments),
+            storage_options=conversion.target.lance_options,
+        )
+
+
+def _sweep(conversion: Conversion) -> None:
+    """Data that no note and no version names was written by tries that were cut off; the notes go last."""
+    sweep(conversion.target)
+    conversion.work.wipe()

@@ -1,0 +1,122 @@
+"""A row of a data set, and how a picture gets into it: one decode, and one encode where its bytes cannot stay as they are."""
+
+import hashlib
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any, Literal
+
+import pyarrow as pa
+from PIL import Image
+from PIL.JpegImagePlugin import JpegImageFile
+
+from gangline.data.images.buckets import Size
+from gangline.data.images.pixels import Unreadable, as_seen, is_plain, loaded
+from gangline.data.place import as_text
+from gangline.data.sources import Item
+
+Format = Literal["keep", "jpeg", "webp", "png"]
+LOSSLESS = ("PNG", "BMP", "TIFF", "GIF")
+DHASH = 9, 8
+
+OWN = pa.schema(
+    [
+        pa.field("image", pa.large_binary(), metadata={"lance-encoding:compression": "none"}),
+        pa.field("width", pa.int32()),
+        pa.field("height", pa.int32()),
+        pa.field("captions", pa.list_(pa.string())),
+        pa.field("sha256", pa.string()),
+        pa.field("dhash", pa.int64()),
+        pa.field("source", pa.string()),
+    ]
+)
+"""`width` and `height` are those of `image`, upright; `sha256` is that of the source's bytes, in hexadecimal; `dhash` is a
+perceptual hash: pictures that look alike to the last detail of 9 × 8 grey pixels have the same."""
+
+SEEN = OWN.remove(0).append(pa.field("aspect", pa.float64()))
+"""What conditions may speak of, besides the source's columns; `aspect` is width ÷ height."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storing:
+    """How images are stored. With `keep` bytes stay as they are where they can: upright, RGB, no larger than `short_side`."""
+
+    format: Format = "keep"
+    quality: int = 95
+    short_side: int | None = None
+
+
+def row_of(item: Item, storing: Storing) -> dict[str, Any]:
+    """Raises `Unreadable`."""
+    content = item.image or b""
+    try:
+        with loaded(BytesIO(content), at_least=storing.short_side) as image:
+            stored, picture = _stored(content, image, storing)
+            grey = picture.resize(DHASH, Image.Resampling.BOX, reducing_gap=2.0).convert("L")
+    except (OSError, ValueError) as error:
+        raise Unreadable("damaged", f"cannot be stored: {error}", "") from None
+    return {
+        "image": stored,
+        "width": picture.width,
+        "height": picture.height,
+        "captions": list(item.captions),
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "dhash": dhash(grey),
+        "source": as_text(item.name),
+        "aspect": picture.width / picture.height,
+    } | item.columns
+
+
+def dhash(grey: Image.Image) -> int:
+    """The difference hash (Krawetz, "Kind of like that", 2013) of 9 × 8 pixels: of each but the last of a row whether it is darker
+    than the next; as a signed 64-bit number."""
+    width, height = DHASH
+    pixels = grey.tobytes()
+    bits = 0
+    for row in range(height):
+        for column in range(width - 1):
+            bits = bits << 1 | (pixels[row * width + column] < pixels[row * width + column + 1])
+    return bits - (1 << 64) if bits >> 63 else bits
+
+
+def fitted(size: Size, short_side: int | None) -> Size:
+    """No longer than `short_side` at its shorter side, in its own shape."""
+    short = min(size.width, size.height)
+    if short_side is None or short <= short_side:
+        return size
+    return Size(width=round(size.width * short_side / short), height=round(size.height * short_side / short))
+
+
+def _stored(content: bytes, image: Image.Image, storing: Storing) -> tuple[bytes, Image.Image]:
+    """The bytes to store, and the picture that they show."""
+    before = Size(width=image.width, height=image.height)
+    plain = is_plain(image)
+    picture = image if plain else as_seen(image)
+    wanted = fitted(Size(width=picture.width, height=picture.height), storing.short_side)
+    if (picture.width, picture.height) != (wanted.width, wanted.height):
+        picture = picture.resize((wanted.width, wanted.height), Image.Resampling.LANCZOS)
+    own = image.format or ""
+    unchanged = plain and wanted == before and _whole(content, image)
+    if unchanged and (storing.format == "keep" or storing.format == own.lower()):
+        return content, picture
+    form = storing.format if storing.format != "keep" else ("png" if own in LOSSLESS else "jpeg")
+    return _encoded(picture, form, storing.quality), picture
+
+
+def _whole(content: bytes, image: Image.Image) -> bool:
+    """Whether the decoder was not asked for less than all pixels, as only that of JPEG can be."""
+    if image.format != "JPEG":
+        return True
+    with JpegImageFile(BytesIO(content)) as header:
+        return header.size == image.size
+
+
+def _encoded(picture: Image.Image, form: str, quality: int) -> bytes:
+    file = BytesIO()
+    match form:
+        case "jpeg":
+            picture.save(file, "JPEG", quality=quality, subsampling=0 if quality >= 90 else 2)
+        case "webp":
+            picture.save(file, "WEBP", quality=quality, method=4)
+        case _:
+            picture.save(file, "PNG")
+    return file.getvalue()

@@ -1,0 +1,1 @@
+"""Reading a data set: order, shuffle, mix, stream."""

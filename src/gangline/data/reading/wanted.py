@@ -1,0 +1,25 @@
+"""Whether data sets have what the phases of a job ask of them: told before the first step, not when the last phase begins."""
+
+from collections.abc import Sequence
+
+from gangline.core.specs.scratch import ScratchSpec, wanted_rows
+from gangline.data.dataset import DataSet, latents_column
+from gangline.data.reading.shelf import check
+from gangline.data.where import check_condition
+
+
+def check_wanted(spec: ScratchSpec, sets: Sequence[DataSet]) -> None:
+    """Raises `BadInput` for a condition that is none or leaves no row, and for latents and embeddings that are required and not
+    there."""
+    for data, ref in zip(sets, spec.data, strict=True):
+        for text in dict.fromkeys((ref.where, spec.held_out, *(phase.where for phase in spec.phases))):
+            if text:
+                check_condition(text, data.table.schema)
+        if spec.text_embeddings == "required":
+            data.texts()
+        for phase in spec.phases:
+            check(data, (), wanted_rows(spec, ref, phase, held_out=False))
+            if phase.latents == "required":
+                data.latents(latents_column(phase.resolution, phase.crop))
+        if spec.held_out:
+            check(data, (), wanted_rows(spec, ref, spec.phases[-1], held_out=True))

@@ -1,0 +1,166 @@
+"""Who is asking, and who may ask: users' keys, join tokens, nodes' tokens. The store holds only hashes of them; they are
+random, so a plain SHA-256 is enough."""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+from gangline.core.access import CALLED, KeyRole, Role, Standing, permits, standing
+from gangline.core.errors import Denied, Forbidden, NotFound
+from gangline.core.money.cost import HOUR_MS
+from gangline.core.views import JoinTokenView, KeyView, NewJoinToken, NewKey
+from gangline.ports.store import Row, Write, guard, write
+from gangline.service.deployment import Deployment
+
+DEFAULT_PROJECT = "default"
+DEFAULT_POOL = "default"
+FIRST = "made at the first start"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """`project` is None for an operator; a join token has a `pool`, a node's token its `node`."""
+
+    id: str
+    role: Role
+    project: str | None
+    pool: str | None
+    node: str | None
+    used_ms: int | None
+
+
+def identify(at: Deployment, secret: str, needed: Role, now_ms: int) -> Identity:
+    """Raises `Denied` where `secret` opens nothing (any more), `Forbidden` where it does not open this."""
+    rows = at.store.load("credential", hash=_hash(secret)) if secret else []
+    if not rows:
+        raise Denied(
+            "the key is not known here" if secret else "a key is needed, and none was given",
+            hint="pass --token or set GANGLINE_TOKEN; an admin of your project has one for you",
+        )
+    found = rows[0]
+    lost = standing(found["expires_ms"], found["revoked_ms"], now_ms)
+    if lost != "valid":
+        raise Denied(_lost(found["role"], lost), hint="ask whoever gave it to you for another")
+    if not permits(found["role"], needed):
+        raise _too_little(needed, found["role"])
+    if found["node_state"] == "gone":
+        raise Denied("this node was given up", hint="start the worker again: it joins anew")
+    return Identity(**{name: found[name] for name in Identity.__slots__})
+
+
+def note_use(at: Deployment, identity: Identity, now_ms: int) -> None:
+    """When a key was used last, to the hour. Nodes ask too often."""
+    if identity.role != "node" and now_ms - (identity.used_ms or 0) >= HOUR_MS:
+        at.store.apply(write("use_credential", id=identity.id, now=now_ms))
+
+
+def admit(at: Deployment, secret: str, role: Role, *, now_ms: int) -> None:
+    """Make an operator's key, or the default pool's join token, known if it is not."""
+    pool = DEFAULT_POOL if role == "join" else None
+    at.store.apply(
+        write("add_project", id=DEFAULT_PROJECT), _adding(secret, role, name=FIRST, pool=pool, now_ms=now_ms)
+    )
+
+
+def adding_node(secret: str, node: str, now_ms: int) -> Write:
+    return _adding(secret, "node", name=node, node=node, now_ms=now_ms)
+
+
+def add_key(
+    at: Deployment, maker: Role, project: str, role: KeyRole, *, name: str, lasts_s: float | None, now_ms: int
+) -> NewKey:
+    """The only time that its secret is seen. Raises `Forbidden` where it would open more than its `maker`'s."""
+    if not permits(maker, role):
+        raise _too_little(role, maker)
+    secret, ends_ms = at.new_secret(role), _ends_ms(lasts_s, now_ms)
+    owner = None if role == "operator" else project
+    at.store.apply(_adding(secret, role, name=name, project=owner, expires_ms=ends_ms, now_ms=now_ms))
+    made = _made(role, secret, name, ends_ms, now_ms)
+    return NewKey(key=KeyView(role=role, project=owner, **made), secret=secret)
+
+
+def keys(at: Deployment, project: str | None, now_ms: int) -> list[KeyView]:
+    """Of a project; without one, all of them and the operators' too."""
+    return [KeyView(**row, standing=_standing(row, now_ms)) for row in at.store.load("keys", project=project)]
+
+
+def revoke_key(at: Deployment, project: str | None, key: str, now_ms: int) -> None:
+    """At once, and for good. Raises `NotFound`, also where the key is another project's."""
+    if not at.store.apply(guard("revoke_key", id=key, project=project, now=now_ms)):
+        raise NotFound(f"there is no key {key}", hint="`gangline keys ls` lists them")
+
+
+def add_join_token(at: Deployment, pool: str, *, name: str, lasts_s: float | None, now_ms: int) -> NewJoinToken:
+    """The only time that its secret is seen."""
+    secret, ends_ms = at.new_secret("join"), _ends_ms(lasts_s, now_ms)
+    at.store.apply(_adding(secret, "join", name=name, pool=pool, expires_ms=ends_ms, now_ms=now_ms))
+    made = _made("join", secret, name, ends_ms, now_ms)
+    return NewJoinToken(join_token=JoinTokenView(pool=pool, **made), secret=secret)
+
+
+def join_tokens(at: Deployment, now_ms: int) -> list[JoinTokenView]:
+    return [JoinTokenView(**row, standing=_standing(row, now_ms)) for row in at.store.load("join_tokens")]
+
+
+def revoke_join_token(at: Deployment, join_token: str, now_ms: int) -> None:
+    """Nobody joins with it any more; nodes that have, stay. Raises `NotFound`."""
+    if not at.store.apply(guard("revoke_join_token", id=join_token, now=now_ms)):
+        raise NotFound(f"there is no join token {join_token}", hint="`gangline join-tokens ls` lists them")
+
+
+def _made(role: Role, secret: str, name: str, ends_ms: int | None, now_ms: int) -> dict[str, Any]:
+    """What is told of a key or a token that is new."""
+    unused = {"revoked_ms": None, "used_ms": None, "standing": "valid"}
+    return {"id": _id(role, secret), "name": name, "made_ms": now_ms, "expires_ms": ends_ms} | unused
+
+
+def _adding(
+    secret: str,
+    role: Role,
+    *,
+    name: str,
+    now_ms: int,
+    project: str | None = None,
+    pool: str | None = None,
+    node: str | None = None,
+    expires_ms: int | None = None,
+) -> Write:
+    owner = {"project": project, "pool": pool, "node": node}
+    identity = {"id": _id(role, secret), "hash": _hash(secret), "role": role, "name": name}
+    return write("add_credential", **identity, **owner, expires_ms=expires_ms, now=now_ms)
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _id(role: Role, secret: str) -> str:
+    kind = role if role in ("join", "node") else "key"
+    return f"{kind}-{_hash(secret)[:16]}"
+
+
+def _ends_ms(lasts_s: float | None, now_ms: int) -> int | None:
+    return None if lasts_s is None else now_ms + round(lasts_s * 1000)
+
+
+def _standing(row: Row, now_ms: int) -> Standing:
+    return standing(row["expires_ms"], row["revoked_ms"], now_ms)
+
+
+def _lost(role: Role, lost: Standing) -> str:
+    what = "token" if role in ("join", "node") else "key"
+    return f"this {what} was revoked" if lost == "revoked" else f"this {what} has expired"
+
+
+def _too_little(needed: Role, given: Role) -> Forbidden:
+    return Forbidden(f"this needs {CALLED[needed]}, and {CALLED[given]} was given", hint=_hint(needed))
+
+
+def _hint(needed: Role) -> str:
+    match needed:
+        case "join" | "node":
+            return "users' keys do not open what workers ask"
+        case "operator":
+            return "ask whoever runs this server: its key is in access.json of the server's home"
+        case _:
+            return f"an admin of your project makes one: gangline keys add NAME --role {needed}"

@@ -1,0 +1,208 @@
+"""The registry: a project's bases by name, pinned, with what they are. A gated one on the hub is copied before it can be used."""
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gangline.core.canonical import canonical_json
+from gangline.core.errors import BadInput, NotFound
+from gangline.core.models.bases import INDEX, ROLES, UNKNOWN, Role, files_of_role, is_base_name
+from gangline.core.models.recognition import Model, header_of, pipeline_of, recognise_file, recognise_folder
+from gangline.core.specs.fields import Base, FilesBase, HubBase, base_to_json
+from gangline.core.specs.spec import Spec
+from gangline.core.views import BaseView
+from gangline.ports.hub import HubFile, HubModel
+from gangline.ports.store import Row, Write, write
+from gangline.service.content import mirror
+from gangline.service.content.upload import check_here
+from gangline.service.deployment import Deployment
+
+CONFIGS = ("unet/config.json", "text_encoder/config.json", "scheduler/scheduler_config.json")
+HEADER_LENGTH_BYTES = 8
+HEADER_BYTES_MAX = 32 * 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What its owner says of a base; it goes before what is found out."""
+
+    family: str = ""
+    prediction_type: str = ""
+    licence: str = ""
+    because: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pinned:
+    """A model whose content is fixed: with its length, and what the hub says of it where it lies there."""
+
+    model: Base
+    bytes: int
+    on_hub: HubModel | None = None
+
+
+def add(at: Deployment, project: str, name: str, base: Base, vae: Base | None, said: Said, now_ms: int) -> BaseView:
+    """Raises `BadInput` where the name is none, or stands for another base; or where a base is none."""
+    if not is_base_name(name):
+        raise BadInput(f"{name!r} is no name for a base", hint="take letters, digits, dots and hyphens, up to 100")
+    model, own_vae = _pin(at, project, base, "base"), _pin(at, project, vae, "vae") if vae else None
+    found = _recognise(at, model)
+    licence = said.licence or (model.on_hub.licence if model.on_hub else "") or UNKNOWN
+    values = {
+        "base": canonical_json(base_to_json(model.model)),
+        "base_id": model.model.id,
+        "vae": canonical_json(base_to_json(own_vae.model)) if own_vae else "",
+        "vae_id": own_vae.model.id if own_vae else "",
+        "family": said.family or (found.family.name if found else UNKNOWN),
+        "prediction_type": said.prediction_type or (found.prediction_type if found else UNKNOWN),
+        "licence": licence,
+        "because": said.because or (found.because if found else ""),
+        "bytes": model.bytes + (own_vae.bytes if own_vae else 0),
+    }
+    models = zip(ROLES, (model, own_vae), strict=True)
+    mirrors = [_mirroring(project, each, role) for role, each in models if each and _is_gated(each)]
+    at.store.apply(write("name_base", project=project, name=name, **values, now=now_ms), *mirrors)
+    kept = named(at, project, name)
+    if (kept.id, kept.vae) != (model.model.id, json.loads(values["vae"] or "null")):
+        raise BadInput(f"{name} stands for another base already", hint=f"forget that with `gangline bases rm {name}`")
+    return kept
+
+
+def listed(at: Deployment, project: str) -> list[BaseView]:
+    return [_view(at, project, row) for row in at.store.load("bases", project=project)]
+
+
+def named(at: Deployment, project: str, name: str) -> BaseView:
+    """Raises `NotFound`."""
+    rows = at.store.load("base", project=project, name=name)
+    if not rows:
+        raise NotFound(
+            f"there is no base {name}", hint="`gangline bases ls` lists them, `gangline bases add` makes them"
+        )
+    return _view(at, project, rows[0])
+
+
+def forget(at: Deployment, project: str, name: str) -> None:
+    """The name only: jobs name content."""
+    at.store.apply(write("forget_base", project=project, name=name))
+
+
+def pinned(at: Deployment, project: str, spec: Spec) -> Spec:
+    """With commits for revisions, so that the job means the same for ever. Raises `BadInput` where a model is gated and not here."""
+    base = _pinned(at, project, spec.base, "base")
+    licence = spec.base_licence or _known_licence(at, project, base)
+    vae = {"vae": _pinned(at, project, spec.vae, "vae")} if spec.vae else {}
+    return replace(spec, base=base, base_licence=licence, **vae)
+
+
+def _known_licence(at: Deployment, project: str, base: Base) -> str:
+    """Empty where no base of that content has a name."""
+    known = {row["base_id"]: row["licence"] for row in at.store.load("bases", project=project)}
+    return known.get(base.id, UNKNOWN).replace(UNKNOWN, "")
+
+
+def _pinned(at: Deployment, project: str, model: Base, role: Role) -> Base:
+    if not isinstance(model, HubBase):
+        return model
+    commit = at.hub.pin(model.repo, model.revision)
+    fixed = replace(model, revision=commit)
+    row = mirror.find(at, project, fixed.id, role)
+    if row and row["state"] != "ready":
+        raise BadInput(
+            f"{model.repo} is gated, and still being copied: {_how_far(row)}", hint="try again when it is here"
+        )
+    if not row and commit != model.revision and at.hub.look(model.repo, commit).gated:
+        raise BadInput(
+            f"{model.repo} is gated on the hub, and nodes have no token of it",
+            hint=f"let this server copy it once: gangline bases add {model.repo}",
+        )
+    return fixed
+
+
+def _pin(at: Deployment, project: str, model: Base, role: Role) -> _Pinned:
+    if isinstance(model, FilesBase):
+        check_here(at, project, {file.path: file for file in model.files})
+        return _Pinned(model=model, bytes=sum(file.bytes for file in model.files))
+    found = at.hub.look(model.repo, model.revision)
+    fixed = _Pinned(model=replace(model, revision=found.commit), bytes=0, on_hub=found)
+    wanted = _wanted(fixed, role)
+    if not wanted:
+        raise BadInput(
+            f"{model.repo} holds no model in safetensors that can be told", hint="name its .safetensors file here"
+        )
+    return replace(fixed, bytes=sum(each.bytes for each in wanted))
+
+
+def _wanted(model: _Pinned, role: Role) -> list[HubFile]:
+    known = {each.path: each for each in (model.on_hub.files if model.on_hub else ())}
+    return [known[path] for path in files_of_role(list(known), role)]
+
+
+def _is_gated(model: _Pinned) -> bool:
+    return model.on_hub is not None and model.on_hub.gated
+
+
+def _mirroring(project: str, model: _Pinned, role: Role) -> Write:
+    assert isinstance(model.model, HubBase), "only the hub has gates"
+    files = [{"path": each.path, "bytes": each.bytes, "sha256": each.sha256} for each in _wanted(model, role)]
+    where = {"repo": model.model.repo, "revision": model.model.revision}
+    size = sum(each["bytes"] for each in files)
+    return write(
+        "begin_mirror", project=project, base=model.model.id, role=role, **where, files=json.dumps(files), bytes=size
+    )
+
+
+def _recognise(at: Deployment, model: _Pinned) -> Model | None:
+    """What a base on the hub is, from its configurations or the header of its file. Of files, nobody but their owner knows."""
+    if model.on_hub is None or not isinstance(model.model, HubBase):
+        return None
+    repo, commit = model.model.repo, model.model.revision
+    names = {each.path for each in model.on_hub.files}
+
+    def read(path: str) -> Any:
+        return _json(at.hub.read(repo, commit, path), path) if path in names else {}
+
+    if INDEX in names:
+        parts = {path.partition("/")[0]: read(path) for path in CONFIGS}
+        return recognise_folder(repo, pipeline_of(repo, read(INDEX)), **parts)
+    single = _wanted(model, "base")[0]
+    length = int.from_bytes(at.hub.read(repo, commit, single.path, range(HEADER_LENGTH_BYTES)), "little")
+    if not 0 < length <= HEADER_BYTES_MAX:
+        raise BadInput(f"{single.path} of {repo} is no safetensors file")
+    start = HEADER_LENGTH_BYTES + length
+    header = at.hub.read(repo, commit, single.path, range(HEADER_LENGTH_BYTES, start))
+    return recognise_file(header_of(single.path, _json(header, single.path), start, single.bytes))
+
+
+def _json(content: bytes, path: str) -> Any:
+    try:
+        return json.loads(content)
+    except ValueError:
+        raise BadInput(f"{path} of the base cannot be read") from None
+
+
+def _view(at: Deployment, project: str, row: Row) -> BaseView:
+    ids = zip(ROLES, (row["base_id"], row["vae_id"]), strict=True)
+    copies = [copy for role, model in ids if model and (copy := mirror.find(at, project, model, role))]
+    behind = next((copy for copy in copies if copy["state"] != "ready"), None)
+    lacking = sum(copy["bytes"] - copy["done_bytes"] for copy in copies)
+    return BaseView(
+        name=row["name"],
+        base=json.loads(row["base"]),
+        vae=json.loads(row["vae"]) if row["vae"] else None,
+        id=row["base_id"],
+        family=row["family"],
+        prediction_type=row["prediction_type"],
+        licence=row["licence"],
+        because=row["because"],
+        bytes=row["bytes"],
+        state=behind["state"] if behind else "ready",
+        fetched_bytes=row["bytes"] - lacking,
+        why=_how_far(behind) if behind else "",
+        made_ms=row["made_ms"],
+    )
+
+
+def _how_far(copy: Row) -> str:
+    here = f"{copy['done_bytes'] / 1e9:.2f} of {copy['bytes'] / 1e9:.2f} GB are here"
+    return f"{here}; {copy['because']}" if copy["because"] else here

@@ -1,0 +1,86 @@
+"""What a job's node may read: files stored by content, what others prepared, and checkpoints."""
+
+import json
+
+from gangline.core.files import File
+from gangline.core.job import Node
+from gangline.core.jobs.keys import blob_key
+from gangline.core.models.bases import INDEX
+from gangline.core.models.lora_metadata import DIFFUSERS_FILE
+from gangline.core.runs.contract import parse_manifest
+from gangline.core.specs.kinds import kind_of, needs_prepared_files, needs_weights
+from gangline.core.specs.spec import SampleSpec, parse_task
+from gangline.ports.server import Offered, Resumable, Stored
+from gangline.ports.store import Row
+from gangline.service.attempts import load_node
+from gangline.service.content.mirror import copied
+from gangline.service.content.prepared import offered
+from gangline.service.deployment import Deployment
+
+OPTIMIZER = "optimizer"
+
+
+def inputs_of(at: Deployment, job: Row) -> tuple[Stored, ...]:
+    """By their paths below `inputs/`. A job that renders has the weights that it shows among them, while they are kept."""
+    spec = parse_task(json.loads(job["spec"]))
+    files = sorted((spec.input_files() | copied(at, job["project"], spec)).items())
+    found = [stored(file, path, blob_key(job["project"], file.sha256)) for path, file in files]
+    return (*found, *(_weights(at, spec) if needs_weights(spec) else ()))
+
+
+def _weights(at: Deployment, spec: SampleSpec) -> list[Stored]:
+    if spec.checkpoint is None:
+        made = [row for row in at.store.load("artifacts", job=spec.job) if _is_of_result(spec, row["path"])]
+        return [
+            Stored(path=f"result/{row['path']}", **{name: row[name] for name in ("bytes", "sha256", "key")})
+            for row in made
+        ]
+    kept = {row["id"]: row for row in at.store.load("checkpoints", job=spec.job)}
+    files = resumable(kept[spec.checkpoint]).files if spec.checkpoint in kept else ()
+    return [
+        Stored(path=f"checkpoint/{file.path}", bytes=file.bytes, sha256=file.sha256, key=file.key)
+        for file in files
+        if not file.path.startswith(OPTIMIZER)
+    ]
+
+
+def _is_of_result(spec: SampleSpec, path: str) -> bool:
+    """A LoRA is one file; a whole model is all but pictures and reports."""
+    return (
+        path == DIFFUSERS_FILE
+        if kind_of(spec.of).result == "lora"
+        else path == INDEX or ("/" in path and not path.startswith("samples/"))
+    )
+
+
+def resumable(checkpoint: Row) -> Resumable:
+    manifest = json.loads(checkpoint["manifest"])
+    return Resumable(
+        id=checkpoint["id"],
+        step=checkpoint["step"],
+        manifest=manifest,
+        files=tuple(
+            stored(file, file.path, f"{checkpoint['prefix']}/{file.path}") for file in parse_manifest(manifest).files
+        ),
+    )
+
+
+def stored(file: File, path: str, key: str) -> Stored:
+    return Stored(path=path, bytes=file.bytes, sha256=file.sha256, key=key)
+
+
+def prepared_for(at: Deployment, job: Row, node: Node, now_ms: int) -> tuple[Offered, ...]:
+    """What a training job need not make on this node."""
+    spec = parse_task(json.loads(job["spec"]))
+    if not needs_prepared_files(spec):
+        return ()
+    return offered(at, job["project"], job["id"], spec, node.numerics, now_ms)
+
+
+def readable_keys(at: Deployment, job: str, node: str, now_ms: int) -> dict[str, int]:
+    """With their lengths in bytes."""
+    row = at.store.load("job", id=job)[0]
+    checkpoints = (resumable(checkpoint) for checkpoint in at.store.load("checkpoints", job=job))
+    folders = (*checkpoints, *prepared_for(at, row, load_node(at, node), now_ms))
+    files = [*inputs_of(at, row), *(file for folder in folders for file in folder.files)]
+    return {file.key: file.bytes for file in files}

@@ -1,0 +1,84 @@
+"""Uploads: how bytes come into the object store, and whether they are there.
+
+A small file is one signed request. A large one goes up in parts, and asking again goes on with those that are missing; an object
+is made of them here, by who has just looked whether the lease is held.
+"""
+
+import json
+from collections.abc import Mapping
+
+from gangline.core.errors import BadInput, Damaged, Unreachable
+from gangline.core.files import File, Grant
+from gangline.ports.objects import Part
+from gangline.ports.server import Refused, Upload
+from gangline.ports.store import guard, write
+from gangline.service.attempts import TRIES_MAX
+from gangline.service.content.parts import attested, declared, in_parts, whole
+from gangline.service.deployment import Deployment
+
+
+def grant(at: Deployment, key: str, file: Upload, now_ms: int, *, attempt: str = "") -> Grant:
+    """Requests that bring exactly these bytes under `key`, as far as the store has not got them."""
+    if not at.objects.in_parts(file.bytes):
+        return whole(at.objects, key, file, now_ms, at.policy.url_s)
+    parts = file.parts or (file.sha256,)
+    upload, here = _begun(at, key, file, parts, now_ms, attempt)
+    return in_parts(at.objects, key, upload, here, declared(file.bytes, parts), now_ms, at.policy.url_s)
+
+
+def stored_as(at: Deployment, key: str, file: File, parts: tuple[str, ...] = ()) -> bool | Refused:
+    """Whether the store attests `file`, which lies under `key`; `Refused` where it does not lie there. An upload whose parts
+    have all come becomes an object now. Who names no `parts` means those with which it was begun."""
+    rows = at.store.load("upload", key=key) if at.objects.in_parts(file.bytes) else []
+    begun = tuple(json.loads(rows[0]["parts"])) if rows else ()
+    if rows and rows[0]["begun"]:
+        at.objects.complete(key, rows[0]["begun"], declared(rows[0]["bytes"], begun))
+    return _stands(at, key, file, parts or begun)
+
+
+def _stands(at: Deployment, key: str, file: File, parts: tuple[str, ...]) -> bool | Refused:
+    try:
+        return attested(at.objects, key, file, parts)
+    except Damaged as error:
+        return Refused(because=error.message)
+
+
+def _begun(
+    at: Deployment, key: str, file: Upload, parts: tuple[str, ...], now_ms: int, attempt: str
+) -> tuple[str, Mapping[int, Part]]:
+    """The upload of just these bytes, begun where there is none, and what the store has of it: all, where it is an object already."""
+    said = {"bytes": file.bytes, "sha256": file.sha256, "parts": json.dumps(parts)}
+    for _ in range(TRIES_MAX):
+        rows = at.store.load("upload", key=key)
+        seen = rows[0]["begun"] if rows else ""
+        if seen and said == {name: rows[0][name] for name in said}:
+            here = at.objects.parts(key, seen)
+            if here is not None:
+                return seen, here
+            if isinstance(_stands(at, key, file, parts), bool):
+                return seen, dict(enumerate(declared(file.bytes, parts), 1))
+        kept = {"key": key, "attempt": attempt, "now": now_ms} | said
+        # If this server dies before it can write down what it began, a sweep knows under which key to look.
+        at.store.apply(write("keep_upload", begun="", seen=seen, **kept))
+        if seen:
+            at.objects.abort(key, seen)
+        upload = at.objects.begin(key)
+        if at.store.apply(guard("keep_upload", begun=upload, seen="", **kept)):
+            return upload, {}
+        at.objects.abort(key, upload)
+    raise Unreachable(f"the upload of {file.path} was begun {TRIES_MAX} times at once")
+
+
+def check_here(at: Deployment, project: str, files: Mapping[str, File]) -> None:
+    """Raises `BadInput` where one of these was not handed in."""
+    missing = [path for path, file in sorted(files.items()) if not _is_here(at, project, file)]
+    if missing:
+        raise BadInput(
+            f"{len(missing)} input files are not in the object store, {missing[0]} the first of them",
+            hint="hand each in with POST /v1/blobs before submitting",
+        )
+
+
+def _is_here(at: Deployment, project: str, file: File) -> bool:
+    rows = at.store.load("blob", project=project, sha256=file.sha256)
+    return bool(rows) and rows[0]["bytes"] == file.bytes

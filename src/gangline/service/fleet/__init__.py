@@ -1,0 +1,1 @@
+"""Nodes: rented, joined, watched, and given back."""

@@ -1,0 +1,65 @@
+"""Queued jobs that a further node of a pool could take, given what the pool's provider offers and what budgets pay."""
+
+from collections import Counter
+
+from gangline.core.fleet.autoscale import PoolLimits
+from gangline.core.money.budget import reservation
+from gangline.core.policy import Policy
+from gangline.ports.pool import Offer
+from gangline.ports.store import Row
+from gangline.service.deployment import Deployment
+
+
+def find_demand(
+    at: Deployment, pool: PoolLimits, offers: list[Offer], covered: set[str], now_ms: int
+) -> tuple[list[Row], list[Row]]:
+    """Jobs that one more node of this pool could take now, as many as matter; and those of them that no node here may take."""
+    stuck, found = dict[str, Row](), dict[str, Row]()
+    smallest = min((offer.gpu_memory_gb for offer in offers), default=0)
+    for offer in offers:
+        could = {
+            "now": now_ms,
+            "gpu": offer.gpu,
+            "gpu_memory_gb": offer.gpu_memory_gb,
+            "trust": offer.trust,
+            "slots": offer.slots,
+            "pool": pool.name,
+            "reserve": reservation(offer.price_micro_usd_per_hour // offer.slots, 0, at.policy),
+            "egress": at.policy.egress_micro_usd_per_byte,
+            "limit": 2 * pool.nodes_max + len(covered),
+        }
+        fitting = at.store.load("demand", **could)
+        found |= {job["id"]: job for job in fitting}
+        if fitting:
+            stuck |= {job["id"]: job for job in at.store.load("stuck", smallest_gb=smallest, **could)}
+    jobs = sorted((stuck | found).values(), key=lambda job: job["id"] not in covered)
+    waiting = [job for job in _affordable(jobs, offers, at.policy) if job["id"] not in covered]
+    return waiting, [job for job in waiting if job["id"] in stuck]
+
+
+def _affordable(jobs: list[Row], offers: list[Offer], policy: Policy) -> list[Row]:
+    """As many of each project's as its budget has reservations left for, on the cheapest nodes that fit."""
+    taken: Counter[str] = Counter()
+    found: list[Row] = []
+    for job in jobs:
+        least = min(_reserve(offer, job, policy) for offer in offers if fits(offer, job))
+        if job["left"] is None or taken[job["project"]] + least <= job["left"]:
+            taken[job["project"]] += least
+            found.append(job)
+    return found
+
+
+def _reserve(offer: Offer, job: Row, policy: Policy) -> int:
+    price = offer.price_micro_usd_per_hour * job["slots"] // offer.slots
+    return reservation(price, job["download_bytes"], policy)
+
+
+def suits(offer: Offer, job: Row, policy: Policy) -> bool:
+    """Whether a node of this offer could run the job, and its project's budget pays for that."""
+    return fits(offer, job) and (job["left"] is None or _reserve(offer, job, policy) <= job["left"])
+
+
+def fits(offer: Offer, job: Row) -> bool:
+    """Whether a node of this offer could run the job; its pool and the job's bans aside."""
+    large = offer.gpu_memory_gb >= job["gpu_memory_gb"] and offer.slots >= job["slots"]
+    return large and job["gpu"] in ("", offer.gpu) and job["trust"] <= offer.trust

@@ -1,0 +1,200 @@
+"""The fleet: what providers rent us beside what we want, until they agree; nodes rented for work, and given back without it."""
+
+import logging
+from contextlib import suppress
+
+from gangline.core.errors import GanglineError, Unreachable
+from gangline.core.fleet.autoscale import (
+    Adopt,
+    Demand,
+    Drain,
+    GiveUp,
+    Rate,
+    Rented,
+    Seen,
+    Start,
+    StopInstance,
+    cheapest,
+    reconcile,
+    scale,
+)
+from gangline.core.money.cost import DAY_MS, HOUR_MS
+from gangline.ports.pool import Instance, Offer
+from gangline.ports.store import guard, write
+from gangline.service.deployment import Deployment, RentedPool
+from gangline.service.fleet.demand import find_demand, suits
+from gangline.service.fleet.nodes import gone
+from gangline.service.money import bill
+from gangline.service.outage import back_since_ms
+
+log = logging.getLogger("gangline.fleet")
+
+
+def tend(at: Deployment, now_ms: int) -> None:
+    """One look at every pool. A provider that is away is asked again at the next."""
+    covered: set[str] = set()
+    for name, pool in at.pools.items():
+        try:
+            nodes = _agree(at, pool, pool.driver.list(), now_ms)
+            covered |= _scale(at, pool, nodes, pool.driver.offers(), covered, now_ms)
+        except GanglineError as error:
+            log.warning("pool %s: %s; trying again", name, error.message)
+    settle(at)
+
+
+def _agree(at: Deployment, pool: RentedPool, instances: list[Instance], now_ms: int) -> list[Rented]:
+    """Ours as they are after it."""
+    _note_bills(at, instances, now_ms)
+    listed = {instance.id for instance in instances}
+    ours = _rented(at, pool, now_ms)
+    for node in ours:
+        if node.missing or node.instance not in listed:
+            at.store.apply(write("count_missing", id=node.id, listed=int(node.instance in listed)))
+    ends = {instance.id: instance.billed_to_ms for instance in instances}
+    rented_as = {node.id: node.instance for node in ours}
+    seen_now = [Seen(id=i.id, name=i.name, ended=i.billed_to_ms is not None) for i in instances]
+    actions = reconcile(ours, seen_now, now_ms, at.policy)
+    for action in actions:
+        match action:
+            case Adopt():
+                at.store.apply(write("adopt", id=action.node, instance=action.instance))
+            case StopInstance():
+                pool.driver.stop(action.instance)
+            case GiveUp():
+                gone(at, action.node, action.because, now_ms, ended_ms=ends.get(rented_as[action.node] or ""))
+    return _rented(at, pool, now_ms) if actions else ours
+
+
+def give_back(at: Deployment, node: str) -> None:
+    """End at once what a node that has no more to do here is rented as: it costs until then. Where the provider is away, a
+    tick will do it."""
+    for row in at.store.load("instance_to_end", node=node):
+        if row["pool"] in at.pools:
+            with suppress(GanglineError):
+                at.pools[row["pool"]].driver.stop(row["instance"])
+                log.info("node %s ends: %s", node, row["because"])
+
+
+def _note_bills(at: Deployment, instances: list[Instance], now_ms: int) -> None:
+    """What is billed, from when until when; written where it is news."""
+    ended = [instance.billed_to_ms for instance in instances if instance.billed_to_ms is not None]
+    known = {
+        row["id"]: row["billed_to_ms"] for row in at.store.load("known_instances", since=min(ended, default=now_ms))
+    }
+    for instance in instances:
+        told = instance.id in known and known[instance.id] == instance.billed_to_ms
+        if instance.billed_from_ms is not None and not told:
+            seen = {"billed_from_ms": instance.billed_from_ms, "billed_to_ms": instance.billed_to_ms}
+            at.store.apply(write("see_instance", id=instance.id, node=instance.name, **seen))
+
+
+def _rented(at: Deployment, pool: RentedPool, now_ms: int) -> list[Rented]:
+    back_ms = back_since_ms(at, now_ms)
+    return [
+        Rented(
+            id=row["id"],
+            state=row["state"],
+            since_ms=row["since_ms"],
+            idle_since_ms=None if row["beat_ms"] else max(row["meter_ms"], back_ms),
+            heard_ms=max(row["seen_ms"], row["beat_ms"] or 0),
+            instance=row["instance"],
+            missing=row["missing"],
+        )
+        for row in at.store.load("nodes_of_pool", pool=pool.limits.name)
+        if row["rented"]
+    ]
+
+
+def _scale(
+    at: Deployment, pool: RentedPool, nodes: list[Rented], offers: list[Offer], covered: set[str], now_ms: int
+) -> set[str]:
+    """The jobs for which this pool has, or will have, nodes. `covered`: those of other pools."""
+    waiting, stuck = find_demand(at, pool.limits, offers, covered, now_ms)
+    since_ms = min((job["ready_ms"] for job in waiting), default=now_ms)
+    demand = Demand(takable=len(waiting), stuck=len(stuck), since_ms=since_ms)
+    plan = scale(pool.limits, nodes, demand, now_ms, at.policy)
+    starts = any(isinstance(action, Start) for action in plan.actions) and not _starts_failed(at, pool, now_ms)
+    ranked, refused = _ranked(at, offers, now_ms) if starts else [], set[str]()
+    wanting, covers = iter(waiting), plan.covers
+    for action in plan.actions:
+        match action:
+            case Start() if starts:
+                job = next(wanting, None)
+                fitting = [offer for offer in ranked if job is None or suits(offer, job, at.policy)]
+                covers += _rent(at, pool, fitting, refused, action, now_ms)
+            case Drain():
+                drain = write("drain_idle", id=action.node, because=action.because)
+                at.store.apply(write("hold_node", id=action.node), drain)
+                give_back(at, action.node)
+            case GiveUp():
+                gone(at, action.node, action.because, now_ms)
+    return {job["id"] for job in waiting[:covers]}
+
+
+def _starts_failed(at: Deployment, pool: RentedPool, now_ms: int) -> bool:
+    """Whether a node that was asked for a moment ago has come to nothing: no capacity, or a worker that ends at once."""
+    since = now_ms - round(at.policy.start_pause_s * 1000)
+    return bool(at.store.load("failed_starts", pool=pool.limits.name, since=since))
+
+
+def _ranked(at: Deployment, offers: list[Offer], now_ms: int) -> list[Offer]:
+    """The cheapest per expected step first, by what is known of each class."""
+    rates = [_rate(at, offer, now_ms) for offer in offers]
+    by_id = {offer.id: offer for offer in offers}
+    return [by_id[rate.offer] for rate in cheapest(rates, at.policy)]
+
+
+def _rate(at: Deployment, offer: Offer, now_ms: int) -> Rate:
+    pace = at.store.load("pace_of_gpu", gpu=offer.gpu)
+    lost = at.store.load("lost_of_gpu", gpu=offer.gpu, since=now_ms - DAY_MS)[0]
+    return Rate(
+        offer=offer.id,
+        price_micro_usd_per_hour=offer.price_micro_usd_per_hour,
+        seconds_per_step=pace[0]["seconds_per_step"] if pace else None,
+        interruptions_per_hour=lost["interruptions"] * HOUR_MS / lost["ms"] if lost["ms"] else 0,
+    )
+
+
+def _rent(at: Deployment, pool: RentedPool, ranked: list[Offer], refused: set[str], action: Start, now_ms: int) -> bool:
+    """The first offer that is to be had; whether there was one. `refused` grows by those that are not. The row comes first, so
+    that no node is ever unknown."""
+    for offer in ranked:
+        if offer.id in refused:
+            continue
+        node = at.new_id("node")
+        at.store.apply(
+            write(
+                "rent_node",
+                id=node,
+                pool=pool.limits.name,
+                because=action.because,
+                gpu=offer.gpu,
+                gpu_memory_gb=offer.gpu_memory_gb,
+                trust=offer.trust,
+                slots=offer.slots,
+                price_micro_usd_per_hour=offer.price_micro_usd_per_hour,
+                now=now_ms,
+            )
+        )
+        try:
+            pool.driver.start(offer.id, node)
+        except Unreachable:
+            return True  # it may have been rented all the same: the list will tell
+        except GanglineError as error:
+            gone(at, node, error.message, now_ms)
+            refused.add(offer.id)
+        else:
+            log.info("node %s starts: %s", node, action.because)
+            return True
+    return False
+
+
+def settle(at: Deployment) -> None:
+    """Once a node and its instance have ended, the ledger says of it what the provider's bill says."""
+    for row in at.store.load("instances_to_settle"):
+        known = at.store.load("known_bill", node=row["node"])[0]["micro_usd"]
+        settled = sum(
+            bill.bill_of(row["price_micro_usd_per_hour"], before)
+            for before in at.store.load("settled_instances", node=row["node"])
+        )
+        at.store.apply(guard("settle", id=row["id"]), *bill.settlement(row, known, settled, row["node"]))

@@ -1,0 +1,115 @@
+"""Whom to trust: machines judged by their strikes, and attempts from which nothing comes."""
+
+import logging
+
+from gangline.core.fleet.trust import Alarm, Machine, Quarantine, Strike, is_due, judge
+from gangline.core.job import WORKING
+from gangline.core.jobs.failure import MEANING
+from gangline.core.jobs.watch import Watched, no_progress
+from gangline.core.money.cost import HOUR_MS
+from gangline.ports.store import Row, Write, guard, write
+from gangline.service.attempts import conclude, failure
+from gangline.service.deployment import Deployment
+from gangline.service.fleet.speed import heed_speed
+from gangline.service.outage import back_since_ms
+
+log = logging.getLogger("gangline.health")
+
+
+def judge_machines(at: Deployment, now_ms: int) -> None:
+    """Contrast may come later than the strike: another machine does well what this one failed."""
+    since = now_ms - round(at.policy.strike_window_s * 1000)
+    for machine in at.store.load("struck_machines", since=since, now=now_ms):
+        judge_machine(at, machine["id"], machine["pool"], now_ms)
+
+
+def judge_machine(at: Deployment, machine_id: str, pool: str, now_ms: int) -> None:
+    row = at.store.load("machine", id=machine_id)[0]
+    strikes = _strikes(at, machine_id, now_ms)
+    if not strikes or row["quarantined_until_ms"] > now_ms:
+        return
+    machine = Machine(quarantines=row["quarantines"], on_trial=bool(row["on_trial"]))
+    if not is_due(machine, strikes, at.policy):
+        return
+    lately = at.store.load("quarantined_lately", pool=pool, id=machine_id, since=now_ms - HOUR_MS)[0]["machines"]
+    nodes = at.store.load("nodes_working", pool=pool)[0]["nodes"]
+    verdict = judge(machine, strikes, quarantined_lately=lately, pool_nodes=nodes, now_ms=now_ms, policy=at.policy)
+    if isinstance(verdict, Quarantine):
+        _quarantine(at, row, verdict, now_ms)
+    elif isinstance(verdict, Alarm) and verdict.because != row["because"]:
+        _alarm(at, machine_id, verdict.because)
+
+
+def _strikes(at: Deployment, machine: str, now_ms: int) -> list[Strike]:
+    since = now_ms - round(at.policy.strike_window_s * 1000)
+    return [
+        Strike(
+            kind=row["kind"],
+            workload=row["workload"],
+            quarters=row["quarters"],
+            elsewhere=bool(row["job_elsewhere" if MEANING[row["kind"]].blame == "job" else "workload_elsewhere"]),
+        )
+        for row in at.store.load("strikes", machine=machine, since=since)
+    ]
+
+
+def _quarantine(at: Deployment, machine: Row, verdict: Quarantine, now_ms: int) -> None:
+    because = f"quarantined: {verdict.because}"
+    writes: list[Write] = [
+        guard(
+            "quarantine_machine",
+            id=machine["id"],
+            quarantines=machine["quarantines"],
+            until_ms=verdict.until_ms,
+            because=because,
+            now=now_ms,
+        )
+    ]
+    for node in at.store.load("nodes_of_machine", machine=machine["id"]):
+        if node["state"] in WORKING:
+            writes.append(
+                write("set_node_state", id=node["id"], before=node["state"], state="quarantined", because=because)
+            )
+    at.store.apply(*writes)
+
+
+def _alarm(at: Deployment, machine: str, because: str) -> None:
+    log.warning("machine %s: %s", machine, because)
+    working = [node for node in at.store.load("nodes_of_machine", machine=machine) if node["state"] in WORKING]
+    at.store.apply(
+        write("alarm", id=machine, because=because),
+        *(
+            write("set_node_state", id=node["id"], before=node["state"], state=node["state"], because=because)
+            for node in working
+        ),
+    )
+
+
+def begin_trials(at: Deployment, now_ms: int) -> None:
+    """A machine that has served its time gets work again, and goes back at its first failure."""
+    for row in at.store.load("quarantines_over", now=now_ms):
+        because = "on trial after a quarantine"
+        at.store.apply(write("set_node_state", id=row["id"], before="quarantined", state="on_trial", because=because))
+
+
+def watch(at: Deployment, now_ms: int) -> None:
+    """Over everything that runs: end what makes no progress, and move what another machine would do for less."""
+    leases, back_ms = at.store.load("live_leases"), back_since_ms(at, now_ms)
+    for lease in leases:
+        because = no_progress(_watched(lease), now_ms, back_ms, at.policy)
+        if because:
+            conclude(at, lease["attempt"], failure(at, "no progress", because), now_ms)
+            judge_machine(at, lease["machine"], lease["pool"], now_ms)
+    heed_speed(at, leases, now_ms)
+
+
+def _watched(lease: Row) -> Watched:
+    return Watched(
+        phase=lease["phase"],
+        step=lease["step"],
+        started_ms=lease["started_ms"],
+        training_ms=lease["training_ms"],
+        stepped_ms=lease["stepped_ms"],
+        committed_ms=lease["committed_ms"],
+        save_s=lease["save_s"],
+    )

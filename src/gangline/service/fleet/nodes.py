@@ -1,0 +1,112 @@
+"""Nodes come and go."""
+
+import logging
+
+from gangline.core.canonical import canonical_json, digest
+from gangline.core.errors import Denied
+from gangline.core.job import NodeState
+from gangline.ports.server import Join, Joined
+from gangline.ports.store import guard, write
+from gangline.service.access.access import adding_node
+from gangline.service.attempts import TRIES_MAX, end_attempts_of_node, load_node
+from gangline.service.deployment import Deployment
+from gangline.service.money import bill
+from gangline.service.outage import back_since_ms
+
+log = logging.getLogger("gangline.nodes")
+
+
+def join(at: Deployment, request: Join, pool: str, now_ms: int) -> Joined:
+    """A worker of a node that was rented for `pool` becomes that node; any other makes a node of its own there.
+    Raises `Denied` for a node that was given up, or is another pool's."""
+    if request.node and _pool_of(at, request.node) != pool:
+        raise _not_waited_for(request.node)
+    at.store.apply(write("know_machine", id=request.machine, pool=pool, now=now_ms))
+    state, because = _welcome(at, request.machine, now_ms)
+    token = at.new_secret("node")
+    facts = {
+        "machine": request.machine,
+        "state": state,
+        "because": because,
+        "gpu": request.gpu,
+        "gpu_memory_gb": request.gpu_memory_gb,
+        "numerics": digest({"gpu": request.gpu, "capabilities": request.capabilities})[:16],
+        "slots": request.slots,
+        "capabilities": canonical_json(request.capabilities),
+        "now": now_ms,
+    }
+    node = request.node or at.new_id("node")
+    admission = [adding_node(token, node, now_ms), *(write("add_base", node=node, base=base) for base in request.bases)]
+    if request.node:
+        admitted = at.store.apply(guard("node_joined", id=node, **facts), *admission)
+        if not admitted and not _joined_before(at, node, request.machine):
+            raise _not_waited_for(node)
+        if not admitted:
+            at.store.apply(*admission)
+    else:
+        price = at.price_micro_usd_per_hour
+        added = write("add_node", id=node, name=request.name, pool=pool, price_micro_usd_per_hour=price, **facts)
+        at.store.apply(added, *admission)
+    return Joined(
+        node=node,
+        token=token,
+        heartbeat_interval_s=at.policy.heartbeat_interval_s,
+        claim_interval_s=at.policy.claim_interval_s,
+        save_interval_s=at.policy.save_interval_s,
+    )
+
+
+def _pool_of(at: Deployment, node: str) -> str | None:
+    rows = at.store.load("node", id=node)
+    return rows[0]["pool"] if rows else None
+
+
+def _not_waited_for(node: str) -> Denied:
+    return Denied(f"{node} is not waited for", hint="it was given up; its provider will be told to end it")
+
+
+def _joined_before(at: Deployment, node: str, machine: str) -> bool:
+    """The answer was lost, or the worker started again."""
+    rows = at.store.load("node", id=node)
+    return bool(rows) and rows[0]["machine"] == machine and rows[0]["state"] != "gone"
+
+
+def _welcome(at: Deployment, machine: str, now_ms: int) -> tuple[NodeState, str]:
+    known = at.store.load("machine", id=machine)[0]
+    if known["quarantined_until_ms"] > now_ms:
+        return "quarantined", known["because"]
+    if known["on_trial"]:
+        return "on_trial", "on trial after a quarantine"
+    return "ready", ""
+
+
+def leave(at: Deployment, node: str, now_ms: int) -> None:
+    """Nothing is to be expected from this node any more; what it still held goes back to the queue."""
+    end_attempts_of_node(at, node, now_ms, told=True)
+    gone(at, node, "left", now_ms)
+
+
+def give_up_silent(at: Deployment, now_ms: int) -> None:
+    """Nodes without a word for long are gone, unless it was we who could not hear."""
+    silent_ms = round(at.policy.node_silent_s * 1000)
+    rows = at.store.load("silent_nodes", before=now_ms - silent_ms)
+    if not rows or now_ms - back_since_ms(at, now_ms) < silent_ms:
+        return
+    for row in rows:
+        gone(at, row["id"], f"no word for {at.policy.node_silent_s:.0f} s", now_ms)
+
+
+def gone(at: Deployment, node_id: str, because: str, now_ms: int, *, ended_ms: int | None = None) -> None:
+    """It is not coming back: its idle time is billed up to now, or to when it `ended`; what it held is interrupted."""
+    until_ms = min(now_ms, ended_ms or now_ms)
+    for _ in range(TRIES_MAX):
+        end_attempts_of_node(at, node_id, now_ms, told=False)
+        node = load_node(at, node_id)
+        if node.state == "gone":
+            return
+        metered = [] if node.state == "starting" else bill.meter(node, max(until_ms, node.meter_ms), heard_ms=0)
+        why = node.because if node.state in ("draining", "quarantined") else because
+        if at.store.apply(*metered, guard("node_gone", id=node_id, because=why)):
+            log.info("node %s is gone: %s", node_id, why)
+            return
+    raise AssertionError(f"{node_id} changed {TRIES_MAX} times while it was given up")

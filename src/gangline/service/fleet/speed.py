@@ -1,0 +1,131 @@
+"""Machines that are slow beside their peers lose their job; sound ones are given back where others are expected to do the work
+ahead for less: at their work, or when they come again."""
+
+import logging
+import math
+from dataclasses import dataclass
+
+from gangline.core.fleet.pace import Outlook, Paces, compare, too_slow, worth_replacing
+from gangline.core.job import Node
+from gangline.core.jobs.failure import sentence
+from gangline.core.money.cost import HOUR_MS
+from gangline.ports.store import Row, guard, write
+from gangline.service.attempts import ask_to_stop
+from gangline.service.deployment import Deployment, RentedPool
+
+PACES_MAX = 250
+"""So many machines tell what is usual."""
+
+WAITING_MAX = 10_000
+TRIED_LAST = 100
+"""So many of the nodes that came last tell how likely the next one is a machine that never came before."""
+
+log = logging.getLogger("gangline.fleet")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Leases of one workload on one GPU class, of those whose speed is known, and that are to go on."""
+
+    leases: list[Row]
+    seen: Paces
+    returned: Paces
+
+
+def heed_speed(at: Deployment, leases: list[Row], now_ms: int) -> None:
+    """Of everything that runs, ask those to stop whose work another machine would do for less."""
+    groups = _groups(at, leases)
+    for group in groups:
+        _move_slow(at, group, now_ms)
+    for pool in at.pools.values() if at.policy.seek_faster else ():
+        _seek_faster(at, pool, groups, now_ms)
+
+
+def _groups(at: Deployment, leases: list[Row]) -> list[Group]:
+    found: dict[tuple[str, str], list[Row]] = {}
+    for lease in leases:
+        if lease["seconds_per_step"] and not lease["stop"]:
+            found.setdefault((lease["workload"], lease["gpu"]), []).append(lease)
+    return [Group(group, *_paces(at, workload, gpu, group)) for (workload, gpu), group in found.items()]
+
+
+def _paces(at: Deployment, workload: str, gpu: str, leases: list[Row]) -> tuple[Paces, Paces]:
+    """Of all machines that were tried, as they were last heard of; and of those among them that are not here now."""
+    rows = at.store.load("paces", workload=workload, gpu=gpu, limit=PACES_MAX)
+    now = {lease["machine"]: lease["seconds_per_step"] for lease in leases}
+    known = {row["machine"]: row["seconds_per_step"] for row in rows} | now
+    away = (row["seconds_per_step"] for row in rows if not row["working"] and row["machine"] not in now)
+    return Paces(known.values()), Paces(away)
+
+
+def _move_slow(at: Deployment, group: Group, now_ms: int) -> None:
+    peers = compare(group.seen.sorted, at.policy)
+    if peers is None:
+        return
+    for lease in group.leases:
+        because = too_slow(lease["seconds_per_step"], peers, lease["steps"] - lease["step"], at.policy)
+        if because:
+            ask_to_stop(at, lease, because, now_ms, kind="too slow")
+
+
+def _seek_faster(at: Deployment, pool: RentedPool, groups: list[Group], now_ms: int) -> None:
+    """The slowest of a pool first, `most` at a time."""
+    here = at.store.load("rented_in_pool", pool=pool.limits.name)[0]
+    waiting = at.store.load("queue_length", limit=WAITING_MAX)[0]["jobs"] / max(1, here["nodes"])
+    new_share = _new_share(at, pool.limits.name)
+    at.store.apply(write("foresee", pool=pool.limits.name, waiting=waiting, new_share=new_share))
+    most = math.ceil(at.policy.seek_share_max * here["nodes"]) - here["draining"]
+    if most <= 0:
+        return
+    found = list[tuple[float, Row, str]]()
+    for group in groups:
+        leases = [lease for lease in group.leases if lease["rented"] and lease["pool"] == pool.limits.name]
+        outlook = Outlook(seen=group.seen, returned=group.returned, new_share=new_share)
+        for lease in leases:
+            because = _outpaced(at, lease, outlook, waiting)
+            if because:
+                found.append((lease["seconds_per_step"], lease, because))
+    for _, lease, because in sorted(found, key=lambda one: (-one[0], one[1]["attempt"]))[:most]:
+        why = sentence("outpaced", because)
+        drain = guard("set_node_state", id=lease["node"], before=lease["node_state"], state="draining", because=why)
+        if ask_to_stop(at, lease, because, now_ms, drain, kind="outpaced"):
+            log.info("node %s drains: %s", lease["node"], why)
+
+
+def _outpaced(at: Deployment, lease: Row, outlook: Outlook, waiting: float) -> str | None:
+    """Why a node is to give way to a faster one, or None. A job that has moved often moves only for its own sake."""
+    left = lease["steps"] - lease["step"]
+    because = worth_replacing(lease["seconds_per_step"], outlook, left + waiting * lease["steps"], at.policy)
+    if because and at.store.load("moves", job=lease["job"])[0]["moves"] >= at.policy.moves_max:
+        return worth_replacing(lease["seconds_per_step"], outlook, left, at.policy)
+    return because
+
+
+def turned_away(at: Deployment, node: Node, job: str, now_ms: int) -> str | None:
+    """Why a machine that comes again, and is known to be slow at such jobs, is given back before it has work; or None."""
+    if not at.policy.seek_faster or not node.rented:
+        return None
+    known = at.store.load("pace_at_job", job=job, gpu=node.gpu, machine=node.machine)
+    if not known:
+        return None
+    ahead = at.store.load("foreseen", pool=node.pool)
+    if not ahead:
+        return None
+    mine, steps, workload = (known[0][name] for name in ("seconds_per_step", "steps", "workload"))
+    came = at.store.load("nodes_of_machine_since", machine=node.machine, since=now_ms - HOUR_MS)[0]["nodes"]
+    if came > at.policy.moves_max:
+        return None  # there seems to be no other
+    seen, returned = _paces(at, workload, node.gpu, [])
+    outlook = Outlook(seen=seen, returned=returned, new_share=ahead[0]["new_share"])
+    because = worth_replacing(mine, outlook, steps * (1 + ahead[0]["waiting"]), at.policy)
+    if because is None:
+        return None
+    why = sentence("outpaced", because)
+    drained = at.store.apply(guard("set_node_state", id=node.id, before=node.state, state="draining", because=why))
+    return why if drained else None
+
+
+def _new_share(at: Deployment, pool: str) -> float:
+    """The chance that the next machine of a pool was never there."""
+    tried = at.store.load("machines_tried", pool=pool, last=TRIED_LAST)[0]
+    return tried["new"] / tried["nodes"] if tried["nodes"] else 1.0

@@ -1,0 +1,165 @@
+"""Bytes of an attempt: what a node may read and write, and when a checkpoint is committed."""
+
+import json
+
+from gangline.core.canonical import canonical_json
+from gangline.core.errors import Damaged
+from gangline.core.jobs.keys import attempt_prefix, folder_prefix
+from gangline.core.runs.contract import parse_manifest
+from gangline.core.runs.retention import Kept, to_prune
+from gangline.ports.server import (
+    Commit,
+    Committed,
+    Done,
+    Downloads,
+    Grants,
+    Hold,
+    Refused,
+    Reject,
+    Stale,
+    Uploads,
+    Urls,
+)
+from gangline.ports.store import Row, Write, guard, write
+from gangline.service.attempts import LOST, conclude, event, job_of_hold, lease_of, stopped
+from gangline.service.content.inputs import readable_keys
+from gangline.service.content.upload import grant, stored_as
+from gangline.service.deployment import Deployment
+from gangline.service.jobs import samples
+from gangline.service.jobs.budget import out_of_money
+from gangline.service.money import bill
+
+
+def uploads(at: Deployment, node: str, hold: Hold, request: Uploads, now_ms: int) -> Grants | Stale:
+    """Requests below the attempt, each signed for exactly these bytes: no upload can touch another attempt's."""
+    job = job_of_hold(at, node, hold)
+    if job is None:
+        return LOST
+    prefix = folder_prefix(attempt_prefix(job["project"], job["id"], hold.attempt), request.folder, request.step)
+    return Grants(
+        files=tuple(grant(at, f"{prefix}/{file.path}", file, now_ms, attempt=hold.attempt) for file in request.files)
+    )
+
+
+def downloads(at: Deployment, node: str, hold: Hold, request: Downloads, now_ms: int) -> Urls | Stale | Refused:
+    job = job_of_hold(at, node, hold)
+    if job is None:
+        return LOST
+    readable = readable_keys(at, job["id"], node, now_ms)
+    strange = set(request.keys) - readable.keys()
+    if strange:
+        return Refused(because=f"{min(strange)} is no input or checkpoint of this job")
+    if not _count(at, node, hold, sum(readable[key] for key in request.keys), now_ms):
+        return LOST
+    return Urls(urls=tuple(at.objects.sign_get(key, now_ms=now_ms, seconds=at.policy.url_s) for key in request.keys))
+
+
+def _count(at: Deployment, node: str, hold: Hold, size: int, now_ms: int) -> bool:
+    """What is sent costs: an attempt that nothing more can be reserved for ends here."""
+    while rows := at.store.load("lease", **lease_of(node, hold)):
+        seen = rows[0]["downloaded_bytes"]
+        because = out_of_money(at, rows[0], seen + size, now_ms)
+        if because:
+            conclude(at, hold.attempt, stopped(at, "", because), now_ms)
+            return False
+        if at.store.apply(guard("count_download", **lease_of(node, hold), bytes=size, seen=seen)):
+            return True
+    return False
+
+
+def commit(at: Deployment, node: str, hold: Hold, request: Commit, now_ms: int) -> Committed | Stale | Refused:
+    """The checkpoint exists from here on: every byte is in the object store, and one transaction records the manifest."""
+    job = job_of_hold(at, node, hold)
+    if job is None:
+        return LOST
+    try:
+        manifest = parse_manifest(request.manifest)
+    except Damaged as error:
+        return Refused(because=error.message)
+    if manifest.spec_hash != job["spec_hash"]:
+        return Refused(because="the checkpoint belongs to another job's spec")
+    if not 0 < manifest.step <= job["steps"]:
+        return Refused(because=f"step {manifest.step} is not one of this job's {job['steps']}")
+    prefix = folder_prefix(attempt_prefix(job["project"], job["id"], hold.attempt), "checkpoints", manifest.step)
+    verified = True
+    for file in manifest.files:
+        attested = stored_as(at, f"{prefix}/{file.path}", file)
+        if isinstance(attested, Refused):
+            return attested
+        verified = verified and attested
+    checkpoint = at.new_id("checkpoint")
+    committed = at.store.apply(
+        guard("hold_lease", **lease_of(node, hold)),
+        guard(
+            "add_checkpoint",
+            id=checkpoint,
+            job=job["id"],
+            attempt=hold.attempt,
+            step=manifest.step,
+            verified=int(verified),
+            bytes=sum(file.bytes for file in manifest.files),
+            prefix=prefix,
+            manifest=canonical_json(request.manifest),
+            now=now_ms,
+        ),
+        write("advance_attempt", attempt=hold.attempt, step=manifest.step, now=now_ms),
+        write("measure_checkpoint", id=job["id"]),
+        *_learned(job, node, now_ms),
+        *samples.due(at, job, node, checkpoint, manifest.step, now_ms),
+        event(job["id"], "committed", f"step {manifest.step}", now_ms, attempt=hold.attempt, node=node),
+    )
+    if committed:
+        samples.drop_overtaken(at, job["id"], now_ms)
+        prune(at, job["id"], now_ms)
+    if committed or job_of_hold(at, node, hold):  # the second: it was committed before, and the answer was lost
+        return Committed(render=samples.to_render_here(at, job, manifest.step))
+    return LOST
+
+
+def reject(at: Deployment, node: str, hold: Hold, request: Reject, now_ms: int) -> Done | Stale:
+    """A node read a checkpoint and found it damaged: no later attempt goes on from it."""
+    job = job_of_hold(at, node, hold)
+    if job is None:
+        return LOST
+    rejected = at.store.apply(
+        guard("hold_lease", **lease_of(node, hold)),
+        guard("reject_checkpoint", id=request.checkpoint, job=job["id"], because=request.because),
+        write("sweep_again", checkpoint=request.checkpoint),
+        write("restart_attempt", attempt=hold.attempt),
+        write("measure_checkpoint", id=job["id"]),
+        event(job["id"], "rejected", request.because, now_ms, attempt=hold.attempt, node=node),
+    )
+    if rejected or job_of_hold(at, node, hold):
+        return Done()  # the second: it was rejected before
+    return LOST
+
+
+def _learned(job: Row, node: str, now_ms: int) -> list[Write]:
+    """What a commit shows besides: the machine's pace, the base that it holds, the numerics that the job is bound to."""
+    workload = {name: job[name] for name in ("workload", "gpu", "machine", "seconds_per_step")}
+    writes = [
+        write("set_pace", **workload, now=now_ms),
+        write("add_base", node=node, base=job["base"]),
+    ]
+    if job["exact"] == "required":
+        writes.append(write("pin_numerics", id=job["id"], node=node))
+    return writes
+
+
+def prune(at: Deployment, job: str, now_ms: int) -> None:
+    """Forget old checkpoints, then delete their bytes: in this order nothing committed is ever without them."""
+    rows = {row["id"]: row for row in at.store.load("checkpoints", job=job)}
+    known = [
+        Kept(id=row["id"], step=row["step"], verified=bool(row["verified"]), pinned=bool(row["pinned"]))
+        for row in rows.values()
+    ]
+    keep = at.policy.checkpoints_kept
+    for checkpoint in to_prune(known, keep=keep):
+        row = rows[checkpoint.id]
+        forgotten = at.store.apply(
+            guard("prune_checkpoint", id=checkpoint.id, because=f"newer ones are kept ({keep} of them)"),
+            write("sweep_again", checkpoint=checkpoint.id),
+            *bill.storage(at, row, now_ms),
+        )
+        if forgotten:
+            at.objects.delete([f"{row['prefix']}/{file['path']}" for file in json.loads(row["manifest"])["files"]])

@@ -1,0 +1,161 @@
+"""Claim: a node asks for work, and gets one job that nobody else gets."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from zlib import crc32
+
+from gangline.core.job import Node
+from gangline.core.jobs.claim import NOTHING, Candidate, Choice, Nothing, by_fair_share, choose, refusal
+from gangline.core.money.budget import Purse, reservation
+from gangline.core.specs.spec import told_briefly
+from gangline.ports.server import Assignment, Hold, NoWork
+from gangline.ports.store import Row, guard, write
+from gangline.service.attempts import TRIES_MAX, end_overdue, event, load_node
+from gangline.service.content.inputs import inputs_of, prepared_for, resumable
+from gangline.service.deployment import Deployment
+from gangline.service.fleet.fleet import give_back
+from gangline.service.fleet.speed import turned_away
+from gangline.service.jobs.samples import may_render_steps
+from gangline.service.money import bill
+
+CANDIDATES_MAX = 16
+CANDIDATE_COLUMNS = tuple(field.name for field in fields(Candidate) if field.name != "banned")
+
+
+def claim(at: Deployment, node_id: str, now_ms: int) -> Assignment | NoWork:
+    if at.recent.is_time_to_reap(now_ms):
+        end_overdue(at, now_ms)
+    with at.recent.claiming():
+        for _ in range(TRIES_MAX):
+            answer = _try(at, node_id, now_ms)
+            if answer:
+                return answer
+    return NoWork(because="other nodes were faster each time; ask again")
+
+
+def _try(at: Deployment, node_id: str, now_ms: int) -> Assignment | NoWork | None:
+    """None where others were faster."""
+    node = load_node(at, node_id)
+    found = refusal(node, now_ms) or _choose(at, node, now_ms)
+    if found is None:
+        return None
+    if isinstance(found, Chosen) and (why := turned_away(at, node, found.job.id, now_ms)):
+        at.recent.leave(found.job)
+        found = Nothing(why)
+    if isinstance(found, Nothing):
+        at.store.apply(write("node_seen", id=node_id, now=now_ms))
+        give_back(at, node_id)
+        return NoWork(because=found.because)
+    assignment = _take(at, node, found, now_ms)
+    if not assignment:
+        at.recent.lose(found.job, now_ms)
+    return assignment
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    choice: Choice
+    purse: Purse
+
+    @property
+    def job(self) -> Candidate:
+        return self.choice.job
+
+
+def _choose(at: Deployment, node: Node, now_ms: int) -> Chosen | Nothing | None:
+    """None where others are taking all that is to be had."""
+    said, busy = NOTHING, False
+    for purse, rows in _offered(at, node, now_ms):
+        jobs = [as_candidate(row) for row in rows]
+        free = [job for job in jobs if not at.recent.is_taken(job, now_ms)]
+        busy = busy or len(free) < len(jobs)
+        held = frozenset(row["base"] for row in rows if row["held"])
+        choice = choose(_spread(at, free, node, now_ms), node, purse, held, now_ms, at.policy)
+        if isinstance(choice, Choice):
+            return Chosen(choice, purse) if at.recent.take(choice.job, now_ms) else None
+        said = choice
+    return None if busy else said
+
+
+def _offered(at: Deployment, node: Node, now_ms: int) -> Iterator[tuple[Purse, list[Row]]]:
+    """What was interrupted first, whoever owns it; then project by project, who used least of its share first; where there is
+    nothing to train, pictures."""
+    again = _candidates(at, "interrupted_candidates", node, machine=node.machine, numerics=node.numerics, now=now_ms)
+    yield from _by_project(at, again)
+    purses = [bill.as_purse(row) for row in at.store.load("waiting_projects")]
+    for purse in by_fair_share(purses, now_ms, at.policy):
+        yield purse, _candidates(at, "fresh_candidates", node, project=purse.project)
+    fit = {"steps": int(may_render_steps(at, node, now_ms)), "before": now_ms - round(at.policy.base_wait_s * 1000)}
+    yield from _by_project(at, _candidates(at, "sample_candidates", node, machine=node.machine, now=now_ms, **fit))
+
+
+def _by_project(at: Deployment, rows: list[Row]) -> Iterator[tuple[Purse, list[Row]]]:
+    for project in dict.fromkeys(row["project"] for row in rows):
+        yield bill.load_purse(at, project), [row for row in rows if row["project"] == project]
+
+
+def _candidates(at: Deployment, query: str, node: Node, **values: object) -> list[Row]:
+    """The first jobs that fit, left out early what the decision would refuse for this node anyhow; as many more as other claims
+    may be taking."""
+    fit = {name: getattr(node, name) for name in ("gpu", "gpu_memory_gb", "pool", "trust", "slots_free")}
+    reserve = reservation(node.price_of(1), 0, at.policy)
+    costs = {"reserve": reserve, "egress": at.policy.egress_micro_usd_per_byte}
+    return at.store.load(query, node=node.id, limit=CANDIDATES_MAX + at.recent.claims, **fit, **costs, **values)
+
+
+def _spread(at: Deployment, jobs: list[Candidate], node: Node, now_ms: int) -> list[Candidate]:
+    """While several servers give out the same jobs, each node begins at another of those that are equal to the first."""
+    if not jobs or not at.recent.has_rivals(now_ms):
+        return jobs
+    first = jobs[0]
+    equals = sum(job.priority == first.priority and bool(job.fencing) == bool(first.fencing) for job in jobs)
+    return jobs[crc32(f"{node.id} {now_ms}".encode()) % equals :]
+
+
+def as_candidate(row: Row) -> Candidate:
+    """One that is banned is no candidate."""
+    return Candidate(**{name: row[name] for name in CANDIDATE_COLUMNS}, banned=False)
+
+
+def _take(at: Deployment, node: Node, chosen: Chosen, now_ms: int) -> Assignment | None:
+    """None where the job is no longer as it was seen, the node's slot is gone, or the budget."""
+    job, because, reserve = chosen.job, chosen.choice.because, chosen.choice.reserve
+    now_ms = max(now_ms, node.meter_ms)  # another request may have come and gone while this one was under way
+    checkpoints = at.store.load("checkpoints", job=job.id)[: at.policy.checkpoints_kept] if job.fencing else []
+    hold = Hold(attempt=at.new_id("attempt"), fencing=job.fencing + 1)
+    common = {
+        "node": node.id,
+        "fencing": hold.fencing,
+        "slots": job.slots,
+        "price_micro_usd_per_hour": node.price_of(job.slots),
+        "from_step": checkpoints[0]["step"] if checkpoints else 0,
+        "now": now_ms,
+    }
+    lease = {"attempt": hold.attempt, "rank": hold.rank, "expires_ms": now_ms + at.policy.lease_ms, "reserved": reserve}
+    place = {name: getattr(node, name) for name in ("machine", "pool", "gpu", "gpu_memory_gb")}
+    usage = bill.usage_with(chosen.purse, at.policy.entry_charge_usd * 1e6, now_ms, at.policy)
+    taken = at.store.apply(
+        guard("take_job", id=job.id, version=job.version, because=because),
+        *bill.meter(node, now_ms, heard_ms=now_ms),
+        write("add_attempt", id=hold.attempt, job=job.id, because=because, **place, **common),
+        guard("add_lease", **lease, **common),
+        event(job.id, "claimed", because, now_ms, attempt=hold.attempt, node=node.id),
+        guard("enter", id=job.project, micro_usd=reserve, usage=usage, now=now_ms),
+    )
+    if not taken:
+        return None
+    return _assignment(at, at.store.load("job", id=job.id)[0], hold, checkpoints, node, now_ms)
+
+
+def _assignment(at: Deployment, job: Row, hold: Hold, checkpoints: list[Row], node: Node, now_ms: int) -> Assignment:
+    return Assignment(
+        job=job["id"],
+        name=job["name"],
+        hold=hold,
+        kind=job["kind"],
+        spec=told_briefly(json.loads(job["spec"])),
+        inputs=inputs_of(at, job),
+        resume=tuple(resumable(row) for row in checkpoints),
+        prepared=prepared_for(at, job, node, now_ms),
+    )

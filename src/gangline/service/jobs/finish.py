@@ -1,0 +1,77 @@
+"""Finish: an attempt ends once. State, artifacts, bill and event are one transaction."""
+
+from dataclasses import replace
+
+from gangline.core.jobs.failure import after_interruption, succeeded
+from gangline.core.jobs.keys import attempt_prefix, folder_prefix
+from gangline.core.specs.kinds import KINDS
+from gangline.ports.server import Done, Failed, Hold, Outcome, Refused, Stale, Succeeded
+from gangline.ports.store import Row, Write
+from gangline.service.attempts import LOST, Decide, conclude, failure, load_ending, stopped
+from gangline.service.content.upload import stored_as
+from gangline.service.deployment import Deployment
+from gangline.service.fleet.health import judge_machine
+from gangline.service.jobs import samples
+from gangline.service.jobs.checkpoint import prune
+
+
+def finish(at: Deployment, node: str, hold: Hold, outcome: Outcome, now_ms: int) -> Done | Stale | Refused:
+    live = load_ending(at, hold.attempt)
+    if live is None or (live["node"], live["fencing"], live["rank"]) != (node, hold.fencing, hold.rank):
+        return _told_before(at, node, hold, outcome)
+    artifacts: list[Write] = []
+    if isinstance(outcome, Succeeded):
+        found = _artifacts(at, live, hold, outcome, now_ms)
+        if isinstance(found, Refused):
+            return found
+        artifacts = found
+    if not conclude(at, hold.attempt, _meaning(at, live, outcome), now_ms, seen=live, heard=True, more=artifacts):
+        return LOST
+    if isinstance(outcome, Failed):
+        judge_machine(at, live["machine"], live["pool"], now_ms)
+    if KINDS[live["job_kind"]].renders:
+        prune(at, samples.shelf_of(at, live["job"]).job, now_ms)
+    return Done()
+
+
+def _meaning(at: Deployment, attempt: Row, outcome: Outcome) -> Decide:
+    match outcome:
+        case Succeeded():
+            return lambda job, _attempt, _past: succeeded(job, attempt["node_name"])
+        case Failed():
+            return failure(at, outcome.kind, outcome.because)
+        case _ if attempt["stop"]:
+            return stopped(at, attempt["stop_kind"], attempt["stop"])
+        case _:
+            return lambda job, now, past: after_interruption(
+                job, now, past, attempt["node_name"], at.policy, released=True
+            )
+
+
+def _artifacts(at: Deployment, live: Row, hold: Hold, outcome: Succeeded, now_ms: int) -> list[Write] | Refused:
+    renders = KINDS[live["job_kind"]].renders
+    own = samples.Shelf(live["job"], "")
+    shelves = {
+        "output": samples.shelf_of(at, live["job"]) if renders else own,
+        "samples": replace(own, folder="samples"),
+    }
+    prefix = attempt_prefix(live["job_project"], live["job"], hold.attempt)
+    writes: list[Write] = []
+    for folder, files in (("output", outcome.output), ("samples", outcome.samples)):
+        for file in files:
+            key = f"{folder_prefix(prefix, folder, 0)}/{file.path}"
+            attested = stored_as(at, key, file)
+            if isinstance(attested, Refused):
+                return attested
+            writes.append(samples.adding_artifact(shelves[folder], hold.attempt, key, file, now_ms))
+    beside = (
+        samples.rendered(shelves["output"], live, now_ms) if renders else samples.of_result(at, live["job"], now_ms)
+    )
+    return [*writes, *beside]
+
+
+def _told_before(at: Deployment, node: str, hold: Hold, outcome: Outcome) -> Done | Stale:
+    """The same end told twice, because the first answer was lost, is no surprise."""
+    rows = at.store.load("attempt", id=hold.attempt)
+    same = rows and rows[0]["node"] == node and rows[0]["fencing"] == hold.fencing
+    return Done() if same and rows[0]["state"] == outcome.outcome else LOST

@@ -1,0 +1,95 @@
+"""What those who follow a job are told: what is new of its events, or of its log, since they looked last. Reads only."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gangline.core.errors import NotFound
+from gangline.core.job import ENDED
+from gangline.core.views import EndView, EventView, LogView, ProgressView
+from gangline.ports.store import Row
+from gangline.service.deployment import Deployment
+from gangline.service.jobs.query import is_number, read_log
+
+LOG_PIECE_BYTES = 64 * 1024
+EVENTS_MAX = 500
+Place = tuple[int, ...]
+"""Up to where something was told: (number of the event), or (fencing number, first byte that was not) of the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """`place`: up to where all is told with it."""
+
+    place: Place
+    value: EventView | LogView
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """One of the two things that can be followed of a job. `newest`: up to where there is something, as its row says."""
+
+    name: str
+    start: Place
+    newest: Callable[[Row], Place]
+    read: Callable[[Deployment, str, Place], list[Piece]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """`pieces` go up to `place`, which may be before the `newest`; `progress` belongs to the events; `end`: nothing more will come."""
+
+    pieces: tuple[Piece, ...]
+    place: Place
+    newest: Place
+    progress: ProgressView | None
+    end: EndView | None
+
+
+def look(at: Deployment, channel: Channel, job: str, after: Place) -> Look:
+    """The state is read first, so that whatever came before an end is among the pieces before it."""
+    row = at.store.load("followed", id=job)[0]
+    newest = channel.newest(row)
+    pieces = tuple(channel.read(at, job, after)) if newest > after else ()
+    place = pieces[-1].place if pieces else max(newest, after)
+    ended = row["state"] in ENDED and place >= newest
+    return Look(
+        pieces=pieces,
+        place=place,
+        newest=newest,
+        progress=ProgressView(**{name: row[name] for name in ProgressView.__slots__}) if channel is EVENTS else None,
+        end=EndView(state=row["state"], because=row["because"]) if ended else None,
+    )
+
+
+def cursor(place: Place) -> str:
+    return ".".join(map(str, place))
+
+
+def place_of(channel: Channel, cursor: str | None) -> Place:
+    """Raises `NotFound` for what was never a cursor of this channel."""
+    if not cursor:
+        return channel.start
+    parts = cursor.split(".")
+    if len(parts) != len(channel.start) or not all(is_number(part) for part in parts):
+        raise NotFound(f"{cursor} is no id of a message here", hint="use that of the last message")
+    return tuple(int(part) for part in parts)
+
+
+def _events(at: Deployment, job: str, after: Place) -> list[Piece]:
+    rows = at.store.load("events", job=job, after=after[0])[:EVENTS_MAX]
+    return [Piece((row["number"],), EventView(**row)) for row in rows]
+
+
+def _log(at: Deployment, job: str, after: Place) -> list[Piece]:
+    fencing, first_byte = after
+    found = read_log(at, job, fencing, first_byte, LOG_PIECE_BYTES)
+    return [Piece(place_of(LOG, found.next), found)] if found.text else []
+
+
+EVENTS = Channel("event", (0,), lambda row: (row["number"] or 0,), _events)
+LOG = Channel(
+    "log",
+    (0, 0),
+    lambda row: (row["fencing"], 0 if row["first_byte"] is None else row["first_byte"] + 1),
+    _log,
+)

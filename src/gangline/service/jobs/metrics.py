@@ -1,0 +1,57 @@
+"""What trainers measured: batches are taken from nodes, and shown to users as one run of a job."""
+
+from itertools import groupby
+
+from gangline.core.job import ENDED
+from gangline.core.runs.metrics import Measured, Stretch, pack, series, unpack, with_smoothed_loss
+from gangline.core.views import MetricsView, TrackedView
+from gangline.ports.server import Done, Hold, Points, Stale
+from gangline.ports.store import guard, write
+from gangline.service.attempts import LOST, job_of_hold, lease_of
+from gangline.service.deployment import Deployment
+from gangline.service.jobs.query import owned
+
+
+def take(at: Deployment, node: str, hold: Hold, request: Points, now_ms: int) -> Done | Stale:
+    """A tracker hears of a job from its first point on."""
+    job = job_of_hold(at, node, hold)
+    if job is None:
+        return LOST
+    held = at.store.apply(
+        guard("hold_lease", **lease_of(node, hold)),
+        write(
+            "add_metric", attempt=hold.attempt, step=request.points[-1].step, points=pack(request.points), now=now_ms
+        ),
+        *(write("begin_tracking", job=job["id"], tracker=tracker.name) for tracker in at.trackers),
+    )
+    return Done() if held else LOST
+
+
+def metrics(at: Deployment, project: str, job_id: str, after: int) -> MetricsView:
+    """The points after a step. What lies beyond `next` may be told again, and then be another attempt's."""
+    job = owned(at, project, job_id)
+    committed = max((row["step"] for row in at.store.load("checkpoints", job=job_id)), default=0)
+    points = load_series(at, job_id)
+    last = points[-1].step if points else 0
+    return MetricsView(
+        points=tuple(point for point in points if point.step > after),
+        committed_step=committed,
+        next=last if job["state"] in ENDED else min(committed, last),
+        trackers=tuple(
+            TrackedView(tracker=row["tracker"], step=row["step"], ended=row["ended"] == 1, because=row["because"])
+            for row in at.store.load("trackers_of", job=job_id)
+        ),
+    )
+
+
+def load_series(at: Deployment, job: str, up_to: int | None = None) -> list[Measured]:
+    """All that counts of a job's points, with their smoothed loss."""
+    rows = at.store.load("metrics", job=job)
+    stretches = [
+        Stretch(
+            from_step=batches[0]["from_step"],
+            points=tuple(point for row in batches if row["points"] for point in unpack(row["points"], row["at_ms"])),
+        )
+        for batches in (list(found) for _, found in groupby(rows, lambda row: row["fencing"]))
+    ]
+    return with_smoothed_loss(series(stretches, up_to))

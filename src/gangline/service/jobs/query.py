@@ -1,0 +1,216 @@
+"""What users ask to see. Reads only."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import cache
+
+from gangline.core.errors import NotFound
+from gangline.core.job import Node
+from gangline.core.jobs.why import why_queued
+from gangline.core.money.budget import Purse
+from gangline.core.money.cost import lost, time_cost_micro_usd
+from gangline.core.views import (
+    ArtifactView,
+    AttemptView,
+    EventView,
+    JobPage,
+    JobSummary,
+    JobView,
+    LogView,
+    NodeView,
+)
+from gangline.ports.store import Row
+from gangline.service.attempts import as_attempt
+from gangline.service.deployment import Deployment
+from gangline.service.jobs import samples
+from gangline.service.jobs.claim import as_candidate
+from gangline.service.money.bill import load_purse, stored_micro_usd
+
+PAGE_MAX = 200
+LOG_PAGE_BYTES = 1_000_000
+FAR_FUTURE_MS = 2**62
+
+
+def jobs(at: Deployment, project: str, now_ms: int, *, limit: int, cursor: str | None) -> JobPage:
+    before_ms, before_id = _parse_cursor(cursor)
+    rows = at.store.load(
+        "jobs_page", project=project, before_ms=before_ms, before_id=before_id, limit=min(limit, PAGE_MAX) + 1
+    )
+    page, here = rows[: min(limit, PAGE_MAX)], _here(at, project)
+    following = f"{page[-1]['submitted_ms']}.{page[-1]['id']}" if len(rows) > len(page) else None
+    return JobPage(jobs=tuple(_summary(at, row, here, now_ms) for row in page), next=following)
+
+
+def job(at: Deployment, project: str, job_id: str, now_ms: int) -> JobView:
+    row = owned(at, project, job_id)
+    attempts = at.store.load("attempts", job=job_id)
+    cost_of_interruptions = lost([as_attempt(attempt) for attempt in attempts])
+    return JobView(
+        summary=_summary(at, row, _here(at, project), now_ms),
+        spec=json.loads(row["spec"]),
+        attempts=tuple(_attempt(attempt, now_ms) for attempt in attempts),
+        steps_redone=cost_of_interruptions.steps_redone,
+        seconds_lost=round(cost_of_interruptions.ms / 1000, 3),
+        samples=samples.view(at, job_id),
+    )
+
+
+def owned(at: Deployment, project: str, job_id: str) -> Row:
+    """Raises `NotFound`, also where the job is another project's."""
+    rows = at.store.load("job", id=job_id)
+    if not rows or rows[0]["project"] != project:
+        raise NotFound(f"there is no job {job_id}", hint="`gangline jobs ls` lists them")
+    return rows[0]
+
+
+def events(at: Deployment, project: str, job_id: str, after: int) -> list[EventView]:
+    owned(at, project, job_id)
+    return [EventView(**row) for row in at.store.load("events", job=job_id, after=after)]
+
+
+def artifacts(at: Deployment, project: str, job_id: str, now_ms: int) -> list[ArtifactView]:
+    owned(at, project, job_id)
+    return [
+        ArtifactView(
+            path=row["path"],
+            bytes=row["bytes"],
+            sha256=row["sha256"],
+            url=at.objects.sign_get(row["key"], now_ms=now_ms, seconds=at.policy.url_s).url,
+        )
+        for row in at.store.load("artifacts", job=job_id)
+    ]
+
+
+def logs(at: Deployment, project: str, job_id: str, cursor: str | None) -> LogView:
+    """What the trainers of all attempts printed, in order, after `cursor`; a page at a time."""
+    owned(at, project, job_id)
+    fencing, first_byte = _parse_log_cursor(cursor)
+    return read_log(at, job_id, fencing, first_byte, LOG_PAGE_BYTES)
+
+
+def read_log(at: Deployment, job_id: str, fencing: int, first_byte: int, bytes_max: int) -> LogView:
+    """From a byte of an attempt on; a piece that is begun is read to its end."""
+    text, size = "", 0
+    for row in at.store.load("log_chunks", job=job_id, fencing=fencing, first_byte=first_byte):
+        if size >= bytes_max:
+            break
+        text += at.objects.read(row["key"]).decode(errors="replace")
+        size += row["bytes"]
+        fencing, first_byte = row["fencing"], row["first_byte"] + 1
+    return LogView(text=text, next=f"{fencing}.{first_byte}")
+
+
+def nodes(at: Deployment, project: str | None) -> list[NodeView]:
+    """The fleet is everybody's; what a node works on is shown to the job's own project, or, without one, to the operator."""
+    return [
+        NodeView(
+            id=row["id"],
+            name=row["name"],
+            machine=row["machine"],
+            pool=row["pool"],
+            state=row["state"],
+            because=row["because"],
+            gpu=row["gpu"],
+            slots=row["slots"],
+            price_usd_per_hour=row["price_micro_usd_per_hour"] / 1e6,
+            job=row["job"] if project in (None, row["project"]) else None,
+            phase=row["phase"],
+            seen_ms=row["seen_ms"],
+        )
+        for row in at.store.load("nodes")
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Here:
+    """What a project's queued jobs wait for: money, and nodes that work."""
+
+    purse: Purse
+    nodes: tuple[Node, ...]
+
+
+def _here(at: Deployment, project: str) -> Callable[[], _Here]:
+    """Looked at once, and only where a queued job asks."""
+    return cache(lambda: _Here(load_purse(at, project), tuple(Node(**row) for row in at.store.load("working_nodes"))))
+
+
+def _because(at: Deployment, job: Row, here: Callable[[], _Here], now_ms: int) -> str:
+    """What was said when its state changed; of a queued job, why it waits now."""
+    if job["state"] != "queued":
+        return job["because"]
+    bans = at.store.load("bans", job=job["id"]) if job["fencing"] else []
+    banned = frozenset(ban["machine"] for ban in bans)
+    return why_queued(as_candidate(job), job["because"], here().purse, here().nodes, banned, now_ms, at.policy)
+
+
+def _summary(at: Deployment, row: Row, here: Callable[[], _Here], now_ms: int) -> JobSummary:
+    attempts = at.store.load("attempts", job=row["id"])
+    checkpoints = at.store.load("checkpoints", job=row["id"])
+    last = attempts[-1] if attempts else None
+    live = last if last and last["state"] == "live" else None
+    step = (
+        row["steps"] if row["state"] == "succeeded" else max((attempt["step"] for attempt in attempts[-1:]), default=0)
+    )
+    pace = last["seconds_per_step"] if last else None
+    spent = sum(_micro_usd(attempt, now_ms) for attempt in attempts)
+    return JobSummary(
+        id=row["id"],
+        name=row["name"],
+        kind=row["kind"],
+        state=row["state"],
+        because=_because(at, row, here, now_ms),
+        steps=row["steps"],
+        step=step,
+        committed_step=checkpoints[0]["step"] if checkpoints else 0,
+        phase=live["phase"] if live else None,
+        node_name=last["node_name"] if last else None,
+        loss=last["loss"] if last else None,
+        seconds_per_step=pace,
+        eta_s=round(pace * (row["steps"] - step), 1) if live and pace else None,
+        attempts=len(attempts),
+        interruptions=sum(attempt["state"] in ("interrupted", "released") for attempt in attempts),
+        cost_usd=(spent + stored_micro_usd(at, row["id"], now_ms)) / 1e6,
+        submitted_ms=row["submitted_ms"],
+        ended_ms=row["ended_ms"],
+    )
+
+
+def _attempt(row: Row, now_ms: int) -> AttemptView:
+    shown = [field.name for field in fields(AttemptView) if field.name != "cost_usd"]
+    return AttemptView(**{name: row[name] for name in shown}, cost_usd=_micro_usd(row, now_ms) / 1e6)
+
+
+def _micro_usd(attempt: Row, now_ms: int) -> int:
+    """What the ledger says, and of one that lives what it would say of its time if it ended now."""
+    known = attempt["micro_usd"] or 0
+    if attempt["state"] != "live":
+        return known
+    return known + time_cost_micro_usd(
+        price_micro_usd_per_hour=attempt["price_micro_usd_per_hour"],
+        from_ms=attempt["started_ms"],
+        to_ms=now_ms,
+    )
+
+
+def _parse_cursor(cursor: str | None) -> tuple[int, str]:
+    if cursor is None:
+        return FAR_FUTURE_MS, ""
+    at_ms, _, job_id = cursor.partition(".")
+    if not is_number(at_ms):
+        raise NotFound(f"there is no page {cursor}", hint="use the `next` of the page before")
+    return int(at_ms), job_id
+
+
+def _parse_log_cursor(cursor: str | None) -> tuple[int, int]:
+    if cursor is None:
+        return 0, 0
+    fencing, _, first_byte = cursor.partition(".")
+    if not (is_number(fencing) and is_number(first_byte)):
+        raise NotFound(f"there is no piece {cursor} of a log", hint="use the `next` of the piece before")
+    return int(fencing), int(first_byte)
+
+
+def is_number(text: str) -> bool:
+    """One that the store can hold."""
+    return text.isdecimal() and len(text) < 19

@@ -1,0 +1,54 @@
+"""Renew: a heartbeat, and what the trainer printed meanwhile."""
+
+from gangline.core.jobs.keys import attempt_prefix, log_key
+from gangline.ports.server import Beat, Beaten, Done, Hold, Log, Stale
+from gangline.ports.store import Row, guard, write
+from gangline.service.attempts import LOST, job_of_hold, lease_of
+from gangline.service.deployment import Deployment
+from gangline.service.jobs.budget import out_of_money
+
+
+def renew(at: Deployment, node: str, hold: Hold, beat: Beat, now_ms: int) -> Beaten | Stale:
+    """The answer says whether the node is to save and hand its job back."""
+    held = at.store.change(
+        "renew_lease",
+        **lease_of(node, hold),
+        expires_ms=now_ms + at.policy.lease_ms,
+        phase=beat.phase,
+        step=beat.step,
+        loss=beat.loss,
+        seconds_per_step=beat.seconds_per_step,
+        training_ms=_training_ms(beat, now_ms),
+        now=now_ms,
+    )
+    if not held:
+        return LOST
+    return Beaten(stop=held[0]["stop"] or _without_money(at, held[0], now_ms))
+
+
+def _without_money(at: Deployment, lease: Row, now_ms: int) -> str:
+    because = out_of_money(at, lease, lease["downloaded_bytes"], now_ms)
+    if because:
+        at.store.apply(write("ask_to_stop", attempt=lease["attempt"], kind="", because=because, now=now_ms))
+    return because
+
+
+def _training_ms(beat: Beat, now_ms: int) -> int | None:
+    """When its first step was: how long ago is the node's to say. Who has a loss has made a step."""
+    if beat.training_s is None:
+        return None if beat.loss is None else now_ms
+    return now_ms - round(beat.training_s * 1000)
+
+
+def log(at: Deployment, node: str, hold: Hold, request: Log) -> Done | Stale:
+    job = job_of_hold(at, node, hold)
+    if job is None:
+        return LOST
+    key = log_key(attempt_prefix(job["project"], job["id"], hold.attempt), request.first_byte)
+    content = request.text.encode()
+    at.objects.write(key, content)
+    held = at.store.apply(
+        guard("hold_lease", **lease_of(node, hold)),
+        write("add_log_chunk", attempt=hold.attempt, first_byte=request.first_byte, bytes=len(content), key=key),
+    )
+    return Done() if held else LOST

@@ -1,0 +1,224 @@
+"""Samples: pictures of a training job at its checkpoints and of its result, rendered where that holds nobody up.
+
+A checkpoint that pictures are due of becomes a job of its own, or its node is asked to render; a result always becomes a job.
+Nothing of it is ever waited for.
+"""
+
+import json
+from dataclasses import dataclass, replace
+
+from gangline.core.errors import BadInput
+from gangline.core.files import File
+from gangline.core.job import Node
+from gangline.core.jobs.claim import Candidate
+from gangline.core.jobs.failure import Verdict
+from gangline.core.jobs.keys import attempt_prefix, folder_prefix
+from gangline.core.jobs.samples import Rhythm, is_due, may_go_elsewhere
+from gangline.core.runs.contract import PICTURES, pictures_name
+from gangline.core.specs.spec import SampleSpec, parse_spec, parse_task, spec_hash, workload
+from gangline.core.views import SamplesView
+from gangline.ports.server import Done, Hold, Refused, Show, Stale
+from gangline.ports.store import Row, Write, guard, write
+from gangline.service.attempts import LOST, as_job, ask_to_stop, event, job_of_hold, lease_of, moving
+from gangline.service.content.upload import stored_as
+from gangline.service.deployment import Deployment
+from gangline.service.jobs.submit import adding
+
+ATTEMPTS_MAX = 2
+
+
+def due(at: Deployment, held: Row, node: str, checkpoint: str, step: int, now_ms: int) -> list[Write]:
+    """What belongs into the transaction that commits a checkpoint: the pictures that are due of it are asked for, once."""
+    if held["sampled_step"] is None:
+        return []
+    rhythm = Rhythm(
+        every_steps=held["sample_every_steps"],
+        every_s=held["sample_every_s"],
+        step=held["sampled_step"],
+        at_ms=held["sampled_ms"],
+    )
+    if not is_due(rhythm, step, now_ms):
+        return []
+    job = at.store.load("job", id=held["id"])[0]
+    free = [Node(**row) for row in at.store.load("free_nodes", but=node)]
+    nodes = [other for other in free if may_render_steps(at, other, now_ms)]
+    elsewhere = may_go_elsewhere(_candidate(job), nodes, now_ms)
+    asked = write("sampled", job=job["id"], step=step, here=int(not elsewhere), now=now_ms)
+    return [asked, *(_adding_job(at, at.new_id("job"), job, checkpoint, step, now_ms) if elsewhere else ())]
+
+
+def may_render_steps(at: Deployment, node: Node, now_ms: int) -> bool:
+    """Pictures of steps keep no node: a rented one that has had nothing to train for long is left idle, and so given back, where
+    its pool has more than the least. Results are shown first: once it is gone nobody may come for long, and each is shown once."""
+    pool = at.pools.get(node.pool)
+    if not node.rented or pool is None:
+        return True
+    trained = at.store.load("last_training", node=node.id)
+    since_ms = max(node.joined_ms or 0, trained[0]["ended_ms"] if trained else 0)
+    if now_ms - since_ms < at.policy.idle_s * 1000:
+        return True
+    return at.store.load("rented_in_pool", pool=node.pool)[0]["nodes"] <= pool.limits.nodes_min
+
+
+def give_way(at: Deployment, now_ms: int) -> None:
+    """Training that waits, and that no free node takes, goes where pictures are rendered: as many nodes as there are jobs."""
+    rows = at.store.load("in_the_way", before=now_ms - round(at.policy.claim_interval_s * 1000))
+    if rows:
+        waiting = at.store.load("queue_length", limit=len(rows))[0]["jobs"]
+        for row in rows[:waiting]:
+            ask_to_stop(at, row, "training waits for this node", now_ms)
+
+
+def to_render_here(at: Deployment, held: Row, step: int) -> bool:
+    """Also where this is asked again, because the answer was lost."""
+    if held["sampled_step"] is None:
+        return False
+    path = f"samples/{pictures_name(step)}/{PICTURES}"
+    return bool(at.store.load("to_render_here", job=held["id"], step=step, path=path))
+
+
+def _candidate(parent: Row) -> Candidate:
+    """A job that renders, as the claim will see it."""
+    known = {name: parent[name] for name in ("project", "priority", "base", "gpu", "gpu_memory_gb", "pool", "trust")}
+    new = {"id": "", "fencing": 0, "version": 1, "queued_ms": 0, "ready_ms": 0, "slots": 1, "download_bytes": 0}
+    return Candidate(**known, **new, numerics="", banned=False)
+
+
+def of_result(at: Deployment, job: str, now_ms: int) -> list[Write]:
+    """What belongs into the transaction that ends a training job: its result is to be shown, beside the base."""
+    parent = at.store.load("job", id=job)[0]
+    spec = parse_spec(json.loads(parent["spec"]))
+    wanted = spec.sample_result and spec.prompts_to_sample
+    return _adding_job(at, at.new_id("job"), parent, None, parent["steps"], now_ms) if wanted else []
+
+
+def retry(at: Deployment, ended: Row, now_ms: int) -> str:
+    """A new job that shows what this one was to show; its id. Raises `BadInput` where that may be gone."""
+    task = parse_task(json.loads(ended["spec"]))
+    assert isinstance(task, SampleSpec), "it renders"
+    if task.checkpoint:
+        raise BadInput(f"{ended['id']} shows a checkpoint that may be gone", hint="pictures of the next one will come")
+    job, parent = at.new_id("job"), at.store.load("job", id=task.job)[0]
+    at.store.apply(*_adding_job(at, job, parent, None, parent["steps"], now_ms))
+    return job
+
+
+def _adding_job(at: Deployment, job: str, parent: Row, checkpoint: str | None, step: int, now_ms: int) -> list[Write]:
+    of = parse_spec(json.loads(parent["spec"]))
+    of = replace(of, needs=replace(of.needs, slots=1, gpu_memory_gb=parent["gpu_memory_gb"]), attempts_max=ATTEMPTS_MAX)
+    spec = SampleSpec(of=of, job=parent["id"], checkpoint=checkpoint, step=step)
+    what = f"step {step}" if checkpoint else "the result"
+    because = f"waits for a node that has nothing to train, to show {what} of {parent['id']}"
+    return [
+        adding(
+            spec,
+            of,
+            id=job,
+            project=parent["project"],
+            name=f"{parent['name']}, {what}",
+            spec_hash=spec_hash(spec),
+            request=None,
+            because=because,
+            steps=spec.pictures,
+            workload=workload(spec),
+            exact="off",
+            now=now_ms,
+        ),
+        write("add_sample", job=job, parent=parent["id"], checkpoint=checkpoint, step=step),
+        event(job, "submitted", because, now_ms),
+    ]
+
+
+def drop_overtaken(at: Deployment, parent: str, now_ms: int) -> None:
+    """Of what waits to be rendered only the newest is worth a node."""
+    rows = at.store.load("open_samples", parent=parent)
+    for row in rows[1:]:
+        if row["state"] == "queued":
+            _drop(at, row, f"step {rows[0]['step']} came before a node was free", now_ms)
+
+
+def drop_late(at: Deployment, now_ms: int) -> None:
+    """Pictures alone start no node: after a while they are given up, those of a result much later than those of a step."""
+    steps_ms, results_ms = (round(wait_s * 1000) for wait_s in (at.policy.samples_wait_s, at.policy.results_wait_s))
+    for row in at.store.load("late_samples", before=now_ms - steps_ms, results_before=now_ms - results_ms):
+        _drop(at, row, f"no node had time for it in {(now_ms - row['submitted_ms']) / 3_600_000:.0f} h", now_ms)
+
+
+def _drop(at: Deployment, row: Row, because: str, now_ms: int) -> None:
+    """Unless a node has just taken it."""
+    job = as_job(row)
+    verdict = Verdict(attempt="canceled", job="canceled", attempts_failed=job.attempts_failed, because=because)
+    at.store.apply(moving(job, verdict, now_ms), event(job.id, "canceled", because, now_ms))
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """Where pictures belong: which job's results, and in which folder of them."""
+
+    job: str
+    folder: str
+
+
+def shelf_of(at: Deployment, job: str) -> Shelf:
+    """Of a job that renders: among the results of what it shows, those of a step by themselves."""
+    row = at.store.load("sample", job=job)[0]
+    return Shelf(row["parent"], f"samples/{pictures_name(row['step'])}" if row["checkpoint"] else "samples")
+
+
+def adding_artifact(shelf: Shelf, attempt: str, key: str, file: File, now_ms: int) -> Write:
+    path = f"{shelf.folder}/{file.path}" if shelf.folder else file.path
+    facts = {"key": key, "bytes": file.bytes, "sha256": file.sha256, "now": now_ms}
+    return write("add_artifact", job=shelf.job, path=path, attempt=attempt, **facts)
+
+
+def rendered(shelf: Shelf, live: Row, now_ms: int) -> list[Write]:
+    """Who renders holds the base from now on; those who follow the training job hear of it."""
+    return [
+        write("add_base", node=live["node"], base=live["job_base"]),
+        write("track_again", job=shelf.job),
+        event(shelf.job, "rendered", f"{shelf.folder} by {live['node_name']}", now_ms, node=live["node"]),
+    ]
+
+
+def show(at: Deployment, node: str, hold: Hold, request: Show, now_ms: int) -> Done | Stale | Refused:
+    """Pictures that the training node made between its steps: results from here on, whatever becomes of the attempt."""
+    job = job_of_hold(at, node, hold)
+    if job is None:
+        return LOST
+    prefix = folder_prefix(attempt_prefix(job["project"], job["id"], hold.attempt), "samples", 0)
+    shelf, writes = Shelf(job["id"], "samples"), list[Write]()
+    for file in request.files:
+        key = f"{prefix}/{file.path}"
+        attested = stored_as(at, key, file)
+        if isinstance(attested, Refused):
+            return attested
+        writes.append(adding_artifact(shelf, hold.attempt, key, file, now_ms))
+    told = event(job["id"], "rendered", f"samples/{pictures_name(request.step)} between two steps", now_ms, node=node)
+    first = all(artifact.values["path"] not in _known(at, job["id"]) for artifact in writes)
+    held = at.store.apply(guard("hold_lease", **lease_of(node, hold)), *writes, *([told] if first else ()))
+    return Done() if held else LOST
+
+
+def _known(at: Deployment, job: str) -> set[str]:
+    return {row["path"] for row in at.store.load("artifacts", job=job)}
+
+
+def view(at: Deployment, job: str) -> SamplesView:
+    rows = at.store.load("samples_of", job=job)
+    failed = _missed(rows)
+    return SamplesView(
+        pictures=at.store.load("pictures", job=job)[0]["pictures"],
+        waiting=sum(row["state"] in ("queued", "running") for row in rows),
+        failed=len(failed),
+        because=f"{failed[-1]['id']}: {failed[-1]['because']}" if failed else "",
+        cost_usd=sum(row["micro_usd"] for row in rows) / 1e6,
+    )
+
+
+def _missed(rows: list[Row]) -> list[Row]:
+    """Of steps the newest are enough; a result is missed until it is shown, also where nobody tries any more."""
+    results = [row for row in rows if not row["checkpoint"]]
+    steps = [row for row in rows if row["checkpoint"] and row["state"] == "failed"]
+    if any(row["state"] == "succeeded" for row in results):
+        return steps
+    return [*steps, *(row for row in results if row["state"] in ("failed", "canceled"))]

@@ -1,0 +1,180 @@
+"""Tell a tracker of every job: only what nothing can take back, and every step once.
+
+A job's mark in the store says how far a tracker was told. It moves after the tracker has what lies before it, so whoever goes on
+from there, after whatever end of this server, first asks the tracker what it holds. One server tells: the one whose turn it is.
+"""
+
+import json
+import logging
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from gangline.core.errors import GanglineError, NotFound, Unreachable
+from gangline.core.job import ENDED
+from gangline.core.jobs.retry import retry_s
+from gangline.core.runs.metrics import Measured
+from gangline.ports.store import Row, guard, write
+from gangline.ports.tracker import Ending, Picture, TrackedRun, Tracker
+from gangline.service.deployment import Deployment
+from gangline.service.jobs import query
+from gangline.service.jobs.metrics import load_series
+from gangline.service.outage import has_turn
+
+AT_ONCE = 1000
+PICTURES_AT_ONCE = 16
+PICTURE_BYTES_MAX = 20_000_000
+LIST_MAX = 20
+TAG_MAX = 64
+STEP = re.compile(r"step-(\d{1,12})")
+log = logging.getLogger("gangline.trackers")
+
+
+@dataclass(slots=True)
+class _Trouble:
+    tries: int
+    until_ms: int
+
+
+class Tracking:
+    """Remembers which runs it holds open, how far each was told, and which did not work a moment ago."""
+
+    def __init__(self, at: Deployment, tracker: Tracker, rng: Random) -> None:
+        self._at = at
+        self._tracker = tracker
+        self._rng = rng
+        self._told: dict[str, int] = {}
+        self._troubles: dict[str, _Trouble] = {}
+
+    def look(self, now_ms: int) -> None:
+        """All jobs that are not told yet, once. Where the tracker is away, the others are not tried."""
+        if not has_turn(self._at, now_ms):
+            self.close()
+            return
+        open_jobs = self._at.store.load("to_track", tracker=self._tracker.name)
+        for row in open_jobs:
+            trouble = self._troubles.get(row["job"])
+            if trouble and now_ms < trouble.until_ms:
+                continue
+            try:
+                self._tell(row, now_ms)
+                self._troubles.pop(row["job"], None)
+            except GanglineError as error:
+                self._failed(row, error, now_ms)
+                if isinstance(error, Unreachable):
+                    return
+        if not open_jobs:
+            self.close()
+
+    def close(self) -> None:
+        self._told.clear()
+        self._tracker.close()
+
+    def _tell(self, row: Row, now_ms: int) -> None:
+        job, ended = row["job"], row["state"] in ENDED
+        up_to = None if ended else row["committed"] or 0
+        if up_to is not None and up_to <= row["step"]:
+            return
+        told = self._open(row)
+        points = [point for point in load_series(self._at, job, up_to) if point.step > told]
+        for start in range(0, len(points), AT_ONCE):
+            self._write(job, points[start : start + AT_ONCE], self._pictures(job))
+        if ended:
+            while pictures := self._pictures(job):
+                self._write(job, [], pictures)
+            self._tracker.end(job, self._ending(job, now_ms))
+            self._at.store.apply(write("end_tracking", job=job, tracker=self._tracker.name))
+            del self._told[job]
+
+    def _open(self, row: Row) -> int:
+        """Up to where the tracker was told. Where the mark is not as this server left it, another server told it meanwhile, or
+        this one has just started."""
+        job, mark = row["job"], row["step"]
+        if self._told.get(job) != mark:
+            told = self._tracker.open(self._run(job), mark)
+            self._mark(job, mark, told)
+        return self._told[job]
+
+    def _write(self, job: str, points: Sequence[Measured], pictures: Sequence[Picture]) -> None:
+        before = self._told[job]
+        self._tracker.write(job, points, [picture for picture in pictures if picture.content])
+        self._mark(job, before, points[-1].step if points else before, pictures)
+
+    def _mark(self, job: str, before: int, told: int, pictures: Sequence[Picture] = ()) -> None:
+        tracker = self._tracker.name
+        marked = self._at.store.apply(
+            guard("tracked", job=job, tracker=tracker, step=told, seen=before),
+            *(write("picture_tracked", job=job, tracker=tracker, path=picture.path) for picture in pictures),
+        )
+        if not marked:
+            raise GanglineError(f"another server told {tracker} of {job} at the same time")
+        self._told[job] = told
+
+    def _pictures(self, job: str) -> list[Picture]:
+        """Those that are next. One whose bytes are gone has no content."""
+        last = self._at.store.load("job", id=job)[0]["steps"]
+        wanted = {"tracker": self._tracker.name, "bytes_max": PICTURE_BYTES_MAX, "limit": PICTURES_AT_ONCE}
+        return [
+            Picture(path=row["path"], step=_step_of(row["path"], last), content=self._content(row["key"]))
+            for row in self._at.store.load("pictures_to_track", job=job, **wanted)
+        ]
+
+    def _content(self, key: str) -> bytes:
+        try:
+            return self._at.objects.read(key)
+        except NotFound:
+            return b""
+
+    def _run(self, job: str) -> TrackedRun:
+        row = self._at.store.load("job", id=job)[0]
+        return TrackedRun(
+            id=job,
+            project=row["project"],
+            name=row["name"],
+            tags=(row["kind"], row["base"][:TAG_MAX]),
+            settings=_short(json.loads(row["spec"])),
+        )
+
+    def _ending(self, job: str, now_ms: int) -> Ending:
+        row = self._at.store.load("job", id=job)[0]
+        found = query.job(self._at, row["project"], job, now_ms)
+        return Ending(
+            state=row["state"],
+            summary={
+                "because": row["because"],
+                "cost_usd": found.summary.cost_usd,
+                "attempts": found.summary.attempts,
+                "interruptions": found.summary.interruptions,
+                "steps_redone": found.steps_redone,
+                "seconds_lost": found.seconds_lost,
+            },
+        )
+
+    def _failed(self, row: Row, error: GanglineError, now_ms: int) -> None:
+        """It is said where people look, once for each reason. Another try begins with a look at what the tracker holds."""
+        job, tracker = row["job"], self._tracker.name
+        tries = self._troubles[job].tries + 1 if job in self._troubles else 0
+        self._troubles[job] = _Trouble(tries, now_ms + round(1000 * retry_s(tries, self._rng)))
+        self._told.pop(job, None)
+        because = f"{error.message} ({error.hint})" if error.hint else error.message
+        if because != row["because"]:
+            log.warning("%s cannot be told of %s: %s", tracker, job, because)
+            self._at.store.apply(write("say_why_untracked", job=job, tracker=tracker, because=because))
+
+
+def _step_of(path: str, last: int) -> int:
+    found = STEP.search(path)
+    return int(found[1]) if found else last
+
+
+def _short(value: Any) -> Any:
+    """A spec's settings: of a long list, such as photos, how many there are."""
+    if isinstance(value, dict):
+        return {name: _short(part) for name, part in value.items()}
+    return len(value) if isinstance(value, list) and (len(value) > LIST_MAX or _are_files(value)) else value
+
+
+def _are_files(value: list[Any]) -> bool:
+    return bool(value) and all(isinstance(part, dict) and "sha256" in part for part in value)

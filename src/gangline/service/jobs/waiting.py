@@ -1,0 +1,54 @@
+"""Jobs that wait for what will not come by itself."""
+
+from gangline.core.errors import Unreachable
+from gangline.core.jobs.failure import Verdict
+from gangline.ports.store import Row, guard, write
+from gangline.service.attempts import as_job, event, moving
+from gangline.service.deployment import Deployment
+from gangline.service.fleet.demand import fits
+
+
+def yield_bans(at: Deployment, now_ms: int) -> None:
+    """A job that was refused every machine here, for so long that no other came, may go back to them: its tries are counted."""
+    before = now_ms - round(at.policy.ban_yields_s * 1000)
+    for row in at.store.load("banned_jobs", before=before):
+        because = f"every machine here had failed it; no other came in {at.policy.ban_yields_s / 60:.0f} min, so they may try again"
+        at.store.apply(
+            guard("say_why", id=row["id"], version=row["version"], because=because),
+            write("lift_bans", job=row["id"]),
+            event(row["id"], "bans lifted", because, now_ms),
+        )
+
+
+def fail_unmatched(at: Deployment, now_ms: int) -> None:
+    """A job that nothing here and nothing for rent can run does not wait for ever."""
+    before = now_ms - round(at.policy.unmatched_s * 1000)
+    for row in at.store.load("queued_for_long", before=before):
+        if _may_be_offered(at, row):
+            continue
+        job = as_job(row)
+        because = f"no node that it needs came in {at.policy.unmatched_s / 3600:.0f} h ({_needs(row)})"
+        verdict = Verdict(attempt="failed", job="failed", attempts_failed=job.attempts_failed, because=because)
+        at.store.apply(moving(job, verdict, now_ms), event(job.id, "failed", because, now_ms))
+
+
+def _may_be_offered(at: Deployment, job: Row) -> bool:
+    """Whether a pool that rents could have such a node, or is away. Numerics are known only of nodes that are here."""
+    pools = [pool for name, pool in at.pools.items() if job["pool"] in ("", name)]
+    try:
+        return any(fits(offer, job) for pool in pools for offer in pool.driver.offers())
+    except Unreachable:
+        return True
+
+
+def _needs(job: Row) -> str:
+    """What it asks of a node, for people."""
+    parts = [
+        f"{job['gpu_memory_gb']:g} GB of GPU memory" if job["gpu_memory_gb"] else "",
+        f"a {job['gpu']}" if job["gpu"] else "",
+        f"{job['slots']} GPUs" if job["slots"] > 1 else "",
+        f"the pool {job['pool']}" if job["pool"] else "",
+        f"trust {job['trust']}" if job["trust"] else "",
+        "the numerics of its checkpoints" if job["numerics"] else "",
+    ]
+    return ", ".join(part for part in parts if part) or "any"

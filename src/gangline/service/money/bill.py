@@ -1,0 +1,116 @@
+"""The ledger's writes: every part of a node's time once, what attempts spent, what is stored and sent."""
+
+from gangline.core.job import Attempt, AttemptState, Job, Node
+from gangline.core.jobs.claim import decayed
+from gangline.core.money.budget import Purse
+from gangline.core.money.cost import (
+    Line,
+    egress_micro_usd,
+    lines_of_attempt,
+    storage_micro_usd,
+    time_cost_micro_usd,
+    time_line,
+)
+from gangline.core.policy import Policy
+from gangline.core.specs.kinds import KINDS
+from gangline.ports.store import Row, Write, guard, write
+from gangline.service.deployment import Deployment
+
+
+def meter(node: Node, now_ms: int, *, heard_ms: int) -> list[Write]:
+    """Bill the time of the free slots up to now. Belongs into every transaction that changes what a node's slots are used for;
+    `heard_ms` is when the node was heard of last."""
+    writes = [guard("meter_node", id=node.id, seen=node.meter_ms, now=now_ms, heard=heard_ms)]
+    if node.slots_free and now_ms > node.meter_ms:
+        line = time_line("idle", node.price_of(node.slots_free), node.meter_ms, now_ms)
+        writes.append(_add(line, node=node.id))
+    return writes
+
+
+def spend(
+    at: Deployment, job: Job, attempt: Attempt, state: AttemptState, ending: Row, now_ms: int
+) -> tuple[Write, list[Write]]:
+    """The bill of an attempt that ends now: what its project has spent instead of what was reserved, and the ledger's lines."""
+    renders = KINDS[ending["job_kind"]].renders
+    price = attempt.price_micro_usd_per_hour
+    lines = [time_line("samples", price, attempt.started_ms, now_ms)] if renders else []
+    lines = lines or lines_of_attempt(attempt, state, now_ms)
+    sent = egress_micro_usd(ending["downloaded_bytes"], at.policy.egress_usd_per_gb)
+    if sent:
+        lines.append(Line(cause="egress", from_ms=attempt.started_ms, to_ms=now_ms, micro_usd=sent))
+    total = sum(line.micro_usd for line in lines)
+    usage = usage_with(as_purse(ending, "purse_"), total, now_ms, at.policy)
+    spent = write("spend", id=job.project, reserved=ending["reserved"], micro_usd=total, usage=usage, now=now_ms)
+    of = {"node": attempt.node, "attempt": attempt.id, "job": job.id, "project": job.project}
+    return spent, [_add(line, **of) for line in lines]
+
+
+def storage(at: Deployment, checkpoint: Row, now_ms: int) -> list[Write]:
+    """What a checkpoint cost from its commit until now, when it goes."""
+    from_ms = checkpoint["committed_ms"]
+    cost = storage_micro_usd(checkpoint["bytes"], from_ms, now_ms, at.policy.storage_usd_per_gb_month)
+    if not cost:
+        return []
+    line = Line(cause="storage", from_ms=from_ms, to_ms=now_ms, micro_usd=cost)
+    of = {
+        "node": checkpoint["node"],
+        "attempt": checkpoint["attempt"],
+        "job": checkpoint["job"],
+        "project": checkpoint["project"],
+    }
+    return [_add(line, **of)]
+
+
+def stored_micro_usd(at: Deployment, job: str, now_ms: int) -> int:
+    """What the checkpoints and results that a job keeps have cost so far. The ledger has what is deleted."""
+    rate = at.policy.storage_usd_per_gb_month
+    kept = at.store.load("stored", job=job) if rate else []
+    return sum(storage_micro_usd(row["bytes"], row["since_ms"], now_ms, rate) for row in kept)
+
+
+def bill_of(price_micro_usd_per_hour: int, instance: Row) -> int:
+    """What the provider bills for an instance that has ended, in micro-dollars."""
+    return time_cost_micro_usd(
+        price_micro_usd_per_hour=price_micro_usd_per_hour,
+        from_ms=instance["billed_from_ms"],
+        to_ms=instance["billed_to_ms"],
+    )
+
+
+def settlement(instance: Row, known_micro_usd: int, settled_micro_usd: int, node: str) -> list[Write]:
+    """The lines that bring what the ledger knows of a node's time to what the provider bills for its instances."""
+    from_ms, to_ms = instance["billed_from_ms"], instance["billed_to_ms"]
+    price, joined_ms = instance["price_micro_usd_per_hour"], to_ms
+    if instance["joined_ms"] is not None and instance["id"] == instance["instance"]:
+        joined_ms = min(max(instance["joined_ms"], from_ms), to_ms)
+    start_up = time_line("start-up", price, from_ms, joined_ms)
+    rest = bill_of(price, instance) + settled_micro_usd - known_micro_usd - start_up.micro_usd
+    correction = Line(cause="correction", from_ms=to_ms, to_ms=to_ms, micro_usd=rest)
+    return [_add(line, node=node, attempt=instance["id"]) for line in (start_up, correction) if line.micro_usd]
+
+
+def load_purse(at: Deployment, project: str) -> Purse:
+    return as_purse(at.store.load("project", id=project)[0])
+
+
+def as_purse(row: Row, prefix: str = "") -> Purse:
+    known = {name: row[prefix + name] for name in ("usage", "usage_ms", "share", "budget", "spent", "reserved")}
+    return Purse(project=row[prefix + "id"], **known)
+
+
+def usage_with(purse: Purse, micro_usd: float, now_ms: int, policy: Policy) -> float:
+    return decayed(purse, now_ms, policy) + micro_usd
+
+
+def _add(line: Line, *, node: str, attempt: str = "", job: str = "", project: str = "") -> Write:
+    return write(
+        "add_cost",
+        node=node,
+        attempt=attempt,
+        cause=line.cause,
+        from_ms=line.from_ms,
+        to_ms=line.to_ms,
+        job=job,
+        project=project,
+        micro_usd=line.micro_usd,
+    )

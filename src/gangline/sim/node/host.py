@@ -1,0 +1,67 @@
+"""The disk of a simulated node."""
+
+from pathlib import Path
+from typing import Any
+
+from gangline.core.files import File
+from gangline.core.runs import contract
+from gangline.core.runs.contract import Manifest
+from gangline.core.specs.spec import told_whole
+from gangline.ports.trainer import Saved
+
+
+class SimHost:
+    """The disk of a node: which files lie there. The cache stays as long as the node; of runs there is one at a time."""
+
+    def __init__(self) -> None:
+        self.files: dict[Path, str] = {}
+        self.specs: dict[Path, dict[str, Any]] = {}
+        self.resume: dict[Path, Manifest] = {}
+        self.saved: dict[Path, Saved] = {}
+
+    def cached(self, sha256: str) -> Path:
+        return Path(f"/cache/{sha256}")
+
+    def lay_out(self, attempt: str, spec: dict[str, Any]) -> Path:
+        directory = Path(f"/runs/{attempt}")
+        self.specs[directory] = told_whole(spec)
+        return directory
+
+    def input_path(self, directory: Path, path: str) -> Path:
+        return directory / contract.INPUTS / path
+
+    def place_cached(self, directory: Path, path: str, file: File) -> bool:
+        return self.cached(file.sha256) in self.files
+
+    def make_room(self, room_bytes: int) -> None:
+        """There is always enough."""
+
+    def remember_base(self, base: str, files: tuple[File, ...]) -> None:
+        """No simulated node starts a second time on its disk."""
+
+    def bases(self) -> tuple[str, ...]:
+        return ()
+
+    def place_prepared(self, directory: Path, key: str, manifest: dict[str, Any]) -> None:
+        raise AssertionError("simulated trainers prepare nothing")
+
+    def leave_out(self, directory: Path, parts: tuple[str, ...]) -> None:
+        assert not parts, "nothing is prepared, so nothing is left out"
+
+    def place_checkpoint(self, directory: Path, step: int, manifest: dict[str, Any]) -> Path:
+        self.resume[directory] = contract.parse_manifest(manifest)
+        return directory / contract.RESUME / contract.checkpoint_name(step)
+
+    def discard(self, path: Path) -> None:
+        if self.saved.pop(path, None):
+            return
+        if path.parent.name == contract.RESUME:
+            self.resume.pop(path.parent.parent, None)
+        if path in self.specs:
+            del self.specs[path]
+            self.resume.pop(path, None)
+            self.saved.clear()
+            self.files = {file: sha256 for file, sha256 in self.files.items() if not file.is_relative_to(path)}
+
+    def arrived(self, path: Path, file: File) -> None:
+        self.files[path] = file.sha256

@@ -1,0 +1,264 @@
+"""A trainer that takes its time but computes nothing: steps, checkpoints, exit codes and lies."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from gangline.core.files import File
+from gangline.core.models.lora_metadata import DIFFUSERS_FILE
+from gangline.core.runs import contract
+from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED, Failure, Manifest, Progress
+from gangline.core.runs.metrics import Point, Reading
+from gangline.core.specs.kinds import KINDS
+from gangline.ports.trainer import Made, Pictures, Result, Run, Saved
+from gangline.sim.node.host import SimHost
+from gangline.sim.node.lineage import content_sha256, lineage_of
+from gangline.sim.node.rendering import RENDER_S, SimRendering, picture
+from gangline.sim.scenario import JobModel, MachineModel
+from gangline.sim.world import World
+
+SAVE_S = 0.5
+"""From the step that is saved until its checkpoint is complete. Training need not stand still for so long."""
+
+FIRST_STEPS = 3
+"""So many steps make a measured pace."""
+
+OUTPUT_BYTES = 23_000_000
+
+
+@dataclass(slots=True, kw_only=True)
+class SimTrainer:
+    """The `trainer` port of one node. `run` is the newest one."""
+
+    world: World
+    host: SimHost
+    machine: MachineModel
+    jobs: Callable[[int], JobModel]
+    news: Callable[[], None]
+    die: Callable[[], None]
+    struck: Callable[[str], None]
+    rng: Random
+    run: Run | None = None
+
+    def prepare(self) -> None:
+        """A simulated start takes `start_s`, prepared or not."""
+
+    def start(self, kind: str, directory: Path) -> Run:
+        self.run = (
+            SimRendering(self.world, self.host, self.machine, self.news, directory)
+            if KINDS[kind].renders
+            else SimRun(self, directory)
+        )
+        return self.run
+
+
+class SimRun:
+    """From `start_s` after its start it takes a step every `pace` seconds."""
+
+    def __init__(self, at: SimTrainer, directory: Path) -> None:
+        self.directory = directory
+        self._at = at
+        self._world = at.world
+        self._spec = at.host.specs[directory]
+        self._job = at.jobs(self._spec["seed"])
+        self._lineage = self._spec_hash = lineage_of(self._spec)
+        self._code: int | None = None
+        self._failure: Failure | None = None
+        self._readings: list[Reading] = []
+        self._dead = False
+        self._stopping = False
+        self._leg = 0
+        self._from_step = self._step = self._resumed()
+        self._steps: int = self._spec["steps"]
+        self._pace = at.machine.seconds_per_step * self._job.pace
+        self._held_up_s = at.machine.save_s
+        self._pictures: list[Pictures] = []
+        self._training_ms = self._since_ms = self._world.now_ms + round(1000 * at.machine.start_s)
+        every_s, every_steps = self._spec["checkpoint_every_s"], self._spec["checkpoint_every_steps"]
+        by_time = max(1, int(every_s / self._pace))
+        self._every = min(by_time, every_steps) if every_steps else by_time
+        self._begin()
+
+    def _resumed(self) -> int:
+        """The step to go on from. Any state but the job's own makes its result another one."""
+        manifest = self._at.host.resume.get(self.directory)
+        if manifest is None:
+            return 0
+        if manifest.files[0].sha256 != content_sha256(self._lineage, manifest.step):
+            self._lineage = f"broken {self._lineage}"
+        return manifest.step
+
+    def _begin(self) -> None:
+        machine, job, at = self._at.machine, self._job, self._at
+        doom = _doom(machine, job)
+        if doom:
+            kind, seconds = doom
+            at.struck(kind)
+            self._later(seconds, lambda: self._end_badly(kind))
+            return
+        if machine.trait == "false_progress":
+            at.struck("false progress")
+            return  # it reports steps for ever, and saves nothing
+        if machine.trait == "fails_long":
+            self._later(machine.trait_s, lambda: (at.struck("fails long"), self._end_badly("fails long")))
+        if job.trait == "kills_hosts":
+            self._later(machine.start_s + job.trait_s, lambda: (at.struck("kills hosts"), at.die()))
+        starts_s = (self._since_ms - self._world.now_ms) / 1000
+        self._later(starts_s + self._pace, self._at.news)
+        self._later(starts_s, self._train_on)
+
+    def _train_on(self) -> None:
+        """From here to the next checkpoint, or the end."""
+        if self._step < self._steps:
+            self._save_at(min(self._step + self._every, self._steps))
+        else:
+            self._end(EXIT_DONE)
+
+    def _save_at(self, step: int) -> None:
+        """Not at the step that was meant before."""
+        self._leg += 1
+        leg, taken_ms = self._leg, self._since_ms + 1000 * (step - self._step) * self._pace
+
+        def save() -> None:
+            if leg == self._leg and not self._stopping:
+                self._step, self._since_ms = step, self._world.now_ms + round(1000 * self._held_up_s)
+                self._later(max(SAVE_S, self._held_up_s), lambda: self._complete(step))
+                if step < self._steps:
+                    self._train_on()
+
+        self._later((taken_ms - self._world.now_ms) / 1000, save)
+
+    def _complete(self, step: int) -> None:
+        self._save(step)
+        if step == self._steps:
+            self._end(EXIT_DONE)
+
+    def _save(self, step: int) -> None:
+        sha256 = content_sha256(self._lineage, step)
+        file = File(path="state.safetensors", bytes=self._job.checkpoint_bytes, sha256=sha256)
+        manifest = Manifest(
+            step=step, spec_hash=self._spec_hash, fingerprint={"gpu": self._at.machine.gpu}, exact=True, files=(file,)
+        )
+        folder = self.directory.joinpath(contract.CHECKPOINTS, contract.checkpoint_name(step))
+        self._at.host.saved[folder] = Saved(folder, manifest)
+        self._readings.append(Reading(point=Point(step=step, values={"loss": 1 / step}), saved=True))
+        self._at.news()
+
+    def _end_badly(self, kind: str) -> None:
+        code = EXIT_BAD_INPUT if kind in ("lying 65", "bad input") else 1
+        self._failure = {
+            "memory": Failure(kind="out of memory", because="CUDA out of memory"),
+            "lying 65": Failure(kind="bad data", because="an image cannot be read"),
+            "bad input": Failure(kind="bad data", because="an image cannot be read"),
+        }.get(kind)
+        self._end(code)
+
+    def _end(self, code: int) -> None:
+        self._code = code
+        self._at.news()
+
+    def _later(self, seconds: float, act: Callable[[], object]) -> None:
+        def happen() -> None:
+            if not self._dead and self._code is None:
+                act()
+
+        self._world.after(seconds, "trainer", happen)
+
+    def _now_step(self) -> int:
+        passed = (self._world.now_ms - self._since_ms) / 1000
+        bound = (
+            self._steps if self._at.machine.trait == "false_progress" else min(self._steps, self._step + self._every)
+        )
+        return max(self._step, min(bound, self._step + int(passed / self._pace)))
+
+    def exit_code(self) -> int | None:
+        return self._code
+
+    def progress(self) -> Progress:
+        step = self._now_step()
+        if self._world.now_ms < self._training_ms:
+            return Progress(phase="preparing", step=self._from_step, steps=self._steps)
+        measured = step - self._from_step >= FIRST_STEPS
+        return Progress(
+            phase="training",
+            step=step,
+            steps=self._steps,
+            loss=0.1 if step > self._from_step else None,
+            seconds_per_step=self._pace if measured else None,
+            save_s=self._held_up_s,
+        )
+
+    def take_readings(self) -> list[Reading]:
+        taken, self._readings = self._readings, []
+        return taken
+
+    def failure(self) -> Failure | None:
+        return self._failure
+
+    def checkpoints(self) -> list[Saved]:
+        return list(self._at.host.saved.values())
+
+    def pictures(self) -> list[Pictures]:
+        return self._pictures
+
+    def prepared(self) -> list[Made]:
+        return []
+
+    def printed(self, first_byte: int, most: int) -> bytes:
+        return b"training\n"[first_byte : first_byte + most]
+
+    def result(self) -> Result:
+        sha256 = content_sha256(f"result of {self._lineage}", self._steps)
+        samples = tuple(file for pictures in self._pictures for file in pictures.files)
+        return Result(output=(File(path=DIFFUSERS_FILE, bytes=OUTPUT_BYTES, sha256=sha256),), samples=samples)
+
+    def ask_to_save(self) -> None:
+        step = self._now_step() + 1
+        deaf = self._code is not None or self._stopping or self._at.machine.trait == "false_progress"
+        if not deaf and step < self._steps:
+            self._save_at(step)
+
+    def ask_to_render(self) -> None:
+        """They are there a moment later. That it holds training up is not simulated."""
+        step = self._now_step()
+
+        def rendered() -> None:
+            name, sha256 = contract.pictures_name(step), content_sha256(f"pictures of {self._lineage}", step)
+            if all(pictures.step != step for pictures in self._pictures):
+                self._pictures.append(Pictures(step, (picture(f"{name}/{contract.picture_name(0, 1)}", sha256),)))
+                self._at.news()
+
+        self._later(RENDER_S, rendered)
+
+    def ask_to_stop(self) -> None:
+        if self._code is not None or self._stopping:
+            return
+        self._stopping = True
+        step = self._now_step()
+        if self._at.machine.trait == "false_progress":
+            return
+
+        def stop() -> None:
+            self._step = step
+            if step > self._from_step:
+                self._save(step)
+            self._end(EXIT_STOPPED)
+
+        self._later(SAVE_S, stop)
+
+    def kill(self) -> None:
+        self._dead = True
+
+
+def _doom(machine: MachineModel, job: JobModel) -> tuple[str, float] | None:
+    """How a run on this machine ends as soon as it starts, and after how many seconds."""
+    if machine.trait == "fails_at_once":
+        return "fails at once", machine.trait_s
+    if machine.trait == "lies_65":
+        return "lying 65", machine.trait_s
+    if job.trait == "bad_input":
+        return "bad input", machine.start_s
+    if job.memory_gb > machine.gpu_memory_gb:
+        return "memory", machine.start_s
+    return None

@@ -1,0 +1,1 @@
+"""Checkpoints on disk, whole or in shards, and what was prepared."""

@@ -1,0 +1,77 @@
+"""What was prepared under a key: looked for among the inputs before it is made, and kept for others once it is."""
+
+import json
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from safetensors.torch import load_file, save_file
+
+from gangline.core.errors import Damaged
+from gangline.core.runs import contract
+from gangline.core.runs.contract import Prepared, parse_prepared
+from gangline.train.checkpoints.checkpoint import Tensors, check, describe
+from gangline.train.run.contract import RunDirectory
+
+SUFFIX = ".safetensors"
+
+
+class LeftOut(Exception):
+    """A part of the base did not come, as what it makes is prepared; but that does not fit here. The trainer exits with
+    `EXIT_LEFT_OUT`, and is started again when the part is there."""
+
+
+def need(run: RunDirectory, parts: tuple[str, ...]) -> None:
+    """Call it before the weights of these parts of the base are loaded: raises `LeftOut` where one of them did not come."""
+    path = run.path / contract.LEFT_OUT
+    missing = {*parts} & {*json.loads(path.read_text())} if path.exists() else set()
+    if missing:
+        raise LeftOut(
+            f"{', '.join(sorted(missing))} did not come, and what was prepared with them is not of this machine's kind"
+        )
+
+
+def look(run: RunDirectory, key: str) -> Path | None:
+    """The folder with what was prepared under `key`, every byte checked; None where there is none, or it is damaged."""
+    for folder in (run.inputs / contract.PREPARED / key, run.path / contract.PREPARED / key):
+        if not folder.is_dir():
+            continue
+        try:
+            _check(folder, key)
+        except Damaged as error:
+            print(f"{key} is made anew: {error.message}", file=sys.stderr)  # noqa: T201 - the job's log
+        else:
+            return folder
+    return None
+
+
+def read(folder: Path, name: str) -> Tensors:
+    """The tensors that were kept as `name`."""
+    return load_file(folder / f"{name}{SUFFIX}")
+
+
+def keep(run: RunDirectory, key: str, tensors: Mapping[str, Tensors]) -> Path:
+    """Write `prepared/KEY/NAME.safetensors` for each name, and the manifest last: then the agent hands it on to other runs."""
+    folder = run.path / contract.PREPARED / key
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for name, part in tensors.items():
+        save_file({key: tensor.detach().cpu().contiguous() for key, tensor in part.items()}, folder / f"{name}{SUFFIX}")
+    files = tuple(describe(folder / f"{name}{SUFFIX}", f"{name}{SUFFIX}") for name in tensors)
+    partial = folder / f".{contract.MANIFEST}"
+    partial.write_text(json.dumps(Prepared(key=key, files=files).to_json(), indent=1))
+    partial.rename(folder / contract.MANIFEST)
+    return folder
+
+
+def _check(folder: Path, key: str) -> None:
+    try:
+        value = json.loads((folder / contract.MANIFEST).read_text())
+    except (OSError, ValueError):
+        raise Damaged("it has no manifest") from None
+    prepared = parse_prepared(value)
+    if prepared.key != key:
+        raise Damaged(f"it is {prepared.key}")
+    for file in prepared.files:
+        check(folder / file.path, file)

@@ -1,0 +1,330 @@
+"""Checkpoints of a run that several ranks share: each writes its part, and whatever number of ranks goes on reads what it needs.
+
+    weights-00000.safetensors    the rows of each weight that this rank has; averaged-… and optimizer-… likewise
+    rank-00000.json              which rows of which whole are in which file, and the bytes and SHA-256 of those files
+    numbers.json                 all that is no tensor
+    manifest.json                written last, by the first rank, once all others have said that theirs is on the disk
+
+A tensor that every rank has (DDP) is written by one of them, so that all have about as many bytes to write.
+"""
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePath
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch.distributed.tensor import DTensor
+
+from gangline.core.errors import Damaged
+from gangline.core.files import File
+from gangline.core.runs.contract import Manifest, checkpoint_name
+from gangline.posix import flush
+from gangline.train.checkpoints.checkpoint import (
+    NUMBERS,
+    Identity,
+    Tensors,
+    check,
+    copied,
+    describe,
+    newest_first,
+    read_manifest,
+    write_manifest,
+)
+from gangline.train.run.ranks import Ranks
+
+Numbers = dict[str, Any]
+NOTHING = -1
+WEIGHTS, AVERAGED, OPTIMIZER = "weights/", "averaged/", "optimizer/"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Rows `start` to `stop` of a tensor of this `shape`; of a number all of it."""
+
+    shape: tuple[int, ...]
+    start: int
+    stop: int
+
+
+def local(tensor: torch.Tensor) -> torch.Tensor:
+    """What this rank has of it."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def span(tensor: torch.Tensor) -> Span:
+    """Which rows these are. FSDP cuts the first dimension as `torch.chunk` does."""
+    shape = tuple(tensor.shape)
+    if not isinstance(tensor, DTensor):
+        return Span(shape, 0, shape[0] if shape else 1)
+    size = -(-shape[0] // tensor.device_mesh.size())
+    start = min(tensor.device_mesh.get_local_rank() * size, shape[0])
+    return Span(shape, start, start + tensor.to_local().shape[0])
+
+
+def as_sharded_as(like: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """The same rows of another tensor of that shape."""
+    if not isinstance(like, DTensor):
+        return rows
+    return DTensor.from_local(
+        rows, like.device_mesh, like.placements, run_check=False, shape=like.shape, stride=like.stride()
+    )
+
+
+def shared_out(tensors: Tensors, ranks: Ranks) -> list[str]:
+    """The names of those whole tensors that this rank writes: the largest first, each to who has least so far."""
+    load = [0] * ranks.count
+    mine = []
+    for name in sorted(tensors, key=lambda name: (-tensors[name].nbytes, name)):
+        rank = load.index(min(load))
+        load[rank] += tensors[name].nbytes
+        if rank == ranks.rank:
+            mine.append(name)
+    return mine
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one rank writes of a checkpoint; `numbers` are the first one's alone."""
+
+    spans: dict[str, Span]
+    tensors: Tensors
+    numbers: Numbers
+
+    @classmethod
+    def of(cls, tensors: Tensors, numbers: Numbers, ranks: Ranks) -> "Part":
+        """A copy: training goes on."""
+        whole = {name: tensor for name, tensor in tensors.items() if not isinstance(tensor, DTensor)}
+        mine = set(shared_out(whole, ranks)) | (tensors.keys() - whole.keys())
+        spans = {name: found for name in sorted(mine) for found in (span(tensors[name]),) if found.stop > found.start}
+        return cls(spans, copied({name: local(tensors[name]) for name in spans}), numbers)
+
+
+class Saver:
+    """Saves beside the training, which is held up only while the state is copied; one checkpoint at a time.
+
+    No thread waits for another rank: what a rank has written it says in the exchange that all have at each step, so when one dies
+    nothing hangs, and the checkpoint is not complete. What an earlier try left beyond the step that all go on `after` is cleared away:
+    it is torn or damaged.
+    """
+
+    def __init__(self, folder: Path, ranks: Ranks, *, after: int) -> None:
+        if ranks.is_first:
+            clear_after(folder, after)
+        ranks.meet()
+        self._folder = folder
+        self._ranks = ranks
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="saver")
+        self._writing: Future[None] | None = None
+        self._complete: Callable[[], None] | None = None
+        self._step = NOTHING
+
+    def save(self, step: int, identity: Identity, tensors: Tensors, numbers: Numbers) -> None:
+        """On every rank at the same step. Raises what went wrong with the one before."""
+        self.wait()
+        part = Part.of(tensors, numbers, self._ranks)
+        done = torch.cuda.current_stream().record_event() if any(one.is_cuda for one in tensors.values()) else None
+        target = self._folder / checkpoint_name(step)
+        self._step = step
+        self._complete = lambda: complete(target, step, identity, self._ranks.count)
+        self._writing = self._thread.submit(self._write, target, part, done)
+
+    @property
+    def written(self) -> int:
+        """The last step whose part is on this rank's disk. Raises what went wrong with it."""
+        if self._writing is None or not self._writing.done():
+            return NOTHING
+        self._writing.result()
+        return self._step
+
+    def heard(self, written: int) -> None:
+        """Every rank has written its part of `written`."""
+        if self._complete and written == self._step != NOTHING:
+            if self._ranks.count > 1 and self._ranks.is_first:
+                self._complete()
+            self._complete = None
+
+    def wait(self) -> None:
+        """Until the last one is complete; all ranks together."""
+        if self._writing is None:
+            return
+        self._writing.result()
+        if self._complete:
+            self._ranks.meet()
+            self.heard(self._step)
+            self._ranks.meet()
+
+    def _write(self, target: Path, part: Part, done: torch.Event | None) -> None:
+        if done:
+            done.synchronize()
+        write_part(target, part, self._ranks)
+        if self._ranks.count == 1 and self._complete:
+            self._complete()
+
+
+def write_part(target: Path, part: Part, ranks: Ranks) -> None:
+    """Its note is there once its bytes are."""
+    target.mkdir(parents=True, exist_ok=True)
+    if ranks.is_first:
+        (target / NUMBERS).write_text(json.dumps(part.numbers))
+        flush(target / NUMBERS)
+    files = [_write_tensors(target, kind, part.tensors, ranks.rank) for kind in (WEIGHTS, AVERAGED, OPTIMIZER)]
+    spans = {name: asdict(found) | {"file": file_name(name, ranks.rank)} for name, found in part.spans.items()}
+    note = target / note_name(ranks.rank)
+    note.write_text(json.dumps({"files": [asdict(file) for file in files if file], "tensors": spans}))
+    flush(note)
+
+
+def _write_tensors(target: Path, kind: str, tensors: Tensors, rank: int) -> File | None:
+    """Those of one kind, where there are any."""
+    own = {name: tensor for name, tensor in tensors.items() if name.startswith(kind)}
+    if not own:
+        return None
+    path = target / file_name(kind, rank)
+    save_file(own, path)
+    flush(path)
+    return describe(path, path.name)
+
+
+def complete(target: Path, step: int, identity: Identity, ranks: int) -> None:
+    """Write the manifest: from here on the checkpoint exists."""
+    files = [describe(target / NUMBERS, NUMBERS)]
+    for rank in range(ranks):
+        note = note_name(rank)
+        files += [File(**file) for file in json.loads((target / note).read_text())["files"]]
+        files.append(describe(target / note, note))
+    write_manifest(target, Manifest(step=step, files=tuple(files), **asdict(identity)))
+
+
+NOTES = "rank-*.json"
+
+
+def note_name(rank: int) -> str:
+    return f"rank-{rank:05d}.json"
+
+
+def file_name(tensor: str, rank: int) -> str:
+    return f"{tensor.partition('/')[0]}-{rank:05d}.safetensors"
+
+
+class Spread:
+    """Tensors on the disk, each in the files of several ranks. Raises `Damaged` where what their notes say is no whole."""
+
+    def __init__(self, folder: Path, notes: Iterable[str]) -> None:
+        self.folder = folder
+        self.parts: dict[str, list[tuple[Span, str]]] = {}
+        self._files: dict[str, Any] = {}
+        try:
+            for note in notes:
+                self._take_note(json.loads((folder / note).read_text()))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise Damaged(f"its notes cannot be read: {error}") from None
+        lacking = [name for name, parts in self.parts.items() if not _is_whole([found for found, _ in parts])]
+        if lacking or not self.parts:
+            raise Damaged(f"it has not all rows of {lacking[0] if lacking else 'anything'}")
+
+    def below(self, prefix: str) -> list[str]:
+        return [name for name in self.parts if name.startswith(prefix)]
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return self.parts[name][0][0].shape
+
+    def rows(self, name: str, wanted: Span) -> torch.Tensor:
+        """Those alone are read. Raises `Damaged`."""
+        found = []
+        try:
+            for part, file in self.parts[name]:
+                start, stop = max(part.start, wanted.start), min(part.stop, wanted.stop)
+                if start < stop:
+                    opened = self._opened(file)
+                    if not part.shape:
+                        return opened.get_tensor(name)
+                    found.append(opened.get_slice(name)[start - part.start : stop - part.start])
+        except (SafetensorError, OSError, KeyError) as error:
+            raise Damaged(f"its tensors cannot be read: {error}") from None
+        if not found:
+            return torch.empty(0, *wanted.shape[1:])
+        return found[0] if len(found) == 1 else torch.cat(found)
+
+    def _opened(self, file: str) -> Any:
+        """Once: its header has a line for each tensor."""
+        if file not in self._files:
+            self._files[file] = safe_open(self.folder / file, framework="pt")
+        return self._files[file]
+
+    def _take_note(self, note: dict[str, Any]) -> None:
+        for name, one in note["tensors"].items():
+            found = Span(tuple(one["shape"]), one["start"], one["stop"])
+            self.parts.setdefault(name, []).append((found, one["file"]))
+
+
+class Stored(Spread):
+    """A checkpoint on the disk. Raises `Damaged` where it is not all there."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        super().__init__(folder, [file.path for file in manifest.files if PurePath(file.path).match(NOTES)])
+        self.manifest = manifest
+        try:
+            self.numbers: Numbers = json.loads((folder / NUMBERS).read_text())
+        except (OSError, ValueError) as error:
+            raise Damaged(f"its notes cannot be read: {error}") from None
+
+
+def averaged_or_not(folder: Path) -> Tensors:
+    """The weights that would be the result: the averaged ones where there are. Raises `Damaged`."""
+    spread = Spread(folder, sorted(path.name for path in folder.glob(NOTES)))
+    kind = AVERAGED if spread.below(AVERAGED) else WEIGHTS
+    whole = {name: Span(spread.shape(name), 0, sys.maxsize) for name in spread.below(kind)}
+    return {name.removeprefix(kind): spread.rows(name, every) for name, every in whole.items()}
+
+
+def newest_good(
+    folders: tuple[Path, ...], spec_hash: str, names: set[str], ranks: Ranks
+) -> tuple[Stored | None, list[str]]:
+    """The newest checkpoint that is whole and has the weights `names`, the same one on every rank, and a sentence for each newer one
+    that is not: from the rank that found it so."""
+    rejected: list[str] = []
+    for candidate in newest_first(folders):
+        stored = None
+        try:
+            stored = _checked(candidate, spec_hash, names, ranks)
+        except Damaged as error:
+            rejected.append(f"checkpoint {candidate.name} is rejected: {error.message}")
+        if ranks.all(stored is not None):
+            return stored, rejected
+    return None, rejected
+
+
+def _checked(folder: Path, spec_hash: str, names: set[str], ranks: Ranks) -> Stored:
+    """Of the files each rank looks at its share."""
+    manifest = read_manifest(folder)
+    if manifest.spec_hash != spec_hash:
+        raise Damaged("it belongs to another job's spec")
+    for file in manifest.files[ranks.rank :: ranks.count]:
+        check(folder / file.path, file)
+    stored = Stored(folder, manifest)
+    if {name.removeprefix(WEIGHTS) for name in stored.below(WEIGHTS)} != names:
+        raise Damaged("its weights have other names than this trainer's")
+    return stored
+
+
+def clear_after(folder: Path, step: int) -> None:
+    for path in newest_first((folder,)):
+        if int(path.name) > step:
+            shutil.rmtree(path)
+
+
+def _is_whole(spans: Iterable[Span]) -> bool:
+    """Whether they are all rows of one tensor, each once."""
+    reached, shape = 0, ()
+    for found in sorted(spans, key=lambda found: found.start):
+        if found.start != reached:
+            return False
+        reached, shape = found.stop, found.shape
+    return reached == (shape[0] if shape else 1)

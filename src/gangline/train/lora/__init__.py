@@ -1,0 +1,1 @@
+"""The LoRA trainer: `python -m gangline.train.lora DIRECTORY`."""

@@ -1,0 +1,9 @@
+"""Train a LoRA: `python -m gangline.train.lora DIRECTORY`."""
+
+import sys
+
+from gangline.train.lora.trainer import train
+from gangline.train.program import main
+
+if __name__ == "__main__":
+    sys.exit(main(train))

@@ -1,0 +1,120 @@
+"""The low-rank weights on the parts of a base, by name: `unet.down_blocks.0…lora_A.default.weight`."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig
+from peft.utils import get_peft_model_state_dict, set_peft_model_state_dict
+
+from gangline.core.errors import BadInput
+from gangline.core.specs.lora import LoraSpec
+from gangline.train.lora.export import Part
+from gangline.train.lora.init_lora import read_lora
+from gangline.train.lora.low_rank import LowRankLinear
+from gangline.train.model.base import Base
+from gangline.train.run import chance
+from gangline.train.run.optimiser import Group
+
+UNET = "unet"
+TEXT_MODULES = ("q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2")
+Tensors = dict[str, torch.Tensor]
+
+
+class Adapter:
+    """Float32 whatever the base is in. Raises `BadInput` where the modules that a spec names are not there."""
+
+    def __init__(self, base: Base, spec: LoraSpec) -> None:
+        self.parts: dict[str, Any] = {UNET: base.unet}
+        if spec.train_text_encoder:
+            self.parts |= dict(zip(base.family.text_parts, base.text_encoders, strict=True))
+        self.configs = {part: _config(spec, part) for part in self.parts}
+        chance.seed_torch(spec.seed, "initial weights")
+        for part, module in self.parts.items():
+            try:
+                module.add_adapter(self.configs[part])
+            except ValueError as error:
+                raise BadInput(f"target_modules do not fit this base: {error}") from None
+        self.weights: dict[str, torch.nn.Parameter] = {
+            f"{part}.{name}": weight
+            for part, module in self.parts.items()
+            for name, weight in module.named_parameters()
+            if weight.requires_grad
+        }
+        for weight in self.weights.values():
+            weight.data = weight.data.float()
+
+    def start_from(self, path: Path, base: Base) -> None:
+        """A LoRA in diffusers' format or in kohya's. Raises `BadInput` where it does not fit."""
+        parts = {part: Part(weights=self.state_of(part), config=config) for part, config in self.configs.items()}
+        for part, state in read_lora(path, base.family, parts, base.unet.config.layers_per_block).items():
+            set_peft_model_state_dict(self.parts[part], state)
+
+    def groups(self, spec: LoraSpec) -> list[Group]:
+        """The U-Net's weights and the text encoders', which may learn at a rate of their own."""
+        text = {name: weight for name, weight in self.weights.items() if not name.startswith(f"{UNET}.")}
+        unet = {name: weight for name, weight in self.weights.items() if name not in text}
+        rates = (spec.learning_rate, spec.text_encoder_learning_rate or spec.learning_rate)
+        return [Group(weights, rate) for weights, rate in zip((unet, text), rates, strict=True) if weights]
+
+    @torch.no_grad()
+    def load(self, weights: Tensors) -> None:
+        for name, weight in self.weights.items():
+            weight.copy_(weights[name])
+
+    @contextmanager
+    def as_result(self, weights: Tensors | None) -> Iterator[None]:
+        """For use: with `weights` (averaged ones, where there are) in the place of those in training, which come back to the bit."""
+        kept = {name: weight.detach().clone() for name, weight in self.weights.items()} if weights else {}
+        if weights:
+            self.load(weights)
+        for module in self.parts.values():
+            module.eval()
+        try:
+            yield
+        finally:
+            if weights:
+                self.load(kept)
+            self.train()
+
+    def state_of(self, part: str) -> Tensors:
+        """Under PEFT's names, which leave out the adapter's."""
+        return get_peft_model_state_dict(self.parts[part])
+
+    @contextmanager
+    def switched_off(self) -> Iterator[None]:
+        """The base alone."""
+        for module in self.parts.values():
+            module.disable_adapters()
+        try:
+            yield
+        finally:
+            for module in self.parts.values():
+                module.enable_adapters()
+
+    def checkpoint_gradients(self) -> None:
+        """Compute activations twice and keep few of them (Chen et al. 2016)."""
+        for part, module in self.parts.items():
+            if part == UNET:
+                module.enable_gradient_checkpointing()
+            else:
+                module.gradient_checkpointing_enable({"use_reentrant": False})
+
+    def train(self) -> None:
+        for module in self.parts.values():
+            module.train()
+
+
+def _config(spec: LoraSpec, part: str) -> LoraConfig:
+    config = LoraConfig(
+        r=spec.rank,
+        lora_alpha=spec.alpha,  # pyright: ignore[reportArgumentType] - peft scales by alpha / r, whole or not
+        lora_dropout=spec.dropout,
+        use_dora=spec.dora,
+        init_lora_weights="gaussian",
+        target_modules=list(spec.target_modules if part == UNET else TEXT_MODULES),
+    )
+    config._register_custom_module({torch.nn.Linear: LowRankLinear})  # PEFT's documented way, experimental
+    return config

@@ -1,0 +1,161 @@
+"""The model card: what the Hugging Face hub and people read of a LoRA. It says what is known, and what is not."""
+
+import json
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from gangline.core.models.lora_metadata import DIFFUSERS_FILE, Facts, base_name, single_file
+from gangline.core.parsing import to_json
+from gangline.core.specs.fields import Base, HubBase
+from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.settings import BITS, RESULT, Group, settings_of
+from gangline.core.words import counted
+
+CARD = "README.md"
+KNOWN_AS = {"epsilon": "the noise (ε)", "v_prediction": "the velocity (v)"}
+UNKNOWN_LICENCE = (
+    "not known to Gangline: look where you have the base from. This LoRA can be used only as the base can."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """`path` is relative to the card."""
+
+    prompt: str
+    path: str
+
+
+def write_card(folder: Path, spec: LoraSpec, facts: Facts, pictures: tuple[Picture, ...] = ()) -> Path:
+    path = folder / CARD
+    path.write_text(card(spec, facts, pictures))
+    return path
+
+
+def card(spec: LoraSpec, facts: Facts, pictures: tuple[Picture, ...]) -> str:
+    sections = (
+        _front_matter(spec, facts, pictures),
+        _introduction(spec, facts),
+        *(f"![{_text(picture.prompt)}](<{picture.path}>)" for picture in pictures),
+        _use(spec, facts),
+        _settings(spec, facts),
+        _held_out(facts),
+        _numerics(facts),
+    )
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def _front_matter(spec: LoraSpec, facts: Facts, pictures: tuple[Picture, ...]) -> str:
+    """YAML, of which JSON's values are a part."""
+    values: dict[str, Any] = {
+        "library_name": "diffusers",
+        "pipeline_tag": "text-to-image",
+        "tags": [
+            "text-to-image",
+            "diffusers",
+            "lora",
+            *["dora"] * spec.dora,
+            facts.family.tag,
+            "template:sd-lora",
+        ],
+        "instance_prompt": spec.prompt,
+    }
+    if isinstance(spec.base, HubBase):
+        values |= {"base_model": spec.base.repo, "base_model_relation": "adapter"}
+    if facts.licence:
+        values["license"] = facts.licence
+    if pictures:
+        values["widget"] = [{"text": picture.prompt, "output": {"url": picture.path}} for picture in pictures]
+    lines = (f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in values.items())
+    return "\n".join(("---", *lines, "---"))
+
+
+def _introduction(spec: LoraSpec, facts: Facts) -> str:
+    kind = f"{'DoRA' if spec.dora else 'LoRA'} for {facts.family.title}"
+    return f"""# {facts.name}
+
+A {kind}, trained by Gangline on {counted(len(spec.photos), "photo")}.
+
+- Prompt: `{spec.prompt.replace("`", "'")}`
+- Base: {_link(spec.base)}
+- Licence of the base: {_text(facts.licence) if facts.licence else UNKNOWN_LICENCE}"""
+
+
+def _link(base: Base) -> str:
+    if isinstance(base, HubBase):
+        return f"[{base.repo}](https://huggingface.co/{base.repo}), revision `{base.revision}`"
+    return f"`{base_name(base)}`"
+
+
+def _use(spec: LoraSpec, facts: Facts) -> str:
+    pipeline = facts.family.pipeline
+    load = "from_single_file" if single_file(spec.base) else "from_pretrained"
+    base = "'path/to/the/base'"
+    if isinstance(spec.base, HubBase):
+        base = f"{spec.base.repo!r}, revision={spec.base.revision!r}"
+    return f"""## Use
+
+```python
+import torch
+from diffusers import {pipeline}
+
+pipeline = {pipeline}.{load}({base}, torch_dtype=torch.float16).to("cuda")
+pipeline.load_lora_weights("path/to/this/folder", weight_name="{DIFFUSERS_FILE}")
+image = pipeline({spec.prompt!r}).images[0]
+```
+
+ComfyUI, A1111, Forge: put `{facts.kohya_file}` into `models/loras` (ComfyUI) or `models/Lora`. In ComfyUI a *Load LoRA* node takes it; \
+in the others write `<lora:{facts.name}:1>` into the prompt.{DORA * spec.dora}{ZERO_SNR * spec.zero_terminal_snr}"""
+
+
+DORA = """
+
+It is a DoRA with a norm for each output, as PEFT makes them. diffusers computes it as it was trained from the file named above; from \
+kohya's it leaves the norms out. ComfyUI (0.3.77) and Forge divide the norms by those of the base alone: that comes near it, but is not \
+the same. A1111 takes every DoRA for one with a norm for each input: do not use it there."""
+
+ZERO_SNR = """
+
+It was trained with zero terminal SNR: sample with `rescale_betas_zero_snr=True` and `timestep_spacing="trailing"`."""
+
+
+def _settings(spec: LoraSpec, facts: Facts) -> str:
+    value, known = to_json(spec), settings_of(LoraSpec)
+    shown = {name for name, one in known.items() if one.decides & (RESULT | BITS) and one.group is not Group.FILES}
+    listed = [one for one in fields(spec) if one.name in shown - {"prompt"}]  # which stands above
+    changed = [one for one in listed if getattr(spec, one.name) != one.default]
+    rows = [f"| {_text(one.name)} | {_cell(value[one.name])} | {_cell(one.default)} |" for one in changed]
+    table = "\n".join(("| setting | here | by default |", "|---|---|---|", *rows))
+    return f"""## Settings
+
+{table if rows else "All are Gangline's defaults."}
+
+Computed in {facts.precision}, {counted(facts.microbatch, "image")} at a time. The base predicts {KNOWN_AS[facts.prediction_type]}."""
+
+
+def _held_out(facts: Facts) -> str:
+    if not facts.held_out:
+        return ""
+    rows = (f"| {_text(one['photo'])} | {one['loss_before']} | {one['loss_after']} |" for one in facts.held_out)
+    head = "## Photos that were not trained on\n\nTheir loss at the same noise, with the base alone and with this LoRA."
+    return "\n".join((head, "", "| photo | base | LoRA |", "|---|---|---|", *rows))
+
+
+def _numerics(facts: Facts) -> str:
+    exact = (
+        "Every step was computed under one fingerprint: an uninterrupted run under it ends with the same bits."
+        if facts.exact
+        else "The run went on under another fingerprint than it began with: it is not exact to the bit."
+    )
+    rows = (f"| {_text(name)} | {_text(value)} |" for name, value in sorted(facts.fingerprint.items()))
+    return "\n".join(("## Numerics", "", exact, "", "| what | value |", "|---|---|", *rows))
+
+
+def _cell(value: Any) -> str:
+    return _text(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def _text(value: str) -> str:
+    """So that Markdown and HTML in a name stay what they are: text."""
+    return "".join(f"\\{letter}" if letter in "\\`*_[]<>|#" else letter for letter in value)

@@ -1,0 +1,39 @@
+"""Pictures of a base with and without its LoRA, side by side."""
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+
+from PIL import Image
+
+from gangline.core.runs.contract import BASE, GRID, LORA, Picture, picture_name
+from gangline.core.specs.lora import LoraSpec
+from gangline.data.images.grid import Row, draw
+from gangline.train.lora.adapter import Adapter
+from gangline.train.model.base import Base
+from gangline.train.model.sample import render, write_picture
+from gangline.train.model.text import Embedded, Texts
+
+
+def render_comparison(
+    base: Base, spec: LoraSpec, adapter: Adapter, texts: Texts, before: Embedded, after: Embedded, folder: Path
+) -> Iterator[Picture]:
+    """Every prompt and seed without and with the LoRA: single pictures as they are made, and at last `grid.png`, both side by side.
+
+    `before` and `after`: `texts` as the encoders say them without and with it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = list[Row]()
+    sides = ((BASE, 0, before, adapter.switched_off), (LORA, spec.steps, after, nullcontext))
+    for number, prompt in enumerate(spec.prompts_to_sample):
+        pictures = list[Image.Image]()
+        for side, step, spoken, on in sides:
+            for seed in spec.sample_seeds:
+                with on():
+                    picture = render(base, spec, texts, spoken, prompt, seed)
+                pictures.append(picture)
+                yield write_picture(picture, folder / picture_name(number, seed, side), spec, step, prompt, seed)
+        rows.append(Row(prompt, pictures))
+    draw(rows, [f"{name}, seed {seed}" for name in ("base", "with the LoRA") for seed in spec.sample_seeds]).save(
+        folder / GRID
+    )

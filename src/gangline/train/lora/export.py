@@ -1,0 +1,149 @@
+"""A LoRA's weights on their way out, as every tool loads them.
+
+Written in float32, as they were trained. No file says when it was made: equal results have equal bytes.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig
+from safetensors.torch import save
+
+from gangline.core.models.families import Family
+from gangline.core.models.lora_metadata import DIFFUSERS_FILE, Facts, kohya_metadata, modelspec
+from gangline.core.models.lora_names import diffusers_stem, kohya_stem
+from gangline.core.specs.lora import LoraSpec
+
+Tensors = dict[str, torch.Tensor]
+
+SETTINGS = "lora_adapter_metadata"
+DOWN, UP, MAGNITUDE = IN_UNET = (".lora_A.weight", ".lora_B.weight", ".lora_magnitude_vector")
+# transformers 5 finds a magnitude only by the name of its parameter; diffusers reads `lora_A` of attention only
+IN_TEXT_ENCODER = (".lora_linear_layer.down.weight", ".lora_linear_layer.up.weight", ".lora_magnitude_vector.weight")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The low-rank weights of one model of the pipeline, named as `get_peft_model_state_dict` names them."""
+
+    weights: Tensors
+    config: LoraConfig
+
+    def layers(self) -> Iterator[tuple[str, "Layer"]]:
+        """By module, as the model calls it."""
+        weights = self.weights
+        for module in (name.removesuffix(DOWN) for name in weights if name.endswith(DOWN)):
+            layer = Layer(
+                down=weights[module + DOWN], up=weights[module + UP], magnitude=weights.get(module + MAGNITUDE)
+            )
+            yield module, layer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """What one module gets: W + scale · up @ down. `down` is (rank, in, …), `up` (out, rank, …).
+
+    `magnitude`: what DoRA (Liu et al. 2024) scales each output's weights to: (out,), or (1, out, 1, 1) of a convolution.
+    """
+
+    down: torch.Tensor
+    up: torch.Tensor
+    magnitude: torch.Tensor | None
+
+
+def write_diffusers(folder: Path, parts: Mapping[str, Part]) -> Path:
+    """The file that `load_lora_weights` takes, with the settings that PEFT needs to read it as it was trained."""
+    tensors: Tensors = {}
+    settings: dict[str, Any] = {}
+    for part, trained in parts.items():
+        down, up, magnitude = IN_UNET if part == "unet" else IN_TEXT_ENCODER
+        for module, layer in trained.layers():
+            stem = diffusers_stem(part, module)
+            tensors |= {stem + down: layer.down, stem + up: layer.up}
+            if layer.magnitude is not None:
+                tensors[stem + magnitude] = layer.magnitude
+        settings |= {f"{part}.{name}": value for name, value in _settings(trained.config).items()}
+    return _write(
+        folder / DIFFUSERS_FILE, tensors, {"format": "pt", SETTINGS: json.dumps(settings, indent=2, sort_keys=True)}
+    )
+
+
+def _settings(config: LoraConfig) -> dict[str, Any]:
+    """Only what a result depends on: an older PEFT refuses names that it does not know."""
+    targets = config.target_modules
+    return {
+        "r": config.r,
+        "lora_alpha": config.lora_alpha,
+        "use_dora": config.use_dora,
+        "target_modules": targets if isinstance(targets, str) else sorted(targets or ()),
+    }
+
+
+def write_kohya(
+    folder: Path,
+    parts: Mapping[str, Part],
+    layers_per_block: int,
+    spec: LoraSpec,
+    facts: Facts,
+    base_file: Path | None = None,
+) -> Path:
+    """The file as ComfyUI, A1111, Forge and kohya's scripts load it. `base_file`: the base, where it is one file."""
+    tensors = kohya_tensors(parts, facts.family, layers_per_block)
+    conv = any(tensor.shape[2:].numel() > 1 for tensor in tensors.values())
+    metadata = kohya_metadata(spec, facts, conv)
+    if base_file:
+        metadata["ss_sd_model_hash"] = webui_hash(base_file)
+    blob = save(_plain(tensors), metadata)
+    sha256 = hashlib.sha256(_split(blob)[1]).hexdigest()
+    metadata |= {"sshs_model_hash": sha256, "sshs_legacy_hash": _webui_hash(blob)}
+    return _write(folder / facts.kohya_file, tensors, metadata | modelspec(spec, facts, sha256))
+
+
+def kohya_tensors(parts: Mapping[str, Part], family: Family, layers_per_block: int) -> Tensors:
+    """DoRA's norms as LyCORIS has them where it takes them of each output's weights: (out, 1) or (out, 1, 1, 1)."""
+    tensors: Tensors = {}
+    for part, trained in parts.items():
+        for module, layer in trained.layers():
+            stem = kohya_stem(family, part, module, layers_per_block)
+            tensors[f"{stem}.lora_down.weight"] = layer.down
+            tensors[f"{stem}.lora_up.weight"] = layer.up
+            tensors[f"{stem}.alpha"] = torch.tensor(float(trained.config.lora_alpha), device=layer.down.device)
+            if layer.magnitude is not None:
+                tensors[f"{stem}.dora_scale"] = layer.magnitude.reshape(-1, *[1] * (layer.down.dim() - 1))
+    return tensors
+
+
+def webui_hash(path: Path) -> str:
+    """The short name that A1111's web UI first had for a file: of the 64 KiB that follow its first MiB."""
+    with path.open("rb") as file:
+        return _webui_hash(file.read(0x110000))
+
+
+def _webui_hash(first: bytes) -> str:
+    return hashlib.sha256(first[0x100000:0x110000]).hexdigest()[:8]
+
+
+def _plain(tensors: Tensors) -> Tensors:
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+
+
+def _split(blob: bytes) -> tuple[bytes, bytes]:
+    """The header of a safetensors file with its length, and the tensors' bytes."""
+    end = 8 + int.from_bytes(blob[:8], "little")
+    return blob[:end], blob[end:]
+
+
+def _write(path: Path, tensors: Tensors, metadata: dict[str, str]) -> Path:
+    """safetensors writes metadata in an order by chance, here it is the given one."""
+    header, content = _split(save(_plain(tensors), metadata))
+    value = json.loads(header[8:])
+    value["__metadata__"] = metadata
+    text = json.dumps(value, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(len(text).to_bytes(8, "little") + text + content)
+    return path

@@ -1,0 +1,176 @@
+"""The samples of each step, ready on the device before it is needed. What a step gets is a function of its number alone.
+
+Shape letters: B samples, C latent channels, H W latent sides, K pieces, L tokens, D width.
+"""
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from gangline.core.specs.lora import LoraSpec
+from gangline.data.chance import stream
+from gangline.data.reading.order import Order
+from gangline.train.lora.prepare import Bucket
+from gangline.train.model.text import Embedded, Texts
+from gangline.train.run import chance
+from gangline.train.run.stacked import Stacked
+
+
+@dataclass(frozen=True, slots=True)
+class Batch(Stacked):
+    """Samples of one size. `share`: how much each counts in the step's loss. Of the texts either the embeddings, or the tokens of
+    an encoder each, which are trained, and whether there are words at all."""
+
+    clean: torch.Tensor
+    noise: torch.Tensor
+    timesteps: torch.Tensor
+    share: torch.Tensor
+    sizes: torch.Tensor
+    said: torch.Tensor
+    mask: torch.Tensor | None
+    tokens: torch.Tensor | None
+    pooled: torch.Tensor | None
+    ids: tuple[torch.Tensor, ...]
+
+    @property
+    def embedded(self) -> Embedded | None:
+        return None if self.tokens is None else Embedded(self.tokens, self.pooled)
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Every text of a run, tokenised, and embedded too where the encoders are frozen."""
+
+    texts: Texts
+    embedded: Embedded | None
+
+    def batch(self, chosen: list[str]) -> dict[str, Any]:
+        places = [self.texts.index(text) for text in chosen]
+        said = torch.tensor([text != "" for text in chosen])
+        if self.embedded is None:
+            return {"tokens": None, "pooled": None, "said": said, "ids": tuple(ids[places] for ids in self.texts.ids)}
+        these = self.embedded[places]
+        return {"tokens": these.tokens, "pooled": these.pooled, "said": said, "ids": ()}
+
+
+class Source:
+    """Photos in buckets; what is drawn of them follows from `seed` alone. Together they count `share` in a step's loss."""
+
+    def __init__(
+        self, spec: LoraSpec, buckets: list[Bucket], words: Words, *, seed: int, timesteps: int, share: float = 1
+    ) -> None:
+        self._spec = spec
+        self._buckets = buckets
+        self._words = words
+        self._seed = seed
+        self._timesteps = timesteps
+        self._share = share
+        self._order = Order(seed, tuple(len(bucket.examples) for bucket in buckets), spec.batch_size)
+
+    def batch(self, step: int) -> Batch:
+        size = self._spec.batch_size
+        which, places = self._order.step(step)
+        bucket = self._buckets[which]
+        samples = range((step - 1) * size, step * size)
+        photos = [bucket.examples[place] for place in places]
+        seen = chance.integers(self._seed, "view", step, samples, bucket.views).tolist()
+        rows = [photo * bucket.views + view for photo, view in zip(photos, seen, strict=True)]
+        latents = bucket.latents
+        drawn = chance.normal(self._seed, "posterior", step, samples, latents.shape)
+        return Batch(
+            clean=latents.mean[rows] + latents.deviation[rows] * drawn,
+            noise=self._noise(step, samples, latents.shape),
+            timesteps=chance.integers(self._seed, "timestep", step, samples, self._timesteps),
+            share=torch.full((size,), self._share / size),
+            sizes=latents.sizes[rows],
+            mask=None if latents.mask is None else latents.mask[rows],
+            **self._words.batch(self._captions(bucket, photos, step, samples)),
+        )
+
+    def _noise(self, step: int, samples: range, shape: tuple[int, ...]) -> torch.Tensor:
+        """With an offset for each channel where that is asked for (Guttenberg 2023): else pictures keep a middling brightness."""
+        noise = chance.normal(self._seed, "noise", step, samples, shape)
+        if not self._spec.noise_offset:
+            return noise
+        offset = chance.normal(self._seed, "noise offset", step, samples, (shape[0], 1, 1))
+        return noise + self._spec.noise_offset * offset
+
+    def _captions(self, bucket: Bucket, photos: list[int], step: int, samples: range) -> list[str]:
+        chosen = []
+        for photo, sample in zip(photos, samples, strict=True):
+            rng = stream(self._seed, "caption", step, sample)
+            variants = bucket.texts[photo]
+            dropped, variant = rng.random() < self._spec.caption_drop, int(rng.integers(len(variants)))
+            chosen.append("" if dropped else variants[variant])
+        return chosen
+
+
+def side_by_side(batches: list[Batch]) -> list[Batch]:
+    """One batch for each size of latents."""
+    by_shape: dict[torch.Size, list[Batch]] = {}
+    for batch in batches:
+        by_shape.setdefault(batch.clean.shape[1:], []).append(batch)
+    return [_joined(alike) for alike in by_shape.values()]
+
+
+def _joined(batches: list[Batch]) -> Batch:
+    if len(batches) == 1:
+        return batches[0]
+    if any(batch.mask is not None for batch in batches):
+        batches = [batch if batch.mask is not None else replace(batch, mask=_whole(batch)) for batch in batches]
+    first, *others = batches
+    rest = iter([tensor for batch in others for tensor in _tensors(batch)])
+    assert len(others) == 1, "photos of the subject and of its class"
+    return first.each(lambda tensor: torch.cat([tensor, next(rest)]))
+
+
+def _whole(batch: Batch) -> torch.Tensor:
+    return torch.ones(len(batch), 1, *batch.clean.shape[2:])
+
+
+def _tensors(batch: Batch) -> list[torch.Tensor]:
+    found: list[torch.Tensor] = []
+    batch.each(lambda tensor: found.append(tensor) or tensor)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The batches of a step; on a card once `copied` has come to pass."""
+
+    batches: list[Batch]
+    copied: torch.Event | None = None
+
+
+class Feed:
+    """The next step's batches are made and brought to the device by a thread, while the device is at work on this one's."""
+
+    def __init__(self, sources: list[Source], device: torch.device) -> None:
+        self._sources = sources
+        self._device = device
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="feed")
+        self._next: tuple[int, Future[Ready]] | None = None
+        self._copies = torch.cuda.Stream(device) if device.type == "cuda" else None
+
+    def step(self, step: int) -> list[Batch]:
+        soon = self._next[1] if self._next and self._next[0] == step else self._thread.submit(self._made, step)
+        self._next = step + 1, self._thread.submit(self._made, step + 1)
+        ready = soon.result()
+        if ready.copied:
+            here = torch.cuda.current_stream(self._device)
+            here.wait_event(ready.copied)
+            for batch in ready.batches:
+                batch.each(lambda tensor: tensor.record_stream(here) or tensor)
+        return ready.batches
+
+    def _made(self, step: int) -> Ready:
+        batches = side_by_side([source.batch(step) for source in self._sources])
+        if not self._copies:
+            return Ready(batches)
+        with torch.cuda.stream(self._copies):
+            moved = [
+                batch.each(lambda tensor: tensor.pin_memory().to(self._device, non_blocking=True)) for batch in batches
+            ]
+        return Ready(moved, self._copies.record_event())

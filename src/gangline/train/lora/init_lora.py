@@ -1,0 +1,166 @@
+"""A LoRA to go on from: its file in, in diffusers' or kohya's format, whoever wrote it."""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from gangline.core.errors import BadInput
+from gangline.core.models.families import Family
+from gangline.core.models.lora_names import Role, split_key, stems, target_of
+from gangline.core.models.recognition import check_lora
+from gangline.data.safetensors_header import read_header
+from gangline.train.lora.export import DOWN, MAGNITUDE, SETTINGS, UP, Layer, Part, Tensors
+
+NAMED = 3
+
+Layers = dict[str, dict[Role, torch.Tensor]]
+
+
+def read_lora(path: Path, family: Family, parts: Mapping[str, Part], layers_per_block: int) -> dict[str, Tensors]:
+    """The weights of the LoRA at `path`, under exactly the names and shapes of `parts`' weights.
+
+    They do at `parts`' alphas what they do at the file's. What the file lacks stays as it is in `parts`, whose `up`s are
+    still zero: modules, and directions where its rank is smaller. Raises `BadInput` where that cannot be.
+    """
+    file = _open(path, family)
+    weights = {part: dict(fresh.weights) for part, fresh in parts.items()}
+    left = dict(file.layers)
+    for part, fresh in parts.items():
+        scale = fresh.config.lora_alpha / fresh.config.r
+        for module, layer in fresh.layers():
+            stem = next((stem for stem in stems(family, part, module, layers_per_block) if stem in left), None)
+            if stem is not None:
+                del left[stem]
+                weights[part] |= file.fitted(stem, part, module, layer, scale)
+    file.check_nothing_is_left(left, parts)
+    return weights
+
+
+def _open(path: Path, family: Family) -> "_File":
+    header = read_header(path)
+    try:
+        tensors = load_file(path)
+        settings = dict(json.loads(header.metadata.get(SETTINGS, "{}")))
+    except (OSError, ValueError, TypeError, SafetensorError) as error:
+        raise BadInput(f"{path.name} cannot be read: {error}", hint="is it complete? get it anew") from None
+    layers = _by_stem(path.name, tensors)
+    check_lora(header, family)
+    return _File(name=path.name, layers=layers, settings=settings)
+
+
+def _by_stem(name: str, tensors: Tensors) -> Layers:
+    layers: Layers = {}
+    strange: list[str] = []
+    for key, tensor in tensors.items():
+        match split_key(key):
+            case (stem, role) if _can_be(role, tensor):
+                layers.setdefault(stem, {})[role] = tensor
+            case _:
+                strange.append(key)
+    if strange or not layers:
+        raise BadInput(
+            f"{name} is not a LoRA that can be gone on from: it has {_some(strange) or 'nothing in it'}",
+            hint="LoHa, LoKr, (IA)³ and whole models are none",
+        )
+    return layers
+
+
+def _can_be(role: Role, tensor: torch.Tensor) -> bool:
+    match role:
+        case "down" | "up":
+            return tensor.dim() >= 2
+        case "alpha":
+            return tensor.numel() == 1 and bool(torch.isfinite(tensor).all())
+        case _:
+            return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    """`layers`: its tensors by stem and role. `settings`: what diffusers wrote of PEFT's, by part."""
+
+    name: str
+    layers: Layers
+    settings: dict[str, Any]
+
+    def fitted(self, stem: str, part: str, module: str, fresh: Layer, scale: float) -> Tensors:
+        """The layer in the shapes of `fresh`, for a job in which `scale` is alpha / rank."""
+        found = self.layers[stem]
+        if not {"down", "up"} <= found.keys():
+            raise BadInput(f"{self.name} is damaged: {stem} is not whole", hint="get it anew")
+        rank, rank_wanted = found["down"].shape[0], fresh.down.shape[0]
+        if rank > rank_wanted:
+            raise BadInput(f"{self.name} has rank {rank}, the job {rank_wanted}", hint=f"set rank to {rank}")
+        factor = self._scale(part, module, found) / scale
+        down, up = fresh.down.detach().clone(), torch.zeros_like(fresh.up)
+        down[:rank] = self._shaped(stem, found["down"], (rank, *down.shape[1:]))
+        up[:, :rank] = self._shaped(stem, found["up"], (up.shape[0], rank, *up.shape[2:])) * factor
+        weights = {module + DOWN: down, module + UP: up}
+        if (magnitude := self._magnitude(stem, found, fresh)) is not None:
+            weights[module + MAGNITUDE] = magnitude
+        return weights
+
+    def _scale(self, part: str, module: str, found: Mapping[Role, torch.Tensor]) -> float:
+        """alpha / rank, or what PEFT's settings say in its place; 1 where nothing is said."""
+        rank = found["down"].shape[0]
+        if "alpha" in found:
+            return float(found["alpha"].reshape(-1)[0]) / rank
+        try:
+            patterns: dict[str, float] = self.settings.get(f"{part}.alpha_pattern") or {}
+            own = [alpha for pattern, alpha in patterns.items() if re.fullmatch(rf"(.*\.)?({pattern})", module)]
+            alpha = float(own[0] if own else self.settings.get(f"{part}.lora_alpha", rank))
+        except (AttributeError, TypeError, ValueError, re.error) as error:
+            raise BadInput(f"{self.name} says in its metadata what is no alpha: {error}", hint="get it anew") from None
+        return alpha / (math.sqrt(rank) if self.settings.get(f"{part}.use_rslora") else rank)
+
+    def _magnitude(self, stem: str, found: Mapping[Role, torch.Tensor], fresh: Layer) -> torch.Tensor | None:
+        magnitude = found.get("magnitude", found.get("dora_scale"))
+        if (magnitude is None) != (fresh.magnitude is None):
+            has, value = ("no DoRA", "false") if magnitude is None else ("a DoRA", "true")
+            raise BadInput(f"{self.name} is {has}", hint=f"set dora to {value}")
+        if magnitude is None or fresh.magnitude is None:
+            return None
+        if "dora_scale" in found and magnitude.shape[0] != fresh.up.shape[0]:
+            raise BadInput(
+                f"{self.name} is a DoRA with a norm for each input; only those with one for each output can be gone on from"
+            )
+        return self._shaped(stem, magnitude, tuple(fresh.magnitude.shape)).to(fresh.magnitude)
+
+    def _shaped(self, stem: str, tensor: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+        """In float32; a linear layer may have been written as a convolution of one pixel."""
+        if [size for size in tensor.shape if size > 1] != [size for size in shape if size > 1]:
+            raise BadInput(
+                f"{self.name} does not fit the base: {stem} is {tuple(tensor.shape)}, the base needs {shape}",
+                hint="take a LoRA that was trained on a base of this architecture",
+            )
+        if not torch.isfinite(tensor).all():
+            raise BadInput(f"{self.name} holds values that are no numbers, in {stem}", hint="take an earlier one")
+        return tensor.float().reshape(shape)
+
+    def check_nothing_is_left(self, left: Layers, parts: Mapping[str, Part]) -> None:
+        if not left:
+            return
+        of_text = [stem for stem in left if stem.startswith(("lora_te", "text_encoder"))]
+        if of_text and "text_encoder" not in parts:
+            raise BadInput(
+                f"{self.name} has weights for text encoders, which this job does not train",
+                hint="set train_text_encoder",
+            )
+        targets = sorted({target for stem in left if (target := target_of(stem))} if not of_text else ())
+        raise BadInput(
+            f"{self.name} has weights for modules that this job does not train: {_some(sorted(left))}",
+            hint=f"add {', '.join(targets)} to target_modules" if targets else "",
+        )
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more

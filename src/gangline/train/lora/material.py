@@ -1,0 +1,195 @@
+"""All that a run is trained on, made once or found among what was prepared before: photos, class images, words, held out photos."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TypeVar
+
+import torch
+
+from gangline.core.errors import BadInput
+from gangline.core.files import File
+from gangline.core.models.bases import TEXT_ENCODERS
+from gangline.core.runs import prepared as keys
+from gangline.core.specs.lora import LoraSpec
+from gangline.data.images.buckets import Size
+from gangline.train.checkpoints import prepared
+from gangline.train.lora.feed import Words
+from gangline.train.lora.prepare import (
+    Bucket,
+    Latents,
+    Picture,
+    encode,
+    joined,
+    make_buckets,
+    plan_held_out,
+    plan_pictures,
+)
+from gangline.train.model.base import Base
+from gangline.train.model.denoise import sample_latents
+from gangline.train.model.text import Embedded, Texts, embed_all, tokenize
+from gangline.train.run.contract import Orders, RunDirectory
+
+Tensors = dict[str, torch.Tensor]
+Piece = TypeVar("Piece")
+LATENTS = "latents"
+TEXTS = "texts"
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """A photo that is never trained on, and what its caption says."""
+
+    photo: str
+    caption: str
+    latents: Latents
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    photos: list[Bucket]
+    class_images: list[Bucket]
+    held_out: list[HeldOut]
+    words: Words
+    spoken: Embedded
+    """Of `words.texts` as the frozen encoders say them: for pictures of the base."""
+    digest: str
+
+
+def gather(
+    run: RunDirectory, base: Base, spec: LoraSpec, fingerprint: dict[str, str], orders: Orders
+) -> Material | None:
+    """None where there was an order to stop before all was there; what was made is kept."""
+    unit = base.side_unit
+    planned = plan_pictures(spec, run.inputs, unit)
+    held_out = list(plan_held_out(spec, run.inputs, unit))
+    latents = _latents(run, base, spec, fingerprint, planned, held_out, orders)
+    if latents is None:
+        return None
+    buckets = make_buckets(spec, planned, {size: latents[_name(size)] for size in planned})
+    texts = tokenize(base, _texts(spec, buckets, held_out))
+    spoken = _spoken(run, base, spec, fingerprint, texts)
+    class_images = _class_images(run, base, spec, texts, spoken, orders) if spec.class_prompt else []
+    if class_images is None:
+        return None
+    return Material(
+        photos=buckets,
+        class_images=class_images,
+        held_out=[
+            HeldOut(file.path, picture.caption.text, latents[_held_out(number)])
+            for number, (file, picture) in enumerate(held_out)
+        ],
+        words=Words(texts, None if spec.train_text_encoder else spoken),
+        spoken=spoken,
+        digest=_digest([bucket.latents for bucket in (*buckets, *class_images)], spoken),
+    )
+
+
+def _texts(spec: LoraSpec, buckets: list[Bucket], held_out: list[tuple[File, Picture]]) -> list[str]:
+    """All that is trained on, or that pictures show, or that is measured; and silence."""
+    of_photos = [text for bucket in buckets for variants in bucket.texts for text in variants]
+    of_photos += [picture.caption.text for _, picture in held_out]
+    return [*of_photos, spec.prompt, *([spec.class_prompt] if spec.class_prompt else []), *spec.prompts_to_sample, ""]
+
+
+def _latents(
+    run: RunDirectory,
+    base: Base,
+    spec: LoraSpec,
+    fingerprint: dict[str, str],
+    planned: dict[Size, list[Picture]],
+    held_out: list[tuple[File, Picture]],
+    orders: Orders,
+) -> dict[str, Latents] | None:
+    """Of all pictures of a size, and of each held out one. In shards: what one holds, those who come after need not make."""
+    pictures = [(_name(size), picture) for size, of_size in planned.items() for picture in of_size]
+    pictures += [(_held_out(number), picture) for number, (_, picture) in enumerate(held_out)]
+    found: dict[str, list[Latents]] = {}
+    most = max(1, keys.VIEWS_IN_SHARD // max(len(picture.views) for _, picture in pictures))
+    for shard, some in enumerate(_shards(pictures, most)):
+        names = dict.fromkeys(name for name, _ in some)
+        key = keys.latents_key(spec, fingerprint, shard)
+        folder = prepared.look(run, key)
+        if folder is None:
+            if orders.stop:
+                return None
+            made = {name: encode(base, [picture for of, picture in some if of == name]) for name in names}
+            prepared.keep(run, key, {name: _as_tensors(latents) for name, latents in made.items()})
+        else:
+            made = {name: Latents(**prepared.read(folder, name)) for name in names}
+        for name, latents in made.items():
+            found.setdefault(name, []).append(latents)
+    return {name: joined(shards) for name, shards in found.items()}
+
+
+def _name(size: Size) -> str:
+    return f"{size.width}x{size.height}"
+
+
+def _held_out(number: int) -> str:
+    return f"held-out-{number}"
+
+
+def _spoken(run: RunDirectory, base: Base, spec: LoraSpec, fingerprint: dict[str, str], texts: Texts) -> Embedded:
+    key = keys.embeddings_key(spec, fingerprint)
+    folder = prepared.look(run, key)
+    if folder is None:
+        prepared.need(run, TEXT_ENCODERS)
+        embedded = embed_all(base, texts)
+        tensors = {"tokens": embedded.tokens} | ({} if embedded.pooled is None else {"pooled": embedded.pooled})
+        prepared.keep(run, key, {TEXTS: tensors})
+        return embedded
+    tensors = prepared.read(folder, TEXTS)
+    return Embedded(tensors["tokens"], tensors.get("pooled"))
+
+
+def _class_images(
+    run: RunDirectory, base: Base, spec: LoraSpec, texts: Texts, spoken: Embedded, orders: Orders
+) -> list[Bucket] | None:
+    """Pictures of the class as the base draws them, as latents: they need not be decoded to be encoded again. In shards, as photos."""
+    assert spec.class_prompt is not None
+    words, silence = spoken[[texts.index(spec.class_prompt)]], spoken[[texts.index("")]]
+    found = []
+    for shard, numbers in enumerate(_shards(range(spec.class_images), keys.CLASS_IMAGES_IN_SHARD)):
+        key = keys.class_images_key(spec, shard)
+        folder = prepared.look(run, key)
+        if folder is None:
+            drawn = []
+            for number in numbers:
+                if orders.stop:
+                    return None
+                drawn.append(_draw(base, spec, words, silence, number))
+            folder = prepared.keep(run, key, {LATENTS: {"mean": torch.cat(drawn)}})
+        found.append(prepared.read(folder, LATENTS)["mean"])
+    mean = torch.cat(found)
+    side = float(spec.resolution)
+    sizes = torch.tensor([[side, side, 0, 0, side, side]]).repeat(len(mean), 1)
+    latents = Latents(mean=mean, deviation=torch.zeros_like(mean), sizes=sizes)
+    return [Bucket(latents, 1, tuple(range(len(mean))), ((spec.class_prompt,),) * len(mean))]
+
+
+def _draw(base: Base, spec: LoraSpec, words: Embedded, silence: Embedded, number: int) -> torch.Tensor:
+    drawn = sample_latents(base, spec, words, silence, number, "class image").float().cpu()
+    if not drawn.isfinite().all():
+        raise BadInput("the base draws class images that are not finite", hint="try --precision bf16 or fp32")
+    print(f"class image {number + 1} of {spec.class_images}", file=sys.stderr)  # noqa: T201 - the job's log
+    return drawn
+
+
+def _shards(pieces: Sequence[Piece], most: int) -> list[Sequence[Piece]]:
+    return [pieces[start : start + most] for start in range(0, len(pieces), most)]
+
+
+def _as_tensors(latents: Latents) -> Tensors:
+    tensors = {"mean": latents.mean, "deviation": latents.deviation, "sizes": latents.sizes}
+    return tensors if latents.mask is None else tensors | {"mask": latents.mask}
+
+
+def _digest(latents: list[Latents], spoken: Embedded) -> str:
+    """What was prepared elsewhere may differ in its last bits: then the run is another one."""
+    total = blake2b(digest_size=16)
+    tensors = [tensor for one in latents for tensor in _as_tensors(one).values()]
+    for tensor in (*tensors, spoken.tokens, *([] if spoken.pooled is None else [spoken.pooled])):
+        total.update(tensor.contiguous().view(torch.uint8).numpy().data)
+    return total.hexdigest()

@@ -1,0 +1,180 @@
+"""What is computed once, before the first step: the latents of every view of every photo, and the embeddings of every text.
+
+Shape letters: P photos, V views of each, C latent channels, H W latent sides.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+
+from gangline.core.errors import BadInput
+from gangline.core.files import File
+from gangline.core.specs.lora import LoraSpec
+from gangline.data.chance import stream
+from gangline.data.images.beside import beside
+from gangline.data.images.buckets import Size, View, cut, nearest, targets, views
+from gangline.data.images.captions import Caption, read_captions, shuffled
+from gangline.data.images.masks import read_mask
+from gangline.data.images.pixels import read_photo
+from gangline.train.model.base import Base
+
+
+@dataclass(frozen=True, slots=True)
+class Latents:
+    """Of pictures of one size, view by view (P·V, …): the VAE's posterior, so that every step can draw from it anew, SDXL's six
+    numbers of size and place, and where there are masks how much each latent counts."""
+
+    mean: torch.Tensor
+    deviation: torch.Tensor
+    sizes: torch.Tensor
+    mask: torch.Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.mean.shape[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Photos of one size. `examples`: the photo of each, as often as it repeats; `texts`: of each photo, the variants of its caption."""
+
+    latents: Latents
+    views: int
+    examples: tuple[int, ...]
+    texts: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A photo and how it is seen. `mask` is a file of its own, or the photo itself: then its transparency is meant."""
+
+    photo: Path
+    mask: Path | None
+    caption: Caption
+    views: tuple[View, ...]
+
+
+def plan_pictures(spec: LoraSpec, inputs: Path, unit: int) -> dict[Size, list[Picture]]:
+    """Every photo to train on, by the size that it is cut to."""
+    sizes = targets(spec.resolution, spec.aspect_buckets, unit)
+    names = [file.path for file in spec.photos]
+    captions = read_captions(inputs / "captions", names, spec.prompt)
+    masks = beside(names, [file.path for file in spec.masks])
+    planned: dict[Size, list[Picture]] = {}
+    for number, name in enumerate(names):
+        photo = inputs / "photos" / name
+        size = _upright_size(photo)
+        target = nearest(size, sizes)
+        seen = views(
+            size,
+            target,
+            crop=spec.crop,
+            crops=spec.crops,
+            flip=spec.flip,
+            rng=stream(spec.seed, "crops", sample=number),
+        )
+        mask = photo if spec.mask == "alpha" else inputs / "masks" / masks[name] if name in masks else None
+        planned.setdefault(target, []).append(Picture(photo, mask, captions[name], tuple(seen)))
+    return planned
+
+
+def plan_held_out(spec: LoraSpec, inputs: Path, unit: int) -> Iterator[tuple[File, Picture]]:
+    """Each seen once, from its centre, under its own caption."""
+    sizes = targets(spec.resolution, spec.aspect_buckets, unit)
+    captions = read_captions(inputs / "captions", [file.path for file in spec.held_out], spec.prompt)
+    for file in spec.held_out:
+        photo = inputs / "held_out" / file.path
+        size = _upright_size(photo)
+        yield file, Picture(photo, None, captions[file.path], tuple(views(size, nearest(size, sizes))))
+
+
+def caption_variants(spec: LoraSpec, number: int, caption: Caption) -> tuple[str, ...]:
+    """The caption, or so many shuffles of its tags, drawn once: what is frozen can be encoded once."""
+    drawn = (
+        shuffled(caption.text, spec.caption_keep, stream(spec.seed, "caption shuffle", variant, number))
+        for variant in range(spec.caption_shuffles)
+    )
+    return tuple(drawn) or (caption.text,)
+
+
+def make_buckets(spec: LoraSpec, planned: dict[Size, list[Picture]], latents: dict[Size, Latents]) -> list[Bucket]:
+    made = []
+    number = 0
+    for size in sorted(planned):
+        pictures = planned[size]
+        texts = [caption_variants(spec, number + place, picture.caption) for place, picture in enumerate(pictures)]
+        examples = [place for place, picture in enumerate(pictures) for _ in range(picture.caption.repeats)]
+        made.append(Bucket(latents[size], len(pictures[0].views), tuple(examples), tuple(texts)))
+        number += len(pictures)
+    return made
+
+
+@torch.no_grad()
+def encode(base: Base, pictures: list[Picture]) -> Latents:
+    """On the CPU. One view at a time, so that no view's bits depend on the others; times the VAE's scaling factor.
+
+    Raises `BadInput` where the VAE gives no finite numbers.
+    """
+    means, deviations, sizes, masks = [], [], [], []
+    scale = base.vae.config.scaling_factor
+    for picture in pictures:
+        photo = read_photo(picture.photo)
+        for view in picture.views:
+            posterior = base.vae.encode(_pixels(cut(photo, view)).to(base.device, base.vae.dtype)).latent_dist
+            mean = posterior.mean.float() * scale
+            if not mean.isfinite().all():
+                raise BadInput(
+                    f"the base's VAE gives no finite numbers for {picture.photo.name} in {base.vae.dtype}",
+                    hint="give a VAE that does: --vae, for SDXL madebyollin/sdxl-vae-fp16-fix",
+                )
+            means.append(mean.cpu())
+            deviations.append((posterior.std.float() * scale).cpu())
+            sizes.append(view.sizes)
+            masks.append(_mask(picture, view, mean.shape[2:]))
+    masked = any(mask is not None for mask in masks)
+    whole = torch.ones(1, 1, *means[0].shape[2:])
+    return Latents(
+        mean=torch.cat(means),
+        deviation=torch.cat(deviations),
+        sizes=torch.tensor(sizes, dtype=torch.float32),
+        mask=torch.cat([whole if mask is None else mask for mask in masks]) if masked else None,
+    )
+
+
+def joined(parts: list[Latents]) -> Latents:
+    """Pictures of one size, one part after the other."""
+    masked = any(part.mask is not None for part in parts)
+    return Latents(
+        mean=torch.cat([part.mean for part in parts]),
+        deviation=torch.cat([part.deviation for part in parts]),
+        sizes=torch.cat([part.sizes for part in parts]),
+        mask=torch.cat([_whole(part) if part.mask is None else part.mask for part in parts]) if masked else None,
+    )
+
+
+def _whole(latents: Latents) -> torch.Tensor:
+    return torch.ones(len(latents), 1, *latents.shape[1:])
+
+
+def _upright_size(photo: Path) -> Size:
+    image = read_photo(photo)
+    return Size(width=image.width, height=image.height)
+
+
+def _pixels(image: Image.Image) -> torch.Tensor:
+    return torch.from_numpy(np.asarray(image, dtype=np.float32)).permute(2, 0, 1)[None] / 127.5 - 1
+
+
+def _mask(picture: Picture, view: View, sides: torch.Size) -> torch.Tensor | None:
+    """(1, 1, H, W): the mean of each latent's pixels."""
+    if picture.mask is None:
+        return None
+    mask = torch.from_numpy(read_mask(picture.mask, view, alpha=picture.mask == picture.photo))[None, None]
+    return torch.nn.functional.adaptive_avg_pool2d(mask, (sides[0], sides[1]))

@@ -1,0 +1,106 @@
+"""What a run leaves: weights, the loss of photos that were never trained on, and what is to be said of them."""
+
+import json
+from typing import Any
+
+import torch
+
+from gangline.core.models.lora_metadata import Facts, Precision, name_of
+from gangline.core.runs.contract import LORA, REPORT, picture_name
+from gangline.core.specs.lora import LoraSpec
+from gangline.data.bases import single_file_of
+from gangline.train.checkpoints.checkpoint import Identity
+from gangline.train.lora.adapter import Adapter
+from gangline.train.lora.card import Picture, write_card
+from gangline.train.lora.export import Part, write_diffusers, write_kohya
+from gangline.train.lora.material import Material
+from gangline.train.lora.prepare import Latents
+from gangline.train.model.base import Base
+from gangline.train.model.loss import losses, process_of
+from gangline.train.model.text import Embedded, condition, embed_all
+from gangline.train.run import chance
+from gangline.train.run.contract import RunDirectory
+from gangline.train.run.digest import tensors_digest
+
+PRECISIONS: dict[torch.dtype, Precision] = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+DRAWS = 64
+
+
+def write_result(
+    run: RunDirectory, base: Base, spec: LoraSpec, material: Material, adapter: Adapter, identity: Identity
+) -> None:
+    """The adapter is as it is to be used."""
+    run.output.mkdir(parents=True, exist_ok=True)
+    spoken = spoken_now(base, material, adapter)
+    facts = Facts(
+        name=name_of(spec),
+        family=base.family,
+        prediction_type=base.prediction_type,
+        precision=PRECISIONS[base.dtype],
+        licence=spec.base_licence or None,
+        microbatch=int(identity.fingerprint["microbatch"]),
+        exact=identity.exact,
+        fingerprint=identity.fingerprint,
+        held_out=tuple(measure_held_out(base, spec, material, adapter, spoken)),
+    )
+    parts = {part: Part(weights=adapter.state_of(part), config=config) for part, config in adapter.configs.items()}
+    weights = write_diffusers(run.output, parts)
+    write_kohya(run.output, parts, base.unet.config.layers_per_block, spec, facts, single_file_of(base.path))
+    report = {
+        "steps": spec.steps,
+        "weights_digest": tensors_digest(weights),
+        "exact": facts.exact,
+        "fingerprint": facts.fingerprint,
+        "held_out": facts.held_out,
+    }
+    (run.output / REPORT).write_text(json.dumps(report, indent=1) + "\n")
+    write_card(run.output, spec, facts, pictures_of(spec) if spec.sample_result else ())
+
+
+def pictures_of(spec: LoraSpec) -> tuple[Picture, ...]:
+    """What `render_comparison` will make with the LoRA, as the card finds it among the job's artifacts."""
+    return tuple(
+        Picture(prompt=prompt, path=f"samples/{picture_name(number, seed, LORA)}")
+        for number, prompt in enumerate(spec.prompts_to_sample)
+        for seed in spec.sample_seeds
+    )
+
+
+def spoken_now(base: Base, material: Material, adapter: Adapter) -> Embedded:
+    """The embeddings of all texts, by the text encoders as they have become."""
+    if material.words.embedded is not None:
+        return material.words.embedded
+    return embed_all(base, material.words.texts)
+
+
+def measure_held_out(
+    base: Base, spec: LoraSpec, material: Material, adapter: Adapter, spoken: Embedded
+) -> list[dict[str, Any]]:
+    """The loss of photos that were never trained on, with the base alone and with the LoRA."""
+    found = []
+    for photo in material.held_out:
+        caption = material.words.texts.index(photo.caption)
+        with adapter.switched_off():
+            before = held_out_loss(base, spec, photo.latents, material.spoken[[caption]])
+        after = held_out_loss(base, spec, photo.latents, spoken[[caption]])
+        found.append({"photo": photo.photo, "loss_before": round(before, 6), "loss_after": round(after, 6)})
+    return found
+
+
+@torch.no_grad()
+def held_out_loss(base: Base, spec: LoraSpec, latents: Latents, words: Embedded) -> float:
+    """The mean over fixed pairs of noise and timestep, the same before and after training."""
+    device = base.device
+    process = process_of(base)
+    count = len(process.alphas)
+    timesteps = (torch.arange(DRAWS) * count // DRAWS + count // (2 * DRAWS)).to(device)
+    noise = chance.normal(spec.seed, "held-out noise", 0, range(DRAWS), latents.shape).to(device)
+    clean = latents.mean.to(device)
+    told = condition(base, words.to(device), latents.sizes.to(device))
+    total = 0.0
+    for draw in range(DRAWS):
+        noisy = process.noisy(clean, noise[[draw]], timesteps[[draw]])
+        with torch.autocast(device.type, base.dtype, enabled=base.dtype != torch.float32):
+            predicted = base.unet(noisy.to(base.dtype), timesteps[[draw]], **told).sample
+        total += losses(process, predicted, clean, noise[[draw]], timesteps[[draw]]).item()
+    return total / DRAWS

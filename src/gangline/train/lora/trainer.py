@@ -1,0 +1,263 @@
+"""Train a LoRA on photos of one subject: `python -m gangline.train.lora DIRECTORY`.
+
+The directory keeps the trainer contract (gangline.core.runs.contract). Read `train` from top to bottom: it is the whole run.
+"""
+
+import sys
+import time
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from gangline.core.runs.contract import EXIT_DONE, EXIT_STOPPED, pictures_name
+from gangline.core.runs.schedule import rate_factor
+from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.spec import spec_hash
+from gangline.data.chance import stream
+from gangline.train.checkpoints import checkpoint
+from gangline.train.lora.adapter import Adapter, Tensors
+from gangline.train.lora.feed import Batch, Feed, Source
+from gangline.train.lora.material import Material, gather
+from gangline.train.lora.result import spoken_now, write_result
+from gangline.train.model.base import Base, check_resolution, load_base
+from gangline.train.model.loss import losses, process_of
+from gangline.train.model.sample import render_step
+from gangline.train.model.text import condition, embed, with_silence
+from gangline.train.run import chance, numerics
+from gangline.train.run.contract import Orders, RunDirectory
+from gangline.train.run.meter import Meter, SaveClock
+from gangline.train.run.optimiser import averaged, make_optimizer, optimizer_state, restore_optimizer, set_rates
+
+
+def train(run: RunDirectory, orders: Orders) -> int:
+    """Run to the end, or until told to stop; returns the exit code."""
+    run.report_phase("preparing")
+    spec = run.read_lora()
+    run.steps, run.images_per_step = spec.steps, spec.samples_per_step
+    numerics.choose_kernels(repeatable=spec.exact != "off")
+    device = numerics.device()
+    dtype = numerics.dtype_of(spec.precision, device)
+    base = base_of(run, spec, device, dtype)
+    check_resolution(base, spec.resolution)
+    fingerprint = numerics.fingerprint(device, dtype, spec)
+    material = gather(run, base, spec, fingerprint, orders)
+    if material is None:
+        return EXIT_STOPPED
+    base.forget("vae", *([] if spec.train_text_encoder else ["text_encoders"]))
+
+    adapter = Adapter(base, spec)
+    if spec.init_lora:
+        adapter.start_from(run.inputs / "init_lora" / spec.init_lora.path, base)
+    lora = Lora(base, spec, adapter, fingerprint | {"data": material.digest})
+    run.step = lora.resume(run)
+    feed = Feed(sources(base, spec, material), device)
+    saver = checkpoint.Saver(run.checkpoints)
+    saves = SaveClock(spec.checkpoint_every_s, (spec.checkpoint_every_steps, spec.sample_every_steps))
+    meter = Meter(device)
+    run.report_phase("training")
+    run.restart_meter()
+    for step in range(run.step + 1, spec.steps + 1):
+        meter.add(*lora.step(step, feed.step(step)))
+        save_now, render_now = orders.stop or orders.save or saves.due(step), orders.render
+        if save_now or render_now or meter.due or step == spec.steps:
+            count, loss, norm = meter.take()
+            run.report_step(step, {"loss": loss, "gradient_norm": norm} | lora.gauges(), steps_since=count)
+        if render_now:
+            orders.render = False
+            run.report_phase("rendering")
+            show(run, lora, material, step)
+            run.report_phase("training")
+            run.restart_meter()
+        if save_now and step < spec.steps:
+            orders.save = False
+            run.report_phase("saving")
+            run.save_s = lora.save(saver, step)
+            saves.saved()
+            run.report_phase("training")
+            run.restart_meter()
+            if orders.stop:
+                saver.wait()
+                return EXIT_STOPPED
+
+    run.report_phase("saving")
+    saver.wait()
+    with lora.adapter.as_result(lora.averaged()):
+        write_result(run, base, spec, material, lora.adapter, lora.identity)
+    return EXIT_DONE
+
+
+def base_of(run: RunDirectory, spec: LoraSpec, device: torch.device, dtype: torch.dtype) -> Base:
+    return load_base(
+        run.inputs / "base",
+        device,
+        dtype,
+        vae=run.inputs / "vae" if spec.vae else None,
+        prediction_type=spec.prediction_type,
+        zero_terminal_snr=spec.zero_terminal_snr,
+        base_precision=spec.base_precision,
+    )
+
+
+def show(run: RunDirectory, lora: "Lora", material: Material, step: int) -> None:
+    """Pictures of what would be the result now. Training goes on as if they had not been made."""
+    base, spec = lora.base, lora.spec
+    with lora.adapter.as_result(lora.averaged()):
+        spoken = spoken_now(base, material, lora.adapter)
+        for _ in render_step(base, spec, material.words.texts, spoken, run.samples / pictures_name(step), step):
+            pass
+
+
+def sources(base: Base, spec: LoraSpec, material: Material) -> list[Source]:
+    """The subject's photos, and where its class is to be preserved as many of that."""
+    timesteps = base.noise.config.num_train_timesteps
+    subject = Source(spec, material.photos, material.words, seed=spec.seed, timesteps=timesteps)
+    if not material.class_images:
+        return [subject]
+    seed = int(stream(spec.seed, "class").integers(2**63))
+    prior = {"seed": seed, "timesteps": timesteps, "share": spec.prior_weight}
+    return [subject, Source(spec, material.class_images, material.words, **prior)]
+
+
+class Lora:
+    """The low-rank weights in training: a step, what is saved of them, and how they go on from there."""
+
+    def __init__(self, base: Base, spec: LoraSpec, adapter: Adapter, fingerprint: dict[str, str]) -> None:
+        self.base = base
+        self.spec = spec
+        self.adapter = adapter
+        self.weights = self.adapter.weights
+        self.groups = self.adapter.groups(spec)
+        self.optimizer = make_optimizer(spec, self.groups)
+        self.process = process_of(base, spec.min_snr_gamma)
+        self.microbatch = int(fingerprint["microbatch"])
+        exact = spec.exact != "off"
+        self.identity = checkpoint.Identity(spec_hash=spec_hash(spec), fingerprint=fingerprint, exact=exact)
+        self.scaler = torch.amp.GradScaler(base.device.type, enabled=base.dtype == torch.float16)
+        self.ema = {name: weight.detach().clone() for name, weight in self.weights.items()} if spec.ema_decay else None
+        self.began = False
+        self.adapter.train()
+        if spec.gradient_checkpointing:
+            self.adapter.checkpoint_gradients()
+        if spec.compile:
+            base.unet.compile()
+
+    def step(self, step: int, batches: list[Batch]) -> tuple[torch.Tensor, torch.Tensor]:
+        """One optimiser step; returns its loss and the norm of its gradient, still on the device."""
+        loss = self._accumulate(step, batches)
+        set_rates(self.optimizer, self.groups, rate_factor(self.spec, step))
+        self.scaler.unscale_(self.optimizer)
+        norm = torch.nn.utils.clip_grad_norm_(self.weights.values(), self.spec.gradient_norm_max)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad(set_to_none=True)
+        self._follow(step)
+        self.began = True
+        return loss, norm
+
+    def gauges(self) -> dict[str, float]:
+        """What can be read off at any step: the rates of its optimiser, and the memory that it has taken."""
+        names = ("learning_rate", "text_encoder_learning_rate")
+        groups = self.optimizer.param_groups  # d: what Prodigy found; scheduled_lr: what schedule-free warms up to
+        rates = [group.get("scheduled_lr", group["lr"]) * group.get("d", 1.0) for group in groups]
+        found: dict[str, float] = dict(zip(names, rates, strict=False))
+        if self.base.device.type == "cuda":
+            found["memory_gb"] = torch.cuda.max_memory_allocated(self.base.device) / 1e9
+        return found
+
+    def _accumulate(self, step: int, batches: list[Batch]) -> torch.Tensor:
+        """The step's gradient; where memory does not suffice, by half as many samples at a time."""
+        while True:
+            try:
+                return self._gradient(step, batches)
+            except torch.OutOfMemoryError:
+                if self.microbatch == 1:
+                    raise
+                self._halve()
+
+    def _gradient(self, step: int, batches: list[Batch]) -> torch.Tensor:
+        chance.seed_torch(self.spec.seed, "layers", step)
+        total = torch.zeros((), device=self.base.device)
+        for batch in batches:
+            for piece in batch.pieces(self.microbatch):
+                loss = (self._losses(piece) * piece.share).sum()
+                self.scaler.scale(loss).backward()
+                total += loss.detach()
+        return total
+
+    def _losses(self, batch: Batch) -> torch.Tensor:
+        base, dtype = self.base, self.base.dtype
+        with torch.autocast(base.device.type, dtype, enabled=dtype != torch.float32):
+            noisy = self.process.noisy(batch.clean, batch.noise, batch.timesteps)
+            predicted = base.unet(noisy.to(dtype), batch.timesteps, **self._condition(batch)).sample
+        return losses(self.process, predicted, batch.clean, batch.noise, batch.timesteps, batch.mask)
+
+    def _condition(self, batch: Batch) -> dict[str, Any]:
+        embedded = batch.embedded or with_silence(self.base, embed(self.base, batch.ids), batch.said)
+        return condition(self.base, embedded, batch.sizes)
+
+    def _halve(self) -> None:
+        """A run that had begun with more is not the same to the bit any more."""
+        self.optimizer.zero_grad(set_to_none=True)
+        self.microbatch //= 2
+        print(f"out of memory: going on with {self.microbatch} samples at a time", file=sys.stderr)  # noqa: T201
+        fingerprint = self.identity.fingerprint | {"microbatch": str(self.microbatch)}
+        self.identity = replace(self.identity, fingerprint=fingerprint, exact=self.identity.exact and not self.began)
+        torch.cuda.empty_cache()
+
+    @torch.no_grad()
+    def _follow(self, step: int) -> None:
+        """The exponential moving average, which follows more closely at first, as the one of diffusers."""
+        if self.ema and self.spec.ema_decay:
+            decay = min(self.spec.ema_decay, (1 + step) / (10 + step))
+            torch._foreach_lerp_(list(self.ema.values()), list(self.weights.values()), 1 - decay)
+
+    def averaged(self) -> Tensors | None:
+        """The weights that are the result, where they are not those in training."""
+        return self.ema or averaged(self.optimizer, self.weights)
+
+    def resume(self, run: RunDirectory) -> int:
+        """Go on from the newest good checkpoint, if there is one; returns the step that it was made after."""
+        folders = (run.resume, run.checkpoints)
+        state, rejected = checkpoint.newest_good(folders, self.identity.spec_hash, set(self.weights))
+        for sentence in rejected:
+            print(sentence, file=sys.stderr)  # noqa: T201 - the trainer's standard error is the job's log
+        if state is None:
+            return 0
+        self._take_numerics(state.manifest.fingerprint, state.manifest.exact)
+        kept = state.snapshot
+        self.adapter.load(kept.weights)
+        if self.ema:
+            self.ema = {name: kept.averaged[name].to(weight.device) for name, weight in self.weights.items()}
+        restore_optimizer(self.optimizer, self.weights, kept.optimizer)
+        if kept.scaler:
+            self.scaler.load_state_dict(kept.scaler)
+        self.began = True
+        return state.manifest.step
+
+    def _take_numerics(self, before: dict[str, str], exact: bool) -> None:
+        """As many samples at a time as before; what else differs is said. Raises `OtherNumerics` where it must not."""
+        if int(before["microbatch"]) < self.microbatch:
+            self.microbatch = int(before["microbatch"])
+        now = self.identity.fingerprint | {"microbatch": str(self.microbatch)}
+        changed = numerics.differences(before, now)
+        if changed and self.spec.exact == "required":
+            raise numerics.OtherNumerics(f"its checkpoint was made with other numerics: {changed}")
+        if changed:
+            print(f"no longer exact to the bit: {changed}", file=sys.stderr)  # noqa: T201
+        self.identity = replace(self.identity, fingerprint=now, exact=self.identity.exact and exact and not changed)
+
+    def save(self, saver: checkpoint.Saver, step: int) -> float:
+        """The seconds for which it held training up."""
+        started_s = time.monotonic()
+        saver.save(
+            step,
+            self.identity,
+            checkpoint.Snapshot(
+                weights=dict(self.weights),
+                optimizer=optimizer_state(self.optimizer, self.weights),
+                averaged=self.averaged() or {},
+                scaler=self.scaler.state_dict(),
+            ),
+        )
+        return time.monotonic() - started_s

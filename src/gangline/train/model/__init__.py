@@ -1,0 +1,1 @@
+"""Base models in memory: loading, encoding text, denoising, losses, pictures."""

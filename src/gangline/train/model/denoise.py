@@ -1,0 +1,72 @@
+"""From noise to latents, by a base as it is at the moment: its LoRA on or off."""
+
+from typing import Any
+
+import torch
+from diffusers import (
+    DDIMScheduler,
+    DPMSolverMultistepScheduler,
+    EulerAncestralDiscreteScheduler,
+    EulerDiscreteScheduler,
+)
+
+from gangline.core.specs.spec import Spec
+from gangline.train.model.base import Base
+from gangline.train.model.text import Embedded, condition
+from gangline.train.run import chance
+
+SAMPLERS: dict[str, Any] = {
+    "ddim": DDIMScheduler,  # Song et al. 2020
+    "euler": EulerDiscreteScheduler,  # Karras et al. 2022, algorithm 2 without churn
+    "euler_a": EulerAncestralDiscreteScheduler,
+    "dpm++": DPMSolverMultistepScheduler,  # Lu et al. 2022, DPM-Solver++(2M)
+}
+
+
+@torch.no_grad()
+def sample_latents(
+    base: Base, spec: Spec, words: Embedded, silence: Embedded, seed: int, purpose: str = "sample"
+) -> torch.Tensor:
+    """(1, C, H, W), float32. `words` and `silence` are of one text each. All chance comes from `chance`, on the CPU: every device
+    begins alike, and what training draws is not touched."""
+    device = base.device
+    scheduler = sampler_of(base, spec.sample_sampler)
+    scheduler.set_timesteps(spec.sample_steps, device=device)
+    side = spec.resolution // base.latent_factor
+    noise = chance.normal(seed, purpose, 0, range(1), (base.unet.config.in_channels, side, side))
+    latents = noise.to(device) * scheduler.init_noise_sigma
+    generator = chance.generator(seed, f"{purpose} steps")
+    told = _told(base, spec, words, silence)
+    for timestep in scheduler.timesteps:
+        seen = scheduler.scale_model_input(latents, timestep).to(base.dtype)
+        with torch.autocast(device.type, base.dtype, enabled=base.dtype != torch.float32):
+            predicted = _guided(base, seen, timestep, told, spec.guidance_scale)
+        latents = scheduler.step(predicted, timestep, latents, generator=generator).prev_sample
+    return latents
+
+
+def sampler_of(base: Base, kind: str) -> Any:
+    """Over the noise that is trained with. Where that ends in noise alone, sampling begins there too (Lin et al. 2023, §3.3)."""
+    settings = {"clip_sample": False} if kind == "ddim" else {}
+    return SAMPLERS[kind].from_config(base.noise.config, **settings)
+
+
+def _told(base: Base, spec: Spec, words: Embedded, silence: Embedded) -> dict[str, Any]:
+    """What the U-Net is told of the prompt, and beside it of none: guidance leads away from that (Ho & Salimans 2022)."""
+    both = [words, silence] if spec.guidance_scale > 1 else [words]
+    pooled = [one.pooled for one in both if one.pooled is not None]
+    embedded = Embedded(torch.cat([one.tokens for one in both]), torch.cat(pooled) if pooled else None)
+    side = spec.resolution
+    sizes = torch.tensor([[side, side, 0, 0, side, side]] * len(both), device=base.device)
+    return condition(base, embedded.to(base.device), sizes)
+
+
+def _guided(
+    base: Base, seen_1CHW: torch.Tensor, timestep: torch.Tensor, told: dict[str, Any], scale: float
+) -> torch.Tensor:
+    count = len(told["encoder_hidden_states"])
+    predicted = base.unet(seen_1CHW.expand(count, -1, -1, -1), timestep, **told).sample.float()
+    if count == 1:
+        return predicted
+    towards, away = predicted.chunk(2)
+    return away + scale * (towards - away)

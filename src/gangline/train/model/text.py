@@ -1,0 +1,112 @@
+"""Prompts as the U-Net takes them. Shape letters: N texts, K pieces of a long text, L tokens of a piece, D width, P pooled width."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from gangline.train.model.base import Base
+
+PENULTIMATE = -2
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Texts with their tokens for each encoder, (N, K, L), all of as many pieces as the longest of them needs."""
+
+    texts: tuple[str, ...]
+    ids: tuple[torch.Tensor, ...]
+
+    def index(self, text: str) -> int:
+        return self.texts.index(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """What the encoders make of N texts: tokens (N, K·L, D), and pooled (N, P) where the family has it."""
+
+    tokens: torch.Tensor
+    pooled: torch.Tensor | None
+
+    def __getitem__(self, chosen: Any) -> "Embedded":
+        return Embedded(self.tokens[chosen], None if self.pooled is None else self.pooled[chosen])
+
+    def to(self, device: torch.device) -> "Embedded":
+        return Embedded(self.tokens.to(device), None if self.pooled is None else self.pooled.to(device))
+
+
+def tokenize(base: Base, texts: Iterable[str]) -> Texts:
+    """Each text once, in the order of its first coming."""
+    unique = tuple(dict.fromkeys(texts))
+    found = [[_ids(tokenizer, text) for text in unique] for tokenizer in base.tokenizers]
+    pieces = max(
+        _pieces(tokenizer, len(ids)) for tokenizer, row in zip(base.tokenizers, found, strict=True) for ids in row
+    )
+    return Texts(
+        unique,
+        tuple(
+            torch.tensor([_framed(tokenizer, ids, pieces) for ids in row])
+            for tokenizer, row in zip(base.tokenizers, found, strict=True)
+        ),
+    )
+
+
+def embed(base: Base, ids: tuple[torch.Tensor, ...]) -> Embedded:
+    """`ids` for each encoder, (N, K, L). The pieces of a text stand one after the other; the first one speaks for all when pooled.
+
+    Where a family has several encoders, their states stand side by side (Podell et al. 2023, §2.1).
+    """
+    hidden, pooled = [], None
+    for encoder, kind, ids_NKL in zip(base.text_encoders, base.family.text_encoders, ids, strict=True):
+        texts, pieces, length = ids_NKL.shape
+        output = encoder(ids_NKL.reshape(texts * pieces, length).to(base.device), output_hidden_states=True)
+        states = output.hidden_states[PENULTIMATE] if kind.reads == "penultimate" else output.last_hidden_state
+        hidden.append(states.reshape(texts, pieces * length, -1))
+        if "text_embeds" in output:
+            pooled = output.text_embeds.reshape(texts, pieces, -1)[:, 0]
+    return Embedded(torch.cat(hidden, dim=-1), pooled)
+
+
+@torch.no_grad()
+def embed_all(base: Base, texts: Texts) -> Embedded:
+    """One text at a time, so that no text's bits depend on the others; on the CPU."""
+    each = [embed(base, tuple(ids[[number]] for ids in texts.ids)) for number in range(len(texts.texts))]
+    pooled = [one.pooled for one in each if one.pooled is not None]
+    embedded = Embedded(torch.cat([one.tokens for one in each]).cpu(), torch.cat(pooled).cpu() if pooled else None)
+    said = torch.tensor([text != "" for text in texts.texts])
+    return with_silence(base, embedded, said)
+
+
+def with_silence(base: Base, embedded: Embedded, said_N: torch.Tensor) -> Embedded:
+    """Where the base was trained so, no words are zeros, and not what the encoders make of an empty text."""
+    if not base.zero_empty:
+        return embedded
+    pooled = None if embedded.pooled is None else embedded.pooled * said_N[:, None]
+    return Embedded(embedded.tokens * said_N[:, None, None], pooled)
+
+
+def condition(base: Base, embedded: Embedded, sizes: torch.Tensor) -> dict[str, Any]:
+    """What the U-Net is told besides the noisy latents; `sizes` (N, 6) are for SDXL (Podell et al. 2023, §2.2)."""
+    told: dict[str, Any] = {"encoder_hidden_states": embedded.tokens.to(base.dtype)}
+    if embedded.pooled is not None:
+        told["added_cond_kwargs"] = {"text_embeds": embedded.pooled.to(base.dtype), "time_ids": sizes.to(base.dtype)}
+    return told
+
+
+def _ids(tokenizer: Any, text: str) -> list[int]:
+    return tokenizer(text, add_special_tokens=False, truncation=False, verbose=False).input_ids
+
+
+def _pieces(tokenizer: Any, tokens: int) -> int:
+    return max(1, -(-tokens // (tokenizer.model_max_length - 2)))
+
+
+def _framed(tokenizer: Any, ids: list[int], pieces: int) -> list[list[int]]:
+    """Cut into pieces, each with a beginning and an end, filled up as the encoder was trained."""
+    room = tokenizer.model_max_length - 2
+    framed = []
+    for start in range(0, pieces * room, room):
+        piece = [tokenizer.bos_token_id, *ids[start : start + room], tokenizer.eos_token_id]
+        framed.append(piece + [tokenizer.pad_token_id] * (room + 2 - len(piece)))
+    return framed

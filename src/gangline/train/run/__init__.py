@@ -1,0 +1,1 @@
+"""What every trainer shares: its directory, ranks, numerics, meters and optimisers."""

@@ -1,0 +1,115 @@
+"""Optimisers by name, and their state as tensors and numbers: everything that a step reads, so that a restored one goes on to the bit."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from gangline.core.errors import BadInput
+from gangline.core.specs.spec import Spec
+
+Tensors = dict[str, torch.Tensor]
+Numbers = dict[str, Any]
+BETAS = (0.9, 0.999)
+PACKAGES = {"adamw8bit": "bitsandbytes", "prodigy": "prodigyopt", "schedule_free": "schedulefree"}
+"""Those that a run needs besides, by its optimiser; their versions are part of its numerics."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Parameters by name that have a learning rate of their own."""
+
+    weights: dict[str, torch.nn.Parameter]
+    learning_rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerState:
+    """`tensors`: `<parameter>/<moment>`; `numbers`: the same for what is no tensor, and `<group>/<setting>` for what steps change there."""
+
+    tensors: Tensors
+    numbers: Numbers
+
+
+def make_optimizer(spec: Spec, groups: list[Group]) -> torch.optim.Optimizer:
+    """Raises `BadInput` where a package is missing. Groups without parameters are left out."""
+    settings = [{"params": list(group.weights.values()), "lr": group.learning_rate} for group in groups]
+    common: dict[str, Any] = {"betas": BETAS, "weight_decay": spec.weight_decay}
+    match spec.optimizer:
+        case "adamw":
+            return torch.optim.AdamW(settings, **common, fused=True)
+        case "adamw8bit":
+            return _import(spec.optimizer).optim.AdamW8bit(settings, **common)
+        case "prodigy":
+            return _import(spec.optimizer).Prodigy(settings, use_bias_correction=True, safeguard_warmup=True, **common)
+        case "schedule_free":
+            optimizer = _import(spec.optimizer).AdamWScheduleFree(settings, warmup_steps=spec.warmup_steps, **common)
+            optimizer.train()
+            return optimizer
+
+
+def set_rates(optimizer: torch.optim.Optimizer, groups: list[Group], factor: float) -> None:
+    for settings, group in zip(optimizer.param_groups, groups, strict=True):
+        settings["lr"] = group.learning_rate * factor
+
+
+def averaged(optimizer: torch.optim.Optimizer, weights: dict[str, torch.nn.Parameter]) -> Tensors | None:
+    """The weights that a schedule-free optimiser has found (Defazio et al. 2024, x of eq. 1–3); None of any other.
+
+    Training goes on from the ones it has: turning them into the averaged ones and back would change their last bits.
+    """
+    group = optimizer.param_groups[0]
+    if "train_mode" not in group:
+        return None
+    beta1 = group["betas"][0]
+    return {
+        name: weight.detach().lerp(optimizer.state[weight].get("z", weight.detach()), 1 - 1 / beta1)
+        for name, weight in weights.items()
+    }
+
+
+def optimizer_state(optimizer: torch.optim.Optimizer, weights: dict[str, torch.nn.Parameter]) -> OptimizerState:
+    tensors: Tensors = {}
+    numbers: Numbers = {}
+    for name, weight in weights.items():
+        for moment, value in optimizer.state[weight].items():
+            if isinstance(value, torch.Tensor):
+                tensors[f"{name}/{moment}"] = value
+            else:
+                numbers[f"{name}/{moment}"] = value
+    for place, group in enumerate(optimizer.param_groups):
+        numbers |= {f"{place}/{setting}": group[setting] for setting in _changing(group)}
+    return OptimizerState(tensors, numbers)
+
+
+def restore_optimizer(
+    optimizer: torch.optim.Optimizer, weights: dict[str, torch.nn.Parameter], state: OptimizerState
+) -> None:
+    for key, tensor in state.tensors.items():
+        name, moment = key.rsplit("/", 1)
+        weight = weights[name]
+        optimizer.state[weight][moment] = tensor.to(weight.device, copy=True)
+    for key, number in state.numbers.items():
+        owner, setting = key.rsplit("/", 1)
+        if owner in weights:
+            optimizer.state[weights[owner]][setting] = number
+        else:
+            optimizer.param_groups[int(owner)][setting] = number
+
+
+def _changing(group: dict[str, Any]) -> Iterable[str]:
+    """What an optimiser counts or estimates in a group: Prodigy's distance, schedule-free's weights."""
+    known = ("d", "d_max", "d_hat", "d_numerator", "d_denom", "k", "weight_sum", "lr_max", "scheduled_lr")
+    return [setting for setting in known if setting in group]
+
+
+def _import(optimizer: str) -> Any:
+    package = PACKAGES[optimizer]
+    try:
+        return __import__(package)
+    except ModuleNotFoundError:
+        raise BadInput(
+            f"this optimizer needs the package {package}",
+            hint="install it on the nodes: pip install 'gangline[train]'",
+        ) from None

@@ -1,0 +1,1 @@
+"""The trainer of whole models: `python -m gangline.train.scratch DIRECTORY`."""

@@ -1,0 +1,47 @@
+"""What follows the weights from step to step besides the optimiser: their moving average, and the factor of the loss in float16."""
+
+from dataclasses import dataclass, field
+
+import torch
+
+from gangline.train.checkpoints import shards
+from gangline.train.checkpoints.checkpoint import Tensors
+
+FIRST_SCALE, GROWS_AFTER = 2.0**16, 2000
+
+
+@dataclass(slots=True)
+class LossScale:
+    """In float16 small gradients would vanish: they are computed of a multiple of the loss (Micikevicius et al. 2017, §3.2), doubled
+    as long as nothing overflows. All ranks see the same norm, so all take or leave the same steps."""
+
+    factor: float = 1.0
+    steps: int = 0
+
+    def took(self, finite: bool) -> None:
+        self.steps = self.steps + 1 if finite else 0
+        if not finite:
+            self.factor /= 2
+        elif self.steps == GROWS_AFTER:
+            self.factor, self.steps = self.factor * 2, 0
+
+
+@dataclass(slots=True)
+class Average:
+    """The exponential moving average of the weights, in place, from a first step on; before that there is none."""
+
+    decay: float
+    from_step: int
+    tensors: Tensors = field(default_factory=dict)
+
+    @torch.no_grad()
+    def follow(self, step: int, weights: Tensors) -> None:
+        """More closely at first, as the one of diffusers. Of sharded weights each rank averages its rows."""
+        if step < self.from_step:
+            return
+        if not self.tensors:
+            self.tensors = {name: weight.detach().clone() for name, weight in weights.items()}
+        since = step - self.from_step
+        decay = min(self.decay, (1 + since) / (10 + since))
+        here = [shards.local(tensor) for tensor in self.tensors.values()]
+        torch._foreach_lerp_(here, [shards.local(weights[name].detach()) for name in self.tensors], 1 - decay)

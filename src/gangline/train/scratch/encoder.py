@@ -1,0 +1,194 @@
+"""The models that make columns of a data set, and those columns: of a batch of rows, image latents and text embeddings."""
+
+import multiprocessing
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from PIL import Image
+
+from gangline.core.errors import BadInput
+from gangline.data.dataset import POOLED, TEXTS, Latents, Texts, described, latents_column
+from gangline.data.images.buckets import Size, cut
+from gangline.data.images.crops import Crop, square
+from gangline.data.images.pixels import as_seen, loaded
+from gangline.data.place import Place
+from gangline.train.model.base import Base, load_base
+from gangline.train.model.digest import text_encoders_digest, weights_digest
+from gangline.train.model.text import embed_all, tokenize
+from gangline.train.run.numerics import device
+from gangline.train.run.quiet import be_quiet
+
+STORED = np.float16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoding:
+    """`base` is a model's folder or file on this machine, `vae` another VAE for it; what they compute in is `dtype`."""
+
+    target: Place
+    version: int
+    base: Path
+    vae: Path | None
+    resolutions: tuple[int, ...]
+    crop: Crop = "center"
+    texts: bool = False
+    dtype: str = "float32"
+    batch_size: int = 8
+
+    @property
+    def work(self) -> Place:
+        return self.target.beside(".encoding")
+
+
+class Encoder:
+    """The models, and the columns that they make."""
+
+    def __init__(self, encoding: Encoding) -> None:
+        be_quiet()
+        self.encoding = encoding
+        on = device()
+        number = (multiprocessing.current_process()._identity or (1,))[0] - 1
+        if on.type == "cuda":
+            on = torch.device("cuda", number % torch.cuda.device_count())
+        self.base: Base = load_base(encoding.base, on, torch.float32, vae=encoding.vae)
+        self.dtype = getattr(torch, encoding.dtype)
+
+    @cached_property
+    def vae(self) -> Any:
+        self.vae_digest = weights_digest(self.base.vae)
+        return self.base.vae.to(self.dtype)
+
+    @cached_property
+    def latents(self) -> dict[str, Latents]:
+        """By the column's name. Raises `BadInput` where a resolution does not suit the model."""
+        config = self.vae.config
+        unit = self.base.latent_factor
+        wrong = [side for side in self.encoding.resolutions if side % unit]
+        if wrong:
+            raise BadInput(
+                f"resolution {wrong[0]} is no multiple of {unit}, which this VAE needs", hint="take one that is"
+            )
+        hashed = self.vae_digest
+        return {
+            latents_column(resolution, self.encoding.crop): Latents(
+                vae=hashed,
+                scale=config.scaling_factor,
+                shift=config.get("shift_factor") or 0.0,
+                channels=config.latent_channels,
+                side=resolution // unit,
+                resolution=resolution,
+                crop=self.encoding.crop,
+                precision=np.dtype(STORED).name,
+                compute_precision=self.encoding.dtype,
+            )
+            for resolution in self.encoding.resolutions
+        }
+
+    @cached_property
+    def texts(self) -> Texts | None:
+        if not self.encoding.texts:
+            return None
+        one = embed_all(self.base, tokenize(self.base, ["a"]))
+        pooled = 0 if one.pooled is None else one.pooled.shape[-1]
+        tokens, width = one.tokens.shape[1:]
+        return Texts(
+            encoders=text_encoders_digest(self.base),
+            tokens=tokens,
+            width=width,
+            pooled=pooled,
+            precision=np.dtype(STORED).name,
+        )
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the columns that are added."""
+        number = pa.from_numpy_dtype(STORED)
+        columns = [
+            described(pa.field(name, pa.list_(number, latents.numbers)), latents)
+            for name, latents in self.latents.items()
+        ]
+        if self.texts:
+            columns.append(
+                described(pa.field(TEXTS, pa.list_(number, self.texts.tokens * self.texts.width)), self.texts)
+            )
+            if self.texts.pooled:
+                columns.append(described(pa.field(POOLED, pa.list_(number, self.texts.pooled)), self.texts))
+        return pa.schema(columns)
+
+    def encode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Those columns for these rows. Raises `BadInput` where memory has no room for so many at a time."""
+        try:
+            return self._encoded(batch)
+        except (MemoryError, RuntimeError) as error:
+            if not _is_out_of_memory(error):
+                raise
+            side = max(self.encoding.resolutions)
+            raise BadInput(
+                f"memory has no room for {self.encoding.batch_size} pictures of {side} × {side} at a time",
+                hint="take a smaller --batch-size: what is done stays done",
+            ) from error
+
+    def _encoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        images, hashes = batch.column("image").to_pylist(), batch.column("sha256").to_pylist()
+        made: dict[str, list[np.ndarray]] = {name: [] for name in self.schema.names}
+        size = self.encoding.batch_size
+        with ThreadPoolExecutor(2, thread_name_prefix="decode") as threads:
+            decoded = threads.map(self._views, images, hashes)
+            for _ in range(0, len(images), size):
+                views = [view for _, view in zip(range(size), decoded, strict=False)]
+                for number, (name, latents) in enumerate(self.latents.items()):
+                    made[name].append(self._posterior(np.stack([view[number] for view in views]), latents))
+        if self.texts:
+            said = [captions[0] if captions else "" for captions in batch.column("captions").to_pylist()]
+            self._embed(said, made)
+        return pa.record_batch(
+            [_listed(np.concatenate(made[field.name]), field.type) for field in self.schema], schema=self.schema
+        )
+
+    def _views(self, content: bytes, hashed: str) -> list[np.ndarray]:
+        """(H, W, 3) of each resolution."""
+        with loaded(BytesIO(content)) as image:
+            picture: Image.Image = as_seen(image)
+        size = Size(width=picture.width, height=picture.height)
+        return [
+            np.asarray(cut(picture, square(size, resolution, self.encoding.crop, hashed)))
+            for resolution in self.encoding.resolutions
+        ]
+
+    @torch.no_grad()
+    def _posterior(self, pixels_NHWC: np.ndarray, latents: Latents) -> np.ndarray:
+        """(N, 2·C·h·w): mean and deviation."""
+        pixels = torch.from_numpy(pixels_NHWC).to(self.base.device).permute(0, 3, 1, 2).to(self.dtype) / 127.5 - 1
+        posterior = self.vae.encode(pixels).latent_dist
+        found = torch.stack((posterior.mean, posterior.std), dim=1).float()
+        if not found.isfinite().all():
+            raise BadInput(
+                f"this VAE gives no finite numbers in {self.encoding.dtype}",
+                hint="compute in float32, or give a VAE that does, for SDXL madebyollin/sdxl-vae-fp16-fix",
+            )
+        return found.cpu().numpy().astype(STORED).reshape(len(pixels_NHWC), latents.numbers)
+
+    def _embed(self, said: list[str], made: dict[str, list[np.ndarray]]) -> None:
+        unique = tokenize(self.base, said)
+        one_piece = type(unique)(unique.texts, tuple(ids[:, :1] for ids in unique.ids))
+        found = embed_all(self.base, one_piece)
+        rows = [unique.index(text) for text in said]
+        made[TEXTS].append(found.tokens[rows].flatten(1).numpy().astype(STORED))
+        if found.pooled is not None:
+            made[POOLED].append(found.pooled[rows].numpy().astype(STORED))
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """A GPU's has a type of its own; a CPU's is known by what it says."""
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+def _listed(rows: np.ndarray, kind: pa.DataType) -> pa.Array:
+    return pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), type=kind)

@@ -1,0 +1,339 @@
+"""What each step of a run over data sets sees, ready on the device before it is needed.
+
+All of it follows from the numbers of the samples: their rows, views, captions, noise and timesteps. So it does not matter how many
+ranks share a step, nor where a run goes on. Shape letters: B samples, C latent channels, H W sides.
+"""
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from gangline.core.errors import BadInput
+from gangline.core.specs.phases import Phase
+from gangline.core.specs.scratch import Moment, ScratchSpec, moment, wanted_rows
+from gangline.data.chance import stream
+from gangline.data.dataset import POOLED, TEXTS, DataSet, Latents, latents_column, open_data_set
+from gangline.data.images.buckets import Size, View, cut
+from gangline.data.images.crops import square
+from gangline.data.images.pixels import Unreadable, as_seen, loaded
+from gangline.data.place import Place
+from gangline.data.reading.block_cache import BlockCache
+from gangline.data.reading.shelf import Reading, Shelf
+from gangline.data.reading.stream import Batch, Stream
+from gangline.data.reading.wanted import check_wanted
+from gangline.train.model.base import Base
+from gangline.train.model.digest import text_encoders_digest, weights_digest
+from gangline.train.model.text import Embedded, embed_all, tokenize
+from gangline.train.run import chance
+from gangline.train.run.ranks import Ranks
+from gangline.train.run.stacked import Stacked
+
+ALWAYS = ("width", "height", "sha256", "captions")
+THREADS_MAX = 8
+CACHE_GB = 100
+OPTIONS = {
+    "GANGLINE_DATA_ACCESS_KEY_ID": "aws_access_key_id",
+    "GANGLINE_DATA_SECRET_ACCESS_KEY": "aws_secret_access_key",
+    "GANGLINE_DATA_SESSION_TOKEN": "aws_session_token",
+    "GANGLINE_DATA_REGION": "aws_region",
+    "GANGLINE_DATA_ENDPOINT_URL": "aws_endpoint",
+}
+
+Encoder = tuple[str, float, float]
+"""The SHA-256 of a VAE's weights, and the scale and shift of its latents."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Samples(Stacked):
+    """B samples of a step by their `numbers` in its phase. Of each picture either `pixels` (B, H, W, 3), 8 bits, or the `posterior`
+    of its latents (B, 2, C, H, W), mean and deviation; what is `drawn` from that (B, C, H, W) is standard normal, as `noise` is.
+
+    What a U-Net is told: `sizes` (B, 6), `said` (B,), whether there are words, and either their tokens for each encoder, `ids` (B, 1, L),
+    or `words`, what a column holds of them: embeddings (B, L, D) and, where the family has them, pooled ones (B, P).
+    """
+
+    numbers: torch.Tensor
+    pixels: torch.Tensor | None
+    posterior: torch.Tensor | None
+    drawn: torch.Tensor
+    noise: torch.Tensor
+    timesteps: torch.Tensor
+    sizes: torch.Tensor
+    said: torch.Tensor
+    ids: tuple[torch.Tensor, ...]
+    words: tuple[torch.Tensor, ...]
+
+
+def open_data(spec: ScratchSpec, inputs: Path) -> list[DataSet]:
+    """As they were when the job was submitted. Raises `BadInput` where one is not there any more, or another one is."""
+    found = []
+    for ref in spec.data:
+        place = Place(ref.place, data_options()) if ref.is_remote else Place(str(inputs / ref.place))
+        found.append(open_data_set(place, version=ref.version, id=ref.id))
+    return found
+
+
+def data_options() -> dict[str, str]:
+    """How a node reads data sets that lie in a bucket, from its environment: a key that may read, and nothing else."""
+    found = {option: os.environ[name] for name, option in OPTIONS.items() if name in os.environ}
+    if found.get("aws_endpoint", "").startswith("http://"):
+        found["allow_http"] = "true"
+    return {"aws_region": "us-east-1"} | found
+
+
+def data_cache() -> BlockCache | None:
+    """Where a node keeps what it read of buckets, if its environment names a folder, and at most how much. Ranks share it."""
+    folder = os.environ.get("GANGLINE_DATA_CACHE")
+    given = os.environ.get("GANGLINE_DATA_CACHE_GB", str(CACHE_GB))
+    try:
+        return BlockCache(Path(folder), round(float(given) * 1e9)) if folder else None
+    except (OSError, ValueError) as error:
+        raise BadInput(
+            f"no data can be kept as GANGLINE_DATA_CACHE={folder} and GANGLINE_DATA_CACHE_GB={given} say: {error}",
+            hint="mend the environment of this node's worker",
+        ) from None
+
+
+def _short(vae: Encoder) -> str:
+    return f"SHA-256 {vae[0][:12]}…, scale {vae[1]:g}"
+
+
+class Collator:
+    """Makes samples of rows, as a phase wants them: of `column` where that holds its latents, else of pictures. `silence` is what
+    stands for no words where captions are embedded already."""
+
+    def __init__(
+        self, spec: ScratchSpec, phase: Phase, seed: int, base: Base, column: str | None, silence: Embedded | None
+    ) -> None:
+        self.spec = spec
+        self.phase = phase
+        self.seed = seed
+        self.base = base
+        self.column = column
+        self.silence = silence
+        side = phase.resolution // base.latent_factor
+        self.shape = (base.layout.vae_config()["latent_channels"], side, side)
+        self.timesteps = base.noise.config.num_train_timesteps
+
+    def trained(self, batch: Batch, threads: ThreadPoolExecutor) -> Samples:
+        """All chance comes from the samples' numbers."""
+        numbers = batch.numbers.tolist()
+        captions = zip(batch.columns["captions"], numbers, strict=True)
+        drawn, noise = (chance.normal(self.seed, purpose, 0, numbers, self.shape) for purpose in ("posterior", "noise"))
+        if self.spec.noise_offset:  # Guttenberg 2023
+            offset = chance.normal(self.seed, "noise offset", 0, numbers, (self.shape[0], 1, 1))
+            noise = noise + self.spec.noise_offset * offset
+        timesteps = chance.integers(self.seed, "timestep", 0, numbers, self.timesteps)
+        said = [self._caption(variants, number) for variants, number in captions]
+        return self._collated(batch, threads, said, drawn=drawn, noise=noise, timesteps=timesteps)
+
+    def measured(self, batch: Batch, threads: ThreadPoolExecutor, rows: int) -> Samples:
+        """Of the `rows` that are held out: each with its first caption, its mean latents, and noise and a timestep that stay."""
+        numbers = batch.numbers.tolist()
+        noise = chance.normal(self.seed, "held-out noise", 0, numbers, self.shape)
+        timesteps = torch.tensor([(2 * number + 1) * self.timesteps // (2 * rows) for number in numbers]).clamp(
+            max=self.timesteps - 1
+        )
+        said = [variants[0] if variants else "" for variants in batch.columns["captions"]]
+        return self._collated(batch, threads, said, drawn=torch.zeros_like(noise), noise=noise, timesteps=timesteps)
+
+    def _collated(self, batch: Batch, threads: ThreadPoolExecutor, said: list[str], **drawn: torch.Tensor) -> Samples:
+        views = self._views(batch)
+        pixels = posterior = None
+        if self.column is None:
+            pictures = list(threads.map(_picture, batch.columns["image"], views, batch.columns["sha256"]))
+            pixels = torch.from_numpy(np.stack(pictures))
+        else:
+            posterior = torch.from_numpy(batch.columns[self.column]).float().reshape(len(batch), 2, *self.shape)
+        return Samples(
+            numbers=torch.from_numpy(batch.numbers),
+            pixels=pixels,
+            posterior=posterior,
+            sizes=torch.tensor([view.sizes for view in views], dtype=torch.float32),
+            said=torch.tensor([text != "" for text in said]),
+            ids=self._ids(said),
+            words=self._words(batch, said),
+            **drawn,
+        )
+
+    def _caption(self, captions: list[str], number: int) -> str:
+        rng = stream(self.seed, "caption", 0, number)
+        dropped = rng.random() < self.spec.caption_drop
+        if dropped or not captions:
+            return ""
+        return captions[0] if self.silence else captions[int(rng.integers(len(captions)))]
+
+    def _views(self, batch: Batch) -> list[View]:
+        columns = (batch.columns[name] for name in ("width", "height", "sha256"))
+        side, crop = self.phase.resolution, self.phase.crop
+        return [square(Size(width=w, height=h), side, crop, sha256) for w, h, sha256 in zip(*columns, strict=True)]
+
+    def _ids(self, said: list[str]) -> tuple[torch.Tensor, ...]:
+        """Of each text as much as an encoder takes at once."""
+        if self.spec.part == "vae" or self.silence:
+            return ()
+        texts = tokenize(self.base, said)
+        rows = [texts.index(text) for text in said]
+        return tuple(ids[rows, :1] for ids in texts.ids)
+
+    def _words(self, batch: Batch, said: list[str]) -> tuple[torch.Tensor, ...]:
+        """What the columns hold of each row's first caption, where there is something to be said."""
+        if self.silence is None:
+            return ()
+        silent = torch.tensor([text == "" for text in said])
+        found = []
+        for column, silence in ((TEXTS, self.silence.tokens), (POOLED, self.silence.pooled)):
+            if silence is not None:
+                words = torch.from_numpy(batch.columns[column]).float().reshape(len(batch), *silence.shape[1:])
+                words[silent] = silence.float()
+                found.append(words)
+        return tuple(found)
+
+
+def _picture(content: bytes, view: View, sha256: str) -> np.ndarray:
+    try:
+        with loaded(BytesIO(content), at_least=view.target.width) as image:
+            return np.asarray(cut(as_seen(image), view))
+    except Unreadable as error:
+        raise BadInput(f"the picture with SHA-256 {sha256} {error.because}", hint="convert the data set anew") from None
+
+
+class Intake:
+    """The samples of this rank, step by step. A thread makes the next step's while the device is at work on this one's."""
+
+    def __init__(self, spec: ScratchSpec, base: Base, sets: list[DataSet], ranks: Ranks, device: torch.device) -> None:
+        self.spec = spec
+        self.base = base
+        self.sets = sets
+        self.ranks = ranks
+        self.device = device
+        check_wanted(spec, sets)
+        self.columns = [self._latents(phase) for phase in spec.phases]
+        self.silence = self._silence()
+        if all(self.columns):
+            base.forget("vae")
+        cores = max(1, (os.cpu_count() or 1) // ranks.count)
+        self._cache = data_cache()
+        self._decoders = ThreadPoolExecutor(min(THREADS_MAX, cores), thread_name_prefix="decode")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="intake")
+        self._next: tuple[int, Future[Samples]] | None = None
+        self._copies = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._open: tuple[int, Stream, Iterator[Batch]] | None = None
+
+    def step(self, step: int) -> Samples:
+        soon = self._next[1] if self._next and self._next[0] == step else self._thread.submit(self._made, step)
+        self._next = (step + 1, self._thread.submit(self._made, step + 1)) if step < self.spec.steps else None
+        return self._arrived(soon.result())
+
+    def held_out(self) -> tuple[Samples, int]:
+        """The share of this rank in the rows that are never trained on, those of the last phase, and how many there are of these.
+        Every rank has as many: what comes after the last row counts for nothing. On the CPU."""
+        number = len(self.spec.phases) - 1
+        with self._stream(number, held_out=True) as stream:
+            rows = min(stream.rows, self.spec.held_out_rows)
+            batch = next(stream.batches(0, -(-rows // self.ranks.count)))
+            return self._collator(number).measured(batch, self._decoders, rows), rows
+
+    def first_pictures(self, most: int) -> Samples:
+        """Samples of the last phase, those that no rank shares; on the CPU."""
+        number = len(self.spec.phases) - 1
+        with self._stream(number, ranks=Ranks()) as rows:
+            return self._collator(number).trained(next(rows.batches(0, min(most, rows.rows))), self._decoders)
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=True, cancel_futures=True)
+        self._decoders.shutdown(wait=False, cancel_futures=True)
+        if self._open:
+            self._open[1].close()
+
+    def _latents(self, phase: Phase) -> str | None:
+        """The column that holds a phase's latents; None where pictures are encoded as they come. Raises `BadInput` where it was made
+        by another encoder: a U-Net would learn what nothing decodes."""
+        if self.spec.part == "vae" or phase.latents == "off":
+            return None
+        name = latents_column(phase.resolution, phase.crop)
+        lacking = [data for data in self.sets if not isinstance(data.computed().get(name), Latents)]
+        if lacking:
+            return None
+        for data in self.sets:
+            latents = data.latents(name)
+            theirs = latents.vae, latents.scale, latents.shift
+            if theirs != self._encoder:
+                raise BadInput(
+                    f"the latents {name} of {data.place.uri} were made with another VAE ({_short(theirs)}) than the base's "
+                    f"({_short(self._encoder)})",
+                    hint="train with the base that they were made with, set latents to off, or make them anew: `gangline data encode`",
+                )
+        return name
+
+    def _silence(self) -> Embedded | None:
+        """None where captions are embedded in each step. Raises `BadInput` where the columns were made by other encoders."""
+        if self.spec.text_embeddings == "off":
+            return None
+        digest = text_encoders_digest(self.base)
+        for data in self.sets:
+            theirs = data.texts().encoders
+            if theirs != digest:
+                raise BadInput(
+                    f"the captions of {data.place.uri} were embedded by other text encoders (SHA-256 {theirs[:12]}…) than the base's "
+                    f"({digest[:12]}…)",
+                    hint="train with the base that they were made with, set text_embeddings to off, or make them anew",
+                )
+        return embed_all(self.base, tokenize(self.base, [""]))
+
+    @cached_property
+    def _encoder(self) -> "Encoder":
+        vae = self.base.vae
+        return weights_digest(vae), vae.config.scaling_factor, vae.config.get("shift_factor") or 0.0
+
+    def _made(self, step: int) -> Samples:
+        at = moment(self.spec, step)
+        samples = self._collator(at.number).trained(next(self._batches(at)), self._decoders)
+        if self._copies is None:
+            return samples
+        with torch.cuda.stream(self._copies):
+            moved = samples.each(lambda tensor: tensor.pin_memory().to(self.device, non_blocking=True))
+        self._copies.synchronize()  # this thread waits, not who trains
+        return moved
+
+    def _arrived(self, samples: Samples) -> Samples:
+        if self._copies is not None:
+            here = torch.cuda.current_stream(self.device)
+            samples.each(lambda tensor: tensor.record_stream(here) or tensor)
+        return samples
+
+    def _batches(self, at: Moment) -> Iterator[Batch]:
+        if self._open is None or self._open[0] != at.number:
+            if self._open:
+                self._open[1].close()
+            rows = self._stream(at.number)
+            self._open = at.number, rows, rows.batches(at.first_sample, at.phase.batch_size // self.ranks.count)
+        return self._open[2]
+
+    def _stream(self, number: int, *, held_out: bool = False, ranks: Ranks | None = None) -> Stream:
+        phase, of = self.spec.phases[number], ranks or self.ranks
+        columns = (*ALWAYS, self.columns[number] or "image")
+        if self.silence:
+            columns += (TEXTS,) if self.silence.pooled is None else (TEXTS, POOLED)
+        shelves = [
+            Shelf(data, Reading(columns=columns, seed=_seed(self.spec, number), where=where), cache=self._cache)
+            for data, ref in zip(self.sets, self.spec.data, strict=True)
+            for where in (wanted_rows(self.spec, ref, phase, held_out=held_out),)
+        ]
+        return Stream(shelves, weights=[ref.weight for ref in self.spec.data], rank=of.rank, ranks=of.count)
+
+    def _collator(self, number: int) -> Collator:
+        return Collator(
+            self.spec, self.spec.phases[number], _seed(self.spec, number), self.base, self.columns[number], self.silence
+        )
+
+
+def _seed(spec: ScratchSpec, phase: int) -> int:
+    return int(stream(spec.seed, "phase", phase).integers(2**63))

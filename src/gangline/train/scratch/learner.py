@@ -1,0 +1,258 @@
+"""The weights in training, on one rank or on several: a step, and what is read of them between steps."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
+
+from gangline.core.runs.schedule import rate_factor
+from gangline.core.specs.scratch import Moment, ScratchSpec, scratch_hash
+from gangline.train.checkpoints import shards
+from gangline.train.checkpoints.checkpoint import Identity, Tensors
+from gangline.train.run import chance, numerics
+from gangline.train.run.optimiser import Group, make_optimizer, set_rates
+from gangline.train.run.ranks import Ranks
+from gangline.train.run.throughput import flops
+from gangline.train.scratch.average import FIRST_SCALE, Average, LossScale
+from gangline.train.scratch.denoiser import Denoiser
+from gangline.train.scratch.intake import Samples
+from gangline.train.scratch.microbatch import Trial, too_large
+from gangline.train.scratch.vae import Autoencoder
+
+Network = Denoiser | Autoencoder
+SHARDED = ("BasicTransformerBlock", "ResnetBlock2D", "CLIPEncoderLayer")
+"""What FSDP gathers at a time."""
+AT_A_TIME = 8
+"""Samples, where there is no memory to be found out about, or none of it is needed for gradients."""
+
+
+class Learner:
+    """`history` holds what was measured of held out samples: step and value; `fitted` the phase that `microbatch` is of, `kept` what a
+    checkpoint knows of its own phase."""
+
+    def __init__(
+        self, network: Network, spec: ScratchSpec, ranks: Ranks, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        self.network = network
+        self.spec = spec
+        self.ranks = ranks
+        self.device = device
+        self.dtype = dtype
+        self.flops_per_image = 0.0
+        self.history: list[tuple[int, float]] = []
+        if spec.gradient_checkpointing:
+            network.checkpoint_gradients()
+        self.wrapped = self._shared()
+        self.weights: dict[str, Any] = {
+            f"{part}.{name}": weight
+            for part, module in network.parts.items()
+            for name, weight in module.named_parameters()
+            if weight.requires_grad
+        }
+        self.groups = self._groups()
+        self.optimizer = make_optimizer(spec, self.groups)
+        self.scale = LossScale(FIRST_SCALE if dtype == torch.float16 else 1.0)
+        self.average = Average(spec.ema_decay, spec.ema_from_step) if spec.ema_decay else None
+        self.trial = Trial(
+            network=self.wrapped,
+            weights=self.weights,
+            optimizer=self.optimizer,
+            average=self.average,
+            ranks=ranks,
+            in_dtype=self._in_dtype,
+        )
+        self.microbatch = 0
+        self.fitted: int | None = None
+        self.kept: dict[int, int] = {}
+        self.compiled = not spec.compile
+        exact = spec.exact != "off"
+        self.identity = Identity(spec_hash=scratch_hash(spec), fingerprint=self._fingerprint(), exact=exact)
+
+    def step(self, at: Moment, samples: Samples) -> tuple[torch.Tensor, torch.Tensor]:
+        """One optimiser step; returns its loss and the norm of its gradient, of all ranks, still on the device."""
+        chance.seed_torch(self.spec.seed, f"layers of rank {self.ranks.rank}", at.step)
+        try:
+            loss = self.ranks.sum(self._gradient(samples, at.phase.batch_size))
+        except torch.OutOfMemoryError as error:
+            raise too_large(self.microbatch, at.phase.resolution) from error
+        norm = self._norm()
+        set_rates(self.optimizer, self.groups, self._rate(at))
+        if self._is_taken(norm):
+            weights = list(self.weights.values())
+            torch.nn.utils.clip_grads_with_norm_(weights, self.spec.gradient_norm_max, norm)
+            self.optimizer.step()
+            if self.average:
+                self.average.follow(at.step, self.weights)
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss, norm
+
+    def measure(self, samples: Samples) -> torch.Tensor:
+        """Of each what its network measures of what is held out, (B,)."""
+        with torch.no_grad(), self._in_dtype():
+            return self.wrapped(samples.each(lambda tensor: tensor.to(self.device)), measured=True).float()
+
+    def gauges(self) -> dict[str, float]:
+        """What can be read off at any step."""
+        names = ("learning_rate", "text_encoder_learning_rate")
+        found = {name: group["lr"] for name, group in zip(names, self.optimizer.param_groups, strict=False)}
+        if self.device.type == "cuda":
+            found["memory_gb"] = torch.cuda.max_memory_allocated(self.device) / 1e9
+        return found
+
+    def _gradient(self, samples: Samples, batch_size: int) -> torch.Tensor:
+        """Accumulated over pieces: that of the mean over all samples of all ranks. Returns this rank's part of the loss."""
+        total = torch.zeros((), device=self.device)
+        pieces = list(samples.pieces(self.microbatch))
+        for number, piece in enumerate(pieces):
+            with self._together(number == len(pieces) - 1):
+                with self._in_dtype():
+                    loss = self.wrapped(piece).sum() / batch_size
+                # ranks' gradients are averaged, so each counts as often as there are ranks
+                (loss * (self.ranks.count * self.scale.factor)).backward()
+            total += loss.detach()
+        return total
+
+    def _norm(self) -> torch.Tensor:
+        gradients = [weight.grad for weight in self.weights.values() if weight.grad is not None]
+        if self.scale.factor != 1:
+            torch._foreach_mul_([shards.local(gradient) for gradient in gradients], 1 / self.scale.factor)
+        norm = torch.nn.utils.get_total_norm(gradients)
+        return norm.full_tensor() if isinstance(norm, DTensor) else norm
+
+    def _is_taken(self, norm: torch.Tensor) -> bool:
+        """In float16 a step whose gradient overflowed is left out."""
+        if self.dtype != torch.float16:
+            return True
+        finite = bool(torch.isfinite(norm))
+        self.scale.took(finite)
+        return finite
+
+    def _rate(self, at: Moment) -> float:
+        own = at.phase.learning_rate
+        return rate_factor(self.spec, at.step) * (own / self.spec.learning_rate if own else 1)
+
+    def _in_dtype(self) -> AbstractContextManager[Any]:
+        return torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32)
+
+    @property
+    def at_a_time(self) -> int:
+        """Samples that surely fit where there are no gradients."""
+        return self.microbatch or AT_A_TIME
+
+    def fit(self, at: Moment, samples: Samples) -> bool:
+        """Before the first step here, and before that of a phase: find how many samples fit, all ranks the same. The weights are left
+        as they are. Returns whether there was anything to find. Raises `MemoryError` where not even one fits."""
+        if self.fitted == at.number:
+            return False
+        known = at.phase.microbatch or self.kept.pop(at.number, 0)
+        self.fitted = at.number
+        on_card = self.device.type == "cuda"
+        if on_card:
+            with torch.compiler.set_stance("force_eager"):  # compiled kernels are not counted
+                self.flops_per_image = flops(lambda: self.trial.run(samples, 1))
+        if known or not on_card:
+            self.microbatch = min(known or AT_A_TIME, len(samples))
+        else:
+            self.microbatch = self.trial.largest(samples, at.phase.resolution)
+        if not self.compiled:
+            self._compile()
+        if self.ranks.count > 1:
+            self.trial.run(samples, self.microbatch)  # DDP orders its buckets by what it sees in its first step
+        fingerprint = self.identity.fingerprint | {"microbatch": str(self.microbatch)}
+        self.identity = replace(self.identity, fingerprint=fingerprint)
+        return True
+
+    def _compile(self) -> None:
+        self.compiled = True
+        for module in self.network.parts.values():
+            module.compile()
+
+    def _shared(self) -> Any:
+        network = self.network
+        if self.ranks.count == 1:
+            return network
+        if self.spec.parallel == "ddp":
+            return DistributedDataParallel(network, broadcast_buffers=False, gradient_as_bucket_view=True)
+        half = self.dtype if self.dtype != torch.float32 else None
+        policy = MixedPrecisionPolicy(param_dtype=half, reduce_dtype=torch.float32, cast_forward_inputs=False)
+        mesh = self.ranks.mesh(self.device)
+        for module in [module for module in network.modules() if type(module).__name__ in SHARDED]:
+            fully_shard(module, mesh=mesh, mp_policy=policy)
+        return fully_shard(network, mesh=mesh, mp_policy=policy)
+
+    @contextmanager
+    def _together(self, now: bool) -> Iterator[None]:
+        """Gradients go between ranks with the last piece of a step alone."""
+        wrapped = self.wrapped
+        if isinstance(wrapped, DistributedDataParallel) and not now:
+            with wrapped.no_sync():
+                yield
+            return
+        if isinstance(wrapped, FSDPModule):
+            wrapped.set_requires_gradient_sync(now)
+        yield
+
+    def _groups(self) -> list[Group]:
+        """What text encoders learn may have a rate of its own."""
+        text = {name: weight for name, weight in self.weights.items() if name.startswith("text_encoder")}
+        others = {name: weight for name, weight in self.weights.items() if name not in text}
+        rates = (self.spec.learning_rate, self.spec.text_encoder_learning_rate or self.spec.learning_rate)
+        return [Group(weights, rate) for weights, rate in zip((others, text), rates, strict=True) if weights]
+
+    def _fingerprint(self) -> dict[str, str]:
+        spec = self.spec
+        packages = ("bitsandbytes",) if spec.optimizer == "adamw8bit" else ()
+        common = numerics.fingerprint_of(self.device, self.dtype, 0, ranks=self.ranks.count, packages=packages)
+        own = {"gradient_checkpointing": spec.gradient_checkpointing, "compile": spec.compile}
+        how = spec.parallel if self.ranks.count > 1 else "alone"
+        return common | {"parallel": how} | {name: "yes" if is_so else "no" for name, is_so in own.items()}
+
+    @contextmanager
+    def as_result(self) -> Iterator[None]:
+        """With the averaged weights, where there are, in the place of those in training, which come back to the bit."""
+        averaged = self.average.tensors if self.average else {}
+        kept = {name: self.weights[name].detach().clone() for name in averaged}
+        self.put(averaged)
+        self.network.eval()
+        try:
+            yield
+        finally:
+            self.put(kept)
+            self.network.train()
+
+    @torch.no_grad()
+    def put(self, tensors: Tensors) -> None:
+        for name, tensor in tensors.items():
+            shards.local(self.weights[name]).copy_(shards.local(tensor))
+        if isinstance(self.wrapped, FSDPModule):
+            self.wrapped.reshard()  # what is gathered already is of before
+
+    @property
+    def in_pieces(self) -> bool:
+        """Whether no rank has all of the weights."""
+        return isinstance(self.wrapped, FSDPModule)
+
+    @contextmanager
+    def gathered(self) -> Iterator[None]:
+        """So that parts can be used by themselves, by all ranks together where the weights are in pieces."""
+        if isinstance(self.wrapped, FSDPModule):
+            self.wrapped.unshard()
+        try:
+            yield
+        finally:
+            if isinstance(self.wrapped, FSDPModule):
+                self.wrapped.reshard()
+
+    def whole(self, part: str) -> Tensors:
+        """All weights of a part, gathered by all ranks; on the CPU of the first one, and nowhere else."""
+        found: Tensors = {}
+        for name, tensor in self.network.parts[part].state_dict().items():
+            full = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+            if self.ranks.is_first:
+                found[name] = full.detach().to("cpu", copy=True).contiguous()  # not those that training goes on with
+        return found

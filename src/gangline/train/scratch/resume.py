@@ -1,0 +1,85 @@
+"""What a checkpoint holds of a learner, and how it goes on from there: with as many ranks as before, or with others."""
+
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from gangline.core.specs.scratch import moment
+from gangline.train.checkpoints import shards
+from gangline.train.run import numerics
+from gangline.train.run.optimiser import OptimizerState, optimizer_state, restore_optimizer
+from gangline.train.scratch.average import LossScale
+from gangline.train.scratch.learner import Learner
+
+
+def save_learner(learner: Learner, saver: shards.Saver, step: int) -> float:
+    """Save it after `step`. Returns the seconds for which that held training up."""
+    started_s = time.monotonic()
+    state = optimizer_state(learner.optimizer, learner.weights)
+    tensors = {shards.WEIGHTS + name: weight for name, weight in learner.weights.items()}
+    tensors |= {shards.OPTIMIZER + name: tensor for name, tensor in state.tensors.items()}
+    if learner.average:
+        tensors |= {shards.AVERAGED + name: tensor for name, tensor in learner.average.tensors.items()}
+    numbers = {
+        "optimizer": state.numbers,
+        "loss_scale": [learner.scale.factor, learner.scale.steps],
+        "held_out": learner.history,
+    }
+    saver.save(step, learner.identity, tensors, numbers)
+    return time.monotonic() - started_s
+
+
+def resume_learner(learner: Learner, folders: tuple[Path, ...]) -> int:
+    """Go on from the newest good checkpoint, if there is one; returns the step that it was made after."""
+    stored, rejected = shards.newest_good(folders, learner.identity.spec_hash, set(learner.weights), learner.ranks)
+    for sentence in rejected:
+        print(sentence, file=sys.stderr)  # noqa: T201 - the trainer's standard error is the job's log
+    if stored is None:
+        return 0
+    step = stored.manifest.step
+    _take_numerics(learner, stored.manifest.fingerprint, stored.manifest.exact, step)
+    learner.put({name: _same_rows(stored, shards.WEIGHTS + name, weight) for name, weight in learner.weights.items()})
+    if learner.average:
+        learner.average.tensors = {
+            name: _same_rows(stored, shards.AVERAGED + name, weight)
+            for name, weight in learner.weights.items()
+            if shards.AVERAGED + name in stored.parts
+        }
+    _restore_optimizer(learner, stored)
+    learner.scale = LossScale(*stored.numbers["loss_scale"])
+    learner.history = [(at, value) for at, value in stored.numbers["held_out"]]
+    return step
+
+
+def _same_rows(stored: shards.Stored, name: str, weight: torch.Tensor) -> torch.Tensor:
+    """Those that this rank has of the weight; of what has another shape all."""
+    if stored.shape(name) != tuple(weight.shape):
+        return stored.rows(name, shards.Span((), 0, 2**62)).to(weight.device, copy=True)
+    rows = stored.rows(name, shards.span(weight)).to(weight.device, copy=True)
+    return shards.as_sharded_as(weight, rows)
+
+
+def _restore_optimizer(learner: Learner, stored: shards.Stored) -> None:
+    for key in stored.below(shards.OPTIMIZER):
+        name, moment_name = key.removeprefix(shards.OPTIMIZER).rsplit("/", 1)
+        weight = learner.weights[name]
+        learner.optimizer.state[weight][moment_name] = _same_rows(stored, key, weight)
+    numbers = OptimizerState({}, stored.numbers["optimizer"])
+    restore_optimizer(learner.optimizer, learner.weights, numbers)
+
+
+def _take_numerics(learner: Learner, before: dict[str, str], exact: bool, step: int) -> None:
+    """As many samples at a time as before in this phase; what else differs is said. Raises `OtherNumerics` where it must not."""
+    learner.kept = {moment(learner.spec, step).number: int(before["microbatch"])}
+    now = learner.identity.fingerprint | {"microbatch": before["microbatch"]}
+    changed = numerics.differences(before, now)
+    if changed and learner.spec.exact == "required":
+        raise numerics.OtherNumerics(f"its checkpoint was made with other numerics: {changed}")
+    if changed:
+        print(f"no longer exact to the bit: {changed}", file=sys.stderr)  # noqa: T201
+    learner.identity = replace(
+        learner.identity, fingerprint=now, exact=learner.identity.exact and exact and not changed
+    )

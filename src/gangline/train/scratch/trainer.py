@@ -1,0 +1,166 @@
+"""Train a U-Net, with its text encoders or without, or a VAE on data sets: `python -m gangline.train.scratch DIRECTORY`, or several
+of it by torchrun, which share each step. The directory keeps the trainer contract (gangline.core.runs.contract).
+
+Read `train` from top to bottom: it is the whole run.
+"""
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from gangline.core.errors import BadInput
+from gangline.core.runs.contract import EXIT_DONE, EXIT_STOPPED, pictures_name
+from gangline.core.specs.scratch import ScratchSpec, moment
+from gangline.train.checkpoints import shards
+from gangline.train.model.base import Base, base_at, check_resolution
+from gangline.train.model.sample import render_step
+from gangline.train.model.text import Texts, embed_all, tokenize
+from gangline.train.run import numerics
+from gangline.train.run.contract import Orders, RunDirectory
+from gangline.train.run.meter import Meter, SaveClock
+from gangline.train.run.ranks import Ranks, joined
+from gangline.train.run.throughput import Throughput, peak_flops
+from gangline.train.scratch.denoiser import Denoiser
+from gangline.train.scratch.intake import Intake, Samples, open_data
+from gangline.train.scratch.learner import Learner
+from gangline.train.scratch.pipeline import write_pipeline
+from gangline.train.scratch.resume import resume_learner, save_learner
+from gangline.train.scratch.vae import Autoencoder
+
+
+def train(run: RunDirectory, orders: Orders) -> int:
+    """Run to the end, or until told to stop; returns the exit code."""
+    with joined() as ranks:
+        return train_as(ranks, run if ranks.is_first else Unheard(run.path), orders)
+
+
+def train_as(ranks: Ranks, run: RunDirectory, orders: Orders) -> int:
+    run.report_phase("preparing")
+    spec = run.read_scratch()
+    run.steps = spec.steps
+    check_shares(spec, ranks)
+    numerics.choose_kernels(repeatable=spec.exact != "off")
+    device = ranks.device()
+    dtype = numerics.dtype_of(spec.precision, device)
+    base = base_at(run.inputs / "base", spec, device, dtype)
+    for phase in spec.phases:
+        check_resolution(base, phase.resolution)
+    intake = Intake(spec, base, open_data(spec, run.inputs), ranks, device)
+    texts = tokenize(base, [*spec.sample_prompts, ""]) if spec.sample_prompts else None
+    network = Autoencoder(base, spec) if spec.part == "vae" else Denoiser(base, spec)
+    learner = Learner(network, spec, ranks, device, dtype)
+    run.step = resume_learner(learner, (run.resume, run.checkpoints))
+    watched = Watched(spec, *(intake.held_out() if spec.held_out else (None, 0)))
+    saver = shards.Saver(run.checkpoints, ranks, after=run.step)
+    saves = SaveClock(spec.checkpoint_every_s, (spec.checkpoint_every_steps, spec.sample_every_steps))
+    meter = Meter(device)
+    if run.step == 0:
+        watched.look(learner, 0)
+    run.report_phase("training")
+    run.restart_meter()
+    for step in range(run.step + 1, spec.steps + 1):
+        at, samples = moment(spec, step), intake.step(step)
+        if learner.fit(at, samples):
+            run.images_per_step = at.phase.batch_size
+            run.throughput = Throughput(
+                gpus=ranks.count, flops_per_image=learner.flops_per_image, peak_flops=peak_flops(device)
+            )
+            run.restart_meter()
+        meter.add(*learner.step(at, samples))
+        stop, save, render, report, written = ranks.most(*wishes(ranks, orders, saves, meter, step), -saver.written)
+        saver.heard(-written)
+        look = watched.due(step)
+        if stop or save or render or report or look or at.is_last_of_phase:
+            count, loss, norm = meter.take()
+            with run.aside():
+                found = watched.look(learner, step) if look else {}
+            run.report_step(step, {"loss": loss, "gradient_norm": norm} | learner.gauges() | found, steps_since=count)
+        if render:
+            orders.render = False
+            show(run, learner, base, texts, step)
+        if (stop or save) and step < spec.steps:
+            orders.save = False
+            run.report_phase("saving")
+            run.save_s = save_learner(learner, saver, step)
+            saves.saved()
+            run.report_phase("training")
+            run.restart_meter()
+            if stop:
+                saver.wait()
+                intake.close()
+                return EXIT_STOPPED
+
+    run.report_phase("saving")
+    saver.wait()
+    write_pipeline(run, base, spec, learner, intake)
+    intake.close()
+    ranks.meet()
+    return EXIT_DONE
+
+
+def check_shares(spec: ScratchSpec, ranks: Ranks) -> None:
+    """Raises `BadInput` where a step's samples cannot be shared out evenly."""
+    for phase in spec.phases:
+        if phase.batch_size % ranks.count:
+            raise BadInput(
+                f"a batch of {phase.batch_size} cannot be shared by {ranks.count} GPUs: it is no multiple of that",
+                hint="give another batch_size, or another number of GPUs",
+            )
+
+
+def wishes(ranks: Ranks, orders: Orders, saves: SaveClock, meter: Meter, step: int) -> tuple[int, ...]:
+    """To stop, to save, to render, to report. Any rank may have been given an order; the clocks are the first one's."""
+    save = orders.save or (ranks.is_first and saves.due(step))
+    return orders.stop, save, orders.render, ranks.is_first and meter.due
+
+
+class Unheard(RunDirectory):
+    """The directory as ranks see it that report nothing."""
+
+    def _write(self, line: dict[str, Any]) -> None:
+        pass
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What is never trained on: this rank's share of all `rows`, filled up so that every rank has as many."""
+
+    spec: ScratchSpec
+    samples: Samples | None
+    rows: int
+
+    def due(self, step: int) -> bool:
+        every = self.spec.held_out_every_steps
+        return bool(self.spec.held_out) and (step == self.spec.steps or bool(every and step % every == 0))
+
+    def look(self, learner: Learner, step: int) -> dict[str, float]:
+        """The mean over the rows of all ranks, for what would be the result now; kept in the learner's history."""
+        if self.samples is None:
+            return {}
+        total = torch.zeros((), dtype=torch.float64, device=learner.device)
+        with learner.as_result():
+            for piece in self.samples.pieces(learner.at_a_time):
+                values = learner.network.score(learner.measure(piece)).double()
+                total += values[piece.numbers.to(learner.device) < self.rows].sum()
+        mean = learner.ranks.sum(total).item() / self.rows
+        learner.history.append((step, mean))
+        return {learner.network.measures: mean}
+
+
+def show(run: RunDirectory, learner: Learner, base: Base, texts: Texts | None, step: int) -> None:
+    """Pictures of what would be the result now, where there are prompts. Ranks whose weights are in pieces all draw; the first one's
+    pictures are kept."""
+    if texts is None or not (learner.ranks.is_first or learner.in_pieces):
+        return
+    run.report_phase("rendering")
+    folder = nullcontext(str(run.samples)) if learner.ranks.is_first else TemporaryDirectory()
+    with folder as samples, learner.as_result(), learner.gathered():
+        spoken = embed_all(base, texts)
+        for _ in render_step(base, learner.spec, texts, spoken, Path(samples) / pictures_name(step), step):
+            pass
+    run.report_phase("training")
+    run.restart_meter()

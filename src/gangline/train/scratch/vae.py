@@ -1,0 +1,87 @@
+"""A VAE in training (Kingma & Welling 2013; Rombach et al. 2021): from pictures to the loss of each, and the scale of its latents.
+
+Shape letters: B samples, C latent channels, H W latent sides.
+"""
+
+from typing import Any, ClassVar
+
+import torch
+
+from gangline.core.specs.scratch import ScratchSpec
+from gangline.train.model.base import Base
+from gangline.train.scratch.beginning import VAE, begin_vae
+from gangline.train.scratch.denoiser import in_floats
+from gangline.train.scratch.intake import Samples
+
+SCALED_BY = 1024
+"""So many pictures tell how far their latents spread."""
+PEAK = 2.0
+"""Between black and white."""
+
+
+class Autoencoder(torch.nn.Module):
+    """Pictures through the VAE and back."""
+
+    measures: ClassVar[str] = "held_out_psnr"
+
+    def __init__(self, base: Base, spec: ScratchSpec) -> None:
+        super().__init__()
+        base.vae = begin_vae(base, spec)
+        self.parts: Any = torch.nn.ModuleDict({VAE: base.vae})
+        self.vae = base.vae
+        self.weigh = spec.vae_losses
+
+    def checkpoint_gradients(self) -> None:
+        self.vae.enable_gradient_checkpointing()
+
+    def forward(self, samples: Samples, *, measured: bool = False) -> torch.Tensor:
+        """(B,): the weighed sum of its errors; of `measured` ones the mean squared error alone."""
+        pixels = in_floats(samples)
+        posterior = self.vae.encode(pixels).latent_dist
+        made = self.vae.decode(posterior.mean + posterior.std * samples.drawn).sample.float()
+        squared = (made - pixels).square().mean(dim=(1, 2, 3))
+        if measured:
+            return squared
+        absolute = (made - pixels).abs().mean(dim=(1, 2, 3))
+        divergence = posterior.kl().float() / pixels[0].numel()
+        return self.weigh.l1 * absolute + self.weigh.mse * squared + self.weigh.kl * divergence
+
+    @staticmethod
+    def score(values: torch.Tensor) -> torch.Tensor:
+        """The peak signal-to-noise ratio of each picture, in dB; the mean of it is reported."""
+        return 10 * torch.log10(PEAK**2 / values)
+
+
+@torch.no_grad()
+def standardise(vae: Any, samples: Samples, at_a_time: int, *, by_channel: bool) -> None:
+    """Brings latents of these pictures to a standard deviation of one by the VAE's `scaling_factor` (Rombach et al. 2021, appendix G).
+
+    `by_channel` brings each channel to a mean of zero and a deviation of one, as the noise has from which sampling begins (EDM2,
+    Karras et al. 2023), by weights of the two 1 × 1 convolutions on both sides of the latents: pictures come back as before. Then the
+    factor is one, and every pipeline of the family can use the VAE. Where it has no such convolutions, the factor is all there is.
+    """
+    count, total, squares = 0, torch.zeros(()), torch.zeros(())
+    for some in samples.pieces(at_a_time):
+        piece = some.each(lambda tensor: tensor.to(vae.device))
+        posterior = vae.encode(in_floats(piece)).latent_dist
+        drawn = (posterior.mean + posterior.std * piece.drawn).double()
+        count += drawn.numel() // drawn.shape[1]
+        total, squares = total + drawn.sum(dim=(0, 2, 3)), squares + drawn.square().sum(dim=(0, 2, 3))
+    mean_C, square_C = total / count, squares / count
+    if by_channel and vae.quant_conv is not None and vae.post_quant_conv is not None:
+        _fold(vae, mean_C, (square_C - mean_C.square()).sqrt())
+        vae.register_to_config(scaling_factor=1.0)
+    else:
+        vae.register_to_config(scaling_factor=(square_C.mean() - mean_C.mean() ** 2).item() ** -0.5)
+
+
+def _fold(vae: Any, mean_C: torch.Tensor, deviation_C: torch.Tensor) -> None:
+    """z becomes (z - mean) / deviation, where it leaves the encoder, and z again, where it enters the decoder."""
+    channels = len(mean_C)
+    to, back = vae.quant_conv, vae.post_quant_conv
+    mean_C, deviation_C = mean_C.to(to.weight), deviation_C.to(to.weight)
+    to.weight[:channels] /= deviation_C[:, None, None, None]
+    to.bias[:channels] = (to.bias[:channels] - mean_C) / deviation_C
+    to.bias[channels:] -= 2 * deviation_C.log()
+    back.bias += back.weight[:, :, 0, 0] @ mean_C
+    back.weight *= deviation_C[None, :, None, None]

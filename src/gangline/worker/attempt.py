@@ -1,0 +1,63 @@
+"""What all activities of one attempt share: its edges, the moment, and how far it is on this node."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from gangline.core.files import File
+from gangline.core.runs.contract import Phase
+from gangline.ports.server import Assignment, Folder, Hold, Joined, Refused, Stale
+from gangline.ports.trainer import Run
+from gangline.worker.edges import Activity, Clock, Edges, wait
+from gangline.worker.move import Move, held, upload_all
+
+T = TypeVar("T")
+
+REFUSED_TRIES_MAX = 4
+REFUSED_PAUSE_S = 5.0
+
+
+@dataclass(slots=True, kw_only=True)
+class LiveAttempt:
+    """Everybody reads it. `phase`, `from_step` and `run` are the course's to write, `first_step_s` is the heartbeat's, and `stop_s` is
+    written by `ask_to_stop` alone. `run` is the newest trainer, also when that has ended."""
+
+    edges: Edges
+    clock: Clock
+    assignment: Assignment
+    joined: Joined
+    phase: Phase = "starting"
+    from_step: int = 0
+    run: Run | None = None
+    first_step_s: float | None = None
+    stop_s: float | None = None
+
+    @property
+    def hold(self) -> Hold:
+        return self.assignment.hold
+
+    @property
+    def stopping(self) -> bool:
+        return self.stop_s is not None
+
+    def ask_to_stop(self) -> None:
+        """Let the trainer save and end. Asking again is no error; the moment of the first time counts."""
+        if self.stopping:
+            return
+        if self.run:
+            self.run.ask_to_stop()
+        self.stop_s = self.clock.now_s
+
+    def insistently(self, ask: Callable[[], T | Stale | Refused]) -> Activity[T | Refused]:
+        """Ask about a refusal again, a few times: what was just uploaded may not be there for everybody yet."""
+        for _ in range(REFUSED_TRIES_MAX - 1):
+            answer = yield from held(self.edges, self.clock, ask)
+            if not isinstance(answer, Refused):
+                return answer
+            yield from wait(self.clock, REFUSED_PAUSE_S)
+        return (yield from held(self.edges, self.clock, ask))
+
+    def upload(self, run: Run, folder: Folder, files: tuple[File, ...]) -> Activity[None]:
+        """Upload files by their paths below a folder of the run."""
+        moves = [Move(file, run.directory / folder / file.path, file.path) for file in files]
+        return upload_all(self.edges, self.clock, self.hold, folder, moves)

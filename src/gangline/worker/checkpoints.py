@@ -1,0 +1,87 @@
+"""When a trainer is asked for a checkpoint, and what of its checkpoints goes to the server."""
+
+import math
+
+from gangline.core.errors import GanglineError
+from gangline.ports.server import Commit, Committed
+from gangline.ports.trainer import Run, Saved
+from gangline.worker.attempt import LiveAttempt
+from gangline.worker.edges import NEWS, Activity
+from gangline.worker.move import Move, upload_all
+from gangline.worker.shipping import Shipping
+
+SAVE_SHARE_MAX = 0.01
+SAVE_ANSWER_S_MAX = 60.0
+
+
+class Checkpoints:
+    """Of one attempt, from the step that it goes on from; its trainer may be started more than once."""
+
+    def __init__(self, live: LiveAttempt, shipping: Shipping) -> None:
+        self._live = live
+        self._shipping = shipping
+        self._shipped_step = live.from_step
+        self._asked_s = -math.inf
+
+    def ship(self, run: Run) -> Activity[int]:
+        """Ship checkpoints until the trainer has ended, and those that it left; return its exit code.
+
+        To ask comes before to ship: what is asked for is what is shipped next, so it is no older than its own upload.
+        """
+        while (code := run.exit_code()) is None:
+            if self._live.clock.now_s >= self._save_due_s(run):
+                yield from self._have_saved(run)
+            yield from self._ship_newest(run)
+            yield self._save_due_s(run)
+        self._live.phase = "uploading"
+        yield from self._ship_newest(run)  # saved after the last look, most of all by one that was asked to stop
+        return code
+
+    def _save_due_s(self, run: Run) -> float:
+        """Return when to ask for a checkpoint: not so often that saving takes more than its share of the time."""
+        live, progress = self._live, run.progress()
+        if live.first_step_s is None or live.stopping or progress.phase != "training":
+            return NEWS
+        held_up_s = progress.save_s or 0.0
+        interval_s = max(live.joined.save_interval_s, held_up_s / SAVE_SHARE_MAX)
+        return max(self._asked_s, live.first_step_s) + interval_s
+
+    def _have_saved(self, run: Run) -> Activity[None]:
+        """Have a checkpoint made of this moment, when the one before has gone up. A kill then costs one upload and a half, on average.
+        A trainer that makes none in time does without."""
+        clock = self._live.clock
+        before, self._asked_s = _newest_step(run), clock.now_s
+        until_s = clock.now_s + SAVE_ANSWER_S_MAX
+        run.ask_to_save()
+        while _newest_step(run) == before and run.exit_code() is None and clock.now_s < until_s:
+            yield until_s
+
+    def _ship_newest(self, run: Run) -> Activity[None]:
+        """Upload and commit the newest complete checkpoint. Those that it has overtaken are not worth the way."""
+        saved = run.checkpoints()
+        if not saved or saved[-1].manifest.step <= self._shipped_step:
+            return
+        newest, live = saved[-1], self._live
+        moves = [Move(file, newest.folder / file.path, file.path) for file in newest.manifest.files]
+        try:
+            yield from upload_all(live.edges, live.clock, live.hold, "checkpoints", moves, step=newest.manifest.step)
+            yield from self._commit(run, newest)
+        except GanglineError:
+            pass  # the store does not take it; the next checkpoint is another chance
+        self._shipped_step = newest.manifest.step
+        for old in saved[:-1]:
+            live.edges.host.discard(old.folder)
+
+    def _commit(self, run: Run, saved: Saved) -> Activity[None]:
+        """What was measured up to there goes first: who goes on from this checkpoint does not measure those steps again."""
+        live = self._live
+        yield from self._shipping.send_metrics_of_now(run)
+        request = Commit(manifest=saved.manifest.to_json())
+        answer = yield from live.insistently(lambda: live.edges.server.commit(live.hold, request))
+        if isinstance(answer, Committed) and answer.render:
+            run.ask_to_render()
+
+
+def _newest_step(run: Run) -> int:
+    saved = run.checkpoints()
+    return saved[-1].manifest.step if saved else 0

@@ -1,0 +1,51 @@
+"""The heartbeat of an attempt: it renews the lease and hears of a wish to stop, whatever else the node is waiting for."""
+
+from gangline.core.errors import Unreachable
+from gangline.ports.server import Beat, Stale
+from gangline.worker.attempt import LiveAttempt
+from gangline.worker.move import LeaseLost
+
+
+class Heartbeat:
+    """From the first second to the last upload: the first beat is due at once."""
+
+    def __init__(self, live: LiveAttempt) -> None:
+        self._live = live
+        self.due_s = live.clock.now_s
+
+    def beat_if_due(self) -> None:
+        """Beat, or do nothing. Raises `LeaseLost`. The first step is looked for before: it makes a beat due at once."""
+        self._look_for_first_step()
+        if self._live.clock.now_s >= self.due_s:
+            self._beat()
+
+    def _look_for_first_step(self) -> None:
+        live = self._live
+        if live.run and live.first_step_s is None and live.run.progress().loss is not None:
+            live.first_step_s = self.due_s = live.clock.now_s
+
+    def _beat(self) -> None:
+        """Renew the lease. A server that is away is no reason to stop working: if the lease was lost meanwhile, its next answer says so."""
+        live = self._live
+        self.due_s = live.clock.now_s + live.joined.heartbeat_interval_s
+        try:
+            answer = live.edges.server.beat(live.hold, self._state())
+        except Unreachable:
+            return
+        if isinstance(answer, Stale):
+            raise LeaseLost
+        if answer.stop:
+            live.ask_to_stop()
+
+    def _state(self) -> Beat:
+        live = self._live
+        if live.run is None:
+            return Beat(phase=live.phase, step=live.from_step)
+        progress = live.run.progress()
+        return Beat(
+            phase=live.phase if live.phase == "uploading" else progress.phase,
+            step=max(progress.step, live.from_step),
+            training_s=None if live.first_step_s is None else live.clock.now_s - live.first_step_s,
+            loss=progress.loss,
+            seconds_per_step=progress.seconds_per_step,
+        )

@@ -1,0 +1,182 @@
+"""What goes from a trainer to the server beside its checkpoints: its log, its metrics, its pictures, what it prepared; last its result.
+
+Each of the four loops asks first whether the trainer has ended and then what there is. The other way round, what the trainer wrote
+between the two questions would be lost: the loop would end without having seen it.
+"""
+
+from dataclasses import replace
+
+from gangline.core.errors import GanglineError, Unreachable
+from gangline.core.files import File
+from gangline.core.jobs.retry import retry_s
+from gangline.core.runs.metrics import POINTS_MAX
+from gangline.ports.server import Done, Folder, Keep, Log, Outcome, Points, Show, Stale, Succeeded
+from gangline.ports.trainer import Made, Pictures, Run
+from gangline.worker.attempt import LiveAttempt
+from gangline.worker.diary import Diary
+from gangline.worker.edges import NEWS, Activity, unless, wait
+from gangline.worker.move import AttemptFailed, LeaseLost, held
+
+LOG_EVERY_S = 2.0
+LOG_PIECE_BYTES = 64 * 1024
+LAST_WORDS_BYTES = 2000
+METRICS_EVERY_S = 10.0
+HAND_IN_S = 20.0
+
+
+class Shipping:
+    """Of one attempt, from the step that it goes on from. Its trainer may be started more than once: what has gone does not go again."""
+
+    def __init__(self, live: LiveAttempt) -> None:
+        self._live = live
+        self._logged_bytes = 0
+        self._diary = Diary(live.from_step)
+        self._metrics_due_s = live.clock.now_s
+        self._shown: dict[int, Pictures] = {}
+        self._known = {offered.key for offered in live.assignment.prepared}
+
+    def loops(self, run: Run) -> tuple[Activity[None], ...]:
+        """Return what is to go on beside the trainer. Each ends once the trainer has, and all of its kind has gone."""
+        return self._ship_log(run), self._ship_metrics(run), self._ship_pictures(run), self._ship_prepared(run)
+
+    # The log
+
+    def _ship_log(self, run: Run) -> Activity[None]:
+        """What the trainer prints, every few seconds, and all of it once it has ended."""
+        while True:
+            ended = run.exit_code() is not None
+            piece = _whole_lines(run.printed(self._logged_bytes, LOG_PIECE_BYTES))
+            if piece:
+                yield from self._send_log(run, piece)
+            elif ended:
+                break
+            else:
+                yield NEWS
+
+    def _send_log(self, run: Run, piece: bytes) -> Activity[None]:
+        live = self._live
+        request = Log(first_byte=self._logged_bytes, text=piece.decode(errors="replace"))
+        yield from held(live.edges, live.clock, lambda: live.edges.server.log(live.hold, request))
+        self._logged_bytes += len(piece)
+        pause_ends_s = live.clock.now_s + LOG_EVERY_S
+        while live.clock.now_s < pause_ends_s and run.exit_code() is None:
+            yield pause_ends_s
+
+    def last_words(self, run: Run) -> str:
+        """Return the last line of what the trainer printed."""
+        lines = run.printed(max(0, self._logged_bytes - LAST_WORDS_BYTES), LAST_WORDS_BYTES).decode(errors="replace")
+        return lines.strip().splitlines()[-1] if lines.strip() else "none"
+
+    # Metrics
+
+    def _ship_metrics(self, run: Run) -> Activity[None]:
+        """What the trainer measures, a batch every ten seconds, and the rest of it once it has ended."""
+        ended = False
+        while not ended:
+            ended = run.exit_code() is not None
+            self._diary.take(run.take_readings(), ended=ended)
+            if ended or self._live.clock.now_s >= self._metrics_due_s:
+                yield from self._send_metrics(run)
+            if not ended:
+                yield self._metrics_due_s if self._diary.points else NEWS
+
+    def send_metrics_of_now(self, run: Run) -> Activity[None]:
+        """Send all that was measured up to now, although no batch is due."""
+        self._diary.take(run.take_readings(), ended=False)
+        yield from self._send_metrics(run)
+
+    def _send_metrics(self, run: Run) -> Activity[None]:
+        """All points of now. A server that is away gets them later, and fewer where that is long."""
+        live, tries = self._live, 0
+        while batch := tuple(self._diary.points[:POINTS_MAX]):
+            try:
+                answer = live.edges.server.metrics(live.hold, Points(points=batch))
+            except Unreachable:
+                yield from wait(live.clock, retry_s(tries, live.edges.rng))
+                self._diary.take(run.take_readings(), ended=False)
+                tries += 1
+                continue
+            if isinstance(answer, Stale):
+                raise LeaseLost
+            self._diary.sent(len(batch))
+            self._metrics_due_s = live.clock.now_s + METRICS_EVERY_S
+
+    # Pictures
+
+    def _ship_pictures(self, run: Run) -> Activity[None]:
+        """What the trainer renders between its steps, as it comes. What the store does not take goes with the result."""
+        tried = set[int]()
+        while True:
+            ended = run.exit_code() is not None
+            new = next((pictures for pictures in run.pictures() if pictures.step not in tried), None)
+            if new:
+                tried.add(new.step)
+                yield from self._show(run, new)
+            elif ended:
+                return
+            else:
+                yield NEWS
+
+    def _show(self, run: Run, pictures: Pictures) -> Activity[None]:
+        live = self._live
+        request = Show(step=pictures.step, files=pictures.files)
+        try:
+            yield from live.upload(run, "samples", pictures.files)
+        except GanglineError:
+            return
+        answer = yield from live.insistently(lambda: live.edges.server.show(live.hold, request))
+        if isinstance(answer, Done):
+            self._shown[pictures.step] = pictures
+
+    # What it prepared
+
+    def _ship_prepared(self, run: Run) -> Activity[None]:
+        """What the trainer made before its first step, for other jobs."""
+        ended = False
+        while not ended:
+            ended = run.exit_code() is not None
+            for made in run.prepared():
+                if made.manifest.key not in self._known:
+                    self._known.add(made.manifest.key)  # before it is tried: it is tried once
+                    yield from unless(self._has_no_time, self._keep(run, made))
+            if not ended:
+                yield NEWS
+
+    def _keep(self, run: Run, made: Made) -> Activity[None]:
+        live = self._live
+        files = tuple(replace(file, path=f"{made.manifest.key}/{file.path}") for file in made.manifest.files)
+        request = Keep(manifest=made.manifest.to_json())
+        try:
+            yield from live.upload(run, "prepared", files)
+            yield from live.insistently(lambda: live.edges.server.keep_prepared(live.hold, request))
+        except GanglineError:
+            pass  # the store does not take it; other jobs make it themselves
+
+    def _has_no_time(self) -> bool:
+        """Where a node is to stop, what it prepared is the work that it leaves behind; once it has trained, its checkpoint is."""
+        live = self._live
+        trained = live.first_step_s is not None
+        return live.stop_s is not None and (trained or live.clock.now_s > live.stop_s + HAND_IN_S)
+
+    # The result
+
+    def ship_result(self, run: Run) -> Activity[Outcome]:
+        """Upload what a trainer left that went to its end, but for pictures that were shown. Raises `AttemptFailed`."""
+        while (result := run.result()) is None:
+            yield self._live.clock.now_s
+        if not result.output:
+            raise AttemptFailed("no result", "its output folder is empty")
+        shown = {file.path for pictures in self._shown.values() for file in pictures.files}
+        samples = tuple(file for file in result.samples if file.path not in shown)
+        folders: tuple[tuple[Folder, tuple[File, ...]], ...] = (("output", result.output), ("samples", samples))
+        for folder, files in folders:
+            try:
+                yield from self._live.upload(run, folder, files)
+            except GanglineError as error:
+                raise AttemptFailed("upload failed", error.message) from None
+        return Succeeded(output=result.output, samples=samples)
+
+
+def _whole_lines(piece: bytes) -> bytes:
+    """Up to its last line end, so that no character is cut in two; all of it where it has none."""
+    return piece[: piece.rfind(b"\n") + 1] or piece

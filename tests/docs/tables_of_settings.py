@@ -1,0 +1,52 @@
+"""Tables of settings on pages, as the specs declare them: `python -m tests.docs.tables_of_settings` writes them again."""
+
+from collections.abc import Callable
+
+from gangline.cli.jobs.settings import offered, option_name
+from gangline.core.specs.fields import Needs
+from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.phases import DataRef, Phase, VaeLosses
+from gangline.core.specs.scratch import ScratchSpec
+from gangline.core.specs.settings import Group, Setting, default_of, groups_of
+from tests.conftest import ROOT
+
+BEGIN = "\n## Every setting\n"
+TRAINING, SCRATCH = ROOT / "docs" / "training.md", ROOT / "docs" / "scratch.md"
+
+Name = Callable[[type, str], str]
+
+
+def table(of: type, group: Group, settings: dict[str, Setting], called: Name, head: str) -> str:
+    rows = [f"| `{called(of, name)}` | {default_of(of, name)} | {one.says} |" for name, one in settings.items()]
+    return "\n".join([f"### {group}", "", f"| {head} | default | |", "|---|---|---|", *rows, ""])
+
+
+def of_training() -> str:
+    of = [(each, group, settings) for each in (LoraSpec, Needs) for group, settings in offered(each).items()]
+    return "\n".join(table(*one, option_name, "option") for one in of)
+
+
+def of_scratch() -> str:
+    specs = (ScratchSpec, Needs, DataRef, Phase, VaeLosses)
+    of = [(each, group, dict(settings)) for each in specs for group, settings in groups_of(each).items()]
+    return "\n".join(table(*one, lambda _, name: name, "setting") for one in of)
+
+
+def written(page: str, tables: str) -> str:
+    """The page with these tables for those below its heading, after what is said there first."""
+    before, heading, below = page.partition(BEGIN)
+    said, following = below.partition("\n### ")[0], _following(below)
+    return f"{before}{heading}{said.rstrip(chr(10))}\n\n{tables}{following}"
+
+
+def _following(below: str) -> str:
+    """The chapters after it."""
+    _, heading, rest = below.partition("\n## ")
+    return heading + rest
+
+
+PAGES = {TRAINING: of_training, SCRATCH: of_scratch}
+
+if __name__ == "__main__":
+    for page, tables in PAGES.items():
+        page.write_text(written(page.read_text(), tables()))

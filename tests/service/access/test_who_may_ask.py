@@ -1,0 +1,197 @@
+"""Every route for every caller: a table that a new route must be in."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pytest
+from starlette.routing import BaseRoute
+
+from gangline.core.access import KEY_ROLES, permits
+from gangline.core.jobs.keys import blob_key
+from gangline.core.parsing import to_json
+from tests.service.conftest import JOIN, PROJECT, Service
+from tests.service.test_http import problem
+
+OTHER = "other"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a route needs: a role, nothing ("anybody"), or a signature. `elsewhere`: what the admin of another project is answered."""
+
+    needs: str
+    status: int = 200
+    body: Any = None
+    query: str = ""
+    elsewhere: int | None = None
+
+
+FILES = [{"path": "weights.safetensors", "bytes": 1, "sha256": "0" * 64}]
+ROUTES = {
+    "GET /openapi.json": Entry("anybody"),
+    "GET /docs": Entry("anybody"),
+    "GET /docs/oauth2-redirect": Entry("anybody"),
+    "GET /healthz": Entry("anybody"),
+    "GET /v1/objects/{key}": Entry("signature", 403, query="?expires=99999999999999&signature=00"),
+    "PUT /v1/objects/{key}": Entry("signature", 403, query="?expires=99999999999999&signature=00&what=1-aa"),
+    "GET /v1/jobs": Entry("viewer"),
+    "GET /v1/jobs/{job}": Entry("viewer", elsewhere=404),
+    "GET /v1/jobs/{job}/events": Entry("viewer", elsewhere=404),
+    "GET /v1/jobs/{job}/logs": Entry("viewer", elsewhere=404),
+    "GET /v1/jobs/{job}/metrics": Entry("viewer", elsewhere=404),
+    "GET /v1/jobs/{job}/artifacts": Entry("viewer", elsewhere=404),
+    "GET /v1/jobs/{ended}/events/stream": Entry("viewer", elsewhere=404),
+    "GET /v1/jobs/{ended}/logs/stream": Entry("viewer", elsewhere=404),
+    "GET /v1/nodes": Entry("viewer"),
+    "GET /v1/project": Entry("viewer"),
+    "POST /v1/blobs": Entry("member", body={"sha256": "0" * 64, "bytes": 1}),
+    "POST /v1/jobs": Entry("member", 201, body="spec"),
+    "POST /v1/jobs/{job}/cancel": Entry("member", elsewhere=404),
+    "POST /v1/jobs/{job}/pause": Entry("member", elsewhere=404),
+    "POST /v1/jobs/{job}/resume": Entry("member", elsewhere=404),
+    "POST /v1/jobs/{ended}/retry": Entry("member", 201, elsewhere=404),
+    "POST /v1/bases": Entry("member", 201, body="base"),
+    "GET /v1/bases": Entry("viewer"),
+    "GET /v1/bases/{base}": Entry("viewer", elsewhere=404),
+    "DELETE /v1/bases/{base}": Entry("member", 204),
+    "POST /v1/keys": Entry("admin", 201, body={"name": "a"}),
+    "GET /v1/keys": Entry("admin"),
+    "DELETE /v1/keys/{key}": Entry("admin", 204, elsewhere=404),
+    "POST /v1/projects": Entry("operator", 201, body={"project": "new"}),
+    "GET /v1/projects": Entry("operator"),
+    "PUT /v1/projects/{project}": Entry("operator", body={}),
+    "POST /v1/join-tokens": Entry("operator", 201, body={"name": "a"}),
+    "GET /v1/join-tokens": Entry("operator"),
+    "DELETE /v1/join-tokens/{join_token}": Entry("operator", 204),
+    "POST /v1/nodes": Entry("join", 201, body={"machine": "m", "name": "n"}),
+    "DELETE /v1/nodes/self": Entry("node", 204),
+    "POST /v1/claims": Entry("node"),
+    "POST /v1/attempts/{attempt}/heartbeats": Entry("node", body={"phase": "training", "step": 1}),
+    "POST /v1/attempts/{attempt}/uploads": Entry("node", body={"folder": "output", "files": FILES}),
+    "POST /v1/attempts/{attempt}/downloads": Entry("node", body="downloads"),
+    "POST /v1/attempts/{attempt}/checkpoints": Entry("node", 422, body={"manifest": {}}),  # it is none
+    "POST /v1/attempts/{attempt}/samples": Entry("node", 422, body={"step": 1, "files": FILES}),  # they are not there
+    "POST /v1/attempts/{attempt}/rejections": Entry("node", body={"checkpoint": "c", "because": "b"}),
+    "POST /v1/attempts/{attempt}/prepared": Entry("node", 422, body={"manifest": {}}),  # it is none
+    "POST /v1/attempts/{attempt}/logs": Entry("node", body={"first_byte": 0, "text": "t"}),
+    "POST /v1/attempts/{attempt}/metrics": Entry("node", body={"points": [{"step": 1, "values": {"loss": 0.5}}]}),
+    "POST /v1/attempts/{attempt}/end": Entry("node", body={"outcome": "released"}),
+}
+
+
+def routes(found: list[BaseRoute]) -> Iterator[str]:
+    """Method and path of each, those of included routers too."""
+    for route in found:
+        included = getattr(route, "original_router", None)
+        if included is not None:
+            yield from routes(included.routes)
+        else:
+            methods, path = getattr(route, "methods", {"ANY"}), getattr(route, "path", "?")
+            yield from (f"{method} {path}" for method in sorted(methods or ()) if method != "HEAD")
+
+
+def as_in_the_table(name: str) -> str:
+    """A stream is of a job that has ended, so that it ends too."""
+    name = name.replace("{key:path}", "{key}").replace("{job}/retry", "{ended}/retry")
+    return name.replace("{job}", "{ended}") if name.endswith("/stream") else name
+
+
+def test_every_route_is_in_the_table_of_who_may_use_it(service: Service) -> None:
+    app: Any = service.http.app
+    assert sorted(as_in_the_table(name) for name in routes(app.routes)) == sorted(ROUTES)
+
+
+@dataclass
+class House:
+    """A project with jobs, and one caller of each kind."""
+
+    service: Service
+    callers: dict[str, tuple[str, str]] = field(default_factory=dict)  # what they are called: their role, their secret
+    ids: dict[str, str] = field(default_factory=dict)
+    bodies: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        service = self.service
+        service.add_project(OTHER)
+        joined = {name: service.join_with(JOIN, name).json() for name in ("node", "another node")}
+        running = service.submit(priority=1)
+        hold = service.claim(joined["node"]["node"]).hold
+        job, ended = service.submit(), service.submit()
+        ours = {"name": "ours", "base": asdict(service.spec().base)}
+        assert service.ask("POST", "/v1/bases", json=ours).status_code == 201
+        service.ask("POST", f"/v1/jobs/{job}/pause")
+        service.ask("POST", f"/v1/jobs/{ended}/cancel")
+        revoked, expired = service.make_key("operator"), service.make_key("operator", lasts_s=1)
+        service.ask("DELETE", f"/v1/keys/{revoked['key']['id']}")
+        service.wait(1)
+        self.callers = {
+            "nobody": ("none", ""),
+            "garbage": ("none", "gl_operator_garbage"),
+            "with a revoked key": ("none", revoked["secret"]),
+            "with an expired key": ("none", expired["secret"]),
+            "another project's admin": ("admin", service.key("admin", OTHER)),
+            "another node": ("node", joined["another node"]["token"]),
+            "who may join": ("join", JOIN),
+            "node": ("node", joined["node"]["token"]),
+        } | {role: (role, service.key(role)) for role in KEY_ROLES}
+        self.hold = f"?fencing={hold.fencing}"
+        self.ids = {
+            "key": service.make_key("viewer")["key"]["id"],
+            "join_token": service.join_token()["join_token"]["id"],
+            "project": PROJECT,
+            "job": job,
+            "ended": ended,
+            "attempt": hold.attempt,
+            "base": "ours",
+        }
+        self.bodies = {
+            "spec": {"spec": to_json(service.spec())},
+            "base": {"name": "mine", "base": asdict(service.spec().base)},
+            "downloads": {"keys": [blob_key(PROJECT, service.photo.sha256)]},
+        }
+        assert service.state(running) == "running"
+
+    def expected(self, entry: Entry, name: str, caller: str) -> int:
+        role = self.callers[caller][0]
+        if entry.needs in ("anybody", "signature"):
+            return entry.status
+        if role == "none":
+            return 401
+        if not permits(role, entry.needs):  # type: ignore[arg-type]
+            return 403
+        if caller == "another node" and "{attempt}" in name:
+            return 409
+        return entry.elsewhere or entry.status if caller == "another project's admin" else entry.status
+
+
+@pytest.mark.parametrize("name", ROUTES)
+def test_each_caller_is_answered_as_the_table_says(service: Service, name: str) -> None:
+    house, entry = House(service), ROUTES[name]
+    method, path = name.split()
+    path = path.format(**house.ids) + (entry.query or (house.hold if "{attempt}" in name else ""))
+    body = house.bodies.get(entry.body, entry.body) if isinstance(entry.body, str) else entry.body
+    answered = {caller: service.ask(method, path, secret, json=body) for caller, (_, secret) in house.callers.items()}
+    wanted = {caller: house.expected(entry, name, caller) for caller in house.callers}
+    assert {caller: answer.status_code for caller, answer in answered.items()} == wanted
+    for answer in answered.values():
+        if answer.status_code >= 400:
+            assert answer.headers["content-type"] == "application/problem+json" and answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("caller", "code", "says"),
+    [
+        ("nobody", "denied", "a key is needed, and none was given"),
+        ("garbage", "denied", "the key is not known here"),
+        ("with a revoked key", "denied", "this key was revoked"),
+        ("with an expired key", "denied", "this key has expired"),
+        ("viewer", "forbidden", "this needs an operator's key, and a viewer's key was given"),
+        ("node", "forbidden", "this needs an operator's key, and a node's token was given"),
+        ("who may join", "forbidden", "this needs an operator's key, and a join token was given"),
+    ],
+)
+def test_a_refusal_says_what_is_needed_and_what_was_given(service: Service, caller: str, code: str, says: str) -> None:
+    answer = service.ask("GET", "/v1/projects", House(service).callers[caller][1])
+    found = problem(answer, 401 if code == "denied" else 403, code)
+    assert found["detail"] == says and found["hint"]

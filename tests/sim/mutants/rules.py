@@ -1,0 +1,636 @@
+"""Rules that checkers and probes hold, each as one edit that breaks it. Under which promise it falls stands first in its name."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from gangline.adapters.store.statements import statements
+from gangline.core.jobs.failure import MEANING
+from tests.sim.mutants.mutants import Mutant, edited, replaced_statement
+
+
+def rule(name: str, where: str, old: str, new: str) -> Mutant:
+    """`where` is module:function, below gangline, or the name of a statement."""
+    return Mutant(name, partial(_edit, where, old, new))
+
+
+def _edit(where: str, old: str, new: str) -> AbstractContextManager[None]:
+    if ":" in where:
+        module, function = where.split(":")
+        return edited(f"gangline.{module}", function, old, new)
+    sql = statements()[where]
+    assert sql.count(old) == 1, f"{where} says {old!r} {sql.count(old)} times"
+    return replaced_statement(where, sql.replace(old, new))
+
+
+def meaning(name: str, kind: str, **changes: Any) -> Mutant:
+    return Mutant(name, partial(_changed_meaning, kind, changes))
+
+
+@contextmanager
+def _changed_meaning(kind: str, changes: dict[str, Any]) -> Iterator[None]:
+    before = MEANING[kind]
+    MEANING[kind] = replace(before, **changes)
+    try:
+        yield
+    finally:
+        MEANING[kind] = before
+
+
+RULES = [
+    # 1: one at a time
+    rule("1: a claim is a move of the job", "take_job", ", version = version + 1", ""),
+    rule("1: an end is a move of the job", "set_job_state", " version = version + 1,", ""),
+    rule("1: a wish is a move of the job", "say_why", ", version = version + 1", ""),
+    rule("1: each attempt has a number of its own", "take_job", "fencing = fencing + 1, ", ""),
+    rule(
+        "1: an overdue lease is taken away",
+        "service.attempts:end_overdue",
+        "if is_overdue(",
+        "if False and is_overdue(",
+    ),
+    rule(
+        "1: after an outage nobody is overdue",
+        "core.jobs.lease:is_overdue",
+        " and now_ms - up_since_ms >= policy.lease_ms",
+        "",
+    ),
+    rule(
+        "1: after an outage nobody is unheeding",
+        "service.attempts:end_unheeded",
+        " or back_since_ms(at, now_ms) > before",
+        "",
+    ),
+    rule(
+        "1: after an outage nobody is silent",
+        "service.fleet.nodes:give_up_silent",
+        " or now_ms - back_since_ms(at, now_ms) < silent_ms",
+        "",
+    ),
+    rule(
+        "1: a gap between ticks was an outage",
+        "tick",
+        "CASE WHEN :now - ticked_ms > :gap_ms THEN :now ELSE back_ms END",
+        "back_ms",
+    ),
+    rule("1: one server ticks", "service.controller:Controller.tick", "if not take_turn(at, now_ms):", "if False:"),
+    rule(
+        "1: and before the first tick after it",
+        "service.outage:back_since_ms",
+        'if now_ms - found["ticked_ms"] > at.policy.outage_ms:',
+        "if False:",
+    ),
+    rule(
+        "1: so was the time before our start",
+        "service.outage:back_since_ms",
+        'max(found["back_ms"], at.up_since_ms)',
+        'found["back_ms"]',
+    ),
+    rule("1: after an outage nobody has stalled", "core.jobs.watch:_late", "max(since_ms, up_since_ms)", "since_ms"),
+    rule(
+        "1: who finishes has the lease",
+        "service.jobs.finish:finish",
+        ' or (live["node"], live["fencing"], live["rank"]) != (node, hold.fencing, hold.rank)',
+        "",
+    ),
+    rule(
+        "1: who has the lease is asked first",
+        "service.attempts:job_of_hold",
+        "rows[0] if rows else None",
+        'at.store.load("job_of_attempt", attempt=hold.attempt)[0]',
+    ),
+    rule(
+        "1: the same end may be told twice",
+        "service.jobs.finish:_told_before",
+        "Done() if same and",
+        "Done() if False and",
+    ),
+    rule(
+        "1: a token is for its role",
+        "service.access.access:identify",
+        'if not permits(found["role"], needed):',
+        "if False:",
+    ),
+    rule(
+        "7: a join token of another pool makes nobody a rented node",
+        "service.fleet.nodes:join",
+        "if request.node and _pool_of(at, request.node) != pool:",
+        "if False:",
+    ),
+    rule(
+        "7: what is revoked or has expired opens nothing",
+        "service.access.access:identify",
+        'if lost != "valid":',
+        "if False:",
+    ),
+    rule(
+        "1: a token of a node that is gone opens nothing",
+        "service.access.access:identify",
+        'if found["node_state"] == "gone":',
+        "if False:",
+    ),
+    rule(
+        "1: a job is paused however its attempt ends",
+        "service.attempts:_heeding",
+        'if row["stop_kind"] == "paused"',
+        "if False",
+    ),
+    # 2: nothing lost
+    rule("2: two are kept", "core.runs.retention:to_prune", "checkpoints[keep:]", "checkpoints[1:]"),
+    rule("2: one of them is verified", "core.runs.retention:to_prune", " if checkpoint is not last_verified", ""),
+    rule("2: the newest goes on", "checkpoints", "checkpoint.step DESC", "checkpoint.step"),
+    rule(
+        "2: an attempt begins where the last checkpoint is",
+        "service.jobs.claim:_take",
+        'checkpoints[0]["step"] if checkpoints else 0',
+        "0",
+    ),
+    rule(
+        "2: no checkpoint without its bytes",
+        "service.content.parts:attested",
+        "if found is None:",
+        "if found is None: return True\n    if False:",
+    ),
+    rule(
+        "2: no checkpoint of other bytes",
+        "service.content.parts:attested",
+        "if found.bytes != file.bytes or",
+        "if False and",
+    ),
+    rule(
+        "2: no checkpoint of another spec",
+        "service.jobs.checkpoint:commit",
+        'if manifest.spec_hash != job["spec_hash"]:',
+        "if False:",
+    ),
+    rule(
+        "2: no checkpoint beyond the end",
+        "service.jobs.checkpoint:commit",
+        'if not 0 < manifest.step <= job["steps"]:',
+        "if False:",
+    ),
+    rule(
+        "2: no result without its bytes",
+        "service.jobs.finish:_artifacts",
+        "if isinstance(attested, Refused):",
+        "if False:",
+    ),
+    rule(
+        "2: what was not pruned is pruned later",
+        "service.controller:prune_left",
+        "kept=at.policy.checkpoints_kept",
+        "kept=10**6",
+    ),
+    rule("2: what is referred to is not swept", "service.content.sweep:sweep_attempts", "if key not in kept", ""),
+    rule(
+        "2: nor what may still be written",
+        "service.content.sweep:sweep_attempts",
+        "- round(at.policy.orphans_s * 1000)",
+        "",
+    ),
+    rule(
+        "2: the log is referred to",
+        "referred",
+        "UNION ALL SELECT log_chunk.key, '' AS manifest FROM log_chunk WHERE log_chunk.attempt = :attempt",
+        "",
+    ),
+    rule("2: uploads in parts are swept", "service.content.sweep:_give_up", 'at.objects.uploads(upload["key"])', "()"),
+    rule(
+        "2: those of users after a day",
+        "service.content.sweep:sweep_uploads",
+        "- round(at.policy.uploads_s * 1000)",
+        "",
+    ),
+    rule("2: but not those of attempts", "uploads_left", "attempt = '' AND", ""),
+    rule(
+        "2: the other of two uploads goes",
+        "service.content.upload:_begun",
+        "        at.objects.abort(key, upload)\n    raise",
+        "    raise",
+    ),
+    rule(
+        "2: bytes are those of the parts",
+        "service.content.parts:attested",
+        "*attestations(file.sha256, parts)",
+        "found.sha256",
+    ),
+    rule(
+        "2: parts that are there are not granted", "service.content.parts:in_parts", "here[number].is_as(part)", "False"
+    ),
+    rule("2: what is read back is compared", "service.jobs.verify:verify", "!= file.sha256", "is None"),
+    rule(
+        "2: and then counts",
+        "service.jobs.verify:verify",
+        'at.store.apply(write("verify_checkpoint", id=row["id"]))',
+        "pass",
+    ),
+    rule(
+        "2: and the rest is forgotten", "service.jobs.verify:verify", 'prune(at, row["job"], at.store.now_ms())', "pass"
+    ),
+    rule(
+        "2: nothing goes before something is verified",
+        "core.runs.retention:to_prune",
+        "return []",
+        "return checkpoints[keep:]",
+    ),
+    rule(
+        "7: a node reads its own job's files",
+        "service.jobs.checkpoint:downloads",
+        "if strange:",
+        "request = Downloads(keys=tuple(set(request.keys) - strange))\n    if False:",
+    ),
+    # 3: exact
+    rule(
+        "3: what must stay exact is pinned", "service.jobs.checkpoint:_learned", 'job["exact"] == "required"', "False"
+    ),
+    rule(
+        "3: what need not stay exact is free", "service.jobs.checkpoint:_learned", 'job["exact"] == "required"', "True"
+    ),
+    # 4: it ends
+    rule(
+        "4: a failure counts",
+        "core.jobs.failure:after_failure",
+        "job.attempts_failed + meaning.counts",
+        "job.attempts_failed",
+    ),
+    rule(
+        "4: only so many are allowed",
+        "core.jobs.failure:after_failure",
+        "failed >= job.attempts_max",
+        "failed > job.attempts_max",
+    ),
+    rule(
+        "4: a failed job waits",
+        "core.jobs.failure:after_failure",
+        "wait_s(failed, policy) if meaning.counts else 0",
+        "0",
+    ),
+    rule("4: and longer each time", "core.jobs.failure:wait_s", "2 ** (min(failed, 30) - 1)", "1"),
+    rule("4: bad input needs a second word", "core.jobs.failure:_confirmed", "if others or again:", "if True:"),
+    rule("4: and with that it ends", "core.jobs.failure:_confirmed", "if others or again:", "if False:"),
+    rule(
+        "4: the only machine's second word counts", "core.jobs.failure:_confirmed", "if others or again:", "if others:"
+    ),
+    rule(
+        "4: memory may be the job's need",
+        "core.jobs.failure:after_failure",
+        'if kind == "out of memory" and',
+        "if False and",
+    ),
+    rule(
+        "4: a job that kills its hosts is blamed",
+        "core.jobs.failure:after_interruption",
+        "len(machines) >= policy.interruptions_blamed",
+        "False",
+    ),
+    rule("4: a job that goes on is not", "core.jobs.failure:_lost_in_a_row", "lost.advanced or ", ""),
+    rule("4: and none twice for the same row", "core.jobs.failure:_lost_in_a_row", "or lost.kind or", "or"),
+    rule("4: a release is no loss", "core.jobs.failure:after_interruption", "if released:", "if False:"),
+    rule("4: who never begins is given up", "core.jobs.watch:no_progress", "policy.start_s", "1e12"),
+    rule("4: who stalls is given up", "core.jobs.watch:no_progress", "policy.stall_s", "1e12"),
+    rule("4: who never saves is given up", "core.jobs.watch:no_progress", "policy.commit_s, ", "1e12, "),
+    rule("4: who is to save seldom is not", "core.jobs.watch:no_progress", "2 * watched.save_s", "0"),
+    rule("4: who does not heed a stop is ended", "unheeded_stops", "stop <> '' AND", "FALSE AND"),
+    rule("4: a stop is told", "service.jobs.renew:renew", 'held[0]["stop"] or ', ""),
+    rule("4: bans yield", "banned_jobs", "job.state = 'queued' AND", "FALSE AND"),
+    rule("4: bans yield only where no other is here", "banned_jobs", "= 1\nLIMIT", "<= 1\nLIMIT"),
+    rule(
+        "4: what nothing can run fails",
+        "service.jobs.waiting:fail_unmatched",
+        'at.store.load("queued_for_long", before=before)',
+        "[]",
+    ),
+    rule("4: but not what a node here can", "queued_for_long", "node.state <> 'gone'", "FALSE"),
+    rule("4: nor what is offered", "service.jobs.waiting:fail_unmatched", "_may_be_offered(at, row)", "False"),
+    rule("4: silent nodes are given up", "silent_nodes", "seen_ms < :before", "FALSE"),
+    rule("4: nodes are rented for work", "core.fleet.autoscale:scale", "demand.takable - useful_idle - coming", "0"),
+    rule(
+        "4: those that are coming count",
+        "core.fleet.autoscale:scale",
+        "demand.takable - useful_idle - coming",
+        "demand.takable - useful_idle",
+    ),
+    rule(
+        "4: those that are idle count",
+        "core.fleet.autoscale:scale",
+        "demand.takable - useful_idle - coming",
+        "demand.takable - coming",
+    ),
+    rule(
+        "4: never more than the most",
+        "core.fleet.autoscale:scale",
+        "limits.nodes_max - (len(nodes) - len(actions))",
+        "10**6",
+    ),
+    rule(
+        "4: never less than the least",
+        "core.fleet.autoscale:scale",
+        "for_minimum = limits.nodes_min",
+        "for_minimum = 0",
+    ),
+    rule("4: nor drained below it", "core.fleet.autoscale:scale", "coming - limits.nodes_min)", "coming)"),
+    rule("4: idle nodes are given back", "core.fleet.autoscale:scale", "useless[:spare]", "[]"),
+    rule(
+        "4: but not at once",
+        "core.fleet.autoscale:scale",
+        "_idle_s(node, now_ms) >= policy.idle_s",
+        "_idle_s(node, now_ms) >= 0",
+    ),
+    rule("4: who never comes is given up", "core.fleet.autoscale:scale", "policy.starting_s * 1000", "1e15"),
+    rule(
+        "4: an orphan is ended",
+        "core.fleet.autoscale:reconcile",
+        'actions.append(StopInstance(instance.id, "no node',
+        'str(("no node',
+    ),
+    rule("4: a double is ended", "core.fleet.autoscale:reconcile", "elif node.instance != instance.id:", "elif False:"),
+    rule("5: what is to leave is ended at once", "service.jobs.claim:_try", "give_back(at, node_id)", "pass"),
+    rule(
+        "5: with work on it, it stays",
+        "instance_to_end",
+        "AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.node = node.id)",
+        "",
+    ),
+    rule("5: what is wanted stays", "instance_to_end", "AND state IN ('draining', 'quarantined')", ""),
+    rule(
+        "5: nor do budgets pay for more nodes",
+        "service.fleet.demand:_affordable",
+        'taken[job["project"]] += least',
+        "pass",
+    ),
+    rule("4: what one pool covers no other rents for", "service.fleet.fleet:tend", "covered |= _scale", "_scale"),
+    rule(
+        "5: what has ended is not idle",
+        "service.fleet.fleet:_agree",
+        "ended_ms=ends.get(",
+        "ended_ms=None and ends.get(",
+    ),
+    rule(
+        "5: the first step was when it was", "service.jobs.renew:_training_ms", " - round(beat.training_s * 1000)", ""
+    ),
+    rule("5: and not before the attempt", "renew_lease", "WHEN :training_ms < started_ms THEN started_ms", ""),
+    rule(
+        "4: what drains is ended",
+        "core.fleet.autoscale:reconcile",
+        'elif node.state in ("draining", "quarantined") and',
+        "elif False and",
+    ),
+    rule("4: what was taken back is gone", "core.fleet.autoscale:reconcile", "if node.id in ended:", "if False:"),
+    rule(
+        "4: what is not in the list is gone",
+        "core.fleet.autoscale:reconcile",
+        "node.missing + 1 >= LISTS_WITHOUT_MAX",
+        "False",
+    ),
+    rule("4: unless it is heard of", "core.fleet.autoscale:reconcile", " and _silent(node, now_ms, policy)", ""),
+    rule(
+        "4: an instance is known by its node",
+        "core.fleet.autoscale:reconcile",
+        "actions.append(Adopt(node.id, instance.id))",
+        "pass",
+    ),
+    rule("4: jobs that no node here may have get another", "service.fleet.fleet:_scale", "stuck=len(stuck)", "stuck=0"),
+    rule(
+        "4: a failed start is not repeated at once",
+        "service.fleet.fleet:_scale",
+        "_starts_failed(at, pool, now_ms)",
+        "False",
+    ),
+    # 5: every dollar explained
+    rule("5: idle time is billed", "service.money.bill:meter", "if node.slots_free and", "if False and"),
+    rule(
+        "5: where an attempt trained is billed",
+        "core.money.cost:_parts",
+        "if b > a]",
+        'if b > a and cause != "training"]',
+    ),
+    rule(
+        "5: where it downloaded is billed",
+        "core.money.cost:_parts",
+        "if b > a]",
+        'if b > a and cause != "download"]',
+    ),
+    rule(
+        "5: what it lost is billed",
+        "core.money.cost:_parts",
+        "if b > a]",
+        'if b > a and cause not in ("failed", "redone steps")]',
+    ),
+    rule("5: and as lost", "core.money.cost:_lost_from_ms", "lost_ms = round(", "lost_ms = 0 * round("),
+    rule(
+        "5: all of it, where it never trained",
+        "core.money.cost:lines_of_attempt",
+        'is None and state == "failed"',
+        "is None and False",
+    ),
+    rule(
+        "5: a failure's loss is a failure's",
+        "core.money.cost:lines_of_attempt",
+        '"failed" if state == "failed" else',
+        "",
+    ),
+    rule(
+        "5: parts cost what the whole costs",
+        "core.money.cost:time_cost_micro_usd",
+        "max(from_ms, to_ms) // HOUR_MS - price_micro_usd_per_hour * from_ms // HOUR_MS",
+        "(max(from_ms, to_ms) - from_ms) // HOUR_MS",
+    ),
+    rule("5: money splits by slot", "core.job:Node.price_of", " * slots // self.slots", ""),
+    rule(
+        "5: what a provider bills is settled",
+        "service.money.bill:settlement",
+        "for line in (start_up, correction)",
+        "for line in (start_up,)",
+    ),
+    rule(
+        "5: a start-up has a name",
+        "service.money.bill:settlement",
+        "for line in (start_up, correction)",
+        "for line in (correction,)",
+    ),
+    rule("5: other instances of a node are settled too", "service.money.bill:settlement", " + settled_micro_usd", ""),
+    rule("5: egress is billed", "service.money.bill:spend", "if sent:", "if False:"),
+    rule(
+        "5: only who holds the lease downloads",
+        "service.jobs.checkpoint:downloads",
+        "return LOST\n    return Urls",
+        "pass\n    return Urls",
+    ),
+    rule("5: results are stored too", "stored", "artifact.bytes", "0 AS bytes"),
+    rule("5: checkpoints are stored", "stored", "SELECT checkpoint.bytes", "SELECT 0 AS bytes"),
+    rule("5: storage is billed", "service.money.bill:storage", "if not cost:", "if True:"),
+    rule(
+        "5: a claim reserves",
+        "core.money.budget:reservation",
+        "round(price_micro_usd_per_hour * policy.reserve_s / 3600)",
+        "0",
+    ),
+    rule(
+        "5: for what it downloads", "core.money.budget:reservation", " + egress_micro_usd(", " + 0 * egress_micro_usd("
+    ),
+    rule("5: with the newest checkpoint", "measure_checkpoint", "SELECT bytes", "SELECT 0"),
+    rule("5: which is not rejected", "measure_checkpoint", "AND state = 'committed'", ""),
+    rule("5: at the price of its slots", "service.fleet.demand:_reserve", ' * job["slots"] // offer.slots', ""),
+    rule("5: and of a node that fits", "service.fleet.demand:_affordable", " if fits(offer, job)", ""),
+    rule(
+        "5: nor are nodes rented for downloads that no budget pays",
+        "service.fleet.demand:_reserve",
+        'job["download_bytes"]',
+        "0",
+    ),
+    rule("5: who downloads more reserves more", "core.money.budget:more_to_reserve", "missing = sent + ", "missing = "),
+    rule("5: or ends", "service.jobs.checkpoint:_count", "        if because:", "        if False:"),
+    rule(
+        "5: an end gives back",
+        "spend",
+        "reserved = reserved - :reserved",
+        "reserved = reserved - 0 * :reserved",
+    ),
+    rule("5: an end is spent", "spend", "spent = spent + :micro_usd", "spent = spent"),
+    rule("5: a heartbeat reserves more", "service.jobs.budget:out_of_money", "if not least:", "if True:"),
+    rule(
+        "5: in time",
+        "core.money.budget:more_to_reserve",
+        "1000 * (policy.stop_margin_s + policy.heartbeat_interval_s)",
+        "0",
+    ),
+    rule(
+        "5: or stops it",
+        "service.jobs.renew:_without_money",
+        'at.store.apply(write("ask_to_stop"',
+        'str(write("ask_to_stop"',
+    ),
+    rule("5: not more than there is", "service.jobs.budget:out_of_money", "if too_much:", "if False:"),
+    rule(
+        "5: where little is left, that is reserved",
+        "service.jobs.budget:out_of_money",
+        "more = least if",
+        "more = whole if",
+    ),
+    rule("5: two heartbeats at once are one", "service.jobs.budget:out_of_money", 'reserved = now["reserved"]', "pass"),
+    rule(
+        "5: and pay for no download", "service.jobs.budget:out_of_money", 'reserved = now["reserved"]', "return str()"
+    ),
+    rule(
+        "5: what has ended needs nothing", "service.jobs.budget:out_of_money", 'if now["state"] != "live":', "if False:"
+    ),
+    rule("6: money, where nobody is here", "core.jobs.why:why_queued", "default=max(1, ", "default=min(0, "),
+    # 6: one true sentence why
+    rule("6: no money", "core.money.budget:over_budget", "if purse.budget is None or", "if True or"),
+    rule("6: waits for its next try", "core.jobs.why:why_queued", "if job.ready_ms > now_ms:", "if False:"),
+    rule("6: nobody is here", "core.jobs.why:why_queued", "if not nodes:", "if False:"),
+    rule("6: failed it before", "core.jobs.claim:mismatch", "if job.banned:", "if False:"),
+    rule("6: memory", "core.jobs.claim:mismatch", "if job.gpu_memory_gb > node.gpu_memory_gb:", "if False:"),
+    rule("6: class", "core.jobs.claim:mismatch", "if job.gpu and", "if False and"),
+    rule("6: pool", "core.jobs.claim:mismatch", "if job.pool and", "if False and"),
+    rule("6: trust", "core.jobs.claim:mismatch", "if job.trust > node.trust:", "if False:"),
+    rule("6: numerics", "core.jobs.claim:mismatch", "if job.numerics and", "if False and"),
+    rule("6: slots", "core.jobs.claim:mismatch", "if job.slots > node.slots_free:", "if False:"),
+    rule("6: what a node is", "core.jobs.claim:refusal", "if node.state not in WORKING:", "if False:"),
+    rule("6: that it pauses", "core.jobs.claim:refusal", "if node.rest_until_ms > now_ms:", "if False:"),
+    rule("6: that it is full", "core.jobs.claim:refusal", "if node.slots_free <= 0:", "if False:"),
+    # §6: blame and trust
+    rule("blame: a ban", "core.jobs.failure:after_failure", "meaning.ban and policy.bans", "False"),
+    rule("blame: a ban holds", "interrupted_candidates", "ban.machine = :machine", "FALSE"),
+    rule("blame: a strike", "core.jobs.failure:after_failure", "strike=meaning.strike", "strike=0"),
+    meaning("blame: not for the network", "download failed", ban=True),
+    meaning("blame: a loss of memory strikes", "gpu error", strike=0),
+    meaning("blame: slow ones are not the job's fault", "too slow", counts=True),
+    rule("blame: a contrast", "core.fleet.trust:counting", "if strike.elsewhere or", "if True or"),
+    rule("blame: by what went well elsewhere", "core.fleet.trust:counting", "if strike.elsewhere or", "if False or"),
+    rule("blame: or two workloads", "core.fleet.trust:counting", "len(own) >= 2 or on_trial", "on_trial"),
+    rule(
+        "blame: a word about a job needs that job",
+        "core.fleet.trust:counting",
+        ' and MEANING[strike.kind].blame != "job")\n    ]',
+        ")\n    ]",
+    ),
+    rule(
+        "trust: on trial the first failure is enough",
+        "core.fleet.trust:is_due",
+        "STRIKE // 2 if machine.on_trial else ",
+        "",
+    ),
+    rule("trust: longer each time", "core.fleet.trust:judge", "2 ** min(machine.quarantines, 10)", "1"),
+    rule("trust: not too many at once", "core.fleet.trust:judge", "if quarantined_lately + 1 >", "if False and 1 >"),
+    rule("trust: a pause after failures", "core.fleet.trust:rest_ms", "return round(", "return 0 * round("),
+    rule("trust: that a success ends", "machine_went_well", "failures = 0, rest_until_ms = 0", "failures = failures"),
+    rule("trust: a success ends the trial", "machine_went_well", ", on_trial = 0", ""),
+    rule(
+        "trust: a quarantine outlasts a join",
+        "service.fleet.nodes:_welcome",
+        'if known["quarantined_until_ms"] > now_ms:',
+        "if False:",
+    ),
+    rule("trust: so does a trial", "service.fleet.nodes:_welcome", 'if known["on_trial"]:', "if False:"),
+    rule("trust: a quarantine ends", "quarantines_over", "machine.quarantined_until_ms <= :now", "FALSE"),
+    rule("trust: but not early", "quarantines_over", "machine.quarantined_until_ms <= :now", "TRUE"),
+    rule(
+        "trust: strikes that are paid for do not count",
+        "strikes",
+        " AND strike.at_ms > COALESCE(machine.quarantined_ms, -1)",
+        "",
+    ),
+    rule("speed: slow ones move", "core.fleet.pace:too_slow", "if mine <= peers.slow:", "if True:"),
+    rule("speed: where that pays", "core.fleet.pace:too_slow", "if saved_s <= policy.move_s:", "if False:"),
+    rule("speed: sound ones give way", "core.fleet.pace:worth_replacing", "if saved_s <= policy.move_s:", "if True:"),
+    rule("speed: for what waits too", "service.fleet.speed:_outpaced", " + waiting * lease[", " + 0 * lease["),
+    rule("speed: but not for ever", "service.fleet.speed:_outpaced", ">= at.policy.moves_max", ">= 10**9"),
+    rule(
+        "speed: unless it is for itself",
+        "service.fleet.speed:_outpaced",
+        "outlook, left, at.policy",
+        "outlook, 0, at.policy",
+    ),
+    # Whose turn it is
+    rule("turn: interrupted first", "service.jobs.claim:_offered", "yield from _by_project(at, again)", "pass"),
+    rule(
+        "turn: by what was used", "core.jobs.claim:by_fair_share", "decayed(purse, now_ms, policy) / purse.share", "0"
+    ),
+    rule(
+        "turn: which is forgotten",
+        "core.jobs.claim:decayed",
+        " * 2 ** (-(now_ms - purse.usage_ms) / 1000 / policy.usage_half_life_s)",
+        "",
+    ),
+    rule("turn: an entry charge", "service.jobs.claim:_take", "at.policy.entry_charge_usd * 1e6", "0"),
+    rule("turn: by priority", "fresh_candidates", "ORDER BY priority DESC, ", "ORDER BY "),
+    rule("turn: who holds the base", "core.jobs.claim:_preferred", "if first.base in held or", "if True or"),
+    rule(
+        "turn: but not for long",
+        "core.jobs.claim:_preferred",
+        " or now_ms - first.queued_ms > policy.base_wait_s * 1000",
+        "",
+    ),
+    # Pictures while a job trains
+    rule("2: what is to be shown is kept", "core.runs.retention:to_prune", "if not checkpoint.pinned", ""),
+    rule("2: and no longer", "service.jobs.finish:finish", 'if KINDS[live["job_kind"]].renders:', "if False:"),
+    rule("4: of what waits to be shown the newest stays", "service.jobs.samples:drop_overtaken", "rows[1:]", "()"),
+    rule("4: what is not shown in time is given up", "late_samples", "job.submitted_ms < CASE", "0 > CASE"),
+    rule("4: but not before", "late_samples", "job.submitted_ms < CASE", "0 < CASE"),
+    rule("4: a result waits longer for a node", "late_samples", "THEN CAST(:results_before AS BIGINT)", "THEN :before"),
+    rule("5: pictures of steps keep no node", "service.jobs.samples:may_render_steps", "now_ms - since_ms <", "0 <"),
+    rule("4: also where no node is left", "queued_for_long", "kind <> 'sample' AND", ""),
+    rule("6: who wants no picture of a result gets none", "service.jobs.samples:of_result", "if wanted", "if True"),
+    rule(
+        "3: a result is shown by its own weights",
+        "service.content.inputs:_is_of_result",
+        "path == DIFFUSERS_FILE",
+        "True",
+    ),
+    rule("4: who cancels wants no pictures", "service.jobs.steer:cancel", 'cancel(at, row["id"], now_ms)', "pass"),
+    rule("4: rendering gives way", "service.controller:Controller.tick", "give_way(at, now_ms)", "pass"),
+    rule("4: to what its node can train", "in_the_way", "waiting.gpu_memory_gb <= node.gpu_memory_gb", "TRUE"),
+    rule("5: nobody rents for pictures", "demand", "job.kind <> 'sample' AND", ""),
+    rule("5: what they cost is told as that", "service.money.bill:spend", 'KINDS[ending["job_kind"]].renders', "False"),
+    rule("3: what is trained again is not shown again", "core.jobs.samples:is_due", "step > rhythm.step and", ""),
+    rule(
+        "3: who was not heard is told again",
+        "service.jobs.samples:to_render_here",
+        "return bool(",
+        "return bool(()) and bool(",
+    ),
+    rule("6: those who follow hear of pictures", "service.jobs.samples:rendered", '"rendered"', '"rendered unseen"'),
+]

@@ -1,0 +1,153 @@
+"""Promise 3 with every feature of the trainer: interrupted in the midst of an epoch, a run ends with the same bits."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from diffusers import UNet2DConditionModel
+from PIL import Image
+
+from gangline.core.errors import BadInput
+from gangline.core.specs.lora import LoraSpec
+from gangline.train.run.contract import RunDirectory
+from tests.conftest import SUBJECT, file_at
+from tests.train.conftest import finish, interrupt, lay_out, report_of, small_spec
+
+SHAPES = {"wide": (64, 40), "high": (40, 64), "square": (64, 64)}
+FEATURES: dict[str, dict[str, Any]] = {
+    "accumulation": {"batch_size": 3, "microbatch": 2},
+    "text encoders": {"train_text_encoder": True, "text_encoder_learning_rate": 5e-4},
+    "prior preservation": {"class_prompt": "cat face, fluent emoji", "class_images": 3},
+    "prior preservation in accumulation": {"class_prompt": "cat face", "class_images": 2, "microbatch": 1},
+    "EMA": {"ema_decay": 0.9},
+    "buckets, crops and flips": {"aspect_buckets": True, "crop": "random", "crops": 2, "flip": True},
+    "captions dropped and shuffled": {"prompt": "sks cat, emoji, round", "caption_drop": 0.4, "caption_shuffles": 3},
+    "dropout": {"dropout": 0.3},
+    "DoRA": {"dora": True},
+    "the objective": {"min_snr_gamma": 5.0, "noise_offset": 0.05},
+    "velocity": {"prediction_type": "v_prediction", "zero_terminal_snr": True},
+    "schedule": {"schedule": "cosine", "warmup_steps": 3},
+    "gradient checkpointing": {"gradient_checkpointing": True, "train_text_encoder": True},
+    "transparency as a mask": {"mask": "alpha"},
+    "8-bit AdamW": {"optimizer": "adamw8bit"},
+    "Prodigy": {"optimizer": "prodigy", "learning_rate": 1.0},
+    "schedule-free": {"optimizer": "schedule_free", "warmup_steps": 4},
+    "bfloat16": {"precision": "bf16"},
+    "float16, with its scale of the loss": {"precision": "fp16", "steps": 5},
+    "a base in 4 bits": {"base_precision": "4bit"},
+    "a base in 8 bits, with DoRA": {"base_precision": "8bit", "dora": True},
+    "all at once": {
+        "aspect_buckets": True,
+        "flip": True,
+        "class_prompt": "cat face",
+        "class_images": 2,
+        "batch_size": 3,
+        "microbatch": 2,
+        "train_text_encoder": True,
+        "ema_decay": 0.95,
+        "caption_drop": 0.2,
+        "min_snr_gamma": 5.0,
+        "schedule": "linear",
+        "warmup_steps": 2,
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of several shapes, so that there are buckets; five, so that no step ends an epoch of batches of two or three."""
+    folder = tmp_path_factory.mktemp("photos")
+    for number, path in enumerate(sorted(SUBJECT.glob("*.png"))[:5]):
+        with Image.open(path) as image:
+            name, size = list(SHAPES.items())[number % 3]
+            image.convert("RGBA").resize(size).save(folder / f"{number}-{name}.png")
+    return folder
+
+
+def spec_of(photos: Path, settings: dict[str, Any]) -> LoraSpec:
+    files = tuple(file_at(path, photos) for path in sorted(photos.iterdir()))
+    return small_spec(**({"photos": files, "steps": 7, "target_modules": ("to_k", "to_v")} | settings))
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_interrupted_in_mid_epoch_a_run_ends_with_the_same_bits(tmp_path: Path, photos: Path, feature: str) -> None:
+    spec = spec_of(photos, FEATURES[feature])
+    whole = finish(lay_out(tmp_path / "whole", spec, photos=photos))
+    resumed = finish(interrupt(tmp_path / "resumed", spec, after=4, photos=photos))
+    assert report_of(whole)["exact"] and report_of(resumed)["exact"]
+    assert report_of(resumed)["weights_digest"] == report_of(whole)["weights_digest"]
+    assert first_steps(resumed) == [1, 5]
+
+
+def first_steps(run: RunDirectory) -> list[int]:
+    """The first step that each process took: what was done is not done again."""
+    lines = [json.loads(line) for line in (run.path / "progress.jsonl").read_text().splitlines()]
+    resumed_at = {line["step"] for line in lines if line["phase"] == "preparing"}
+    assert resumed_at == {0}
+    began = [line["step"] + 1 for line in lines if line["phase"] == "training" and line["loss"] is None]
+    return sorted({began[0], began[-1]})
+
+
+@pytest.mark.nightly
+def test_a_compiled_run_ends_with_the_same_bits(tmp_path: Path, photos: Path) -> None:
+    """It takes minutes to compile on a CPU."""
+    spec = spec_of(photos, {"compile": True, "steps": 4})
+    whole = finish(lay_out(tmp_path / "whole", spec, photos=photos))
+    resumed = finish(interrupt(tmp_path / "resumed", spec, after=2, photos=photos))
+    assert report_of(resumed)["exact"] and report_of(resumed)["weights_digest"] == report_of(whole)["weights_digest"]
+
+
+@contextmanager
+def room_for(samples: int) -> Iterator[list[int]]:
+    """As on a card that has memory for the activations of so many: the U-Net fails for more. What it was asked for."""
+    asked: list[int] = []
+
+    def fail(module: torch.nn.Module, inputs: tuple[Any, ...]) -> None:
+        if isinstance(module, UNet2DConditionModel) and module.training:
+            asked.append(len(inputs[0]))
+            if len(inputs[0]) > samples:
+                raise torch.OutOfMemoryError("no room")
+
+    hook = torch.nn.modules.module.register_module_forward_pre_hook(fail)
+    try:
+        yield asked
+    finally:
+        hook.remove()
+
+
+def test_where_memory_runs_out_a_run_finds_how_many_samples_fit_and_resumes_with_as_many(
+    tmp_path: Path, photos: Path
+) -> None:
+    spec = spec_of(photos, {"batch_size": 5})
+    given = finish(lay_out(tmp_path / "given", replace(spec, microbatch=2), photos=photos))
+    with room_for(3) as asked:
+        whole = finish(lay_out(tmp_path / "whole", spec, photos=photos))
+        assert asked[:4] == [5, 2, 2, 1]
+        assert max(asked[1:]) == 2
+        resumed = finish(interrupt(tmp_path / "resumed", spec, after=4, photos=photos))
+        assert asked.count(5) == 2, "the second process began with what the first had found"
+    digests = {report_of(run)["weights_digest"] for run in (given, whole, resumed)}
+    assert len(digests) == 1
+    assert report_of(resumed)["exact"] is True
+    assert report_of(resumed)["fingerprint"]["microbatch"] == "2"
+
+
+def test_with_memory_for_not_even_one_sample_a_run_says_so(tmp_path: Path, photos: Path) -> None:
+    with room_for(0), pytest.raises(torch.OutOfMemoryError):
+        finish(lay_out(tmp_path / "run", spec_of(photos, {}), photos=photos))
+
+
+def test_zero_terminal_snr_needs_velocity(tmp_path: Path, photos: Path) -> None:
+    with pytest.raises(BadInput, match="needs v-prediction"):
+        finish(
+            lay_out(
+                tmp_path / "run",
+                spec_of(photos, {"zero_terminal_snr": True, "prediction_type": "epsilon"}),
+                photos=photos,
+            )
+        )

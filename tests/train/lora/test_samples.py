@@ -1,0 +1,244 @@
+"""Pictures of what is learned: between the steps of training or by another worker, and what they say of themselves."""
+
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from diffusers import StableDiffusionXLPipeline
+from PIL import Image
+
+from gangline.core.errors import BadInput
+from gangline.core.parsing import to_json
+from gangline.core.runs.contract import EXIT_DONE, EXIT_STOPPED, PICTURES
+from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.spec import SampleSpec
+from gangline.train.lora.trainer import train
+from gangline.train.model.base import Base, load_base
+from gangline.train.model.denoise import sampler_of
+from gangline.train.model.sample import render
+from gangline.train.model.text import Embedded, Texts, embed_all, tokenize
+from gangline.train.run import chance
+from gangline.train.run.contract import Orders, RunDirectory
+from gangline.train.sample_job import render_job
+from tests.conftest import BASE
+from tests.train.conftest import STEPS, finish, lay_out, report_of, small_spec
+
+SAMPLERS = ("ddim", "euler", "euler_a", "dpm++")
+RENDERED = 4
+
+
+@dataclass
+class AskedToRender(RunDirectory):
+    """A run that is asked for pictures whenever it has saved."""
+
+    orders: Orders = field(default_factory=Orders)
+
+    def report_phase(self, phase: Any) -> None:
+        super().report_phase(phase)
+        if phase == "saving":
+            self.orders.render = True
+
+
+@pytest.fixture(scope="module")
+def spec() -> LoraSpec:
+    return small_spec(sample_every_steps=RENDERED, sample_seeds=(1, 2), sample_steps=3, sample_sampler="euler_a")
+
+
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory: pytest.TempPathFactory, spec: LoraSpec) -> RunDirectory:
+    """A run that rendered between its steps."""
+    run = AskedToRender(lay_out(tmp_path_factory.mktemp("rendered") / "run", spec).path)
+    assert train(run, run.orders) == EXIT_DONE
+    return run
+
+
+@pytest.fixture(scope="module")
+def base() -> Base:
+    return load_base(BASE, torch.device("cpu"), torch.float32)
+
+
+@pytest.fixture(scope="module")
+def spoken(base: Base) -> tuple[Texts, Embedded]:
+    texts = tokenize(base, [small_spec().prompt, ""])
+    return texts, embed_all(base, texts)
+
+
+def pictures(folder: Path) -> list[dict[str, Any]]:
+    return json.loads((folder / PICTURES).read_text())["pictures"]
+
+
+def test_rendering_between_steps_changes_no_bit_of_the_result(
+    rendered: RunDirectory, tmp_path: Path, spec: LoraSpec
+) -> None:
+    steps = [folder.name for folder in sorted(rendered.samples.glob("step-*"))]
+    assert steps == ["step-000005", "step-000009"]
+    left_alone = finish(lay_out(tmp_path / "run", spec))
+    assert report_of(rendered)["weights_digest"] == report_of(left_alone)["weights_digest"]
+
+
+def test_time_spent_rendering_is_no_steps_time(rendered: RunDirectory) -> None:
+    lines = [json.loads(line) for line in (rendered.path / "progress.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if line.get("phase") == "rendering"] == [5, 9]
+    for number, line in enumerate(lines):
+        if line.get("phase") == "rendering":
+            assert lines[number - 1]["step"] == line["step"], "what was trained before is reported before"
+
+
+def test_a_picture_says_of_itself_what_it_shows(rendered: RunDirectory, spec: LoraSpec) -> None:
+    folder = rendered.samples / "step-000005"
+    told = pictures(folder)
+    assert [one["path"] for one in told] == ["prompt-00-seed-1.png", "prompt-00-seed-2.png"]
+    for one in told:
+        image = Image.open(folder / one["path"])
+        said = image.text  # type: ignore[attr-defined]
+        assert said == {
+            "step": "5",
+            "prompt": spec.prompt,
+            "seed": str(one["seed"]),
+            "sampler": "euler_a",
+            "sampler_steps": "3",
+            "guidance_scale": "5.0",
+        }
+        assert {name: str(one[name]) for name in said} == said
+        assert image.size == (one["width"], one["height"]) == (64, 64)
+
+
+def a_job(folder: Path, of: LoraSpec, checkpoint: Path | None, step: int) -> RunDirectory:
+    run = lay_out(folder, of)
+    task = SampleSpec(of=of, job="job-1", checkpoint="checkpoint-1" if checkpoint else None, step=step)
+    (run.path / "spec.json").write_text(json.dumps(to_json(task)))
+    if checkpoint:
+        (run.inputs / "checkpoint").symlink_to(checkpoint)
+    return run
+
+
+def test_another_worker_makes_the_pictures_that_the_trainer_would_make(tmp_path: Path, spec: LoraSpec) -> None:
+    """Of the same step: saved after it and rendered after it."""
+    run = lay_out(tmp_path / "run", replace(spec, checkpoint_every_steps=RENDERED))
+    orders = Orders(save=True, render=True)
+    assert train(run, orders) == EXIT_DONE
+    own = run.samples / "step-000001"
+    job = a_job(tmp_path / "job", spec, run.checkpoints / "000001", 1)
+    assert render_job(job, Orders()) == EXIT_DONE
+    assert pictures(job.output) == pictures(own)
+    for one in pictures(own):
+        assert (job.output / one["path"]).read_bytes() == (own / one["path"]).read_bytes()
+    assert (job.steps, job.step) == (2, 2)
+
+
+def test_a_result_is_shown_beside_the_base(tmp_path: Path, spec: LoraSpec, rendered: RunDirectory) -> None:
+    job = a_job(tmp_path / "job", spec, None, spec.steps)
+    (job.inputs / "result").symlink_to(rendered.output)
+    assert render_job(job, Orders()) == EXIT_DONE
+    assert (job.steps, job.step) == (4, 4)
+    names = [f"prompt-00-{side}-seed-{seed}.png" for side in ("base", "lora") for seed in (1, 2)]
+    assert sorted(path.name for path in job.output.iterdir()) == ["grid.png", *names]
+    told = [Image.open(job.output / name).text for name in names]  # type: ignore[attr-defined]
+    assert [(one["step"], one["seed"]) for one in told] == [
+        (step, seed) for step in ("0", str(STEPS)) for seed in ("1", "2")
+    ]
+    grid = Image.open(job.output / "grid.png")
+    assert grid.width > 4 * 256 and grid.height > 256
+    card = (rendered.output / "README.md").read_text()
+    assert all(f"samples/{name}" in card for name in names[2:])
+
+
+def test_where_text_encoders_were_trained_the_base_speaks_as_it_did_before(tmp_path: Path, spec: LoraSpec) -> None:
+    trained = replace(spec, train_text_encoder=True, sample_every_steps=None, checkpoint_every_steps=spec.steps)
+    run = finish(lay_out(tmp_path / "run", trained))
+    shown = a_job(tmp_path / "shown", trained, None, spec.steps)
+    (shown.inputs / "result").symlink_to(run.output)
+    assert render_job(shown, Orders()) == EXIT_DONE
+    pixels = [np.asarray(Image.open(shown.output / f"prompt-00-{side}-seed-1.png")) for side in ("base", "lora")]
+    assert (pixels[0] != pixels[1]).any()
+    base = load_base(BASE, torch.device("cpu"), torch.float32)
+    texts = tokenize(base, [trained.prompt, ""])
+    alone = np.asarray(render(base, trained, texts, embed_all(base, texts), trained.prompt, 1))
+    assert (alone == pixels[0]).all()
+
+
+def test_who_is_told_to_stop_while_it_renders_stops(tmp_path: Path, spec: LoraSpec, rendered: RunDirectory) -> None:
+    job = a_job(tmp_path / "job", spec, rendered.checkpoints / "000008", 8)
+    assert render_job(job, Orders(stop=True)) == EXIT_STOPPED
+    assert not (job.output / PICTURES).exists()
+
+
+def test_weights_of_another_lora_are_refused(tmp_path: Path, spec: LoraSpec, rendered: RunDirectory) -> None:
+    other = replace(spec, target_modules=("to_q",))
+    job = a_job(tmp_path / "job", other, rendered.checkpoints / "000008", 8)
+    with pytest.raises(BadInput, match="another LoRA"):
+        render_job(job, Orders())
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_a_seed_gives_the_same_picture_each_time_and_another_seed_another(
+    base: Base, spoken: tuple[Texts, Embedded], sampler: Any
+) -> None:
+    spec = small_spec(sample_sampler=sampler, sample_steps=4)
+    one, again, other = (render(base, spec, *spoken, spec.prompt, seed) for seed in (1, 1, 2))
+    assert one.tobytes() == again.tobytes() != other.tobytes()
+
+
+@pytest.mark.parametrize("guidance", [1.0, 5.0])
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_pictures_are_those_of_the_librarys_own_pipeline(
+    base: Base, spoken: tuple[Texts, Embedded], sampler: Any, guidance: float
+) -> None:
+    spec = small_spec(sample_sampler=sampler, sample_steps=5, guidance_scale=guidance)
+    ours = render(base, spec, *spoken, spec.prompt, 3)
+    pipeline: Any = StableDiffusionXLPipeline(
+        vae=base.vae,
+        text_encoder=base.text_encoders[0],
+        text_encoder_2=base.text_encoders[1],
+        tokenizer=base.tokenizers[0],
+        tokenizer_2=base.tokenizers[1],
+        unet=base.unet,
+        scheduler=sampler_of(base, sampler),
+    )
+    pipeline.set_progress_bar_config(disable=True)
+    side = spec.resolution // base.latent_factor
+    theirs = pipeline(
+        spec.prompt,
+        height=spec.resolution,
+        width=spec.resolution,
+        num_inference_steps=5,
+        guidance_scale=guidance,
+        latents=chance.normal(3, "sample", 0, range(1), (base.unet.config.in_channels, side, side)),
+        generator=chance.generator(3, "sample steps"),
+    ).images[0]
+    difference = np.abs(np.asarray(ours, dtype=int) - np.asarray(theirs, dtype=int))
+    assert difference.max() <= 1
+
+
+def test_where_training_ends_in_noise_alone_sampling_begins_there() -> None:
+    settings: dict[str, Any] = {"zero_terminal_snr": True, "prediction_type": "v_prediction"}
+    base = load_base(BASE, torch.device("cpu"), torch.float32, **settings)
+    for sampler in SAMPLERS:
+        scheduler = sampler_of(base, sampler)
+        scheduler.set_timesteps(4)
+        assert scheduler.timesteps[0] == scheduler.config.num_train_timesteps - 1
+        assert scheduler.config.prediction_type == "v_prediction"
+
+
+@pytest.mark.parametrize(
+    "settings", [{"ema_decay": 0.9}, {"train_text_encoder": True}, {"optimizer": "schedule_free"}], ids=str
+)
+def test_another_worker_shows_what_would_be_the_result(
+    tmp_path: Path, spec: LoraSpec, settings: dict[str, Any]
+) -> None:
+    """Averaged weights where they are the result, text encoders as they have become."""
+    of = replace(spec, steps=2, sample_sampler="ddim", **settings)
+    run = lay_out(tmp_path / "run", of)
+    assert train(run, Orders(save=True, render=True)) == EXIT_DONE
+    job = a_job(tmp_path / "job", of, run.checkpoints / "000001", 1)
+    assert render_job(job, Orders()) == EXIT_DONE
+    assert pictures(job.output) == pictures(run.samples / "step-000001")
+
+
+def test_all_steps_are_rendered_and_nothing_else_is_left_of_the_run(rendered: RunDirectory) -> None:
+    assert report_of(rendered)["steps"] == STEPS
+    assert not list(rendered.samples.rglob(".*"))

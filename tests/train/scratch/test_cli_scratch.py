@@ -1,0 +1,133 @@
+"""`gangline scratch --plan`: what is checked before anything is handed in."""
+
+import json
+import shutil
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from gangline.cli.jobs.scratch import plan_of
+from gangline.data.dataset import DataSet, open_data_set
+from gangline.data.place import Place
+from tests.conftest import ROOT, Typed
+from tests.train.bases import save_tiny
+from tests.train.sets import data_set
+
+RECIPE = """
+kind = "scratch"
+new = ["unet"]
+[[phases]]
+steps = 6
+resolution = 32
+batch_size = 8
+"""
+
+LATER = "{steps = 1, resolution = 32, batch_size = 4, where = 'widht > 3'}]"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> DataSet:
+    return data_set(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny(tmp_path_factory.mktemp("base") / "sd2", "sd2")
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    (tmp_path / "recipe.toml").write_text(RECIPE)
+    return tmp_path / "recipe.toml"
+
+
+def test_a_plan_tells_what_is_trained_on_what_and_how_often(
+    typed: Typed, recipe: Path, data: DataSet, base: Path
+) -> None:
+    code, printed, _ = typed("scratch", recipe, "--data", data.place.uri, "--base", base, "--plan", "-o", "json")
+    assert code == 0
+    assert json.loads(printed)["plan"] == {
+        "trains": "U-Net, from nothing: unet",
+        "data": "data/0-shapes.lance: 48 rows",
+        "phase 1": "32 × 32, 6 steps of 8: 48 images, about 1 times each",
+        "GPUs": "1",
+    }
+
+
+def test_only_what_the_version_names_is_handed_in_and_it_is_all_that_is_read(base: Path, tmp_path: Path) -> None:
+    data = data_set(tmp_path)
+    data.table.delete("width > 43")
+    data = open_data_set(data.place)
+    for name in (".tmpOwV5jj", "unnamed.lance"):
+        data.place.below("data").write(name, b"")
+    plan = plan_of(tomllib.loads(RECIPE) | {"data": [data.place.uri], "base": str(base)})
+    (handed,) = plan.sets.values()
+    assert not [name for name in handed.names if "tmp" in name or "unnamed" in name]
+    assert len([name for name in handed.names if name.startswith("_versions/")]) == 1
+    for name in handed.names:
+        (tmp_path / "there" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(Path(data.place.uri) / name, tmp_path / "there" / name)
+    there = open_data_set(Place(str(tmp_path / "there")), version=data.version, id=data.info.id)
+    assert there.table.to_table() == data.table.to_table()
+
+
+def test_any_setting_of_a_recipe_is_given_anew_as_toml(typed: Typed, recipe: Path, data: DataSet, base: Path) -> None:
+    words = ("--set", "train_text_encoders=true", "--set", "parallel=fsdp", "--set", "needs.slots=2")
+    code, _, said = typed("scratch", recipe, "--data", data.place.uri, "--base", base, *words, "--plan")
+    assert code == 0
+    assert "U-Net and text encoders" in said
+    assert "2, fsdp" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--set", "steps"), "is no setting"),
+        (("--set", "seed.slots=3"), "seed: input should be a valid integer"),
+        (("--set", "seed=x"), "seed: input should be a valid integer"),
+        (("--set", "lerning_rate=1"), "lerning_rate"),
+        (("--set", "needs={slots = 3}"), "is no multiple of the 3 GPUs"),
+        (("--base", "./nowhere"), "there is no base"),
+        (("--data", "nowhere.lance"), "there is no data set at"),
+        (("--set", "held_out = 'colour = 1'"), "the condition `colour = 1` cannot be used"),
+        (("--set", "held_out = 'width < 3'"), "is left by `(width < 3)`"),
+        (
+            ("--set", "phases = [{steps = 1, resolution = 32, batch_size = 4}, " + LATER),
+            "the condition `widht > 3` cannot be used",
+        ),
+        (("--set", "phases = [{steps = 1, resolution = 32, batch_size = 4, latents = 'required'}]"), "has no latents"),
+    ],
+)
+def test_what_is_wrong_is_told_in_a_sentence(
+    typed: Typed, recipe: Path, data: DataSet, base: Path, words: tuple[str, ...], told: str
+) -> None:
+    code, _, said = typed("scratch", recipe, "--data", data.place.uri, "--base", base, *words, "--plan")
+    assert code == 2
+    assert told in said.replace("\n", " ")
+
+
+def test_without_a_data_set_it_says_how_one_is_given(typed: Typed, recipe: Path, base: Path) -> None:
+    code, _, said = typed("scratch", recipe, "--base", base, "--plan")
+    assert code == 2
+    assert "no data set is given" in said and "--data" in said
+
+
+def test_a_recipe_of_another_kind_is_told_its_command(typed: Typed) -> None:
+    recipes = ROOT / "recipes"
+    assert typed("scratch", recipes / "tiny_subject.toml", "--plan")[0] == 2
+    code, _, said = typed("train", ROOT / "examples" / "subject", "--recipe", recipes / "tiny_vae.toml", "--plan")
+    assert code == 2
+    assert "gangline scratch" in said
+
+
+def test_a_vae_begins_where_nothing_else_has_weights_and_a_unet_does_not(
+    typed: Typed, recipe: Path, data: DataSet, base: Path, tmp_path: Path
+) -> None:
+    bare = tmp_path / "bare"
+    shutil.copytree(base, bare, ignore=shutil.ignore_patterns("*.safetensors"))
+    words = ("scratch", recipe, "--data", data.place.uri, "--base", bare, "--plan")
+    assert typed(*words, "--set", 'part="vae"', "--set", 'new=["vae"]')[0] == 0
+    code, _, said = typed(*words)
+    assert code == 2
+    assert "lacks text_encoder, vae" in said

@@ -1,0 +1,91 @@
+"""Several ranks as one trainer: signals reach them, and the exit code is theirs."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from threading import Event
+
+import pytest
+import torch
+
+from gangline.core.errors import BadInput
+from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_STOPPED
+from gangline.core.specs.fields import Needs
+from gangline.core.specs.phases import Phase
+from gangline.train.checkpoints.checkpoint import read_manifest
+from gangline.train.run.contract import RunDirectory
+from gangline.train.run.ranks import Ranks
+from tests.train.bases import save_tiny
+from tests.train.sets import data_set, lay_out, lines, scratch_spec
+
+LAUNCH = [sys.executable, "-m", "gangline.train.scratch.launch"]
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "-m", "gangline.train.scratch"]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    """That goes on for longer than any test waits."""
+    base = save_tiny(tmp_path / "sd2", "sd2")
+    phases = (Phase(steps=100_000, resolution=16, batch_size=2),)
+    spec = scratch_spec(base, data_set(tmp_path), phases=phases, checkpoint_every_steps=None, needs=Needs(slots=2))
+    return lay_out(tmp_path / "run", spec, base)
+
+
+def wait_for_step(run: RunDirectory, process: "subprocess.Popen[bytes]", step: int) -> None:
+    while not ((run.path / "progress.jsonl").exists() and lines(run)[-1]["step"] >= step):
+        assert process.poll() is None
+        Event().wait(0.02)
+
+
+def test_a_signal_to_it_stops_all_ranks_after_one_step_and_the_exit_code_says_so(run: RunDirectory) -> None:
+    process = subprocess.Popen([*LAUNCH, str(run.path)])
+    wait_for_step(run, process, 1)
+    process.send_signal(signal.SIGUSR1)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(120) == EXIT_STOPPED
+    newest = max(run.checkpoints.iterdir())
+    assert read_manifest(newest).fingerprint["ranks"] == "2"
+    assert {"weights-00000.safetensors", "weights-00001.safetensors"} <= {path.name for path in newest.iterdir()}
+
+
+@pytest.mark.nightly
+def test_when_a_rank_is_killed_the_others_end_and_the_run_is_a_crash_that_nobody_else_is_blamed_for(
+    run: RunDirectory,
+) -> None:
+    process = subprocess.Popen([*LAUNCH, str(run.path)])
+    wait_for_step(run, process, 1)
+    ranks = [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+    os.kill(ranks[1], signal.SIGKILL)
+    assert process.wait(120) == 128 + signal.SIGKILL
+    assert not [line for line in lines(run) if "failure" in line]
+
+
+@pytest.mark.nightly
+def test_what_is_wrong_with_the_input_is_said_with_its_exit_code(run: RunDirectory) -> None:
+    spec = run.path / "spec.json"
+    value = json.loads(spec.read_text())
+    value["data"][0]["id"] = "another"
+    spec.write_text(json.dumps(value))
+    done = subprocess.run([*LAUNCH, str(run.path)], capture_output=True, timeout=120, check=False)
+    assert done.returncode == EXIT_BAD_INPUT
+    assert lines(run)[-1]["failure"]["kind"] == "bad data"
+    assert "is not the data set that it was" in lines(run)[-1]["failure"]["because"]
+
+
+def test_more_ranks_than_gpus_are_refused_with_both_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(BadInput, match=r"8 GPUs are to share this run \(needs.slots\), and here are 1"):
+        Ranks(rank=1, count=8, local=1).device()
+
+
+@pytest.mark.nightly
+def test_torchrun_starts_it_too(tmp_path: Path) -> None:
+    base = save_tiny(tmp_path / "sd2", "sd2")
+    spec = scratch_spec(base, data_set(tmp_path), phases=(Phase(steps=3, resolution=16, batch_size=2),))
+    run = lay_out(tmp_path / "run", spec, base)
+    subprocess.run([*TORCHRUN, str(run.path)], check=True, timeout=240)
+    assert (run.output / "unet" / "diffusion_pytorch_model.safetensors").exists()

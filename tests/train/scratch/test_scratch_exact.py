@@ -1,0 +1,163 @@
+"""Runs over data sets end with the same bits however often they are interrupted, and with the same losses on any number of ranks."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file
+
+from gangline.core.runs.contract import EXIT_STOPPED, checkpoint_name
+from gangline.core.specs.phases import Phase
+from gangline.data.dataset import DataSet
+from gangline.train.run.contract import Orders, RunDirectory
+from gangline.train.run.numerics import OtherNumerics
+from gangline.train.scratch.trainer import train
+from tests.train.bases import save_tiny
+from tests.train.sets import (
+    data_set,
+    finish,
+    kill_after_save,
+    lay_out,
+    lines,
+    report_of,
+    run_at,
+    scratch_spec,
+    with_latents,
+)
+
+TWO_PHASES = (
+    Phase(steps=5, resolution=16, batch_size=8, microbatch=3),
+    Phase(steps=5, resolution=32, batch_size=4, learning_rate=5e-4, microbatch=1),
+)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny(tmp_path_factory.mktemp("base") / "sd2", "sd2")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory, base: Path) -> DataSet:
+    """With latents of the first phase's resolution alone: the other phase encodes."""
+    return with_latents(data_set(tmp_path_factory.mktemp("data")), base, 16)
+
+
+@pytest.fixture(scope="module")
+def one_rank(tmp_path_factory: pytest.TempPathFactory, base: Path, data: DataSet) -> RunDirectory:
+    spec = scratch_spec(base, data, phases=TWO_PHASES, held_out_every_steps=4, checkpoint_every_steps=1)
+    return finish(lay_out(tmp_path_factory.mktemp("one") / "run", spec, base))
+
+
+@pytest.fixture(scope="module", params=["ddp", pytest.param("fsdp", marks=pytest.mark.nightly)])
+def two_ranks(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, base: Path, data: DataSet
+) -> RunDirectory:
+    spec = scratch_spec(
+        base, data, phases=TWO_PHASES, held_out_every_steps=4, checkpoint_every_steps=1, parallel=request.param
+    )
+    run = lay_out(tmp_path_factory.mktemp(request.param) / "run", spec, base)
+    return run_at(run, ranks=2)
+
+
+def again(run: RunDirectory, folder: Path, base: Path) -> RunDirectory:
+    spec = run.read_scratch()
+    return lay_out(folder, spec, base)
+
+
+def hand_over(run: RunDirectory, to: RunDirectory, step: int) -> None:
+    name = checkpoint_name(step)
+    shutil.copytree(run.checkpoints / name, to.resume / name)
+
+
+def test_a_run_killed_in_mid_epoch_ends_with_the_same_bits(tmp_path: Path, base: Path, one_rank: RunDirectory) -> None:
+    run = again(one_rank, tmp_path / "run", base)
+    kill_after_save(run, 7)
+    resumed = finish(run)
+    assert report_of(resumed) == report_of(one_rank)
+    assert report_of(resumed)["exact"] is True
+
+
+@pytest.mark.tenths
+def test_two_ranks_killed_in_mid_epoch_end_with_the_same_bits(
+    tmp_path: Path, base: Path, two_ranks: RunDirectory
+) -> None:
+    run = again(two_ranks, tmp_path / "run", base)
+    kill_after_save(run, 7, ranks=2)
+    run_at(run, ranks=2)
+    assert report_of(run) == report_of(two_ranks)
+    assert report_of(run)["fingerprint"]["ranks"] == "2" and report_of(run)["exact"] is True
+
+
+def test_two_ranks_learn_what_one_does(one_rank: RunDirectory, two_ranks: RunDirectory) -> None:
+    alone, together = (
+        {line["step"]: line["loss"] for line in lines(run) if line.get("loss")} for run in (one_rank, two_ranks)
+    )
+    assert list(alone) == list(together) == list(range(1, 11))
+    assert np.allclose([*alone.values()], [*together.values()], rtol=1e-5)
+    measured = [[one["held_out_loss"] for one in report_of(run)["held_out"]] for run in (one_rank, two_ranks)]
+    assert np.allclose(*measured, rtol=1e-5) and len(measured[0]) == 4
+    ours, theirs = (
+        load_file(run.output / "unet" / "diffusion_pytorch_model.safetensors") for run in (one_rank, two_ranks)
+    )
+    assert ours.keys() == theirs.keys()
+    off = sum(float((ours[name] - theirs[name]).square().sum()) for name in ours)
+    assert off < 1e-6 * sum(float(ours[name].square().sum()) for name in ours)
+
+
+def test_one_rank_goes_on_from_two_and_says_that_its_bits_are_others(
+    tmp_path: Path, base: Path, one_rank: RunDirectory, two_ranks: RunDirectory
+) -> None:
+    run = again(two_ranks, tmp_path / "run", base)
+    hand_over(two_ranks, run, 7)
+    finish(run)
+    assert report_of(run)["exact"] is False
+    assert report_of(run)["held_out"][-1]["held_out_loss"] == pytest.approx(
+        report_of(one_rank)["held_out"][-1]["held_out_loss"], rel=1e-5
+    )
+
+
+def test_a_run_whose_bits_must_stay_the_same_does_not_go_on_with_fewer_ranks(
+    tmp_path: Path, base: Path, two_ranks: RunDirectory
+) -> None:
+    run = lay_out(tmp_path / "run", replace(two_ranks.read_scratch(), exact="required"), base)
+    hand_over(two_ranks, run, 7)
+    with pytest.raises(OtherNumerics, match="ranks 2 → 1"):
+        finish(run)
+
+
+FEATURES = {
+    "fp16 with its scale, text encoders, all that changes the objective": {
+        "precision": "fp16",
+        "new": ("unet", "text_encoders"),
+        "train_text_encoders": True,
+        "text_encoder_learning_rate": 2e-3,
+        "gradient_checkpointing": True,
+        "min_snr_gamma": 5.0,
+        "noise_offset": 0.1,
+        "prediction_type": "v_prediction",
+        "zero_terminal_snr": True,
+        "schedule": "cosine",
+        "warmup_steps": 3,
+        "ema_from_step": 4,
+    },
+    "bf16 and 8-bit moments": {"precision": "bf16", "optimizer": "adamw8bit", "ema_decay": None},
+}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("features", FEATURES)
+def test_an_interrupted_run_ends_with_the_same_bits_whatever_is_switched_on(
+    tmp_path: Path, data: DataSet, features: str
+) -> None:
+    base = save_tiny(tmp_path / "sdxl", "sdxl")
+    phases = (Phase(steps=5, resolution=16, batch_size=4, microbatch=3, crop="random"),)
+    spec = scratch_spec(base, data, phases=phases, checkpoint_every_steps=None, **FEATURES[features])
+    peaceful = finish(lay_out(tmp_path / "peaceful", spec, base))
+    run = lay_out(tmp_path / "run", spec, base)
+    for _ in range(3):
+        assert train(RunDirectory(run.path), Orders(stop=True)) == EXIT_STOPPED
+    assert [path.name for path in sorted(run.checkpoints.iterdir())] == ["000001", "000002", "000003"]
+    assert report_of(finish(run)) == report_of(peaceful)
+    assert report_of(run)["exact"] is True

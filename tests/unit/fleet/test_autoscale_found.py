@@ -1,0 +1,106 @@
+"""What was once wrong with scaling, and is not to come back."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gangline.adapters.hub import HuggingFaceHub
+from gangline.adapters.objects.local import LocalObjects
+from gangline.adapters.store.sqlite import SqliteStore
+from gangline.core.fleet.autoscale import Demand, Drain, PoolLimits, Rented, Start, scale
+from gangline.core.policy import Policy
+from gangline.ports.pool import Instance, Offer
+from gangline.ports.store import write
+from gangline.service.deployment import Deployment, RentedPool
+from gangline.service.fleet.fleet import tend
+from gangline.service.jobs.submit import submit
+
+POLICY = Policy()
+NOW_MS = 10_000_000
+IDLE = Rented(id="a", state="ready", since_ms=0, idle_since_ms=NOW_MS, heard_ms=NOW_MS, instance="i", missing=0)
+NO_WORK = Demand(takable=0, stuck=0)
+SMALL = Offer(id="small", gpu="RTX 3060", gpu_memory_gb=12, price_micro_usd_per_hour=100)
+LARGE = Offer(id="large", gpu="H100", gpu_memory_gb=80, price_micro_usd_per_hour=9_000)
+
+PHOTO = {"path": "a.png", "bytes": 1, "sha256": "0" * 64}
+SPEC = {"kind": "lora", "base": {"repo": "a/b", "revision": "0" * 40}, "photos": [PHOTO], "prompt": "sks dog"}
+
+
+def limits(least: int, most: int) -> PoolLimits:
+    return PoolLimits(name="default", nodes_min=least, nodes_max=most)
+
+
+def test_an_idle_node_counts_towards_the_minimum() -> None:
+    assert scale(limits(1, 4), [IDLE], NO_WORK, NOW_MS, POLICY).actions == []
+
+
+def test_a_node_that_leaves_is_within_the_maximum_until_it_is_gone() -> None:
+    leaving = replace(IDLE, state="draining")
+    assert scale(limits(0, 1), [leaving], Demand(takable=1, stuck=0), NOW_MS, POLICY).actions == []
+
+
+def test_a_full_pool_makes_room_for_jobs_that_may_have_none_of_its_nodes() -> None:
+    full = [replace(IDLE, idle_since_ms=0), replace(IDLE, id="b", idle_since_ms=0)]
+    actions = scale(limits(0, 2), full, Demand(takable=2, stuck=2), NOW_MS, POLICY).actions
+    assert [action.node for action in actions if isinstance(action, Drain)] == ["a", "b"]
+
+
+def test_where_nothing_is_here_nobody_is_said_to_refuse() -> None:
+    (start,) = scale(limits(0, 2), [], Demand(takable=1, stuck=1), NOW_MS, POLICY).actions
+    assert start == Start("1 job waits; 0 nodes are coming")
+
+
+class Shop:
+    """A provider with endless room that remembers what it was asked for."""
+
+    def __init__(self, *offers: Offer) -> None:
+        self.started: list[str] = []
+        self._offers = offers
+
+    def offers(self) -> list[Offer]:
+        return list(self._offers)
+
+    def start(self, offer: str, name: str) -> None:
+        self.started.append(offer)
+
+    def stop(self, instance: str) -> None:
+        pass
+
+    def list(self) -> list[Instance]:
+        return []
+
+
+@pytest.mark.parametrize(
+    ("needs", "offers", "rented"),
+    [
+        ({}, (SMALL, LARGE), ["small"]),
+        ({"gpu_memory_gb": 48}, (SMALL, LARGE), ["large"]),
+        ({"gpu": "H100"}, (SMALL, LARGE), ["large"]),
+        ({"gpu": "H100"}, (SMALL,), []),
+        ({"slots": 4}, (SMALL, replace(LARGE, slots=8)), ["large"]),
+        ({"slots": 4}, (SMALL, LARGE), []),
+    ],
+)
+def test_only_a_node_that_a_waiting_job_could_have_is_rented(
+    tmp_path: Path, needs: dict[str, object], offers: tuple[Offer, ...], rented: list[str]
+) -> None:
+    store = SqliteStore(tmp_path / "db.sqlite")
+    shop = Shop(*offers)
+    at = Deployment(
+        store=store,
+        objects=LocalObjects(tmp_path / "objects", "secret"),
+        hub=HuggingFaceHub(""),
+        policy=POLICY,
+        new_id=lambda kind: f"{kind}-{len(shop.started)}",
+        new_secret=lambda kind: f"{kind} secret",
+        up_since_ms=0,
+        price_micro_usd_per_hour=0,
+        pools={"default": RentedPool(limits(0, 4), shop)},
+    )
+    store.apply(write("add_blob", project="p", sha256=PHOTO["sha256"], bytes=PHOTO["bytes"], now=0))
+    submit(at, "p", SPEC | {"needs": needs}, name="", request=None, now_ms=0)
+    tend(at, NOW_MS)
+    tend(at, NOW_MS + 1)
+    assert shop.started == rented
+    store.close()

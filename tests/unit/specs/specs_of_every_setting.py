@@ -1,0 +1,222 @@
+"""Specs in which each setting is changed in turn, and every key that the project derives from a spec.
+
+`python -m tests.unit.specs.specs_of_every_setting` writes `keys_of_specs.json` again. A released key never changes: running jobs are
+found by it. So the file only ever grows, by the rows of new settings.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from gangline.core.canonical import digest
+from gangline.core.files import File
+from gangline.core.models.families import SDXL
+from gangline.core.models.lora_metadata import Facts, kohya_metadata
+from gangline.core.parsing import to_json
+from gangline.core.runs.prepared import class_images_key, embeddings_key, latents_key, subject_of
+from gangline.core.specs.fields import FilesBase, HubBase, Needs
+from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.phases import DataRef, Phase, VaeLosses
+from gangline.core.specs.scratch import ScratchSpec
+from gangline.core.specs.spec import SampleSpec, Spec, spec_hash, told_briefly, workload
+
+RECORDED = Path(__file__).with_name("keys_of_specs.json")
+
+
+FACTS = Facts(name="sks-dog", family=SDXL, prediction_type="epsilon", precision="bf16", microbatch=1)
+
+
+def file(path: str) -> File:
+    return File(path=path, bytes=len(path), sha256=digest(path))
+
+
+LORA = LoraSpec(base=HubBase(repo="a/b", revision="c" * 40), photos=(file("a.png"), file("b.png")), prompt="sks dog")
+LORA_WITH_ALL = replace(
+    LORA,
+    base=FilesBase(files=(file("base.safetensors"),)),
+    captions=(file("a.txt"),),
+    held_out=(file("h.png"),),
+    mask="files",
+    masks=(file("a.mask.png"),),
+    class_prompt="a dog",
+    crop="random",
+    caption_shuffles=2,
+    train_text_encoder=True,
+)
+UNET = ScratchSpec(
+    base=HubBase(repo="a/b", revision="c" * 40),
+    data=(DataRef(place="s3://b/set.lance", id="set", version=3),),
+    phases=(Phase(steps=10, resolution=64, batch_size=8), Phase(steps=5, resolution=128, batch_size=4)),
+)
+UNET_WITH_ALL = replace(
+    UNET,
+    train_text_encoders=True,
+    held_out="sha256 < '01'",
+    ema_decay=0.99,
+    sample_prompts=("a cat",),
+)
+VAE = replace(UNET, part="vae", new=("vae",))
+STARTS: dict[str, Spec] = {
+    "lora": LORA,
+    "lora with all": LORA_WITH_ALL,
+    "unet": UNET,
+    "unet with all": UNET_WITH_ALL,
+    "vae": VAE,
+}
+
+OF_BOTH: dict[str, Any] = {
+    "base": HubBase(repo="a/other", revision="d" * 40),
+    "base_licence": "openrail",
+    "caption_drop": 0.1,
+    "text_encoder_learning_rate": 1e-6,
+    "learning_rate": 3e-4,
+    "weight_decay": 0.05,
+    "schedule": "cosine",
+    "warmup_steps": 7,
+    "gradient_norm_max": 0.5,
+    "ema_decay": 0.999,
+    "prediction_type": "v_prediction",
+    "min_snr_gamma": 5.0,
+    "noise_offset": 0.05,
+    "zero_terminal_snr": True,
+    "precision": "bf16",
+    "gradient_checkpointing": True,
+    "compile": True,
+    "seed": 7,
+    "checkpoint_every_s": 5.0,
+    "checkpoint_every_steps": 9,
+    "sample_result": False,
+    "sample_every_steps": 3,
+    "sample_every_s": 60.0,
+    "sample_prompts": ("sks dog at sea", "sks dog"),
+    "sample_seeds": (3,),
+    "sample_steps": 11,
+    "sample_sampler": "euler",
+    "guidance_scale": 7.5,
+    "attempts_max": 5,
+    "priority": 2,
+    "needs": Needs(gpu="T4", gpu_memory_gb=16, slots=2, pool="p", trust=1),
+    "exact": "required",
+}
+OF_LORA = OF_BOTH | {
+    "vae": HubBase(repo="a/vae", revision="e" * 40),
+    "init_lora": file("before.safetensors"),
+    "photos": (file("b.png"), file("a.png")),
+    "held_out": (file("i.png"),),
+    "captions": (file("b.txt"),),
+    "masks": (file("b.mask.png"),),
+    "mask": "alpha",
+    "prompt": "a photo of sks cat",
+    "caption_shuffles": 3,
+    "caption_keep": 2,
+    "class_prompt": "a cat",
+    "class_images": 20,
+    "prior_weight": 0.5,
+    "resolution": 512,
+    "aspect_buckets": True,
+    "crop": "center",
+    "crops": 2,
+    "flip": True,
+    "rank": 4,
+    "alpha": 8.0,
+    "dropout": 0.1,
+    "dora": True,
+    "target_modules": ("to_q",),
+    "train_text_encoder": False,
+    "steps": 1000,
+    "batch_size": 4,
+    "microbatch": 1,
+    "optimizer": "prodigy",
+    "base_precision": "4bit",
+}
+OF_SCRATCH = OF_BOTH | {
+    "part": "unet",
+    "new": ("unet",),
+    "train_text_encoders": False,
+    "freeze_token_embeddings": True,
+    "data": (DataRef(place="data/other", id="other", version=1, files=(file("x"),), weight=2.0, where="a > 1"),),
+    "phases": (Phase(steps=10, resolution=64, batch_size=8),),
+    "held_out": "width < 300",
+    "held_out_rows": 8,
+    "held_out_every_steps": 4,
+    "text_embeddings": "required",
+    "optimizer": "adamw8bit",
+    "ema_from_step": 4,
+    "vae_losses": VaeLosses(l1=0.5),
+    "parallel": "fsdp",
+}
+OF_A_PHASE: dict[str, Any] = {
+    "steps": 11,
+    "resolution": 72,
+    "batch_size": 16,
+    "microbatch": 2,
+    "learning_rate": 1e-3,
+    "where": "a > 1",
+    "crop": "random",
+    "latents": "off",
+}
+
+
+def changes_of(spec: Spec) -> dict[str, Any]:
+    """Another value of each setting, by its name."""
+    of = OF_LORA if isinstance(spec, LoraSpec) else OF_SCRATCH
+    return {name: value for name, value in of.items() if getattr(spec, name) != value}
+
+
+def cases() -> Iterator[tuple[str, Spec]]:
+    for name, spec in STARTS.items():
+        yield name, spec
+        for setting, value in changes_of(spec).items():
+            yield f"{name}, another {setting}", replace(spec, **{setting: value})
+    for setting, value in OF_A_PHASE.items():
+        yield f"unet, another phases.0.{setting}", with_phase(**{setting: value})
+
+
+def with_phase(**settings: Any) -> ScratchSpec:
+    return replace(UNET, phases=(replace(UNET.phases[0], **settings), *UNET.phases[1:]))
+
+
+def keys_of(spec: Spec) -> dict[str, str]:
+    """Every key that is kept anywhere: in the database, beside checkpoints, at prepared files. And what a LoRA's file says."""
+    found = {"hash": spec_hash(spec), "workload": workload(spec)}
+    if isinstance(spec, LoraSpec):
+        made = {
+            "latents": latents_key(spec, {}),
+            "embeddings": embeddings_key(spec, {}),
+            "class_images": class_images_key(spec),
+        }
+        found |= {kind: subject_of(key).removeprefix(f"{kind}-") for kind, key in made.items()}
+        found["kohya"] = digest(kohya_metadata(spec, FACTS, conv=True))[:32]
+    return found
+
+
+def texts_of(spec: Spec) -> dict[str, str]:
+    """Digests of a spec as it is stored, as a node is told it, and as that of the pictures of its result."""
+    value = json.loads(json.dumps(to_json(spec)))
+    pictures = to_json(SampleSpec(of=spec, job="job-1", checkpoint=None, step=100))
+    return {"json": digest(value), "told briefly": digest(told_briefly(value)), "pictures": digest(pictures)}
+
+
+def everything() -> dict[str, Any]:
+    return {
+        "settings": {"lora": sorted(to_json(LORA)), "scratch": sorted(to_json(UNET))},
+        "texts": {name: texts_of(spec) for name, spec in STARTS.items()},
+        "keys": {name: keys_of(spec) for name, spec in cases()},
+    }
+
+
+def unchanged(spec: Spec) -> set[str]:
+    """Settings that no case changes."""
+    names = {field.name for field in fields(spec)} - {"kind"}
+    return names - {name for start in STARTS.values() if type(start) is type(spec) for name in changes_of(start)}
+
+
+def on_lines(rows: dict[str, Any]) -> str:
+    return ",\n".join(f"  {json.dumps(name)}: {json.dumps(row)}" for name, row in rows.items())
+
+
+if __name__ == "__main__":
+    parts = (f"{json.dumps(name)}: {{\n{on_lines(rows)}\n}}" for name, rows in everything().items())
+    RECORDED.write_text("{" + ",\n".join(parts) + "}\n")

@@ -1,0 +1,100 @@
+"""A spec is checked before anything is spent, and every problem is named at once."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gangline.core.errors import BadInput
+from gangline.core.files import File, digest_of_files, is_safe_path
+from gangline.core.parsing import InvalidSpec, to_json
+from gangline.core.specs.fields import FilesBase, Needs
+from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.spec import SampleSpec, parse_spec, parse_task, spec_hash, told_briefly, told_whole
+
+PHOTO = File(path="a.png", bytes=1, sha256="a" * 64)
+SPEC = LoraSpec(base=FilesBase(files=(PHOTO,)), photos=(PHOTO,), prompt="sks dog")
+
+WRONG: dict[str, dict[str, Any]] = {
+    "negative steps": {"steps": -1},
+    "no steps": {"steps": 0},
+    "resolution 0": {"resolution": 0},
+    "a resolution that no latent fits": {"resolution": 513},
+    "an empty prompt": {"prompt": "   "},
+    "a prompt with control characters": {"prompt": "dog\x00"},
+    "no photos": {"photos": []},
+    "a learning rate of 0": {"learning_rate": 0},
+    "a learning rate that is not a number": {"learning_rate": float("nan")},
+    "an infinite learning rate": {"learning_rate": float("inf")},
+    "an unknown precision": {"precision": "fp8"},
+    "a misspelt field": {"stepz": 3},
+    "a path that leaves its folder": {"photos": [{"path": "../a", "bytes": 1, "sha256": "a" * 64}]},
+    "an absolute path": {"photos": [{"path": "/etc/passwd", "bytes": 1, "sha256": "a" * 64}]},
+    "a hash that is none": {"photos": [{"path": "a", "bytes": 1, "sha256": "A" * 64}]},
+    "a negative length": {"photos": [{"path": "a", "bytes": -1, "sha256": "a" * 64}]},
+    "two photos of one name": {"photos": [PHOTO, PHOTO]},
+    "a held-out photo that is trained on": {"held_out": [PHOTO]},
+    "an unknown base": {"base": {"source": "torrent"}},
+    "another kind": {"kind": "video"},
+    "steps that are words": {"steps": "many"},
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_spec_is_refused_with_the_field_named(what: str) -> None:
+    change = WRONG[what]
+    with pytest.raises(InvalidSpec) as refused:
+        parse_spec(to_json(SPEC) | change)
+    assert any(next(iter(change)) in problem.field for problem in refused.value.problems), refused.value.problems
+
+
+@pytest.mark.parametrize("garbage", [None, 1, "x", [], {}, [[]], {"kind": {}}])
+def test_garbage_is_refused_not_crashed_on(garbage: object) -> None:
+    with pytest.raises(BadInput):
+        parse_spec(garbage)
+
+
+def test_all_problems_are_told_at_once() -> None:
+    with pytest.raises(InvalidSpec) as refused:
+        parse_spec(to_json(SPEC) | {"steps": -1, "resolution": 0, "rank": 0})
+    assert {problem.field for problem in refused.value.problems} == {"steps", "resolution", "rank"}
+
+
+def test_a_spec_survives_json() -> None:
+    assert parse_spec(to_json(SPEC)) == SPEC
+
+
+@pytest.mark.parametrize(
+    "task", [SPEC, SampleSpec(of=SPEC, job="job-1", checkpoint=None, step=100)], ids=["job", "pictures"]
+)
+def test_a_node_is_told_only_what_is_not_by_default_and_understands_the_same(task: LoraSpec | SampleSpec) -> None:
+    whole = json.loads(json.dumps(to_json(task)))
+    told = told_briefly(whole)
+    assert parse_task(told) == task and told_whole(told) == whole
+    of = told.get("of", told)
+    assert set(of) == {"kind", "base", "photos", "prompt"}
+    needy = replace(SPEC, needs=Needs(gpu_memory_gb=24), flip=True)
+    assert told_briefly(json.loads(json.dumps(to_json(needy)))).keys() - of.keys() == {"needs", "flip"}
+
+
+def test_when_to_save_does_not_change_what_is_asked_for() -> None:
+    assert spec_hash(replace(SPEC, checkpoint_every_s=1.0, checkpoint_every_steps=7)) == spec_hash(SPEC)
+    assert spec_hash(replace(SPEC, seed=1)) != spec_hash(SPEC)
+
+
+def test_a_folder_has_one_hash_in_any_order() -> None:
+    other = File(path="b.png", bytes=1, sha256="b" * 64)
+    assert digest_of_files((PHOTO, other)) == digest_of_files((other, PHOTO))
+    assert digest_of_files((PHOTO,)) != digest_of_files((replace(PHOTO, path="c.png"),))
+
+
+@given(st.text(alphabet=st.sampled_from("ab./\\: \x00é"), max_size=12))
+def test_a_safe_path_stays_below_its_folder(path: str) -> None:
+    if is_safe_path(path):
+        import os.path
+
+        assert os.path.normpath(os.path.join("/root", path)).startswith("/root/")  # noqa: PTH118
+        assert "\x00" not in path

@@ -8,7 +8,7 @@ export OMP_NUM_THREADS := 1
 CORES := $(shell env -u OMP_NUM_THREADS nproc)
 BESIDE := -n $(shell echo $$(( $(CORES) * 3 / 2 < 12 ? $(CORES) * 3 / 2 : 12 ))) --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test quick quick-tests lint nightly coverage clean
+.PHONY: demo test quick quick-tests lint nightly coverage constraints clean
 
 demo: .venv/demo
 	$(BIN)/gangline demo
@@ -36,6 +36,13 @@ coverage: .venv/dev
 	$(BIN)/coverage run -m pytest $(BESIDE) -m "not nightly"
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --skip-covered --skip-empty | tail -40
+
+# Take the newest of everything that pyproject.toml allows, but torch; run the tests before it is committed.
+constraints: .venv/dev
+	grep '^torch==' constraints.txt > .venv/torch.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade --upgrade-strategy eager -c .venv/torch.txt -e ".[dev]"
+	{ head -1 constraints.txt; $(BIN)/pip freeze --exclude-editable --exclude pip --exclude setuptools | sed 's/+cpu//'; } > .venv/constraints.txt
+	mv .venv/constraints.txt constraints.txt
 
 # What runs; and what tests need besides. The stamp of the larger one holds the smaller one too.
 .venv/demo: pyproject.toml constraints.txt

@@ -11,6 +11,8 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+import pytest
+import torch
 from PIL import Image, ImageDraw
 
 from gangline.core.parsing import to_json
@@ -110,10 +112,17 @@ def lines(run: RunDirectory) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run.path / "progress.jsonl").read_text().splitlines()]
 
 
-FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(
+CARDS = torch.cuda.device_count()
+STARTS = multiprocessing.get_context("spawn" if CARDS else "forkserver")  # CUDA does not outlive a fork
+STARTS.set_forkserver_preload(
     ["gangline.train.scratch.beginning", "torch.distributed.fsdp"]
 )  # all that takes long, but for Lance
+
+
+def needs_a_card_each(ranks: int) -> None:
+    """Skips a test on a machine that has cards, but fewer than that; without any, ranks share its processor."""
+    if 0 < CARDS < ranks:
+        pytest.skip(f"needs {ranks} cards, or none")
 
 
 @dataclass(frozen=True)
@@ -144,9 +153,10 @@ class Ranks:
 
 
 def start(run: RunDirectory, *, ranks: int = 1) -> Ranks:
+    needs_a_card_each(ranks)
     who = {"WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
     environments = [{name: str(value) for name, value in who.items()} | {"RANK": str(rank)} for rank in range(ranks)]
-    processes = [FORKS.Process(target=_rank, args=(str(run.path), environment)) for environment in environments]
+    processes = [STARTS.Process(target=_rank, args=(str(run.path), environment)) for environment in environments]
     for process in processes:
         process.start()
     return Ranks(run, processes)

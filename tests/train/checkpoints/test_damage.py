@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from safetensors.torch import save as to_safetensors
 
 from gangline.train.checkpoints import checkpoint
@@ -186,6 +187,7 @@ def kill_in_save(run: RunDirectory, step: str, byte: int) -> int:
     return os.WTERMSIG(status)
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="CUDA does not outlive a fork")
 @pytest.mark.parametrize(
     "seed", [pytest.param(seed, marks=[pytest.mark.nightly] * (seed >= IN_CI)) for seed in range(AT_NIGHT)]
 )

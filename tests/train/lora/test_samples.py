@@ -21,7 +21,7 @@ from gangline.train.model.base import Base, load_base
 from gangline.train.model.denoise import sampler_of
 from gangline.train.model.sample import render
 from gangline.train.model.text import Embedded, Texts, embed_all, tokenize
-from gangline.train.run import chance
+from gangline.train.run import chance, numerics
 from gangline.train.run.contract import Orders, RunDirectory
 from gangline.train.sample_job import render_job
 from tests.conftest import BASE
@@ -155,7 +155,8 @@ def test_where_text_encoders_were_trained_the_base_speaks_as_it_did_before(tmp_p
     assert render_job(shown, Orders()) == EXIT_DONE
     pixels = [np.asarray(Image.open(shown.output / f"prompt-00-{side}-seed-1.png")) for side in ("base", "lora")]
     assert (pixels[0] != pixels[1]).any()
-    base = load_base(BASE, torch.device("cpu"), torch.float32)
+    device = numerics.device()
+    base = load_base(BASE, device, numerics.dtype_of(trained.precision, device))
     texts = tokenize(base, [trained.prompt, ""])
     alone = np.asarray(render(base, trained, texts, embed_all(base, texts), trained.prompt, 1))
     assert (alone == pixels[0]).all()

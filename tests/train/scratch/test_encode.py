@@ -26,7 +26,7 @@ from gangline.data.place import Place
 from gangline.train.model.base import load_base
 from gangline.train.model.digest import weights_digest
 from gangline.train.model.text import embed_all, tokenize
-from gangline.train.scratch.encode import _encoder, encode, forecast
+from gangline.train.scratch.encode import encode, forecast
 from gangline.train.scratch.encoder import Encoder, Encoding
 from tests.conftest import BASE
 from tests.data import made
@@ -186,7 +186,6 @@ def test_other_weights_in_the_place_of_the_model_do_not_go_on_with_what_was_begu
     with pytest.raises(Cut):
         encode(data, encoding(data, base=base), CutOff(2))
     AutoencoderKL.from_config(AutoencoderKL.load_config(base / "vae")).save_pretrained(base / "vae")
-    _encoder.cache_clear()  # another process
     with pytest.raises(BadInput, match=r"other columns for .* were begun"):
         encode(data, encoding(data, base=base), Processes(1))
 

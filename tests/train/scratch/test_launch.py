@@ -19,7 +19,7 @@ from gangline.train.checkpoints.checkpoint import read_manifest
 from gangline.train.run.contract import RunDirectory
 from gangline.train.run.ranks import Ranks
 from tests.train.bases import save_tiny
-from tests.train.sets import data_set, lay_out, lines, scratch_spec
+from tests.train.sets import data_set, lay_out, lines, needs_a_card_each, scratch_spec
 
 LAUNCH = [sys.executable, "-m", "gangline.train.scratch.launch"]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "-m", "gangline.train.scratch"]
@@ -28,6 +28,7 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2",
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
     """That goes on for longer than any test waits."""
+    needs_a_card_each(2)
     base = save_tiny(tmp_path / "sd2", "sd2")
     phases = (Phase(steps=100_000, resolution=16, batch_size=2),)
     spec = scratch_spec(base, data_set(tmp_path), phases=phases, checkpoint_every_steps=None, needs=Needs(slots=2))

@@ -386,9 +386,10 @@ def test_captions_of_a_column_say_what_encoding_them_does(tmp_path: Path, family
         assert (said[0].pooled - said[1].pooled).norm() < 2e-3 * said[1].pooled.norm()
 
 
-def test_a_run_learns_from_captions_that_were_embedded_before(tmp_path: Path, base: Path) -> None:
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_run_learns_from_captions_that_were_embedded_before(tmp_path: Path, base: Path, precision: str) -> None:
     data = with_texts(data_set(tmp_path), base)
-    spec = scratch_spec(base, data, text_embeddings="required")
+    spec = scratch_spec(base, data, text_embeddings="required", precision=precision)
     first, last = (one["held_out_loss"] for one in report_of(finish(lay_out(tmp_path / "run", spec, base)))["held_out"])
     assert last < first
 

@@ -61,6 +61,7 @@ def encode(
     data: DataSet, encoding: Encoding, engine: Engine, tell: Callable[[int, int], None] = lambda done, before: None
 ) -> DataSet:
     """The data set with its new columns. `tell` hears how many rows are done, and how many of these an earlier try did."""
+    _encoder.cache_clear()  # another base may lie there since the last call
     plan = _plan(data, encoding)
     fragments = {one.fragment_id: one.count_rows() for one in data.table.get_fragments()}
     done = _done(encoding, plan)

@@ -7,7 +7,7 @@ ranks share a step, nor where a run goes on. Shape letters: B samples, C latent 
 import os
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
@@ -274,10 +274,13 @@ class Intake:
         return name
 
     def _silence(self) -> Embedded | None:
-        """None where captions are embedded in each step. Raises `BadInput` where the columns were made by other encoders."""
+        """None where captions are embedded in each step. Raises `BadInput` where the columns were made by other encoders.
+
+        By the encoders in float32, as those of the columns were: in the precision of the steps their weights are others."""
         if self.spec.text_embeddings == "off":
             return None
-        digest = text_encoders_digest(self.base)
+        base = replace(self.base, dtype=torch.float32)
+        digest = text_encoders_digest(base)
         for data in self.sets:
             theirs = data.texts().encoders
             if theirs != digest:
@@ -286,7 +289,7 @@ class Intake:
                     f"({digest[:12]}…)",
                     hint="train with the base that they were made with, set text_embeddings to off, or make them anew",
                 )
-        return embed_all(self.base, tokenize(self.base, [""]))
+        return embed_all(base, tokenize(base, [""]))
 
     @cached_property
     def _encoder(self) -> "Encoder":

@@ -3,6 +3,7 @@
 exact      train, kill, go on: equal bits in each precision; and which attention kernels repeat themselves to the bit
 step       a LoRA of SDXL at 1024²: seconds a step, images a second, share of the peak that a matrix product reaches here, memory; by batch,
            with and without gradient checkpointing and determinism
+graph      the same steps as one CUDA graph, and launched kernel by kernel
 beside     the same beside the scripts that --peer names, which may be given again
 encode     latents of 256² and 512² and text embeddings of Stable Diffusion 2, images a second
 scratch    Stable Diffusion 2's U-Net on those latents, beside the published 137.5 and 36.3 images a second of an A100
@@ -548,12 +549,8 @@ def render(scale: Scale) -> Iterator[Figures]:
         }
 
 
-def profile(scale: Scale) -> Iterator[Figures]:
-    """Three steps of a LoRA as its trainer takes them."""
-    import torch
-    from torch.profiler import ProfilerActivity
-    from torch.profiler import profile as recorded
-
+def learner(scale: Scale, name: str, **settings: Any) -> tuple[Any, Any]:
+    """A LoRA in training as its trainer has it, and what it is fed."""
     from gangline.train.lora.adapter import Adapter
     from gangline.train.lora.feed import Feed
     from gangline.train.lora.material import gather
@@ -561,9 +558,9 @@ def profile(scale: Scale) -> Iterator[Figures]:
     from gangline.train.run import numerics
     from gangline.train.run.contract import Orders, RunDirectory
 
-    run = RunDirectory(lora_run(scale, "profile"))
+    run = RunDirectory(lora_run(scale, name, **settings))
     spec = run.read_lora()
-    numerics.choose_kernels(repeatable=True)
+    numerics.choose_kernels(repeatable=spec.exact != "off")
     device = numerics.device()
     dtype = numerics.dtype_of(spec.precision, device)
     base = base_of(run, spec, device, dtype)
@@ -572,21 +569,69 @@ def profile(scale: Scale) -> Iterator[Figures]:
     assert material is not None
     base.forget("vae", "text_encoders")
     lora = Lora(base, spec, Adapter(base, spec), fingerprint | {"data": material.digest})
-    feed = Feed(sources(base, spec, material), device)
-    on_card = device.type == "cuda"
+    return lora, Feed(sources(base, spec, material), device)
 
-    def steps(first: int, last: int) -> float:
-        started_s = time.perf_counter()
-        for number in range(first, last):
-            lora.step(number, feed.step(number))
-        if on_card:
-            torch.cuda.synchronize()
-        return (time.perf_counter() - started_s) / (last - first)
 
-    steps(1, 4)
-    alone_s = steps(4, 8 if scale.tiny else 14)
+def seconds_a_step(lora: Any, feed: Any, first: int, last: int) -> float:
+    import torch
+
+    started_s = time.perf_counter()
+    for number in range(first, last):
+        lora.step(number, feed.step(number))
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return (time.perf_counter() - started_s) / (last - first)
+
+
+GRAPHS: dict[str, dict[str, Any]] = {
+    "batch 1": {},
+    "batch 1, gradient checkpointing": {"gradient_checkpointing": True},
+    "batch 4": {"batch_size": 4},
+    "batch 4, gradient checkpointing": {"batch_size": 4, "gradient_checkpointing": True},
+    "batch 8": {"batch_size": 8},
+}
+
+
+def graph(scale: Scale) -> Iterator[Figures]:
+    """On a card alone: without one there are no graphs."""
+    import torch
+
+    for what, settings in {} if scale.tiny else GRAPHS.items():
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        lora, feed = learner(scale, "graph", **settings)
+        capture_s = seconds_a_step(lora, feed, 1, 2)
+        replayed_s = seconds_a_step(lora, feed, 2, 14)
+        memory = torch.cuda.max_memory_reserved() / 1e9
+        used = lora.graphs.replayed
+        lora.graphs = None
+        torch.cuda.empty_cache()
+        launched_s = seconds_a_step(lora, feed, 14, 18)
+        yield {
+            "what": what,
+            "graphs": used,
+            "s_per_step": round(replayed_s, 4),
+            "images_per_second": round(lora.spec.batch_size / replayed_s, 2),
+            "launched one by one": round(launched_s, 4),
+            "times faster": round(launched_s / replayed_s, 1),
+            "s to capture": round(capture_s, 1),
+            "memory_gb": round(memory, 1),
+        }
+        del lora, feed
+
+
+def profile(scale: Scale) -> Iterator[Figures]:
+    """Three steps of a LoRA as its trainer takes them."""
+    import torch
+    from torch.profiler import ProfilerActivity
+    from torch.profiler import profile as recorded
+
+    lora, feed = learner(scale, "profile")
+    on_card = torch.cuda.is_available()
+    seconds_a_step(lora, feed, 1, 4)
+    alone_s = seconds_a_step(lora, feed, 4, 14)
     with recorded(activities=[ProfilerActivity.CUDA if on_card else ProfilerActivity.CPU]) as found:
-        steps(14, 17)
+        seconds_a_step(lora, feed, 14, 17)
     rows = found.key_averages()
     own = {row.key: (row.self_device_time_total if on_card else row.self_cpu_time_total) / 3e6 for row in rows}
     busy_s = sum(own.values())
@@ -612,6 +657,7 @@ def quantised(scale: Scale) -> Iterator[Figures]:
 PARTS: dict[str, Callable[..., Iterator[Figures]]] = {
     "exact": exact,
     "step": step,
+    "graph": graph,
     "beside": beside,
     "encode": encode,
     "scratch": scratch,

@@ -5,8 +5,9 @@
 --steps, --rounds, --validated-steps      how much of it; see --help
 restart   seconds from the death of a node to the next step on another one that is idle, a server and both as processes
 
-The base has random weights. Without a card it is SDXL's architecture made so narrow that a step takes about half a second on
-one core, and its VAE so that it takes the share of a step's FLOPs that SDXL's takes; with one it is SDXL itself at 1024².
+What a card does besides is shown by card.py. The base has random weights. Without a card it is SDXL's architecture made so narrow that
+a step takes about half a second on one core, and its VAE so that it takes the share of a step's FLOPs that SDXL's takes; with one it is
+SDXL itself at 1024².
 """
 
 import argparse
@@ -55,18 +56,6 @@ PHOTOS = sorted(SUBJECT.glob("*.png"))[:5]
 PROMPT = "sks cat face, fluent emoji"
 IMAGES, IMAGES_EVERY = 4, 100
 SAVE_EVERY_S = 30
-HALVED = "out of memory: going on with"
-"""What our trainer says where it takes fewer samples at a time than it was asked to."""
-PEAK_BF16 = {
-    "H200": 989e12,
-    "H100": 989e12,
-    "A100": 312e12,
-    "L40S": 362e12,
-    "L4": 121e12,
-    "4090": 165e12,
-    "3090": 71e12,
-}
-"""Dense, as the vendor says, in FLOP/s."""
 
 
 # ---------------------------------------------------------------------------------------------------------------- the base
@@ -560,8 +549,6 @@ def beside(peers: list[Path], *, steps: int, validated_steps: int, rounds: int) 
             show_steps(in_turns(sides, Case(steps=steps, save_every=max(2, steps // 4)), rounds, folder))
         if validated_steps:
             show_total(in_turns(sides, Case(steps=validated_steps, images=True), 1, folder), validated_steps)
-        if ON_CARD:
-            on_card(Ours(folder / "base"), flops, folder)
 
 
 def in_turns(sides: list[Peer | Ours], case: Case, rounds: int, folder: Path) -> dict[str, list[Ran]]:
@@ -606,29 +593,6 @@ def show_total(found: dict[str, list[Ran]], steps: int) -> None:
     for name, (ran,) in others:
         print(f"total time: {ran.seconds / ours[1][0].seconds:.2f} times less than {name}")
     print(flush=True)
-
-
-def on_card(ours: Ours, flops: Flops, folder: Path) -> None:
-    """What only a card can show: the share of its peak, what determinism costs, and how little memory is enough."""
-    peak = next((known for name, known in PEAK_BF16.items() if name in torch.cuda.get_device_name()), None)
-    for batch_size in (1, 2, 4, 8, 16, 32):
-        ran = alone(ours, Case(steps=30, batch_size=batch_size), folder)
-        if HALVED in ran.log:
-            print(f"microbatch {batch_size:3}: no memory for it")
-            break
-        step_s = ran.step_s
-        rate = flops.unet * batch_size / step_s
-        share = f"{rate / peak:.1%} of its bf16 peak" if peak else "a card whose peak is not known here"
-        print(
-            f"microbatch {batch_size:3}: {batch_size / step_s:6.2f} images/s, {rate / 1e12:5.0f} TFLOP/s, {share}",
-            flush=True,
-        )
-    exact, loose = (alone(ours, Case(steps=60, of_ours={"exact": how}), folder).step_s for how in ("preferred", "off"))
-    print(f"determinism costs {exact / loose - 1:.1%} of a step")
-    for precision in ("full", "8bit", "4bit"):
-        case = Case(steps=10, gradient_checkpointing=True, of_ours={"base_precision": precision})
-        memory = alone(ours, case, folder).memory_bytes
-        print(f"rank {RANK}, batch 1, gradient checkpointing, base {precision}: {memory / 2**30:.1f} GB", flush=True)
 
 
 # ---------------------------------------------------------------------------------------------------------------- restart

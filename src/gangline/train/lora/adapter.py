@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from peft import LoraConfig
 from peft.utils import get_peft_model_state_dict, set_peft_model_state_dict
+from torch.utils.checkpoint import checkpoint
 
 from gangline.core.errors import BadInput
 from gangline.core.specs.lora import LoraSpec
@@ -30,6 +32,7 @@ class Adapter:
         self.parts: dict[str, Any] = {UNET: base.unet}
         if spec.train_text_encoder:
             self.parts |= dict(zip(base.family.text_parts, base.text_encoders, strict=True))
+        self.dropout = spec.dropout
         self.configs = {part: _config(spec, part) for part in self.parts}
         chance.seed_torch(spec.seed, "initial weights")
         for part, module in self.parts.items():
@@ -96,11 +99,12 @@ class Adapter:
 
     def checkpoint_gradients(self) -> None:
         """Compute activations twice and keep few of them (Chen et al. 2016)."""
+        how = {"use_reentrant": False, "preserve_rng_state": self.dropout > 0}  # which no CUDA graph can ask for
         for part, module in self.parts.items():
             if part == UNET:
-                module.enable_gradient_checkpointing()
+                module.enable_gradient_checkpointing(partial(checkpoint, **how))
             else:
-                module.gradient_checkpointing_enable({"use_reentrant": False})
+                module.gradient_checkpointing_enable(how)
 
     def train(self) -> None:
         for module in self.parts.values():

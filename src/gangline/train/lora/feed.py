@@ -121,19 +121,13 @@ def _joined(batches: list[Batch]) -> Batch:
     if any(batch.mask is not None for batch in batches):
         batches = [batch if batch.mask is not None else replace(batch, mask=_whole(batch)) for batch in batches]
     first, *others = batches
-    rest = iter([tensor for batch in others for tensor in _tensors(batch)])
+    rest = iter([tensor for batch in others for tensor in batch.tensors()])
     assert len(others) == 1, "photos of the subject and of its class"
     return first.each(lambda tensor: torch.cat([tensor, next(rest)]))
 
 
 def _whole(batch: Batch) -> torch.Tensor:
     return torch.ones(len(batch), 1, *batch.clean.shape[2:])
-
-
-def _tensors(batch: Batch) -> list[torch.Tensor]:
-    found: list[torch.Tensor] = []
-    batch.each(lambda tensor: found.append(tensor) or tensor)
-    return found
 
 
 @dataclass(frozen=True, slots=True)

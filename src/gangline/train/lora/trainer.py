@@ -18,6 +18,7 @@ from gangline.data.chance import stream
 from gangline.train.checkpoints import checkpoint
 from gangline.train.lora.adapter import Adapter, Tensors
 from gangline.train.lora.feed import Batch, Feed, Source
+from gangline.train.lora.graph import Graphs
 from gangline.train.lora.material import Material, gather
 from gangline.train.lora.result import spoken_now, write_result
 from gangline.train.model.base import Base, check_resolution, load_base
@@ -82,6 +83,7 @@ def train(run: RunDirectory, orders: Orders) -> int:
 
     run.report_phase("saving")
     saver.wait()
+    lora.forget_graphs()
     with lora.adapter.as_result(lora.averaged()):
         write_result(run, base, spec, material, lora.adapter, lora.identity)
     return EXIT_DONE
@@ -102,6 +104,7 @@ def base_of(run: RunDirectory, spec: LoraSpec, device: torch.device, dtype: torc
 def show(run: RunDirectory, lora: "Lora", material: Material, step: int) -> None:
     """Pictures of what would be the result now. Training goes on as if they had not been made."""
     base, spec = lora.base, lora.spec
+    lora.forget_graphs()
     with lora.adapter.as_result(lora.averaged()):
         spoken = spoken_now(base, material, lora.adapter)
         for _ in render_step(base, spec, material.words.texts, spoken, run.samples / pictures_name(step), step):
@@ -141,6 +144,20 @@ class Lora:
             self.adapter.checkpoint_gradients()
         if spec.compile:
             base.unet.compile()
+        self.graphs = self._graphs()
+
+    def _graphs(self) -> Graphs | None:
+        """None without a card, and for what a replay would compute otherwise: text encoders, and dropout that is drawn twice."""
+        spec = self.spec
+        if self.base.device.type != "cuda" or spec.train_text_encoder or (spec.dropout and spec.gradient_checkpointing):
+            return None
+        return Graphs(list(self.weights.values()), self._passes, exact=self.spec.exact != "off")
+
+    def forget_graphs(self) -> None:
+        """Give the card's memory back that captured steps hold; the next ones are captured anew."""
+        if self.graphs:
+            self.graphs = self._graphs()
+            torch.cuda.empty_cache()
 
     def step(self, step: int, batches: list[Batch]) -> tuple[torch.Tensor, torch.Tensor]:
         """One optimiser step; returns its loss and the norm of its gradient, still on the device."""
@@ -176,7 +193,15 @@ class Lora:
                 self._halve()
 
     def _gradient(self, step: int, batches: list[Batch]) -> torch.Tensor:
-        chance.seed_torch(self.spec.seed, "layers", step)
+        def seed() -> None:
+            chance.seed_torch(self.spec.seed, "layers", step)
+
+        if self.graphs:
+            return self.graphs.gradient(batches, seed)
+        seed()
+        return self._passes(batches)
+
+    def _passes(self, batches: list[Batch]) -> torch.Tensor:
         total = torch.zeros((), device=self.base.device)
         for batch in batches:
             for piece in batch.pieces(self.microbatch):
@@ -203,7 +228,7 @@ class Lora:
         print(f"out of memory: going on with {self.microbatch} samples at a time", file=sys.stderr)  # noqa: T201
         fingerprint = self.identity.fingerprint | {"microbatch": str(self.microbatch)}
         self.identity = replace(self.identity, fingerprint=fingerprint, exact=self.identity.exact and not self.began)
-        torch.cuda.empty_cache()
+        self.forget_graphs()
 
     @torch.no_grad()
     def _follow(self, step: int) -> None:

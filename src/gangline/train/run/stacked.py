@@ -19,6 +19,12 @@ class Stacked:
         for start in range(0, len(self), most):
             yield self.each(lambda tensor, start=start: tensor[start : start + most])
 
+    def tensors(self) -> list[torch.Tensor]:
+        """In the order of its fields."""
+        found: list[torch.Tensor] = []
+        self.each(lambda tensor: found.append(tensor) or tensor)
+        return found
+
     def each(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Self:
         changed: dict[str, Any] = {}
         for field in fields(self):

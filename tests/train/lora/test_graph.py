@@ -1,0 +1,77 @@
+"""On a card: a step that is replayed as a CUDA graph is the step that its kernels, launched one by one, would have made."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from gangline.core.specs.lora import LoraSpec
+from gangline.train.lora.adapter import Adapter
+from gangline.train.lora.feed import Feed
+from gangline.train.lora.material import gather
+from gangline.train.lora.trainer import Lora, base_of, sources
+from gangline.train.run import numerics
+from gangline.train.run.contract import Orders
+from tests.train.conftest import lay_out, small_spec
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a card")
+
+STEPS = 5
+FEATURES: dict[str, dict[str, Any]] = {
+    "bf16": {"precision": "bf16"},
+    "fp16": {"precision": "fp16"},
+    "fp32": {"precision": "fp32"},
+    "dropout": {"dropout": 0.1},
+    "dora": {"dora": True},
+    "masks, buckets and views": {"aspect_buckets": True, "flip": True, "crops": 2},
+    "prior preservation": {"class_prompt": "cat face", "class_images": 4},
+    "gradient checkpointing": {"gradient_checkpointing": True},
+    "microbatch": {"batch_size": 4, "microbatch": 2},
+    "min snr": {"min_snr_gamma": 5.0},
+    "8 bits": {"base_precision": "8bit"},
+    "4 bits": {"base_precision": "4bit"},
+    "not exact": {"exact": "off"},
+}
+ONE_BY_ONE: dict[str, dict[str, Any]] = {
+    "text encoders": {"train_text_encoder": True},
+    "gradient checkpointing with dropout": {"gradient_checkpointing": True, "dropout": 0.1},
+}
+
+
+def trained(folder: Path, spec: LoraSpec, *, graphs: bool) -> Lora:
+    run = lay_out(folder, spec)
+    numerics.choose_kernels(repeatable=spec.exact != "off")
+    device = numerics.device()
+    dtype = numerics.dtype_of(spec.precision, device)
+    base = base_of(run, spec, device, dtype)
+    fingerprint = numerics.fingerprint(device, dtype, spec)
+    material = gather(run, base, spec, fingerprint, Orders())
+    assert material is not None
+    lora = Lora(base, spec, Adapter(base, spec), fingerprint)
+    if not graphs:
+        lora.graphs = None
+    feed = Feed(sources(base, spec, material), device)
+    for step in range(1, STEPS + 1):
+        lora.step(step, feed.step(step))
+    return lora
+
+
+@pytest.mark.parametrize("features", FEATURES)
+def test_a_replayed_step_is_the_step_of_its_kernels_one_by_one(tmp_path: Path, features: str) -> None:
+    spec = small_spec(**FEATURES[features])
+    replayed, launched = (trained(tmp_path / str(graphs), spec, graphs=graphs) for graphs in (True, False))
+    assert replayed.graphs and replayed.graphs.replayed > 0
+    if spec.exact != "off":
+        assert all(torch.equal(weight, launched.weights[name]) for name, weight in replayed.weights.items())
+
+
+@pytest.mark.parametrize("features", ONE_BY_ONE)
+def test_what_a_replay_would_compute_otherwise_is_launched_kernel_by_kernel(tmp_path: Path, features: str) -> None:
+    assert trained(tmp_path / "run", small_spec(**ONE_BY_ONE[features]), graphs=True).graphs is None
+
+
+def test_graphs_that_were_forgotten_are_captured_anew(tmp_path: Path) -> None:
+    lora = trained(tmp_path / "run", small_spec(), graphs=True)
+    lora.forget_graphs()
+    assert lora.graphs and lora.graphs.replayed == 0

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 
 from gangline.core.specs.lora import LoraSpec
 from gangline.train.lora.adapter import Adapter
@@ -13,11 +14,12 @@ from gangline.train.lora.material import gather
 from gangline.train.lora.trainer import Lora, base_of, sources
 from gangline.train.run import numerics
 from gangline.train.run.contract import Orders
+from tests.conftest import SUBJECT, file_at
 from tests.train.conftest import lay_out, small_spec
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a card")
 
-STEPS = 5
+STEPS = 8
 FEATURES: dict[str, dict[str, Any]] = {
     "bf16": {"precision": "bf16"},
     "fp16": {"precision": "fp16"},
@@ -36,11 +38,12 @@ FEATURES: dict[str, dict[str, Any]] = {
 ONE_BY_ONE: dict[str, dict[str, Any]] = {
     "text encoders": {"train_text_encoder": True},
     "gradient checkpointing with dropout": {"gradient_checkpointing": True, "dropout": 0.1},
+    "compile": {"compile": True},
 }
 
 
-def trained(folder: Path, spec: LoraSpec, *, graphs: bool) -> Lora:
-    run = lay_out(folder, spec)
+def learner(folder: Path, spec: LoraSpec, *, photos: Path = SUBJECT) -> tuple[Lora, Feed]:
+    run = lay_out(folder, spec, photos=photos)
     numerics.choose_kernels(repeatable=spec.exact != "off")
     device = numerics.device()
     dtype = numerics.dtype_of(spec.precision, device)
@@ -48,10 +51,13 @@ def trained(folder: Path, spec: LoraSpec, *, graphs: bool) -> Lora:
     fingerprint = numerics.fingerprint(device, dtype, spec)
     material = gather(run, base, spec, fingerprint, Orders())
     assert material is not None
-    lora = Lora(base, spec, Adapter(base, spec), fingerprint)
+    return Lora(base, spec, Adapter(base, spec), fingerprint), Feed(sources(base, spec, material), device)
+
+
+def trained(folder: Path, spec: LoraSpec, *, graphs: bool, photos: Path = SUBJECT) -> Lora:
+    lora, feed = learner(folder, spec, photos=photos)
     if not graphs:
         lora.graphs = None
-    feed = Feed(sources(base, spec, material), device)
     for step in range(1, STEPS + 1):
         lora.step(step, feed.step(step))
     return lora
@@ -67,11 +73,47 @@ def test_a_replayed_step_is_the_step_of_its_kernels_one_by_one(tmp_path: Path, f
 
 
 @pytest.mark.parametrize("features", ONE_BY_ONE)
-def test_what_a_replay_would_compute_otherwise_is_launched_kernel_by_kernel(tmp_path: Path, features: str) -> None:
-    assert trained(tmp_path / "run", small_spec(**ONE_BY_ONE[features]), graphs=True).graphs is None
+def test_what_no_replay_was_seen_to_compute_alike_is_launched_kernel_by_kernel(tmp_path: Path, features: str) -> None:
+    assert learner(tmp_path / "run", small_spec(**ONE_BY_ONE[features]))[0].graphs is None
 
 
-def test_graphs_that_were_forgotten_are_captured_anew(tmp_path: Path) -> None:
-    lora = trained(tmp_path / "run", small_spec(), graphs=True)
-    lora.forget_graphs()
-    assert lora.graphs and lora.graphs.replayed == 0
+def test_each_shape_has_a_graph_of_its_own(tmp_path: Path) -> None:
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for number, (name, size) in enumerate({"wide": (64, 40), "high": (40, 64), "square": (64, 64)}.items()):
+        Image.new("RGB", size, (40 * number, 90, 120)).save(photos / f"{name}.png")
+    spec = small_spec(aspect_buckets=True, photos=tuple(file_at(path, photos) for path in sorted(photos.iterdir())))
+    replayed, launched = (
+        trained(tmp_path / str(graphs), spec, graphs=graphs, photos=photos) for graphs in (True, False)
+    )
+    assert replayed.graphs and replayed.graphs.replayed > 1
+    assert all(torch.equal(weight, launched.weights[name]) for name, weight in replayed.weights.items())
+
+
+def test_graphs_that_were_forgotten_are_captured_anew_and_change_nothing(tmp_path: Path) -> None:
+    lora, feed = learner(tmp_path / "run", small_spec())
+    other, feed_of_other = learner(tmp_path / "other", small_spec())
+    for step in range(1, STEPS + 1):
+        if step == STEPS // 2:
+            assert lora.graphs and lora.graphs.replayed == 1
+            lora.forget_graphs()
+            assert lora.graphs.replayed == 0
+        lora.step(step, feed.step(step))
+        other.step(step, feed_of_other.step(step))
+    assert lora.graphs and lora.graphs.replayed == 1
+    assert all(torch.equal(weight, other.weights[name]) for name, weight in lora.weights.items())
+
+
+def test_where_memory_has_no_room_for_graphs_steps_go_on_without_them(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lora, feed = learner(tmp_path / "run", small_spec())
+    for step in range(1, 4):
+        lora.step(step, feed.step(step))
+    assert lora.graphs and lora.graphs.replayed == 1
+    lora.graphs.stop("memory has no room for them")
+    microbatch = lora.microbatch
+    for step in range(4, STEPS + 1):
+        lora.step(step, feed.step(step))
+    assert lora.graphs.replayed == 0 and lora.microbatch == microbatch and lora.identity.exact
+    assert "not as a CUDA graph: memory has no room for them" in capfd.readouterr().err

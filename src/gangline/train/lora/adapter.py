@@ -32,7 +32,6 @@ class Adapter:
         self.parts: dict[str, Any] = {UNET: base.unet}
         if spec.train_text_encoder:
             self.parts |= dict(zip(base.family.text_parts, base.text_encoders, strict=True))
-        self.dropout = spec.dropout
         self.configs = {part: _config(spec, part) for part in self.parts}
         chance.seed_torch(spec.seed, "initial weights")
         for part, module in self.parts.items():
@@ -99,12 +98,18 @@ class Adapter:
 
     def checkpoint_gradients(self) -> None:
         """Compute activations twice and keep few of them (Chen et al. 2016)."""
-        how = {"use_reentrant": False, "preserve_rng_state": self.dropout > 0}  # which no CUDA graph can ask for
         for part, module in self.parts.items():
-            if part == UNET:
-                module.enable_gradient_checkpointing(partial(checkpoint, **how))
+            if part == UNET:  # which a CUDA graph may be made of, where it draws nothing
+                module.enable_gradient_checkpointing(
+                    partial(checkpoint, use_reentrant=False, preserve_rng_state=self.draws)
+                )
             else:
-                module.gradient_checkpointing_enable(how)
+                module.gradient_checkpointing_enable({"use_reentrant": False})
+
+    @property
+    def draws(self) -> bool:
+        """Whether a pass of the U-Net draws chance."""
+        return any(isinstance(module, torch.nn.Dropout) and module.p > 0 for module in self.parts[UNET].modules())
 
     def train(self) -> None:
         for module in self.parts.values():

@@ -1,10 +1,11 @@
 """A step's gradient as one CUDA graph: captured once for each shape of its batches, then replayed.
 
 A U-Net is thousands of small kernels, and the host takes longer to launch them one by one than a fast card to compute them. A graph is
-launched at once. It is replayed only where its gradient had the bits that the same kernels, launched one by one, had given.
+launched at once. It is replayed only where its gradient was that of the same kernels, launched one by one.
 """
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,89 +13,102 @@ import torch
 
 from gangline.train.lora.feed import Batch
 
-Key = tuple[tuple[torch.Size, ...], ...]
+SHAPES_MAX = 32
+"""The graphs that are kept: each takes some of the host's and of the driver's memory."""
+NEAR = 0.05
+"""How far a gradient may be from that of kernels which sum in any order, as a share of its norm."""
+
+Passes = Callable[[list[Batch]], torch.Tensor]
+Gradients = list[torch.Tensor | None]
+Shapes = tuple[tuple[torch.Size, ...], ...]
 
 
 class Graphs:
-    """`passes` adds the gradient of batches to `weights` and returns their loss, a number on the device, without waiting for it; of what
-    it reads besides `weights` and batches nothing may change but in place. Where `exact`, a graph of other bits is not used."""
+    """`passes` adds the gradient of batches to `weights`, which have none, and returns their loss, a number on the device; it waits for
+    neither. What it reads besides may change in place only. Where `exact`, a graph of other bits is not used."""
 
-    def __init__(
-        self,
-        weights: Sequence[torch.nn.Parameter],
-        passes: Callable[[list[Batch]], torch.Tensor],
-        *,
-        exact: bool,
-    ) -> None:
+    def __init__(self, weights: Sequence[torch.nn.Parameter], passes: Passes, *, exact: bool) -> None:
         self._weights = list(weights)
         self._passes = passes
         self._exact = exact
         self._stream = torch.cuda.Stream()
-        self._pool = torch.cuda.graph_pool_handle()
-        self._graphs: dict[Key, _Graph | None] = {}
+        self._because = ""
+        self._forget()
 
     @property
     def replayed(self) -> int:
-        """How many shapes have a graph that is used."""
-        return sum(graph is not None for graph in self._graphs.values())
+        """How many shapes have a graph."""
+        return len(self._graphs)
 
     def gradient(self, batches: list[Batch], seed: Callable[[], None]) -> torch.Tensor:
-        """The loss; the gradient is left at the weights, which have none before. `seed` fixes what the layers draw. Raises
-        `torch.OutOfMemoryError`."""
-        key = tuple(tuple(tensor.shape for tensor in batch.tensors()) for batch in batches)
-        if key not in self._graphs:
-            return self._capture(key, batches, seed)
-        graph = self._graphs[key]
+        """The loss; the gradient is left at the weights. `seed` fixes what the layers draw. Raises `torch.OutOfMemoryError`."""
+        shapes = tuple(tuple(tensor.shape for tensor in batch.tensors()) for batch in batches)
         seed()
-        return self._passes(batches) if graph is None else graph.replay(batches)
+        if shapes in self._graphs:
+            return self._graphs[shapes].replay(batches)
+        loss = self._one_by_one(batches)
+        self._seen[shapes] += 1
+        if self._seen[shapes] == 2 and not self._because and len(self._graphs) < SHAPES_MAX:
+            self._capture(shapes, batches, seed, loss)
+        return loss
 
-    def _capture(self, key: Key, batches: list[Batch], seed: Callable[[], None]) -> torch.Tensor:
-        """Launched one by one, which is this step's gradient; then captured, and both compared."""
-        seed()
+    def forget(self) -> None:
+        """Give the card's memory back that graphs hold; the next steps are captured anew."""
+        self._forget()
+        torch.cuda.empty_cache()
+
+    def stop(self, because: str) -> None:
+        """From now on everything is launched one by one; the job's log says why."""
+        self._because = because
+        print(f"steps are launched kernel by kernel, not as a CUDA graph: {because}", file=sys.stderr)  # noqa: T201
+        self.forget()
+
+    def _forget(self) -> None:
+        self._graphs: dict[Shapes, _Graph] = {}
+        self._seen: Counter[Shapes] = Counter()
+        self._pool = torch.cuda.graph_pool_handle()
+        self._kept: list[torch.Tensor] = []
+
+    def _one_by_one(self, batches: list[Batch]) -> torch.Tensor:
+        """On the stream of the captures, whose libraries have then what they need."""
         here = torch.cuda.current_stream()
         self._stream.wait_stream(here)
         with torch.cuda.stream(self._stream):
             loss = self._passes(batches)
         here.wait_stream(self._stream)
-        gradients = [weight.grad for weight in self._weights]
-        self._graphs[key] = self._verified(batches, seed, loss, gradients)
-        self._leave(gradients)
         return loss
 
-    def _verified(
-        self,
-        batches: list[Batch],
-        seed: Callable[[], None],
-        loss: torch.Tensor,
-        gradients: list[torch.Tensor | None],
-    ) -> "_Graph | None":
-        self._leave([None] * len(self._weights))
-        torch.cuda.empty_cache()  # a graph's memory is its own
+    def _capture(self, shapes: Shapes, batches: list[Batch], seed: Callable[[], None], loss: torch.Tensor) -> None:
+        """Beside the gradient that the weights have now, which they have afterwards, too."""
+        here, gradients = torch.cuda.current_stream(), [weight.grad for weight in self._weights]
+        leave(self._weights, [None] * len(self._weights))
+        torch.cuda.empty_cache()  # the memory of graphs is their own
+        graph = None
         try:
-            graph = _Graph(self._weights, self._passes, batches, self._stream, self._pool)
+            self._kept = self._kept or [torch.empty_like(weight) for weight in self._weights]
+            graph = _Graph(self._weights, self._kept, self._passes, batches, self._stream, self._pool)
+            seed()
+            found = [graph.replay(batches), *(weight.grad for weight in self._weights)]
+            same = (_same_bits if self._exact else _near)(found, [loss, *gradients])
+            because = "" if same else "its gradient is another"
         except RuntimeError as error:
-            _say(str(error).strip().splitlines()[0])
-            return None
-        seed()
-        found = graph.replay(batches)
-        own = [weight.grad for weight in self._weights]
-        if self._exact and not all(map(_same_bits, [found, *own], [loss, *gradients])):
-            _say("its bits are others")
-            return None
-        return graph
-
-    def _leave(self, gradients: Sequence[torch.Tensor | None]) -> None:
-        for weight, gradient in zip(self._weights, gradients, strict=True):
-            weight.grad = gradient
+            torch.cuda.set_stream(here)  # which a capture that cannot be ended leaves as its own
+            because = str(error).strip().splitlines()[0]
+        leave(self._weights, gradients)
+        if graph is None or because:
+            self.stop(because)
+        else:
+            self._graphs[shapes] = graph
 
 
 class _Graph:
-    """One shape's: its inputs, its loss and its gradients stay where they are."""
+    """One shape's: its inputs and its loss stay where they are, and its gradients go into `kept`, which all graphs share."""
 
     def __init__(
         self,
         weights: list[torch.nn.Parameter],
-        passes: Callable[[list[Batch]], torch.Tensor],
+        kept: list[torch.Tensor],
+        passes: Passes,
         batches: list[Batch],
         stream: torch.cuda.Stream,
         pool: Any,
@@ -102,26 +116,38 @@ class _Graph:
         self._weights = weights
         self._batches = [batch.each(torch.clone) for batch in batches]
         self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph, pool=pool, stream=stream):
+        with torch.cuda.graph(self._graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
             self._loss = passes(self._batches)
-        self._gradients = [weight.grad for weight in weights]
+            made = {place: weight.grad for place, weight in enumerate(weights) if weight.grad is not None}
+            torch._foreach_copy_([kept[place] for place in made], list(made.values()))
+        self._gradients: Gradients = [kept[place] if place in made else None for place in range(len(weights))]
+        leave(weights, [None] * len(weights))
 
     def replay(self, batches: list[Batch]) -> torch.Tensor:
-        for kept, batch in zip(self._batches, batches, strict=True):
-            for own, tensor in zip(kept.tensors(), batch.tensors(), strict=True):
-                own.copy_(tensor)
+        for own, batch in zip(self._batches, batches, strict=True):
+            for tensor, new in zip(own.tensors(), batch.tensors(), strict=True):
+                tensor.copy_(new)
         self._graph.replay()
-        for weight, gradient in zip(self._weights, self._gradients, strict=True):
-            weight.grad = gradient
+        leave(self._weights, self._gradients)
         return self._loss.clone()
 
 
-def _same_bits(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
+def leave(weights: list[torch.nn.Parameter], gradients: Gradients) -> None:
+    for weight, gradient in zip(weights, gradients, strict=True):
+        weight.grad = gradient
+
+
+def _same_bits(some: Gradients, others: Gradients) -> bool:
     """Of float32; what is not a number is equal to itself here."""
-    if one is None or other is None:
-        return one is other
-    return torch.equal(one.view(torch.int32), other.view(torch.int32))
+    return all(
+        one is other if one is None or other is None else torch.equal(one.view(torch.int32), other.view(torch.int32))
+        for one, other in zip(some, others, strict=True)
+    )
 
 
-def _say(because: str) -> None:
-    print(f"the steps are launched kernel by kernel, not as a CUDA graph: {because}", file=sys.stderr)  # noqa: T201 - the job's log
+def _near(some: Gradients, others: Gradients) -> bool:
+    """As sums are that were made in another order, or overflowed in both."""
+    pairs = [(one, other) for one, other in zip(some, others, strict=True) if one is not None and other is not None]
+    apart = torch.stack([(one - other).norm() for one, other in pairs]).norm()
+    size = torch.stack([other.norm() for _, other in pairs]).norm()
+    return not bool(size.isfinite()) or bool(apart <= NEAR * size)

@@ -144,20 +144,19 @@ class Lora:
             self.adapter.checkpoint_gradients()
         if spec.compile:
             base.unet.compile()
-        self.graphs = self._graphs()
+        self.graphs = self._replays()
 
-    def _graphs(self) -> Graphs | None:
-        """None without a card, and for what a replay would compute otherwise: text encoders, and dropout that is drawn twice."""
+    def _replays(self) -> Graphs | None:
+        """None without a card, and for what no replay was seen to compute alike: text encoders, dropout that is drawn twice, `compile`."""
         spec = self.spec
-        if self.base.device.type != "cuda" or spec.train_text_encoder or (spec.dropout and spec.gradient_checkpointing):
+        drawn_twice = spec.gradient_checkpointing and self.adapter.draws
+        if self.base.device.type != "cuda" or spec.train_text_encoder or spec.compile or drawn_twice:
             return None
-        return Graphs(list(self.weights.values()), self._passes, exact=self.spec.exact != "off")
+        return Graphs(list(self.weights.values()), self._passes, exact=spec.exact != "off")
 
     def forget_graphs(self) -> None:
-        """Give the card's memory back that captured steps hold; the next ones are captured anew."""
         if self.graphs:
-            self.graphs = self._graphs()
-            torch.cuda.empty_cache()
+            self.graphs.forget()
 
     def step(self, step: int, batches: list[Batch]) -> tuple[torch.Tensor, torch.Tensor]:
         """One optimiser step; returns its loss and the norm of its gradient, still on the device."""
@@ -183,13 +182,18 @@ class Lora:
         return found
 
     def _accumulate(self, step: int, batches: list[Batch]) -> torch.Tensor:
-        """The step's gradient; where memory does not suffice, by half as many samples at a time."""
+        """The step's gradient; where memory does not suffice, without graphs, and then by half as many samples at a time."""
         while True:
             try:
                 return self._gradient(step, batches)
             except torch.OutOfMemoryError:
-                if self.microbatch == 1:
+                held = bool(self.graphs and self.graphs.replayed)
+                if self.microbatch == 1 and not held:
                     raise
+            self.optimizer.zero_grad(set_to_none=True)  # out here, where nothing holds on to what the passes had made
+            if held and self.graphs:
+                self.graphs.stop("memory has no room for them")
+            else:
                 self._halve()
 
     def _gradient(self, step: int, batches: list[Batch]) -> torch.Tensor:
@@ -223,12 +227,11 @@ class Lora:
 
     def _halve(self) -> None:
         """A run that had begun with more is not the same to the bit any more."""
-        self.optimizer.zero_grad(set_to_none=True)
         self.microbatch //= 2
         print(f"out of memory: going on with {self.microbatch} samples at a time", file=sys.stderr)  # noqa: T201
         fingerprint = self.identity.fingerprint | {"microbatch": str(self.microbatch)}
         self.identity = replace(self.identity, fingerprint=fingerprint, exact=self.identity.exact and not self.began)
-        self.forget_graphs()
+        torch.cuda.empty_cache()
 
     @torch.no_grad()
     def _follow(self, step: int) -> None:

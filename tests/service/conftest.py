@@ -3,7 +3,7 @@
 import hashlib
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -47,6 +47,18 @@ START_MS = 1_000_000_000
 PRICE = 360_000  # micro-dollars an hour: 100 a second
 OPERATOR, JOIN = "gl_operator_test", "gl_join_test"
 PROJECT = "default"
+
+
+class Before:
+    """An edge; just before its method `name` is called, `happens`."""
+
+    def __init__(self, edge: Any, name: str, happens: Callable[[], object]) -> None:
+        self._edge, self._name, self._happens = edge, name, happens
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self._name:
+            self._happens()
+        return getattr(self._edge, name)
 
 
 class Clocked:

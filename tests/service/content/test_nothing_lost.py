@@ -1,5 +1,7 @@
 """Promise 2: a job never falls behind its last committed checkpoint; and every end has its bill."""
 
+from dataclasses import replace
+
 from gangline.ports.server import (
     Beat,
     Beaten,
@@ -13,11 +15,12 @@ from gangline.ports.server import (
     Released,
     Urls,
 )
+from gangline.service.content.sweep import sweep_attempts
 from gangline.service.controller import Controller
 from gangline.service.jobs import checkpoint, query, renew
 from gangline.service.jobs.finish import finish
 from gangline.service.jobs.steer import cancel
-from tests.service.conftest import POLICY, PROJECT, Service
+from tests.service.conftest import POLICY, PROJECT, Before, Service
 from tests.service.jobs.test_one_at_a_time import commit, result, upload, view
 
 
@@ -100,6 +103,26 @@ def test_a_damaged_checkpoint_is_rejected_and_the_one_before_is_used(service: Se
     assert (found.summary.committed_step, found.attempts[1].from_step) == (10, 10)
     rejected = [event for event in query.events(service.at, PROJECT, job, 0) if event.kind == "rejected"]
     assert [event.because for event in rejected] == ["a bit flipped"]
+
+
+def test_what_is_rejected_while_its_attempt_is_swept_goes_with_the_next_sweep(service: Service) -> None:
+    job, first, second = service.submit(), service.join("node-a"), service.join("node-b")
+    hold = service.claim(first).hold
+    upload(service, first, hold, 10)
+    commit(service, first, hold, 10)
+    (prefix,) = (row["prefix"] for row in service.store.load("checkpoints", job=job))
+    finish(service.at, first, hold, Released(), service.now_ms)
+    service.wait(service.at.policy.orphans_s + 1)
+    new = service.claim(second)
+    request = Reject(checkpoint=new.resume[0].id, because="a bit flipped")
+
+    def reject() -> None:
+        assert checkpoint.reject(service.at, second, new.hold, request, service.now_ms) == Done()
+
+    sweep_attempts(replace(service.at, objects=Before(service.objects, "list", reject)), service.now_ms)
+    assert service.objects.stat(f"{prefix}/weights.safetensors") is not None
+    sweep_attempts(service.at, service.now_ms)
+    assert service.objects.stat(f"{prefix}/weights.safetensors") is None
 
 
 def test_a_node_reads_only_what_belongs_to_its_job(service: Service) -> None:

@@ -18,8 +18,9 @@ from gangline.service.content.prepared import offered as offers
 from gangline.service.content.sweep import sweep_attempts
 from gangline.service.jobs.checkpoint import downloads, uploads
 from gangline.service.jobs.finish import finish
+from gangline.sim.store import ServerKilled
 from tests.conftest import as_upload
-from tests.service.conftest import PROJECT, Service
+from tests.service.conftest import PROJECT, Before, Service
 
 BITS = {"torch": "2"}
 
@@ -217,3 +218,22 @@ def test_a_node_that_joins_again_is_known_to_hold_the_bases_of_its_machine(servi
     base = service.spec().base.id
     node = service.join("node-a", bases=(base,))
     assert [row["base"] for row in service.look(f"SELECT base FROM node_base WHERE node = '{node}'")] == [base]
+
+
+def killed() -> None:
+    raise ServerKilled
+
+
+def test_what_was_forgotten_and_not_deleted_goes_with_the_next_sweep(service: Service) -> None:
+    job, node, taken = begin(service)
+    key = latents_key(service.spec(), BITS)
+    hand_over(service, node, taken.hold, made(key))
+    service.ask("POST", f"/v1/jobs/{job}/cancel")
+    service.wait(service.at.policy.prepared_s + 1)
+    sweep_attempts(service.at, service.now_ms)
+    dies = replace(service.at, objects=Before(service.objects, "delete", killed))
+    with pytest.raises(ServerKilled):
+        prune_prepared(dies, service.now_ms)
+    assert any(key in name for name in service.objects.list(f"projects/{PROJECT}/jobs"))
+    sweep_attempts(service.at, service.now_ms)
+    assert not any(key in name for name in service.objects.list(f"projects/{PROJECT}/jobs"))

@@ -179,6 +179,22 @@ def an_attempt_is_swept_once_and_again_when_it_loses_a_checkpoint(bench: Bench) 
 
 
 @probe()
+def what_is_rejected_while_its_attempt_is_swept_goes_with_the_next_sweep(bench: Bench) -> None:
+    job, node = bench.submit(), bench.join()
+    hold = bench.take(node, job)
+    bench.commit(node, hold, 10)
+    bench.release(node, hold)
+    bench.wait(bench.policy.orphans_s + 1)
+    node = bench.join("b")
+    new = bench.take(node, job)
+    bench.meanwhile("mark_swept", lambda: bench.reject(node, new, bench.checkpoints(job)[-1]))
+    sweep_attempts(bench.at, bench.now_ms)
+    assert attempts_bytes(bench, hold)
+    sweep_attempts(bench.at, bench.now_ms)
+    assert not attempts_bytes(bench, hold)
+
+
+@probe()
 def what_was_forgotten_and_not_deleted_goes_with_the_next_sweep(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
     hold = bench.take(node, job)

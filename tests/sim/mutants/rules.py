@@ -196,6 +196,7 @@ RULES = [
         "UNION ALL SELECT log_chunk.key, '' AS manifest FROM log_chunk WHERE log_chunk.attempt = :attempt",
         "",
     ),
+    rule("2: and it is told apart from before", "sweep_again", ", sweeps_asked = sweeps_asked + 1", ""),
     rule("2: uploads in parts are swept", "service.content.sweep:_give_up", 'at.objects.uploads(upload["key"])', "()"),
     rule(
         "2: those of users after a day",

@@ -76,7 +76,8 @@ def prune_prepared(at: Deployment, now_ms: int) -> None:
     before = now_ms - round(at.policy.prepared_s * 1000)
     for row in at.store.load("prepared_unused", before=before, limit=AT_ONCE):
         which = {name: row[name] for name in ("project", "key", "attempt")}
-        if at.store.apply(guard("forget_prepared", **which, seen=row["used_ms"])):
+        again = write("sweep_attempt_again", attempt=row["attempt"])
+        if at.store.apply(guard("forget_prepared", **which, seen=row["used_ms"]), again):
             at.objects.delete([stored.key for stored in _offered(row).files])
 
 

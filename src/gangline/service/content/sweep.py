@@ -11,7 +11,8 @@ AT_ONCE = 200
 
 
 def sweep_attempts(at: Deployment, now_ms: int) -> None:
-    """Each once, when the last URL that it was given has expired for long. Looks only at what these attempts wrote."""
+    """Each once, when the last URL that it was given has expired for long; and again where a checkpoint of it was given up, if only
+    while it was swept. Looks only at what these attempts wrote."""
     before = now_ms - round(at.policy.orphans_s * 1000)
     for attempt in at.store.load("attempts_to_sweep", before=before, limit=AT_ONCE):
         kept = _referred(at, attempt)
@@ -19,7 +20,7 @@ def sweep_attempts(at: Deployment, now_ms: int) -> None:
         for upload in at.store.load("uploads_of_attempt", attempt=attempt["id"]):
             _give_up(at, upload)
         at.objects.delete([key for key in at.objects.list(prefix) if key not in kept])
-        at.store.apply(write("mark_swept", attempt=attempt["id"]))
+        at.store.apply(write("mark_swept", attempt=attempt["id"], asked=attempt["sweeps_asked"]))
 
 
 def sweep_uploads(at: Deployment, now_ms: int) -> None:

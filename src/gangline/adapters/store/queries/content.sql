@@ -76,16 +76,21 @@ DELETE FROM prepared WHERE project = :project AND key = :key AND attempt = :atte
 
 -- name: attempts_to_sweep
 -- Ended for so long that nothing more can come.
-SELECT attempt.id, attempt.job, job.project FROM attempt JOIN job ON job.id = attempt.job
+SELECT attempt.id, attempt.job, attempt.sweeps_asked, job.project FROM attempt JOIN job ON job.id = attempt.job
 WHERE attempt.swept = 0 AND attempt.state <> 'live' AND attempt.ended_ms < :before
 ORDER BY attempt.ended_ms, attempt.id LIMIT :limit
 
 -- name: mark_swept
-UPDATE attempt SET swept = 1 WHERE id = :attempt
+-- Unless something of it was given up since the sweep began.
+UPDATE attempt SET swept = 1 WHERE id = :attempt AND sweeps_asked = :asked
 
 -- name: sweep_again
 -- What wrote a checkpoint that is not referred to any more.
-UPDATE attempt SET swept = 0 WHERE id = (SELECT checkpoint.attempt FROM checkpoint WHERE checkpoint.id = :checkpoint)
+UPDATE attempt SET swept = 0, sweeps_asked = sweeps_asked + 1
+WHERE id = (SELECT checkpoint.attempt FROM checkpoint WHERE checkpoint.id = :checkpoint)
+
+-- name: sweep_attempt_again
+UPDATE attempt SET swept = 0, sweeps_asked = sweeps_asked + 1 WHERE id = :attempt
 
 -- name: referred
 -- What is referred to of all that an attempt wrote: checkpoints by their folder and manifest, the rest by its key.

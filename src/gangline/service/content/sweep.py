@@ -11,8 +11,8 @@ AT_ONCE = 200
 
 
 def sweep_attempts(at: Deployment, now_ms: int) -> None:
-    """Each once, when the last URL that it was given has expired for long; and again where a checkpoint of it was given up, if only
-    while it was swept. Looks only at what these attempts wrote."""
+    """Each once, when the last URL that it was given has expired for long; and again where something of it was given up, even while it
+    was swept. Looks only at what these attempts wrote."""
     before = now_ms - round(at.policy.orphans_s * 1000)
     for attempt in at.store.load("attempts_to_sweep", before=before, limit=AT_ONCE):
         kept = _referred(at, attempt)

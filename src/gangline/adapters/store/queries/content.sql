@@ -90,6 +90,7 @@ UPDATE attempt SET swept = 0, sweeps_asked = sweeps_asked + 1
 WHERE id = (SELECT checkpoint.attempt FROM checkpoint WHERE checkpoint.id = :checkpoint)
 
 -- name: sweep_attempt_again
+-- Of which something else than a checkpoint is not referred to any more.
 UPDATE attempt SET swept = 0, sweeps_asked = sweeps_asked + 1 WHERE id = :attempt
 
 -- name: referred

@@ -551,25 +551,11 @@ def render(scale: Scale) -> Iterator[Figures]:
 
 def learner(scale: Scale, name: str, **settings: Any) -> tuple[Any, Any]:
     """A LoRA in training as its trainer has it, and what it is fed."""
-    from gangline.train.lora.adapter import Adapter
-    from gangline.train.lora.feed import Feed
-    from gangline.train.lora.material import gather
-    from gangline.train.lora.trainer import Lora, base_of, sources
-    from gangline.train.run import numerics
-    from gangline.train.run.contract import Orders, RunDirectory
+    from tests.train.conftest import learner_of
 
-    run = RunDirectory(lora_run(scale, name, **settings))
-    spec = run.read_lora()
-    numerics.choose_kernels(repeatable=spec.exact != "off")
-    device = numerics.device()
-    dtype = numerics.dtype_of(spec.precision, device)
-    base = base_of(run, spec, device, dtype)
-    fingerprint = numerics.fingerprint(device, dtype, spec)
-    material = gather(run, base, spec, fingerprint, Orders())
-    assert material is not None
-    base.forget("vae", "text_encoders")
-    lora = Lora(base, spec, Adapter(base, spec), fingerprint | {"data": material.digest})
-    return lora, Feed(sources(base, spec, material), device)
+    from gangline.train.run.contract import RunDirectory
+
+    return learner_of(RunDirectory(lora_run(scale, name, **settings)))
 
 
 def seconds_a_step(lora: Any, feed: Any, first: int, last: int) -> float:

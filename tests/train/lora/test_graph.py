@@ -8,14 +8,10 @@ import torch
 from PIL import Image
 
 from gangline.core.specs.lora import LoraSpec
-from gangline.train.lora.adapter import Adapter
 from gangline.train.lora.feed import Feed
-from gangline.train.lora.material import gather
-from gangline.train.lora.trainer import Lora, base_of, sources
-from gangline.train.run import numerics
-from gangline.train.run.contract import Orders
+from gangline.train.lora.trainer import Lora
 from tests.conftest import SUBJECT, file_at
-from tests.train.conftest import lay_out, small_spec
+from tests.train.conftest import lay_out, learner_of, small_spec
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a card")
 
@@ -43,15 +39,7 @@ ONE_BY_ONE: dict[str, dict[str, Any]] = {
 
 
 def learner(folder: Path, spec: LoraSpec, *, photos: Path = SUBJECT) -> tuple[Lora, Feed]:
-    run = lay_out(folder, spec, photos=photos)
-    numerics.choose_kernels(repeatable=spec.exact != "off")
-    device = numerics.device()
-    dtype = numerics.dtype_of(spec.precision, device)
-    base = base_of(run, spec, device, dtype)
-    fingerprint = numerics.fingerprint(device, dtype, spec)
-    material = gather(run, base, spec, fingerprint, Orders())
-    assert material is not None
-    return Lora(base, spec, Adapter(base, spec), fingerprint), Feed(sources(base, spec, material), device)
+    return learner_of(lay_out(folder, spec, photos=photos))
 
 
 def trained(folder: Path, spec: LoraSpec, *, graphs: bool, photos: Path = SUBJECT) -> Lora:

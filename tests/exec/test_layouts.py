@@ -10,18 +10,18 @@ import pytest
 
 from gangline.adapters.host.command import KeptCommand
 from gangline.adapters.host.workspace import LocalWorkspace
+from gangline.core.command.candidate import Candidate, Seen
 from gangline.core.command.layout import (
     LAYOUTS,
-    Candidate,
     Rules,
-    Seen,
     is_candidate,
     is_result,
     lacks,
     layout_of,
     script_of,
-    step_of,
 )
+from gangline.core.command.step import step_of
+from gangline.core.command.version import MAY_COME, UNTOUCHED
 from gangline.core.errors import Damaged
 from tests.exec.written import WRITERS
 
@@ -231,22 +231,53 @@ def test_a_pattern_of_ones_own_says_when(pattern: str, name: str, inside: tuple[
 
 def of_accelerate(*, fresh: frozenset[str] | None) -> Candidate:
     names = ("model.safetensors", "optimizer.bin", "random_states_0.pkl")
-    return Candidate(name="checkpoint-1", folder=True, files=files(*names), settled=True, fresh=fresh)
+    before = None if fresh is None else dict.fromkeys(names, 1)
+    return Candidate(name="checkpoint-1", folder=True, files=files(*names), settled=True, before=before, fresh=fresh)
 
 
 def test_what_is_written_over_in_its_place_is_complete_again_once_its_last_file_is() -> None:
     assert lacks(Rules(), of_accelerate(fresh=None)) == ""
-    assert "random_states_0.pkl is as it was when it was sent" in lacks(
+    assert "random_states_0.pkl is of the version before" in lacks(
         Rules(), of_accelerate(fresh=frozenset({"model.safetensors"}))
     )
     assert lacks(Rules(), of_accelerate(fresh=frozenset({"model.safetensors", "random_states_0.pkl"}))) == ""
 
 
-def test_a_checkpoint_that_gets_one_file_more_is_not_another_one(tmp_path: Path) -> None:
+def test_a_checkpoint_that_gets_one_file_more_is_sent_again_once_it_has_settled(tmp_path: Path) -> None:
     workspace, name = known(tmp_path)
-    (tmp_path / "out" / name / "README.md").write_text("a card")
+    (tmp_path / "out" / name / "ema.pt").write_text("the average")
+    (candidate,) = workspace.look(FAR_S)
+    assert lacks(Rules(), candidate) == MAY_COME
+    (candidate,) = workspace.look(FAR_S + 11)
+    assert lacks(Rules(), candidate) == ""
+    taken = workspace.take(candidate)
+    assert taken and taken.adds and f"{name}/ema.pt" in taken.files
+
+
+def test_a_note_that_grows_in_a_checkpoint_does_not_make_it_another_one(tmp_path: Path) -> None:
+    place = tmp_path / "out" / WRITERS["diffusers, LoRA"][2](tmp_path / "out")
+    (place / "log.txt").write_text("loss 1")
+    workspace = LocalWorkspace(tmp_path / "out", Rules())
+    (candidate,) = workspace.look(0.0, ended=True)
+    assert workspace.take(candidate)
+    (place / "log.txt").write_text("loss 1, 2")
     (candidate,) = workspace.look(FAR_S, ended=True)
-    assert "as it was" in lacks(Rules(), candidate)
+    assert lacks(Rules(), candidate) == UNTOUCHED
+
+
+def test_weights_that_were_written_after_the_last_file_are_of_another_version() -> None:
+    """Nobody looked in between: all files changed, and their order tells it."""
+    names = ("model.safetensors", "optimizer.bin", "random_states_0.pkl")
+    before = {name: number for number, name in enumerate(names)}
+
+    def at(*written_ns: int) -> Candidate:
+        seen = {name: Seen(bytes=1, sound=True, written_ns=ns) for name, ns in zip(names, written_ns, strict=True)}
+        return Candidate(
+            name="last-state", folder=True, files=seen, settled=True, before=before, fresh=frozenset(names)
+        )
+
+    assert lacks(Rules(), at(10, 11, 12)) == ""
+    assert lacks(Rules(), at(20, 11, 12)) == "model.safetensors was written again after random_states_0.pkl"
 
 
 def known(folder: Path) -> tuple[LocalWorkspace, str]:

@@ -12,8 +12,10 @@ import pytest
 from gangline.adapters.host import held
 from gangline.adapters.host.workspace import LocalWorkspace
 from gangline.adapters.objects.folder import FolderObjects, FolderTransfer
-from gangline.core.command.layout import Candidate, Rules, is_result, lacks
+from gangline.core.command.candidate import Candidate
+from gangline.core.command.layout import Rules, is_result, lacks
 from gangline.core.command.lineage import Begun, Committed, Ref
+from gangline.core.command.step import step_of
 from gangline.core.errors import Damaged
 from gangline.exec.depot import Depot, Found
 from gangline.exec.guard import Guard
@@ -275,15 +277,15 @@ def of(name: str, written_s: int) -> Candidate:
     ],
 )
 def test_the_newest_here_is_told_by_steps_else_by_time(here: list[Candidate], newest: str | None) -> None:
-    found = _newest_local(here)
+    found = _newest_local(here, step_of)
     assert (found.name if found else None) == newest
 
 
-def committed(run: str, after_ms: int, step: int) -> Committed:
+def committed(run: str, after_ms: int, step: int | None) -> Committed:
     from gangline.core.runs.contract import Manifest
 
-    manifest = Manifest(step=step, spec_hash="", fingerprint={}, exact=False, files=())
-    return Committed(ref=Ref(run, 1), name="last.pt", manifest=manifest, after_ms=after_ms)
+    manifest = Manifest(step=step or 0, spec_hash="", fingerprint={}, exact=False, files=())
+    return Committed(ref=Ref(run, 1), name="last.pt", manifest=manifest, after_ms=after_ms, step=step)
 
 
 @pytest.mark.parametrize(
@@ -291,14 +293,14 @@ def committed(run: str, after_ms: int, step: int) -> Committed:
     [
         (Start(step=10, continued_ms=1), committed("000002", 500, 9), True),
         (Start(step=9, continued_ms=900), committed("000002", 500, 9), False),
-        (Start(step=None, continued_ms=501), committed("000002", 500, 0), True),
-        (Start(step=None, continued_ms=500), committed("000002", 500, 0), False),
+        (Start(step=None, continued_ms=501), committed("000002", 500, None), True),
+        (Start(step=None, continued_ms=500), committed("000002", 500, None), False),
         (
             Start(step=None, continued_ms=1),
-            committed("000001", 500, 0),
+            committed("000001", 500, None),
             True,
         ),  # what the last run wrote is after what it began with
-        (Start(step=None, continued_ms=0), committed("000001", 500, 0), False),
+        (Start(step=None, continued_ms=0), committed("000001", 500, None), False),
     ],
 )
 def test_what_is_here_is_newer_than_what_is_there(local: Start, theirs: Committed, newer: bool) -> None:
@@ -335,7 +337,7 @@ def test_what_could_not_be_held_is_lacking_until_something_newer_could(
         Guard(said.append),
     )
     with monkeypatch.context() as patch:
-        patch.setattr(held, "_put", refuse_full)
+        patch.setattr(held, "put", refuse_full)
         step(out, 1)
         watcher.look()
         watcher.look()

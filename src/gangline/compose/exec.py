@@ -117,15 +117,18 @@ def _check_notice(file: Path) -> None:
         raise UserError(f"--notice {file} has appeared already", hint="remove it: it says that this machine is to go")
 
 
-def exec_rules(layout: str, complete_when: str) -> "Rules":
+def exec_rules(layout: str, complete_when: str, step: str = "") -> "Rules":
     from gangline.core.command.layout import Rules
+    from gangline.core.command.step import MARK
 
     if complete_when.startswith(("/", "./", "../")) or "**" in complete_when:
         raise UserError(
             f"--complete-when {complete_when} is no pattern of paths below --checkpoints",
             hint="as 'step_*/done' or 'model_*.pt'; * stands for no slash",
         )
-    return Rules(layout=layout, complete_when=complete_when)  # type: ignore[arg-type]
+    if step and step.count(MARK) != 1:
+        raise UserError(f"--step {step} has not one {MARK}", hint="as 'run_{step}_*.pt'; * stands for no slash")
+    return Rules(layout=layout, complete_when=complete_when, step=step)  # type: ignore[arg-type]
 
 
 def _depot_at(to: str, rng: Random) -> "tuple[Objects, Transfer, str]":

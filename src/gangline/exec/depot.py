@@ -168,7 +168,14 @@ class Depot:
     def commit(self, ref: Ref, taken: Taken, described: tuple[File, ...], after_ms: int, identity: str) -> Committed:
         """All files first, attested or read back; then the record. Raises `Damaged` where a file changed meanwhile, `Abandoned`."""
         manifest = Manifest(step=taken.step or 0, spec_hash=identity, fingerprint={}, exact=False, files=described)
-        committed = Committed(ref=ref, name=taken.name, manifest=manifest, after_ms=after_ms)
+        committed = Committed(
+            ref=ref,
+            name=taken.name,
+            manifest=manifest,
+            after_ms=after_ms,
+            step=taken.step,
+            written_ns=taken.written_ns,
+        )
         self.put([Move(file, taken.files[file.path], f"{ref.key}/{file.path}") for file in described])
         self._keep(f"{ref.key}{JSON}", committed.to_json())
         return committed

@@ -51,9 +51,9 @@ class Report:
     def status(self, sending: str, *, away: bool) -> None:
         newest, cost = self._newest(), self._account().cost_usd
         if newest:
-            safe = f"{newest.name} is safe, {(self.after_ms() - newest.after_ms) / 1000:.0f} s old"
+            safe = f"{newest.title} is safe, {(self.after_ms() - newest.after_ms) / 1000:.0f} s old"
         else:
-            safe = f"from {self.start.name}" if self.start.name else "nothing saved yet"
+            safe = f"from {self.start.title}" if self.start.name else "nothing saved yet"
         parts = (
             f"run {number_of(self.run)}",
             safe,
@@ -70,7 +70,7 @@ class Report:
             runs=told.runs,
             exit_code=code,
             because=because,
-            restored_from=self.start.name,
+            restored_from=self.start.title or None,
             restored_step=self.start.step,
             checkpoints=len(self.committed),
             step=self._step(),

@@ -106,7 +106,7 @@ class Exec:
         start = self._report.start
         if start.name is None:
             return "begins: there is no checkpoint yet"
-        return f"goes on from {start.name} {'on this disk' if start.adopted else f'in {self._depot.address}'}"
+        return f"goes on from {start.title} {'on this disk' if start.adopted else f'in {self._depot.address}'}"
 
     def _finished_before(self) -> Summary | None:
         """The same line has nothing to do after it has come to its end."""
@@ -144,7 +144,7 @@ class Exec:
             self._over.set()
         watching.join()
         for _ in range(2):  # what has gone, and what has taken its name
-            self._guard(lambda: watcher.look(ended=True))
+            self._guard(lambda: watcher.look(ended=True, well=command.code == 0))
         sender.close()
         self._handing_in, self._depot.say = True, at.say
         while left := [thread for thread in handing if thread.is_alive()]:
@@ -218,7 +218,7 @@ class Exec:
 
     def _on_safe(self, committed: Committed) -> None:
         self._at.say(
-            f"{committed.name} is safe: {committed.bytes / MB:.1f} MB in {self._depot.address}/{committed.ref.key}"
+            f"{committed.title} is safe: {committed.bytes / MB:.1f} MB in {self._depot.address}/{committed.ref.key}"
         )
         told = {"step": committed.step, "name": committed.name, "bytes": committed.bytes, "key": committed.ref.key}
         self._report.tell("checkpoint", **told)

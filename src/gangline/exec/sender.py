@@ -38,6 +38,7 @@ class Sender:
         self._loose = [ref for ref in found.loose if ref.run < begun.run]
         self._pinned = self._pinned_before(found)
         self._waiting: list[tuple[Ref, Taken, int]] = []
+        self._added_to = set[Ref]()
         self._taken = 0
         self._closing = False
         self._changed = Condition()
@@ -56,7 +57,7 @@ class Sender:
             for late in spare[: max(0, len(spare) - self._plan.keep)]:
                 self._waiting.remove(late)
                 self._workspace.release(late[1])
-                self._say(f"{late[1].name} is left out: newer ones came while one before it was sent")
+                self._say(f"{late[1].title} is left out: newer ones came while one before it was sent")
             self._changed.notify_all()
 
     def close(self) -> None:
@@ -72,7 +73,7 @@ class Sender:
             if not self._waiting:
                 return False
             ref, taken, after_ms = self._waiting.pop()
-        self.sending = taken.name
+        self.sending = taken.title
         try:
             self._commit(ref, taken, after_ms)
         except (GanglineError, OSError):
@@ -92,6 +93,8 @@ class Sender:
         described = self._workspace.describe(taken)
         _check_own_manifest(taken, described)
         committed = self._depot.commit(ref, taken, described, after_ms, digest(list(self._plan.command)))
+        if taken.adds and (same := next((each for each in reversed(self.committed) if each.name == taken.name), None)):
+            self._added_to.add(same.ref)  # which has nothing that this one has not
         self.committed.append(committed)
         self._refs.append(ref)
         if committed.step in self._plan.pins:
@@ -103,7 +106,7 @@ class Sender:
         """Never by a run that was overtaken: what it thinks old may be what another goes on from."""
         self._refuse_if_overtaken()
         mine = [ref for ref in self._refs if ref.run <= self._run]
-        of_history = history(self._begun, mine, last=self._run)
+        of_history = history(self._begun, [ref for ref in mine if ref not in self._added_to], last=self._run)
         gone = forgotten(of_history, mine, frozenset(self._pinned), keep=self._plan.keep)
         self._depot.insist(lambda: self._depot.delete([*gone, *self._loose]))
         self._refs, self._loose = [ref for ref in self._refs if ref not in gone], []

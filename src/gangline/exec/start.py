@@ -4,8 +4,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gangline.core.command.layout import Candidate, Rules, is_result, lacks, script_of, step_of
+from gangline.core.command.candidate import ROOT, Candidate
+from gangline.core.command.layout import Rules, is_result, lacks, script_of
 from gangline.core.command.lineage import Begun, Committed, Ref, history, newest_begun
+from gangline.core.command.version import UNTOUCHED
 from gangline.core.errors import Damaged, NotFound, UserError
 from gangline.exec.depot import Depot, Found
 from gangline.ports.workspace import Workspace
@@ -23,6 +25,7 @@ class Start:
 
     origin: Committed | None = None
     name: str | None = None
+    title: str = ""
     step: int | None = None
     downloaded: int = 0
     adopted: bool = False
@@ -66,7 +69,11 @@ def find_start(depot: Depot, workspace: Workspace, rules: Rules, found: Found, s
     What lies on this machine counts only where it is `ours`; then it may be newer than what was uploaded, and is uploaded first.
     """
     here = _sort_local(workspace, rules, say)
-    start = _choose(depot, workspace, found, _newest_local(here.values()) if ours else None, say)
+    while not ours and ROOT in here:  # each number there is another
+        say(f"{here[ROOT].title} on this disk is not of the newest run: it is set aside")
+        workspace.set_aside(ROOT)
+        here = _sort_local(workspace, rules, say)
+    start = _choose(depot, workspace, found, _newest_local(here.values(), workspace.step_of) if ours else None, say)
     for name in here:
         if name != start.name and not ours:
             say(f"{name} on this disk is not of the newest run: it is set aside")
@@ -87,7 +94,7 @@ def is_ours(depot: Depot, workspace: Workspace, found: Found) -> bool:
 
 def _choose(depot: Depot, workspace: Workspace, found: Found, newest: Candidate | None, say: Say) -> Start:
     last = newest_begun(found.begun)
-    local = None if newest is None else _adopted(newest, found.begun[last] if last else None)
+    local = None if newest is None else _adopted(newest, workspace, found.begun[last] if last else None)
     for ref in _history(found):
         try:
             committed = depot.read(ref)
@@ -101,16 +108,16 @@ def _choose(depot: Depot, workspace: Workspace, found: Found, newest: Candidate 
     return local or Start()
 
 
-def _adopted(newest: Candidate, last: Begun | None) -> Start:
-    start = Start(name=newest.name, step=step_of(newest), adopted=True)
+def _adopted(newest: Candidate, workspace: Workspace, last: Begun | None) -> Start:
+    start = Start(name=newest.name, title=newest.title, step=workspace.step_of(newest), adopted=True)
     if last is None:
         return start
     return replace(start, continues=last.run, continued_ms=max(0, newest.written_ns // 10**6 - last.at_ms))
 
 
 def _is_newer(local: Start, committed: Committed, last: str | None) -> bool:
-    """By their steps; where one has none, by when the run `last`, on this machine, has written it."""
-    if local.step and committed.step:
+    """By their steps; where one is not known, by when the run `last`, on this machine, has written it."""
+    if local.step is not None and committed.step is not None:
         return local.step > committed.step
     return local.continued_ms > (committed.after_ms if committed.ref.run == last else 0)
 
@@ -121,18 +128,21 @@ def _history(found: Found) -> list[Ref]:
 
 def _sort_local(workspace: Workspace, rules: Rules, say: Say) -> dict[str, Candidate]:
     """The complete checkpoints on this machine; half-written ones are put where no script takes them for the newest."""
-    complete = dict[str, Candidate]()
-    for candidate in workspace.look(0.0, ended=True):
-        why = lacks(rules, candidate)
-        if not why:
-            complete[candidate.name] = candidate
-        elif not is_result(rules, candidate):
-            say(f"{candidate.name} on this disk is half-written ({why}): it is set aside")
-            workspace.set_aside(candidate.name)
+    complete, torn_root = dict[str, Candidate](), True
+    while torn_root:  # under it the number before may be whole
+        complete, torn_root = dict[str, Candidate](), False
+        for candidate in workspace.look(0.0, ended=True):
+            why = lacks(rules, candidate)
+            if why in ("", UNTOUCHED):
+                complete[candidate.name] = candidate
+            elif not is_result(rules, candidate):
+                say(f"{candidate.title} on this disk is half-written ({why}): it is set aside")
+                workspace.set_aside(candidate.name)
+                torn_root = torn_root or candidate.name == ROOT
     return complete
 
 
-def _newest_local(here: Collection[Candidate]) -> Candidate | None:
+def _newest_local(here: Collection[Candidate], step_of: Callable[[Candidate], int | None]) -> Candidate | None:
     """By their steps; one that has none is the newest if it was written after all that have."""
     numbered = [(step, each) for each in here if (step := step_of(each)) is not None]
     of_all = max(here, key=lambda each: (each.written_ns, each.name), default=None)
@@ -145,6 +155,7 @@ def _begin_at(committed: Committed) -> Start:
     return Start(
         origin=committed,
         name=committed.name,
+        title=committed.title,
         step=committed.step,
         continues=committed.ref.run,
         continued_ms=committed.after_ms,
@@ -160,7 +171,7 @@ def _restore(depot: Depot, workspace: Workspace, committed: Committed) -> Start:
             f"the checkpoint {committed.name} cannot be put on this disk: {error.strerror}",
             hint="make room, or name a folder on a larger disk in --checkpoints",
         ) from None
-    workspace.install(committed.name, committed.manifest)
+    workspace.install(committed.name, committed.manifest, committed.written_ns)
     return replace(_begin_at(committed), downloaded=committed.bytes)
 
 

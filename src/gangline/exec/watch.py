@@ -4,7 +4,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from threading import Event
 
-from gangline.core.command.layout import Candidate, Rules, is_result, lacks
+from gangline.core.command.candidate import Candidate
+from gangline.core.command.layout import Rules, holds_state, is_result, lacks
+from gangline.core.command.version import UNTOUCHED, is_late
 from gangline.core.errors import GanglineError
 from gangline.exec.guard import Guard
 from gangline.exec.plan import Tools
@@ -14,7 +16,8 @@ from gangline.ports.workspace import Taken
 
 LOOK_S = 0.1
 PAUSE_S = 0.005
-PUZZLED_S = 60.0
+PUZZLED_S, PUZZLED_LONG_S = 10.0, 60.0
+"""After how long something that holds state, or may only be called so, is said to be no checkpoint."""
 REFUSED_S = 10.0
 """How long what could not be held is left alone: a full disk may have room by then."""
 WARD_S = 15.0
@@ -51,9 +54,10 @@ class Watcher:
             self._workspace.wait(LOOK_S)
             self._guard(self.look)
 
-    def look(self, *, ended: bool = False) -> None:
+    def look(self, *, ended: bool = False, well: bool = False) -> None:
+        """`ended`: nobody writes any more; `well`: the command has come to its end."""
         after_ms = self._after_ms()
-        for candidate in self._workspace.look(self._now_s(), ended=ended):
+        for candidate in self._workspace.look(self._now_s(), ended=ended, well=well):
             self._guard(lambda candidate=candidate: self._look_at(candidate, after_ms, ended=ended))
 
     def _look_at(self, candidate: Candidate, after_ms: int, *, ended: bool) -> None:
@@ -62,8 +66,10 @@ class Watcher:
         if not why:
             if ended or self._now_s() >= self._refused_s.get(candidate.name, 0.0):
                 self._take(candidate, after_ms)
+        elif why == UNTOUCHED:
+            return
         elif ended and not is_result(rules, candidate) and _is_half(candidate):
-            self._guard.warn(f"{candidate.name} is not complete, {why}: it is not uploaded")
+            self._guard.warn(f"{candidate.title} is not complete, {why}: it is not uploaded")
         else:
             self._wonder(candidate, why)
 
@@ -72,24 +78,25 @@ class Watcher:
             taken = self._workspace.take(candidate)
         except OSError as error:
             self.lacks_newest, self._refused_s[candidate.name] = True, self._now_s() + REFUSED_S
-            self._guard.warn(f"{candidate.name} cannot be held: {error.strerror}")
+            self._guard.warn(f"{candidate.title} cannot be held: {error.strerror}")
             return
         if taken:
             self.lacks_newest = False
             self._put(taken, after_ms)
 
     def _wonder(self, candidate: Candidate, why: str) -> None:
-        """Once for each: what looks like a checkpoint and is none for a minute may have another layout."""
+        """Once for each: what looks like a checkpoint, and is none after a while, may have another layout."""
         since_s = self._lacking.setdefault((candidate.name, why), self._now_s())
-        if candidate.settled and candidate.fresh is None and self._now_s() - since_s >= PUZZLED_S:
+        puzzled_s = PUZZLED_S if holds_state(candidate) else PUZZLED_LONG_S
+        if candidate.settled and candidate.fresh is None and self._now_s() - since_s >= puzzled_s:
             self._guard.warn(
-                f"{candidate.name} looks like a checkpoint, but {why}; --layout and --complete-when say what one is"
+                f"{candidate.title} looks like a checkpoint, but {why}; --layout and --complete-when say what one is"
             )
 
 
 def _is_half(candidate: Candidate) -> bool:
     """And not one that was sent, and got something more."""
-    return candidate.fresh is None or not all(seen.sound for seen in candidate.files.values())
+    return not is_late(candidate)
 
 
 class Ward:

@@ -1,11 +1,11 @@
 """The folder in which somebody's script keeps its checkpoints, on this machine."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from gangline.core.command.layout import Candidate
+from gangline.core.command.candidate import Candidate, title_of
 from gangline.core.files import File
 from gangline.core.runs.contract import Manifest
 
@@ -13,12 +13,19 @@ from gangline.core.runs.contract import Manifest
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
     """A checkpoint that stays, whatever the script does: its files by their paths below the folder of all. `marks` tell whether one was
-    written over since."""
+    written over since, `written_ns` when the script wrote each (Unix). `adds`: it is the one that was taken last under this name, and
+    more files."""
 
     name: str
     step: int | None
     files: dict[str, Path]
     marks: dict[str, tuple[int, int, int]]
+    written_ns: dict[str, int]
+    adds: bool = False
+
+    @property
+    def title(self) -> str:
+        return title_of(self.name, self.files)
 
 
 class Workspace(Protocol):
@@ -26,10 +33,12 @@ class Workspace(Protocol):
         """Until something appears in the folder, where the system tells; at most so long."""
         ...
 
-    def look(self, now_s: float, *, ended: bool = False) -> list[Candidate]:
+    def look(self, now_s: float, *, ended: bool = False, well: bool = False) -> list[Candidate]:
         """What may be checkpoints and was not taken as it is now. Their files are held from then on: they stay readable here when the
-        script deletes them; what it deleted is told of once. `ended`: nobody writes any more."""
+        script deletes them; what it deleted is told of once. `ended`: nobody writes any more; `well`: who wrote has come to its end."""
         ...
+
+    def step_of(self, candidate: Candidate) -> int | None: ...
 
     def take(self, candidate: Candidate) -> Taken | None:
         """To be given back by `release`. None where it has changed since the look."""
@@ -53,8 +62,8 @@ class Workspace(Protocol):
         """Where files of this checkpoint come in, each under its path; a later try finds what came."""
         ...
 
-    def install(self, name: str, manifest: Manifest) -> Path:
-        """What came in gets its place by this name, what was there is set aside; its path."""
+    def install(self, name: str, manifest: Manifest, written_ns: Mapping[str, int]) -> Path:
+        """What came in gets its place by this name, and its files when they were written; what was there is set aside. Its path."""
         ...
 
     def discard(self) -> None:

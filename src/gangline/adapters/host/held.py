@@ -4,34 +4,37 @@ A file that is written over in its place is the same file for a link; so what is
 it is taken.
 """
 
-import fcntl
-import json
 import os
 import shutil
-import stat as modes
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass
-from errno import EACCES
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gangline.core.command.layout import INDEX, OF_LIGHTNING, STATES, Candidate, Seen
-from gangline.core.command.whole import is_whole
+from gangline.adapters.host.entries import Entries, Mark, entries_at, is_whole_at, link, mark_of, put, told_at
+from gangline.core.command.candidate import ROOT, Candidate, Seen
+from gangline.core.command.version import adds_only, kinds_of, tells_nothing
 
-LINKED, UNREADABLE, DELETED = "is a link to a folder, which is not followed", "cannot be read", "was deleted again"
-Mark = tuple[int, int, int]
-"""Which file, how long, when it was written last: another one is another file, or another content."""
-
+DELETED = "was deleted again"
 SETTLES_S = 1.0
+"""After how long nothing more is expected of a folder of which nothing is known."""
+PATIENCE_S = 30.0
+"""After how long a file is not waited for that versions before had."""
+LATER = 10
+"""How many times as long as the time before a checkpoint settles that gets one file more after another."""
 LOOK_AGAIN_S, LOOK_AGAIN_AT_KNOWN_S = 2.0, 10.0
 """How often what has been as it is for long is looked at, where nothing tells of news: before it is known and after."""
 DELETED_WITHIN_S = 10.0
 """A folder of which a file went and that is still there so long after the last that did is not being deleted."""
-TOLD_BYTES_MAX = 4 * 2**20
-HEAD_BYTES = 65_536
-CLONE = 0x40049409
-"""FICLONE of ioctl_ficlone(2): a copy that shares its blocks, where the file system can."""
+
+
+@dataclass(slots=True)
+class Version:
+    """The files of a version that was taken, or known to be safe, and the kinds of those that it wrote. `sha256s` comes later."""
+
+    marks: dict[str, Mark]
+    kinds: frozenset[str]
+    sha256s: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -46,10 +49,23 @@ class _File:
 class Held:
     """What lies at `at`; its links lie below `store`. `is_written` says whether anybody writes a file."""
 
-    def __init__(self, at: Path, store: Path, is_written: Callable[[Path], bool], now_s: float) -> None:
+    def __init__(
+        self,
+        at: Path,
+        store: Path,
+        is_written: Callable[[Path], bool],
+        now_s: float,
+        *,
+        before: Version | None = None,
+        due: frozenset[str] | None = None,
+    ) -> None:
+        """`before`: the version that was taken last, by an earlier process too; `due`: the kinds of files that another of its kind had."""
         self.at = at
+        self.name = at.name
         self.folder = at.is_dir()
         self.gone = False
+        self._settles_s = self.settles_s = SETTLES_S
+        self.due = before.kinds if before else due
         self._inode = at.stat().st_ino if self.folder else 0
         self._store = store
         self._is_written = is_written
@@ -57,6 +73,7 @@ class Held:
         self._here: set[str] = set()
         self.marks: dict[str, Mark] = {}
         self._known: dict[str, Mark] | None = None
+        self._before = before.marks if before else None
         self._is_known = False
         self._changed_s = self._looked_s = now_s
         self._lost = frozenset[str]()
@@ -81,7 +98,8 @@ class Held:
 
     def look(self, now_s: float) -> None:
         self._looked_s = now_s
-        here = {path: (stat, odd) for path, stat, odd in entries_at(self.at)}
+        here = self._entries()
+        self._notice_next(here)
         self._here = set(here)
         for path, (stat, odd) in here.items():
             self._look_at(self.at / path if path else self.at, path, stat, now_s, odd)
@@ -104,35 +122,43 @@ class Held:
         self._mark()
         return True
 
-    def as_candidate(self, now_s: float, *, ended: bool) -> Candidate | None:
+    def as_candidate(self, now_s: float, *, ended: bool, well: bool = False) -> Candidate | None:
         """None for what is known, or is being deleted: of that, what is held counts when it is gone."""
-        marks, known = self.marks, self._known
+        marks, known, before = self.marks, self._known, self._before
+        quiet_s = now_s - self._changed_s
         is_going = bool(self._lost) and not self.gone
-        if self._is_known or not (marks or self.folder) or (is_going and not (ended and known is None)):
+        if (
+            self._is_known
+            or not (marks or (self.folder and self.name != ROOT))
+            or (is_going and not (ended and known is None))
+        ):
             return None
         files = {path: self._files[path] for path in marks}
         return Candidate(
-            name=self.at.name,
+            name=self.name,
             folder=self.folder,
             files={
-                path: Seen(bytes=file.mark[1], sound=file.sound, told=file.told, odd=file.odd)
+                path: Seen(bytes=file.mark[1], sound=file.sound, told=file.told, odd=file.odd, written_ns=file.mark[2])
                 for path, file in files.items()
             }
             | {path: Seen(bytes=0, sound=False, odd=DELETED) for path in self._lost if is_going},
-            settled=self.gone or ended or now_s - self._changed_s >= SETTLES_S,
-            fresh=None if known is None else frozenset(path for path in marks if known.get(path) != marks[path]),
+            settled=self.gone or ended or quiet_s >= self.settles_s,
+            patient=self.gone or well or quiet_s >= PATIENCE_S,
+            before=None if before is None else {path: mark[2] for path, mark in before.items()},
+            fresh=None if before is None else frozenset(path for path in marks if before.get(path) != marks[path]),
+            due=self.due,
             written_ns=max((mark[2] for mark in marks.values()), default=0),
         )
 
     def take(self, store: Path) -> dict[str, tuple[Path, Mark]] | None:
         """Files by their paths, at places of their own below `store`. None where one changed since the last look. Raises OSError where
         they cannot be held."""
-        again, taken = self._known is not None or not self.folder, dict[str, tuple[Path, Mark]]()
+        again, taken = self._before is not None or not self.folder, dict[str, tuple[Path, Mark]]()
         for path, mark in self.marks.items():
             file = self._files[path]
-            source, to = file.link or self.at / path, store / self.at.name / path
+            source, to = file.link or self.at / path, store / self.name / path
             try:
-                _put(source, to, copied=again)
+                put(source, to, copied=again)
                 if mark_of(source.stat())[1:] != mark[1:]:
                     return None
             except FileNotFoundError:
@@ -143,13 +169,38 @@ class Held:
 
     def know(self) -> None:
         """As it is now it is safe elsewhere: the script's disk is its own again."""
+        self._learn()
         self._known, self._is_known = self.marks, True
         self.forget()
         for file in self._files.values():
             file.link = None
 
+    def _learn(self) -> None:
+        """What a version has: the kinds of files that this one wrote. What only got a file more has all that it had, and this."""
+        before, marks = self._before, self.marks
+        fresh = frozenset(path for path, mark in marks.items() if before is None or before.get(path) != mark)
+        if fresh and before is not None and adds_only(self.name, fresh, before, marks):
+            self.settles_s *= LATER
+            self.due = (self.due or frozenset()) | kinds_of(marks)
+        elif fresh:
+            self.settles_s = self._settles_s
+            self.due = kinds_of(fresh)
+        self._before = marks
+
     def forget(self) -> None:
         shutil.rmtree(self._store, ignore_errors=True)
+
+    def _entries(self) -> Entries:
+        return {path: (stat, odd) for path, stat, odd in entries_at(self.at)}
+
+    def _notice_next(self, here: Entries) -> None:
+        """Where a file that was whole is written again, what was there until now was a version, taken or not."""
+        for path, (stat, _) in here.items():
+            file, before = self._files.get(path), self._before or {}
+            again = file is not None and file.sound and file.mark != mark_of(stat)
+            if again and not tells_nothing(path or self.name) and before.get(path) != self.marks.get(path):
+                self._learn()
+                return
 
     def _mark(self) -> None:
         self.marks = {path: file.mark for path, file in self._files.items() if self.gone or path in self._here}
@@ -158,7 +209,7 @@ class Held:
     def _look_at(self, at: Path, path: str, stat: os.stat_result, now_s: float, odd: str = "") -> None:
         mark, file = mark_of(stat), self._files.get(path)
         if file is None or file.mark[0] != mark[0]:
-            to = self._store / (path or at.name)
+            to = self._store / (path or self.name)
             file = self._files[path] = _File(mark, to if not odd and link(at, to) else None, odd=odd)
             self._changed_s = now_s
         elif file.mark != mark:
@@ -169,8 +220,8 @@ class Held:
         readable = file.link or at
         if self._is_written(readable):
             self._changed_s = now_s
-        elif _is_whole(readable, path or self.at.name, mark[1]):
-            file.sound, file.told = True, _told(readable, path or self.at.name, mark[1])
+        elif is_whole_at(readable, path or self.name, mark[1]):
+            file.sound, file.told = True, told_at(readable, path or self.name, mark[1])
 
     def _let_renamed_go(self, present: set[int]) -> None:
         """A file that got another name is held by that one; what could not be held has nothing to leave."""
@@ -192,107 +243,5 @@ class Held:
 
     def _link_all(self) -> None:
         for path in self._here:
-            file, to = self._files[path], self._store / (path or self.at.name)
+            file, to = self._files[path], self._store / (path or self.name)
             file.link = file.link or (to if link(self.at / path if path else self.at, to) else None)
-
-
-def mark_of(stat: os.stat_result) -> Mark:
-    return stat.st_ino, stat.st_size, stat.st_mtime_ns
-
-
-def files_at(place: Path) -> Iterator[str]:
-    """Their paths below a folder; a file has the empty one. Raises PermissionError where a folder cannot be read."""
-    for path, _, odd in entries_at(place):
-        if odd == UNREADABLE:
-            raise PermissionError(EACCES, os.strerror(EACCES), str(place / path))
-        if not odd:
-            yield path
-
-
-def entries_at(place: Path) -> Iterator[tuple[str, os.stat_result, str]]:
-    """Files with their paths below a folder; a file has the empty one. What goes away meanwhile is left out, and what is neither a file
-    nor a folder. The last word says of what was not looked into why."""
-    with suppress(FileNotFoundError, NotADirectoryError):
-        stat = place.stat()
-        if modes.S_ISREG(stat.st_mode):
-            yield "", stat, ""
-        if not modes.S_ISDIR(stat.st_mode):
-            return
-        try:
-            entries = sorted(os.scandir(place), key=lambda entry: entry.name)
-        except PermissionError:
-            yield "", stat, UNREADABLE
-            return
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                for path, below, odd in entries_at(place / entry.name):
-                    yield f"{entry.name}/{path}", below, odd
-            else:
-                yield from _entry(entry, stat)
-
-
-def _entry(entry: os.DirEntry[str], folder: os.stat_result) -> Iterator[tuple[str, os.stat_result, str]]:
-    try:
-        stat = entry.stat()
-    except PermissionError:
-        yield entry.name, folder, UNREADABLE
-    except OSError:  # it has gone, or is a link to nothing or itself
-        return
-    else:
-        if modes.S_ISDIR(stat.st_mode):
-            yield entry.name, stat, LINKED
-        elif modes.S_ISREG(stat.st_mode):
-            yield entry.name, stat, ""
-
-
-def link(source: Path, to: Path) -> bool:
-    """Whether it could be made, to the file itself; a link by this name to another one goes."""
-    try:
-        to.parent.mkdir(parents=True, exist_ok=True)
-        to.unlink(missing_ok=True)
-        os.link(source.resolve(), to)
-    except OSError:
-        return False
-    return True
-
-
-def copy(source: Path, to: Path) -> None:
-    """Raises OSError."""
-    to.parent.mkdir(parents=True, exist_ok=True)
-    with source.open("rb") as read, to.open("wb") as write:
-        try:
-            fcntl.ioctl(write, CLONE, read.fileno())
-        except OSError:
-            shutil.copyfileobj(read, write, 1 << 20)
-
-
-def _put(source: Path, to: Path, *, copied: bool) -> None:
-    """The file itself, or a copy of it where that is asked for or a link cannot be; a link again where the disk is too full for one.
-    Raises OSError."""
-    if copied or not link(source, to):
-        try:
-            copy(source, to)
-        except OSError:
-            if not (copied and link(source, to)):
-                raise
-
-
-def _is_whole(path: Path, name: str, size: int) -> bool:
-    try:
-        with path.open("rb") as file:
-            return is_whole(name, size, lambda at, count: os.pread(file.fileno(), count, at))
-    except OSError:
-        return False
-
-
-def _told(path: Path, name: str, size: int) -> Any:
-    """What a small file of JSON says; of a file of Lightning's, that it is one."""
-    try:
-        if name.endswith(".ckpt"):
-            with path.open("rb") as file:
-                return OF_LIGHTNING if OF_LIGHTNING.encode() in file.read(HEAD_BYTES) else None
-        if size <= TOLD_BYTES_MAX and (name.endswith(INDEX) or name in STATES):
-            return json.loads(path.read_text())
-    except (OSError, ValueError):
-        pass
-    return None

@@ -4,27 +4,35 @@ That lies in `.NAME.gangline` beside the folder, or in it where that is another 
 what was put out of the script's sight at the last start (`set-aside`), the command's `log.txt`.
 """
 
-import fcntl
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import chain, count
 from pathlib import Path
 from secrets import token_hex
 from time import monotonic
 
-from gangline.adapters.host.held import Held, files_at, mark_of
-from gangline.core.command.layout import Candidate, Rules, is_candidate, is_result, step_of
+from gangline.adapters.host.dates import date_files
+from gangline.adapters.host.entries import Mark, entries_at, files_at, mark_of
+from gangline.adapters.host.held import Held
+from gangline.adapters.host.held_root import HeldRoot
+from gangline.adapters.host.state_folder import lock, make_folders
+from gangline.adapters.host.versions import Versions
+from gangline.adapters.host.writers import has_writer, tells_writers
+from gangline.core.command.candidate import ROOT, Candidate
+from gangline.core.command.layout import Rules, is_candidate, is_in_root, is_of_its_own, is_result
+from gangline.core.command.step import step_of
+from gangline.core.command.version import is_late
 from gangline.core.errors import Damaged, UserError
 from gangline.core.files import FORBIDDEN, File, digest_of_files, is_safe_path
 from gangline.core.runs.contract import Manifest
 from gangline.ports.workspace import Taken
 from gangline.posix import FolderNews, is_written
 
-PROBE_BYTES = 65_536
 BESIDES = "results"
 """Where the results from elsewhere lie whose name is taken."""
 
@@ -35,13 +43,16 @@ class LocalWorkspace:
     def __init__(self, root: Path, rules: Rules) -> None:
         self.root = root
         self.rules = rules
-        self.state = _make_folders(root)
-        self._lock = _lock(self.state / "lock", root)
+        self.state = make_folders(root)
+        self._lock = lock(self.state / "lock", root)
         self._store = self.state / "held"
         shutil.rmtree(self._store, ignore_errors=True)
         self._store.mkdir()
         self._held: dict[str, Held] = {}
-        self._leases = _tells_writers(self.state)
+        self._versions = Versions(self.state)
+        self._has_own = bool(self._versions.names - {ROOT})
+        self._taken: dict[Path, dict[str, Mark]] = {}
+        self._leases = tells_writers(self.state)
         self._news = FolderNews()
         self._news.watch(root)
         self._heard: set[str] = set()
@@ -58,8 +69,10 @@ class LocalWorkspace:
         while not self._heard and (left_s := until_s - monotonic()) > 0:
             heard = {path.relative_to(self.root).parts[0] for path in self._news.wait(left_s) if path != self.root}
             self._heard = {name for name in heard if self._may_be_one(name)}
+            if any(self._may_be_in_root(name) for name in heard):
+                self._heard.add(ROOT)
 
-    def look(self, now_s: float, *, ended: bool = False) -> list[Candidate]:
+    def look(self, now_s: float, *, ended: bool = False, well: bool = False) -> list[Candidate]:
         heard, self._heard = self._heard, set()
         for name in self._names():
             if name not in self._held or not self._held[name].is_there():
@@ -73,8 +86,16 @@ class LocalWorkspace:
             if name not in self._held:
                 self._hold(name, now_s)
         present = [held for held in self._held.values() if not held.gone]
-        found = [each for held in (*missed, *present) if (each := held.as_candidate(now_s, ended=ended))]
-        return sorted(found, key=lambda each: (each.written_ns, step_of(each) or 0, each.name))
+        found = [each for held in (*missed, *present) if (each := held.as_candidate(now_s, ended=ended, well=well))]
+        self._has_own = self._has_own or any(is_of_its_own(self.rules, each) for each in found)
+        found = [each for each in found if each.name != ROOT or not self._has_own]
+        return sorted(found, key=lambda each: (each.written_ns, self.step_of(each) or 0, each.name))
+
+    def step_of(self, candidate: Candidate) -> int | None:
+        return step_of(candidate, self.rules.step)
+
+    def _may_be_in_root(self, name: str) -> bool:
+        return self.rules.layout == "folder" or is_in_root(self.rules, name)
 
     def _may_be_one(self, name: str) -> bool:
         return any(is_candidate(self.rules, name, folder=folder) for folder in (True, False))
@@ -82,19 +103,33 @@ class LocalWorkspace:
     def _names(self) -> list[str]:
         """Of what may be checkpoints."""
         with suppress(FileNotFoundError), os.scandir(self.root) as entries:
-            return [
+            found = [
                 entry.name
                 for entry in entries
                 if not entry.is_symlink() and is_candidate(self.rules, entry.name, folder=entry.is_dir())
             ]
+            return [ROOT, *found] if self._looks_at_root else found
         return []
 
+    @property
+    def _looks_at_root(self) -> bool:
+        return not self.rules.complete_when and self.rules.layout in ("auto", "files", "folder")
+
     def _hold(self, name: str, now_s: float) -> None:
-        at = self.root / name
+        at, store = self.root / name, self._store / token_hex(8)
         with suppress(FileNotFoundError):
-            held = self._held[name] = Held(at, self._store / token_hex(8), self._is_written, now_s)
-            self._news.watch(at)
-            held.look(now_s)
+            if name == ROOT:
+                self._held[name] = self._root(store, now_s)
+            else:
+                before, due = self._versions.of(name, partial(_marks_at, at)), self._versions.due(name)
+                self._held[name] = Held(at, store, self._is_written, now_s, before=before, due=due)
+                self._news.watch(at)
+            self._held[name].look(now_s)
+
+    def _root(self, store: Path, now_s: float) -> HeldRoot:
+        belongs = None if self.rules.layout == "folder" else partial(is_in_root, self.rules)
+        before = self._versions.of(ROOT, partial(_marks_at, self.root))
+        return HeldRoot(self.root, store, self._is_written, now_s, belongs=belongs, before=before)
 
     def _missed(self) -> list[Held]:
         """Those that have gone since the last look, and count; those that had gone before are forgotten."""
@@ -110,7 +145,7 @@ class LocalWorkspace:
 
     def _is_written(self, path: Path) -> bool:
         found = is_written(path) if self._leases else None
-        return _has_writer(path) if found is None else found
+        return has_writer(path) if found is None else found
 
     # Taking
 
@@ -126,28 +161,51 @@ class LocalWorkspace:
                 shutil.rmtree(store, ignore_errors=True)
         if found is None:
             return None
-        files = {(f"{candidate.name}/{path}" if path else candidate.name): each for path, each in found.items()}
-        places, marks = ({path: each[part] for path, each in files.items()} for part in (0, 1))
-        return Taken(name=candidate.name, step=step_of(candidate), files=places, marks=marks)  # type: ignore[arg-type]
+        self._taken[store] = held.marks
+        self._remember(held)
+        below = {path: _below(candidate.name, path) for path in found}
+        return Taken(
+            name=candidate.name,
+            step=self.step_of(candidate),
+            files={below[path]: place for path, (place, _) in found.items()},
+            marks={below[path]: mark for path, (_, mark) in found.items()},
+            written_ns={below[path]: candidate.files[path].written_ns for path in found},
+            adds=is_late(candidate),
+        )
 
     def release(self, taken: Taken) -> None:
-        for path in taken.files.values():
-            shutil.rmtree(self._store / path.relative_to(self._store).parts[0], ignore_errors=True)
+        for store in self._stores_of(taken):
+            self._taken.pop(store, None)
+            shutil.rmtree(store, ignore_errors=True)
 
     def describe(self, taken: Taken) -> tuple[File, ...]:
-        return tuple(_describe(path, at, taken.marks[path]) for path, at in sorted(taken.files.items()))
+        found = {path: _describe(path, at, taken.marks[path]) for path, at in sorted(taken.files.items())}
+        for store in self._stores_of(taken):
+            marks = self._taken[store]
+            sha256s = {path: found[_below(taken.name, path)].sha256 for path in marks}
+            self._versions.describe(taken.name, marks, sha256s)
+        return tuple(found.values())
+
+    def _stores_of(self, taken: Taken) -> set[Path]:
+        return {self._store / path.relative_to(self._store).parts[0] for path in taken.files.values()}
 
     def know(self, name: str) -> None:
         if name not in self._held:
             self._hold(name, 0.0)
         self._held[name].know()
+        self._has_own = self._has_own or name != ROOT
+        self._remember(self._held[name])
+
+    def _remember(self, held: Held) -> None:
+        self._versions.remember(
+            held.name, held.marks, held.due or frozenset(), lambda name: (self.root / name).exists()
+        )
 
     # Restoring
 
     def holds(self, name: str, manifest: Manifest) -> bool:
-        at = self.root / name
         with suppress(Damaged, OSError):
-            here = {f"{name}/{path}" if path else name for path in files_at(at)}
+            here = {_below(name, path) for path in self._paths_of(name)}
             return here == {file.path for file in manifest.files} and all(
                 _describe(file.path, self.root / file.path) == file for file in manifest.files
             )
@@ -156,9 +214,16 @@ class LocalWorkspace:
     def incoming(self, manifest: Manifest) -> Path:
         return self.state / "incoming" / digest_of_files(manifest.files)[:16]
 
-    def install(self, name: str, manifest: Manifest) -> Path:
+    def install(self, name: str, manifest: Manifest, written_ns: Mapping[str, int]) -> Path:
         self.set_aside(name)
-        (self.incoming(manifest) / name).rename(self.root / name)
+        come = self.incoming(manifest)
+        date_files(come, [file.path for file in manifest.files], written_ns)
+        if name != ROOT:
+            (come / name).rename(self.root / name)
+        else:
+            for file in sorted(manifest.files, key=lambda file: (written_ns.get(file.path, 0), file.path)):
+                (self.root / file.path).parent.mkdir(parents=True, exist_ok=True)
+                (come / file.path).replace(self.root / file.path)
         self.discard()
         return self.root / name
 
@@ -170,22 +235,31 @@ class LocalWorkspace:
             shutil.rmtree(self.state / "set-aside", ignore_errors=True)
             self._aside = self.state / "set-aside"
             self._aside.mkdir()
-        if (self.root / name).exists():
+        for path in self._paths_of(name) if name == ROOT else [name] * (self.root / name).exists():
             try:
-                (self.root / name).rename(self._aside / name)
+                (self._aside / path).parent.mkdir(parents=True, exist_ok=True)
+                (self.root / path).rename(self._aside / path)
             except OSError as error:
                 raise UserError(
-                    f"{self.root / name} cannot be set aside: {error.strerror}",
+                    f"{self.root / path} cannot be set aside: {error.strerror}",
                     hint="it is no checkpoint to go on from: move it away",
                 ) from None
         if held := self._held.pop(name, None):
             held.forget()
 
+    def _paths_of(self, name: str) -> list[str]:
+        """Of the files that it consists of now, below it."""
+        if name != ROOT:
+            return list(files_at(self.root / name))
+        return sorted(self._root(self._store / token_hex(8), 0.0).paths)
+
     def room(self) -> int:
         return shutil.disk_usage(self.root).free
 
     def place(self, name: str) -> Path:
-        return self.root / name
+        """Of files in the folder of all that folder, or the file, where it is but one."""
+        paths = self._paths_of(ROOT) if name == ROOT else []
+        return self.root / (paths[0] if len(paths) == 1 else name)
 
     def results(self, besides: Sequence[Path]) -> dict[File, Path]:
         with os.scandir(self.root) as entries:
@@ -230,35 +304,15 @@ class LocalWorkspace:
         os.close(self._lock)
 
 
-def _make_folders(root: Path) -> Path:
-    """Of what this keeps: beside the folder, where a hard link reaches."""
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(
-            f"{root} cannot be made: {error.strerror}", hint="--checkpoints is a folder that the script writes to"
-        ) from None
-    for state in (root.absolute().parent / f".{root.absolute().name}.gangline", root / ".gangline"):
-        with suppress(OSError):
-            state.mkdir(exist_ok=True)
-            if state.stat().st_dev == root.stat().st_dev and os.access(state, os.W_OK):
-                return state
-    raise UserError(
-        f"nothing can be written in {root}", hint="may this user write there? is the disk mounted to be read only?"
-    )
+def _below(name: str, path: str) -> str:
+    """A file's path below the folder of all."""
+    if name == ROOT:
+        return path
+    return f"{name}/{path}" if path else name
 
 
-def _lock(path: Path, root: Path) -> int:
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        raise UserError(
-            f"another gangline exec is at work in {root}",
-            hint="one folder has one command at a time: wait, or end that one",
-        ) from None
-    return handle
+def _marks_at(place: Path) -> dict[str, tuple[Path, Mark]]:
+    return {path: (place / path if path else place, mark_of(stat)) for path, stat, odd in entries_at(place) if not odd}
 
 
 def _describe(path: str, at: Path, mark: tuple[int, int, int] | None = None) -> File:
@@ -278,38 +332,3 @@ def _writable(path: str) -> str:
     """As a name that every system can keep: what none can is written as %XX."""
     text = path.encode(errors="surrogateescape").decode(errors="backslashreplace")
     return FORBIDDEN.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), text)
-
-
-def _tells_writers(state: Path) -> bool:
-    """Whether leases tell of writers here; not all file systems have them. Raises `UserError` where the disk is full."""
-    probe = state / "probe"
-    try:
-        with probe.open("wb") as file:
-            file.write(bytes(PROBE_BYTES))
-            file.flush()
-            written = is_written(probe)
-        closed = is_written(probe)
-    except OSError as error:
-        raise UserError(
-            f"nothing can be written in {state}: {error.strerror}",
-            hint="make room, or name a folder on a larger disk in --checkpoints",
-        ) from None
-    finally:
-        probe.unlink(missing_ok=True)
-    return (written, closed) == (True, False)
-
-
-def _has_writer(path: Path) -> bool:
-    """By looking through all processes that this user may look at."""
-    stat = path.stat()
-    for handle in Path("/proc").glob("[0-9]*/fd/*"):
-        with suppress(OSError):
-            found = handle.stat()
-            if (found.st_dev, found.st_ino) == (stat.st_dev, stat.st_ino) and _for_writing(handle):
-                return True
-    return False
-
-
-def _for_writing(handle: Path) -> bool:
-    flags = (handle.parents[1] / "fdinfo" / handle.name).read_text().split("flags:")[1].split()[0]
-    return bool(int(flags, 8) & (os.O_WRONLY | os.O_RDWR))

@@ -23,6 +23,7 @@ def exec_command(
     results: options.Results = None,
     layout: options.LayoutName = options.Layout.auto,
     complete_when: options.CompleteWhen = "",
+    step: options.Step = "",
     keep: options.Keep = 2,
     pin: options.Pin = None,
     webhook: options.Webhook = "",
@@ -46,7 +47,7 @@ def exec_command(
         raise BadInput(f"{stop_signal} is no signal", hint="as TERM, INT or USR1") from None
     plan = Plan(
         command=tuple(command),
-        rules=exec_rules(layout.value, complete_when),
+        rules=exec_rules(layout.value, complete_when, step),
         keep=keep,
         pins=frozenset(pin or ()),
         grace_s=grace,

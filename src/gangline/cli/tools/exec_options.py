@@ -11,9 +11,14 @@ class Layout(StrEnum):
     auto = "auto"
     accelerate = "accelerate"
     kohya = "kohya"
+    simpletuner = "simpletuner"
     lightning = "lightning"
     hf_trainer = "hf-trainer"
+    dcp = "dcp"
+    onetrainer = "onetrainer"
     manifest = "manifest"
+    files = "files"
+    folder = "folder"
 
 
 Command = Annotated[
@@ -33,11 +38,24 @@ Results = Annotated[
     list[Path] | None,
     typer.Option("--results", help="A file or folder besides --checkpoints to upload at the end."),
 ]
-LayoutName = Annotated[Layout, typer.Option("--layout", help="Which library writes the checkpoints.")]
+LayoutName = Annotated[
+    Layout,
+    typer.Option(
+        "--layout",
+        help="What writes the checkpoints. `folder` takes the whole folder each time that nothing in it is open.",
+    ),
+]
 CompleteWhen = Annotated[
     str,
     typer.Option(
         "--complete-when", help="A pattern of paths in --checkpoints: a checkpoint is complete when one is there."
+    ),
+]
+Step = Annotated[
+    str,
+    typer.Option(
+        "--step",
+        help="Where a checkpoint's name has its step: a pattern with `{step}`, as 'run_{step}_*.pt'. * stands for no slash.",
     ),
 ]
 Keep = Annotated[int, typer.Option("--keep", min=2, help="How many checkpoints stay in the store.")]

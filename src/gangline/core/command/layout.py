@@ -1,28 +1,41 @@
 """When a checkpoint of somebody's training script is complete: rules by the library that writes it.
 
 A look at the folder goes in, what still lacks comes out; never does a rule ask how old something is. A file counts once nobody has
-it open for writing and it is whole by its own format (`gangline.core.command.whole`). What is rewritten later is another version of it.
+it open for writing and it is whole by its own format (`gangline.core.command.whole`). What is rewritten later is another version of it
+(`gangline.core.command.version`).
 
-| layout       | a checkpoint is             | its last file is                                                              |
-|--------------|-----------------------------|-------------------------------------------------------------------------------|
-| `accelerate` | a folder                    | `random_states_N.pkl` of each process; objects that the script registered may follow |
-| `kohya`      | a folder `…-state`          | the same                                                                      |
-| `hf-trainer` | a folder `checkpoint-N`     | `trainer_state.json`, and `rng_state….pth` of each process                    |
-| `lightning`  | a file `….ckpt`, or a folder of that name with shards | the file itself; `.metadata` and `meta.pt`          |
-| `manifest`   | a folder                    | `manifest.json`, as the trainer contract says (gangline.core.runs.contract)        |
+| layout        | a checkpoint is             | its last file is                                                              |
+|---------------|-----------------------------|-------------------------------------------------------------------------------|
+| `accelerate`  | a folder                    | `random_states_N.pkl` of each process; objects that the script registered may follow |
+| `kohya`       | a folder `…-state`          | the same                                                                      |
+| `simpletuner` | a folder `checkpoint-N`, `checkpoint-N-rolling` | `.guard`                                                  |
+| `hf-trainer`  | a folder `checkpoint-N`     | `trainer_state.json`, and `rng_state….pth` of each process                    |
+| `lightning`   | a file `….ckpt`, or a folder of that name with shards | `.metadata` and `meta.pt`                           |
+| `dcp`         | a folder of shards by torch.distributed.checkpoint | `.metadata`                                            |
+| `onetrainer`  | a folder `…-backup-STEP-EPOCH-EPOCHSTEP` | its settings, `onetrainer_config/….json`                         |
+| `manifest`    | a folder                    | `manifest.json`, as the trainer contract says (gangline.core.runs.contract)   |
+| `files`       | the files of the newest number, and those without one, in no folder | none: each kind of file is written again |
+| `folder`      | everything                  | the same                                                                      |
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import Literal, get_args
 
+from gangline.core.command.candidate import ROOT, Candidate
+from gangline.core.command.root import may_be_in_root
+from gangline.core.command.version import MAY_COME, STATE, lacks_of_version
 from gangline.core.errors import Damaged
 from gangline.core.runs.contract import MANIFEST, parse_manifest
 
-LayoutName = Literal["accelerate", "kohya", "lightning", "hf-trainer", "manifest"]
-LAYOUTS: tuple[LayoutName, ...] = ("accelerate", "kohya", "lightning", "hf-trainer", "manifest")
+LayoutName = Literal[
+    "accelerate", "kohya", "simpletuner", "lightning", "hf-trainer", "dcp", "onetrainer", "manifest", "files", "folder"
+]
+LAYOUTS: tuple[LayoutName, ...] = get_args(LayoutName)
+IN_ROOT: tuple[LayoutName, ...] = ("files", "folder")
+"""Those of which a checkpoint lies in the folder of all itself, as `ROOT`."""
 
 OF_ACCELERATE = re.compile(r"random_states_(\d+)\.pkl")
 OF_LIGHTNING = "pytorch-lightning_version"
@@ -35,50 +48,28 @@ INDEX = ".index.json"
 SHARDS_END = ".metadata"
 HIDDEN = (".", "tmp-", "tmp_", "_tmp")
 MAY_BE_ONE = re.compile(
-    r"(.*[-_.])?(checkpoint|ckpt|step|epoch|iter|state|last|latest|best|resume)[-_=.]?\d*|.*\.ckpt|\d+", re.IGNORECASE
+    r"(.*[-_.])?(checkpoint|ckpt|step|epoch|iter|state|last|latest|best|resume)[-_=.]?\d*(-rolling)?|.*\.ckpt|\d+"
+    r"|.*-backup-\d+-\d+-\d+",
+    re.IGNORECASE,
 )
-IS_ONE = re.compile(r"checkpoint[-_]\d+|.*-state|.*\.ckpt", re.IGNORECASE)
+IS_ONE = re.compile(r"checkpoint[-_]\d+(-rolling)?|.*-state|.*\.ckpt|.*-backup-\d+-\d+-\d+", re.IGNORECASE)
 OFTEN_ONE = re.compile(r"(step|epoch)[-_]\d+", re.IGNORECASE)
 """Names that a checkpoint may have; that libraries give to checkpoints alone; and that scripts give to folders of pictures as well."""
-STATES = ("trainer_state.json", "train_state.json", MANIFEST)
-"""Small files of JSON that tell the step."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """A file of a checkpoint. `sound`: it is closed, and whole. `told`: what it says, where it is a small one of JSON. `odd`: why it
-    cannot be held at all."""
-
-    bytes: int
-    sound: bool
-    told: Any = field(default=None, compare=False)
-    odd: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A file, or a folder's files by their paths below it, that may be a checkpoint. `name` is its name in the folder of all.
-
-    `settled`: nothing of it has changed for a while, or its writer has ended, or it is gone from the folder. `fresh` are the files
-    that have changed since it was sent; None where it never was. `written_ns`: when the newest of them was written (Unix), by which no
-    rule here goes.
-    """
-
-    name: str
-    folder: bool
-    files: Mapping[str, Seen]
-    settled: bool = False
-    fresh: frozenset[str] | None = None
-    written_ns: int = 0
+OF_ONETRAINER = "onetrainer_config/"
+OF_ONETRAINER_ALL = ("args.json", "concepts.json", "samples.json")
+GUARD = ".guard"
+NONE = re.compile(r"(?!)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """`processes`: how many write together, as far as is known. `complete_when` is a pattern of paths below the folder of all."""
+    """`processes`: how many write together, as far as is known. `complete_when` is a pattern of paths below the folder of all, `step` one
+    of names, which says where the step stands (gangline.core.command.step)."""
 
     layout: LayoutName | Literal["auto"] = "auto"
     complete_when: str = ""
     processes: int = 1
+    step: str = ""
 
 
 def lacks(rules: Rules, candidate: Candidate) -> str:
@@ -93,25 +84,44 @@ def lacks(rules: Rules, candidate: Candidate) -> str:
         return f"{unsound or candidate.name} is not written to its end"
     if rules.complete_when:
         lacking, last = _lacks_match(rules.complete_when, candidate)
+        candidate = replace(candidate, due=None)  # the pattern alone decides
     elif layout := layout_of(rules, candidate):
         lacking, last = _RULES[layout](candidate, rules.processes), _LAST[layout]
+        candidate = candidate if layout != "manifest" else replace(candidate, due=None)
+        if not lacking and layout in _SETTLE and candidate.due is None and not candidate.settled:
+            lacking = MAY_COME
     else:
         return "nothing says that it is a checkpoint"
-    if lacking or candidate.fresh is None:
-        return lacking
-    same = next(
-        (path for path in sorted(candidate.files) if last.fullmatch(path) and path not in candidate.fresh), None
-    )
-    return "" if same is None else f"{same or candidate.name} is as it was when it was sent"
+    return lacking or lacks_of_version(candidate, last, by_names=not rules.complete_when)
+
+
+def holds_state(candidate: Candidate) -> bool:
+    """Whether a file of it looks like something that training goes on from."""
+    return any(STATE.fullmatch(path or candidate.name) for path in candidate.files)
+
+
+def is_of_its_own(rules: Rules, candidate: Candidate) -> bool:
+    """Whether a script that writes this keeps its checkpoints so: then files in the folder of all are results."""
+    if candidate.name == ROOT:
+        return False
+    known = layout_of(rules, candidate) is not None
+    return known or (candidate.folder and IS_ONE.fullmatch(candidate.name) is not None)
+
+
+def is_in_root(rules: Rules, name: str) -> bool:
+    """Whether a file of this name, in the folder of all, may be a part of the checkpoint there."""
+    return not rules.complete_when and rules.layout in ("auto", "files") and may_be_in_root(name)
 
 
 def is_candidate(rules: Rules, name: str, *, folder: bool) -> bool:
-    """Whether something of this name may be, or become, a checkpoint; what cannot is nobody's but the script's."""
+    """Whether something of this name may be, or become, a checkpoint of its own; what cannot is nobody's but the script's."""
     if name.startswith(HIDDEN) or name.endswith((".tmp", ".partial")):
         return False
     if rules.complete_when:
         first, _, rest = rules.complete_when.partition("/")
         return fnmatchcase(name, first) and bool(rest) == folder
+    if rules.layout in IN_ROOT:
+        return False
     if rules.layout == "lightning" or not folder:
         return name.endswith(".ckpt") and rules.layout in ("auto", "lightning")
     return name.endswith("-state") if rules.layout == "kohya" else MAY_BE_ONE.fullmatch(name) is not None
@@ -126,6 +136,8 @@ def is_result(rules: Rules, candidate: Candidate) -> bool:
         for path in candidate.files
     )
     known = layout_of(Rules(), candidate) is not None or marked
+    if candidate.name == ROOT:
+        return False
     if not candidate.folder:
         return rules.layout != "lightning" and not known
     begun = not candidate.files or any(WEIGHTS.fullmatch(path) for path in candidate.files)
@@ -139,25 +151,19 @@ def layout_of(rules: Rules, candidate: Candidate) -> LayoutName | None:
     names = candidate.files.keys()
     if candidate.name.endswith(".ckpt"):
         return "lightning" if candidate.folder or candidate.files[""].told == OF_LIGHTNING else None
+    if candidate.name == ROOT:
+        return "files"
     if MANIFEST in names:
         return "manifest"
+    if GUARD in names:
+        return "simpletuner"
     if any(OF_ACCELERATE.fullmatch(name) for name in names):
         return "kohya" if candidate.name.endswith("-state") else "accelerate"
     if "trainer_state.json" in names:
         return "hf-trainer"
-    return None
-
-
-def step_of(candidate: Candidate) -> int | None:
-    """What it says of itself, else the number in its name."""
-    for state in STATES:
-        told = candidate.files[state].told if state in candidate.files else None
-        said = [told.get(name) for name in ("global_step", "current_step", "step")] if isinstance(told, dict) else []
-        found = next((value for value in said if isinstance(value, int) and value >= 0), None)
-        if found is not None:
-            return found
-    numbers = re.findall(r"step[-_=]?(\d+)", candidate.name) or re.findall(r"\d+", candidate.name)
-    return int(numbers[-1]) if numbers else None
+    if any(name.startswith(OF_ONETRAINER) for name in names):
+        return "onetrainer"
+    return "dcp" if candidate.folder and any(SHARD.fullmatch(name) for name in names) else None
 
 
 def script_of(command: Collection[str]) -> str:
@@ -189,8 +195,26 @@ def _matches(path: str, pattern: str) -> bool:
 def _lacks_of_accelerate(candidate: Candidate, processes: int) -> str:
     found = {int(match[1]) for path in candidate.files if (match := OF_ACCELERATE.fullmatch(path))}
     lacking = _lacks_weights(candidate) or _lacks_one_of_each(found, processes, "random_states_{}.pkl")
-    lacking = lacking or _lacks_optimiser(candidate)
-    return lacking or ("" if candidate.settled else "the script may still add to it")
+    return lacking or _lacks_optimiser(candidate)
+
+
+def _lacks_of_simpletuner(candidate: Candidate, processes: int) -> str:
+    return _lacks_of_accelerate(candidate, processes) or ("" if GUARD in candidate.files else f"{GUARD} lacks")
+
+
+def _lacks_of_onetrainer(candidate: Candidate, processes: int) -> str:
+    lacking = next((name for name in OF_ONETRAINER_ALL if f"{OF_ONETRAINER}{name}" not in candidate.files), "")
+    return f"{OF_ONETRAINER}{lacking} lacks" if lacking else ""
+
+
+def _lacks_of_shards(candidate: Candidate, processes: int) -> str:
+    if not any(SHARD.fullmatch(path) for path in candidate.files):
+        return "shards lack"
+    return _lacks_weights(candidate)
+
+
+def _lacks_of_root(candidate: Candidate, processes: int) -> str:
+    return "" if holds_state(candidate) else "nothing of it looks like state"
 
 
 def _lacks_of_trainer(candidate: Candidate, processes: int) -> str:
@@ -257,6 +281,11 @@ def _lacks_one_of_each(found: set[int], processes: int, name: str) -> str:
 _RULES: dict[LayoutName, Callable[[Candidate, int], str]] = {
     "accelerate": _lacks_of_accelerate,
     "kohya": _lacks_of_accelerate,
+    "simpletuner": _lacks_of_simpletuner,
+    "dcp": _lacks_of_shards,
+    "onetrainer": _lacks_of_onetrainer,
+    "files": _lacks_of_root,
+    "folder": _lacks_of_root,
     "lightning": _lacks_of_lightning,
     "hf-trainer": _lacks_of_trainer,
     "manifest": _lacks_of_manifest,
@@ -264,8 +293,15 @@ _RULES: dict[LayoutName, Callable[[Candidate, int], str]] = {
 _LAST: dict[LayoutName, re.Pattern[str]] = {
     "accelerate": OF_ACCELERATE,
     "kohya": OF_ACCELERATE,
+    "simpletuner": re.compile(re.escape(GUARD)),
+    "dcp": re.compile(r"(.*/)?\.metadata"),
+    "onetrainer": re.compile(rf"{OF_ONETRAINER}.*"),
+    "files": NONE,
+    "folder": NONE,
     "lightning": re.compile(r"|\.metadata|meta\.pt"),
     "hf-trainer": re.compile(rf"trainer_state\.json|{OF_TRAINER.pattern}"),
     "manifest": re.compile(re.escape(MANIFEST)),
 }
 """What a library writes after all else: a checkpoint that is written over in its place is another one once these are."""
+_SETTLE = ("accelerate", "kohya", "onetrainer", "files", "folder")
+"""Layouts whose last file is not known until a checkpoint of the script was seen: something may follow."""

@@ -12,9 +12,10 @@ two never write the same name. All of this is pure.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from gangline.core.command.candidate import ROOT, title_of
 from gangline.core.errors import Damaged
 from gangline.core.files import is_safe_path
 from gangline.core.runs.contract import Manifest, parse_manifest
@@ -67,24 +68,33 @@ class Begun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """A checkpoint in the store. `name` is what the script calls it; the paths of its files begin with that.
-    It was complete so many milliseconds after its run began."""
+    """A checkpoint in the store. `name` is what the script calls it; the paths of its files begin with that, unless it is `ROOT`.
+    It was complete so many milliseconds after its run began. `step` is None where it is not known, `written_ns` is when the script
+    wrote each file (Unix)."""
 
     ref: Ref
     name: str
     manifest: Manifest
     after_ms: int
+    step: int | None = None
+    written_ns: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def step(self) -> int:
-        return self.manifest.step
+    def title(self) -> str:
+        return title_of(self.name, [file.path for file in self.manifest.files])
 
     @property
     def bytes(self) -> int:
         return sum(file.bytes for file in self.manifest.files)
 
     def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, "after_ms": self.after_ms, "manifest": self.manifest.to_json()}
+        return {
+            "name": self.name,
+            "after_ms": self.after_ms,
+            "step": self.step,
+            "written_ns": dict(self.written_ns),
+            "manifest": self.manifest.to_json(),
+        }
 
 
 def parse_begun(run: str, value: object) -> Begun:
@@ -108,11 +118,20 @@ def parse_begun(run: str, value: object) -> Begun:
 def parse_committed(ref: Ref, value: object) -> Committed:
     """Raises `Damaged`."""
     try:
-        assert isinstance(value, dict) and is_safe_path(value["name"]) and "/" not in value["name"]
+        assert isinstance(value, dict) and "/" not in value["name"]
+        assert value["name"] == ROOT or is_safe_path(value["name"])
         manifest = parse_manifest(value["manifest"])
-        assert all(file.path.partition("/")[0] == value["name"] for file in manifest.files)
-        return Committed(ref=ref, name=value["name"], manifest=manifest, after_ms=int(value["after_ms"]))
-    except (AssertionError, KeyError, TypeError, ValueError) as error:
+        assert all(value["name"] in (ROOT, file.path.partition("/")[0]) for file in manifest.files)
+        step = value["step"]
+        return Committed(
+            ref=ref,
+            name=value["name"],
+            manifest=manifest,
+            after_ms=int(value["after_ms"]),
+            step=None if step is None else int(step),
+            written_ns={str(path): int(ns) for path, ns in value["written_ns"].items()},
+        )
+    except (AssertionError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise Damaged(f"the record of the checkpoint is damaged ({type(error).__name__})") from None
 
 

@@ -1,0 +1,39 @@
+"""The folder beside a script's folder of checkpoints, in which `gangline exec` keeps what is its own."""
+
+import fcntl
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from gangline.core.errors import UserError
+
+
+def make_folders(root: Path) -> Path:
+    """Of what this keeps: beside the folder, where a hard link reaches."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"{root} cannot be made: {error.strerror}", hint="--checkpoints is a folder that the script writes to"
+        ) from None
+    for state in (root.absolute().parent / f".{root.absolute().name}.gangline", root / ".gangline"):
+        with suppress(OSError):
+            state.mkdir(exist_ok=True)
+            if state.stat().st_dev == root.stat().st_dev and os.access(state, os.W_OK):
+                return state
+    raise UserError(
+        f"nothing can be written in {root}", hint="may this user write there? is the disk mounted to be read only?"
+    )
+
+
+def lock(path: Path, root: Path) -> int:
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise UserError(
+            f"another gangline exec is at work in {root}",
+            hint="one folder has one command at a time: wait, or end that one",
+        ) from None
+    return handle

@@ -2,23 +2,21 @@
 
 import argparse
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-import torch
-
 from gangline.core.errors import BadInput, GanglineError, Unreachable
 from gangline.core.parsing import InvalidSpec
-from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_LEFT_OUT, Failure, FailureKind
+from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_LEFT_OUT, EXIT_PEER_GONE, Failure, FailureKind
 from gangline.data.place import KeyRefused, says_full
 from gangline.train.checkpoints.prepared import LeftOut
 from gangline.train.run.contract import Orders, RunDirectory
-from gangline.train.run.meter import Diverged
+from gangline.train.run.memory import is_out_of_memory
+from gangline.train.run.meter import Diverged, NoGradient
 from gangline.train.run.numerics import OtherNumerics
 from gangline.train.run.quiet import be_quiet
 from gangline.train.run.ranks import PeerGone
-
-EXIT_FAILED = 1
 
 
 def kind_of(error: Exception) -> FailureKind:
@@ -31,9 +29,11 @@ def kind_of(error: Exception) -> FailureKind:
             return "bad data"
         case Diverged():
             return "diverged"
+        case NoGradient():
+            return "no gradient"
         case OtherNumerics():
             return "other numerics"
-        case torch.OutOfMemoryError() | MemoryError():
+        case _ if is_out_of_memory(error):
             return "out of memory"
         case _:
             return "disk full" if says_full(error) else "crashed"
@@ -53,11 +53,12 @@ def main(work: Callable[[RunDirectory, Orders], int]) -> int:
         return EXIT_LEFT_OUT
     except PeerGone as error:  # it has said itself why, or was killed
         print(error, file=sys.stderr)  # noqa: T201
-        return EXIT_FAILED
+        return EXIT_PEER_GONE
     except Exception as error:
         kind = kind_of(error)
         run.report_failure(Failure(kind=kind, because=str(error) or type(error).__name__))
         if not isinstance(error, GanglineError):
-            raise
+            traceback.print_exc()
+            return EXIT_FAILED
         print(f"error: {error.message}", f"hint: {error.hint}" * bool(error.hint), sep="\n", file=sys.stderr)  # noqa: T201
         return EXIT_BAD_INPUT if kind == "bad data" else EXIT_FAILED

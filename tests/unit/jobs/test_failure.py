@@ -27,6 +27,7 @@ HALF, QUARTER = STRIKE // 2, 1
 TABLE = {  # blame, counts as a failed attempt, ban this machine, strike
     "bad data": ("job", True, True, STRIKE),
     "diverged": ("job", True, True, STRIKE),
+    "no gradient": ("job", True, True, STRIKE),
     "out of memory": ("node", True, True, STRIKE),
     "disk full": ("node", True, True, STRIKE),
     "gpu error": ("node", True, True, STRIKE),
@@ -88,7 +89,7 @@ def failed(kind: str, machine: str, gpu: str = "A100") -> Attempt:
     return replace(ATTEMPT, state="failed", kind=kind, machine=machine, gpu=gpu)
 
 
-@pytest.mark.parametrize("kind", ["bad data", "diverged"])
+@pytest.mark.parametrize("kind", ["bad data", "diverged", "no gradient"])
 def test_the_job_is_to_blame_once_a_second_machine_says_so(kind: str) -> None:
     first = after_failure(JOB, ATTEMPT, [], kind, "a.png", POLICY)
     assert (first.job, first.wait_s) == ("queued", 0) and "a second machine is to confirm" in first.because

@@ -50,7 +50,14 @@ MEANING: dict[FailureKind, Meaning] = {
     ),
     "diverged": Meaning(
         says="training diverged",
-        sentence="The loss became infinite or no number: the job fails once a second machine sees the same.",
+        sentence="The loss or the gradient became infinite or no number: the job fails once a second machine sees the same.",
+        blame="job",
+        confirm=True,
+        strike=STRIKE,
+    ),
+    "no gradient": Meaning(
+        says="nothing was learned",
+        sentence="The gradient was exactly 0 for many steps in a row: the job fails once a second machine sees the same.",
         blame="job",
         confirm=True,
         strike=STRIKE,

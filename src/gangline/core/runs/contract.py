@@ -21,9 +21,12 @@ from gangline.core.errors import Damaged
 from gangline.core.files import File, is_safe_path, is_sha256
 
 EXIT_DONE = 0
+EXIT_FAILED = 1
 EXIT_BAD_INPUT = 65
 EXIT_LEFT_OUT = 69
 EXIT_STOPPED = 75
+EXIT_OUT_OF_MEMORY, EXIT_PEER_GONE = 79, 80
+"""Of one rank of several, to its launcher alone: all are to be started again with fewer samples at a time; another one has ended first."""
 
 SPEC = "spec.json"
 INPUTS = "inputs"
@@ -180,7 +183,15 @@ class Progress:
 
 
 FailureKind = Literal[
-    "bad data", "download failed", "diverged", "out of memory", "disk full", "other numerics", "too old", "crashed"
+    "bad data",
+    "download failed",
+    "diverged",
+    "no gradient",
+    "out of memory",
+    "disk full",
+    "other numerics",
+    "too old",
+    "crashed",
 ]
 
 

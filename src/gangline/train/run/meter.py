@@ -9,8 +9,17 @@ import torch
 REPORT_EVERY_S = 0.5
 
 
+IN_A_ROW = 50
+"""Steps without a gradient that are no chance any more. One alone is: a sample that is nothing but noise may weigh nothing (velocity,
+zero terminal SNR and min-SNR at the last timestep), and with fp16 the scale of the loss is found by gradients that overflow."""
+
+
 class Diverged(ArithmeticError):
-    """The loss is no longer a number."""
+    """The loss is no longer a number, or no gradient is one."""
+
+
+class NoGradient(ArithmeticError):
+    """Steps go on, and change nothing."""
 
 
 @dataclass(slots=True)
@@ -34,11 +43,16 @@ class Meter:
 
     def __init__(self, device: torch.device) -> None:
         self.sums = torch.zeros(2, device=device)
+        self.in_a_row = torch.zeros(2, device=device)
+        self.longest = torch.zeros(2, device=device)
         self.count = 0
         self.last_s = time.monotonic()
 
     def add(self, loss: torch.Tensor, norm: torch.Tensor) -> None:
         self.sums += torch.stack((loss, norm))
+        without = torch.stack((norm == 0, ~torch.isfinite(norm)))
+        self.in_a_row = (self.in_a_row + 1) * without
+        self.longest = torch.maximum(self.longest, self.in_a_row)
         self.count += 1
 
     @property
@@ -46,11 +60,23 @@ class Meter:
         return time.monotonic() - self.last_s >= REPORT_EVERY_S
 
     def take(self) -> tuple[int, float, float]:
-        """How many steps there were, their mean loss and norm. Raises `Diverged` where the loss is not a number."""
-        loss, norm = (self.sums / self.count).tolist()
+        """How many steps there were, their mean loss and norm. Raises `Diverged` where the loss is not a number, or no gradient was one
+        for `IN_A_ROW` steps, and `NoGradient` where it was 0 for so many. A row goes on from one report to the next."""
+        loss, norm, zero, endless = torch.cat((self.sums / self.count, self.longest)).tolist()
         if not math.isfinite(loss):
             raise Diverged(f"the loss became {loss}: a lower learning rate may help")
+        if endless >= IN_A_ROW:
+            raise Diverged(
+                f"the gradient was infinite or no number in {endless:.0f} steps in a row, so that nothing is learned: set precision to "
+                "bf16 or fp32, or a lower learning_rate"
+            )
+        if zero >= IN_A_ROW:
+            raise NoGradient(
+                f"the gradient was exactly 0 in {zero:.0f} steps in a row, so that nothing is learned: where precision is fp16, set it to "
+                "bf16 or fp32; else this is a fault of the trainer, or of its GPUs"
+            )
         count = self.count
         self.sums.zero_()
+        self.longest.zero_()
         self.count, self.last_s = 0, time.monotonic()
         return count, loss, norm

@@ -22,6 +22,7 @@ from gangline.data.place import Place
 from gangline.train.model.base import Base, load_base
 from gangline.train.model.digest import text_encoders_digest, weights_digest
 from gangline.train.model.text import embed_all, tokenize
+from gangline.train.run.memory import is_out_of_memory
 from gangline.train.run.numerics import device
 from gangline.train.run.quiet import be_quiet
 
@@ -127,7 +128,7 @@ class Encoder:
         try:
             return self._encoded(batch)
         except (MemoryError, RuntimeError) as error:
-            if not _is_out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
             side = max(self.encoding.resolutions)
             raise BadInput(
@@ -183,11 +184,6 @@ class Encoder:
         made[TEXTS].append(found.tokens[rows].flatten(1).numpy().astype(STORED))
         if found.pooled is not None:
             made[POOLED].append(found.pooled[rows].numpy().astype(STORED))
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    """A GPU's has a type of its own; a CPU's is known by what it says."""
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def _listed(rows: np.ndarray, kind: pa.DataType) -> pa.Array:

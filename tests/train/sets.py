@@ -168,11 +168,10 @@ def _rank(directory: str, environment: dict[str, str]) -> None:
     os.dup2(log, 2)
     os.environ.update(environment)
     sys.argv = ["trainer", directory]
-    from gangline.train import program
-    from gangline.train.scratch import trainer as scratch
+    from gangline.train.scratch.__main__ import main
 
     sys.addaudithook(_refuse_pickles)
-    sys.exit(program.main(scratch.train))
+    main()
 
 
 def _refuse_pickles(event: str, arguments: tuple[object, ...]) -> None:

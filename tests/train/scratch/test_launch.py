@@ -52,15 +52,29 @@ def test_a_signal_to_it_stops_all_ranks_after_one_step_and_the_exit_code_says_so
     assert {"weights-00000.safetensors", "weights-00001.safetensors"} <= {path.name for path in newest.iterdir()}
 
 
-@pytest.mark.nightly
-def test_when_a_rank_is_killed_the_others_end_and_the_run_is_a_crash_that_nobody_else_is_blamed_for(
+def ranks_of(process: "subprocess.Popen[bytes]") -> list[int]:
+    return [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+
+
+def test_a_notice_that_comes_before_any_rank_has_begun_stops_all_of_them(run: RunDirectory) -> None:
+    process = subprocess.Popen([*LAUNCH, str(run.path)])
+    while len(ranks_of(process)) < 2:
+        assert process.poll() is None
+        Event().wait(0.005)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(120) == EXIT_STOPPED
+    assert [path.name for path in run.checkpoints.iterdir()] == ["000001"]
+
+
+def test_when_a_rank_is_killed_those_that_wait_for_it_are_ended_within_seconds_and_nobody_else_is_blamed(
     run: RunDirectory,
 ) -> None:
     process = subprocess.Popen([*LAUNCH, str(run.path)])
     wait_for_step(run, process, 1)
-    ranks = [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
-    os.kill(ranks[1], signal.SIGKILL)
-    assert process.wait(120) == 128 + signal.SIGKILL
+    first, second = ranks_of(process)
+    os.kill(first, signal.SIGSTOP)  # as one that hangs in a collective
+    os.kill(second, signal.SIGKILL)
+    assert process.wait(10) == 128 + signal.SIGKILL
     assert not [line for line in lines(run) if "failure" in line]
 
 

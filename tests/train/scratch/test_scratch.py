@@ -1,5 +1,6 @@
 """What training on data sets promises besides its bits: what a step sees, how it is computed, what is left, what is refused."""
 
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +26,6 @@ from gangline.train.scratch.beginning import FROZEN_EMBEDDINGS
 from gangline.train.scratch.denoiser import Denoiser
 from gangline.train.scratch.intake import Intake, Samples, open_data
 from gangline.train.scratch.learner import AT_A_TIME, Learner
-from gangline.train.scratch.microbatch import largest
 from gangline.train.scratch.trainer import train
 from tests.data.made import converted
 from tests.train.bases import save_tiny
@@ -220,14 +220,6 @@ def test_a_step_that_overflows_is_left_out_and_the_loss_is_scaled_less(base: Pat
     assert all(torch.equal(weight, before[name]) for name, weight in learner.weights.items())
 
 
-def test_as_many_samples_are_computed_at_a_time_as_fit() -> None:
-    for room in (0, 1, 5, 8, 23, 24, 100):
-        tried = []
-        found = largest(24, lambda count, room=room, tried=tried: tried.append(count) or count <= room)
-        assert found == {0: 0, 1: 1, 5: 4, 8: 8, 23: 16, 24: 24, 100: 24}[room]
-        assert tried == sorted(set(tried))
-
-
 def out_of_memory_from(learner: Learner, count: int) -> None:
     """As a card that has no room for so many samples at a time."""
 
@@ -262,6 +254,63 @@ def test_what_cannot_fit_is_said_plainly(base: Path, data: DataSet) -> None:
         MemoryError, match="1 samples of 16 pixels at a time do not fit into this GPU's memory: set gradient"
     ):
         learner.trial.largest(samples, 16)
+
+
+def test_who_is_alone_goes_on_with_half_as_many_samples_where_memory_runs_out(
+    base: Path, data: DataSet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = scratch_spec(base, data, phases=(Phase(steps=2, resolution=16, batch_size=4),))
+    samples = [intake_of(spec, base).step(step) for step in (1, 2)]
+    found = {}
+    for name, microbatch in {"told": 2, "found": None, "found later": None}.items():
+        phase = replace(spec.phases[0], microbatch=microbatch)
+        learner = learner_of(replace(spec, phases=(phase,)), base)
+        for step in (1, 2):
+            at = moment(replace(spec, phases=(phase,)), step)
+            learner.fit(at, samples[step - 1])
+            if name == ("found" if step == 1 else "found later"):
+                out_of_memory_from(learner, 3)
+            found[name, step] = *learner.step(at, samples[step - 1]), learner.microbatch, learner.identity.exact
+    assert found["found", 1] == found["told", 1] and found["found", 2] == found["told", 2]
+    assert found["told", 2][2:] == (2, True)
+    assert found["found later", 1][2:] == (4, True) and found["found later", 2][2:] == (2, False)
+    assert found["found later", 2][1].item() == pytest.approx(found["told", 2][1].item(), rel=1e-4)
+    assert capsys.readouterr().err.count("out of memory: going on with 2 samples at a time") == 2
+
+
+def test_what_failed_passes_had_made_is_given_back_before_fewer_are_tried(base: Path, data: DataSet) -> None:
+    spec = scratch_spec(base, data, phases=(Phase(steps=1, resolution=16, batch_size=4),))
+    learner, samples, at = learner_of(spec, base), intake_of(spec, base).step(1), moment(spec, 1)
+    made: list[weakref.ref[torch.Tensor]] = []
+
+    def refuse(module: torch.nn.Module, given: tuple[torch.Tensor, ...], result: torch.Tensor) -> None:
+        assert not made or made[-1]() is None
+        made.append(weakref.ref(result))
+        if len(result) > 1:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    learner.network.base.unet.conv_in.register_forward_hook(refuse)
+    learner.fit(at, samples)
+    learner.step(at, samples)
+    assert len(made) == 2 + 4
+
+
+def test_a_run_whose_bits_must_stay_the_same_does_not_go_on_with_fewer_samples_at_a_time(
+    base: Path, data: DataSet
+) -> None:
+    spec = scratch_spec(base, data, phases=(Phase(steps=2, resolution=16, batch_size=4),), exact="required")
+    learner, samples = learner_of(spec, base), intake_of(spec, base).step(1)
+    learner.fit(moment(spec, 1), samples)
+    learner.step(moment(spec, 1), samples)
+    out_of_memory_from(learner, 4)
+    with pytest.raises(MemoryError, match=r"exact = required forbids: set phases.0.microbatch to fewer") as told:
+        learner.step(moment(spec, 2), samples)
+    assert kind_of(told.value) == "out of memory"
+    begun_anew = learner_of(spec, base)
+    begun_anew.fit(moment(spec, 1), samples)
+    out_of_memory_from(begun_anew, 4)
+    begun_anew.step(moment(spec, 1), samples)  # nothing had been computed with more
+    assert begun_anew.microbatch == 2 and begun_anew.identity.exact
 
 
 def test_the_work_of_a_step_is_counted() -> None:

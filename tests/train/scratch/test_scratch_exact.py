@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from gangline.core.runs.contract import EXIT_STOPPED, checkpoint_name
 from gangline.core.specs.phases import Phase
 from gangline.data.dataset import DataSet
+from gangline.train.checkpoints.limits import lower_limit
 from gangline.train.run.contract import Orders, RunDirectory
 from gangline.train.run.numerics import OtherNumerics
 from gangline.train.scratch.trainer import train
@@ -124,6 +125,31 @@ def test_a_run_whose_bits_must_stay_the_same_does_not_go_on_with_fewer_ranks(
     run = lay_out(tmp_path / "run", replace(two_ranks.read_scratch(), exact="required"), base)
     hand_over(two_ranks, run, 7)
     with pytest.raises(OtherNumerics, match="ranks 2 → 1"):
+        finish(run)
+
+
+@pytest.mark.parametrize(("limit", "exact"), [(4, True), (2, False)])
+def test_a_run_that_goes_on_with_fewer_samples_at_a_time_than_its_checkpoint_says_that_its_bits_are_others(
+    tmp_path: Path, base: Path, data: DataSet, limit: int, exact: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = scratch_spec(base, data, phases=(Phase(steps=3, resolution=16, batch_size=4),), checkpoint_every_steps=None)
+    run = lay_out(tmp_path / "run", spec, base)
+    assert train(RunDirectory(run.path), Orders(stop=True)) == EXIT_STOPPED
+    lower_limit(run.path, 0, limit)
+    assert report_of(finish(run))["exact"] is exact
+    assert report_of(run)["fingerprint"]["microbatch"] == str(limit)
+    assert ("no longer exact to the bit: microbatch 4 → 2" in capsys.readouterr().err) is not exact
+
+
+def test_a_run_whose_bits_must_stay_the_same_does_not_go_on_with_fewer_samples_than_its_checkpoint(
+    tmp_path: Path, base: Path, data: DataSet
+) -> None:
+    phases = (Phase(steps=3, resolution=16, batch_size=4),)
+    spec = scratch_spec(base, data, phases=phases, checkpoint_every_steps=None, exact="required")
+    run = lay_out(tmp_path / "run", spec, base)
+    assert train(RunDirectory(run.path), Orders(stop=True)) == EXIT_STOPPED
+    lower_limit(run.path, 0, 2)
+    with pytest.raises(MemoryError, match=r"4 samples at a time, as its steps had so far.* set phases.0.microbatch"):
         finish(run)
 
 

@@ -1,1 +1,1 @@
-"""Checkpoints on disk, whole or in shards, and what was prepared."""
+"""Checkpoints on disk, whole or in shards, what was prepared, and how many samples fit into memory."""

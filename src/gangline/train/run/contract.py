@@ -28,9 +28,11 @@ class Orders:
     render: bool = False
 
     def obey_signals(self) -> None:
+        """Also those that came before, where whoever started this process had them wait (gangline.train.scratch.launch)."""
         signal.signal(signal.SIGTERM, lambda *_: setattr(self, "stop", True))
         signal.signal(signal.SIGUSR1, lambda *_: setattr(self, "save", True))
         signal.signal(signal.SIGUSR2, lambda *_: setattr(self, "render", True))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2))
 
 
 @dataclass(slots=True)

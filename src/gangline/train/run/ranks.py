@@ -5,15 +5,19 @@ which would be pickled.
 """
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NoReturn
 
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from gangline.core.errors import BadInput
+from gangline.core.runs.contract import EXIT_DONE, EXIT_STOPPED
+from gangline.train.run.memory import is_out_of_memory
 
 
 class PeerGone(RuntimeError):
@@ -54,6 +58,10 @@ class Ranks:
             dist.all_reduce(told, dist.ReduceOp.MAX)
         return told.tolist()
 
+    def least(self, number: int) -> int:
+        """That a rank has."""
+        return -self.most(-number)[0]
+
     def meet(self) -> None:
         """Nobody goes on before all have come here."""
         self.most(0)
@@ -71,10 +79,25 @@ class Ranks:
         return total
 
 
+def told() -> Ranks:
+    """Which one of how many the environment says that this process is."""
+    return Ranks(*(int(os.environ.get(name, default)) for name, default in _ENVIRONMENT.items()))
+
+
+def leave(code: int) -> NoReturn:
+    """End this process. One of several that has failed ends at once: destructors of a process group would wait for its peers, and
+    these for it."""
+    if told().count > 1 and code not in (EXIT_DONE, EXIT_STOPPED):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
 @contextmanager
 def joined() -> Iterator[Ranks]:
     """This process among its peers, for as long as it lasts. Raises `PeerGone` where another one ended."""
-    ranks = Ranks(*(int(os.environ.get(name, default)) for name, default in _ENVIRONMENT.items()))
+    ranks = told()
     if ranks.count == 1:
         yield ranks
         return
@@ -92,4 +115,6 @@ _ENVIRONMENT = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}
 
 
 def _is_of_a_peer(error: RuntimeError) -> bool:
+    if is_out_of_memory(error):  # also where NCCL says so
+        return False
     return isinstance(error, dist.DistError) or any(word in str(error).lower() for word in ("gloo", "nccl"))

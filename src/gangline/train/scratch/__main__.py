@@ -1,9 +1,15 @@
 """Train a whole model: `python -m gangline.train.scratch DIRECTORY`."""
 
-import sys
+from typing import NoReturn
 
-from gangline.train.program import main
+from gangline.train import program
+from gangline.train.run.ranks import leave
 from gangline.train.scratch.trainer import train
 
+
+def main() -> NoReturn:
+    leave(program.main(train))
+
+
 if __name__ == "__main__":
-    sys.exit(main(train))
+    main()

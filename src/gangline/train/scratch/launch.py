@@ -1,7 +1,8 @@
 """As many ranks of `gangline.train.scratch` as its job has GPUs here: `python -m gangline.train.scratch.launch DIRECTORY`.
 
-They get the environment that torchrun gives, under which the trainer runs as well. But this hands signals on, which end torchrun, and
-ends with the trainer's own exit code, which torchrun does not tell; and no rendezvous unpickles anything.
+They get the environment that torchrun gives, under which the trainer runs as well. But this hands signals on, which end torchrun, ends
+with the trainer's own exit code, which torchrun does not tell, and starts all of them again where one had no memory for so many samples
+at a time; and no rendezvous unpickles anything.
 """
 
 import argparse
@@ -14,12 +15,12 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from gangline.core.runs.contract import SPEC
+from gangline.core.runs.contract import EXIT_DONE, EXIT_FAILED, EXIT_OUT_OF_MEMORY, EXIT_PEER_GONE, EXIT_STOPPED, SPEC
+from gangline.core.runs.ranks import PATIENCE_S, more_telling
 from gangline.posix import die_with_parent
+from gangline.train.checkpoints.limits import forget_limits, read_limits
 
 TRAINER = "gangline.train.scratch"
-GRACE_S = 60
-"""So long may ranks go on after one of them has ended."""
 HANDED_ON = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -37,7 +38,7 @@ def main() -> int:
 
         sys.argv = [TRAINER, str(asked.directory)]  # as if it had been started itself
         return program.main(scratch.train)
-    return Launched(asked.directory, ranks).ended()
+    return Launcher(asked.directory, ranks).run()
 
 
 def _slots(directory: Path) -> int:
@@ -47,39 +48,94 @@ def _slots(directory: Path) -> int:
     return 1
 
 
-class Launched:
-    def __init__(self, directory: Path, ranks: int) -> None:
-        port = free_port()
-        self._ranks = {
-            process.pid: process for process in (_start(directory, rank, ranks, port) for rank in range(ranks))
-        }
-        for number in HANDED_ON:
-            signal.signal(number, lambda number, _: self._tell(number))
-        signal.signal(signal.SIGALRM, lambda *_: self._tell(signal.SIGKILL))
+class Launcher:
+    """All ranks of a run, which are started again where one had no memory for so many samples at a time."""
 
-    def ended(self) -> int:
-        """The exit code of who ended first without having done all; the others end by themselves, or are ended."""
-        found = 0
-        for _ in range(len(self._ranks)):
+    def __init__(self, directory: Path, ranks: int) -> None:
+        self._directory = directory
+        self._count = ranks
+        self._ranks: dict[int, subprocess.Popen[bytes]] = {}
+        self._all_there = False
+        self._killing = False
+        self._waiting: list[int] = []
+        self._stopping = False
+        for number in HANDED_ON:
+            signal.signal(number, lambda number, _: self._hear(number))
+        signal.signal(signal.SIGALRM, lambda *_: self._kill())
+
+    def run(self) -> int:
+        """Return the exit code of the rank that tells why the run ended."""
+        forget_limits(self._directory)
+        while (code := self._run_once()) == EXIT_OUT_OF_MEMORY and not self._stopping:
+            limits = sorted(read_limits(self._directory).items())
+            tried = ", ".join(f"{samples} samples at a time in phases.{phase}" for phase, samples in limits)
+            print(f"out of memory: starting again with {tried}", file=sys.stderr)  # noqa: T201 - the job's log
+        if code == EXIT_OUT_OF_MEMORY:
+            return EXIT_STOPPED  # all since the newest checkpoint is lost already
+        return EXIT_FAILED if code == EXIT_PEER_GONE else code
+
+    def _run_once(self) -> int:
+        """Start all and wait for them. Once one has failed the others are ended, if they do not soon end by themselves."""
+        self._start()
+        found = EXIT_DONE
+        while self._ranks:
             pid, status = os.wait()
             code = os.waitstatus_to_exitcode(status)
             self._ranks.pop(pid)
-            if code and not found:
-                found = code if code > 0 else 128 - code
-                signal.alarm(GRACE_S)
+            if code == -signal.SIGKILL and self._killing:
+                continue
+            before, found = found, more_telling(found, code if code >= 0 else 128 - code)
+            if found != before:
+                self._end_others(found)
+        signal.alarm(0)
         return found
 
-    def _tell(self, number: int) -> None:
+    def _start(self) -> None:
+        """Signals that came meanwhile, or come until all are there, are handed on then."""
+        port = free_port()
+        self._killing = False
+        for rank in range(self._count):
+            process = _start(self._directory, rank, self._count, port)
+            self._ranks[process.pid] = process
+        self._all_there = True
+        waiting, self._waiting = self._waiting, []
+        for number in waiting:
+            self._send(number)
+
+    def _end_others(self, found: int) -> None:
+        self._all_there = False
+        if patience_s := PATIENCE_S.get(found):
+            signal.alarm(patience_s)
+        else:
+            self._kill()
+
+    def _kill(self) -> None:
+        self._killing = True
+        self._send(signal.SIGKILL)
+
+    def _hear(self, number: int) -> None:
+        self._stopping |= number == signal.SIGTERM
+        if self._all_there:
+            self._send(number)
+        else:
+            self._waiting.append(number)
+
+    def _send(self, number: int) -> None:
         for pid in list(self._ranks):
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
 
 
 def _start(directory: Path, rank: int, ranks: int, port: int) -> "subprocess.Popen[bytes]":
+    """Signals wait until the rank obeys them (gangline.train.run.contract.Orders): by default they would end it."""
     who = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     environment = os.environ | {name: str(value) for name, value in who.items()}
     command = [sys.executable, "-m", TRAINER, str(directory)]
-    return subprocess.Popen(command, env=environment, preexec_fn=die_with_parent)  # noqa: PLW1509 - one call into libc
+    signal.pthread_sigmask(signal.SIG_BLOCK, HANDED_ON)
+    try:
+        return subprocess.Popen(command, env=environment, preexec_fn=die_with_parent)  # noqa: PLW1509 - one call into libc
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDED_ON)
 
 
 def free_port() -> int:

@@ -1,6 +1,7 @@
 """The weights in training, on one rank or on several: a step, and what is read of them between steps."""
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -10,18 +11,20 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
+from gangline.core.runs.microbatch import settled
 from gangline.core.runs.schedule import rate_factor
 from gangline.core.specs.scratch import Moment, ScratchSpec, scratch_hash
 from gangline.train.checkpoints import shards
 from gangline.train.checkpoints.checkpoint import Identity, Tensors
 from gangline.train.run import chance, numerics
+from gangline.train.run.memory import is_out_of_memory
 from gangline.train.run.optimiser import Group, make_optimizer, set_rates
 from gangline.train.run.ranks import Ranks
 from gangline.train.run.throughput import flops
 from gangline.train.scratch.average import FIRST_SCALE, Average, LossScale
 from gangline.train.scratch.denoiser import Denoiser
 from gangline.train.scratch.intake import Samples
-from gangline.train.scratch.microbatch import Trial, too_large
+from gangline.train.scratch.microbatch import NoRoom, Trial, must_stay, too_large
 from gangline.train.scratch.vae import Autoencoder
 
 Network = Denoiser | Autoencoder
@@ -33,10 +36,17 @@ AT_A_TIME = 8
 
 class Learner:
     """`history` holds what was measured of held out samples: step and value; `fitted` the phase that `microbatch` is of, `kept` what a
-    checkpoint knows of its own phase."""
+    checkpoint knows of its own phase, `limits` what memory was found to have room for in each. `began`: steps of this phase were taken
+    with this microbatch."""
 
     def __init__(
-        self, network: Network, spec: ScratchSpec, ranks: Ranks, device: torch.device, dtype: torch.dtype
+        self,
+        network: Network,
+        spec: ScratchSpec,
+        ranks: Ranks,
+        device: torch.device,
+        dtype: torch.dtype,
+        limits: dict[int, int] | None = None,
     ) -> None:
         self.network = network
         self.spec = spec
@@ -59,27 +69,30 @@ class Learner:
         self.scale = LossScale(FIRST_SCALE if dtype == torch.float16 else 1.0)
         self.average = Average(spec.ema_decay, spec.ema_from_step) if spec.ema_decay else None
         self.trial = Trial(
-            network=self.wrapped,
+            passes=lambda pieces: self._passes(pieces, 1),
             weights=self.weights,
             optimizer=self.optimizer,
             average=self.average,
-            ranks=ranks,
-            in_dtype=self._in_dtype,
         )
         self.microbatch = 0
         self.fitted: int | None = None
         self.kept: dict[int, int] = {}
+        self.limits = limits or {}
+        self.began = False
         self.compiled = not spec.compile
         exact = spec.exact != "off"
         self.identity = Identity(spec_hash=scratch_hash(spec), fingerprint=self._fingerprint(), exact=exact)
 
     def step(self, at: Moment, samples: Samples) -> tuple[torch.Tensor, torch.Tensor]:
-        """One optimiser step; returns its loss and the norm of its gradient, of all ranks, still on the device."""
-        chance.seed_torch(self.spec.seed, f"layers of rank {self.ranks.rank}", at.step)
-        try:
-            loss = self.ranks.sum(self._gradient(samples, at.phase.batch_size))
-        except torch.OutOfMemoryError as error:
-            raise too_large(self.microbatch, at.phase.resolution) from error
+        """One optimiser step; returns its loss and the norm of its gradient, of all ranks, still on the device. Raises `MemoryError`
+        where memory runs out: on several ranks `NoRoom`, as long as fewer samples at a time may fit."""
+        with self._within_memory(at):
+            stepped = self._stepped(at, samples)
+        self.began = True
+        return stepped
+
+    def _stepped(self, at: Moment, samples: Samples) -> tuple[torch.Tensor, torch.Tensor]:
+        loss = self.ranks.sum(self._accumulated(at, samples))
         norm = self._norm()
         set_rates(self.optimizer, self.groups, self._rate(at))
         if self._is_taken(norm):
@@ -104,10 +117,55 @@ class Learner:
             found["memory_gb"] = torch.cuda.max_memory_allocated(self.device) / 1e9
         return found
 
+    def _accumulated(self, at: Moment, samples: Samples) -> torch.Tensor:
+        """The step's gradient. Who is alone goes on with half as many samples at a time where memory runs out."""
+        while True:
+            chance.seed_torch(self.spec.seed, f"layers of rank {self.ranks.rank}", at.step)
+            try:
+                return self._gradient(samples, at.phase.batch_size)
+            except (MemoryError, RuntimeError) as error:
+                if not is_out_of_memory(error) or self.ranks.count > 1 or not self._may_halve(at):
+                    raise
+            self.optimizer.zero_grad(set_to_none=True)  # out here, where nothing holds on to what the passes had made
+            self._halve()
+
+    def _may_halve(self, at: Moment) -> bool:
+        must_not = self.began and self.spec.exact == "required"
+        return self.microbatch > 1 and not at.phase.microbatch and not must_not
+
+    def _halve(self) -> None:
+        """A run whose steps had more is not the same to the bit any more."""
+        self._compute_by(self.microbatch // 2)
+        self.identity = replace(self.identity, exact=self.identity.exact and not self.began)
+        self.began = False
+        print(f"out of memory: going on with {self.microbatch} samples at a time", file=sys.stderr)  # noqa: T201
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    @contextmanager
+    def _within_memory(self, at: Moment) -> Iterator[None]:
+        try:
+            yield
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise self._without_memory(at) from error
+
+    def _without_memory(self, at: Moment) -> MemoryError:
+        """What is to be done about it."""
+        if self.microbatch > 1 and not at.phase.microbatch:
+            if self.ranks.count > 1:
+                return NoRoom(at.number, self.microbatch, at.phase.resolution)
+            if self.began and self.spec.exact == "required":
+                return must_stay(at.number, self.microbatch)
+        return too_large(self.microbatch, at.phase.resolution)
+
     def _gradient(self, samples: Samples, batch_size: int) -> torch.Tensor:
         """Accumulated over pieces: that of the mean over all samples of all ranks. Returns this rank's part of the loss."""
+        return self._passes(list(samples.pieces(self.microbatch)), batch_size)
+
+    def _passes(self, pieces: Sequence[Samples], batch_size: int) -> torch.Tensor:
         total = torch.zeros((), device=self.device)
-        pieces = list(samples.pieces(self.microbatch))
         for number, piece in enumerate(pieces):
             with self._together(number == len(pieces) - 1):
                 with self._in_dtype():
@@ -146,26 +204,40 @@ class Learner:
 
     def fit(self, at: Moment, samples: Samples) -> bool:
         """Before the first step here, and before that of a phase: find how many samples fit, all ranks the same. The weights are left
-        as they are. Returns whether there was anything to find. Raises `MemoryError` where not even one fits."""
+        as they are. Returns whether there was anything to find. Raises `MemoryError` as `step` does."""
         if self.fitted == at.number:
             return False
-        known = at.phase.microbatch or self.kept.pop(at.number, 0)
         self.fitted = at.number
-        on_card = self.device.type == "cuda"
-        if on_card:
-            with torch.compiler.set_stance("force_eager"):  # compiled kernels are not counted
-                self.flops_per_image = flops(lambda: self.trial.run(samples, 1))
-        if known or not on_card:
-            self.microbatch = min(known or AT_A_TIME, len(samples))
-        else:
-            self.microbatch = self.trial.largest(samples, at.phase.resolution)
-        if not self.compiled:
-            self._compile()
-        if self.ranks.count > 1:
-            self.trial.run(samples, self.microbatch)  # DDP orders its buckets by what it sees in its first step
-        fingerprint = self.identity.fingerprint | {"microbatch": str(self.microbatch)}
-        self.identity = replace(self.identity, fingerprint=fingerprint)
+        kept = self.kept.pop(at.number, 0)
+        self.began = bool(kept)
+        known = settled(at.phase.microbatch, self.limits.get(at.number, 0), kept)
+        if self.device.type != "cuda":
+            known = known or AT_A_TIME
+        self.microbatch = 1
+        with self._within_memory(at):
+            if self.device.type == "cuda":
+                with torch.compiler.set_stance("force_eager"):  # compiled kernels are not counted
+                    self.flops_per_image = flops(lambda: self.trial.run(samples, 1, pieces=1))
+            self._compute_by(min(known, len(samples)) if known else self._found(at, samples))
+            if not self.compiled:
+                self._compile()
+            if self.ranks.count > 1:
+                self.trial.run(samples, self.microbatch)  # DDP orders its buckets by what it sees in its first step
         return True
+
+    def _found(self, at: Moment, samples: Samples) -> int:
+        """Alone by trying; with others, where an error would not leave what they share whole, by a guess that is the least of all."""
+        if self.ranks.count == 1:
+            return self.trial.largest(samples, at.phase.resolution)
+        one = self.trial.peak(samples, 1)
+        self.microbatch = min(2, len(samples))
+        two = self.trial.peak(samples, self.microbatch)
+        return self.ranks.least(self.trial.guess((one, two), len(samples)))
+
+    def _compute_by(self, microbatch: int) -> None:
+        self.microbatch = microbatch
+        fingerprint = self.identity.fingerprint | {"microbatch": str(microbatch)}
+        self.identity = replace(self.identity, fingerprint=fingerprint)
 
     def _compile(self) -> None:
         self.compiled = True

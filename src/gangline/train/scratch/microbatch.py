@@ -1,59 +1,85 @@
-"""How many samples go through a network at a time: found by trying, on all ranks the same."""
+"""How many samples go through a network at a time: alone found by trying, on several ranks by a guess from two passes."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import torch
 
+from gangline.core.runs.microbatch import first_guess, largest
 from gangline.train.checkpoints import shards
-from gangline.train.run.ranks import Ranks
+from gangline.train.run.memory import is_out_of_memory
 from gangline.train.scratch.average import Average
 from gangline.train.scratch.intake import Samples
 
 
+class NoRoom(MemoryError):
+    """On a rank of several memory ran out: all of them are to be started again with fewer samples at a time in this phase."""
+
+    def __init__(self, phase: int, samples: int, resolution: int) -> None:
+        super().__init__(f"{samples} samples of {resolution} pixels at a time do not fit into this GPU's memory")
+        self.phase = phase
+        self.samples = samples
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """Forward and backward passes without a step: the weights and their gradients are left as they are."""
+    """Forward and backward passes without a step: the weights and their gradients are left as they are. `passes` are those of a step,
+    over some pieces of it."""
 
-    network: Callable[[Samples], torch.Tensor]
+    passes: Callable[[list[Samples]], object]
     weights: dict[str, Any]
     optimizer: torch.optim.Optimizer
     average: Average | None
-    ranks: Ranks
-    in_dtype: Callable[[], AbstractContextManager[Any]]
 
     def largest(self, samples: Samples, resolution: int) -> int:
-        """Return how many fit. Raises `MemoryError` where not even one does."""
-        reserved = self._reserved()
-        most = largest(len(samples), lambda count: self.ranks.all(self._fits(samples, count)))
+        """Return how many fit; for a process that is alone. Raises `MemoryError` where not even one does."""
+        reserved = [torch.empty_like(weight) for weight, copies in self._to_come() for _ in range(copies)]
+        most = largest(len(samples), lambda count: self._fits(samples, count))
         del reserved
         torch.cuda.empty_cache()
         if most == 0:
             raise too_large(1, resolution)
         return most
 
-    def _fits(self, samples: Samples, count: int) -> bool:
-        try:
-            self.run(samples, count)
-        except torch.OutOfMemoryError:
-            return False
-        finally:
-            self.optimizer.zero_grad(set_to_none=True)
-            torch.cuda.empty_cache()
-        return True
+    def guess(self, peaks: tuple[int, int], most: int) -> int:
+        """Return how many should fit on this card, from what passes of one and of two samples had allocated at their most."""
+        free, _ = torch.cuda.mem_get_info()
+        return first_guess(
+            peaks,
+            room=free + torch.cuda.memory_reserved(),
+            to_come=sum(weight.nbytes * copies for weight, copies in self._to_come()),
+            most=most,
+        )
 
-    def run(self, samples: Samples, count: int) -> None:
-        with self.in_dtype():
-            loss = self.network(next(samples.pieces(count))).sum()
-        loss.backward()
+    def peak(self, samples: Samples, count: int) -> int:
+        """The bytes that passes of so many samples have allocated on this card at their most."""
+        torch.cuda.reset_peak_memory_stats()
+        self.run(samples, count)
+        return torch.cuda.max_memory_allocated()
+
+    def run(self, samples: Samples, count: int, *, pieces: int = 2) -> None:
+        """The second piece is computed while the gradient of the first one is kept, as in a step."""
+        self.passes(list(islice(samples.pieces(count), pieces)))
         self.optimizer.zero_grad(set_to_none=True)
 
-    def _reserved(self) -> list[torch.Tensor]:
-        """Room for what only comes with the first steps: two moments, and the average."""
+    def _fits(self, samples: Samples, count: int) -> bool:
+        fits = True
+        try:
+            self.run(samples, count)
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+            fits = False
+        self.optimizer.zero_grad(set_to_none=True)  # out here, where no traceback holds on to what the passes had made
+        torch.cuda.empty_cache()
+        return fits
+
+    def _to_come(self) -> list[tuple[torch.Tensor, int]]:
+        """What this rank has of each weight, and how many tensors like it only come with later steps: two moments, and the average."""
         copies = (0 if self.optimizer.state else 2) + (self.average is not None and not self.average.tensors)
-        return [torch.empty_like(shards.local(weight)) for weight in self.weights.values() for _ in range(copies)]
+        return [(shards.local(weight), copies) for weight in self.weights.values()]
 
 
 def too_large(samples: int, resolution: int) -> MemoryError:
@@ -64,12 +90,9 @@ def too_large(samples: int, resolution: int) -> MemoryError:
     )
 
 
-def largest(most: int, fits: Callable[[int], bool]) -> int:
-    """The largest power of two, or `most` itself, that fits; 0 where not even 1 does."""
-    found, count = 0, 1
-    while fits(count):
-        found = count
-        if count == most:
-            break
-        count = min(2 * count, most)
-    return found
+def must_stay(phase: int, samples: int) -> MemoryError:
+    """For a run whose bits must stay the same."""
+    return MemoryError(
+        f"{samples} samples at a time, as its steps had so far, do not fit into this GPU's memory any more, and with fewer the bits would "
+        f"be others, which exact = required forbids: set phases.{phase}.microbatch to fewer, or let it run on a GPU with more memory"
+    )

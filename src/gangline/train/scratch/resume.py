@@ -7,12 +7,14 @@ from pathlib import Path
 
 import torch
 
+from gangline.core.runs.microbatch import settled
 from gangline.core.specs.scratch import moment
 from gangline.train.checkpoints import shards
 from gangline.train.run import numerics
 from gangline.train.run.optimiser import OptimizerState, optimizer_state, restore_optimizer
 from gangline.train.scratch.average import LossScale
 from gangline.train.scratch.learner import Learner
+from gangline.train.scratch.microbatch import must_stay
 
 
 def save_learner(learner: Learner, saver: shards.Saver, step: int) -> float:
@@ -72,9 +74,14 @@ def _restore_optimizer(learner: Learner, stored: shards.Stored) -> None:
 
 
 def _take_numerics(learner: Learner, before: dict[str, str], exact: bool, step: int) -> None:
-    """As many samples at a time as before in this phase; what else differs is said. Raises `OtherNumerics` where it must not."""
-    learner.kept = {moment(learner.spec, step).number: int(before["microbatch"])}
-    now = learner.identity.fingerprint | {"microbatch": before["microbatch"]}
+    """As many samples at a time as before in this phase, or fewer where memory has no room for those; what else differs is said.
+    Raises `OtherNumerics`, or `MemoryError`, where it must not."""
+    phase, had = moment(learner.spec, step).number, int(before["microbatch"])
+    has = settled(None, learner.limits.get(phase, 0), had)
+    learner.kept = {phase: has}
+    if has < had and learner.spec.exact == "required":
+        raise must_stay(phase, had)
+    now = learner.identity.fingerprint | {"microbatch": str(has)}
     changed = numerics.differences(before, now)
     if changed and learner.spec.exact == "required":
         raise numerics.OtherNumerics(f"its checkpoint was made with other numerics: {changed}")

@@ -4,6 +4,7 @@ of it by torchrun, which share each step. The directory keeps the trainer contra
 Read `train` from top to bottom: it is the whole run.
 """
 
+import sys
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +14,10 @@ from typing import Any
 import torch
 
 from gangline.core.errors import BadInput
-from gangline.core.runs.contract import EXIT_DONE, EXIT_STOPPED, pictures_name
+from gangline.core.runs.contract import EXIT_DONE, EXIT_OUT_OF_MEMORY, EXIT_STOPPED, pictures_name
 from gangline.core.specs.scratch import ScratchSpec, moment
 from gangline.train.checkpoints import shards
+from gangline.train.checkpoints.limits import lower_limit, read_limits
 from gangline.train.model.base import Base, base_at, check_resolution
 from gangline.train.model.sample import render_step
 from gangline.train.model.text import Texts, embed_all, tokenize
@@ -27,6 +29,7 @@ from gangline.train.run.throughput import Throughput, peak_flops
 from gangline.train.scratch.denoiser import Denoiser
 from gangline.train.scratch.intake import Intake, Samples, open_data
 from gangline.train.scratch.learner import Learner
+from gangline.train.scratch.microbatch import NoRoom
 from gangline.train.scratch.pipeline import write_pipeline
 from gangline.train.scratch.resume import resume_learner, save_learner
 from gangline.train.scratch.vae import Autoencoder
@@ -34,8 +37,13 @@ from gangline.train.scratch.vae import Autoencoder
 
 def train(run: RunDirectory, orders: Orders) -> int:
     """Run to the end, or until told to stop; returns the exit code."""
-    with joined() as ranks:
-        return train_as(ranks, run if ranks.is_first else Unheard(run.path), orders)
+    try:
+        with joined() as ranks:
+            return train_as(ranks, run if ranks.is_first else Unheard(run.path), orders)
+    except NoRoom as error:
+        lower_limit(run.path, error.phase, error.samples // 2)
+        print(f"{error}: {str(error.__cause__).partition('.')[0]}", file=sys.stderr)  # noqa: T201 - the job's log
+        return EXIT_OUT_OF_MEMORY
 
 
 def train_as(ranks: Ranks, run: RunDirectory, orders: Orders) -> int:
@@ -52,7 +60,7 @@ def train_as(ranks: Ranks, run: RunDirectory, orders: Orders) -> int:
     intake = Intake(spec, base, open_data(spec, run.inputs), ranks, device)
     texts = tokenize(base, [*spec.sample_prompts, ""]) if spec.sample_prompts else None
     network = Autoencoder(base, spec) if spec.part == "vae" else Denoiser(base, spec)
-    learner = Learner(network, spec, ranks, device, dtype)
+    learner = Learner(network, spec, ranks, device, dtype, read_limits(run.path))
     run.step = resume_learner(learner, (run.resume, run.checkpoints))
     watched = Watched(spec, *(intake.held_out() if spec.held_out else (None, 0)))
     saver = shards.Saver(run.checkpoints, ranks, after=run.step)

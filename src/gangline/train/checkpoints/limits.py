@@ -1,0 +1,31 @@
+"""How many samples at a time the phases of a run have room for here: a note in its directory, for ranks that are started again.
+
+No search goes on inside a process group: an error in a backward pass leaves DDP and FSDP in a state in which they train nothing. So a
+rank whose memory runs out notes what to try next and ends, and the launcher starts all of them again.
+"""
+
+import json
+import os
+from pathlib import Path
+
+NOTE = "microbatch.json"
+
+
+def read_limits(directory: Path) -> dict[int, int]:
+    """Return the samples at a time of each phase that memory ran out in."""
+    try:
+        return {int(phase): samples for phase, samples in json.loads((directory / NOTE).read_text()).items()}
+    except FileNotFoundError:
+        return {}
+
+
+def lower_limit(directory: Path, phase: int, samples: int) -> None:
+    """All of the note or nothing: several ranks may write it at once, all of them the same."""
+    note = {str(number): limit for number, limit in (read_limits(directory) | {phase: samples}).items()}
+    partial = directory / f".{NOTE}.{os.getpid()}"
+    partial.write_text(json.dumps(note))
+    partial.rename(directory / NOTE)
+
+
+def forget_limits(directory: Path) -> None:
+    (directory / NOTE).unlink(missing_ok=True)

@@ -328,6 +328,25 @@ def test_a_machine_that_fails_one_job_after_the_other_pauses_in_between(service:
 # Nothing comes of it
 
 
+def test_a_trainer_that_starts_again_within_its_attempt_is_given_the_time_for_a_step_from_then_on(
+    service: Service,
+) -> None:
+    job, node = service.submit(), service.join("node-a")
+    hold = service.claim(node).hold
+    assert beat(service, node, hold, 7) == Beaten()
+    for _ in range(int(POLICY.stall_s / 40) + 1):
+        service.wait(40)
+        assert beat(service, node, hold, 0, phase="preparing") == Beaten()
+    assert beat(service, node, hold, 0) == Beaten()
+    service.tick()
+    assert service.state(job) == "running"
+    for _ in range(int(POLICY.stall_s / 40) + 1):
+        service.wait(40)
+        assert beat(service, node, hold, 0) == Beaten()
+    service.tick()
+    assert service.state(job) == "queued" and "no progress: no step after 0" in because(service, job)
+
+
 def test_an_attempt_that_beats_without_a_step_is_ended_and_its_machine_is_banned(service: Service) -> None:
     job, node, other = service.submit(), service.join("node-a"), service.join("node-b")
     hold = service.claim(node).hold

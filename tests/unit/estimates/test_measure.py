@@ -29,3 +29,14 @@ def test_steps_that_are_longer_than_the_time_are_three_nevertheless() -> None:
     assert not stretch.is_whole
     stretch.add(5, 100.0)
     assert stretch.is_whole and stretch.seconds / stretch.steps == 100.0
+
+
+def test_what_was_measured_before_ranks_were_started_again_does_not_count() -> None:
+    stretch = Stretch(4.0)
+    for step in range(1, 6):
+        stretch.add(step, 1.0)
+    for step in range(1, 6):  # with fewer samples at a time
+        assert not stretch.is_whole
+        stretch.add(step, 2.0)
+    assert stretch.is_whole
+    assert stretch.seconds / stretch.steps == 2.0

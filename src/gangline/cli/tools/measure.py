@@ -58,7 +58,8 @@ class Measured:
 
 @dataclass(slots=True)
 class Stretch:
-    """What a trainer reports of its steps, shared out: those of the warm-up first, then those that are measured."""
+    """What a trainer reports of its steps, shared out: those of the warm-up first, then those that are measured. Where its steps go
+    back, its ranks were started again with fewer samples at a time: what was measured before does not count."""
 
     wanted_s: float
     last_step: int = 0
@@ -68,6 +69,8 @@ class Stretch:
     seconds: float = 0.0
 
     def add(self, step: int, seconds_per_step: float) -> None:
+        if step <= self.last_step:
+            self.last_step, self.warm_up_steps, self.warm_up_s, self.steps, self.seconds = 0, 0, 0.0, 0, 0.0
         steps, self.last_step = step - self.last_step, step
         if self.is_warm:
             self.steps += steps

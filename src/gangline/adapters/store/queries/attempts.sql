@@ -1,12 +1,13 @@
 -- Attempts and the leases that fence them.
 
 -- name: renew_lease
--- A heartbeat. A holder whose lease is overdue but not yet taken away may renew it.
+-- A heartbeat. A holder whose lease is overdue but not yet taken away may renew it. A trainer that starts again
+-- within its attempt has as long for a step, from the moment that it trains, as any other.
 UPDATE lease SET expires_ms = :expires_ms, beat_ms = :now, phase = :phase, step = :step,
        loss = COALESCE(:loss, loss), seconds_per_step = COALESCE(:seconds_per_step, seconds_per_step),
        training_ms = CASE WHEN :training_ms < started_ms THEN started_ms
                           WHEN training_ms IS NULL OR training_ms > :training_ms THEN :training_ms ELSE training_ms END,
-       stepped_ms = CASE WHEN :step > step THEN :now ELSE stepped_ms END
+       stepped_ms = CASE WHEN :step > step OR phase <> 'training' THEN :now ELSE stepped_ms END
 WHERE attempt = :attempt AND rank = :rank AND node = :node AND fencing = :fencing
 RETURNING attempt, stop, reserved, downloaded_bytes, price_micro_usd_per_hour, started_ms
 

@@ -55,18 +55,22 @@ def peaceful(tmp_path_factory: pytest.TempPathFactory, base: Path, data: DataSet
     return found
 
 
-def started(run: RunDirectory, **fault: Any) -> "subprocess.Popen[str]":
-    """By the real launcher, in real processes, with a made-up fault in them."""
+def faulty(command: list[str], **fault: Any) -> "subprocess.Popen[str]":
+    """Started, with a made-up fault in its processes."""
     told = {"kind": "memory", "where": "forward", "ranks": [0, 1], "samples": FITS, "passes": 0} | fault
     environment = os.environ | {"PYTHONPATH": str(FAULTS), "GANGLINE_FAULT": json.dumps(told)}
-    return subprocess.Popen([*LAUNCH, str(run.path)], env=environment, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
+    """Its exit code, and what it said."""
+    _, said = process.communicate(timeout=180)
+    return process.returncode, said
 
 
 def launched(run: RunDirectory, **fault: Any) -> tuple[int, str]:
-    """Its exit code, and what it said."""
-    process = started(run, **fault)
-    _, said = process.communicate(timeout=180)
-    return process.returncode, said
+    """By the real launcher, in real processes."""
+    return ended(faulty([*LAUNCH, str(run.path)], **fault))
 
 
 def failures(run: RunDirectory) -> list[dict[str, str]]:
@@ -130,13 +134,13 @@ def test_a_notice_that_comes_while_ranks_are_started_again_is_not_lost(
     tmp_path: Path, base: Path, data: DataSet
 ) -> None:
     run = laid_out(tmp_path / "run", base, data)
-    process = started(run)
+    process = faulty([*LAUNCH, str(run.path)])
     while not (run.path / NOTE).exists():
         assert process.poll() is None
         Event().wait(0.005)
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=120)
-    assert process.returncode == EXIT_STOPPED, said[-3000:]
+    code, said = ended(process)
+    assert code == EXIT_STOPPED, said[-3000:]
     assert not failures(run)
 
 
@@ -153,7 +157,7 @@ def test_ranks_without_memory_for_one_sample_say_what_to_do(tmp_path: Path, base
     assert failure["because"].startswith("1 samples of 16 pixels at a time do not fit into this GPU's memory: set grad")
 
 
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", [1, pytest.param(0, marks=pytest.mark.nightly)])
 def test_what_ends_one_rank_is_the_failure_of_the_run_and_not_that_another_one_ended(
     tmp_path: Path, base: Path, data: DataSet, rank: int
 ) -> None:
@@ -162,3 +166,14 @@ def test_what_ends_one_rank_is_the_failure_of_the_run_and_not_that_another_one_e
     assert code == EXIT_FAILED
     assert failures(run) == [{"kind": "crashed", "because": "this fault was made up"}]
     assert "starting again" not in said
+
+
+@pytest.mark.nightly
+def test_torchrun_starts_ranks_again_where_it_is_told_to(
+    tmp_path: Path, base: Path, data: DataSet, peaceful: dict[str, RunDirectory]
+) -> None:
+    run = laid_out(tmp_path / "run", base, data)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--max-restarts=1"]
+    code, said = ended(faulty([*torchrun, "-m", "gangline.train.scratch", str(run.path)], where="backward", ranks=ONE))
+    assert code == 0, said[-3000:]
+    assert report_of(run) == report_of(peaceful["ddp"])

@@ -47,6 +47,9 @@ def pickled(path: Path, state: str) -> None:
     path.write_bytes(b"\x80" + state.encode() + b".")
 
 
+WRITE = {".safetensors": tensors, ".bin": zipped, ".pt": zipped, ".pkl": pickled}
+
+
 def read(name: str, content: bytes) -> str:
     if name.endswith(".safetensors"):
         return content[8 + struct.unpack("<Q", content[:8])[0] :].decode()

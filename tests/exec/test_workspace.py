@@ -1,6 +1,8 @@
 """A script's folder, with whatever else may lie in it."""
 
+import hashlib
 import os
+import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -12,15 +14,18 @@ import pytest
 from gangline.adapters.host import held
 from gangline.adapters.host.workspace import LocalWorkspace
 from gangline.adapters.objects.folder import FolderObjects, FolderTransfer
-from gangline.core.command.candidate import Candidate
+from gangline.core.command.candidate import ROOT, Candidate
 from gangline.core.command.layout import Rules, is_result, lacks
 from gangline.core.command.lineage import Begun, Committed, Ref
 from gangline.core.command.step import step_of
 from gangline.core.errors import Damaged
+from gangline.core.files import File
+from gangline.core.runs.contract import Manifest
 from gangline.exec.depot import Depot, Found
 from gangline.exec.guard import Guard
 from gangline.exec.start import ADDRESS, BEFORE, RUN, Start, _is_newer, _newest_local, is_ours
 from gangline.exec.watch import REFUSED_S, Watcher
+from tests.exec import habits
 
 STEPS = Rules(complete_when="step_*/done")
 FAR_S = 1e6
@@ -282,8 +287,6 @@ def test_the_newest_here_is_told_by_steps_else_by_time(here: list[Candidate], ne
 
 
 def committed(run: str, after_ms: int, step: int | None) -> Committed:
-    from gangline.core.runs.contract import Manifest
-
     manifest = Manifest(step=step or 0, spec_hash="", fingerprint={}, exact=False, files=())
     return Committed(ref=Ref(run, 1), name="last.pt", manifest=manifest, after_ms=after_ms, step=step)
 
@@ -352,3 +355,89 @@ def test_what_could_not_be_held_is_lacking_until_something_newer_could(
 
 def refuse_full(*_: object, **__: object) -> None:
     raise OSError(28, os.strerror(28))
+
+
+# What the next process knows of versions
+
+
+IN_PLACE = ("model.safetensors", "optimizer.bin", "random_states_0.pkl")
+
+
+def write_state(place: Path, number: int, names: tuple[str, ...] = IN_PLACE) -> None:
+    place.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        habits.WRITE[Path(name).suffix](place / name, f"{number} state")
+
+
+def lacking(out: Path) -> str:
+    """What the next process says lacks of the only thing that lies there."""
+    workspace = LocalWorkspace(out, Rules())
+    try:
+        found = workspace.look(0.0, ended=True)
+        return "; ".join(lacks(Rules(), each) for each in found)
+    finally:
+        workspace.close()
+
+
+@pytest.fixture
+def taken(out: Path) -> Path:
+    """A folder that was taken and described by a process that has ended."""
+    write_state(out / "last-state", 1)
+    workspace = LocalWorkspace(out, Rules())
+    (candidate,) = workspace.look(0.0, ended=True)
+    held = workspace.take(candidate)
+    assert held and workspace.describe(held)
+    workspace.close()
+    return out
+
+
+def test_what_was_taken_is_whole_for_the_next_process(taken: Path) -> None:
+    assert lacking(taken) == ""
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_half_of_the_next_version_is_half_for_the_next_process(taken: Path, count: int) -> None:
+    write_state(taken / "last-state", 2, IN_PLACE[:count])
+    assert lacking(taken) == "random_states_0.pkl is of the version before"
+    write_state(taken / "last-state", 2)
+    assert lacking(taken) == ""
+
+
+def test_on_a_copy_of_the_disk_the_bytes_tell_the_version(taken: Path, tmp_path: Path) -> None:
+    """There every file has another inode, and was written when it was copied."""
+    copies = tmp_path / "copies"
+    for name in ("out", ".out.gangline"):
+        shutil.copytree(tmp_path / name, copies / name, copy_function=shutil.copyfile)
+    assert lacking(copies / "out") == ""
+    write_state(copies / "out" / "last-state", 2, IN_PLACE[:1])
+    for name in IN_PLACE[1:]:  # copied again, behind it
+        shutil.copyfile(taken / "last-state" / name, copies / "again")
+        (copies / "again").replace(copies / "out" / "last-state" / name)
+    assert lacking(copies / "out") == "random_states_0.pkl is of the version before"
+
+
+def test_what_is_remembered_of_versions_may_be_damaged(taken: Path, tmp_path: Path) -> None:
+    (tmp_path / ".out.gangline" / "versions.json").write_text('{"last-state": {"marks": []}}')
+    assert lacking(taken) == ""
+
+
+def test_restored_files_keep_their_times_and_their_order(out: Path) -> None:
+    """Some scripts go on from the newest file by its time, or by that of its inode."""
+    names = ["dog_000000010.safetensors", "optimizer.pt", "a.pt"]
+    written_ns = {name: 10**18 + number for number, name in enumerate(names)}
+    workspace = LocalWorkspace(out, Rules())
+    contents = {name: f"{name} 1".encode() for name in names}
+    files = tuple(
+        File(path=name, bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
+        for name, content in sorted(contents.items())
+    )
+    manifest = Manifest(step=10, spec_hash="", fingerprint={}, exact=False, files=files)
+    come = workspace.incoming(manifest)
+    come.mkdir(parents=True)
+    for name in sorted(names):  # in another order
+        (come / name).write_bytes(contents[name])
+    workspace.install(ROOT, manifest, written_ns)
+    assert {name: (out / name).stat().st_mtime_ns for name in names} == written_ns
+    assert sorted(names, key=lambda name: (out / name).stat().st_ctime_ns) == names
+    assert len({(out / name).stat().st_ctime_ns for name in names}) == len(names)
+    assert workspace.holds(ROOT, manifest) == (out / "dog_000000010.safetensors").exists()

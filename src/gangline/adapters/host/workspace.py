@@ -217,13 +217,15 @@ class LocalWorkspace:
     def install(self, name: str, manifest: Manifest, written_ns: Mapping[str, int]) -> Path:
         self.set_aside(name)
         come = self.incoming(manifest)
-        date_files(come, [file.path for file in manifest.files], written_ns)
+        paths = [file.path for file in manifest.files]
         if name != ROOT:
+            date_files(come, paths, written_ns)
             (come / name).rename(self.root / name)
         else:
-            for file in sorted(manifest.files, key=lambda file: (written_ns.get(file.path, 0), file.path)):
-                (self.root / file.path).parent.mkdir(parents=True, exist_ok=True)
-                (come / file.path).replace(self.root / file.path)
+            for path in paths:
+                (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+                (come / path).replace(self.root / path)
+            date_files(self.root, paths, written_ns)  # to move a file changes its inode's time
         self.discard()
         return self.root / name
 

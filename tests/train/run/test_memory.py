@@ -1,4 +1,4 @@
-"""Memory that has run out is known by whatever library says so."""
+"""Which errors say that there was no room, and which only sound alike."""
 
 import pytest
 import torch
@@ -6,36 +6,44 @@ import torch
 from gangline.train.program import kind_of
 from gangline.train.run.memory import is_out_of_memory
 
-OUT_OF_MEMORY = [
+NO_ROOM = (
     torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
-    MemoryError(),
+    MemoryError("4 samples of 512 pixels at a time do not fit"),
     RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
     RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
     RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"),
     RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported"),
+    RuntimeError("CUDA driver error: out of memory"),
     RuntimeError("NCCL error: unhandled cuda error, NCCL version 2.27\nLast error:\nCuda failure 2 'out of memory'"),
-    RuntimeError("[enforce fail at alloc_cpu.cpp:121] DefaultCPUAllocator: can't allocate memory: you tried 1 bytes"),
-]
-OTHERS = [
-    RuntimeError("CUDA error: an illegal memory access was encountered"),
+    torch.AcceleratorError("CUDA error: out of memory"),
+    RuntimeError(
+        "[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"
+    ),
+)
+SOMETHING_ELSE = (
+    torch.AcceleratorError("CUDA error: an illegal memory access was encountered"),
+    RuntimeError("CUDA error: misaligned address"),
     RuntimeError("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"),
+    RuntimeError("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"),
+    RuntimeError("the file is out of memory cards"),
     ValueError("CUDA error: out of memory"),
-]
+    OSError(12, "Cannot allocate memory"),
+    KeyboardInterrupt(),
+)
 
 
-@pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=str)
-def test_each_library_says_in_its_own_words_that_memory_has_run_out(error: Exception) -> None:
+@pytest.mark.parametrize("error", NO_ROOM, ids=repr)
+def test_an_allocation_that_failed_is_out_of_memory_whichever_library_asked_for_it(error: BaseException) -> None:
     assert is_out_of_memory(error)
-    assert kind_of(error) == "out of memory"
+    assert isinstance(error, Exception) and kind_of(error) == "out of memory"
 
 
-def test_a_processor_that_has_no_room_says_it_in_one_of_those_ways() -> None:
+@pytest.mark.parametrize("error", SOMETHING_ELSE, ids=repr)
+def test_any_other_error_is_not_out_of_memory(error: BaseException) -> None:
+    assert not is_out_of_memory(error)
+
+
+def test_what_torch_raises_where_the_host_has_no_room_is_out_of_memory() -> None:
     with pytest.raises(RuntimeError) as told:
         torch.empty(2**60, dtype=torch.uint8)
     assert is_out_of_memory(told.value)
-
-
-@pytest.mark.parametrize("error", OTHERS, ids=str)
-def test_no_other_error_is_taken_for_it(error: Exception) -> None:
-    assert not is_out_of_memory(error)
-    assert kind_of(error) == "crashed"

@@ -1,21 +1,23 @@
-"""How memory that has run out is told from other errors."""
+"""Whether an error says that memory ran out: PyTorch's allocator has a type for that, the libraries below it have only words."""
 
 import torch
 
-SAID = (
+SAYS_SO = (
+    "CUDA error: out of memory",
+    "CUDA driver error: out of memory",
     "CUBLAS_STATUS_ALLOC_FAILED",
     "CUDNN_STATUS_ALLOC_FAILED",
     "CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
-    "CUDA error: out of memory",
-    "Cuda failure 'out of memory'",  # NCCL, which allocates buffers of its own
+    "Cuda failure 'out of memory'",  # NCCL, which has buffers of its own
     "Cuda failure 2 'out of memory'",
-    "can't allocate memory",  # PyTorch, of a processor's memory
+    "DefaultCPUAllocator: can't allocate memory",
+    "DefaultCPUAllocator: not enough memory",
 )
-"""What libraries that allocate by themselves say in an error without a type of its own."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether it says that a card or the machine has no memory left."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+    """Return whether an allocation failed, which leaves the device as it was: one can try again with less. After an illegal access
+    to memory, for example, nothing on the device can be trusted any more."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
-    return isinstance(error, RuntimeError) and any(words in str(error) for words in SAID)
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in SAYS_SO)

@@ -147,7 +147,8 @@ class Computing:
     precision: Annotated[
         Literal["auto", "fp32", "bf16", "fp16"],
         Setting(
-            "Of the computation: auto takes bf16 on cards that have it, else fp32. Weights that are trained are always fp32.",
+            "Of the computation: auto takes bf16 on cards that compute in it (Ampere and later), fp16 on Volta and Turing "
+            "(V100, T4, RTX 20), else fp32. Weights that are trained are always fp32.",
             RESULT | WORKLOAD,
             always=("lora",),
         ),

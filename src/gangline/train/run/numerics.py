@@ -13,6 +13,8 @@ from gangline.core.specs.lora import LoraSpec
 from gangline.train.run.optimiser import PACKAGES
 
 QUANTISES = "bitsandbytes"
+HALF_FROM = (7, 0)
+"""The compute capability of the first GPUs with tensor cores, which multiply in float16."""
 
 
 class OtherNumerics(ArithmeticError):
@@ -34,10 +36,19 @@ def device() -> torch.device:
 
 
 def dtype_of(precision: str, on: torch.device) -> torch.dtype:
-    """`auto` is bfloat16 where the GPU has it (Ampere and later), else float32."""
-    if precision == "auto":
-        return torch.bfloat16 if on.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
-    return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
+    """Return what `precision` names. `auto` is bfloat16 on GPUs that compute in it (Ampere, sm_80, and later; AMD's), float16 with a scaled
+    loss on Volta and Turing (V100, T4, RTX 20, GTX 16; sm_70 to sm_75), and float32 on older ones and on processors.
+
+    Volta and Turing hold bfloat16 tensors, too, but emulate what they compute with them: several times slower than float16, with no
+    attention but the kind that needs most memory. In what came before them float16 itself is slow.
+    """
+    if precision != "auto":
+        return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
+    if on.type != "cuda":
+        return torch.float32
+    if torch.cuda.is_bf16_supported(including_emulation=False):
+        return torch.bfloat16
+    return torch.float16 if torch.cuda.get_device_capability(on) >= HALF_FROM else torch.float32
 
 
 def fingerprint(on: torch.device, dtype: torch.dtype, spec: LoraSpec) -> dict[str, str]:

@@ -102,8 +102,13 @@ def test_a_compiled_run_ends_with_the_same_bits(tmp_path: Path, photos: Path) ->
     assert report_of(resumed)["exact"] and report_of(resumed)["weights_digest"] == report_of(whole)["weights_digest"]
 
 
+NO_ROOM = torch.OutOfMemoryError("no room")
+NO_ROOM_FOR_CUBLAS = RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
+BROKEN = RuntimeError("CUDA error: an illegal memory access was encountered")
+
+
 @contextmanager
-def room_for(samples: int) -> Iterator[list[int]]:
+def room_for(samples: int, error: Exception = NO_ROOM) -> Iterator[list[int]]:
     """As on a card that has memory for the activations of so many: the U-Net fails for more. What it was asked for."""
     asked: list[int] = []
 
@@ -111,7 +116,7 @@ def room_for(samples: int) -> Iterator[list[int]]:
         if isinstance(module, UNet2DConditionModel) and module.training:
             asked.append(len(inputs[0]))
             if len(inputs[0]) > samples:
-                raise torch.OutOfMemoryError("no room")
+                raise error
 
     hook = torch.nn.modules.module.register_module_forward_pre_hook(fail)
     try:
@@ -135,6 +140,18 @@ def test_where_memory_runs_out_a_run_finds_how_many_samples_fit_and_resumes_with
     assert len(digests) == 1
     assert report_of(resumed)["exact"] is True
     assert report_of(resumed)["fingerprint"]["microbatch"] == "2"
+
+
+def test_memory_that_a_library_below_pytorch_misses_ran_out_too(tmp_path: Path, photos: Path) -> None:
+    with room_for(1, NO_ROOM_FOR_CUBLAS):
+        run = finish(lay_out(tmp_path / "run", spec_of(photos, {"steps": 2}), photos=photos))
+    assert report_of(run)["fingerprint"]["microbatch"] == "1"
+
+
+def test_after_any_other_error_fewer_samples_at_a_time_are_not_tried(tmp_path: Path, photos: Path) -> None:
+    with room_for(1, BROKEN) as asked, pytest.raises(RuntimeError, match="illegal memory access"):
+        finish(lay_out(tmp_path / "run", spec_of(photos, {"steps": 2}), photos=photos))
+    assert asked == [2]
 
 
 def test_with_memory_for_not_even_one_sample_a_run_says_so(tmp_path: Path, photos: Path) -> None:

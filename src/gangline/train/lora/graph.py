@@ -41,7 +41,7 @@ class Graphs:
         return len(self._graphs)
 
     def gradient(self, batches: list[Batch], seed: Callable[[], None]) -> torch.Tensor:
-        """The loss; the gradient is left at the weights. `seed` fixes what the layers draw. Raises `torch.OutOfMemoryError`."""
+        """The loss; the gradient is left at the weights. `seed` fixes what the layers draw. Raises what `is_out_of_memory` knows."""
         shapes = tuple(tuple(tensor.shape for tensor in batch.tensors()) for batch in batches)
         seed()
         if shapes in self._graphs:

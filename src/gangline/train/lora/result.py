@@ -19,6 +19,7 @@ from gangline.train.model.base import Base
 from gangline.train.model.loss import losses, process_of
 from gangline.train.model.text import Embedded, condition, embed_all
 from gangline.train.run import chance
+from gangline.train.run.aside import left_out_without_memory
 from gangline.train.run.contract import RunDirectory
 from gangline.train.run.digest import tensors_digest
 
@@ -31,7 +32,6 @@ def write_result(
 ) -> None:
     """The adapter is as it is to be used."""
     run.output.mkdir(parents=True, exist_ok=True)
-    spoken = spoken_now(base, material, adapter)
     facts = Facts(
         name=name_of(spec),
         family=base.family,
@@ -41,7 +41,7 @@ def write_result(
         microbatch=int(identity.fingerprint["microbatch"]),
         exact=identity.exact,
         fingerprint=identity.fingerprint,
-        held_out=tuple(measure_held_out(base, spec, material, adapter, spoken)),
+        held_out=tuple(measure_held_out(base, spec, material, adapter)),
     )
     parts = {part: Part(weights=adapter.state_of(part), config=config) for part, config in adapter.configs.items()}
     weights = write_diffusers(run.output, parts)
@@ -73,17 +73,19 @@ def spoken_now(base: Base, material: Material, adapter: Adapter) -> Embedded:
     return embed_all(base, material.words.texts)
 
 
-def measure_held_out(
-    base: Base, spec: LoraSpec, material: Material, adapter: Adapter, spoken: Embedded
-) -> list[dict[str, Any]]:
-    """The loss of photos that were never trained on, with the base alone and with the LoRA."""
-    found = []
-    for photo in material.held_out:
-        caption = material.words.texts.index(photo.caption)
-        with adapter.switched_off():
-            before = held_out_loss(base, spec, photo.latents, material.spoken[[caption]])
-        after = held_out_loss(base, spec, photo.latents, spoken[[caption]])
-        found.append({"photo": photo.photo, "loss_before": round(before, 6), "loss_after": round(after, 6)})
+def measure_held_out(base: Base, spec: LoraSpec, material: Material, adapter: Adapter) -> list[dict[str, Any]]:
+    """The loss of photos that were never trained on, with the base alone and with the LoRA; none where memory runs out."""
+    found = list[dict[str, Any]]()
+    if not material.held_out:
+        return found
+    with left_out_without_memory("the loss of held out photos is"):
+        spoken = spoken_now(base, material, adapter)
+        for photo in material.held_out:
+            caption = material.words.texts.index(photo.caption)
+            with adapter.switched_off():
+                before = held_out_loss(base, spec, photo.latents, material.spoken[[caption]])
+            after = held_out_loss(base, spec, photo.latents, spoken[[caption]])
+            found.append({"photo": photo.photo, "loss_before": round(before, 6), "loss_after": round(after, 6)})
     return found
 
 

@@ -23,10 +23,12 @@ from gangline.train.lora.material import Material, gather
 from gangline.train.lora.result import spoken_now, write_result
 from gangline.train.model.base import Base, check_resolution, load_base
 from gangline.train.model.loss import losses, process_of
-from gangline.train.model.sample import render_step
+from gangline.train.model.sample import show_step
 from gangline.train.model.text import condition, embed, with_silence
 from gangline.train.run import chance, numerics
+from gangline.train.run.aside import left_out_without_memory
 from gangline.train.run.contract import Orders, RunDirectory
+from gangline.train.run.memory import is_out_of_memory
 from gangline.train.run.meter import Meter, SaveClock
 from gangline.train.run.optimiser import averaged, make_optimizer, optimizer_state, restore_optimizer, set_rates
 
@@ -102,13 +104,16 @@ def base_of(run: RunDirectory, spec: LoraSpec, device: torch.device, dtype: torc
 
 
 def show(run: RunDirectory, lora: "Lora", material: Material, step: int) -> None:
-    """Pictures of what would be the result now. Training goes on as if they had not been made."""
+    """Pictures of what would be the result now, as far as memory suffices. Training goes on as if they had not been made."""
     base, spec = lora.base, lora.spec
     lora.forget_graphs()
-    with lora.adapter.as_result(lora.averaged()):
+    with (
+        left_out_without_memory(f"pictures of step {step} are"),
+        base.borrowed(),
+        lora.adapter.as_result(lora.averaged()),
+    ):
         spoken = spoken_now(base, material, lora.adapter)
-        for _ in render_step(base, spec, material.words.texts, spoken, run.samples / pictures_name(step), step):
-            pass
+        show_step(base, spec, material.words.texts, spoken, run.samples / pictures_name(step), step)
 
 
 def sources(base: Base, spec: LoraSpec, material: Material) -> list[Source]:
@@ -186,9 +191,9 @@ class Lora:
         while True:
             try:
                 return self._gradient(step, batches)
-            except torch.OutOfMemoryError:
+            except (RuntimeError, MemoryError) as error:
                 held = bool(self.graphs and self.graphs.replayed)
-                if self.microbatch == 1 and not held:
+                if not is_out_of_memory(error) or (self.microbatch == 1 and not held):
                     raise
             self.optimizer.zero_grad(set_to_none=True)  # out here, where nothing holds on to what the passes had made
             if held and self.graphs:

@@ -4,6 +4,8 @@ A part is loaded when it is first asked for: a run whose latents and embeddings 
 encoders, nor the VAE.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -96,6 +98,15 @@ class Base:
         """Give the memory of parts back; they are read again when they are asked for."""
         for part in parts:
             self.__dict__.pop(part, None)
+
+    @contextmanager
+    def borrowed(self) -> Iterator[None]:
+        """Give the memory of those parts back that come meanwhile."""
+        before = set(self.__dict__)
+        try:
+            yield
+        finally:
+            self.forget(*({"vae", "unet", "text_encoders"} - before))
 
     def _placed(self, module: Any) -> Any:
         return module.requires_grad_(False).to(self.device).eval()

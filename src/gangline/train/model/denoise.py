@@ -14,6 +14,7 @@ from gangline.core.specs.spec import Spec
 from gangline.train.model.base import Base
 from gangline.train.model.text import Embedded, condition
 from gangline.train.run import chance
+from gangline.train.run.memory import is_out_of_memory
 
 SAMPLERS: dict[str, Any] = {
     "ddim": DDIMScheduler,  # Song et al. 2020
@@ -36,11 +37,11 @@ def sample_latents(
     noise = chance.normal(seed, purpose, 0, range(1), (base.unet.config.in_channels, side, side))
     latents = noise.to(device) * scheduler.init_noise_sigma
     generator = chance.generator(seed, f"{purpose} steps")
-    told = _told(base, spec, words, silence)
+    guided = _Guided(base, _told(base, spec, words, silence), spec.guidance_scale)
     for timestep in scheduler.timesteps:
         seen = scheduler.scale_model_input(latents, timestep).to(base.dtype)
         with torch.autocast(device.type, base.dtype, enabled=base.dtype != torch.float32):
-            predicted = _guided(base, seen, timestep, told, spec.guidance_scale)
+            predicted = guided(seen, timestep)
         latents = scheduler.step(predicted, timestep, latents, generator=generator).prev_sample
     return latents
 
@@ -61,12 +62,35 @@ def _told(base: Base, spec: Spec, words: Embedded, silence: Embedded) -> dict[st
     return condition(base, embedded.to(base.device), sizes)
 
 
-def _guided(
-    base: Base, seen_1CHW: torch.Tensor, timestep: torch.Tensor, told: dict[str, Any], scale: float
-) -> torch.Tensor:
-    count = len(told["encoder_hidden_states"])
-    predicted = base.unet(seen_1CHW.expand(count, -1, -1, -1), timestep, **told).sample.float()
-    if count == 1:
-        return predicted
-    towards, away = predicted.chunk(2)
-    return away + scale * (towards - away)
+class _Guided:
+    """What the U-Net predicts with guidance: the prompt and none in one pass or, once memory ran out for that, in a pass each."""
+
+    def __init__(self, base: Base, told: dict[str, Any], scale: float) -> None:
+        self._unet = base.unet
+        self._passes = [told]
+        self._scale = scale
+
+    def __call__(self, seen_1CHW: torch.Tensor, timestep: torch.Tensor) -> torch.Tensor:
+        predicted = self._predicted(seen_1CHW, timestep)
+        if len(predicted) == 1:
+            return predicted
+        towards, away = predicted.chunk(2)
+        return away + self._scale * (towards - away)
+
+    def _predicted(self, seen_1CHW: torch.Tensor, timestep: torch.Tensor) -> torch.Tensor:
+        while True:
+            try:
+                return torch.cat([self._pass(seen_1CHW, timestep, told) for told in self._passes])
+            except (RuntimeError, MemoryError) as error:
+                whole = self._passes[0]
+                if len(whole["encoder_hidden_states"]) == 1 or not is_out_of_memory(error):
+                    raise
+            self._passes = [_only(whole, slice(0, 1)), _only(whole, slice(1, 2))]
+
+    def _pass(self, seen_1CHW: torch.Tensor, timestep: torch.Tensor, told: dict[str, Any]) -> torch.Tensor:
+        count = len(told["encoder_hidden_states"])
+        return self._unet(seen_1CHW.expand(count, -1, -1, -1), timestep, **told).sample.float()
+
+
+def _only(told: dict[str, Any], rows: slice) -> dict[str, Any]:
+    return {name: _only(value, rows) if isinstance(value, dict) else value[rows] for name, value in told.items()}

@@ -5,6 +5,7 @@ import io
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
+from math import ceil
 from pathlib import Path
 
 import torch
@@ -16,13 +17,34 @@ from gangline.core.specs.spec import Spec
 from gangline.train.model.base import Base
 from gangline.train.model.denoise import sample_latents
 from gangline.train.model.text import Embedded, Texts
+from gangline.train.run.aside import left_out_without_memory
+from gangline.train.run.memory import is_out_of_memory
+
+TILES = (2, 4)
+"""Of which share of its side the tiles are of a picture that does not fit: a half, then a quarter."""
 
 
 @torch.no_grad()
 def decode(base: Base, latents_1CHW: torch.Tensor) -> Image.Image:
-    vae = base.vae
-    scaled = latents_1CHW.to(base.device, vae.dtype) / vae.config.scaling_factor
-    return _picture(vae.decode(scaled).sample[0].float())
+    """As a whole; where memory runs out in tiles, which overlap. Their norms are of a tile each, so its colours may be a little off: what
+    fits as a whole is never cut."""
+    scaled = latents_1CHW.to(base.device, base.vae.dtype) / base.vae.config.scaling_factor
+    for pieces in (1, *TILES):
+        try:
+            return _picture(_decoded(base, scaled, pieces))
+        except (RuntimeError, MemoryError) as error:
+            if pieces == TILES[-1] or not is_out_of_memory(error):
+                raise
+    raise AssertionError("the last ones fit, or raise")
+
+
+def _decoded(base: Base, scaled_1CHW: torch.Tensor, pieces: int) -> torch.Tensor:
+    """(3, H, W). A tile's side is a multiple of four latents, as tiles overlap by a quarter of it."""
+    if pieces == 1:
+        return base.vae.decode(scaled_1CHW).sample[0].float()
+    side = 4 * ceil(max(scaled_1CHW.shape[2:]) / pieces / 4)
+    base.vae.tile_latent_min_size, base.vae.tile_sample_min_size = side, side * base.latent_factor
+    return base.vae.tiled_decode(scaled_1CHW).sample[0].float()
 
 
 def render(base: Base, spec: Spec, texts: Texts, spoken: Embedded, prompt: str, seed: int) -> Image.Image:
@@ -32,15 +54,42 @@ def render(base: Base, spec: Spec, texts: Texts, spoken: Embedded, prompt: str, 
 
 def render_step(base: Base, spec: Spec, texts: Texts, spoken: Embedded, folder: Path, step: int) -> Iterator[Picture]:
     """A picture of each prompt and seed, written into `folder` as it is made; `samples.json`, which lists them, comes last."""
-    folder.mkdir(parents=True, exist_ok=True)
     made = list[Picture]()
-    for number, prompt in enumerate(spec.prompts_to_sample):
-        for seed in spec.sample_seeds:
-            picture = render(base, spec, texts, spoken, prompt, seed)
-            made.append(write_picture(picture, folder / picture_name(number, seed), spec, step, prompt, seed))
-            yield made[-1]
+    for picture in _each_written(base, spec, texts, spoken, folder, step):
+        made.append(picture)
+        yield picture
+    _list(folder, spec, step, made)
+
+
+def show_step(base: Base, spec: Spec, texts: Texts, spoken: Embedded, folder: Path, step: int) -> None:
+    """As `render_step` does, but between two steps of a training, which goes on although memory runs out: then the pictures that were made
+    are listed, and beside them those that were not. All are of one size, so after the first that does not fit none is tried."""
+    made = list[Picture]()
+    with left_out_without_memory(f"pictures of step {step} are"):
+        for picture in _each_written(base, spec, texts, spoken, folder, step):
+            made.append(picture)
+    if made:
+        _list(folder, spec, step, made)
+
+
+def _each_written(base: Base, spec: Spec, texts: Texts, spoken: Embedded, folder: Path, step: int) -> Iterator[Picture]:
+    for name, prompt, seed in _asked(spec):
+        picture = render(base, spec, texts, spoken, prompt, seed)
+        folder.mkdir(parents=True, exist_ok=True)
+        yield write_picture(picture, folder / name, spec, step, prompt, seed)
+
+
+def _asked(spec: Spec) -> list[tuple[str, str, int]]:
+    """The name of each picture, its prompt and its seed."""
+    prompts = enumerate(spec.prompts_to_sample)
+    return [(picture_name(number, seed), prompt, seed) for number, prompt in prompts for seed in spec.sample_seeds]
+
+
+def _list(folder: Path, spec: Spec, step: int, made: list[Picture]) -> None:
+    left_out = [name for name, _, _ in _asked(spec)[len(made) :]]
+    told = {"step": step, "pictures": [asdict(one) for one in made]} | ({"left_out": left_out} if left_out else {})
     partial = folder / f".{PICTURES}"
-    partial.write_text(json.dumps({"step": step, "pictures": [asdict(one) for one in made]}, indent=1))
+    partial.write_text(json.dumps(told, indent=1))
     partial.rename(folder / PICTURES)
 
 

@@ -309,17 +309,6 @@ class Learner:
         """Whether no rank has all of the weights."""
         return isinstance(self.wrapped, FSDPModule)
 
-    @contextmanager
-    def gathered(self) -> Iterator[None]:
-        """So that parts can be used by themselves, by all ranks together where the weights are in pieces."""
-        if isinstance(self.wrapped, FSDPModule):
-            self.wrapped.unshard()
-        try:
-            yield
-        finally:
-            if isinstance(self.wrapped, FSDPModule):
-                self.wrapped.reshard()
-
     def whole(self, part: str) -> Tensors:
         """All weights of a part, gathered by all ranks; on the CPU of the first one, and nowhere else."""
         found: Tensors = {}

@@ -5,10 +5,7 @@ Read `train` from top to bottom: it is the whole run.
 """
 
 import sys
-from contextlib import nullcontext
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -19,14 +16,16 @@ from gangline.core.specs.scratch import ScratchSpec, moment
 from gangline.train.checkpoints import shards
 from gangline.train.checkpoints.limits import lower_limit, read_limits
 from gangline.train.model.base import Base, base_at, check_resolution
-from gangline.train.model.sample import render_step
+from gangline.train.model.sample import show_step
 from gangline.train.model.text import Texts, embed_all, tokenize
 from gangline.train.run import numerics
+from gangline.train.run.aside import left_out_without_memory
 from gangline.train.run.contract import Orders, RunDirectory
 from gangline.train.run.meter import Meter, SaveClock
 from gangline.train.run.ranks import Ranks, joined
 from gangline.train.run.throughput import Throughput, peak_flops
 from gangline.train.scratch.denoiser import Denoiser
+from gangline.train.scratch.drawing import gathered, with_whole_parts
 from gangline.train.scratch.intake import Intake, Samples, open_data
 from gangline.train.scratch.learner import Learner
 from gangline.train.scratch.microbatch import NoRoom
@@ -160,15 +159,17 @@ class Watched:
 
 
 def show(run: RunDirectory, learner: Learner, base: Base, texts: Texts | None, step: int) -> None:
-    """Pictures of what would be the result now, where there are prompts. Ranks whose weights are in pieces all draw; the first one's
-    pictures are kept."""
-    if texts is None or not (learner.ranks.is_first or learner.in_pieces):
+    """Pictures of what would be the result now, where there are prompts, as far as memory suffices. The first rank draws them alone, with
+    whole weights: in the midst of a pass nobody else waits for it."""
+    if texts is None:
         return
     run.report_phase("rendering")
-    folder = nullcontext(str(run.samples)) if learner.ranks.is_first else TemporaryDirectory()
-    with folder as samples, learner.as_result(), learner.gathered():
-        spoken = embed_all(base, texts)
-        for _ in render_step(base, learner.spec, texts, spoken, Path(samples) / pictures_name(step), step):
-            pass
+    weights = gathered(learner) if learner.in_pieces else None
+    if learner.ranks.is_first:
+        as_result = learner.as_result() if weights is None else with_whole_parts(base, learner, weights)
+        with left_out_without_memory(f"pictures of step {step} are"), base.borrowed(), as_result:
+            spoken = embed_all(base, texts)
+            show_step(base, learner.spec, texts, spoken, run.samples / pictures_name(step), step)
+    learner.ranks.meet()
     run.report_phase("training")
     run.restart_meter()

@@ -1,18 +1,23 @@
-"""What a run over data sets leaves: a whole model in diffusers' layout, and a report."""
+"""Whole models of what a run over data sets has learned: at its end in diffusers' layout, with a report; between two steps to draw with."""
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import torch
 from accelerate import init_empty_weights
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor
 
 from gangline.core.models.bases import INDEX, files_needed, variant_of
 from gangline.core.runs.contract import REPORT
 from gangline.core.specs.scratch import ScratchSpec
 from gangline.data.bases import names_below, read_json
+from gangline.train.checkpoints import shards
 from gangline.train.checkpoints.checkpoint import Tensors
 from gangline.train.model.base import Base
 from gangline.train.run.contract import RunDirectory
@@ -81,3 +86,53 @@ def _write_report(run: RunDirectory, spec: ScratchSpec, learner: Learner, parts:
         "held_out": [{"step": step, learner.network.measures: value} for step, value in learner.history],
     }
     (run.output / REPORT).write_text(json.dumps(report, indent=1) + "\n")
+
+
+def gathered(learner: Learner) -> dict[str, Tensors]:
+    """Return all weights of each part as they would be the result, on the CPU of the first rank, and nothing on the others. All ranks
+    call it together.
+
+    They are exchanged by the CPU: a rank without memory on its card could not come to an exchange there, and the others would wait for it.
+    """
+    mesh = learner.ranks.mesh(torch.device("cpu"))
+    averaged: Tensors = learner.average.tensors if learner.average else {}
+    found: dict[str, Tensors] = {part: {} for part in learner.network.parts}
+    for part, module in learner.network.parts.items():
+        state: Tensors = module.state_dict()
+        for name, tensor in state.items():
+            whole = _whole(tensor, shards.local(averaged.get(f"{part}.{name}", tensor)), mesh)
+            if learner.ranks.is_first:
+                found[part][name] = whole
+    return found
+
+
+def _whole(like: torch.Tensor, own: torch.Tensor, mesh: DeviceMesh) -> torch.Tensor:
+    """`own`: the rows of this rank of a tensor that is cut as `like` is."""
+    rows = own.detach().to("cpu", copy=True)
+    if not isinstance(like, DTensor):
+        return rows
+    shape = {"shape": like.shape, "stride": like.stride()}
+    return DTensor.from_local(rows, mesh, like.placements, run_check=False, **shape).full_tensor()
+
+
+@contextmanager
+def with_whole_parts(base: Base, learner: Learner, weights: dict[str, Tensors]) -> Iterator[None]:
+    """`base` with models of `weights` in the place of those that ranks hold in pieces. No other rank takes part in their passes."""
+    kept = {name: base.__dict__[name] for name in ("unet", "text_encoders") if name in base.__dict__}
+    whole = {part: _of(module, weights[part], learner.device) for part, module in learner.network.parts.items()}
+    try:
+        base.unet = whole.pop(UNET)
+        if whole:
+            base.text_encoders = tuple(whole[part] for part in base.family.text_parts)
+        yield
+    finally:
+        base.__dict__.update(kept)
+
+
+def _of(module: Any, weights: Tensors, device: torch.device) -> Any:
+    """Another model as `module`, with `weights`."""
+    kind = type(module)
+    with init_empty_weights():
+        fresh = kind.from_config(module.config) if hasattr(kind, "from_config") else kind(module.config)
+    fresh.load_state_dict(weights, assign=True)
+    return fresh.requires_grad_(False).to(device).eval()

@@ -42,9 +42,9 @@ def small_spec(**settings: Any) -> LoraSpec:
     return LoraSpec(**(values | settings))
 
 
-def lay_out(folder: Path, spec: LoraSpec, *, photos: Path = SUBJECT) -> RunDirectory:
+def lay_out(folder: Path, spec: LoraSpec, *, photos: Path = SUBJECT, base: Path = BASE) -> RunDirectory:
     (folder / "inputs").mkdir(parents=True)
-    for name, target in (("base", BASE), ("photos", photos), ("held_out", photos)):
+    for name, target in (("base", base), ("photos", photos), ("held_out", photos)):
         (folder / "inputs" / name).symlink_to(target)
     (folder / "spec.json").write_text(json.dumps(to_json(spec)))
     return RunDirectory(folder)
@@ -77,9 +77,9 @@ class StopsAtItsFirstSave(RunDirectory):
             self.orders.stop = True
 
 
-def interrupt(folder: Path, spec: LoraSpec, *, after: int, photos: Path = SUBJECT) -> RunDirectory:
+def interrupt(folder: Path, spec: LoraSpec, *, after: int, photos: Path = SUBJECT, base: Path = BASE) -> RunDirectory:
     """Lay out `folder` and run `spec` until it has saved step `after`."""
-    lay_out(folder, replace(spec, checkpoint_every_steps=after), photos=photos)
+    lay_out(folder, replace(spec, checkpoint_every_steps=after), photos=photos, base=base)
     run = StopsAtItsFirstSave(folder)
     assert train(run, run.orders) == EXIT_STOPPED
     return RunDirectory(folder)

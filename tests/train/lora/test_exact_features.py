@@ -93,15 +93,6 @@ def first_steps(run: RunDirectory) -> list[int]:
     return sorted({began[0], began[-1]})
 
 
-@pytest.mark.nightly
-def test_a_compiled_run_ends_with_the_same_bits(tmp_path: Path, photos: Path) -> None:
-    """It takes minutes to compile on a CPU."""
-    spec = spec_of(photos, {"compile": True, "steps": 4})
-    whole = finish(lay_out(tmp_path / "whole", spec, photos=photos))
-    resumed = finish(interrupt(tmp_path / "resumed", spec, after=2, photos=photos))
-    assert report_of(resumed)["exact"] and report_of(resumed)["weights_digest"] == report_of(whole)["weights_digest"]
-
-
 NO_ROOM = torch.OutOfMemoryError("no room")
 NO_ROOM_FOR_CUBLAS = RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
 BROKEN = RuntimeError("CUDA error: an illegal memory access was encountered")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from gangline.core.runs.contract import EXIT_STOPPED, checkpoint_name
@@ -185,5 +186,27 @@ def test_an_interrupted_run_ends_with_the_same_bits_whatever_is_switched_on(
     for _ in range(3):
         assert train(RunDirectory(run.path), Orders(stop=True)) == EXIT_STOPPED
     assert [path.name for path in sorted(run.checkpoints.iterdir())] == ["000001", "000002", "000003"]
+    assert report_of(finish(run)) == report_of(peaceful)
+    assert report_of(run)["exact"] is True
+
+
+@pytest.mark.nightly
+def test_a_compiled_run_interrupted_in_its_second_phase_ends_with_the_same_bits(
+    tmp_path: Path, base: Path, data: DataSet
+) -> None:
+    """The process that goes on sees the second phase's shapes first, and those of a batch that does not divide evenly."""
+    phases = (
+        Phase(steps=2, resolution=16, batch_size=4, microbatch=3),
+        Phase(steps=3, resolution=32, batch_size=3, microbatch=2),
+    )
+    shown = {"sample_prompts": ("a red disc",), "sample_steps": 1, "sample_seeds": (1,), "held_out_every_steps": 2}
+    spec = scratch_spec(base, data, phases=phases, compile=True, checkpoint_every_steps=None, **shown)
+    torch._dynamo.reset()
+    peaceful = finish(lay_out(tmp_path / "peaceful", spec, base))
+    run = lay_out(tmp_path / "run", spec, base)
+    for _ in range(3):
+        torch._dynamo.reset()  # as another process begins
+        assert train(RunDirectory(run.path), Orders(stop=True, render=True)) == EXIT_STOPPED
+    torch._dynamo.reset()
     assert report_of(finish(run)) == report_of(peaceful)
     assert report_of(run)["exact"] is True

@@ -20,7 +20,7 @@ VIEWS_IN_SHARD, CLASS_IMAGES_IN_SHARD = 32, 10
 """Seconds of work for a card; another number is another `MADE_AS`. A photo's views (crops, mirror images) stay together."""
 KINDS = tuple(str(each.name).lower() for each in PREPARED)
 KEY = re.compile(rf"({'|'.join(KINDS)})-[0-9a-f]{{32}}-[0-9a-f]{{32}}")
-OF_THE_STEP_ALONE = ("trainer", "microbatch", "ranks", "peft", "bitsandbytes", "prodigyopt", "schedulefree")
+OF_THE_STEP_ALONE = ("trainer", "microbatch", "ranks", "peft", "bitsandbytes", "prodigyopt", "schedulefree", "compile")
 """What no frozen encoder knows of: jobs on one kind of node that differ in these alone share what they made."""
 
 

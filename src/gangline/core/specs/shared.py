@@ -162,7 +162,12 @@ class Computing:
         ),
     ] = False
     compile: Annotated[
-        bool, Setting("Compile the U-Net first: minutes at the start, faster steps.", BITS | WORKLOAD)
+        bool,
+        Setting(
+            "Compile the U-Net's blocks (from nothing: all that is trained), for each size of pictures: minutes the first time, "
+            "then faster steps. A LoRA's steps are then no CUDA graphs.",
+            BITS | WORKLOAD,
+        ),
     ] = False
 
 

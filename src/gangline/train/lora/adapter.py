@@ -17,6 +17,7 @@ from gangline.train.lora.export import Part
 from gangline.train.lora.init_lora import read_lora
 from gangline.train.lora.low_rank import LowRankLinear
 from gangline.train.model.base import Base
+from gangline.train.model.compiled import uncompiled
 from gangline.train.run import chance
 from gangline.train.run.optimiser import Group
 
@@ -68,14 +69,16 @@ class Adapter:
 
     @contextmanager
     def as_result(self, weights: Tensors | None) -> Iterator[None]:
-        """For use: with `weights` (averaged ones, where there are) in the place of those in training, which come back to the bit."""
+        """For use: with `weights` (averaged ones, where there are) in the place of those in training, which come back to the bit. Nothing
+        is compiled for it."""
         kept = {name: weight.detach().clone() for name, weight in self.weights.items()} if weights else {}
         if weights:
             self.load(weights)
         for module in self.parts.values():
             module.eval()
         try:
-            yield
+            with uncompiled():
+                yield
         finally:
             if weights:
                 self.load(kept)

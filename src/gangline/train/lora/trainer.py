@@ -22,6 +22,7 @@ from gangline.train.lora.graph import Graphs
 from gangline.train.lora.material import Material, gather
 from gangline.train.lora.result import spoken_now, write_result
 from gangline.train.model.base import Base, check_resolution, load_base
+from gangline.train.model.compiled import compile_blocks
 from gangline.train.model.loss import losses, process_of
 from gangline.train.model.sample import show_step
 from gangline.train.model.text import condition, embed, with_silence
@@ -148,7 +149,7 @@ class Lora:
         if spec.gradient_checkpointing:
             self.adapter.checkpoint_gradients()
         if spec.compile:
-            base.unet.compile()
+            compile_blocks(base.unet, repeatable=exact)
         self.graphs = self._replays()
 
     def _replays(self) -> Graphs | None:

@@ -13,6 +13,8 @@ from gangline.core.specs.lora import LoraSpec
 from gangline.train.run.optimiser import PACKAGES
 
 QUANTISES = "bitsandbytes"
+COMPILED = "blocks"
+"""What `compile` compiles (gangline.train.model.compiled): another part has other bits."""
 HALF_FROM = (7, 0)
 """The compute capability of the first GPUs with tensor cores, which multiply in float16."""
 
@@ -53,7 +55,8 @@ def dtype_of(precision: str, on: torch.device) -> torch.dtype:
 
 def fingerprint(on: torch.device, dtype: torch.dtype, spec: LoraSpec) -> dict[str, str]:
     packages = {PACKAGES.get(spec.optimizer), None if spec.base_precision == "full" else QUANTISES}
-    return fingerprint_of(on, dtype, spec.microbatch or spec.samples_per_step, packages=packages)
+    compiled = {"compile": COMPILED} if spec.compile else {}
+    return fingerprint_of(on, dtype, spec.microbatch or spec.samples_per_step, packages=packages) | compiled
 
 
 def fingerprint_of(

@@ -16,6 +16,7 @@ from gangline.core.runs.schedule import rate_factor
 from gangline.core.specs.scratch import Moment, ScratchSpec, scratch_hash
 from gangline.train.checkpoints import shards
 from gangline.train.checkpoints.checkpoint import Identity, Tensors
+from gangline.train.model.compiled import compile_blocks, uncompiled
 from gangline.train.run import chance, numerics
 from gangline.train.run.memory import is_out_of_memory
 from gangline.train.run.optimiser import Group, make_optimizer, set_rates
@@ -242,7 +243,7 @@ class Learner:
     def _compile(self) -> None:
         self.compiled = True
         for module in self.network.parts.values():
-            module.compile()
+            compile_blocks(module, repeatable=self.spec.exact != "off")
 
     def _shared(self) -> Any:
         network = self.network
@@ -280,19 +281,24 @@ class Learner:
         spec = self.spec
         packages = ("bitsandbytes",) if spec.optimizer == "adamw8bit" else ()
         common = numerics.fingerprint_of(self.device, self.dtype, 0, ranks=self.ranks.count, packages=packages)
-        own = {"gradient_checkpointing": spec.gradient_checkpointing, "compile": spec.compile}
-        how = spec.parallel if self.ranks.count > 1 else "alone"
-        return common | {"parallel": how} | {name: "yes" if is_so else "no" for name, is_so in own.items()}
+        own = {
+            "parallel": spec.parallel if self.ranks.count > 1 else "alone",
+            "gradient_checkpointing": "yes" if spec.gradient_checkpointing else "no",
+            "compile": numerics.COMPILED if spec.compile else "no",
+        }
+        return common | own
 
     @contextmanager
     def as_result(self) -> Iterator[None]:
-        """With the averaged weights, where there are, in the place of those in training, which come back to the bit."""
+        """With the averaged weights, where there are, in the place of those in training, which come back to the bit. Nothing is compiled
+        for it."""
         averaged = self.average.tensors if self.average else {}
         kept = {name: self.weights[name].detach().clone() for name in averaged}
         self.put(averaged)
         self.network.eval()
         try:
-            yield
+            with uncompiled():
+                yield
         finally:
             self.put(kept)
             self.network.train()

@@ -1,5 +1,6 @@
 """A folder as an object store for one who is at work in it: names are taken once, what comes down is what went up."""
 
+import errno
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -8,8 +9,8 @@ from random import Random
 import pytest
 
 from gangline.adapters.objects.folder import COMING, DEAD_S, FolderObjects, FolderTransfer
-from gangline.core.errors import BadInput, Damaged, NotFound, Unreachable
-from gangline.core.files import PART_BYTES, File, Grant
+from gangline.core.errors import BadInput, Damaged, NotFound, Unreachable, UserError
+from gangline.core.files import PART_BYTES, File, Grant, Signed
 from tests.conftest import file_at
 
 
@@ -68,6 +69,43 @@ def test_what_was_damaged_or_is_gone_does_not_come_down(objects: FolderObjects, 
         with pytest.raises(error):
             _ = transfer.download(signed, file, tmp_path / "back", durable=True).result
         assert not (tmp_path / "back").exists()
+
+
+@pytest.mark.parametrize(
+    ("trouble", "error"),
+    [
+        ("folder", Damaged),
+        (OSError(errno.EIO, "Input/output error"), Damaged),
+        (OSError(errno.ESTALE, "Stale file handle"), Unreachable),
+        (PermissionError(errno.EACCES, "Permission denied"), UserError),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_told_from_a_disk_that_is_away(
+    objects: FolderObjects,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    trouble: str | OSError,
+    error: type[Exception],
+) -> None:
+    objects.write("w", b"bytes")
+    opened = Path.open
+    if isinstance(trouble, OSError):
+
+        def refuse(path: Path, mode: str = "r") -> object:
+            if path == objects.root / "w":
+                raise trouble
+            return opened(path, mode)
+
+        monkeypatch.setattr(Path, "open", refuse)
+    else:
+        (objects.root / "w").unlink()
+        (objects.root / "w").mkdir()
+    task = FolderTransfer(objects).download(
+        Signed(url="w"), File(path="w", bytes=5, sha256="0" * 64), tmp_path / "back", durable=True
+    )
+    with pytest.raises(error):
+        _ = task.result
+    assert not (tmp_path / "back").exists()
 
 
 def test_what_is_in_the_way_is_said(objects: FolderObjects) -> None:

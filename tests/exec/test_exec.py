@@ -203,6 +203,47 @@ def test_a_damaged_checkpoint_is_passed_over_and_the_one_before_is_used(line: Li
     assert "a checkpoint in the store is damaged, the one before it is used" in second.text
 
 
+@pytest.mark.parametrize("damage", ["empty", "gone", "record empty", "record deep", "record gone"])
+def test_whatever_is_damaged_of_the_newest_checkpoint_the_one_before_is_used(
+    line: Line, place: S3Objects, damage: str
+) -> None:
+    first = line.start("a")
+    first.until("is safe", times=3)
+    first.kill()
+    newest, before = sorted(records(place))[::-1][:2]
+    weights = next(key for key in place.list(newest.removesuffix(".json")) if key.endswith(".safetensors"))
+    key = newest if "record" in damage else weights
+    place.delete([key])
+    if "gone" not in damage:
+        place.write(key, b"[" * 200_000 if "deep" in damage else b"")
+    second = line.start("b", chain=(60, "--every", 1000))
+    assert second.end()[0] == 0 and line.result("b") == state_after(60)
+    assert f"goes on from {json.loads(place.read(before))['name']} in" in second.text
+
+
+def test_where_the_notes_of_its_beginning_and_the_claims_have_expired_a_run_goes_on_and_nothing_good_is_deleted(
+    line: Line, place: S3Objects
+) -> None:
+    """As a rule of the bucket does that deletes what is old: these are the oldest of a run."""
+    first = line.start("a")
+    first.until("is safe", times=3)
+    first.kill()
+    kept = records(place)
+    name = json.loads(place.read(max(kept)))["name"]
+    place.delete([key for key in place.list("") if key.startswith("claims/") or key.endswith("begun.json")])
+    second = line.start("b", chain=(60, "--every", 1000))
+    code, told = second.end()
+    assert (code, told["run"], line.result("b")) == (0, 2, state_after(60))
+    assert f"goes on from {name} in" in second.text and set(kept) <= set(records(place))
+    assert told["seconds"] < 3600
+    place.delete([key for key in place.list("") if key.startswith("claims/") or key.endswith("begun.json")])
+    third = line.start("a", chain=(80, "--every", 10))
+    code, told = third.end()
+    assert (code, told["run"], line.result("a")) == (0, 3, state_after(80)) and told["seconds"] < 3600
+    steps = [json.loads(place.read(key))["manifest"]["step"] for key in records(place)]
+    assert sorted(steps) == [70, 80]
+
+
 def test_while_the_store_is_away_training_goes_on_and_nothing_is_lost(
     bucket: Bucket, make_line: Callable[[Bucket], Line], place: S3Objects
 ) -> None:

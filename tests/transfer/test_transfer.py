@@ -6,14 +6,16 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from fastapi import FastAPI, Response
 
 from gangline.adapters.transfer import carrier
 from gangline.adapters.transfer.carrier import Patience
 from gangline.adapters.transfer.transfer import PARTS_AT_ONCE, HttpTransfer
-from gangline.core.errors import BadInput, Damaged, Denied, NotFound, Unreachable
+from gangline.core.errors import BadInput, Damaged, Denied, NotFound, Unreachable, UserError
 from gangline.core.files import PART_BYTES, File, Signed
 from gangline.ports.server import Grant
 from tests.proxy import PIECE_BYTES, Fault, Proxy
+from tests.servers import served
 from tests.transfer.conftest import HURRIED, Place, ended
 
 LARGE = PART_BYTES + 5_000_000  # two parts
@@ -144,7 +146,7 @@ def test_a_disk_that_is_too_small_is_known_before_anything_is_sent(place: Place,
     assert list(to.parent.iterdir()) == []
 
 
-@pytest.mark.parametrize("stored", [LARGE - 1, LARGE + 1])
+@pytest.mark.parametrize("stored", [0, PART_BYTES, LARGE - 1, LARGE + 1])
 def test_a_file_of_another_length_is_damaged(place: Place, transfer: HttpTransfer, stored: int) -> None:
     file, _ = place.file(LARGE)
     place.stored(stored)
@@ -248,7 +250,15 @@ def test_what_waits_for_a_thread_when_it_is_stopped_does_not_begin(place: Place,
 
 @pytest.mark.parametrize(
     ("status", "error"),
-    [(403, Denied), (401, Denied), (404, NotFound), (429, Unreachable), (500, Unreachable), (400, BadInput)],
+    [
+        (403, Denied),
+        (401, Denied),
+        (404, NotFound),
+        (429, Unreachable),
+        (500, Unreachable),
+        (400, BadInput),
+        (416, Damaged),
+    ],
 )
 def test_what_the_store_answers_to_a_download_is_told(
     place: Place, transfer: HttpTransfer, status: int, error: type[Exception]
@@ -257,7 +267,31 @@ def test_what_the_store_answers_to_a_download_is_told(
     with Proxy(place.address, faults=[Fault(kind="answer", status=status)] * HURRIED.tries) as proxy:
         to = place.folder / "got"
         assert isinstance(ended(transfer.download(place.to_read(proxy, file), file, to, durable=False)), error)
-        assert proxy.count("GET") == (HURRIED.tries if error is Unreachable else 1)
+        assert proxy.count("GET") == (HURRIED.tries if error in (Unreachable, Damaged) else 1)
+
+
+def test_an_archived_object_is_no_refused_key_and_not_asked_for_again(place: Place, transfer: HttpTransfer) -> None:
+    """As Amazon answers where a lifecycle rule has moved it to Glacier."""
+    app, asked = FastAPI(), list[str]()
+
+    @app.get("/w")
+    def refuse() -> Response:
+        asked.append("w")
+        return Response("<Error><Code>InvalidObjectState</Code></Error>", 403)
+
+    file, _ = place.file(1000)
+    with served(app) as url:
+        error = ended(transfer.download(Signed(url=f"{url}/w"), file, place.folder / "got", durable=False))
+    assert isinstance(error, UserError) and not isinstance(error, Denied)
+    assert "is archived" in error.message and asked == ["w"]
+
+
+def test_a_name_as_long_as_a_disk_can_keep_comes_down(place: Place, transfer: HttpTransfer) -> None:
+    file, content = place.stored(1000)
+    to = place.folder / "node" / ("é" * 127 + "w")
+    with Proxy(place.address) as proxy:
+        assert ended(transfer.download(place.to_read(proxy, file), file, to, durable=False)) is None
+    assert [(path.name, path.read_bytes()) for path in to.parent.iterdir()] == [(to.name, content)]
 
 
 def test_a_url_that_has_expired_is_told_even_while_a_long_part_is_being_sent(

@@ -61,9 +61,10 @@ class Abandoned(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What lies below the prefix. `loose`: files of checkpoints that were never finished. `lasted_ms`: from a run's beginning to its last
-    sign of life."""
+    """What lies below the prefix. `runs` are all that left anything. `loose`: files of checkpoints that were never finished.
+    `lasted_ms`: from a run's beginning to its last sign of life."""
 
+    runs: list[str] = field(default_factory=list)
     begun: dict[str, Begun] = field(default_factory=dict)
     refs: list[Ref] = field(default_factory=list)
     loose: list[Ref] = field(default_factory=list)
@@ -97,14 +98,15 @@ class Depot:
     def claims(self) -> list[str]:
         return sorted(filter(is_run, (_stem(key) for key in self.objects.list(CLAIMS))))
 
-    def claim(self, told: Mapping[str, Any]) -> str:
-        """The next number, which nobody else ever gets. Raises `Unreachable`.
+    def claim(self, told: Mapping[str, Any], known: Iterable[str] = ()) -> str:
+        """The next number, which nobody else ever gets. `known` are runs whose claims need not be there any more: a rule of the
+        bucket may have deleted them. Raises `Unreachable`.
 
         Where the store cannot refuse to write over an object, names differ, and whoever finds that another's is not smaller than his
         own takes a greater one: of two that go on, one always sees the other's.
         """
         for _ in range(CLAIM_TRIES_MAX):
-            run = next_run(self.claims())
+            run = next_run([*self.claims(), *known])
             run = run if self.objects.creates_only else f"{run}-{token_hex(4)}"
             try:
                 self.objects.write(f"{CLAIMS}/{run}{JSON}", _json({**told, "run": run, "token": token_hex(8)}))
@@ -115,12 +117,15 @@ class Depot:
         raise Unreachable(f"no run's number could be had in {CLAIM_TRIES_MAX} tries")
 
     def find(self) -> Found:
-        """Where the record of a run's beginning is damaged, it is taken to have gone on from the newest of all before it."""
-        begun, refs, loose, signs = list[str](), set[Ref](), set[Ref](), defaultdict[str, int](int)
+        """Where the record of a run's beginning is damaged, or is gone beside its checkpoints, it is taken to have gone on from the
+        newest of all before it."""
+        runs, begun, refs, loose, signs = set[str](), set[str](), set[Ref](), set[Ref](), defaultdict[str, int](int)
         for key in self.objects.list(RUNS):
-            match key.split("/"):
+            parts = key.split("/")
+            runs.add(parts[1])
+            match parts:
                 case [_, run, name] if name == BEGUN:
-                    begun.append(run)
+                    begun.add(run)
                 case [_, run, kind, name] if kind == CHECKPOINTS and name.endswith(JSON) and _stem(name).isdecimal():
                     refs.add(Ref(run, int(_stem(name))))
                 case [_, run, kind, number, *_] if kind == CHECKPOINTS and number.isdecimal():
@@ -129,20 +134,30 @@ class Depot:
                     signs[run] = max(signs[run], int(name.split(".")[0]))
                 case _:
                     pass
-        known = {run: self._begun_of(run, refs) for run in sorted(begun)}
+        known = {run: self._begun_of(run, refs) for run in sorted(begun | {ref.run for ref in refs})}
         for each in known.values():
             if each.continues:
                 signs[each.continues] = max(signs[each.continues], each.continued_ms)
         for run in {ref.run for ref in refs}:
             with suppress(Damaged):
                 signs[run] = max(signs[run], self.read(max(ref for ref in refs if ref.run == run)).after_ms)
-        return Found(begun=known, refs=sorted(refs), loose=sorted(loose - refs), lasted_ms=dict(signs))
+        return Found(
+            runs=sorted(runs), begun=known, refs=sorted(refs), loose=sorted(loose - refs), lasted_ms=dict(signs)
+        )
 
     def _begun_of(self, run: str, refs: Iterable[Ref]) -> Begun:
         try:
             return parse_begun(run, self._read_json(f"{RUNS}/{run}/{BEGUN}"))
         except Damaged:
-            return Begun(run=run, origin=max((ref for ref in refs if ref.run < run), default=None))
+            origin = max((ref for ref in refs if ref.run < run), default=None)
+            return Begun(run=run, origin=origin, at_ms=self._claimed_ms(run))
+
+    def _claimed_ms(self, run: str) -> int:
+        """When it took its number, which is shortly before it begins; 0 where nothing says so."""
+        try:
+            return int(self._read_json(f"{CLAIMS}/{run}{JSON}")["at_ms"])
+        except (Damaged, KeyError, TypeError, ValueError):
+            return 0
 
     def read(self, ref: Ref) -> Committed:
         """Raises `Damaged`."""
@@ -260,7 +275,7 @@ class Depot:
     def _read_json(self, key: str) -> Any:
         try:
             return json.loads(self.objects.read(key))
-        except (ValueError, NotFound):
+        except (ValueError, RecursionError, NotFound):
             raise Damaged(f"{key} in {self.address} is damaged") from None
 
     def insist(self, ask: Callable[[], T]) -> T:

@@ -81,7 +81,7 @@ class Exec:
             return finished
         check_room(self._depot, at.workspace, report.found)
         report.downloaded = at.bring(lambda: bool(self._signals))
-        report.run = self._depot.claim({"host": at.host, "at_ms": at.now_ms()})
+        report.run = self._depot.claim({"host": at.host, "at_ms": at.now_ms()}, known=report.found.runs)
         report.found = self._depot.find()
         ours = is_ours(self._depot, at.workspace, report.found)
         report.start = start = find_start(self._depot, at.workspace, plan.rules, report.found, at.say, ours=ours)

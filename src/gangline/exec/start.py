@@ -112,7 +112,8 @@ def _adopted(newest: Candidate, workspace: Workspace, last: Begun | None) -> Sta
     start = Start(name=newest.name, title=newest.title, step=workspace.step_of(newest), adopted=True)
     if last is None:
         return start
-    return replace(start, continues=last.run, continued_ms=max(0, newest.written_ns // 10**6 - last.at_ms))
+    after_ms = max(0, newest.written_ns // 10**6 - last.at_ms) if last.at_ms else 0  # nothing says when it began
+    return replace(start, continues=last.run, continued_ms=after_ms)
 
 
 def _is_newer(local: Start, committed: Committed, last: str | None) -> bool:
@@ -169,7 +170,7 @@ def _restore(depot: Depot, workspace: Workspace, committed: Committed) -> Start:
     except OSError as error:
         raise UserError(
             f"the checkpoint {committed.name} cannot be put on this disk: {error.strerror}",
-            hint="make room, or name a folder on a larger disk in --checkpoints",
+            hint="is there room, and can it keep such names? name a folder on another disk in --checkpoints",
         ) from None
     workspace.install(committed.name, committed.manifest, committed.written_ns)
     return replace(_begin_at(committed), downloaded=committed.bytes)

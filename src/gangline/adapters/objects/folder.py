@@ -9,12 +9,13 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from errno import EIO
 from pathlib import Path
 from secrets import token_hex
 from typing import TypeVar
 
 from gangline.adapters.transfer.transfer import FutureTask
-from gangline.core.errors import BadInput, Damaged, NotFound, Unreachable
+from gangline.core.errors import BadInput, Damaged, GanglineError, NotFound, Unreachable, UserError
 from gangline.core.files import PART_BYTES, File, Grant, Signed, is_safe_path, part_ranges
 from gangline.ports.objects import Part, Stat
 from gangline.ports.server import Upload
@@ -203,20 +204,54 @@ class FolderTransfer:
         to.parent.mkdir(parents=True, exist_ok=True)
         hashed = hashlib.sha256()
         try:
-            with self._objects.path(key).open("rb") as source, to.open("wb") as come:
-                while piece := source.read(BUFFER_BYTES):
+            with _read(self._objects.path(key), key) as pieces, to.open("wb") as come:
+                for piece in pieces:
                     if self._stopped:
                         raise Unreachable("the transfer was stopped")
                     hashed.update(piece)
                     come.write(piece)
-        except FileNotFoundError:
-            raise NotFound(f"there is no object {key}") from None
+        except Damaged:
+            to.unlink(missing_ok=True)
+            raise
         if hashed.hexdigest() != file.sha256:
             to.unlink()
             raise Damaged(f"{file.path} is not what its SHA-256 says")
 
     def _start(self, work: Callable[[], T]) -> FutureTask[T]:
         return FutureTask(self._threads.submit(work))
+
+
+@contextmanager
+def _read(path: Path, key: str) -> Iterator[Iterator[bytes]]:
+    """The pieces of an object; what goes wrong with reading it is told apart from what goes wrong with writing it down."""
+
+    def pieces() -> Iterator[bytes]:
+        while True:
+            try:
+                piece = source.read(BUFFER_BYTES)
+            except OSError as error:
+                raise _unreadable(error, key) from None
+            if not piece:
+                return
+            yield piece
+
+    try:
+        source = path.open("rb")
+    except OSError as error:
+        raise _unreadable(error, key) from None
+    with source:
+        yield pieces()
+
+
+def _unreadable(error: OSError, key: str) -> GanglineError:
+    """Of this object, or of the disk that it lies on."""
+    if isinstance(error, FileNotFoundError):
+        return NotFound(f"there is no object {key}")
+    if isinstance(error, IsADirectoryError | NotADirectoryError) or error.errno == EIO:
+        return Damaged(f"{key} cannot be read: {error.strerror}")
+    if isinstance(error, PermissionError):
+        return UserError(f"{key} cannot be read: {error.strerror}", hint="may this user read what is in the store?")
+    return Unreachable(f"{key} cannot be read: {error.strerror}")
 
 
 def _described(file: File, source: Path) -> Upload:

@@ -17,7 +17,7 @@ from urllib.parse import urljoin
 
 from gangline.adapters.transfer.connections import Connections, network, pieces
 from gangline.adapters.transfer.partial import Partial
-from gangline.core.errors import BadInput, Damaged, Denied, GanglineError, NotFound, Unreachable
+from gangline.core.errors import BadInput, Damaged, Denied, GanglineError, NotFound, Unreachable, UserError
 from gangline.core.files import PART_BYTES, File, Grant, Signed, part_ranges
 from gangline.core.jobs.retry import RETRY_S_FIRST, RETRY_S_MAX, retry_s
 from gangline.ports.server import Upload
@@ -30,6 +30,8 @@ STREAMS = 4
 PARTIAL, EXISTS = 206, 412
 ENDED = (b"<Code>ExpiredToken<", b"<Code>TokenRefreshRequired<", b"<Code>InvalidToken<")
 """A key that ended before the URL that was signed with it: S3 answers 400."""
+ARCHIVED = b"<Code>InvalidObjectState<"
+"""A lifecycle rule has moved the object to Glacier: a fresh URL does not help."""
 SENTENCE_BYTES = 4096
 
 
@@ -202,18 +204,31 @@ def _check(answer: HTTPResponse, file: File, *, refused: type[GanglineError] = B
     match answer.status:
         case status if status < 300:
             return
+        case 403 if _says(answer, ARCHIVED):
+            raise UserError(
+                f"{file.path} is archived in the object store, and cannot be read",
+                hint="restore it there, and keep what runs need out of the bucket's lifecycle rules",
+            )
         case 401 | 403:
             raise Denied(said)
-        case 400 if any(code in answer.read(SENTENCE_BYTES) for code in ENDED):
+        case 400 if _says(answer, *ENDED):
             raise Denied(said)
         case 404:
             raise NotFound(said)
+        case 416:  # a range of an object that is empty, or ends before it
+            raise Damaged(f"{file.path} in the object store is not as long as it should be")
         case 408 | 409 | 425 | 429:
             raise Busy(said, _retry_after_s(answer))
         case status if status >= 500:
             raise Busy(said, _retry_after_s(answer))
         case _:
             raise refused(said)
+
+
+def _says(answer: HTTPResponse, *codes: bytes) -> bool:
+    with network():
+        said = answer.read(SENTENCE_BYTES)
+    return any(code in said for code in codes)
 
 
 def _retry_after_s(answer: HTTPResponse) -> float:

@@ -11,11 +11,13 @@ from pathlib import Path
 from threading import Event
 from types import TracebackType
 
+from gangline.core.canonical import digest
 from gangline.core.errors import Damaged, Unreachable
 from gangline.core.files import PART_BYTES, File
 from gangline.posix import flush
 
 LOOK_EVERY_S = 0.2
+NAME_BYTES_MAX = 255
 
 
 class Partial:
@@ -31,7 +33,7 @@ class Partial:
         self._stopped = stopped
         self.there = False
         self._file = file
-        self._path = to.with_name(f".{to.name}.{file.sha256[:16]}.partial")
+        self._path = to.with_name(_partial_name(to.name, file.sha256))
         self.parts = -(-file.bytes // PART_BYTES)
         self._hash = hashlib.sha256()
         self._hashed = 0
@@ -113,6 +115,12 @@ class Partial:
         self._path.rename(self._to)
         if durable:
             flush(self._to.parent)
+
+
+def _partial_name(name: str, sha256: str) -> str:
+    """Recognisable where that fits: a disk keeps no names of more than `NAME_BYTES_MAX`."""
+    whole = f".{name}.{sha256[:16]}.partial"
+    return whole if len(os.fsencode(whole)) <= NAME_BYTES_MAX else f".{digest([name, sha256])}.partial"
 
 
 def _lock(handle: int) -> bool:

@@ -135,8 +135,8 @@ def parse_committed(ref: Ref, value: object) -> Committed:
         raise Damaged(f"the record of the checkpoint is damaged ({type(error).__name__})") from None
 
 
-def next_run(claims: Iterable[str]) -> str:
-    return f"{max((number_of(run) for run in claims), default=0) + 1:0{DIGITS}d}"
+def next_run(taken: Iterable[str]) -> str:
+    return f"{max((number_of(run) for run in taken), default=0) + 1:0{DIGITS}d}"
 
 
 def is_run(name: str) -> bool:

@@ -1,8 +1,9 @@
-"""What `gangline exec` costs a script: `python benchmarks/exec.py [upload] [intervals]`.
+"""What `gangline exec` costs a script: `python benchmarks/exec.py [upload] [intervals] [scan]`.
 
 upload      the rate of a training that saves 66 MB again and again: by itself, under `gangline exec`, and beside a watcher that zips each
             checkpoint and uploads the archive, as a published tool did; a real S3 server on this machine, in turns
 intervals   what saving costs by interval beside what an interruption costs, from what `upload` measures here and published figures
+scan        how much of a core looking for results costs, by the number of files beside the checkpoints
 """
 
 import sys
@@ -26,7 +27,10 @@ from uuid import uuid4
 import httpx
 from tests.servers import s3_server
 
+from gangline.adapters.host.results import LocalResults
 from gangline.adapters.objects.s3_wire import Bucket, Wire
+from gangline.core.command.layout import Rules
+from gangline.core.command.results import Pace
 from gangline.core.estimates.daly import best_interval_s, run_factor
 
 CHECKPOINT_BYTES = 66_000_000
@@ -191,6 +195,27 @@ def lost_s(every_s: float, upload_s: float) -> float:
     return max(every_s, upload_s) / 2 + upload_s
 
 
+def scan(rounds: int) -> None:
+    """The processor time of a scan that finds nothing new, and its share of a core at the pace that it sets itself."""
+    print(f"\n{'files':>8} {'a scan':>10} {'every':>8} {'of a core':>10}")
+    for count in (100, 1_000, 10_000):
+        with TemporaryDirectory() as below:
+            folder, state = Path(below) / "samples", Path(below, ".state")
+            folder.mkdir()
+            state.mkdir()
+            for number in range(count):
+                (folder / f"{number:06d}.png").write_bytes(b"x")
+            files = LocalResults(Path(below), state, Rules(), (), lambda path: False)
+            took = list[float]()
+            for _ in range(rounds):
+                before = time.process_time()
+                assert len(files.scan()) == count
+                took.append(time.process_time() - before)
+        took_s = statistics.median(took)
+        every_s = Pace().pause_s(took_s)
+        print(f"{count:8,} {took_s * 1000:7.1f} ms {every_s:6.1f} s {took_s / (took_s + every_s):10.2%}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", default=["upload", "intervals"])
@@ -216,6 +241,8 @@ def main() -> None:
         save_s = upload(asked.rounds, asked.seconds, asked.every_s)
     if "intervals" in asked.parts:
         intervals(save_s)
+    if "scan" in asked.parts:
+        scan(asked.rounds)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,12 @@ def options() -> list[str]:
     return [name for parameter in command().params for name in parameter.opts if name.startswith("--")]
 
 
-@pytest.mark.parametrize("option", sorted(set(options()) - {"--help", "--output"}))
+def options_of_fetch() -> list[str]:
+    fetch = cli.COMMANDS["fetch"].load("fetch")
+    return [name for parameter in fetch.params for name in parameter.opts if name.startswith("--")]
+
+
+@pytest.mark.parametrize("option", sorted({*options(), *options_of_fetch()} - {"--help", "--output"}))
 def test_every_option_is_told(option: str) -> None:
     assert option in PAGE
 

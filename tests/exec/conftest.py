@@ -13,6 +13,8 @@ from uuid import uuid4
 
 import pytest
 
+from gangline.adapters.host.results import LocalResults
+from gangline.adapters.host.workspace import LocalWorkspace
 from gangline.adapters.objects.s3 import S3Objects
 from gangline.adapters.objects.s3_abilities import find_abilities
 from gangline.adapters.objects.s3_wire import Bucket, Wire
@@ -107,6 +109,12 @@ class Line:
 
     def result(self, node: str) -> str:
         return (self.root / node / "out" / "result.txt").read_text()
+
+
+def results_in(workspace: LocalWorkspace, *besides: Path) -> dict[str, Path]:
+    """What goes up at the end, by its path in the store, beside checkpoints and what looks like one."""
+    files = LocalResults(workspace.root, workspace.state, workspace.rules, besides, workspace.is_written)
+    return {path: look.at for path, look in files.scan().items() if look.turn != "state"}
 
 
 @pytest.fixture

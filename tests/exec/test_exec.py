@@ -18,6 +18,7 @@ from fastapi import FastAPI, Request, Response
 from standardwebhooks import Webhook
 
 from gangline.adapters.host.command import KeptCommand
+from gangline.adapters.host.results import LocalResults
 from gangline.adapters.host.workspace import LocalWorkspace
 from gangline.adapters.notifiers.nobody import Nobody
 from gangline.adapters.objects.folder import FolderObjects, FolderTransfer
@@ -347,6 +348,7 @@ def test_a_log_that_is_gone_does_not_end_the_watch_for_others(tmp_path: Path) ->
     tools = Tools(
         depot=depot,
         workspace=workspace,
+        files=LocalResults(workspace.root, workspace.state, Rules(), (), workspace.is_written),
         start=KeptCommand,
         notifier=Nobody(),
         notice=str,

@@ -1,6 +1,7 @@
 """Scripts with habits of their own (tests.exec.habits), killed at the worst moment: what is torn is never gone on from."""
 
 import json
+import signal
 import sys
 from pathlib import Path
 from random import Random
@@ -103,3 +104,17 @@ def test_however_a_habit_is_killed_it_ends_as_if_nothing_had_been(line: Line, se
     assert last.end()[0] == 0, last.text
     assert line.result(node) == state_after(100)
     assert not any(word in each.text for each in line.started for word in ("TORN", "cannot resume", "no ema.pt"))
+
+
+def test_a_training_whose_state_nobody_knows_is_told_so_within_seconds_and_at_the_next_start(line: Line) -> None:
+    words = command("odd", 400, every=10, step_s=0.05)
+    first = line.start("a", command=words)
+    assert "--complete-when 'net/state.pkl'" in first.until("net/state.pkl looks like the state of a training")
+    first.signal(signal.SIGTERM)
+    code, told = first.end()
+    assert code == 75 and told["checkpoints"] == 0
+    for node in ("a", "b"):  # on that disk, and where only what went up at the stop is known
+        second = line.start(node, command=words)
+        assert "--layout folder" in second.until("left no checkpoint that is known as one, but net/state.pkl")
+        second.signal(signal.SIGTERM)
+        second.end()

@@ -23,6 +23,7 @@ from gangline.core.command.layout import (
 from gangline.core.command.step import step_of
 from gangline.core.command.version import MAY_COME, UNTOUCHED
 from gangline.core.errors import Damaged
+from tests.exec.conftest import results_in
 from tests.exec.written import WRITERS
 
 FAR_S = 1e9
@@ -352,7 +353,7 @@ def test_folders_of_pictures_are_results_and_stay_where_they_are(tmp_path: Path)
         (tmp_path / "out" / name).mkdir()
         (tmp_path / "out" / name / "a prompt: dog?.png").write_bytes(b"png")
     assert all(is_result(Rules(), each) for each in workspace.look(0.0, ended=True))
-    assert {file.path for file in workspace.results(())} == {
+    assert results_in(workspace).keys() == {
         "100/a prompt%3A dog%3F.png",
         "samples-step-100/a prompt%3A dog%3F.png",
     }
@@ -363,7 +364,7 @@ def test_half_of_a_checkpoint_is_no_result(tmp_path: Path) -> None:
     (tmp_path / "out" / "checkpoint-5" / "model.safetensors").write_bytes(b"half")
     workspace = LocalWorkspace(tmp_path / "out", Rules())
     (candidate,) = workspace.look(0.0, ended=True)
-    assert not is_result(Rules(), candidate) and workspace.results(()) == {}
+    assert not is_result(Rules(), candidate) and results_in(workspace) == {}
 
 
 def test_a_folder_is_looked_at_as_soon_as_something_appears(tmp_path: Path) -> None:

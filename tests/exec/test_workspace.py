@@ -26,6 +26,7 @@ from gangline.exec.guard import Guard
 from gangline.exec.start import ADDRESS, BEFORE, RUN, Start, _is_newer, _newest_local, is_ours
 from gangline.exec.watch import REFUSED_S, Watcher
 from tests.exec import habits
+from tests.exec.conftest import results_in
 
 STEPS = Rules(complete_when="step_*/done")
 FAR_S = 1e6
@@ -183,7 +184,7 @@ def test_what_is_no_file_stands_in_nobodys_way(out: Path, odd: Callable[[Path], 
     (out / "sample.png").write_bytes(b"png")
     workspace = LocalWorkspace(out, STEPS)
     assert look(workspace) == ["step_1"]
-    assert {file.path for file in workspace.results(())} == {"sample.png"}
+    assert results_in(workspace).keys() == {"sample.png"}
 
 
 def test_what_cannot_be_read_is_said_and_the_others_are_seen(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +225,7 @@ def test_pictures_of_an_epoch_are_results(out: Path) -> None:
     for name in ("epoch_1", "step_1", "checkpoint-1"):
         (out / name).mkdir(parents=True)
         (out / name / "sample.png").write_bytes(b"png")
-    assert {file.path for file in LocalWorkspace(out, Rules()).results(())} == {
+    assert results_in(LocalWorkspace(out, Rules())).keys() == {
         "epoch_1/sample.png",
         "step_1/sample.png",
     }
@@ -234,11 +235,11 @@ def test_results_of_one_name_are_both_there(out: Path, tmp_path: Path) -> None:
     workspace = LocalWorkspace(out, Rules())
     (out / "log.txt").write_text("mine")
     (tmp_path / "log.txt").write_text("elsewhere")
-    found = {file.path: at.read_text() for file, at in workspace.results((tmp_path / "log.txt",)).items()}
+    found = {path: at.read_text() for path, at in results_in(workspace, tmp_path / "log.txt").items()}
     assert found == {"log.txt": "mine", "results/log.txt": "elsewhere"}
     (out / "results").mkdir()
     (out / "results" / "log.txt").write_text("mine too")
-    found = {file.path: at.read_text() for file, at in workspace.results((tmp_path / "log.txt",)).items()}
+    found = {path: at.read_text() for path, at in results_in(workspace, tmp_path / "log.txt").items()}
     assert found == {"log.txt": "mine", "results/log.txt": "mine too", "results-2/log.txt": "elsewhere"}
 
 

@@ -68,6 +68,10 @@ COMMANDS = {
         "Run a command that trains, and go on where it was, wherever this is typed again.",
         interspersed=False,
     ),
+    "fetch": LazyCommand(
+        "gangline.cli.tools.exec:fetch_command",
+        "Download the results of `gangline exec`: of each file the newest version over its runs.",
+    ),
     "verify-resume": LazyCommand(
         "gangline.cli.tools.verify_resume:verify_resume",
         "Prove that interrupted runs end with the same bits as an uninterrupted one.",

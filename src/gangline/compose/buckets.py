@@ -43,6 +43,17 @@ def open_bucket(place: str, called: str) -> "S3Objects":
     return S3Objects(wire, abilities)
 
 
+def open_bucket_to_read(place: str, called: str) -> "S3Objects":
+    """Open the bucket for one who writes nothing there, so that nothing is tried. Raises `UserError` where it cannot be used."""
+    with needing("s3"):
+        from gangline.adapters.objects.s3 import S3Objects
+        from gangline.adapters.objects.s3_abilities import NONE, check_bucket
+        from gangline.adapters.objects.s3_wire import Wire
+    wire = Wire(_read_bucket(place, called))
+    check_bucket(wire)
+    return S3Objects(wire, NONE)
+
+
 def _read_bucket(place: str, called: str) -> "Bucket":
     """Find the bucket and its key, as Amazon's own tools find one; the key is renewed where it ends."""
     from botocore.exceptions import BotoCoreError

@@ -9,12 +9,13 @@ from random import Random
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
-from gangline.compose.buckets import data_place, open_bucket, with_key
+from gangline.compose.buckets import data_place, open_bucket, open_bucket_to_read, with_key
 from gangline.compose.settings import needing
 from gangline.core.errors import UserError
 
 if TYPE_CHECKING:
     from gangline.core.command.layout import Rules
+    from gangline.exec.fetch import Fetched
     from gangline.exec.plan import Plan
     from gangline.exec.run import Exec
     from gangline.ports.notifier import Notifier
@@ -38,6 +39,7 @@ def make_exec(
     checkpoints: Path,
     to: str,
     data: list[tuple[str, Path]],
+    results: tuple[Path, ...],
     webhook: str,
     notice: str,
     terminal: "Callable[[Path], Shown]",
@@ -48,6 +50,7 @@ def make_exec(
     with needing("exec"):
         from gangline.adapters.host.command import KeptCommand, find_program
         from gangline.adapters.host.notices import PROVIDERS, Notices
+        from gangline.adapters.host.results import LocalResults
         from gangline.adapters.host.workspace import LocalWorkspace
         from gangline.exec.bring import bring
         from gangline.exec.depot import Depot
@@ -57,7 +60,7 @@ def make_exec(
 
         objects, transfer, address = _depot_at(to, rng)
     find_program(plan.command[0])
-    _check_places(checkpoints, to, plan.results)
+    _check_places(checkpoints, to, results)
     with needing("exec"):
         places = [(with_key(data_place(address)), folder) for address, folder in data]
     if notice not in ("", *PROVIDERS):
@@ -75,6 +78,14 @@ def make_exec(
         Tools(
             depot=Depot(objects=objects, transfer=transfer, address=address, rng=rng, now_ms=_now_ms),
             workspace=workspace,
+            files=LocalResults(
+                workspace.root,
+                workspace.state,
+                plan.rules,
+                results,
+                workspace.is_written,
+                workspace.has_checkpoint_in_root,
+            ),
             start=KeptCommand,
             notifier=notifier,
             notice=Notices(notice, shown.say) if notice else lambda: "",
@@ -88,6 +99,35 @@ def make_exec(
             now_ms=_now_ms,
         ),
     )
+
+
+def make_fetch(address: str, folder: Path, say: Callable[[str], None]) -> "Callable[..., Fetched]":
+    """Make what downloads results. It needs a key that may list and read. Raises `UserError` where there is no such store."""
+    with needing("exec"):
+        from gangline.adapters.objects.folder import FolderObjects, FolderTransfer
+        from gangline.adapters.transfer.transfer import HttpTransfer
+        from gangline.exec.depot import Depot
+        from gangline.exec.fetch import Fetch
+    rng = Random()  # noqa: S311 - jitter
+    objects: Objects
+    transfer: Transfer
+    if "://" in address or address.startswith("s3:"):
+        objects, transfer = open_bucket_to_read(address, "ADDRESS"), HttpTransfer("", rng)
+    else:
+        below = Path(address).expanduser().absolute()
+        if not below.is_dir():
+            raise UserError(f"there is no folder {below}", hint="ADDRESS is what --to was, as s3://BUCKET/PREFIX")
+        objects = FolderObjects(below)
+        transfer = FolderTransfer(objects)
+    depot = Depot(objects=objects, transfer=transfer, address=address.rstrip("/"), rng=rng, now_ms=_now_ms, say=say)
+
+    def fetch(*, run: int | None, checkpoint: bool) -> "Fetched":
+        try:
+            return Fetch(depot, folder, say)(run=run, checkpoint=checkpoint)
+        finally:
+            transfer.stop()  # Ctrl-C does not wait for what is under way
+
+    return fetch
 
 
 def _check_places(checkpoints: Path, to: str, results: tuple[Path, ...]) -> None:

@@ -21,15 +21,18 @@ from gangline.core.command.lineage import (
     CHECKPOINTS,
     CLAIMS,
     JSON,
+    OUTPUT_RECORDS,
     RUNS,
     Begun,
     Committed,
     Ref,
+    Result,
     is_ours,
     is_run,
     next_run,
     parse_begun,
     parse_committed,
+    parse_result,
 )
 from gangline.core.errors import BadInput, Damaged, NotFound, Unreachable, UserError
 from gangline.core.files import PART_BYTES, File, Grant, Signed
@@ -51,7 +54,7 @@ NAP_S = 0.02
 LOOK_S = 0.2
 CLAIM_TRIES_MAX = 100
 TRIES_SILENT = 3
-LOGS, OUTPUT, ENDED, BEGUN = "log", "output", "ended.json", "begun.json"
+LOGS, ENDED, BEGUN = "log", "ended.json", "begun.json"
 LOG_DIGITS = 12
 
 
@@ -62,13 +65,15 @@ class Abandoned(Exception):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """What lies below the prefix. `runs` are all that left anything. `loose`: files of checkpoints that were never finished.
-    `lasted_ms`: from a run's beginning to its last sign of life."""
+    `lasted_ms`: from a run's beginning to its last sign of life. `results` are without what their `records`, by their keys, tell."""
 
     runs: list[str] = field(default_factory=list)
     begun: dict[str, Begun] = field(default_factory=dict)
     refs: list[Ref] = field(default_factory=list)
     loose: list[Ref] = field(default_factory=list)
     lasted_ms: dict[str, int] = field(default_factory=dict)
+    results: list[Result] = field(default_factory=list)
+    records: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -117,8 +122,9 @@ class Depot:
         raise Unreachable(f"no run's number could be had in {CLAIM_TRIES_MAX} tries")
 
     def find(self) -> Found:
-        """Where the record of a run's beginning is damaged, or is gone beside its checkpoints, it is taken to have gone on from the
+        """Where the record of a run's beginning is damaged, or is gone beside what the run left, it is taken to have gone on from the
         newest of all before it."""
+        results, records = list[Result](), list[str]()
         runs, begun, refs, loose, signs = set[str](), set[str](), set[Ref](), set[Ref](), defaultdict[str, int](int)
         for key in self.objects.list(RUNS):
             parts = key.split("/")
@@ -132,9 +138,14 @@ class Depot:
                     loose.add(Ref(run, int(number)))
                 case [_, run, kind, name] if kind == LOGS and name.split(".")[0].isdecimal():
                     signs[run] = max(signs[run], int(name.split(".")[0]))
+                case [_, _, kind, _] if kind == OUTPUT_RECORDS:
+                    records.append(key)
                 case _:
-                    pass
-        known = {run: self._begun_of(run, refs) for run in sorted(begun | {ref.run for ref in refs})}
+                    results += [result] if (result := parse_result(key)) else []
+        known = {
+            run: self._begun_of(run, refs)
+            for run in sorted(begun | {ref.run for ref in refs} | {each.run for each in results})
+        }
         for each in known.values():
             if each.continues:
                 signs[each.continues] = max(signs[each.continues], each.continued_ms)
@@ -142,12 +153,18 @@ class Depot:
             with suppress(Damaged):
                 signs[run] = max(signs[run], self.read(max(ref for ref in refs if ref.run == run)).after_ms)
         return Found(
-            runs=sorted(runs), begun=known, refs=sorted(refs), loose=sorted(loose - refs), lasted_ms=dict(signs)
+            runs=sorted(runs),
+            begun=known,
+            refs=sorted(refs),
+            loose=sorted(loose - refs),
+            lasted_ms=dict(signs),
+            results=results,
+            records=sorted(records),
         )
 
     def _begun_of(self, run: str, refs: Iterable[Ref]) -> Begun:
         try:
-            return parse_begun(run, self._read_json(f"{RUNS}/{run}/{BEGUN}"))
+            return parse_begun(run, self.read_json(f"{RUNS}/{run}/{BEGUN}"))
         except Damaged:
             origin = max((ref for ref in refs if ref.run < run), default=None)
             return Begun(run=run, origin=origin, at_ms=self._claimed_ms(run))
@@ -155,27 +172,27 @@ class Depot:
     def _claimed_ms(self, run: str) -> int:
         """When it took its number, which is shortly before it begins; 0 where nothing says so."""
         try:
-            return int(self._read_json(f"{CLAIMS}/{run}{JSON}")["at_ms"])
+            return int(self.read_json(f"{CLAIMS}/{run}{JSON}")["at_ms"])
         except (Damaged, KeyError, TypeError, ValueError):
             return 0
 
     def read(self, ref: Ref) -> Committed:
         """Raises `Damaged`."""
-        return parse_committed(ref, self._read_json(f"{ref.key}{JSON}"))
+        return parse_committed(ref, self.read_json(f"{ref.key}{JSON}"))
 
     def end_of(self, run: str) -> dict[str, Any]:
         """What it said when it ended; nothing, where it did not."""
         try:
-            found = self._read_json(f"{RUNS}/{run}/{ENDED}")
+            found = self.read_json(f"{RUNS}/{run}/{ENDED}")
         except Damaged:
             return {}
         return found if isinstance(found, dict) else {}
 
     def begin(self, begun: Begun) -> None:
-        self._keep(f"{RUNS}/{begun.run}/{BEGUN}", begun.to_json())
+        self.keep(f"{RUNS}/{begun.run}/{BEGUN}", begun.to_json())
 
     def end(self, run: str, told: Mapping[str, Any]) -> None:
-        self._keep(f"{RUNS}/{run}/{ENDED}", told)
+        self.keep(f"{RUNS}/{run}/{ENDED}", told)
 
     def log(self, run: str, after_ms: int, content: bytes) -> None:
         self.objects.write(f"{RUNS}/{run}/{LOGS}/{after_ms:0{LOG_DIGITS}d}.txt", content)
@@ -192,13 +209,8 @@ class Depot:
             written_ns=taken.written_ns,
         )
         self.put([Move(file, taken.files[file.path], f"{ref.key}/{file.path}") for file in described])
-        self._keep(f"{ref.key}{JSON}", committed.to_json())
+        self.keep(f"{ref.key}{JSON}", committed.to_json())
         return committed
-
-    def put_output(self, run: str, files: Mapping[File, Path]) -> int:
-        """The results of a run, by their paths; how many bytes they are."""
-        self.put([Move(file, at, f"{output_of(run)}/{file.path}") for file, at in files.items()])
-        return sum(file.bytes for file in files)
 
     def put(self, moves: list[Move]) -> None:
         """Until each file lies there and the store has attested it, or it was read back. Raises `Damaged`, `Abandoned`."""
@@ -220,8 +232,13 @@ class Depot:
         raise Damaged(f"{waiting[0].file.path} does not arrive as it is here")
 
     def get(self, committed: Committed, to: Path) -> None:
-        """Each file under its path below `to`. Raises `Damaged`, `NotFound`, `Abandoned`, OSError where the disk is full."""
-        moves = [Move(file, to / file.path, f"{committed.ref.key}/{file.path}") for file in committed.manifest.files]
+        """Each file under its path below `to`. Raises as `fetch`."""
+        self.fetch(
+            [Move(file, to / file.path, f"{committed.ref.key}/{file.path}") for file in committed.manifest.files]
+        )
+
+    def fetch(self, moves: list[Move]) -> None:
+        """Raises `Damaged`, `NotFound`, `Abandoned`, OSError where the disk is full."""
 
         def ask(now: list[Move]) -> Activity[tuple[Signed, ...]]:
             yield from ()
@@ -269,10 +286,12 @@ class Depot:
         except (Damaged, NotFound):
             return False
 
-    def _keep(self, key: str, value: Mapping[str, Any]) -> None:
+    def keep(self, key: str, value: Mapping[str, Any]) -> None:
+        """A record, for good."""
         self.insist(lambda: self.objects.write(key, _json(value)))
 
-    def _read_json(self, key: str) -> Any:
+    def read_json(self, key: str) -> Any:
+        """Raises `Damaged`, also where it lacks."""
         try:
             return json.loads(self.objects.read(key))
         except (ValueError, RecursionError, NotFound):
@@ -309,10 +328,6 @@ class Depot:
         if now_s >= self.give_up_s:
             self.transfer.stop()
             raise Abandoned
-
-
-def output_of(run: str) -> str:
-    return f"{RUNS}/{run}/{OUTPUT}"
 
 
 def _stem(key: str) -> str:

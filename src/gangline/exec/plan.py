@@ -9,6 +9,7 @@ from gangline.core.command.layout import Rules
 from gangline.exec.depot import Depot
 from gangline.ports.command import Start
 from gangline.ports.notifier import Notifier
+from gangline.ports.results import ResultFiles
 from gangline.ports.workspace import Workspace
 
 EXIT_OVERTAKEN = 77
@@ -19,8 +20,7 @@ NICE = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`pins` are steps whose checkpoints are kept for good; `results` are files and folders besides those in the folder of checkpoints.
-    `grace_s` is how long the command may take to stop."""
+    """`pins` are steps whose checkpoints are kept for good. `grace_s` is how long the command may take to stop."""
 
     command: tuple[str, ...]
     rules: Rules = field(default_factory=Rules)
@@ -29,7 +29,6 @@ class Plan:
     grace_s: float = 90.0
     stop_signal: int = signal.SIGTERM
     usd_per_hour: float | None = None
-    results: tuple[Path, ...] = ()
     any_script: bool = False
 
 
@@ -40,6 +39,7 @@ class Tools:
 
     depot: Depot
     workspace: Workspace
+    files: ResultFiles
     start: Start
     notifier: Notifier
     notice: Callable[[], str]

@@ -1,7 +1,8 @@
 """One run of a command: its start, what is watched and sent while it goes on, and its end.
 
 The main thread waits for the command and for signals. Beside it: one that looks for checkpoints and holds them (it must be quick), one
-that sends them (it may have to wait for the store), one that looks whether another run has overtaken this one and sends the log.
+that sends them (it may have to wait for the store), one that sends what else the command leaves, one that looks whether another run has
+overtaken this one and sends the log.
 """
 
 import os
@@ -9,13 +10,15 @@ import signal
 from contextlib import suppress
 from threading import Event, Thread
 
-from gangline.core.command.lineage import Begun, Committed, newest_begun, number_of
+from gangline.core.command.lineage import Begun, Committed, newest_begun, number_of, output_of
+from gangline.core.command.results import advice, strangers
 from gangline.core.errors import UserError
 from gangline.core.runs.contract import EXIT_STOPPED
-from gangline.exec.depot import Abandoned, output_of
+from gangline.exec.depot import Abandoned
 from gangline.exec.guard import Guard
 from gangline.exec.plan import EXIT_INTERRUPTED, EXIT_OVERTAKEN, NICE, Plan, Summary, Tools
 from gangline.exec.report import Report, Told
+from gangline.exec.results import Results
 from gangline.exec.sender import Sender
 from gangline.exec.start import ADDRESS, BEFORE, RUN, check_room, check_script, filled, find_start, is_ours
 from gangline.exec.watch import Ward, Watcher
@@ -83,7 +86,7 @@ class Exec:
         report.downloaded = at.bring(lambda: bool(self._signals))
         report.run = self._depot.claim({"host": at.host, "at_ms": at.now_ms()}, known=report.found.runs)
         report.found = self._depot.find()
-        ours = is_ours(self._depot, at.workspace, report.found)
+        self._ours = ours = is_ours(self._depot, at.workspace, report.found)
         report.start = start = find_start(self._depot, at.workspace, plan.rules, report.found, at.say, ours=ours)
         report.downloaded += start.downloaded
         self._begun = Begun(
@@ -100,7 +103,20 @@ class Exec:
         self._depot.begin(self._begun)
         self._preparing, report.begun = False, self._begun
         at.say(f"run {number_of(report.run)} {self._whence()}")
+        self._say_what_was_lost()
         return None
+
+    def _say_what_was_lost(self) -> None:
+        """What the run before left that may have been its state, where nothing of it was known as a checkpoint."""
+        found = self._report.found
+        last = found.runs[-1] if found.runs else ""
+        if self._report.start.name is not None or not last or found.refs:
+            return
+        here = list(self._at.files.scan()) if self._ours else []
+        if states := strangers([*here, *(each.path for each in found.results if each.run == last)]):
+            self._guard.warn(
+                f"run {number_of(last)} left no checkpoint that is known as one, but {states[0]}: {advice(states)}"
+            )
 
     def _whence(self) -> str:
         start = self._report.start
@@ -116,7 +132,8 @@ class Exec:
             return None
         if self._depot.end_of(last).get("code") != 0:
             return None
-        report.run, report.results = last, output_of(last)
+        report.run = last
+        report.results = output_of(last) if any(each.run == last for each in report.found.results) else ""
         done = f"run {number_of(last)} has come to the end of just this already"
         return report.summary(0, f"{done}; other arguments, or another prefix in --to, begin anew")
 
@@ -129,10 +146,15 @@ class Exec:
         )
         report.committed = sender.committed
         self._ward = ward = Ward(at, sender, report.run, report.after_ms, self._guard)
+        # before the command starts: what it writes is told from what lay here
+        self._results = results = Results(
+            at.files, self._depot, sender, self._begun, report.found, self._guard, at.say, at.now_s, ours=self._ours
+        )
         place = None if report.start.name is None else at.workspace.place(report.start.name)
         command = at.start(filled(self._plan.command, place), at.show)
         self._watcher = watcher = Watcher(self._plan.rules, at, command, report.after_ms, sender.put, self._guard)
-        works = (lambda: watcher.watch(self._over), self._send, lambda: ward.ward(self._over))
+        over = self._over
+        works = (lambda: watcher.watch(over), self._send, lambda: ward.ward(over), lambda: results.work(over))
         watching, *handing = [Thread(target=work, daemon=True) for work in works]
         try:
             for thread in (watching, *handing):
@@ -224,18 +246,17 @@ class Exec:
         self._report.tell("checkpoint", **told)
 
     def _show_status(self) -> None:
-        self._report.status(self._sender.sending, away=self._ward.away)
+        self._report.status(self._sender.sending or self._results.sending, away=self._ward.away)
 
     # After it
 
     def _hand_in(self, code: int, because: str) -> tuple[int, str]:
-        """What there is besides checkpoints; how it ends, which waiting in vain for the store may change."""
+        """What there is besides checkpoints, however it ends; and how it ends, which waiting in vain for the store may change."""
         report = self._report
         try:
-            if code == 0:
-                self._guard(self._send_results)
             self._guard(lambda: self._depot.insist(self._ward.send_log))
-            lacking = not report.results or self._sender.lacks_newest or self._watcher.lacks_newest
+            has_all = self._guard(lambda: self._send_results(killed=code != 0))
+            lacking = not has_all or self._sender.lacks_newest or self._watcher.lacks_newest
             told = {"code": None if code == 0 and lacking else code, "because": because, "after_ms": report.after_ms()}
             self._guard(lambda: self._depot.end(report.run, told))
         except Abandoned:
@@ -248,15 +269,29 @@ class Exec:
             )
         return code, because
 
-    def _send_results(self) -> None:
-        for path in self._plan.results:
-            if not path.exists():
-                self._guard.warn(f"--results {path} is not there")
-        files, report = self._at.workspace.results(self._plan.results), self._report
-        report.results_bytes = self._depot.put_output(report.run, files)
-        report.results = output_of(report.run)
-        if files:
-            self._at.say(f"the result is in {self._depot.address}/{report.results}, files: {len(files)}")
+    def _send_results(self, *, killed: bool) -> bool:
+        """Whether all are in the store."""
+        recognised = self._sender.was_given_any or self._watcher.lacks_newest or self._report.start.name is not None
+        try:
+            return self._results.finish(killed=killed, recognised=recognised)
+        finally:
+            self._tell_results()
+
+    def _tell_results(self) -> None:
+        results, report, address = self._results, self._report, self._depot.address
+        report.results_bytes = results.bytes
+        if results.count:
+            report.results = output_of(report.run)
+            self._at.say(
+                f"results in {address}/{report.results}: {results.count} {'file' if results.count == 1 else 'files'}"
+            )
+        if results.count or results.before:
+            self._at.say(f"`gangline fetch {address} FOLDER` downloads those of all its runs")
+        elif report.committed or report.start.name is not None:
+            self._at.say(
+                "the command left nothing beside its checkpoints; "
+                f"`gangline fetch {address} FOLDER --checkpoint` downloads the newest"
+            )
 
     def _event(self, code: int) -> Told:
         if self._stopped_because:
@@ -264,7 +299,9 @@ class Exec:
         return "ended" if code == 0 else "failed"
 
     def _end(self, event: Told, code: int, because: str) -> Summary:
-        self._report.tell(event, because=because, exit_code=code)
+        report = self._report
+        results = f"{self._depot.address}/{report.results}" if report.results else None
+        report.tell(event, because=because, exit_code=code, results=results)
         if left := self._report.close():
             self._guard.warn(f"{left} notifications were not delivered")
         return self._report.summary(code, because)

@@ -48,6 +48,15 @@ class Sender:
         """Whether one did not arrive after which none did."""
         return self._failed is not None and all(self._failed > committed.ref for committed in self.committed)
 
+    @property
+    def busy(self) -> bool:
+        """Whether any waits or is on its way."""
+        return bool(self._waiting or self.sending)
+
+    @property
+    def was_given_any(self) -> bool:
+        return self._taken > 0
+
     def put(self, taken: Taken, after_ms: int) -> None:
         """Where more wait than are kept, the oldest are left out: they would be forgotten as soon as they are there."""
         self._taken += 1

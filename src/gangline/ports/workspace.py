@@ -1,6 +1,6 @@
 """The folder in which somebody's script keeps its checkpoints, on this machine."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -80,10 +80,6 @@ class Workspace(Protocol):
 
     def place(self, name: str) -> Path:
         """Where the script finds it."""
-        ...
-
-    def results(self, besides: Sequence[Path]) -> dict[File, Path]:
-        """What the script left besides checkpoints, by its paths below the folder; and what lies at these other places."""
         ...
 
     def remembered(self) -> dict[str, str]:

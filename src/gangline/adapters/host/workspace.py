@@ -8,33 +8,28 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
-from itertools import chain, count
 from pathlib import Path
 from secrets import token_hex
 from time import monotonic
 
-from gangline.adapters.host.dates import date_files
-from gangline.adapters.host.entries import Mark, entries_at, files_at, mark_of
+from gangline.adapters.host.entries import Mark, date_files, entries_at, files_at, mark_of
 from gangline.adapters.host.held import Held
 from gangline.adapters.host.held_root import HeldRoot
 from gangline.adapters.host.state_folder import lock, make_folders
 from gangline.adapters.host.versions import Versions
 from gangline.adapters.host.writers import has_writer, tells_writers
 from gangline.core.command.candidate import ROOT, Candidate
-from gangline.core.command.layout import Rules, is_candidate, is_in_root, is_of_its_own, is_result
+from gangline.core.command.layout import Rules, is_candidate, is_in_root, is_of_its_own
 from gangline.core.command.step import step_of
 from gangline.core.command.version import is_late
 from gangline.core.errors import Damaged, UserError
-from gangline.core.files import FORBIDDEN, File, digest_of_files, is_safe_path
+from gangline.core.files import File, digest_of_files, is_safe_path
 from gangline.core.runs.contract import Manifest
 from gangline.ports.workspace import Taken
 from gangline.posix import FolderNews, is_written
-
-BESIDES = "results"
-"""Where the results from elsewhere lie whose name is taken."""
 
 
 class LocalWorkspace:
@@ -111,6 +106,10 @@ class LocalWorkspace:
             return [ROOT, *found] if self._looks_at_root else found
         return []
 
+    def has_checkpoint_in_root(self) -> bool:
+        """Whether files in the folder itself are a checkpoint, or may be: no checkpoint of its own was seen."""
+        return self._looks_at_root and not self._has_own
+
     @property
     def _looks_at_root(self) -> bool:
         return not self.rules.complete_when and self.rules.layout in ("auto", "files", "folder")
@@ -122,14 +121,14 @@ class LocalWorkspace:
                 self._held[name] = self._root(store, now_s)
             else:
                 before, due = self._versions.of(name, partial(_marks_at, at)), self._versions.due(name)
-                self._held[name] = Held(at, store, self._is_written, now_s, before=before, due=due)
+                self._held[name] = Held(at, store, self.is_written, now_s, before=before, due=due)
                 self._news.watch(at)
             self._held[name].look(now_s)
 
     def _root(self, store: Path, now_s: float) -> HeldRoot:
         belongs = None if self.rules.layout == "folder" else partial(is_in_root, self.rules)
         before = self._versions.of(ROOT, partial(_marks_at, self.root))
-        return HeldRoot(self.root, store, self._is_written, now_s, belongs=belongs, before=before)
+        return HeldRoot(self.root, store, self.is_written, now_s, belongs=belongs, before=before)
 
     def _missed(self) -> list[Held]:
         """Those that have gone since the last look, and count; those that had gone before are forgotten."""
@@ -143,7 +142,7 @@ class LocalWorkspace:
                     found.append(held)
         return found
 
-    def _is_written(self, path: Path) -> bool:
+    def is_written(self, path: Path) -> bool:
         found = is_written(path) if self._leases else None
         return has_writer(path) if found is None else found
 
@@ -263,32 +262,6 @@ class LocalWorkspace:
         paths = self._paths_of(ROOT) if name == ROOT else []
         return self.root / (paths[0] if len(paths) == 1 else name)
 
-    def results(self, besides: Sequence[Path]) -> dict[File, Path]:
-        with os.scandir(self.root) as entries:
-            names = sorted(entry.name for entry in entries if not entry.is_symlink())
-        places = {name: self.root / name for name in names if self._is_result(name)}
-        apart = next(name for name in chain((BESIDES,), map(f"{BESIDES}-{{}}".format, count(2))) if name not in places)
-        for path in besides:
-            name = path.resolve().name
-            places[f"{apart}/{name}" if name in places else name] = path.resolve()
-        found = dict[File, Path]()
-        for name, at in places.items():
-            for path in files_at(at):
-                file = at / path if path else at
-                found[_describe(_writable(f"{name}/{path}" if path else name), file)] = file
-        return found
-
-    def _is_result(self, name: str) -> bool:
-        if name.startswith("."):
-            return False
-        if not is_candidate(self.rules, name, folder=(self.root / name).is_dir()):
-            return True
-        candidate = Held(self.root / name, self._store / token_hex(8), lambda path: False, 0.0)
-        candidate.look(0.0)
-        found = candidate.as_candidate(0.0, ended=True)
-        candidate.forget()
-        return found is None or is_result(self.rules, found)
-
     def remembered(self) -> dict[str, str]:
         try:
             found = json.loads((self.state / "run.json").read_text())
@@ -328,9 +301,3 @@ def _describe(path: str, at: Path, mark: tuple[int, int, int] | None = None) -> 
     if before != after or (mark is not None and mark[1:] != after[1:]):
         raise Damaged(f"{path} was written over while it waited to be sent")
     return File(path=path, bytes=after[1], sha256=sha256)
-
-
-def _writable(path: str) -> str:
-    """As a name that every system can keep: what none can is written as %XX."""
-    text = path.encode(errors="surrogateescape").decode(errors="backslashreplace")
-    return FORBIDDEN.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), text)

@@ -42,13 +42,17 @@ class Abilities:
         return [f"{what} ({so})" for what, (able, so) in instead.items() if not able]
 
 
+NONE = Abilities(create_only=False, completes_once=False, checks=False, attests=False, measures=False)
+"""What may be trusted of a store of which nothing was tried, as one who only reads does."""
+
+
 def checksum(content: bytes) -> str:
     return base64.b64encode(hashlib.sha256(content).digest()).decode()
 
 
 def find_abilities(wire: Wire) -> Abilities:
     """Raises `UserError` where the bucket cannot be used, `Unreachable` where there is nobody."""
-    _check_bucket(wire)
+    check_bucket(wire)
     probe = f"probes/{secrets.token_hex(8)}"
     taken, checked, wrong, longer = (f"{probe}/{what}" for what in ("taken", "checked", "wrong", "longer"))
     try:
@@ -106,7 +110,7 @@ def completion(parts: list[tuple[int, str, str | None]]) -> bytes:
 # What is wrong with a bucket
 
 
-def _check_bucket(wire: Wire) -> None:
+def check_bucket(wire: Wire) -> None:
     query = {"list-type": "2", "max-keys": "1", "prefix": wire.name("")}
     answer = _must(wire, wire.send("GET", query=query), "list")
     if not parse(answer).tag.endswith("ListBucketResult"):

@@ -1,4 +1,4 @@
-"""`gangline exec`: any training script, made to survive interruption."""
+"""`gangline exec`: any training script, made to survive interruption; and `gangline fetch`, what it left."""
 
 import sys
 from contextlib import suppress
@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from gangline.cli.output import Output, OutputOption, duration, print_json, say, usd
 from gangline.cli.tools import exec_options as options
 from gangline.cli.tools.terminal import Terminal, parse_signal
-from gangline.compose.exec import exec_rules, make_exec
-from gangline.core.errors import BadInput
+from gangline.compose.exec import exec_rules, make_exec, make_fetch
+from gangline.core.errors import BadInput, GanglineError
 
 if TYPE_CHECKING:
     from gangline.exec.plan import Summary
+
+NAMED_MAX = 5
 
 
 def exec_command(
@@ -53,7 +55,6 @@ def exec_command(
         grace_s=grace,
         stop_signal=number,
         usd_per_hour=price,
-        results=tuple(results or ()),
         any_script=any_script,
     )
     shown: list[Terminal] = []
@@ -67,6 +68,7 @@ def exec_command(
         checkpoints=checkpoints,
         to=to,
         data=[_data(each) for each in data or ()],
+        results=tuple(results or ()),
         webhook=webhook,
         notice=notice,
         terminal=show,
@@ -82,6 +84,32 @@ def exec_command(
         else:
             say(_told(ended))
     sys.exit(ended.exit_code)
+
+
+def fetch_command(
+    address: options.Address,
+    folder: options.Folder,
+    checkpoint: options.Checkpoint = False,
+    run: options.Run = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Download the results of `gangline exec`: of each file the newest version over its runs.
+
+    Each is checked against its SHA-256. Typed again, it downloads only what has changed. It reads the store and changes nothing there.
+    """
+    fetched = make_fetch(address, folder, say)(run=run, checkpoint=checkpoint)
+    if output is Output.json:
+        print_json(fetched)
+    else:
+        files = f"{fetched.files} {'file is' if fetched.files == 1 else 'files are'} in {folder}"
+        also = "" if fetched.checkpoint is None else f", and the checkpoint {fetched.checkpoint}"
+        say(f"{files}{also}: {fetched.bytes / 1e6:.1f} MB came, {fetched.here} files were there already")
+    if fetched.damaged:
+        names = ", ".join(fetched.damaged[:NAMED_MAX])
+        raise GanglineError(
+            f"no version is whole in {address} of {len(fetched.damaged)} files: {names}",
+            hint=f"all else is in {folder}",
+        )
 
 
 def _data(word: str) -> tuple[str, Path]:

@@ -36,7 +36,7 @@ Data = Annotated[
 ]
 Results = Annotated[
     list[Path] | None,
-    typer.Option("--results", help="A file or folder besides --checkpoints to upload at the end."),
+    typer.Option("--results", help="A file or folder besides --checkpoints to upload as it settles; may be repeated."),
 ]
 LayoutName = Annotated[
     Layout,
@@ -75,3 +75,13 @@ Notice = Annotated[
 Grace = Annotated[float, typer.Option("--grace", min=0, help="Seconds that the command has to stop.")]
 StopSignal = Annotated[str, typer.Option("--stop-signal", help="What tells the command to save and stop.")]
 AnyScript = Annotated[bool, typer.Option("--any-script", help="Go on from checkpoints of another script.")]
+
+# Of `gangline fetch`
+
+Address = Annotated[str, typer.Argument(help="What --to of `gangline exec` was: s3://BUCKET/PREFIX, or a folder.")]
+Folder = Annotated[Path, typer.Argument(help="Where the files go; made where it lacks.")]
+Checkpoint = Annotated[bool, typer.Option("--checkpoint", help="Download the newest good checkpoint, too.")]
+Run = Annotated[
+    int | None,
+    typer.Option("--run", min=1, help="Results of this run and those before it (default: the newest run)."),
+]

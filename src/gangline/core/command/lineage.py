@@ -4,7 +4,9 @@
     runs/000002/begun.json                   where it went on from, written before its command starts
     runs/000002/checkpoints/000007.json      a checkpoint: its manifest, written last
     runs/000002/checkpoints/000007/…         its files
-    runs/000002/log/…  output/…  ended.json
+    runs/000002/output/…  output-2/…         the results: files beside checkpoints, and the second version of those that had one
+    runs/000002/output-records/000001.json   what was sent of them together, with SHA-256s
+    runs/000002/log/…  ended.json
 
 Numbers are what a run's name begins with; on a store that cannot refuse to write over an object, something of its own follows, so that
 two never write the same name. All of this is pure.
@@ -17,11 +19,13 @@ from typing import Any
 
 from gangline.core.command.candidate import ROOT, title_of
 from gangline.core.errors import Damaged
-from gangline.core.files import is_safe_path
+from gangline.core.files import File, is_safe_path, is_sha256
 from gangline.core.runs.contract import Manifest, parse_manifest
 from gangline.core.runs.retention import Kept, to_prune
 
 CLAIMS, RUNS, CHECKPOINTS = "claims", "runs", "checkpoints"
+OUTPUT, OUTPUT_RECORDS = "output", "output-records"
+OUTPUT_VERSION = re.compile(rf"{OUTPUT}(?:-([2-9]|[1-9]\d+))?")
 PROBES = "probes"
 DIGITS = 6
 RUN = re.compile(r"\d{6,}(-[0-9a-f]{8})?")
@@ -95,6 +99,97 @@ class Committed:
             "written_ns": dict(self.written_ns),
             "manifest": self.manifest.to_json(),
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """A version, from 1, of a file that a run's script left beside its checkpoints. Without a record `file` is None."""
+
+    run: str
+    path: str
+    version: int
+    file: File | None = None
+
+    @property
+    def key(self) -> str:
+        return f"{output_of(self.run)}{f'-{self.version}' if self.version > 1 else ''}/{self.path}"
+
+
+def output_of(run: str) -> str:
+    return f"{RUNS}/{run}/{OUTPUT}"
+
+
+def parse_result(key: str) -> Result | None:
+    """By its key; None where it is that of something else, or has no name for a file here."""
+    parts = key.split("/", 3)
+    if len(parts) < 4 or parts[0] != RUNS or not is_safe_path(parts[3]):
+        return None
+    match = OUTPUT_VERSION.fullmatch(parts[2])
+    return None if match is None else Result(run=parts[1], path=parts[3], version=int(match[1] or 1))
+
+
+def results_to_json(results: Iterable[Result]) -> dict[str, Any]:
+    """Of those that have a `file`."""
+    rows = [(each.version, each.file) for each in results if each.file is not None]
+    return {
+        "files": [
+            {"path": file.path, "version": version, "bytes": file.bytes, "sha256": file.sha256}
+            for version, file in rows
+        ]
+    }
+
+
+def parse_results(run: str, value: object) -> list[Result]:
+    """Raises `Damaged`."""
+    try:
+        assert isinstance(value, dict)
+        return [_parse_result(run, row) for row in value["files"]]
+    except (AssertionError, KeyError, TypeError, ValueError) as error:
+        raise Damaged(f"a record of results of run {run} is damaged ({type(error).__name__})") from None
+
+
+def _parse_result(run: str, row: Mapping[str, Any]) -> Result:
+    file = File(path=str(row["path"]), bytes=int(row["bytes"]), sha256=str(row["sha256"]))
+    assert is_safe_path(file.path) and is_sha256(file.sha256) and file.bytes >= 0
+    return Result(run=run, path=file.path, version=int(row["version"]), file=file)
+
+
+def kin(begun: Mapping[str, Begun], last: str) -> list[str]:
+    """Runs whose results belong together, newest first: `last` and those before it that descend from the same beginning. Among
+    them are such as nobody went on from: what they left is there as it would be on one disk."""
+    root = _root(begun, last)
+    return sorted((run for run in {*begun, last} if run <= last and _root(begun, run) == root), reverse=True)
+
+
+def _root(begun: Mapping[str, Begun], run: str) -> str:
+    seen = {run}
+    while run in begun and (before := _before(begun[run])) and before not in seen:
+        seen.add(before)
+        run = before
+    return run
+
+
+def _before(begun: Begun) -> str:
+    return begun.continues or (begun.origin.run if begun.origin else "")
+
+
+def newest_results(of: Iterable[str], results: Iterable[Result]) -> dict[str, list[Result]]:
+    """Of each path the versions that the runs `of`, newest first, have of it, the newest first. A file that stands where a newer one
+    has a folder, or the other way round, gives way."""
+    order = {run: number for number, run in enumerate(of)}
+    found, folders = dict[str, list[Result]](), set[str]()
+    mine = [each for each in results if each.run in order]
+    for each in sorted(mine, key=lambda each: (order[each.run], -each.version, each.path)):
+        above = _folders_above(each.path)
+        if each.path in found or not (each.path in folders or any(folder in found for folder in above)):
+            found.setdefault(each.path, []).append(each)
+            folders.update(above)
+    return found
+
+
+def _folders_above(path: str) -> list[str]:
+    parts = path.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts))]
 
 
 def parse_begun(run: str, value: object) -> Begun:

@@ -1,0 +1,171 @@
+"""Files beside the checkpoints in a script's folder, and at places that were named besides: what there is, and what was sent of it."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from itertools import chain, count
+from pathlib import Path
+from secrets import token_hex
+
+from gangline.adapters.host.entries import UNREADABLE, copy, entries_at, link, mark_of
+from gangline.core.command.candidate import Candidate, Seen
+from gangline.core.command.layout import OF_LIGHTNING, Rules
+from gangline.core.command.results import Mark, Turn, turns
+from gangline.core.command.whole import is_whole
+from gangline.core.errors import BadInput, Damaged
+from gangline.core.files import FORBIDDEN, File, is_safe_path
+from gangline.ports.results import Look, Sent
+
+BESIDES = "results"
+"""Where the results from elsewhere lie whose name is taken."""
+HEAD_BYTES = 65_536
+NOTES, HOLDING = "sent.jsonl", "sending"
+
+
+class LocalResults:
+    """Of the folder `root`, and `besides`; what is kept of them lies in `state`. `is_written` says whether anybody writes a file, `in_root`
+    whether files in the folder itself may be a checkpoint."""
+
+    def __init__(
+        self,
+        root: Path,
+        state: Path,
+        rules: Rules,
+        besides: Sequence[Path],
+        is_written: Callable[[Path], bool],
+        in_root: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._root = root
+        self._state = state
+        self._rules = rules
+        self._besides = besides
+        self._is_written = is_written
+        self._in_root = in_root
+        self._unreadable: list[str] = []
+        self._heads: dict[Path, tuple[Mark, bool]] = {}
+        self._sent = _read_notes(state / NOTES)
+        (state / f".{NOTES}").unlink(missing_ok=True)
+        self._write_notes(self._sent, state / f".{NOTES}")  # of what was sent again and again, the last stays
+        (state / f".{NOTES}").replace(state / NOTES)
+        (state / HOLDING).mkdir(exist_ok=True)
+        for left in (state / HOLDING).iterdir():
+            left.unlink()
+
+    def scan(self) -> dict[str, Look]:
+        self._unreadable, found = [], dict[str, Look]()
+        names = self._names()
+        for name in names:
+            found |= self._looks(self._root / name, name, beside=False)
+        apart = next(name for name in chain((BESIDES,), map(f"{BESIDES}-{{}}".format, count(2))) if name not in names)
+        for path in self._besides:
+            at = path.resolve()
+            if not self._is_seen(at, found):
+                found |= self._looks(at, f"{apart}/{at.name}" if at.name in names else at.name, beside=True)
+        return found
+
+    def unreadable(self) -> list[str]:
+        return self._unreadable
+
+    def missing(self) -> list[Path]:
+        return [path for path in self._besides if not path.exists()]
+
+    def is_written(self, look: Look) -> bool:
+        return self._is_written(look.at)
+
+    @contextmanager
+    def hold(self, path: str, look: Look, *, copied: bool) -> Iterator[tuple[File, Path]]:
+        if not is_safe_path(path):
+            raise BadInput("it cannot have this name in the object store: its script must give it another one")
+        held = self._state / HOLDING / token_hex(8)
+        try:
+            if copied:
+                copy(look.at, held)
+            at = held if copied or link(look.at, held) else look.at
+            with at.open("rb") as content:
+                sha256 = hashlib.file_digest(content, "sha256").hexdigest()
+                size = os.fstat(content.fileno()).st_size
+            if not copied and mark_of(at.stat()) != look.mark:
+                raise Damaged("it is being written")
+            yield File(path=path, bytes=size, sha256=sha256), at
+        finally:
+            held.unlink(missing_ok=True)
+
+    def is_whole(self, path: str, at: Path) -> bool:
+        with at.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            return is_whole(path, size, lambda first, many: os.pread(file.fileno(), many, first))
+
+    def sent(self) -> dict[str, Sent]:
+        return self._sent
+
+    def note(self, sent: Mapping[str, Sent]) -> None:
+        self._sent |= sent
+        self._write_notes(sent, self._state / NOTES)
+
+    def _write_notes(self, sent: Mapping[str, Sent], to: Path) -> None:
+        """Behind what is there, of which the last line may be half of one."""
+        rows = [json.dumps([path, each.mark, each.run, each.address]) for path, each in sent.items()]
+        with to.open("a") as notes:
+            notes.write("".join(f"\n{row}" for row in rows))
+
+    def _names(self) -> list[str]:
+        with suppress(FileNotFoundError), os.scandir(self._root) as entries:
+            return sorted(entry.name for entry in entries if not entry.is_symlink() and not entry.name.startswith("."))
+        return []
+
+    def _is_seen(self, at: Path, found: Mapping[str, Look]) -> bool:
+        """Whether it lies in the folder, and goes up with that."""
+        root = self._root.resolve()
+        return root in at.parents and any(look.group == at.relative_to(root).parts[0] for look in found.values())
+
+    def _looks(self, at: Path, name: str, *, beside: bool) -> dict[str, Look]:
+        marks = dict[str, Mark]()
+        for path, stat, odd in entries_at(at):
+            if odd == UNREADABLE:
+                self._unreadable.append(f"{name}/{path}" if path else name)
+            elif not odd:
+                marks[path] = mark_of(stat)
+        candidate = Candidate(
+            name=name,
+            folder=at.is_dir(),
+            files={path: Seen(bytes=mark[1], sound=True, told=self._told(at, mark)) for path, mark in marks.items()},
+        )
+        turn: Mapping[str, Turn] = (
+            dict.fromkeys(marks, "now") if beside else turns(self._rules, candidate, in_root=self._in_root())
+        )
+        return {
+            _writable(f"{name}/{path}" if path else name): Look(
+                at=at / path if path else at, mark=marks[path], turn=each, group=name
+            )
+            for path, each in turn.items()
+        }
+
+    def _told(self, at: Path, mark: Mark) -> str | None:
+        """What a single file says by which its layout is known; each version is read once."""
+        if not at.name.endswith(".ckpt") or not at.is_file():
+            return None
+        known = self._heads.get(at)
+        if known is None or known[0] != mark:
+            is_lightning = False
+            with suppress(OSError), at.open("rb") as file:
+                is_lightning = OF_LIGHTNING.encode() in file.read(HEAD_BYTES)
+            known = self._heads[at] = mark, is_lightning
+        return OF_LIGHTNING if known[1] else None
+
+
+def _read_notes(place: Path) -> dict[str, Sent]:
+    found = dict[str, Sent]()
+    with suppress(OSError):
+        for line in place.read_text().splitlines():
+            with suppress(ValueError, TypeError):  # half a line of a process that was killed
+                path, (inode, size, written_ns), run, address = json.loads(line)
+                found[str(path)] = Sent(mark=(inode, size, written_ns), run=str(run), address=str(address))
+    return found
+
+
+def _writable(path: str) -> str:
+    """As a name that every system can keep: what none can is written as %XX."""
+    text = path.encode(errors="surrogateescape").decode(errors="backslashreplace")
+    return FORBIDDEN.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), text)

@@ -1,0 +1,124 @@
+"""Which files of a script's folder are results, and when each goes up: as it settles, not before it is worth it. All of this is pure."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from gangline.core.command.candidate import Candidate
+from gangline.core.command.layout import (
+    HIDDEN,
+    OF_ACCELERATE,
+    OF_TRAINER,
+    OPTIMISER,
+    Rules,
+    is_candidate,
+    is_in_root,
+    is_result,
+)
+from gangline.core.command.version import STATE, kind_of, tells_nothing
+
+Turn = Literal["now", "quiet", "end", "state"]
+"""When a file may go up: once it has settled; once nothing of its folder has changed for a while; at the end; or at the end, and only
+where nothing was recognised as a checkpoint."""
+Way = Literal["wait", "whole", "snapshot"]
+Mark = tuple[int, int, int]
+"""Which file, how long, when it was written last: another one is another file, or another content."""
+
+WEIGHTS_ALONE = ".safetensors"
+COMING = re.compile(r"(.*[-_.])?(tmp|temp|partial|part|incomplete)([-_.\d].*)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How often files are looked at and sent. A scan costs less than 1/`idle` of a core; sending a file over and over less than
+    1/`idle_link` of the link."""
+
+    scan_s: float = 2.0
+    again_s: float = 60.0
+    quiet_s: float = 60.0
+    small_bytes: int = 16 * 2**20
+    idle: float = 200.0
+    idle_link: float = 20.0
+
+    def pause_s(self, took_s: float) -> float:
+        return max(self.scan_s, self.idle * took_s)
+
+
+@dataclass(slots=True, kw_only=True)
+class Known:
+    """What is known of a file: since when it is there and as it is, in the seconds of some clock; as what it was sent last, when, how
+    long that took, and how many versions of it there are."""
+
+    mark: Mark
+    found_s: float
+    changed_s: float
+    sent: Mark | None = None
+    sent_s: float | None = None
+    took_s: float = 0.0
+    version: int = 0
+
+
+def turns(rules: Rules, candidate: Candidate, *, in_root: bool = False) -> Mapping[str, Turn]:
+    """For each file of what lies in the folder by one name. What holds, or may come to hold, a training's state waits for the end.
+    `in_root`: so may files that lie in the folder itself; those of weights alone are results as well."""
+    if candidate.name.startswith("."):
+        return {}
+    if in_root and rules.layout == "folder":
+        return {path: _in_whole_folder(path or candidate.name) for path in candidate.files}
+    if in_root and not candidate.folder and is_in_root(rules, candidate.name):
+        return dict.fromkeys(candidate.files, "now" if candidate.name.lower().endswith(WEIGHTS_ALONE) else "state")
+    if is_candidate(rules, candidate.name, folder=candidate.folder):
+        return dict.fromkeys(candidate.files, "quiet" if is_result(rules, candidate) else "state")
+    if _is_coming(candidate.name):
+        return dict.fromkeys(candidate.files, "end")
+    states = {_folder(path) for path in candidate.files if _is_state(path or candidate.name)}
+    return {
+        path: "end" if _is_coming(path.rpartition("/")[2]) or _is_below(path, states) else "now"
+        for path in candidate.files
+    }
+
+
+def strangers(paths: Iterable[str]) -> list[str]:
+    """Those that look like the state of a training, where nothing is known as a checkpoint."""
+    return sorted({path for path in paths if STATE.fullmatch(path)})
+
+
+def advice(paths: list[str]) -> str:
+    """What to type where such files are checkpoints."""
+    pattern = kind_of(paths[0]).replace("#", "*")
+    return f"--complete-when '{pattern}' says that it is one when this is there, --layout folder takes the whole folder"
+
+
+def way_of(known: Known, turn: Turn, unchanged_s: float, now_s: float, pace: Pace) -> Way:
+    """How a file may go up that is not as it was sent; `unchanged_s` is of its folder. One that changes between scans goes up as a copy."""
+    if turn in ("end", "state") or known.mark == known.sent:
+        return "wait"
+    if known.sent_s is not None and now_s - known.sent_s < max(pace.again_s, pace.idle_link * known.took_s):
+        return "wait"
+    if turn == "quiet":
+        return "whole" if unchanged_s >= pace.quiet_s else "wait"
+    if known.changed_s < now_s:
+        return "whole"
+    return "snapshot" if known.found_s < now_s and known.mark[1] <= pace.small_bytes else "wait"
+
+
+def _in_whole_folder(path: str) -> Turn:
+    return "now" if tells_nothing(path) else "state"
+
+
+def _is_coming(name: str) -> bool:
+    """Whether a name is one of those that files and folders have until they are complete."""
+    return name.startswith(HIDDEN) or COMING.fullmatch(name) is not None
+
+
+def _is_state(path: str) -> bool:
+    return any(pattern.fullmatch(path) for pattern in (OF_ACCELERATE, OF_TRAINER, OPTIMISER))
+
+
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _is_below(path: str, folders: set[str]) -> bool:
+    return bool(folders) and any(folder in ("", _folder(path)) or path.startswith(f"{folder}/") for folder in folders)

@@ -1,0 +1,203 @@
+"""The results of a command's runs, from the store into a folder: of each file the newest version that is whole."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from gangline.core.canonical import digest
+from gangline.core.command.lineage import Committed, Result, history, kin, newest_begun, newest_results, number_of
+from gangline.core.errors import BadInput, Damaged, NotFound, UserError
+from gangline.core.files import File
+from gangline.exec.depot import Depot, Found
+from gangline.exec.outputs import attest, results_of
+from gangline.worker.move import Move
+
+KEPT = ".gangline-fetch"
+AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """`runs` are those whose files belong together, newest first; `here` the files that were there already; `damaged` those of which no
+    version is whole in the store."""
+
+    address: str
+    folder: str
+    runs: tuple[int, ...]
+    files: int
+    here: int
+    bytes: int
+    damaged: tuple[str, ...]
+    checkpoint: str | None = None
+    step: int | None = None
+
+
+class Fetch:
+    """Into `folder`. Files there that this has not written stay as they are: one that differs is refused before anything is fetched."""
+
+    def __init__(self, depot: Depot, folder: Path, say: Callable[[str], None]) -> None:
+        self._depot = depot
+        self._folder = folder
+        self._say = say
+        self._kept = folder / KEPT
+        self._written: dict[str, list[int]] = {}
+        self._bytes = 0
+
+    def __call__(self, *, run: int | None, checkpoint: bool) -> Fetched:
+        """Raises `UserError`, `Unreachable`."""
+        self._depot.check()
+        found = self._depot.find()
+        last = self._last(found, run)
+        of = kin(found.begun, last)
+        newest = newest_results(of, results_of(self._depot, found, of))
+        if not newest and not checkpoint:
+            raise NotFound(
+                f"the runs in {self._depot.address} have left nothing beside checkpoints",
+                hint="--checkpoint downloads the newest checkpoint",
+            )
+        with suppress(OSError, ValueError):
+            self._written = dict(json.loads((self._kept / "written.json").read_text()))
+        try:
+            here, damaged = self._fetch_results(newest)
+            committed = self._fetch_checkpoint(found, last) if checkpoint else None
+        finally:
+            shutil.rmtree(self._kept / "coming", ignore_errors=True)
+        return Fetched(
+            address=self._depot.address,
+            folder=str(self._folder),
+            runs=tuple(number_of(each) for each in of),
+            files=len(newest) - len(damaged),
+            here=here,
+            bytes=self._bytes,
+            damaged=tuple(damaged),
+            checkpoint=committed.name if committed else None,
+            step=committed.step if committed else None,
+        )
+
+    def _last(self, found: Found, run: int | None) -> str:
+        known = newest_begun({each: found.begun[each] for each in found.begun if run in (None, number_of(each))})
+        if known is None:
+            what = "holds no run" if run is None else f"holds no run {run}"
+            raise NotFound(
+                f"{self._depot.address} {what} of `gangline exec`",
+                hint="ADDRESS is what --to was, as s3://BUCKET/PREFIX",
+            )
+        return known
+
+    # Results
+
+    def _fetch_results(self, newest: dict[str, list[Result]]) -> tuple[int, list[str]]:
+        """How many were here already; of which none is whole in the store."""
+        waiting = {path: list(versions) for path, versions in newest.items()}
+        here = [path for path, versions in waiting.items() if self._is_here(versions[0])]
+        for path in here:
+            del waiting[path]
+        if other := next((path for path in waiting if self._is_users(path)), None):
+            raise BadInput(
+                f"{self._folder / other} is there and is another file than in {self._depot.address}",
+                hint="name an empty folder, or move the file away",
+            )
+        damaged = list[str]()
+        paths = sorted(waiting)
+        for first in range(0, len(paths), AT_ONCE):
+            batch = paths[first : first + AT_ONCE]
+            if not self._try([waiting[path][0] for path in batch]):
+                damaged += [path for path in batch if not any(self._try([version]) for version in waiting[path])]
+        return len(here), damaged
+
+    def _try(self, results: list[Result]) -> bool:
+        """Whether they came whole; of one that did not, a line says why."""
+        try:
+            moves = {self._move(each): each for each in results}
+            self._depot.fetch(list(moves))
+        except OSError as error:
+            raise _unwritable(self._folder, error) from None
+        except (Damaged, NotFound) as error:
+            if len(results) == 1:
+                self._say(
+                    f"{results[0].path} of run {number_of(results[0].run)} is damaged in the store: {error.message}"
+                )
+            return False
+        for move, each in moves.items():
+            self._put(move.local, each.path)
+            self._bytes += move.file.bytes
+        self._note()
+        return True
+
+    def _move(self, result: Result) -> Move:
+        return Move(result.file or attest(self._depot, result), self._kept / "coming" / digest(result.key), result.key)
+
+    def _put(self, coming: Path, path: str) -> None:
+        to = self._folder / path
+        try:
+            to.parent.mkdir(parents=True, exist_ok=True)
+            coming.replace(to)
+        except OSError as error:
+            raise _unwritable(to, error) from None
+        self._written[path] = _mark(to)
+
+    def _note(self) -> None:
+        coming = self._kept / "written.json.coming"
+        coming.write_text(json.dumps(self._written))
+        coming.replace(self._kept / "written.json")
+
+    def _is_here(self, result: Result) -> bool:
+        return result.file is not None and _is(self._folder / result.path, result.file)
+
+    def _is_users(self, path: str) -> bool:
+        """Whether what lies there is not what this wrote last."""
+        to = self._folder / path
+        return to.is_dir() or (to.exists() and self._written.get(path) != _mark(to))
+
+    # The newest checkpoint
+
+    def _fetch_checkpoint(self, found: Found, last: str) -> Committed:
+        """As a start of the command would use it."""
+        for ref in history(found.begun, found.refs, last=last):
+            try:
+                committed = self._depot.read(ref)
+                self._get(committed)
+            except (Damaged, NotFound) as error:
+                self._say(f"a checkpoint in the store is damaged, the one before it is used: {error.message}")
+            else:
+                return committed
+        raise NotFound(f"there is no good checkpoint in {self._depot.address}", hint="has the command saved one yet?")
+
+    def _get(self, committed: Committed) -> None:
+        to, coming = self._folder / committed.name, self._kept / "coming" / "checkpoint"
+        files = committed.manifest.files
+        if all(_is(self._folder / file.path, file) for file in files):
+            return
+        if to.exists():
+            raise BadInput(
+                f"{to} is there and is another one than in {self._depot.address}",
+                hint="name an empty folder, or move it away",
+            )
+        shutil.rmtree(coming, ignore_errors=True)
+        try:
+            self._depot.get(committed, coming)
+            (coming / committed.name).rename(to)
+        except OSError as error:
+            raise _unwritable(to, error) from None
+        self._bytes += committed.bytes
+
+
+def _unwritable(to: Path, error: OSError) -> UserError:
+    return UserError(f"{to} cannot be written: {error.strerror}", hint="name an empty folder on a disk with room")
+
+
+def _mark(at: Path) -> list[int]:
+    stat = at.stat()
+    return [stat.st_size, stat.st_mtime_ns]
+
+
+def _is(at: Path, file: File) -> bool:
+    with suppress(OSError):
+        if at.is_file() and at.stat().st_size == file.bytes:
+            with at.open("rb") as content:
+                return hashlib.file_digest(content, "sha256").hexdigest() == file.sha256
+    return False

@@ -1,0 +1,45 @@
+"""The results of runs in the store (gangline.core.command.lineage): files under names that are never written twice, and records of them."""
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from gangline.core.command.lineage import DIGITS, JSON, OUTPUT_RECORDS, RUNS, Result, parse_results, results_to_json
+from gangline.core.errors import Damaged, NotFound
+from gangline.core.files import File
+from gangline.exec.depot import Depot, Found
+from gangline.worker.move import Move
+
+
+def put_results(depot: Depot, run: str, number: int, results: Mapping[Result, Path]) -> None:
+    """All files first, then their record, of this number. Raises as `Depot.put`."""
+    depot.put([Move(each.file, at, each.key) for each, at in results.items() if each.file])
+    depot.keep(_record(run, number), results_to_json(results))
+
+
+def delete_results(depot: Depot, run: str, results: Iterable[Result], records: Iterable[int]) -> None:
+    keys = [*(each.key for each in results), *(_record(run, number) for number in records)]
+    depot.insist(lambda: depot.objects.delete(keys))
+
+
+def results_of(depot: Depot, found: Found, runs: Iterable[str]) -> list[Result]:
+    """With what their records tell. Raises `Unreachable`."""
+    told, of = dict[str, Result](), set(runs)
+    for key in found.records:
+        run = key.split("/")[1]
+        if run in of:
+            with suppress(Damaged):
+                told |= {each.key: each for each in parse_results(run, depot.read_json(key))}
+    return [told.get(each.key, each) for each in found.results if each.run in of]
+
+
+def attest(depot: Depot, result: Result) -> File:
+    """What lies there, for one without a record. Raises `NotFound`."""
+    stat = depot.objects.stat(result.key)
+    if stat is None:
+        raise NotFound(f"there is no object {result.key}")
+    return File(path=result.path, bytes=stat.bytes, sha256=depot.objects.read_back(result.key))
+
+
+def _record(run: str, number: int) -> str:
+    return f"{RUNS}/{run}/{OUTPUT_RECORDS}/{number:0{DIGITS}d}{JSON}"

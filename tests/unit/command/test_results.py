@@ -1,0 +1,177 @@
+"""Which files of a script's folder are results, when each goes up, and which of many versions is the newest."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gangline.core.command.candidate import Candidate, Seen
+from gangline.core.command.layout import LayoutName, Rules
+from gangline.core.command.lineage import (
+    Begun,
+    Ref,
+    Result,
+    is_ours,
+    kin,
+    newest_results,
+    parse_result,
+    parse_results,
+    results_to_json,
+)
+from gangline.core.command.results import Known, Pace, Turn, Way, turns, way_of
+from gangline.core.errors import Damaged
+from gangline.core.files import File
+
+A, B, C, D = "000001", "000002", "000003", "000004"
+
+
+def named(name: str, *paths: str) -> Candidate:
+    return Candidate(name=name, folder=bool(paths), files={path: Seen(bytes=1, sound=True) for path in paths or ("",)})
+
+
+@pytest.mark.parametrize(
+    ("candidate", "expected"),
+    [
+        (named("timber-000003.safetensors"), {"": "now"}),
+        (named("sample", "1.png", "deep/2.png"), {"1.png": "now", "deep/2.png": "now"}),
+        (named("epoch_3", "1.png"), {"1.png": "quiet"}),
+        (named("checkpoint-3", "model.safetensors"), {"model.safetensors": "state"}),
+        (named("checkpoint-3-tmp", "model.safetensors"), {"model.safetensors": "end"}),
+        (named("timber.safetensors.tmp"), {"": "end"}),
+        (named("optimizer.pt"), {"": "end"}),
+        (
+            named("logs", "v_0/optimizer.pt", "v_0/deep/x", "v_1/x"),
+            {"v_0/optimizer.pt": "end", "v_0/deep/x": "end", "v_1/x": "now"},
+        ),
+        (named("pictures", ".tmpAbCd", "1.png"), {".tmpAbCd": "end", "1.png": "now"}),
+        (named("template.png"), {"": "now"}),
+        (named(".cache", "x"), {}),
+    ],
+)
+def test_what_may_become_a_checkpoint_does_not_go_up_while_it_may(
+    candidate: Candidate, expected: dict[str, Turn]
+) -> None:
+    assert dict(turns(Rules(), candidate)) == expected
+
+
+def known(**given: object) -> Known:
+    return Known(**({"mark": (1, 10, 1), "found_s": 0.0, "changed_s": 0.0} | given))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("state", "turn", "unchanged_s", "way"),
+    [
+        (known(), "now", 0.0, "whole"),
+        (known(found_s=100.0, changed_s=100.0), "now", 0.0, "wait"),  # seen for the first time
+        (known(changed_s=100.0), "now", 0.0, "snapshot"),  # it changes all the time
+        (known(changed_s=100.0, mark=(1, 2**30, 1)), "now", 0.0, "wait"),
+        (known(changed_s=100.0, sent=(1, 9, 1), sent_s=50.0), "now", 0.0, "wait"),
+        (known(changed_s=100.0, sent=(1, 9, 1), sent_s=40.0), "now", 0.0, "snapshot"),
+        (
+            known(sent=(1, 9, 1), sent_s=40.0, took_s=4.0),
+            "now",
+            0.0,
+            "wait",
+        ),  # sending it over and over would fill the link
+        (known(sent=(1, 10, 1)), "now", 0.0, "wait"),
+        (known(), "quiet", 59.0, "wait"),
+        (known(), "quiet", 60.0, "whole"),
+        (known(), "end", 99.0, "wait"),
+        (known(), "state", 99.0, "wait"),
+    ],
+)
+def test_a_file_goes_up_once_it_settles_and_again_at_intervals(
+    state: Known, turn: Turn, unchanged_s: float, way: Way
+) -> None:
+    assert way_of(state, turn, unchanged_s, 100.0, Pace()) == way
+
+
+def test_looking_at_many_files_costs_less_than_a_hundredth_of_a_core() -> None:
+    assert all(took_s / (took_s + Pace().pause_s(took_s)) < 0.01 for took_s in (0.001, 0.05, 1.0, 30.0))
+
+
+# Over the runs
+
+
+def begun(run: str, before: str = "", *, own_disk: bool = False) -> Begun:
+    origin = Ref(before, 1) if before and not own_disk else None
+    return Begun(run=run, origin=origin, continues=before if own_disk else "")
+
+
+def test_runs_that_descend_from_one_beginning_belong_together() -> None:
+    """Also one that nobody went on from, as it saved nothing; not one that began anew."""
+    runs = {A: begun(A), B: begun(B, A, own_disk=True), C: begun(C, A), D: begun(D)}
+    assert kin(runs, C) == [C, B, A] and kin(runs, B) == [B, A] and kin(runs, D) == [D]
+
+
+def result(run: str, path: str, version: int = 1) -> Result:
+    return Result(run=run, path=path, version=version)
+
+
+def test_of_each_path_the_newest_version_of_the_newest_run_comes_first() -> None:
+    all_of_them = [result(A, "x"), result(A, "x", 3), result(B, "y"), result(A, "y", 2), result(C, "x")]
+    found = newest_results([B, A], all_of_them)
+    assert found == {"x": [result(A, "x", 3), result(A, "x")], "y": [result(B, "y"), result(A, "y", 2)]}
+
+
+def test_a_file_that_stands_where_a_newer_one_has_a_folder_gives_way() -> None:
+    assert set(newest_results([B, A], [result(A, "log"), result(B, "log/1"), result(A, "log/2")])) == {"log/1", "log/2"}
+    assert set(newest_results([B, A], [result(B, "log"), result(A, "log/1")])) == {"log"}
+
+
+PATHS = st.sampled_from(["x", "y", "y/z", "y/z/w", "a/b"])
+
+
+@given(st.lists(st.tuples(st.sampled_from([A, B, C, D]), PATHS, st.integers(1, 3)), unique=True))
+def test_the_union_can_be_laid_down_and_lacks_no_path_without_reason(rows: list[tuple[str, str, int]]) -> None:
+    of = [C, B, A]
+    found = newest_results(of, [result(*row) for row in rows])
+    assert not any(other.startswith(f"{path}/") for path in found for other in found)
+    for run, path, _ in rows:
+        blocked = any(path.startswith(f"{other}/") or other.startswith(f"{path}/") for other in found)
+        assert path in found or blocked or run == D
+    for path, versions in found.items():
+        mine = [(of.index(run), -version) for run, each, version in rows if each == path and run in of]
+        assert [(of.index(each.run), -each.version) for each in versions] == sorted(mine)
+
+
+@pytest.mark.parametrize("version", [1, 2, 10])
+def test_a_key_tells_which_version_it_is(version: int) -> None:
+    each = result(A, "deep/x.png", version)
+    assert parse_result(each.key) == each and is_ours(each.key)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "runs/000001/output-records/000001.json",
+        "runs/000001/output",
+        "runs/000001/output/../x",
+        "runs/000001/output-1/x",
+    ],
+)
+def test_other_keys_are_no_results(key: str) -> None:
+    assert parse_result(key) is None
+
+
+def test_what_a_record_tells_of_results_comes_back() -> None:
+    each = Result(run=A, path="x", version=2, file=File(path="x", bytes=3, sha256="0" * 64))
+    assert parse_results(A, results_to_json([each])) == [each]
+    for junk in ([], {"files": [{"path": "../x", "version": 1, "bytes": 1, "sha256": "0" * 64}]}, {"files": [1]}):
+        with pytest.raises(Damaged):
+            parse_results(A, junk)
+
+
+@pytest.mark.parametrize(
+    ("layout", "candidate", "expected"),
+    [
+        ("auto", named("ckpt_10.pt"), {"": "state"}),
+        ("auto", named("timber-000003.safetensors"), {"": "now"}),  # a checkpoint, and what was asked for as well
+        ("auto", named("result.txt"), {"": "now"}),
+        ("folder", named("net", "weights.dat", "1.png"), {"weights.dat": "state", "1.png": "now"}),
+        ("folder", named("loss.csv"), {"": "now"}),
+    ],
+)
+def test_where_files_in_the_folder_itself_may_be_a_checkpoint_their_state_is_no_result(
+    layout: LayoutName, candidate: Candidate, expected: dict[str, Turn]
+) -> None:
+    assert dict(turns(Rules(layout=layout), candidate, in_root=True)) == expected

@@ -93,6 +93,27 @@ def save_tiny(folder: Path, family: FamilyName, **scheduler: Any) -> Path:
     return folder
 
 
+SMALLEST: dict[str, Any] = {
+    "in_channels": 4,
+    "out_channels": 4,
+    "layers_per_block": 1,
+    "block_out_channels": (32,),
+    "down_block_types": ("CrossAttnDownBlock2D",),
+    "mid_block_type": None,
+    "up_block_types": ("UpBlock2D",),
+    "attention_head_dim": 8,
+    "cross_attention_dim": 64,
+}
+"""Two kinds of blocks: to compile one for a shape takes seconds."""
+
+
+def save_smallest(folder: Path) -> Path:
+    """Of Stable Diffusion 1, with as few blocks as there can be."""
+    save_tiny(folder, "sd15")
+    UNet2DConditionModel(**SMALLEST).save_pretrained(folder / "unet")
+    return folder
+
+
 def in_original_layout(unet: Any, vae: Any, encoders: tuple[Any, ...], family: FamilyName) -> dict[str, torch.Tensor]:
     """The tensors of a single file; what OpenCLIP has and Stable Diffusion 2 leaves out is there, too."""
     clip = "conditioner.embedders.0.transformer." if family == "sdxl" else "cond_stage_model.transformer."

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from diffusers import UNet2DConditionModel
 from diffusers.models.resnet import ResnetBlock2D
 from PIL import Image
 from torch._dynamo.exc import FailOnRecompileLimitHit
@@ -17,22 +16,10 @@ from gangline.train.lora.trainer import train
 from gangline.train.model.compiled import compile_blocks, uncompiled
 from gangline.train.run.contract import Orders, RunDirectory
 from tests.conftest import SUBJECT, file_at
-from tests.train.bases import save_tiny
+from tests.train.bases import save_smallest
 from tests.train.conftest import finish, interrupt, lay_out, report_of, small_spec
 
 SHAPES = {"high": (40, 64), "wide": (64, 40), "square": (64, 64)}
-SMALLEST = {
-    "in_channels": 4,
-    "out_channels": 4,
-    "layers_per_block": 1,
-    "block_out_channels": (32,),
-    "down_block_types": ("CrossAttnDownBlock2D",),
-    "mid_block_type": None,
-    "up_block_types": ("UpBlock2D",),
-    "attention_head_dim": 8,
-    "cross_attention_dim": 64,
-}
-"""Three kinds of blocks: compiling one for a shape takes seconds."""
 
 
 @pytest.fixture(scope="module")
@@ -46,9 +33,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = save_tiny(tmp_path_factory.mktemp("base") / "sd15", "sd15")
-    UNet2DConditionModel(**SMALLEST).save_pretrained(folder / "unet")
-    return folder
+    return save_smallest(tmp_path_factory.mktemp("base") / "sd15")
 
 
 def spec_of(photos: Path, *names: str, **settings: Any) -> LoraSpec:

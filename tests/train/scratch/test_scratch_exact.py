@@ -16,7 +16,7 @@ from gangline.train.checkpoints.limits import lower_limit
 from gangline.train.run.contract import Orders, RunDirectory
 from gangline.train.run.numerics import OtherNumerics
 from gangline.train.scratch.trainer import train
-from tests.train.bases import save_tiny
+from tests.train.bases import save_smallest, save_tiny
 from tests.train.sets import (
     data_set,
     finish,
@@ -191,10 +191,9 @@ def test_an_interrupted_run_ends_with_the_same_bits_whatever_is_switched_on(
 
 
 @pytest.mark.nightly
-def test_a_compiled_run_interrupted_in_its_second_phase_ends_with_the_same_bits(
-    tmp_path: Path, base: Path, data: DataSet
-) -> None:
+def test_a_compiled_run_interrupted_in_its_second_phase_ends_with_the_same_bits(tmp_path: Path, data: DataSet) -> None:
     """The process that goes on sees the second phase's shapes first, and those of a batch that does not divide evenly."""
+    base = save_smallest(tmp_path / "sd15")
     phases = (
         Phase(steps=2, resolution=16, batch_size=4, microbatch=3),
         Phase(steps=3, resolution=32, batch_size=3, microbatch=2),
@@ -209,4 +208,25 @@ def test_a_compiled_run_interrupted_in_its_second_phase_ends_with_the_same_bits(
         assert train(RunDirectory(run.path), Orders(stop=True, render=True)) == EXIT_STOPPED
     torch._dynamo.reset()
     assert report_of(finish(run)) == report_of(peaceful)
+    assert report_of(run)["exact"] is True
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("parallel", ["fsdp", "ddp"])
+def test_two_ranks_with_compiled_blocks_killed_between_phases_end_with_the_same_bits(
+    tmp_path: Path, data: DataSet, parallel: str
+) -> None:
+    base = save_smallest(tmp_path / "sd15")
+    phases = (
+        Phase(steps=2, resolution=16, batch_size=4, microbatch=2),
+        Phase(steps=2, resolution=32, batch_size=2, microbatch=1),
+    )
+    spec = scratch_spec(
+        base, data, phases=phases, compile=True, parallel=parallel, checkpoint_every_steps=1, held_out_every_steps=2
+    )
+    peaceful = run_at(lay_out(tmp_path / "peaceful", spec, base), ranks=2)
+    run = lay_out(tmp_path / "run", spec, base)
+    kill_after_save(run, 2, ranks=2)
+    run_at(run, ranks=2)
+    assert report_of(run) == report_of(peaceful)
     assert report_of(run)["exact"] is True

@@ -29,7 +29,17 @@ from gangline.core.models.families import FAMILIES, SD15, SDXL
 from gangline.core.models.lora_metadata import DIFFUSERS_FILE, Facts, name_of
 from gangline.core.specs.fields import FilesBase, HubBase
 from gangline.core.specs.lora import LoraSpec
-from gangline.train.lora.export import SETTINGS, Part, Tensors, kohya_tensors, webui_hash, write_diffusers, write_kohya
+from gangline.train.lora.adapter import originals
+from gangline.train.lora.export import (
+    MAGNITUDE,
+    SETTINGS,
+    Part,
+    Tensors,
+    kohya_tensors,
+    webui_hash,
+    write_diffusers,
+    write_kohya,
+)
 from gangline.train.lora.init_lora import read_lora
 from tests.conftest import BASE
 
@@ -118,7 +128,11 @@ def adapted(family: str, *, targets: list[str], **settings: Any) -> tuple[Any, d
 def part_of(pipeline: Any, name: str, adapter: str) -> Part:
     model = getattr(pipeline, name)
     weights = get_peft_model_state_dict(model, adapter_name=adapter)
-    return Part(weights={key: value.clone() for key, value in weights.items()}, config=model.peft_config[adapter])
+    return Part(
+        weights={key: value.clone() for key, value in weights.items()},
+        config=model.peft_config[adapter],
+        originals=originals(model),
+    )
 
 
 def trained(family: str, *, targets: list[str], **settings: Any) -> tuple[Any, dict[str, Part]]:
@@ -178,25 +192,47 @@ def test_diffusers_loads_kohyas_file_with_the_effect_that_was_trained(family: st
             assert torch.equal(found[module], weight), module
 
 
+def comfyui_weight(
+    weight: torch.Tensor, delta: torch.Tensor, dora_scale: torch.Tensor, alpha: float, strength: float = 1.0
+) -> torch.Tensor:
+    """What ComfyUI and Forge make of a DoRA: the changed weights are scaled by the norms of the base's own, of each output where
+    `dora_scale` has one for each."""
+    changed = weight + delta * alpha
+    if dora_scale.shape[0] == changed.shape[0]:
+        norm = weight.reshape(weight.shape[0], -1).norm(dim=1, keepdim=True)
+        norm = norm.reshape(weight.shape[0], *[1] * (weight.dim() - 1))
+    else:
+        turned = weight.transpose(0, 1)
+        norm = turned.reshape(turned.shape[0], -1).norm(dim=1, keepdim=True)
+        norm = norm.reshape(turned.shape[0], *[1] * (weight.dim() - 1)).transpose(0, 1)
+    changed = changed * (dora_scale / (norm + torch.finfo(weight.dtype).eps))
+    return changed if strength == 1 else weight + strength * (changed - weight)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_dora_in_kohyas_file_has_the_effect_that_was_trained_by_lycoris_rule(family: str, tmp_path: Path) -> None:
-    """diffusers drops `dora_scale`, so this is LyCORIS's `wd_on_output`: (W + ΔW) · dora_scale / ‖W + ΔW‖ of each output."""
+def test_comfyui_and_forge_make_of_a_dora_in_kohyas_file_the_weights_that_were_trained(
+    family: str, tmp_path: Path
+) -> None:
     before, parts = trained(family, targets=[*TRANSFORMER, *CONV], use_dora=True)
     file = write_kohya(tmp_path, parts, LAYERS_PER_BLOCK[family], replace(SPEC, dora=True), facts_of(family))
-    pipeline, adapter = loaded(family, file)
-    assert not pipeline.unet.peft_config[adapter].use_dora
     tensors = load_file(file)
     stems = {path: stem for stem, path in stems_of(parts, family).items()}
     for name in parts:
         originals = dict(fresh(family).components[name].named_modules())
         for module, expected in effects(before, name, "default").items():
-            stem = stems[f"{name}.{module}"]
+            stem, weight = stems[f"{name}.{module}"], originals[module].weight.detach()
             down, up = tensors[f"{stem}.lora_down.weight"], tensors[f"{stem}.lora_up.weight"]
-            delta = (up.flatten(1) @ down.flatten(1)).reshape(expected.shape) * (tensors[f"{stem}.alpha"] / RANK)
-            weight = originals[module].weight.detach() + delta
-            norm = weight.flatten(1).norm(dim=1).reshape(-1, *[1] * (weight.dim() - 1))
-            assert tensors[f"{stem}.dora_scale"].shape == norm.shape
-            torch.testing.assert_close(weight * tensors[f"{stem}.dora_scale"] / norm, expected)
+            delta = (up.flatten(1) @ down.flatten(1)).reshape(expected.shape)
+            alpha = float(tensors[f"{stem}.alpha"]) / RANK
+            made = comfyui_weight(weight, delta, tensors[f"{stem}.dora_scale"], alpha)
+            torch.testing.assert_close(made, expected, atol=1e-6, rtol=1e-5)
+            assert not torch.allclose(expected, weight, rtol=1e-2)
+
+
+def test_diffusers_leaves_the_norms_of_kohyas_file_out_so_its_own_file_is_for_it(tmp_path: Path) -> None:
+    _, parts = trained("sdxl", targets=ATTENTION, use_dora=True)
+    pipeline, adapter = loaded("sdxl", write_kohya(tmp_path, parts, 1, replace(SPEC, dora=True), facts_of("sdxl")))
+    assert not pipeline.unet.peft_config[adapter].use_dora
 
 
 def stems_of(parts: dict[str, Part], family: str) -> dict[str, str]:
@@ -488,6 +524,7 @@ def test_a_lora_is_gone_on_from_with_the_effect_that_it_had(family: str, form: s
 @pytest.mark.parametrize("form", ["kohya", "diffusers"])
 @pytest.mark.parametrize("dora", [False, True], ids=["lora", "dora"])
 def test_what_was_written_is_read_to_the_bit(form: str, dora: bool, tmp_path: Path) -> None:
+    """But for the norms of a DoRA in kohya's file, which are divided and multiplied again."""
     _, parts = trained("sdxl", targets=[*TRANSFORMER, *CONV], use_dora=dora)
     write = {
         "diffusers": lambda: write_diffusers(tmp_path, parts),
@@ -498,7 +535,22 @@ def test_what_was_written_is_read_to_the_bit(form: str, dora: bool, tmp_path: Pa
     for name, part in parts.items():
         assert back[name].keys() == part.weights.keys()
         for key, weight in part.weights.items():
-            assert torch.equal(back[name][key], weight), key
+            if form == "kohya" and key.endswith(MAGNITUDE):
+                torch.testing.assert_close(back[name][key], weight, atol=0, rtol=1e-6)
+            else:
+                assert torch.equal(back[name][key], weight), key
+
+
+def test_a_dora_in_kohyas_format_of_another_tool_is_read_as_it_is(tmp_path: Path) -> None:
+    """As LyCORIS writes one, whose norms are those of the sum."""
+    _, parts = trained("sd15", targets=ATTENTION, use_dora=True)
+    tensors = load_file(write_kohya(tmp_path, parts, 2, replace(SPEC, dora=True), facts_of("sd15")))
+    file = tmp_path / "another.safetensors"
+    save_file(tensors, file)
+    back = read_lora(file, SD15, adapted("sd15", targets=ATTENTION, use_dora=True)[1], 2)
+    stem, module = next((stem, path.partition(".")) for stem, path in stems_of(parts, "sd15").items())
+    found = back[module[0]][module[2] + MAGNITUDE]
+    assert torch.equal(found.flatten(), tensors[f"{stem}.dora_scale"].flatten())
 
 
 def test_further_directions_and_modules_begin_at_zero_and_can_learn(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from peft import LoraConfig
+from peft.tuners.lora import LoraLayer
 from peft.utils import get_peft_model_state_dict, set_peft_model_state_dict
 from torch.utils.checkpoint import checkpoint
 
@@ -48,11 +49,12 @@ class Adapter:
         }
         for weight in self.weights.values():
             weight.data = weight.data.float()
+        for module in self.parts.values():
+            begin_as_the_base(module)
 
     def start_from(self, path: Path, base: Base) -> None:
         """A LoRA in diffusers' format or in kohya's. Raises `BadInput` where it does not fit."""
-        parts = {part: Part(weights=self.state_of(part), config=config) for part, config in self.configs.items()}
-        for part, state in read_lora(path, base.family, parts, base.unet.config.layers_per_block).items():
+        for part, state in read_lora(path, base.family, self.as_parts(), base.unet.config.layers_per_block).items():
             set_peft_model_state_dict(self.parts[part], state)
 
     def groups(self, spec: LoraSpec) -> list[Group]:
@@ -88,6 +90,13 @@ class Adapter:
         """Under PEFT's names, which leave out the adapter's."""
         return get_peft_model_state_dict(self.parts[part])
 
+    def as_parts(self) -> dict[str, Part]:
+        """The weights of each model, as they are written and read."""
+        return {
+            part: Part(weights=self.state_of(part), config=config, originals=originals(self.parts[part]))
+            for part, config in self.configs.items()
+        }
+
     @contextmanager
     def switched_off(self) -> Iterator[None]:
         """The base alone."""
@@ -117,6 +126,22 @@ class Adapter:
     def train(self) -> None:
         for module in self.parts.values():
             module.train()
+
+
+def originals(module: torch.nn.Module) -> dict[str, Any]:
+    """The layers that have low-rank weights, as they were before, by their names in `module`."""
+    return {name: layer.get_base_layer() for name, layer in module.named_modules() if isinstance(layer, LoraLayer)}
+
+
+@torch.no_grad()
+def begin_as_the_base(module: torch.nn.Module) -> None:
+    """Give each layer with DoRA the norms of its weights in float32, as its passes take them. PEFT rounds them to the base's precision."""
+    layers: list[Any] = [layer for layer in module.modules() if isinstance(layer, LoraLayer)]
+    for layer in layers:
+        for name, dora in layer.lora_magnitude_vector.items():
+            weight = layer.get_base_layer().weight.float()
+            up, down = (part[name].weight.flatten(1).float() for part in (layer.lora_B, layer.lora_A))
+            dora.weight.data = dora.get_weight_norm(weight, (up @ down).reshape(weight.shape), layer.scaling[name])
 
 
 def _config(spec: LoraSpec, part: str) -> LoraConfig:

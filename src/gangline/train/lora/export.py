@@ -6,7 +6,7 @@ Written in float32, as they were trained. No file says when it was made: equal r
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,10 @@ from gangline.core.specs.lora import LoraSpec
 Tensors = dict[str, torch.Tensor]
 
 SETTINGS = "lora_adapter_metadata"
+EPSILON = torch.finfo(torch.float32).eps
+"""What ComfyUI and Forge add to a norm that they divide by."""
+DIVIDED = {"gangline_dora_scale": "divided by the growth of each output's weights, for ComfyUI and Forge"}
+"""What a file in kohya's format says whose DoRA's norms are not those of the sum, as LyCORIS has them."""
 DOWN, UP, MAGNITUDE = IN_UNET = (".lora_A.weight", ".lora_B.weight", ".lora_magnitude_vector")
 # transformers 5 finds a magnitude only by the name of its parameter; diffusers reads `lora_A` of attention only
 IN_TEXT_ENCODER = (".lora_linear_layer.down.weight", ".lora_linear_layer.up.weight", ".lora_magnitude_vector.weight")
@@ -29,17 +33,22 @@ IN_TEXT_ENCODER = (".lora_linear_layer.down.weight", ".lora_linear_layer.up.weig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """The low-rank weights of one model of the pipeline, named as `get_peft_model_state_dict` names them."""
+    """The low-rank weights of one model of the pipeline, named as `get_peft_model_state_dict` names them. `originals`: a DoRA's
+    layers without them."""
 
     weights: Tensors
     config: LoraConfig
+    originals: Mapping[str, Any] = field(default_factory=dict)
 
     def layers(self) -> Iterator[tuple[str, "Layer"]]:
         """By module, as the model calls it."""
         weights = self.weights
         for module in (name.removesuffix(DOWN) for name in weights if name.endswith(DOWN)):
             layer = Layer(
-                down=weights[module + DOWN], up=weights[module + UP], magnitude=weights.get(module + MAGNITUDE)
+                down=weights[module + DOWN],
+                up=weights[module + UP],
+                magnitude=weights.get(module + MAGNITUDE),
+                original=self.originals.get(module),
             )
             yield module, layer
 
@@ -54,6 +63,19 @@ class Layer:
     down: torch.Tensor
     up: torch.Tensor
     magnitude: torch.Tensor | None
+    original: Any
+
+
+@torch.no_grad()
+def growth(layer: Layer, scale: float) -> torch.Tensor:
+    """Return how many times longer the weights of each output are with the LoRA than without, (out,), in float32.
+
+    ComfyUI and Forge divide a DoRA's norms by those of the base's own weights; PEFT, as the paper,
+    by those of the sum. This is the factor between the two.
+    """
+    weight = layer.original.weight.float().flatten(1)
+    changed = weight + scale * (layer.up.to(weight).flatten(1) @ layer.down.to(weight).flatten(1))
+    return changed.norm(dim=1) / (weight.norm(dim=1) + EPSILON)
 
 
 def write_diffusers(folder: Path, parts: Mapping[str, Part]) -> Path:
@@ -95,7 +117,8 @@ def write_kohya(
     """The file as ComfyUI, A1111, Forge and kohya's scripts load it. `base_file`: the base, where it is one file."""
     tensors = kohya_tensors(parts, facts.family, layers_per_block)
     conv = any(tensor.shape[2:].numel() > 1 for tensor in tensors.values())
-    metadata = kohya_metadata(spec, facts, conv)
+    divided = any(name.endswith(".dora_scale") for name in tensors)
+    metadata = kohya_metadata(spec, facts, conv) | (DIVIDED if divided else {})
     if base_file:
         metadata["ss_sd_model_hash"] = webui_hash(base_file)
     blob = save(_plain(tensors), metadata)
@@ -105,7 +128,7 @@ def write_kohya(
 
 
 def kohya_tensors(parts: Mapping[str, Part], family: Family, layers_per_block: int) -> Tensors:
-    """DoRA's norms as LyCORIS has them where it takes them of each output's weights: (out, 1) or (out, 1, 1, 1)."""
+    """DoRA's norms for each output, (out, 1) or (out, 1, 1, 1), divided so that ComfyUI and Forge make the weights that were trained."""
     tensors: Tensors = {}
     for part, trained in parts.items():
         for module, layer in trained.layers():
@@ -114,7 +137,8 @@ def kohya_tensors(parts: Mapping[str, Part], family: Family, layers_per_block: i
             tensors[f"{stem}.lora_up.weight"] = layer.up
             tensors[f"{stem}.alpha"] = torch.tensor(float(trained.config.lora_alpha), device=layer.down.device)
             if layer.magnitude is not None:
-                tensors[f"{stem}.dora_scale"] = layer.magnitude.reshape(-1, *[1] * (layer.down.dim() - 1))
+                norms = layer.magnitude.flatten() / growth(layer, trained.config.lora_alpha / trained.config.r)
+                tensors[f"{stem}.dora_scale"] = norms.reshape(-1, *[1] * (layer.down.dim() - 1))
     return tensors
 
 

@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from gangline.core.models.families import Family
 from gangline.core.models.lora_names import Role, split_key, stems, target_of
 from gangline.core.models.recognition import check_lora
 from gangline.data.safetensors_header import read_header
-from gangline.train.lora.export import DOWN, MAGNITUDE, SETTINGS, UP, Layer, Part, Tensors
+from gangline.train.lora.export import DIVIDED, DOWN, EPSILON, MAGNITUDE, SETTINGS, UP, Layer, Part, Tensors, growth
 
 NAMED = 3
 
@@ -30,7 +30,7 @@ def read_lora(path: Path, family: Family, parts: Mapping[str, Part], layers_per_
     They do at `parts`' alphas what they do at the file's. What the file lacks stays as it is in `parts`, whose `up`s are
     still zero: modules, and directions where its rank is smaller. Raises `BadInput` where that cannot be.
     """
-    file = _open(path, family)
+    file = open_lora(path, family)
     weights = {part: dict(fresh.weights) for part, fresh in parts.items()}
     left = dict(file.layers)
     for part, fresh in parts.items():
@@ -44,7 +44,8 @@ def read_lora(path: Path, family: Family, parts: Mapping[str, Part], layers_per_
     return weights
 
 
-def _open(path: Path, family: Family) -> "_File":
+def open_lora(path: Path, family: Family) -> "LoraFile":
+    """Raises `BadInput` where it is none, or of another family."""
     header = read_header(path)
     try:
         tensors = load_file(path)
@@ -53,7 +54,9 @@ def _open(path: Path, family: Family) -> "_File":
         raise BadInput(f"{path.name} cannot be read: {error}", hint="is it complete? get it anew") from None
     layers = _by_stem(path.name, tensors)
     check_lora(header, family)
-    return _File(name=path.name, layers=layers, settings=settings)
+    return LoraFile(
+        name=path.name, layers=layers, settings=settings, divided=DIVIDED.items() <= header.metadata.items()
+    )
 
 
 def _by_stem(name: str, tensors: Tensors) -> Layers:
@@ -84,12 +87,36 @@ def _can_be(role: Role, tensor: torch.Tensor) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _File:
-    """`layers`: its tensors by stem and role. `settings`: what diffusers wrote of PEFT's, by part."""
+class LoraFile:
+    """`layers`: its tensors by stem and role. `settings`: what diffusers wrote of PEFT's, by part. `divided`: whether a DoRA's norms are as
+    we write them for ComfyUI and Forge."""
 
     name: str
     layers: Layers
     settings: dict[str, Any]
+    divided: bool
+
+    def stem_of(self, family: Family, part: str, module: str, layers_per_block: int) -> str | None:
+        """Under which stem it has weights for `module`, by whichever tool's names."""
+        return next((stem for stem in stems(family, part, module, layers_per_block) if stem in self.layers), None)
+
+    def merged(self, stem: str, part: str, module: str, weight: torch.Tensor) -> torch.Tensor:
+        """`weight` with what the file does to it, in float32."""
+        found = self.layers[stem]
+        if not {"down", "up"} <= found.keys():
+            raise BadInput(f"{self.name} is damaged: {stem} is not whole", hint="get it anew")
+        down, up = (found[role].float().flatten(1) for role in ("down", "up"))
+        if (up.shape[0], down.shape[1]) != tuple(weight.flatten(1).shape):
+            raise self._misfit(stem, (up.shape[0], down.shape[1]), tuple(weight.flatten(1).shape))
+        before = weight.float()
+        changed = before + (self._scale(part, module, found) * (up @ down)).reshape(before.shape)
+        norms = found.get("magnitude", found.get("dora_scale"))
+        if norms is None:
+            return changed
+        self._check_norms_are_of_outputs(found, up.shape[0])
+        of = before if self.divided else changed
+        scale = norms.float().flatten() / (of.flatten(1).norm(dim=1) + (EPSILON if self.divided else 0))
+        return changed * scale.reshape(-1, *[1] * (weight.dim() - 1))
 
     def fitted(self, stem: str, part: str, module: str, fresh: Layer, scale: float) -> Tensors:
         """The layer in the shapes of `fresh`, for a job in which `scale` is alpha / rank."""
@@ -105,6 +132,8 @@ class _File:
         up[:, :rank] = self._shaped(stem, found["up"], (up.shape[0], rank, *up.shape[2:])) * factor
         weights = {module + DOWN: down, module + UP: up}
         if (magnitude := self._magnitude(stem, found, fresh)) is not None:
+            if self.divided:
+                magnitude *= growth(replace(fresh, down=down, up=up), scale).to(magnitude).reshape(magnitude.shape)
             weights[module + MAGNITUDE] = magnitude
         return weights
 
@@ -128,19 +157,25 @@ class _File:
             raise BadInput(f"{self.name} is {has}", hint=f"set dora to {value}")
         if magnitude is None or fresh.magnitude is None:
             return None
-        if "dora_scale" in found and magnitude.shape[0] != fresh.up.shape[0]:
-            raise BadInput(
-                f"{self.name} is a DoRA with a norm for each input; only those with one for each output can be gone on from"
-            )
+        self._check_norms_are_of_outputs(found, fresh.up.shape[0])
         return self._shaped(stem, magnitude, tuple(fresh.magnitude.shape)).to(fresh.magnitude)
+
+    def _check_norms_are_of_outputs(self, found: Mapping[Role, torch.Tensor], outputs: int) -> None:
+        if "dora_scale" in found and found["dora_scale"].shape[0] != outputs:
+            raise BadInput(
+                f"{self.name} is a DoRA with a norm for each input; only those with one for each output can be used here"
+            )
+
+    def _misfit(self, stem: str, has: tuple[int, ...], needed: tuple[int, ...]) -> BadInput:
+        return BadInput(
+            f"{self.name} does not fit the base: {stem} is {has}, the base needs {needed}",
+            hint="take a LoRA that was trained on a base of this architecture",
+        )
 
     def _shaped(self, stem: str, tensor: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
         """In float32; a linear layer may have been written as a convolution of one pixel."""
         if [size for size in tensor.shape if size > 1] != [size for size in shape if size > 1]:
-            raise BadInput(
-                f"{self.name} does not fit the base: {stem} is {tuple(tensor.shape)}, the base needs {shape}",
-                hint="take a LoRA that was trained on a base of this architecture",
-            )
+            raise self._misfit(stem, tuple(tensor.shape), shape)
         if not torch.isfinite(tensor).all():
             raise BadInput(f"{self.name} holds values that are no numbers, in {stem}", hint="take an earlier one")
         return tensor.float().reshape(shape)

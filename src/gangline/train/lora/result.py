@@ -12,7 +12,7 @@ from gangline.data.bases import single_file_of
 from gangline.train.checkpoints.checkpoint import Identity
 from gangline.train.lora.adapter import Adapter
 from gangline.train.lora.card import Picture, write_card
-from gangline.train.lora.export import Part, write_diffusers, write_kohya
+from gangline.train.lora.export import write_diffusers, write_kohya
 from gangline.train.lora.material import Material
 from gangline.train.lora.prepare import Latents
 from gangline.train.model.base import Base
@@ -43,7 +43,7 @@ def write_result(
         fingerprint=identity.fingerprint,
         held_out=tuple(measure_held_out(base, spec, material, adapter)),
     )
-    parts = {part: Part(weights=adapter.state_of(part), config=config) for part, config in adapter.configs.items()}
+    parts = adapter.as_parts()
     weights = write_diffusers(run.output, parts)
     write_kohya(run.output, parts, base.unet.config.layers_per_block, spec, facts, single_file_of(base.path))
     report = {

@@ -55,6 +55,7 @@ def test_a_name_with_its_kind(prompt: str) -> None:
         ({"batch_size": 9}, PICTURES, "batch_size", "twice"),
         ({"warmup_steps": 500}, PICTURES, "warmup_steps", "never reached"),
         ({"zero_terminal_snr": True, "noise_offset": 0.05}, PICTURES, "noise_offset", "without it"),
+        ({"dora": True}, PICTURES, "dora", "in a way of its own"),
         ({"class_images": 7}, PICTURES, "class_images", "there is a class_prompt"),
         ({"prior_weight": 0.5}, PICTURES, "prior_weight", "there is a class_prompt"),
         ({"crops": 7}, PICTURES, "crops", "crop is random"),

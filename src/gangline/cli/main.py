@@ -36,6 +36,10 @@ COMMANDS = {
         "gangline.cli.jobs.samples:samples",
         "List the pictures of a job, or download them. More may come while it trains, and for a while after.",
     ),
+    "merge": LazyCommand(
+        "gangline.cli.data.merge:merge",
+        "Write a base with a LoRA in its weights, as one .safetensors file in the original layout.",
+    ),
     "bases": LazyCommand("gangline.cli.data.bases:app", "Models to start from, by name."),
     "nodes": LazyCommand("gangline.cli.admin.nodes:app", "Look at the nodes."),
     "data": LazyCommand("gangline.cli.data.data:app", "Data sets to train from nothing with: made, looked at, listed."),

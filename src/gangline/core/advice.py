@@ -47,6 +47,7 @@ def advise(spec: LoraSpec, pictures: tuple[Picture, ...], base: Model | None = N
         *_on_the_base(spec, base),
         *_on_rates(spec, pictures),
         *_on_what_is_minimised(spec),
+        *_on_where_it_is_used(spec),
         *_on_what_does_nothing(spec, pictures),
     )
 
@@ -159,6 +160,15 @@ def _on_what_is_minimised(spec: LoraSpec) -> Iterator[Advice]:
             setting="noise_offset",
             message="leave it at 0",
             because="with zero-terminal SNR every brightness can be had without it",
+        )
+
+
+def _on_where_it_is_used(spec: LoraSpec) -> Iterator[Advice]:
+    if spec.dora:
+        yield Advice(
+            setting="dora",
+            message="take diffusers' file for diffusers, kohya's for ComfyUI and Forge; for A1111 merge it into the base (gangline merge)",
+            because="each computes a DoRA in a way of its own, and A1111 in a wrong one",
         )
 
 

@@ -103,8 +103,10 @@ def test_it_says_whether_the_run_was_exact_and_under_which_fingerprint() -> None
     assert "not exact to the bit" in text_of(exact=False)
 
 
-def test_it_says_where_a_dora_does_not_do_what_it_was_trained_to() -> None:
-    assert "do not use it there" in text_of(replace(SPEC, dora=True))
+def test_it_says_which_file_of_a_dora_is_for_which_tool() -> None:
+    text = text_of(replace(SPEC, dora=True))
+    assert "gangline merge pytorch_lora_weights.safetensors --base BASE" in text
+    assert "ComfyUI, Forge: put" in text and "ComfyUI, A1111, Forge: put" in text_of()
     assert "dora" in ModelCard(text_of(replace(SPEC, dora=True))).data.to_dict()["tags"]
     assert "DoRA" not in text_of()
 

@@ -105,19 +105,26 @@ pipeline.load_lora_weights("path/to/this/folder", weight_name="{DIFFUSERS_FILE}"
 image = pipeline({spec.prompt!r}).images[0]
 ```
 
-ComfyUI, A1111, Forge: put `{facts.kohya_file}` into `models/loras` (ComfyUI) or `models/Lora`. In ComfyUI a *Load LoRA* node takes it; \
-in the others write `<lora:{facts.name}:1>` into the prompt.{DORA * spec.dora}{ZERO_SNR * spec.zero_terminal_snr}"""
+{UIS[spec.dora]}: put `{facts.kohya_file}` into `models/loras` (ComfyUI) or `models/Lora`. In ComfyUI a *Load LoRA* node takes it; \
+in the others write `<lora:{facts.name}:1>` into the prompt.{_dora(facts) * spec.dora}{ZERO_SNR * spec.zero_terminal_snr}"""
 
 
+UIS = {False: "ComfyUI, A1111, Forge", True: "ComfyUI, Forge"}
 DORA = """
 
-It is a DoRA with a norm for each output, as PEFT makes them. diffusers computes it as it was trained from the file named above; from \
-kohya's it leaves the norms out. ComfyUI (0.3.77) and Forge divide the norms by those of the base alone: that comes near it, but is not \
-the same. A1111 takes every DoRA for one with a norm for each input: do not use it there."""
+It is a DoRA with a norm for each output, as PEFT makes them. The two files differ in these norms. diffusers computes it as it was trained \
+from `{diffusers}`, which has them as they were trained; from `{kohya}` it leaves them out. ComfyUI (0.3.77) and Forge divide the norms by \
+those of the base alone, so in `{kohya}` they are such that this gives the trained weights, at strength 1; LyCORIS, which divides by those \
+of the sum, would make other ones of it. A1111 takes every DoRA for one with a norm for each input: merge it into the base there, \
+`gangline merge {diffusers} --base BASE --to merged.safetensors`, and use that as the model."""
 
 ZERO_SNR = """
 
 It was trained with zero terminal SNR: sample with `rescale_betas_zero_snr=True` and `timestep_spacing="trailing"`."""
+
+
+def _dora(facts: Facts) -> str:
+    return DORA.format(diffusers=DIFFUSERS_FILE, kohya=facts.kohya_file)
 
 
 def _settings(spec: LoraSpec, facts: Facts) -> str:

@@ -229,6 +229,14 @@ def text_source(header: Header, encoder: TextEncoder) -> Callable[[str], Source]
     return _clip_source(header, prefix) if encoder.origin == "CLIP" else open_clip_source(prefix)
 
 
+def text_source_of(encoder: TextEncoder) -> Callable[[str], Source]:
+    """The names that its authors' files have."""
+    prefix = encoder.prefixes[0]
+    if encoder.origin == "OpenCLIP":
+        return open_clip_source(prefix)
+    return lambda name: Source(f"{prefix}text_model.{name.removeprefix('text_model.')}")
+
+
 def prefix_of(header: Header, encoder: TextEncoder) -> str:
     return next((prefix for prefix in encoder.prefixes if header.has(prefix)), encoder.prefixes[0])
 

@@ -1,0 +1,155 @@
+"""A base with a LoRA in its weights, as one file in the original layout: for tools that compute a LoRA otherwise, or not at all."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from gangline.core.errors import BadInput
+from gangline.core.models.families import Family, TextEncoder
+from gangline.core.models.recognition import Header, Tensor
+from gangline.train.lora.init_lora import open_lora
+from gangline.train.model import original
+from gangline.train.model.base import Base, load_base
+from gangline.train.model.layouts import Folder, SingleFile
+
+Tensors = dict[str, torch.Tensor]
+Names = Callable[[str], original.Source]
+READ_FROM_SHAPES = ("attention_head_dim", "transformer_layers_per_block", "layers_per_block", "block_out_channels")
+"""What a single file does not say of its U-Net: tools read it from the family and from shapes, as `original` does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    path: Path
+    family: str
+    layers: int
+    """How many have other weights than the base's."""
+
+
+def merge(lora: Path, base: Path, target: Path, dtype: torch.dtype) -> Merged:
+    """Write the model at `base` with `lora` merged into it to `target`. Sums are made in float32, what is written is in `dtype`.
+
+    Raises `BadInput` where the LoRA does not fit the base, or where no tool could read the base's architecture from a single file.
+    """
+    model = load_base(base, torch.device("cpu"), torch.float32)
+    file = open_lora(lora, model.family)
+    left = dict(file.layers)
+    tensors, changed = _whole(model, dtype), 0
+    for part, load, names in _parts(model):
+        module = load()
+        for name, layer in _layers(module):
+            stem = file.stem_of(model.family, part, name, model.layout.unet_config()["layers_per_block"])
+            if stem in left:
+                layer.weight.data = file.merged(stem, part, name, layer.weight.data)
+                del left[stem]
+                changed += 1
+        _put(tensors, in_original_layout(module, names), dtype)
+    if isinstance(model.layout, Folder):
+        tensors |= _layers_left_out(model.family, tensors)
+    if left:
+        raise BadInput(
+            f"{lora.name} has weights for {len(left)} modules that {base.name} lacks, {next(iter(left))} is one",
+            hint="take the base that it was trained on",
+        )
+    _check_can_be_read(model, tensors)
+    _write(target, tensors, {"modelspec.merged_from": f"{base.name}, {lora.name}"})
+    return Merged(target, model.family.words, changed)
+
+
+def in_original_layout(module: Any, names: Names) -> Tensors:
+    """The tensors of `module` as the original code calls and shapes them: what it keeps as one tensor is put together."""
+    whole: Tensors = {}
+    thirds: dict[str, list[torch.Tensor]] = {}
+    for name, tensor in module.state_dict().items():
+        source = names(name)
+        if source.third is not None:
+            thirds.setdefault(source.name, [tensor] * 3)[source.third] = tensor
+        else:
+            whole[source.name] = tensor.T if source.transposed else tensor
+    return whole | {name: torch.cat(parts) for name, parts in thirds.items()}
+
+
+def _parts(base: Base) -> Iterator[tuple[str, Callable[[], Any], Names]]:
+    """What a LoRA may change: the U-Net, and each text encoder."""
+    yield "unet", lambda: base.layout.unet(torch.float32), original.unet_source(base.layout.unet_config())
+    for number, encoder in enumerate(base.family.text_encoders):
+        yield encoder.part, lambda number=number: base.text_encoders[number], _names_of(base, encoder)
+
+
+def _layers(module: Any) -> Iterator[tuple[str, Any]]:
+    """Those that a LoRA can be of: with a matrix or a convolution."""
+    for name, layer in module.named_modules():
+        if isinstance(getattr(layer, "weight", None), torch.Tensor) and layer.weight.dim() > 1:
+            yield name, layer
+
+
+def _layers_left_out(family: Family, tensors: Tensors) -> Tensors:
+    """The last layer of an encoder, which nothing reads and diffusers leaves out: a copy of the first one, so that tools count right."""
+    copies: Tensors = {}
+    for encoder in family.text_encoders:
+        below = f"{encoder.prefixes[0]}transformer.resblocks."
+        if encoder.without_last:
+            last = len({name.removeprefix(below).split(".")[0] for name in tensors if name.startswith(below)})
+            first = {name: tensor for name, tensor in tensors.items() if name.startswith(f"{below}0.")}
+            copies |= {name.replace(f"{below}0.", f"{below}{last}."): tensor for name, tensor in first.items()}
+    return copies
+
+
+def _names_of(base: Base, encoder: TextEncoder) -> Names:
+    if isinstance(base.layout, SingleFile):
+        return original.text_source(base.layout.header, encoder)
+    return original.text_source_of(encoder)
+
+
+def _whole(base: Base, dtype: torch.dtype) -> Tensors:
+    """Of a single file all that it holds; of a folder what no LoRA changes."""
+    tensors: Tensors = {}
+    if isinstance(base.layout, SingleFile):
+        _put(tensors, load_file(base.layout.path), dtype)
+        return tensors
+    vae = in_original_layout(base.layout.vae(), original.vae_source(original.VAE, base.layout.vae_config()))
+    _put(tensors, {name: _as_convolution(name, tensor) for name, tensor in vae.items()}, dtype)
+    marks = {"v_pred": base.prediction_type == "v_prediction", "ztsnr": base.zero_terminal_snr}
+    return tensors | {name: torch.zeros(0) for name, is_so in marks.items() if is_so}
+
+
+def _as_convolution(name: str, tensor: torch.Tensor) -> torch.Tensor:
+    """The original VAE's attention has convolutions of one pixel, where diffusers has linear layers."""
+    return tensor[:, :, None, None] if ".attn_1." in name and tensor.dim() == 2 else tensor
+
+
+def _put(tensors: Tensors, new: Tensors, dtype: torch.dtype) -> None:
+    for name, tensor in new.items():
+        kept = tensor.detach().to(dtype if tensor.is_floating_point() else tensor.dtype)
+        tensors[name] = kept.reshape(tensors[name].shape if name in tensors else kept.shape).contiguous()
+
+
+def _check_can_be_read(base: Base, tensors: Tensors) -> None:
+    """Raise `BadInput` where a reader of shapes takes the U-Net for another one than it is."""
+    entries = {name: Tensor(dtype="F32", shape=tuple(tensor.shape), start=0, end=0) for name, tensor in tensors.items()}
+    found = original.unet_config(Header(name="", data_start=0, tensors=entries, metadata={}), base.family)
+    own = base.layout.unet_config()
+    levels = len(found["block_out_channels"])
+    for name in READ_FROM_SHAPES:
+        ours, theirs = _for_each_level(own.get(name, 1), levels), _for_each_level(found[name], levels)
+        if ours != theirs:
+            raise BadInput(
+                f"the base cannot be one file: its U-Net's {name} is {ours}, and tools would read {theirs} from its shapes",
+                hint="load the base and the LoRA with diffusers",
+            )
+
+
+def _for_each_level(value: Any, levels: int) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value] * levels
+
+
+def _write(target: Path, tensors: Tensors, metadata: dict[str, str]) -> None:
+    """Under its name once it is all there."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f".{target.name}")
+    save_file({name: tensor.clone() for name, tensor in tensors.items()}, partial, metadata)
+    partial.replace(target)

@@ -5,7 +5,8 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from threading import Event
@@ -17,8 +18,9 @@ from gangline.adapters.host.results import LocalResults
 from gangline.adapters.host.workspace import LocalWorkspace
 from gangline.adapters.objects.folder import FolderObjects, FolderTransfer
 from gangline.adapters.objects.s3 import S3Objects
+from gangline.adapters.objects.s3_wire import Bucket
 from gangline.core.command.layout import Rules
-from gangline.core.command.lineage import Begun
+from gangline.core.command.lineage import Begun, parse_result
 from gangline.core.command.results import Pace
 from gangline.core.errors import BadInput
 from gangline.exec.depot import Depot
@@ -30,6 +32,7 @@ from gangline.exec.sender import Sender
 from gangline.ports.results import Look
 from tests.exec.conftest import GANGLINE, Line
 from tests.exec.epochs import model_of, picture_of
+from tests.proxy import Proxy
 
 EPOCHS = Path(__file__).parent / "epochs.py"
 ALL = {f"timber-{epoch:06d}.safetensors": model_of(epoch) for epoch in range(1, 7)} | {
@@ -63,7 +66,7 @@ def got(line: Line) -> dict[str, bytes]:
 
 
 def results(place: S3Objects, run: int) -> set[str]:
-    return {key for key in place.list(f"runs/{run:06d}") if key.split("/")[2].partition("-")[0] == "output"}
+    return {key for key in place.list(f"runs/{run:06d}") if parse_result(key)}
 
 
 @pytest.mark.parametrize("how", ["SIGKILL", "SIGTERM"])
@@ -399,3 +402,31 @@ def test_where_the_checkpoint_is_the_result_it_is_fetched(line: Line) -> None:
     assert code == 2 and "--checkpoint downloads the newest checkpoint" in text
     code, fetched, _ = fetch(line, "--checkpoint")
     assert (code, fetched["checkpoint"], got(line)) == (0, "last.pt", {"last.pt": b"weights\n"})
+
+
+def test_results_are_there_however_it_ends_and_what_lacks_one_has_not_come_to_its_end(
+    line: Line, place: S3Objects
+) -> None:
+    script = "echo picture > out/a.png; exit {}"
+    failing = line.start("a", command=("bash", "-c", script.format(7)))
+    assert failing.end()[0] == 7 and results(place, 1) == {"runs/000001/output/a.png"}
+    assert json.loads(place.read("runs/000001/ended.json"))["code"] == 7
+    name = "x" * 254 + "?"
+    for run in (2, 3):
+        ending = line.start("b", command=("bash", "-c", f"touch 'out/{name}'; {script.format(0)}"))
+        assert ending.end()[0] == 0 and "must give it another one" in ending.text
+        assert f"run {run} begins" in ending.text
+        assert json.loads(place.read(f"runs/{run:06d}/ended.json"))["code"] is None
+
+
+def test_fetching_writes_nothing_in_the_store(
+    bucket: Bucket, make_line: Callable[[Bucket], Line], place: S3Objects
+) -> None:
+    """So that a key which may only list and read is enough."""
+    host, port = bucket.endpoint.removeprefix("http://").split(":")
+    with Proxy((host, int(port))) as proxy:
+        line = make_line(replace(bucket, endpoint=proxy.url, prefix=place._wire.bucket.prefix))
+        assert line.start("a", command=("bash", "-c", "echo picture > out/a.png")).end()[0] == 0
+        proxy.heard.clear()
+        assert fetch(line)[0] == 0 and got(line) == {"a.png": b"picture\n"}
+        assert {heard.method for heard in proxy.heard} == {"GET"}

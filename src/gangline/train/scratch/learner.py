@@ -216,10 +216,10 @@ class Learner:
             known = known or AT_A_TIME
         self.microbatch = 1
         with self._within_memory(at):
-            if self.device.type == "cuda":
-                with torch.compiler.set_stance("force_eager"):  # compiled kernels are not counted
+            with uncompiled():  # whose operations can be counted, and of which no size is compiled that no step has
+                if self.device.type == "cuda":
                     self.flops_per_image = flops(lambda: self.trial.run(samples, 1, pieces=1))
-            self._compute_by(min(known, len(samples)) if known else self._found(at, samples))
+                self._compute_by(min(known, len(samples)) if known else self._found(at, samples))
             if not self.compiled:
                 self._compile()
             if self.ranks.count > 1:

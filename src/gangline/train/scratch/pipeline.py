@@ -1,4 +1,4 @@
-"""Whole models of what a run over data sets has learned: at its end in diffusers' layout, with a report; between two steps to draw with."""
+"""What is learned as a whole model: in diffusers' layout with a report, as a run leaves it, or to draw with between two steps."""
 
 import json
 import shutil
@@ -68,26 +68,6 @@ def filled(like: Any, tensors: Tensors) -> Any:
     return module
 
 
-def _tell_samplers(base: Base, scheduler: Path) -> None:
-    """What the U-Net predicts now, and how the noise ends (Lin et al. 2023, §3.3)."""
-    said = read_json(scheduler) | {"prediction_type": base.prediction_type}
-    if base.zero_terminal_snr:
-        said |= {"rescale_betas_zero_snr": True, "timestep_spacing": "trailing"}
-    scheduler.write_text(json.dumps(said, indent=2) + "\n")
-
-
-def _write_report(run: RunDirectory, spec: ScratchSpec, learner: Learner, parts: tuple[str, ...]) -> None:
-    files = sorted(path for part in parts for path in (run.output / part).glob("*.safetensors"))
-    report = {
-        "steps": spec.steps,
-        "weights_digest": sha256("".join(map(tensors_digest, files)).encode()).hexdigest(),
-        "exact": learner.identity.exact,
-        "fingerprint": learner.identity.fingerprint,
-        "held_out": [{"step": step, learner.network.measures: value} for step, value in learner.history],
-    }
-    (run.output / REPORT).write_text(json.dumps(report, indent=1) + "\n")
-
-
 def gathered(learner: Learner) -> dict[str, Tensors]:
     """Return all weights of each part as they would be the result, on the CPU of the first rank, and nothing on the others. All ranks
     call it together.
@@ -119,7 +99,10 @@ def _whole(like: torch.Tensor, own: torch.Tensor, mesh: DeviceMesh) -> torch.Ten
 def with_whole_parts(base: Base, learner: Learner, weights: dict[str, Tensors]) -> Iterator[None]:
     """`base` with models of `weights` in the place of those that ranks hold in pieces. No other rank takes part in their passes."""
     kept = {name: base.__dict__[name] for name in ("unet", "text_encoders") if name in base.__dict__}
-    whole = {part: _of(module, weights[part], learner.device) for part, module in learner.network.parts.items()}
+    parts = learner.network.parts.items()
+    whole = {
+        part: filled(module, weights[part]).requires_grad_(False).to(learner.device).eval() for part, module in parts
+    }
     try:
         base.unet = whole.pop(UNET)
         if whole:
@@ -129,10 +112,21 @@ def with_whole_parts(base: Base, learner: Learner, weights: dict[str, Tensors]) 
         base.__dict__.update(kept)
 
 
-def _of(module: Any, weights: Tensors, device: torch.device) -> Any:
-    """Another model as `module`, with `weights`."""
-    kind = type(module)
-    with init_empty_weights():
-        fresh = kind.from_config(module.config) if hasattr(kind, "from_config") else kind(module.config)
-    fresh.load_state_dict(weights, assign=True)
-    return fresh.requires_grad_(False).to(device).eval()
+def _tell_samplers(base: Base, scheduler: Path) -> None:
+    """What the U-Net predicts now, and how the noise ends (Lin et al. 2023, §3.3)."""
+    said = read_json(scheduler) | {"prediction_type": base.prediction_type}
+    if base.zero_terminal_snr:
+        said |= {"rescale_betas_zero_snr": True, "timestep_spacing": "trailing"}
+    scheduler.write_text(json.dumps(said, indent=2) + "\n")
+
+
+def _write_report(run: RunDirectory, spec: ScratchSpec, learner: Learner, parts: tuple[str, ...]) -> None:
+    files = sorted(path for part in parts for path in (run.output / part).glob("*.safetensors"))
+    report = {
+        "steps": spec.steps,
+        "weights_digest": sha256("".join(map(tensors_digest, files)).encode()).hexdigest(),
+        "exact": learner.identity.exact,
+        "fingerprint": learner.identity.fingerprint,
+        "held_out": [{"step": step, learner.network.measures: value} for step, value in learner.history],
+    }
+    (run.output / REPORT).write_text(json.dumps(report, indent=1) + "\n")

@@ -401,7 +401,7 @@ def test_where_the_checkpoint_is_the_result_it_is_fetched(line: Line) -> None:
     code, _, text = fetch(line)
     assert code == 2 and "--checkpoint downloads the newest checkpoint" in text
     code, fetched, _ = fetch(line, "--checkpoint")
-    assert (code, fetched["checkpoint"], got(line)) == (0, "last.pt", {"last.pt": b"weights\n"})
+    assert (code, fetched["checkpoint"], got(line)) == (0, "last.pt", {"checkpoint/last.pt": b"weights\n"})
 
 
 def test_results_are_there_however_it_ends_and_what_lacks_one_has_not_come_to_its_end(
@@ -430,3 +430,18 @@ def test_fetching_writes_nothing_in_the_store(
         proxy.heard.clear()
         assert fetch(line)[0] == 0 and got(line) == {"a.png": b"picture\n"}
         assert {heard.method for heard in proxy.heard} == {"GET"}
+
+
+def test_a_newer_checkpoint_takes_the_place_of_the_one_that_was_fetched_and_of_no_other(line: Line) -> None:
+    """One whose files lie in the folder itself, too."""
+    script = "printf '\\x80%s.' {} > out/latest.pt"
+    for number in (1, 2):
+        words = ("bash", "-c", script.format(number))
+        assert line.start("a", command=words).end()[0] == 0
+        code, told, said = fetch(line, "--checkpoint")
+        assert (code, told["checkpoint"]) == (0, "latest.pt"), said
+        assert got(line)["checkpoint/latest.pt"] == f"\x80{number}.".encode("latin-1")
+    (line.root / "got" / "checkpoint" / "mine.txt").write_text("of somebody")
+    assert line.start("a", command=("bash", "-c", script.format(3))).end()[0] == 0
+    code, _, said = fetch(line, "--checkpoint")
+    assert code == 2 and "checkpoint is there and is another one" in said.replace("\n", " ")

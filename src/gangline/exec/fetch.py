@@ -16,7 +16,7 @@ from gangline.exec.depot import Depot, Found
 from gangline.exec.outputs import attest, results_of
 from gangline.worker.move import Move
 
-KEPT = ".gangline-fetch"
+KEPT, CHECKPOINT = ".gangline-fetch", "checkpoint"
 AT_ONCE = 64
 
 
@@ -74,7 +74,7 @@ class Fetch:
             here=here,
             bytes=self._bytes,
             damaged=tuple(damaged),
-            checkpoint=committed.name if committed else None,
+            checkpoint=committed.title if committed else None,
             step=committed.step if committed else None,
         )
 
@@ -168,11 +168,11 @@ class Fetch:
         raise NotFound(f"there is no good checkpoint in {self._depot.address}", hint="has the command saved one yet?")
 
     def _get(self, committed: Committed) -> None:
-        to, coming = self._folder / committed.name, self._kept / "coming" / "checkpoint"
-        files = committed.manifest.files
-        if all(_is(self._folder / file.path, file) for file in files):
+        """Into a folder of its own, so that it and results are never in each other's way; all of it or nothing."""
+        to, coming = self._folder / CHECKPOINT, self._kept / "coming" / CHECKPOINT
+        if all(_is(to / file.path, file) for file in committed.manifest.files):
             return
-        if to.exists():
+        if to.exists() and not self._is_ours(to):
             raise BadInput(
                 f"{to} is there and is another one than in {self._depot.address}",
                 hint="name an empty folder, or move it away",
@@ -180,10 +180,19 @@ class Fetch:
         shutil.rmtree(coming, ignore_errors=True)
         try:
             self._depot.get(committed, coming)
-            (coming / committed.name).rename(to)
+            shutil.rmtree(to, ignore_errors=True)
+            to.parent.mkdir(parents=True, exist_ok=True)
+            coming.rename(to)
         except OSError as error:
             raise _unwritable(to, error) from None
+        self._written |= {f"./{file.path}": _mark(to / file.path) for file in committed.manifest.files}
+        self._note()
         self._bytes += committed.bytes
+
+    def _is_ours(self, to: Path) -> bool:
+        """Whether all that lies there was fetched as a checkpoint, and is as it was."""
+        paths = [path for path in to.rglob("*") if path.is_file()] if to.is_dir() else [to]
+        return all(self._written.get(f"./{path.relative_to(to).as_posix()}") == _mark(path) for path in paths)
 
 
 def _unwritable(to: Path, error: OSError) -> UserError:

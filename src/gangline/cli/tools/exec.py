@@ -102,7 +102,11 @@ def fetch_command(
         print_json(fetched)
     else:
         files = f"{fetched.files} {'file is' if fetched.files == 1 else 'files are'} in {folder}"
-        also = "" if fetched.checkpoint is None else f", and the checkpoint {fetched.checkpoint}"
+        also = (
+            ""
+            if fetched.checkpoint is None
+            else f", and the checkpoint {fetched.checkpoint} in {folder / 'checkpoint'}"
+        )
         say(f"{files}{also}: {fetched.bytes / 1e6:.1f} MB came, {fetched.here} files were there already")
     if fetched.damaged:
         names = ", ".join(fetched.damaged[:NAMED_MAX])

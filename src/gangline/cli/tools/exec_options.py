@@ -80,7 +80,9 @@ AnyScript = Annotated[bool, typer.Option("--any-script", help="Go on from checkp
 
 Address = Annotated[str, typer.Argument(help="What --to of `gangline exec` was: s3://BUCKET/PREFIX, or a folder.")]
 Folder = Annotated[Path, typer.Argument(help="Where the files go; made where it lacks.")]
-Checkpoint = Annotated[bool, typer.Option("--checkpoint", help="Download the newest good checkpoint, too.")]
+Checkpoint = Annotated[
+    bool, typer.Option("--checkpoint", help="Download the newest good checkpoint, too, into FOLDER/checkpoint.")
+]
 Run = Annotated[
     int | None,
     typer.Option("--run", min=1, help="Results of this run and those before it (default: the newest run)."),

@@ -78,14 +78,7 @@ def make_exec(
         Tools(
             depot=Depot(objects=objects, transfer=transfer, address=address, rng=rng, now_ms=_now_ms),
             workspace=workspace,
-            files=LocalResults(
-                workspace.root,
-                workspace.state,
-                plan.rules,
-                results,
-                workspace.is_written,
-                workspace.has_checkpoint_in_root,
-            ),
+            files=LocalResults(workspace.root, workspace.state, plan.rules, results, workspace.is_written),
             start=KeptCommand,
             notifier=notifier,
             notice=Notices(notice, shown.say) if notice else lambda: "",

@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Event
 
 from gangline.core.command.lineage import Begun, Result, kin, newest_results, output_of
-from gangline.core.command.results import Known, Pace, Way, advice, strangers, way_of
+from gangline.core.command.results import Known, Pace, Way, advice, goes_at_end, strangers, way_of
 from gangline.core.errors import Damaged, GanglineError
 from gangline.core.files import File
 from gangline.exec.depot import Abandoned, Depot, Found
@@ -106,14 +106,13 @@ class Results:
         """Send whatever is not in the store as it is, once nobody writes any more; return whether all of it is. What was `killed` may have
         left half-written files. Where no checkpoint was `recognised`, what looks like one goes up as well. Raises `Abandoned`."""
         scanned = self._scan(self._now_s())
-        states = [path for path, look in scanned.items() if look.turn == "state"]
-        if not recognised and states:
-            self._guard.warn(f"no checkpoint was recognised: {_named(states)} goes up with the results")
         left = [
             _Due(path, look, "whole")
             for path, look in scanned.items()
-            if self._known[path].sent != look.mark and (look.turn != "state" or not recognised)
+            if self._known[path].sent != look.mark and goes_at_end(look.turn, killed=killed, recognised=recognised)
         ]
+        if states := [due.path for due in left if due.look.turn == "state"]:
+            self._guard.warn(f"no checkpoint was recognised: {_named(states)} goes up with the results")
         halves = [due.path for due in left if killed and not self._is_whole(due.path, due.look.at)]
         if halves:
             self._guard.warn(f"half-written, and not uploaded: {_named(halves)}")

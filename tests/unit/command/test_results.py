@@ -1,11 +1,13 @@
 """Which files of a script's folder are results, when each goes up, and which of many versions is the newest."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline.core.command.candidate import Candidate, Seen
-from gangline.core.command.layout import LayoutName, Rules
+from gangline.core.command.layout import Rules
 from gangline.core.command.lineage import (
     Begun,
     Ref,
@@ -17,7 +19,7 @@ from gangline.core.command.lineage import (
     parse_results,
     results_to_json,
 )
-from gangline.core.command.results import Known, Pace, Turn, Way, turns, way_of
+from gangline.core.command.results import Known, Pace, Turn, Way, goes_at_end, turns, way_of
 from gangline.core.errors import Damaged
 from gangline.core.files import File
 
@@ -50,7 +52,48 @@ def named(name: str, *paths: str) -> Candidate:
 def test_what_may_become_a_checkpoint_does_not_go_up_while_it_may(
     candidate: Candidate, expected: dict[str, Turn]
 ) -> None:
-    assert dict(turns(Rules(), candidate)) == expected
+    assert turns(Rules(), [candidate], has_own=True).get(candidate.name, {}) == expected
+
+
+@pytest.mark.parametrize(
+    ("has_own", "expected"),
+    [
+        (True, {"dog_100.safetensors": "now", "dog_200.safetensors": "now", "ckpt_100.pt": "now", "1.png": "now"}),
+        (False, {"dog_100.safetensors": "now", "dog_200.safetensors": "end", "ckpt_100.pt": "well", "1.png": "now"}),
+    ],
+)
+def test_a_model_in_the_folder_itself_goes_up_when_it_is_no_part_of_the_newest_checkpoint(
+    has_own: bool, expected: dict[str, Turn]
+) -> None:
+    lying = [
+        replace(named(name), written_ns=number) for number, name in enumerate(expected) if name != "dog_200.safetensors"
+    ]
+    found = turns(Rules(), [*lying, replace(named("dog_200.safetensors"), written_ns=9)], has_own=has_own)
+    assert {name: turn[""] for name, turn in found.items()} == expected
+
+
+def test_where_the_whole_folder_is_a_checkpoint_the_rest_are_results() -> None:
+    found = turns(Rules(layout="folder"), [named("net", "weights.bin", "notes.txt"), named("1.png")], has_own=False)
+    assert found == {"net": {"weights.bin": "state", "notes.txt": "state"}, "1.png": {"": "now"}}
+    assert turns(Rules(layout="folder"), [named("notes.txt")], has_own=False) == {"notes.txt": {"": "now"}}
+
+
+@pytest.mark.parametrize(
+    ("turn", "killed", "recognised", "goes"),
+    [
+        ("now", True, True, True),
+        ("end", True, True, True),
+        ("well", True, True, False),
+        ("well", False, True, True),
+        ("well", True, False, True),
+        ("state", False, True, False),
+        ("state", True, False, True),
+    ],
+)
+def test_what_was_a_checkpoint_is_a_result_where_it_is_the_last_of_it(
+    turn: Turn, killed: bool, recognised: bool, goes: bool
+) -> None:
+    assert goes_at_end(turn, killed=killed, recognised=recognised) is goes
 
 
 def known(**given: object) -> Known:
@@ -159,19 +202,3 @@ def test_what_a_record_tells_of_results_comes_back() -> None:
     for junk in ([], {"files": [{"path": "../x", "version": 1, "bytes": 1, "sha256": "0" * 64}]}, {"files": [1]}):
         with pytest.raises(Damaged):
             parse_results(A, junk)
-
-
-@pytest.mark.parametrize(
-    ("layout", "candidate", "expected"),
-    [
-        ("auto", named("ckpt_10.pt"), {"": "state"}),
-        ("auto", named("timber-000003.safetensors"), {"": "now"}),  # a checkpoint, and what was asked for as well
-        ("auto", named("result.txt"), {"": "now"}),
-        ("folder", named("net", "weights.dat", "1.png"), {"weights.dat": "state", "1.png": "now"}),
-        ("folder", named("loss.csv"), {"": "now"}),
-    ],
-)
-def test_where_files_in_the_folder_itself_may_be_a_checkpoint_their_state_is_no_result(
-    layout: LayoutName, candidate: Candidate, expected: dict[str, Turn]
-) -> None:
-    assert dict(turns(Rules(layout=layout), candidate, in_root=True)) == expected

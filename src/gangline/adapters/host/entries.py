@@ -133,7 +133,7 @@ def told_at(path: Path, name: str, size: int) -> Any:
 
 
 def date_files(come: Path, paths: list[str], written_ns: Mapping[str, int]) -> None:
-    """Each file gets back when it was written; and in that order when it was changed last, as some scripts go by that."""
+    """Each restored file gets back when it was written; and in that order when it was changed last, as some scripts go by that."""
     changed_ns = 0
     for path in sorted(paths, key=lambda path: (written_ns.get(path, 0), path)):
         at = come / path

@@ -8,11 +8,12 @@ from contextlib import contextmanager, suppress
 from itertools import chain, count
 from pathlib import Path
 from secrets import token_hex
+from typing import Any
 
-from gangline.adapters.host.entries import UNREADABLE, copy, entries_at, link, mark_of
+from gangline.adapters.host.entries import UNREADABLE, copy, entries_at, link, mark_of, told_at
 from gangline.core.command.candidate import Candidate, Seen
-from gangline.core.command.layout import OF_LIGHTNING, Rules
-from gangline.core.command.results import Mark, Turn, turns
+from gangline.core.command.layout import Rules
+from gangline.core.command.results import Mark, Turn, keeps_its_own, turns
 from gangline.core.command.whole import is_whole
 from gangline.core.errors import BadInput, Damaged
 from gangline.core.files import FORBIDDEN, File, is_safe_path
@@ -20,31 +21,23 @@ from gangline.ports.results import Look, Sent
 
 BESIDES = "results"
 """Where the results from elsewhere lie whose name is taken."""
-HEAD_BYTES = 65_536
 NOTES, HOLDING = "sent.jsonl", "sending"
 
 
 class LocalResults:
-    """Of the folder `root`, and `besides`; what is kept of them lies in `state`. `is_written` says whether anybody writes a file, `in_root`
-    whether files in the folder itself may be a checkpoint."""
+    """Of the folder `root`, and `besides`; what is kept of them lies in `state`. `is_written` says whether anybody writes a file."""
 
     def __init__(
-        self,
-        root: Path,
-        state: Path,
-        rules: Rules,
-        besides: Sequence[Path],
-        is_written: Callable[[Path], bool],
-        in_root: Callable[[], bool] = lambda: False,
+        self, root: Path, state: Path, rules: Rules, besides: Sequence[Path], is_written: Callable[[Path], bool]
     ) -> None:
         self._root = root
         self._state = state
         self._rules = rules
         self._besides = besides
         self._is_written = is_written
-        self._in_root = in_root
         self._unreadable: list[str] = []
-        self._heads: dict[Path, tuple[Mark, bool]] = {}
+        self._has_own = False
+        self._heads: dict[Path, tuple[Mark, Any]] = {}
         self._sent = _read_notes(state / NOTES)
         (state / f".{NOTES}").unlink(missing_ok=True)
         self._write_notes(self._sent, state / f".{NOTES}")  # of what was sent again and again, the last stays
@@ -56,13 +49,18 @@ class LocalResults:
     def scan(self) -> dict[str, Look]:
         self._unreadable, found = [], dict[str, Look]()
         names = self._names()
-        for name in names:
-            found |= self._looks(self._root / name, name, beside=False)
+        marks = {name: self._marks(self._root / name, name) for name in names}
+        candidates = [self._candidate(name, marks[name]) for name in names]
+        self._has_own = self._has_own or keeps_its_own(self._rules, candidates)
+        for name, turn in turns(self._rules, candidates, has_own=self._has_own).items():
+            found |= _looks(self._root / name, name, marks[name], turn)
         apart = next(name for name in chain((BESIDES,), map(f"{BESIDES}-{{}}".format, count(2))) if name not in names)
         for path in self._besides:
             at = path.resolve()
             if not self._is_seen(at, found):
-                found |= self._looks(at, f"{apart}/{at.name}" if at.name in names else at.name, beside=True)
+                name = f"{apart}/{at.name}" if at.name in names else at.name
+                beside = self._marks(at, name)
+                found |= _looks(at, name, beside, dict.fromkeys(beside, "now"))
         return found
 
     def unreadable(self) -> list[str]:
@@ -120,39 +118,42 @@ class LocalResults:
         root = self._root.resolve()
         return root in at.parents and any(look.group == at.relative_to(root).parts[0] for look in found.values())
 
-    def _looks(self, at: Path, name: str, *, beside: bool) -> dict[str, Look]:
-        marks = dict[str, Mark]()
+    def _marks(self, at: Path, name: str) -> dict[str, Mark]:
+        """Of the files of what lies there, by their paths below it."""
+        found = dict[str, Mark]()
         for path, stat, odd in entries_at(at):
             if odd == UNREADABLE:
                 self._unreadable.append(f"{name}/{path}" if path else name)
             elif not odd:
-                marks[path] = mark_of(stat)
-        candidate = Candidate(
+                found[path] = mark_of(stat)
+        return found
+
+    def _candidate(self, name: str, marks: Mapping[str, Mark]) -> Candidate:
+        at = self._root / name
+        return Candidate(
             name=name,
             folder=at.is_dir(),
             files={path: Seen(bytes=mark[1], sound=True, told=self._told(at, mark)) for path, mark in marks.items()},
+            written_ns=max((mark[2] for mark in marks.values()), default=0),
         )
-        turn: Mapping[str, Turn] = (
-            dict.fromkeys(marks, "now") if beside else turns(self._rules, candidate, in_root=self._in_root())
-        )
-        return {
-            _writable(f"{name}/{path}" if path else name): Look(
-                at=at / path if path else at, mark=marks[path], turn=each, group=name
-            )
-            for path, each in turn.items()
-        }
 
-    def _told(self, at: Path, mark: Mark) -> str | None:
+    def _told(self, at: Path, mark: Mark) -> Any:
         """What a single file says by which its layout is known; each version is read once."""
         if not at.name.endswith(".ckpt") or not at.is_file():
             return None
         known = self._heads.get(at)
         if known is None or known[0] != mark:
-            is_lightning = False
-            with suppress(OSError), at.open("rb") as file:
-                is_lightning = OF_LIGHTNING.encode() in file.read(HEAD_BYTES)
-            known = self._heads[at] = mark, is_lightning
-        return OF_LIGHTNING if known[1] else None
+            known = self._heads[at] = mark, told_at(at, at.name, mark[1])
+        return known[1]
+
+
+def _looks(at: Path, name: str, marks: Mapping[str, Mark], turn: Mapping[str, Turn]) -> dict[str, Look]:
+    return {
+        _writable(f"{name}/{path}" if path else name): Look(
+            at=at / path if path else at, mark=marks[path], turn=each, group=name
+        )
+        for path, each in turn.items()
+    }
 
 
 def _read_notes(place: Path) -> dict[str, Sent]:

@@ -106,10 +106,6 @@ class LocalWorkspace:
             return [ROOT, *found] if self._looks_at_root else found
         return []
 
-    def has_checkpoint_in_root(self) -> bool:
-        """Whether files in the folder itself are a checkpoint, or may be: no checkpoint of its own was seen."""
-        return self._looks_at_root and not self._has_own
-
     @property
     def _looks_at_root(self) -> bool:
         return not self.rules.complete_when and self.rules.layout in ("auto", "files", "folder")

@@ -1,7 +1,7 @@
 """Which files of a script's folder are results, and when each goes up: as it settles, not before it is worth it. All of this is pure."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,24 +14,28 @@ from gangline.core.command.layout import (
     Rules,
     is_candidate,
     is_in_root,
+    is_of_its_own,
     is_result,
 )
-from gangline.core.command.version import STATE, kind_of, tells_nothing
+from gangline.core.command.root import newest_in_root, whole_folder
+from gangline.core.command.version import STATE, kind_of
 
-Turn = Literal["now", "quiet", "end", "state"]
-"""When a file may go up: once it has settled; once nothing of its folder has changed for a while; at the end; or at the end, and only
-where nothing was recognised as a checkpoint."""
+Turn = Literal["now", "quiet", "end", "well", "state"]
+"""When a file may go up: once it has settled; once nothing of its folder has changed for a while; at any end; at the end of a command
+that ended with 0, as it was a checkpoint, or a part of one, in its time; never. Where nothing was recognised as a checkpoint, the last
+two go up at any end."""
 Way = Literal["wait", "whole", "snapshot"]
 Mark = tuple[int, int, int]
 """Which file, how long, when it was written last: another one is another file, or another content."""
 
-WEIGHTS_ALONE = ".safetensors"
 COMING = re.compile(r"(.*[-_.])?(tmp|temp|partial|part|incomplete)([-_.\d].*)?", re.IGNORECASE)
+MODEL = ".safetensors"
+"""What holds a model and nothing else: of each step it is worth having."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How often files are looked at and sent. A scan costs less than 1/`idle` of a core; sending a file over and over less than
+    """How often files are looked at and sent. A look costs less than 1/`idle` of a core; sending a file over and over less than
     1/`idle_link` of the link."""
 
     scan_s: float = 2.0
@@ -59,24 +63,34 @@ class Known:
     version: int = 0
 
 
-def turns(rules: Rules, candidate: Candidate, *, in_root: bool = False) -> Mapping[str, Turn]:
-    """For each file of what lies in the folder by one name. What holds, or may come to hold, a training's state waits for the end.
-    `in_root`: so may files that lie in the folder itself; those of weights alone are results as well."""
-    if candidate.name.startswith("."):
-        return {}
-    if in_root and rules.layout == "folder":
-        return {path: _in_whole_folder(path or candidate.name) for path in candidate.files}
-    if in_root and not candidate.folder and is_in_root(rules, candidate.name):
-        return dict.fromkeys(candidate.files, "now" if candidate.name.lower().endswith(WEIGHTS_ALONE) else "state")
-    if is_candidate(rules, candidate.name, folder=candidate.folder):
-        return dict.fromkeys(candidate.files, "quiet" if is_result(rules, candidate) else "state")
-    if _is_coming(candidate.name):
-        return dict.fromkeys(candidate.files, "end")
-    states = {_folder(path) for path in candidate.files if _is_state(path or candidate.name)}
-    return {
-        path: "end" if _is_coming(path.rpartition("/")[2]) or _is_below(path, states) else "now"
-        for path in candidate.files
-    }
+def turns(rules: Rules, candidates: Iterable[Candidate], *, has_own: bool) -> dict[str, dict[str, Turn]]:
+    """For each file of what lies in the folder, by its name and by its path below that. `has_own`: the script keeps its checkpoints
+    in names of their own, so that files beside them are results."""
+    visible = [each for each in candidates if not each.name.startswith(".")]
+    if rules.layout == "folder" and not rules.complete_when:
+        return _turns_of_whole_folder(visible)
+    in_root = {each.name for each in visible if not each.folder and is_in_root(rules, each.name)}
+    written_ns = {each.name: each.written_ns for each in visible if each.name in in_root}
+    newest = frozenset[str]() if has_own else newest_in_root(written_ns)
+    found = dict[str, dict[str, Turn]]()
+    for each in visible:
+        if newest and each.name in in_root:
+            found[each.name] = {"": _turn_in_root(each.name, newest)}
+        else:
+            found[each.name] = _turns_of(rules, each)
+    return found
+
+
+def keeps_its_own(rules: Rules, candidates: Iterable[Candidate]) -> bool:
+    """Whether a checkpoint, or half of one, lies there by a name of its own."""
+    return any(is_candidate(rules, each.name, folder=each.folder) and is_of_its_own(rules, each) for each in candidates)
+
+
+def goes_at_end(turn: Turn, *, killed: bool, recognised: bool) -> bool:
+    """Whether a file that has such a turn goes up at the end."""
+    if turn in ("well", "state"):
+        return not recognised or (turn == "well" and not killed)
+    return True
 
 
 def strangers(paths: Iterable[str]) -> list[str]:
@@ -91,8 +105,8 @@ def advice(paths: list[str]) -> str:
 
 
 def way_of(known: Known, turn: Turn, unchanged_s: float, now_s: float, pace: Pace) -> Way:
-    """How a file may go up that is not as it was sent; `unchanged_s` is of its folder. One that changes between scans goes up as a copy."""
-    if turn in ("end", "state") or known.mark == known.sent:
+    """How a file may go up that is not as it was sent; `unchanged_s` is of its folder. One that changes between looks goes up as a copy."""
+    if turn not in ("now", "quiet") or known.mark == known.sent:
         return "wait"
     if known.sent_s is not None and now_s - known.sent_s < max(pace.again_s, pace.idle_link * known.took_s):
         return "wait"
@@ -103,8 +117,37 @@ def way_of(known: Known, turn: Turn, unchanged_s: float, now_s: float, pace: Pac
     return "snapshot" if known.found_s < now_s and known.mark[1] <= pace.small_bytes else "wait"
 
 
-def _in_whole_folder(path: str) -> Turn:
-    return "now" if tells_nothing(path) else "state"
+def _turns_of_whole_folder(candidates: list[Candidate]) -> dict[str, dict[str, Turn]]:
+    """Where all of it is one checkpoint, the rest are results."""
+    chosen = whole_folder(_path(each, path) for each in candidates for path in each.files)
+    return {
+        each.name: {path: "state" if _path(each, path) in chosen else "now" for path in each.files}
+        for each in candidates
+    }
+
+
+def _turn_in_root(name: str, newest: frozenset[str]) -> Turn:
+    """A model that is not a part of the newest checkpoint any more goes up; one that is, at the end."""
+    if name.endswith(MODEL):
+        return "end" if name in newest else "now"
+    return "well"
+
+
+def _turns_of(rules: Rules, candidate: Candidate) -> dict[str, Turn]:
+    """What holds, or may come to hold, a training's state waits for the end."""
+    if is_candidate(rules, candidate.name, folder=candidate.folder):
+        return dict.fromkeys(candidate.files, "quiet" if is_result(rules, candidate) else "state")
+    if _is_coming(candidate.name):
+        return dict.fromkeys(candidate.files, "end")
+    states = {_folder(path) for path in candidate.files if _is_state(path or candidate.name)}
+    return {
+        path: "end" if _is_coming(path.rpartition("/")[2]) or _is_below(path, states) else "now"
+        for path in candidate.files
+    }
+
+
+def _path(candidate: Candidate, path: str) -> str:
+    return f"{candidate.name}/{path}" if path else candidate.name
 
 
 def _is_coming(name: str) -> bool:

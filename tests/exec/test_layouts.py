@@ -396,3 +396,17 @@ def test_every_layout_has_a_rule() -> None:
 )
 def test_a_command_line_is_known_by_its_script(words: str, script: str) -> None:
     assert script_of(words.split()) == script
+
+
+def test_a_script_that_writes_a_file_again_after_the_last_is_waited_for(tmp_path: Path) -> None:
+    """In a folder that no other checkpoint has: it is complete as it is once it has settled."""
+    place = tmp_path / "out" / WRITERS["diffusers, LoRA"][2](tmp_path / "out")
+    workspace = LocalWorkspace(tmp_path / "out", Rules())
+    for number in (1, 2):
+        (candidate,) = workspace.look(float(number))
+        assert lacks(Rules(), candidate) == MAY_COME
+        weights = next(place.glob("*.safetensors"))
+        weights.write_bytes(weights.read_bytes())
+    workspace.look(3.0)
+    (candidate,) = workspace.look(5.0)
+    assert lacks(Rules(), candidate) == ""

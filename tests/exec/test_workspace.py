@@ -442,3 +442,22 @@ def test_restored_files_keep_their_times_and_their_order(out: Path) -> None:
     assert sorted(names, key=lambda name: (out / name).stat().st_ctime_ns) == names
     assert len({(out / name).stat().st_ctime_ns for name in names}) == len(names)
     assert workspace.holds(ROOT, manifest) == (out / "dog_000000010.safetensors").exists()
+
+
+def test_a_layout_that_was_named_counts_whatever_lay_there_before(taken: Path) -> None:
+    (taken / "ckpt_5.pt").write_bytes(b"state")
+    workspace = LocalWorkspace(taken, Rules(layout="files"))
+    assert [each.title for each in workspace.look(0.0, ended=True)] == ["ckpt_5.pt"]
+
+
+def test_a_file_in_the_folder_itself_that_has_no_number_is_copied(out: Path) -> None:
+    """It will be written over; a link to the others costs nothing."""
+    out.mkdir()
+    for name in ("dog_000000010.safetensors", "optimizer.pt"):
+        habits.WRITE[Path(name).suffix](out / name, "10 state")
+    workspace = LocalWorkspace(out, Rules())
+    (candidate,) = workspace.look(0.0, ended=True)
+    held = workspace.take(candidate)
+    assert held
+    same = {path: at.stat().st_ino == (out / path).stat().st_ino for path, at in held.files.items()}
+    assert same == {"dog_000000010.safetensors": True, "optimizer.pt": False}

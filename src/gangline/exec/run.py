@@ -159,14 +159,14 @@ class Exec:
         try:
             for thread in (watching, *handing):
                 thread.start()
-            report.tell("started", restored_from=report.start.name)
+            report.tell("started", restored_from=report.start.title or None)
             code, because = self._supervise(command)
         finally:
             command.close()
             self._over.set()
         watching.join()
         for _ in range(2):  # what has gone, and what has taken its name
-            self._guard(lambda: watcher.look(ended=True, well=command.code == 0))
+            self._guard(lambda: watcher.look(ended=True, well=command.code in (0, EXIT_STOPPED)))
         sender.close()
         self._handing_in, self._depot.say = True, at.say
         while left := [thread for thread in handing if thread.is_alive()]:
@@ -242,7 +242,7 @@ class Exec:
         self._at.say(
             f"{committed.title} is safe: {committed.bytes / MB:.1f} MB in {self._depot.address}/{committed.ref.key}"
         )
-        told = {"step": committed.step, "name": committed.name, "bytes": committed.bytes, "key": committed.ref.key}
+        told = {"step": committed.step, "name": committed.title, "bytes": committed.bytes, "key": committed.ref.key}
         self._report.tell("checkpoint", **told)
 
     def _show_status(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from gangline.adapters.host.entries import Entries, Mark, entries_at, is_whole_at, link, mark_of, put, told_at
 from gangline.core.command.candidate import ROOT, Candidate, Seen
-from gangline.core.command.version import adds_only, kinds_of, tells_nothing
+from gangline.core.command.version import adds_only, has_number, kinds_of, tells_nothing
 
 DELETED = "was deleted again"
 SETTLES_S = 1.0
@@ -153,12 +153,12 @@ class Held:
     def take(self, store: Path) -> dict[str, tuple[Path, Mark]] | None:
         """Files by their paths, at places of their own below `store`. None where one changed since the last look. Raises OSError where
         they cannot be held."""
-        again, taken = self._before is not None or not self.folder, dict[str, tuple[Path, Mark]]()
+        taken = dict[str, tuple[Path, Mark]]()
         for path, mark in self.marks.items():
             file = self._files[path]
             source, to = file.link or self.at / path, store / self.name / path
             try:
-                put(source, to, copied=again)
+                put(source, to, copied=self._may_be_written_over(path))
                 if mark_of(source.stat())[1:] != mark[1:]:
                     return None
             except FileNotFoundError:
@@ -166,6 +166,10 @@ class Held:
             taken[path] = to, mark_of(to.stat())
         self.know()
         return taken
+
+    def _may_be_written_over(self, path: str) -> bool:
+        """While it waits to be sent. A link would become what is written then."""
+        return not self.folder or (self._before is not None and path in self._before)
 
     def know(self) -> None:
         """As it is now it is safe elsewhere: the script's disk is its own again."""
@@ -194,7 +198,10 @@ class Held:
         return {path: (stat, odd) for path, stat, odd in entries_at(self.at)}
 
     def _notice_next(self, here: Entries) -> None:
-        """Where a file that was whole is written again, what was there until now was a version, taken or not."""
+        """Where a file that was whole is written again, what was there until now was a version, taken or not. The first one of a name that
+        no other has may still be in the making: some scripts write a file twice."""
+        if self._before is None and self.name != ROOT and has_number(self.name):
+            return
         for path, (stat, _) in here.items():
             file, before = self._files.get(path), self._before or {}
             again = file is not None and file.sound and file.mark != mark_of(stat)

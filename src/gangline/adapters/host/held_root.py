@@ -9,6 +9,7 @@ from gangline.adapters.host.entries import Entries, entry_of
 from gangline.adapters.host.held import Held, Version
 from gangline.core.command.candidate import ROOT
 from gangline.core.command.root import newest_in_root, whole_folder
+from gangline.core.command.version import has_number
 
 ROOT_SETTLES_S = 3.0
 """After how long nothing more is expected of files in no folder of which nothing is known."""
@@ -37,6 +38,9 @@ class HeldRoot(Held):
     def paths(self) -> frozenset[str]:
         """Of the files that it consists of now."""
         return frozenset(self._entries())
+
+    def _may_be_written_over(self, path: str) -> bool:
+        return not has_number(path) or super()._may_be_written_over(path)
 
     def _entries(self) -> Entries:
         found, belongs = super()._entries() if self._belongs is None else self._beside(), self._belongs

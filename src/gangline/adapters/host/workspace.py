@@ -83,7 +83,8 @@ class LocalWorkspace:
         present = [held for held in self._held.values() if not held.gone]
         found = [each for held in (*missed, *present) if (each := held.as_candidate(now_s, ended=ended, well=well))]
         self._has_own = self._has_own or any(is_of_its_own(self.rules, each) for each in found)
-        found = [each for each in found if each.name != ROOT or not self._has_own]
+        if self._has_own and self.rules.layout == "auto":
+            found = [each for each in found if each.name != ROOT]
         return sorted(found, key=lambda each: (each.written_ns, self.step_of(each) or 0, each.name))
 
     def step_of(self, candidate: Candidate) -> int | None:

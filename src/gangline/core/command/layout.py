@@ -26,7 +26,7 @@ from typing import Literal, get_args
 
 from gangline.core.command.candidate import ROOT, Candidate
 from gangline.core.command.root import may_be_in_root
-from gangline.core.command.version import MAY_COME, STATE, lacks_of_version
+from gangline.core.command.version import MAY_COME, STATE, lacks_of_version, may_change
 from gangline.core.errors import Damaged
 from gangline.core.runs.contract import MANIFEST, parse_manifest
 
@@ -88,7 +88,7 @@ def lacks(rules: Rules, candidate: Candidate) -> str:
     elif layout := layout_of(rules, candidate):
         lacking, last = _RULES[layout](candidate, rules.processes), _LAST[layout]
         candidate = candidate if layout != "manifest" else replace(candidate, due=None)
-        if not lacking and layout in _SETTLE and candidate.due is None and not candidate.settled:
+        if not lacking and layout in _SETTLE and not candidate.settled and may_change(candidate):
             lacking = MAY_COME
     else:
         return "nothing says that it is a checkpoint"
@@ -304,4 +304,4 @@ _LAST: dict[LayoutName, re.Pattern[str]] = {
 }
 """What a library writes after all else: a checkpoint that is written over in its place is another one once these are."""
 _SETTLE = ("accelerate", "kohya", "onetrainer", "files", "folder")
-"""Layouts whose last file is not known until a checkpoint of the script was seen: something may follow."""
+"""Layouts whose last file is not known for sure: something may follow."""

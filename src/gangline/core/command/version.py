@@ -35,6 +35,17 @@ def kinds_of(paths: Iterable[str]) -> frozenset[str]:
     return frozenset(map(kind_of, paths))
 
 
+def has_number(name: str) -> bool:
+    """Whether another checkpoint of its script has another name."""
+    return kind_of(name) != name
+
+
+def may_change(candidate: Candidate) -> bool:
+    """Whether its script may still add to it, or write a file of it again, where it looks complete. What is written over by the next save
+    is taken before that, once it is known what a save writes."""
+    return candidate.due is None or has_number(candidate.name)
+
+
 def changed(candidate: Candidate) -> frozenset[str]:
     """The files that were written since the version before; all of them, where none is known."""
     return frozenset(candidate.files) if candidate.fresh is None else candidate.fresh

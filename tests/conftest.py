@@ -14,6 +14,7 @@ from pathlib import Path
 from shutil import disk_usage
 
 import pytest
+from hypothesis import settings
 
 from gangline.adapters.objects.s3_wire import Bucket
 from gangline.cli import main as cli
@@ -22,6 +23,9 @@ from gangline.ports.server import Upload
 from tests import tenths
 from tests.postgres import Postgres, postgres
 from tests.servers import s3_server
+
+settings.register_profile("anywhere", deadline=None)  # how long an example takes is the machine's affair
+settings.load_profile("anywhere")
 
 ROOT = Path(__file__).parents[1]
 BASE = ROOT / "assets" / "tiny-sdxl"

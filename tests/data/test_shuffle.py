@@ -1,7 +1,7 @@
 """The order of samples is a pure function of (seed, epoch), whoever reads and however many they are."""
 
 import numpy as np
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gangline.data.reading.mix import CYCLE, Mix
@@ -99,7 +99,6 @@ def test_a_mix_keeps_its_weights(shares: tuple[float, ...]) -> None:
         assert abs(int((sets == of).sum()) - count / CYCLE * 64 * LANES) <= 2 * LANES
 
 
-@settings(deadline=None)
 @given(weights, st.integers(0, 2**20), st.sampled_from([1, 2, 4, 8]))
 def test_ranks_share_no_block_of_a_mix(shares: tuple[float, ...], seed: int, ranks: int) -> None:
     mix, shuffle = Mix(seed, shares), Shuffle(seed, (16,) * 32, lanes=8)

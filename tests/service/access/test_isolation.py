@@ -151,7 +151,7 @@ def test_nothing_of_another_project_can_be_reached_or_told_from_what_is_not_ther
     before = house.belongings()
     assert all(before.values()), "a table without a row proves nothing"
 
-    @settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=120, suppress_health_check=list(HealthCheck))
     @given(st.data())
     def ask(data: st.DataObject) -> None:
         method, path, body, headers = draw_request(data.draw, house)

@@ -364,7 +364,7 @@ def test_a_folder_without_a_usable_image_says_what_it_has(tmp_path: Path) -> Non
 
 
 @given(st.sampled_from(["JPEG", "PNG", "WEBP", "GIF", "TIFF", "BMP"]), st.data())
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_whatever_the_bytes_are_there_is_a_picture_or_one_sentence(kind: str, data: st.DataObject) -> None:
     written = BytesIO()
     half_and_half().save(written, format=kind)

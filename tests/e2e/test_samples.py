@@ -52,6 +52,7 @@ def test_one_node_renders_between_its_steps_and_ends_with_the_same_bits(
     job = submit(box, sample_every_steps=EVERY)
     until(box, job, lambda found: has_pictures(box, job) and found.summary.ended_ms is None)
     ended = until(box, job, has_ended)
+    assert [each.because for each in ended.attempts if each.state != "succeeded"] == []
     assert len(ended.attempts) == 1 and ended.samples.cost_usd == 0
     shown = steps_shown(box, job)
     assert shown and (ended.samples.pictures, ended.samples.waiting) == (len(shown), 1)

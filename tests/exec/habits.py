@@ -14,7 +14,8 @@
 | `trainer` | `run-backup-N-1-1/`: weights, moments, then its settings          | the newest by number                  |
 | `odd`     | `net/weights.dat` and `net/state.pkl`, over those before          | those                                 |
 
-`--between-s` is the pause between the files of a save. A step's state is a hash of the one before (tests.exec.chain).
+Each save has a picture beside it, `pictures/N.png`. `--between-s` is the pause between the files of a save. A step's state is a hash of
+the one before (tests.exec.chain).
 """
 
 import argparse
@@ -59,6 +60,10 @@ def read(name: str, content: bytes) -> str:
         with zipfile.ZipFile(io.BytesIO(content)) as file:
             return file.read("state").decode()
     return content.removeprefix(b"\x80").removesuffix(b".").decode()
+
+
+def picture_of(step: int) -> str:
+    return f"a picture of step {step}"
 
 
 def state_of(step: int, digest: str) -> str:
@@ -241,6 +246,9 @@ def main() -> None:
         if step % asked.every == 0:
             print(f"saves {step}", flush=True)
             habit.save(step, digest)
+            picture = asked.folder / "pictures" / f"{step}.png"
+            picture.parent.mkdir(exist_ok=True)
+            picture.write_text(picture_of(step))
             print(f"step {step}", flush=True)
     (asked.folder / "result.txt").write_text(digest)
 

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from random import Random
@@ -11,8 +12,8 @@ import pytest
 
 from gangline.adapters.objects.s3 import S3Objects
 from tests.exec.chain import state_after
-from tests.exec.conftest import Line
-from tests.exec.habits import read
+from tests.exec.conftest import GANGLINE, Line
+from tests.exec.habits import picture_of, read
 from tests.exec.test_exec import records
 
 HABITS = Path(__file__).parent / "habits.py"
@@ -55,6 +56,13 @@ def test_a_save_that_begins_before_the_last_one_settled_is_not_mixed_with_it(lin
         assert len(set(states_of(place, record).values())) == 1, running.text
 
 
+def fetched(line: Line, folder: str) -> dict[str, str]:
+    """What `gangline fetch` brings of a folder, by its name."""
+    to = line.root / "fetched"
+    subprocess.run([*GANGLINE, "fetch", line.to, str(to)], env=line.environment, check=True, capture_output=True)
+    return {path.name: path.read_text() for path in (to / folder).iterdir()}
+
+
 OFTEN, NIGHTLY = ("late", "pairs", "toolkit"), ("plain", "latest", "shards", "trainer", "inplace")
 
 
@@ -91,18 +99,22 @@ def test_however_a_habit_is_killed_it_ends_as_if_nothing_had_been(line: Line, se
     """Seventeen runs with three kills each, by turns on the same machine and on another, wherever in a save."""
     rng = Random(seed)
     habit = [*OFTEN, *NIGHTLY, "odd"][seed % (len(OFTEN) + len(NIGHTLY) + 1)]
-    options, node = ("--layout", "folder") if habit == "odd" else (), "node-0"
+    options, nodes = ("--layout", "folder") if habit == "odd" else (), ["node-0"]
     words = command(habit, 100, every=10, step_s=0.1, between_s=rng.choice((0.0, 0.3, 1.3)))
     for number in range(3):
-        running = line.start(node, command=words, options=options)
+        running = line.start(nodes[-1], command=words, options=options)
         times = 2 if habit == "late" and number == 0 else 1  # of the very first nobody knows that something follows
         running.until("is safe" if number % 2 == 0 else "saves ", times=times)
         Event().wait(rng.uniform(0, 2.0))
         running.kill()
-        node = rng.choice((node, f"node-{number + 1}"))
-    last = line.start(node, command=words, options=options)
+        nodes.append(rng.choice((nodes[-1], f"node-{number + 1}")))
+    last = line.start(nodes[-1], command=words, options=options)
     assert last.end()[0] == 0, last.text
-    assert line.result(node) == state_after(100)
+    assert line.result(nodes[-1]) == state_after(100)
+    pictures = fetched(line, "pictures")
+    assert all(content == picture_of(int(Path(name).stem)) for name, content in pictures.items())
+    if len(set(nodes)) == 1:  # a machine that vanishes may take the last seconds' with it
+        assert len(pictures) == 10
     assert not any(word in each.text for each in line.started for word in ("TORN", "cannot resume", "no ema.pt"))
 
 

@@ -11,7 +11,7 @@ from gangline.core.parsing import InvalidSpec
 from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_LEFT_OUT, EXIT_PEER_GONE, Failure, FailureKind
 from gangline.data.place import KeyRefused, says_full
 from gangline.train.checkpoints.prepared import LeftOut
-from gangline.train.run.contract import Orders, RunDirectory
+from gangline.train.run.contract import Orders, RunDirectory, obey_no_more
 from gangline.train.run.memory import is_out_of_memory
 from gangline.train.run.meter import Diverged, NoGradient
 from gangline.train.run.numerics import OtherNumerics
@@ -62,3 +62,5 @@ def main(work: Callable[[RunDirectory, Orders], int]) -> int:
             return EXIT_FAILED
         print(f"error: {error.message}", f"hint: {error.hint}" * bool(error.hint), sep="\n", file=sys.stderr)  # noqa: T201
         return EXIT_BAD_INPUT if kind == "bad data" else EXIT_FAILED
+    finally:
+        obey_no_more()

@@ -18,6 +18,8 @@ from gangline.core.specs.scratch import ScratchSpec, parse_scratch
 from gangline.core.specs.spec import SampleSpec, Spec, parse_task
 from gangline.train.run.throughput import Throughput
 
+ORDERED_BY = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+
 
 @dataclass(slots=True)
 class Orders:
@@ -32,7 +34,13 @@ class Orders:
         signal.signal(signal.SIGTERM, lambda *_: setattr(self, "stop", True))
         signal.signal(signal.SIGUSR1, lambda *_: setattr(self, "save", True))
         signal.signal(signal.SIGUSR2, lambda *_: setattr(self, "render", True))
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ORDERED_BY)
+
+
+def obey_no_more() -> None:
+    """For a process that ends: while Python is taken down its handlers are gone, and a signal would make a crash of the end."""
+    for number in ORDERED_BY:
+        signal.signal(number, signal.SIG_IGN)
 
 
 @dataclass(slots=True)

@@ -70,6 +70,8 @@ class Launcher:
             limits = sorted(read_limits(self._directory).items())
             tried = ", ".join(f"{samples} samples at a time in phases.{phase}" for phase, samples in limits)
             print(f"out of memory: starting again with {tried}", file=sys.stderr)  # noqa: T201 - the job's log
+        for number in HANDED_ON:  # while Python is taken down its handlers are gone
+            signal.signal(number, signal.SIG_IGN)
         if code == EXIT_OUT_OF_MEMORY:
             return EXIT_STOPPED  # all since the newest checkpoint is lost already
         return EXIT_FAILED if code == EXIT_PEER_GONE else code

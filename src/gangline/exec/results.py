@@ -216,7 +216,12 @@ class Results:
         begun_s, held = self._now_s(), dict[Result, Path]()
         with ExitStack() as stack:
             for due in batch:
-                file, at = stack.enter_context(self._files.hold(due.path, due.look, copied=due.way == "snapshot"))
+                try:
+                    file, at = stack.enter_context(self._files.hold(due.path, due.look, copied=due.way == "snapshot"))
+                except Damaged:
+                    if self._ending:
+                        raise
+                    continue  # somebody writes it again: the next look finds it as it is then
                 if due.way == "whole" or self._files.is_whole(due.path, at):
                     held[self._next(due.path, file)] = at
             self._put(held)

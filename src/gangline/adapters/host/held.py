@@ -6,7 +6,7 @@ it is taken.
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -242,11 +242,14 @@ class Held:
         if lost - self._lost and self._changed_s < now_s:
             self._lost_s = self._changed_s = now_s
         elif self._changed_s > self._lost_s or now_s - self._lost_s >= DELETED_WITHIN_S:
-            for path in lost:
-                if to := self._files.pop(path).link:
-                    to.unlink(missing_ok=True)
+            self._let_go(lost)
             lost = frozenset()
         self._lost = lost
+
+    def _let_go(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            if to := self._files.pop(path).link:
+                to.unlink(missing_ok=True)
 
     def _link_all(self) -> None:
         for path in self._here:

@@ -64,12 +64,8 @@ class HeldRoot(Held):
     def _leave(self, here: Entries) -> None:
         """Another number has begun: what there was of the one before was a version."""
         self._learn()
-        for path in self._files.keys() - here.keys():
-            if (to := self._files.pop(path).link) is not None:
-                to.unlink(missing_ok=True)
+        self._let_go(self._files.keys() - here.keys())
 
     def _notice_deletion(self, now_s: float) -> None:
         """What goes here is of no use any more: there is always another, and nothing to wait for."""
-        for path in self._files.keys() - self._here:
-            if (to := self._files.pop(path).link) is not None:
-                to.unlink(missing_ok=True)
+        self._let_go(self._files.keys() - self._here)

@@ -11,7 +11,7 @@ from secrets import token_hex
 from typing import Any
 
 from gangline.adapters.host.entries import UNREADABLE, copy, entries_at, link, mark_of, told_at
-from gangline.core.command.candidate import Candidate, Seen
+from gangline.core.command.candidate import Candidate, Seen, path_below
 from gangline.core.command.layout import Rules
 from gangline.core.command.results import Mark, Turn, keeps_its_own, turns
 from gangline.core.command.whole import is_whole
@@ -123,7 +123,7 @@ class LocalResults:
         found = dict[str, Mark]()
         for path, stat, odd in entries_at(at):
             if odd == UNREADABLE:
-                self._unreadable.append(f"{name}/{path}" if path else name)
+                self._unreadable.append(path_below(name, path))
             elif not odd:
                 found[path] = mark_of(stat)
         return found
@@ -149,9 +149,7 @@ class LocalResults:
 
 def _looks(at: Path, name: str, marks: Mapping[str, Mark], turn: Mapping[str, Turn]) -> dict[str, Look]:
     return {
-        _writable(f"{name}/{path}" if path else name): Look(
-            at=at / path if path else at, mark=marks[path], turn=each, group=name
-        )
+        _writable(path_below(name, path)): Look(at=at / path if path else at, mark=marks[path], turn=each, group=name)
         for path, each in turn.items()
     }
 

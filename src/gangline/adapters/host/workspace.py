@@ -21,7 +21,7 @@ from gangline.adapters.host.held_root import HeldRoot
 from gangline.adapters.host.state_folder import lock, make_folders
 from gangline.adapters.host.versions import Versions
 from gangline.adapters.host.writers import has_writer, tells_writers
-from gangline.core.command.candidate import ROOT, Candidate
+from gangline.core.command.candidate import ROOT, Candidate, path_below
 from gangline.core.command.layout import Rules, is_candidate, is_in_root, is_of_its_own
 from gangline.core.command.step import step_of
 from gangline.core.command.version import is_late
@@ -159,7 +159,7 @@ class LocalWorkspace:
             return None
         self._taken[store] = held.marks
         self._remember(held)
-        below = {path: _below(candidate.name, path) for path in found}
+        below = {path: path_below(candidate.name, path) for path in found}
         return Taken(
             name=candidate.name,
             step=self.step_of(candidate),
@@ -178,7 +178,7 @@ class LocalWorkspace:
         found = {path: _describe(path, at, taken.marks[path]) for path, at in sorted(taken.files.items())}
         for store in self._stores_of(taken):
             marks = self._taken[store]
-            sha256s = {path: found[_below(taken.name, path)].sha256 for path in marks}
+            sha256s = {path: found[path_below(taken.name, path)].sha256 for path in marks}
             self._versions.describe(taken.name, marks, sha256s)
         return tuple(found.values())
 
@@ -201,7 +201,7 @@ class LocalWorkspace:
 
     def holds(self, name: str, manifest: Manifest) -> bool:
         with suppress(Damaged, OSError):
-            here = {_below(name, path) for path in self._paths_of(name)}
+            here = {path_below(name, path) for path in self._paths_of(name)}
             return here == {file.path for file in manifest.files} and all(
                 _describe(file.path, self.root / file.path) == file for file in manifest.files
             )
@@ -274,13 +274,6 @@ class LocalWorkspace:
         shutil.rmtree(self._store, ignore_errors=True)
         self._news.close()
         os.close(self._lock)
-
-
-def _below(name: str, path: str) -> str:
-    """A file's path below the folder of all."""
-    if name == ROOT:
-        return path
-    return f"{name}/{path}" if path else name
 
 
 def _marks_at(place: Path) -> dict[str, tuple[Path, Mark]]:

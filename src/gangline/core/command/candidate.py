@@ -48,6 +48,13 @@ class Candidate:
         return title_of(self.name, self.files)
 
 
+def path_below(name: str, path: str) -> str:
+    """Of a file of the checkpoint with this name, below the folder of all."""
+    if name == ROOT:
+        return path
+    return f"{name}/{path}" if path else name
+
+
 def title_of(name: str, paths: Collection[str]) -> str:
     """What people call a checkpoint: by its name, or by a file of it where that lies in the folder of all."""
     if name != ROOT or not paths:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from gangline.core.command.candidate import Candidate
+from gangline.core.command.candidate import Candidate, path_below
 from gangline.core.command.layout import (
     HIDDEN,
     OF_ACCELERATE,
@@ -119,9 +119,9 @@ def way_of(known: Known, turn: Turn, unchanged_s: float, now_s: float, pace: Pac
 
 def _turns_of_whole_folder(candidates: list[Candidate]) -> dict[str, dict[str, Turn]]:
     """Where all of it is one checkpoint, the rest are results."""
-    chosen = whole_folder(_path(each, path) for each in candidates for path in each.files)
+    chosen = whole_folder(path_below(each.name, path) for each in candidates for path in each.files)
     return {
-        each.name: {path: "state" if _path(each, path) in chosen else "now" for path in each.files}
+        each.name: {path: "state" if path_below(each.name, path) in chosen else "now" for path in each.files}
         for each in candidates
     }
 
@@ -144,10 +144,6 @@ def _turns_of(rules: Rules, candidate: Candidate) -> dict[str, Turn]:
         path: "end" if _is_coming(path.rpartition("/")[2]) or _is_below(path, states) else "now"
         for path in candidate.files
     }
-
-
-def _path(candidate: Candidate, path: str) -> str:
-    return f"{candidate.name}/{path}" if path else candidate.name
 
 
 def _is_coming(name: str) -> bool:

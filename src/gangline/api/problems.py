@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from gangline.core.errors import GanglineError, NotFound, UserError
-from gangline.core.parsing import InvalidSpec, Problem
+from gangline.core.parsing import InvalidSpec, Problem, problems
 from gangline.ports.server import Refused, Stale
 from gangline.wire.problem import MEDIA_TYPE, REFUSED, STALE, ProblemDetails, details, of_error
 
@@ -46,7 +46,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
-        return problem(of_error(InvalidSpec(tuple(_problem(found) for found in error.errors()))))
+        return problem(of_error(InvalidSpec(problems(list(error.errors()), _problem))))
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> JSONResponse:

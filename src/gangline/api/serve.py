@@ -1,6 +1,7 @@
 """Serve the application, tick the controller, read back what is not verified, copy what is gated, tell trackers. The server's only
 loops; they decide nothing."""
 
+import faulthandler
 import gc
 import logging
 import signal
@@ -28,6 +29,11 @@ KEEP_ALIVE_S = 75
 
 TELLING_ENDS_S = 15.0
 """So long a tracker is waited for at the end; what it was not told by then, the next server tells."""
+
+
+ENDING_S = 30.0
+"""A server that was asked to stop, and whose nodes have left, ends within this time, even if a thread never returns. The timer is
+a thread of C, so a thread that holds the interpreter cannot stop it; it prints where every thread stands."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -98,6 +104,7 @@ def serve(
         stop.set()
         stopping()
         server.should_exit = True
+        faulthandler.dump_traceback_later(ENDING_S, exit=True)  # never canceled: the interpreter waits for threads, too
         ticking.join()
         answering.join()
         for thread in telling:

@@ -1,12 +1,15 @@
 """JSON and TOML values as dataclasses, with all that is wrong with them told at once."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 from typing import Any
 
 from gangline.core.errors import BadInput
+
+PROBLEMS_MAX = 50
+"""An answer reports this many problems at most: a spec with 100,000 unknown fields would make one of megabytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,15 @@ def parse_as(kind: Any, value: object) -> Any:
     try:
         return adapter(kind).validate_python(value)
     except ValidationError as error:
-        raise InvalidSpec(tuple(_problem(dict(cause)) for cause in _causes(error.errors()))) from None
+        raise InvalidSpec(problems(error.errors(), _problem)) from None
+
+
+def problems(found: list[Any], as_problem: Callable[[dict[str, Any]], Problem]) -> tuple[Problem, ...]:
+    """Return pydantic's errors as problems, the first `PROBLEMS_MAX` of them and one that counts the rest."""
+    causes = _causes(found)
+    named = [as_problem(dict(cause)) for cause in causes[:PROBLEMS_MAX]]
+    more = len(causes) - len(named)
+    return (*named, *([Problem("…", f"and {more} more problems")] if more else ()))
 
 
 def to_json(value: Any) -> dict[str, Any]:
@@ -50,18 +61,18 @@ def adapter(of: Any) -> Any:
 
 
 def in_words(found: list[Any], whole: str, options: Mapping[str, str] = MappingProxyType({})) -> str:
-    """pydantic's problems with a `whole`, for people. `options`: fields that were given as options of the command line."""
-    return "; ".join(dict.fromkeys(_sentence(cause, whole, options) for cause in _causes(found)))
+    """Return pydantic's problems with a `whole` as one sentence for people. `options`: fields that were given as options of the
+    command line."""
+    causes = _causes(found)
+    named = dict.fromkeys(_sentence(cause, whole, options) for cause in causes[:PROBLEMS_MAX])
+    more = len(causes) - PROBLEMS_MAX
+    return "; ".join([*named, *([f"and {more} more problems"] if more > 0 else ())])
 
 
 def _causes(found: list[Any]) -> list[Any]:
-    """Without problems that only follow from another one: a list that lacks what is wrong in it."""
-    places = [problem["loc"] for problem in found]
-    return [problem for problem in found if not any(_is_above(problem["loc"], place) for place in places)]
-
-
-def _is_above(place: tuple[str | int, ...], other: tuple[str | int, ...]) -> bool:
-    return len(place) < len(other) and other[: len(place)] == place
+    """Leave out problems that only follow from another one: a list lacks what is wrong inside it."""
+    above = {place[:length] for place in (problem["loc"] for problem in found) for length in range(len(place))}
+    return [problem for problem in found if problem["loc"] not in above]
 
 
 def _sentence(found: Any, whole: str, options: Mapping[str, str]) -> str:

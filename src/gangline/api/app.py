@@ -16,10 +16,13 @@ from gangline.api import (
     worker_routes,
 )
 from gangline.api.lanes import OperationsRoute
+from gangline.api.limits.door import Door
 from gangline.api.object_routes import object_routes
 from gangline.api.streams import Followers
 from gangline.api.who import remembered_nodes
+from gangline.core.limits import Limits
 from gangline.ports.object_server import ObjectServer
+from gangline.service.access.access import recognize
 from gangline.service.deployment import Deployment
 from gangline.wire import protocol
 
@@ -31,14 +34,22 @@ class Health:
     protocol: int
 
 
-def make_app(deployment: Deployment, objects: ObjectServer | None) -> FastAPI:
+def make_app(deployment: Deployment, objects: ObjectServer | None, limits: Limits | None = None) -> FastAPI:
     """`objects` is the object store where this server itself serves it."""
+    limits = limits or Limits()
     app = FastAPI(title="Gangline", version=__version__, docs_url="/docs", redoc_url=None)
     app.router.route_class = OperationsRoute
     app.state.deployment = deployment
     app.state.remembered_nodes = remembered_nodes(deployment)
-    app.state.followers = Followers(deployment)
+    app.state.limits = limits
+    app.state.followers = Followers(deployment, limits)
     problems.install(app)
+    app.add_middleware(
+        Door,
+        limits=limits,
+        recognize_user=lambda secret: recognize(deployment, secret, deployment.store.now_ms()),
+        recognize_node=app.state.remembered_nodes,
+    )
     app.router.routes.append(heartbeats.route)  # before all others, as it is asked most
     app.include_router(user_routes.router)
     app.include_router(base_routes.router)

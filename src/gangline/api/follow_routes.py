@@ -52,9 +52,10 @@ async def _follow(
     followers: Followers = request.app.state.followers
     place = place_of(channel, None if told == END else told)
 
-    def first() -> Look:
-        owned(at, project.get(), job)
-        return look(at, channel, job, place)
+    def first() -> tuple[str, Look]:
+        owner = project.get()
+        owned(at, owner, job)
+        return owner, look(at, channel, job, place)
 
-    found = await USERS.run(first)
-    return Response(status_code=NO_MORE) if told == END else followers.follow(channel, job, found)
+    owner, found = await USERS.run(first)
+    return Response(status_code=NO_MORE) if told == END else followers.follow(channel, owner, job, found)

@@ -9,7 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from gangline.core.errors import GanglineError, NotFound, UserError
+from gangline.core.errors import GanglineError, NotFound, TooLarge, TooMany, TooSlow, UserError
 from gangline.core.parsing import InvalidSpec, Problem, problems
 from gangline.ports.server import Refused, Stale
 from gangline.wire.problem import MEDIA_TYPE, REFUSED, STALE, ProblemDetails, details, of_error
@@ -42,11 +42,11 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(GanglineError)
     async def ours(_: Request, error: GanglineError) -> JSONResponse:
-        return problem(of_error(error))
+        return of_our(error)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
-        return problem(of_error(InvalidSpec(problems(list(error.errors()), _problem))))
+        return problem(of_error(InvalidSpec(problems(list(error.errors()), _of_request))))
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> JSONResponse:
@@ -60,10 +60,25 @@ def install(app: FastAPI) -> None:
         return problem(details(GanglineError.code, "the server failed; its log says why"))
 
 
+def of_our(error: GanglineError) -> JSONResponse:
+    """Return the answer that an error of ours is. A body that was refused is not read, so its connection is closed."""
+    answer = problem(of_error(error))
+    if isinstance(error, TooLarge | TooSlow):
+        answer.headers["Connection"] = "close"
+    if isinstance(error, TooMany):
+        answer.headers["Retry-After"] = str(error.wait_whole_s)
+    return answer
+
+
 def problem(found: ProblemDetails, *, status: int = 0) -> JSONResponse:
     body = asdict(found) | ({"status": status} if status else {})
     return JSONResponse(body, body["status"], HEADERS.get(body["status"]), MEDIA_TYPE)
 
 
-def _problem(found: dict[str, Any]) -> Problem:
-    return Problem(".".join(str(part) for part in found["loc"][1:]) or "body", found["msg"])
+def as_problem(found: dict[str, Any]) -> Problem:
+    return Problem(".".join(str(part) for part in found["loc"]) or "body", found["msg"])
+
+
+def _of_request(found: dict[str, Any]) -> Problem:
+    """Without the word that says in which part of the request the field is."""
+    return as_problem(found | {"loc": found["loc"][1:]})

@@ -8,11 +8,14 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from random import Random
+from typing import Any, cast
 
 import uvicorn
 from fastapi import FastAPI
 
+from gangline.api.limits.slow_headers import TimedProtocol
 from gangline.api.streams import Followers
 from gangline.core.errors import UserError
 from gangline.ports.tracker import Tracker
@@ -62,6 +65,7 @@ class Server(uvicorn.Server):
                 log_level="warning",
                 access_log=False,
                 server_header=False,
+                http=cast(Any, partial(TimedProtocol, headers_s=app.state.limits.headers_s)),
                 timeout_keep_alive=KEEP_ALIVE_S,
                 timeout_graceful_shutdown=5,
             )

@@ -7,6 +7,7 @@ So nothing grows with a slow reader.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import replace
@@ -18,13 +19,14 @@ from pydantic_core import to_json
 from starlette.types import Receive, Scope, Send
 
 from gangline.api.lanes import FOLLOWING, USERS
-from gangline.core.errors import Unreachable
+from gangline.core.errors import TooMany, Unreachable
+from gangline.core.limits import Limits
 from gangline.core.views import ProgressView
 from gangline.service.deployment import Deployment
 from gangline.service.jobs.follow import Channel, Look, Place, cursor, look
 
-FOLLOWERS_MAX = 2000
 POLL_S = 1.0
+FOLLOW_AGAIN_S = 15.0
 BATCH = 32
 KEEP_ALIVE_S = 15.0
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -73,27 +75,39 @@ class Tail:
 class Followers:
     """All streams of this process."""
 
-    def __init__(self, at: Deployment) -> None:
+    def __init__(self, at: Deployment, limits: Limits) -> None:
         self._at = at
+        self._limits = limits
+        self._of_projects: Counter[str] = Counter()
         self._tails: dict[tuple[str, str], Tail] = {}
         self._looking: asyncio.Task[None] | None = None
         self.count = 0
         self._closing = False
 
-    def follow(self, channel: Channel, job: str, first: Look) -> StreamingResponse:
-        """The pieces of `first`, and all that come after them. Raises `Unreachable` where too many follow already."""
-        if self.count >= FOLLOWERS_MAX or self._closing:
+    def follow(self, channel: Channel, project: str, job: str, first: Look) -> StreamingResponse:
+        """Return the pieces of `first`, and all that come after them. Raises `TooMany` where too many of the project follow already,
+        `Unreachable` where too many follow at all."""
+        if self.count >= self._limits.followers_max or self._closing:
             raise Unreachable("the server has no more room for those who follow", hint="try again later")
+        if self._of_projects[project] >= self._limits.followers_per_project_max:
+            raise TooMany(
+                f"{self._of_projects[project]} streams of {project} are open, the most that a project may have",
+                wait_s=FOLLOW_AGAIN_S,
+            )
         tail = self._tails.setdefault((channel.name, job), Tail(channel, job, first))
         tail.followers += 1
         self.count += 1
+        self._of_projects[project] += 1
         if self._looking is None:
             self._looking = asyncio.create_task(self._keep_looking())
-        return _Stream(self, tail, first)
+        return _Stream(self, tail, project, first)
 
-    def leave(self, tail: Tail) -> None:
+    def leave(self, tail: Tail, project: str) -> None:
         tail.followers -= 1
         self.count -= 1
+        self._of_projects[project] -= 1
+        if not self._of_projects[project]:
+            del self._of_projects[project]
         if tail.followers == 0:
             del self._tails[tail.channel.name, tail.job]
 
@@ -155,9 +169,9 @@ class Followers:
 
 
 class _Stream(StreamingResponse):
-    def __init__(self, followers: Followers, tail: Tail, first: Look) -> None:
+    def __init__(self, followers: Followers, tail: Tail, project: str, first: Look) -> None:
         super().__init__(followers.tell(tail, first), headers=HEADERS, media_type="text/event-stream")
-        self._leave = partial(followers.leave, tail)
+        self._leave = partial(followers.leave, tail, project)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:

@@ -1,16 +1,26 @@
 """What users ask about their project's jobs: viewers read, members submit and steer."""
 
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Annotated, Any
 
 from annotated_types import Ge, Le, MaxLen
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Header, Query, Request, Response
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import to_json
 
-from gangline.api.lanes import UserRoute
-from gangline.api.who import NUMBER_MAX, At, MemberOf, Now, Viewer, ViewerOf
+from gangline.api.lanes import USERS, UserRoute
+from gangline.api.problems import as_problem
+from gangline.api.who import NUMBER_MAX, At, MemberOf, MemberOfLater, Now, Viewer, ViewerOf
+from gangline.core.errors import GanglineError, TooLarge
 from gangline.core.files import FILE_BYTES_MAX, Sha256, check_parts
-from gangline.core.views import ArtifactView, BlobView, EventView, JobPage, JobView, LogView, NodeView
+from gangline.core.limits import Limits
+from gangline.core.parsing import InvalidSpec, problems
+from gangline.core.views import ArtifactView, BatchLineView, BlobView, EventView, JobPage, JobView, LogView, NodeView
+from gangline.service.deployment import Deployment
 from gangline.service.jobs import query, steer, submit
+from gangline.wire.problem import of_error
 
 router = APIRouter(prefix="/v1", tags=["users"], route_class=UserRoute)
 
@@ -51,6 +61,60 @@ def submit_job(
 ) -> JobView:
     job = submit.submit(at, project, submission.spec, name=submission.name, request=idempotency_key, now_ms=now)
     return query.job(at, project, job, now)
+
+
+LINES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "content": {"application/jsonl": {"schema": {"type": "string"}}},
+        "description": "A BatchLineView for each line.",
+    }
+}
+Key = Annotated[str | None, Header(max_length=190)]
+
+
+@router.post("/jobs/batch", responses=LINES)
+async def submit_batch(request: Request, at: At, project: MemberOfLater, idempotency_key: Key = None) -> Response:
+    """Submit the job of each line: JSON lines (application/jsonl), a Submission each. They are parsed one by one as they come, and a
+    line that is refused leaves the others as they are. With an `Idempotency-Key` the whole may be sent again."""
+    limits: Limits = request.app.state.limits
+    owner, answers, number = await USERS.run(project.get), list[bytes](), 0
+    async for line in _lines(request, limits):
+        number += 1
+        answer = await USERS.run(partial(_submit_line, at, owner, line, number, idempotency_key))
+        answers.append(to_json(asdict(answer)))
+    return Response(b"".join(answer + b"\n" for answer in answers), media_type="application/jsonl")
+
+
+async def _lines(request: Request, limits: Limits) -> AsyncIterator[bytes]:
+    """Yield the lines that are not blank. Raises `TooLarge` for one that is longer than a request's JSON may be."""
+    rest, count = b"", 0
+    async for piece in request.stream():
+        *lines, rest = (rest + (piece or b"\n")).split(b"\n")  # an empty piece ends the body
+        if max(map(len, (*lines, rest))) > limits.json_bytes_max:
+            raise TooLarge(f"a line after line {count} is longer than {limits.json_bytes_max:,} bytes")
+        for line in filter(bytes.strip, lines):
+            count += 1
+            if count > limits.batch_lines_max:
+                hint = "send the others in a request of their own"
+                raise TooLarge(f"there are more than {limits.batch_lines_max:,} lines", hint=hint)
+            yield line
+
+
+def _submit_line(at: Deployment, project: str, line: bytes, number: int, key: str | None) -> BatchLineView:
+    try:
+        submission = SUBMISSION.validate_json(line)
+        request = None if key is None else f"{key}/{number}"
+        now_ms = at.store.now_ms()
+        job = submit.submit(at, project, submission.spec, name=submission.name, request=request, now_ms=now_ms)
+    except ValidationError as error:
+        invalid = InvalidSpec(problems(list(error.errors(include_url=False)), as_problem))
+        return BatchLineView(line=number, problem=asdict(of_error(invalid)))
+    except GanglineError as error:
+        return BatchLineView(line=number, problem=asdict(of_error(error)))
+    return BatchLineView(line=number, job=job)
+
+
+SUBMISSION = TypeAdapter(Submission)
 
 
 @router.get("/jobs")

@@ -10,10 +10,11 @@ from typing import Annotated, cast
 from fastapi import Depends, Header, Path, Query, Request
 
 from gangline.api.lanes import Later
+from gangline.api.limits.door import IDENTITY
 from gangline.core.access import Role
 from gangline.core.errors import UserError
 from gangline.ports.server import Hold
-from gangline.service.access.access import DEFAULT_PROJECT, Identity, identify, note_use
+from gangline.service.access.access import DEFAULT_PROJECT, Identity, identify, note_use, permitted, recognize
 from gangline.service.access.projects import reach
 from gangline.service.deployment import Deployment
 from gangline.wire import protocol
@@ -54,10 +55,11 @@ def holder(request: Request) -> Later[str]:
 def _has_role(needed: Role):
     async def identity(request: Request) -> Later[Identity]:
         at, secret = deployment(request), bearer(request)
+        known = request.scope.get(IDENTITY)
 
         def find() -> Identity:
             now_ms = at.store.now_ms()
-            found = identify(at, secret, needed, now_ms)
+            found = permitted(known or recognize(at, secret, now_ms), needed)
             note_use(at, found, now_ms)
             return found
 
@@ -132,6 +134,7 @@ Now = Annotated[int, Depends(_now)]
 ViewerOf = Annotated[str, Depends(_project("viewer"))]
 ViewerOfLater = Annotated[Later[str], Depends(_project("viewer"))]
 MemberOf = Annotated[str, Depends(_project("member"))]
+MemberOfLater = Annotated[Later[str], Depends(_project("member"))]
 AdminOf = Annotated[str, Depends(_project("admin"))]
 AdminReach = Annotated[str | None, Depends(_reach("admin"))]
 Viewer = Annotated[Identity, Depends(_has_role("viewer"))]

@@ -78,6 +78,15 @@ class JobView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLineView:
+    """What became of line `line` of a batch, the first being 1: a `job`, or the `problem` (RFC 9457) for which it was refused."""
+
+    line: int
+    job: str | None = None
+    problem: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobPage:
     """`next` asks for the page after this one; None where this is the last."""
 

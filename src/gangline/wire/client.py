@@ -7,7 +7,8 @@ client.job(job.summary.id).summary.state
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urljoin
@@ -24,6 +25,7 @@ from gangline.core.specs.spec import Spec
 from gangline.core.views import (
     ArtifactView,
     BaseView,
+    BatchLineView,
     BlobView,
     EndView,
     EventView,
@@ -40,7 +42,7 @@ from gangline.core.views import (
     ProgressView,
     ProjectView,
 )
-from gangline.wire.http import Http, parse, problem_of
+from gangline.wire.http import Http, parse, parse_lines, problem_of
 from gangline.wire.problem import to_error
 from gangline.wire.stream import Waiting, follow, read
 
@@ -92,6 +94,12 @@ class Client:
         """`key` makes it safe to submit again after an answer was lost: the same key gives the same job."""
         body = {"spec": to_json(spec), "name": name}
         return parse(JobView, self._http.ask("POST", "/v1/jobs", body, key=key or uuid4().hex))
+
+    def submit_batch(self, specs: Iterable[Spec], *, key: str = "") -> list[BatchLineView]:
+        """Submit many jobs in one request; return a job or a problem for each, in order. `key` makes it safe to submit again."""
+        lines = (json.dumps({"spec": to_json(spec)}) for spec in specs)
+        answer = self._http.send_lines("/v1/jobs/batch", lines, key=key or uuid4().hex)
+        return parse_lines(BatchLineView, answer)
 
     def jobs(self) -> Iterator[JobSummary]:
         """Newest first."""

@@ -1,7 +1,7 @@
 """One way to ask over HTTP: typed bodies out, typed answers in, problems as errors."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cache
@@ -16,6 +16,7 @@ from gangline.wire.problem import to_error
 
 T = TypeVar("T")
 TIMEOUT = httpx.Timeout(20, connect=5)
+LINES_TIMEOUT = httpx.Timeout(600, connect=5)  # a server that submits thousands of jobs answers when it has done so
 LIMITS = httpx.Limits(
     keepalive_expiry=60
 )  # longer than from heartbeat to heartbeat, shorter than a server keeps a connection
@@ -34,14 +35,34 @@ class Http:
         self, method: str, path: str, body: Any = None, *, params: dict[str, Any] | None = None, key: str = ""
     ) -> httpx.Response:
         """The answer, where it is a success. Raises the error that a problem stands for, or `Unreachable`."""
+        content = json.dumps(body if isinstance(body, dict) else asdict(body)) if body is not None else None
+        return self._send(method, path, content, "application/json", params=params, key=key)
+
+    def send_lines(self, path: str, lines: Iterable[str], *, key: str) -> httpx.Response:
+        """Send JSON lines as they are made. Raises as `ask` does."""
+        content = (line.encode() + b"\n" for line in lines)
+        return self._send("POST", path, content, "application/jsonl", key=key, timeout=LINES_TIMEOUT)
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        content: str | Iterable[bytes] | None,
+        media_type: str,
+        *,
+        params: dict[str, Any] | None = None,
+        key: str = "",
+        timeout: httpx.Timeout = TIMEOUT,
+    ) -> httpx.Response:
         headers = self._headers()
         if key:
             headers["Idempotency-Key"] = key
-        content = json.dumps(body if isinstance(body, dict) else asdict(body)) if body is not None else None
         if content is not None:
-            headers["Content-Type"] = "application/json"
+            headers["Content-Type"] = media_type
         with self._reaching():
-            answer = self._client.request(method, path, content=content, headers=headers, params=params)
+            answer = self._client.request(
+                method, path, content=content, headers=headers, params=params, timeout=timeout
+            )
         if answer.is_success:
             return answer
         raise to_error(answer.status_code, problem_of(answer))
@@ -89,8 +110,17 @@ def problem_of(answer: httpx.Response) -> dict[str, Any]:
 
 
 def parse(kind: type[T], answer: httpx.Response) -> T:
+    return _parse(kind, answer.content, answer)
+
+
+def parse_lines(kind: type[T], answer: httpx.Response) -> list[T]:
+    """Return the value of each line of an answer."""
+    return [_parse(kind, line, answer) for line in answer.content.splitlines()]
+
+
+def _parse(kind: type[T], content: bytes, answer: httpx.Response) -> T:
     try:
-        return _adapter(kind).validate_json(answer.content)
+        return _adapter(kind).validate_json(content)
     except ValueError:
         raise Unreachable(
             f"{answer.request.url.copy_with(query=None)} did not answer as a Gangline server does",

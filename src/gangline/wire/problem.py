@@ -3,7 +3,19 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from gangline.core.errors import BadInput, Damaged, Denied, Forbidden, GanglineError, NotFound, Unreachable, UserError
+from gangline.core.errors import (
+    BadInput,
+    Damaged,
+    Denied,
+    Forbidden,
+    GanglineError,
+    NotFound,
+    TooLarge,
+    TooMany,
+    TooSlow,
+    Unreachable,
+    UserError,
+)
 from gangline.core.parsing import InvalidSpec, Problem
 from gangline.ports.server import Refused, Stale
 
@@ -20,11 +32,15 @@ TITLES: dict[str, tuple[int, str]] = {
     UserError.code: (400, "The request cannot be served"),
     STALE: (409, "The lease is lost"),
     REFUSED: (422, "Refused"),
+    TooLarge.code: (413, "Too large"),
+    TooSlow.code: (408, "Too slow"),
+    TooMany.code: (429, "Too many requests"),
     Unreachable.code: (503, "Not available now"),
     GanglineError.code: (500, "The server failed"),
 }
 ERRORS: dict[str, type[GanglineError]] = {
-    kind.code: kind for kind in (BadInput, Damaged, Denied, Forbidden, NotFound, UserError, Unreachable)
+    kind.code: kind
+    for kind in (BadInput, Damaged, Denied, Forbidden, NotFound, TooLarge, TooMany, TooSlow, UserError, Unreachable)
 }
 
 

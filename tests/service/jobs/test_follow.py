@@ -17,6 +17,7 @@ from gangline.api.streams import Followers
 from gangline.cli import main
 from gangline.cli.jobs import follow as cli_follow
 from gangline.core.errors import NotFound, Unreachable
+from gangline.core.limits import Limits
 from gangline.core.views import EndView, EventView, JobView, ProgressView
 from gangline.ports.server import LOG_CHUNK_BYTES_MAX, Beat, Hold, Log
 from gangline.ports.store import Row, write
@@ -36,8 +37,13 @@ def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def app(service: Service) -> FastAPI:
-    return make_app(service.at, service.objects)
+def limits(request: pytest.FixtureRequest) -> Limits:
+    return getattr(request, "param", Limits())
+
+
+@pytest.fixture
+def app(service: Service, limits: Limits) -> FastAPI:
+    return make_app(service.at, service.objects, limits)
 
 
 @pytest.fixture
@@ -246,12 +252,18 @@ def test_who_goes_away_leaves_nothing_behind(service: Service, app: FastAPI, ser
     assert followers.count == 0 and not followers._tails
 
 
-def test_more_than_so_many_are_told_to_come_later(
-    service: Service, follow: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(streams, "FOLLOWERS_MAX", 2)
+@pytest.mark.parametrize("limits", [Limits(followers_max=2)], indirect=True)
+def test_more_than_so_many_are_told_to_come_later(service: Service, follow: Any) -> None:
     job = service.submit()
     assert [follow(job).answer.status_code for _ in range(3)] == [200, 200, 503]
+
+
+@pytest.mark.parametrize("limits", [Limits(followers_per_project_max=2)], indirect=True)
+def test_one_project_cannot_take_the_streams_of_others(service: Service, follow: Any) -> None:
+    job = service.submit()
+    answers = [follow(job).answer for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [200, 200, 429]
+    assert answers[-1].headers["retry-after"] == "15"
 
 
 def test_a_server_that_stops_does_not_wait_for_those_who_follow(service: Service, served: Served, follow: Any) -> None:

@@ -31,6 +31,18 @@ class Identity:
 
 def identify(at: Deployment, secret: str, needed: Role, now_ms: int) -> Identity:
     """Raises `Denied` where `secret` opens nothing (any more), `Forbidden` where it does not open this."""
+    return permitted(recognize(at, secret, now_ms), needed)
+
+
+def permitted(identity: Identity, needed: Role) -> Identity:
+    """Return the identity. Raises `Forbidden` where its role does not reach so far."""
+    if not permits(identity.role, needed):
+        raise _too_little(needed, identity.role)
+    return identity
+
+
+def recognize(at: Deployment, secret: str, now_ms: int) -> Identity:
+    """Return who has this secret. Raises `Denied` where it opens nothing (any more)."""
     rows = at.store.load("credential", hash=_hash(secret)) if secret else []
     if not rows:
         raise Denied(
@@ -41,8 +53,6 @@ def identify(at: Deployment, secret: str, needed: Role, now_ms: int) -> Identity
     lost = standing(found["expires_ms"], found["revoked_ms"], now_ms)
     if lost != "valid":
         raise Denied(_lost(found["role"], lost), hint="ask whoever gave it to you for another")
-    if not permits(found["role"], needed):
-        raise _too_little(needed, found["role"])
     if found["node_state"] == "gone":
         raise Denied("this node was given up", hint="start the worker again: it joins anew")
     return Identity(**{name: found[name] for name in Identity.__slots__})

@@ -1,0 +1,174 @@
+"""The door of the application: what a request must pass before anything of its body is parsed, or even read.
+
+    rate of its key or address        429 and Retry-After
+    length of its body, as announced  413
+    key, where it has a body          401
+    body, as it comes                 413, or 408 where it comes too slowly
+
+Heartbeats have no rate, and their key is looked up by their route: they are nearly all requests of a large fleet. A refused body is
+never read, so its connection is closed.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from functools import partial
+from hashlib import sha256
+
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gangline.api.lanes import USERS, WORKERS
+from gangline.api.limits.rates import Rates
+from gangline.api.limits.routes import Bounds, bounds_of
+from gangline.api.problems import of_our
+from gangline.core.errors import GanglineError, TooLarge, TooMany, TooSlow
+from gangline.core.limits import Limits
+from gangline.wire.problem import of_error
+
+DENIED = 401
+IDENTITY = "gangline.identity"
+"""Where a request's scope holds who asks, once the door has looked that up."""
+Recognize = Callable[[str], object]
+
+
+class Door:
+    """An ASGI middleware. `recognize_user` and `recognize_node` raise `Denied` for a token that opens nothing."""
+
+    def __init__(self, app: ASGIApp, limits: Limits, recognize_user: Recognize, recognize_node: Recognize) -> None:
+        self._app = app
+        self._limits = limits
+        self._recognize = {"user": recognize_user, "worker": recognize_node}
+        self._keys = Rates(limits.key_rate_per_s, limits.key_burst)
+        self._addresses = Rates(limits.address_rate_per_s, limits.address_burst)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        bounds, headers = bounds_of(scope["path"], self._limits), Headers(scope=scope)
+        try:
+            if bounds.sender == "signed":
+                await self._app(scope, self._while_it_comes(receive, bounds.body_bytes_max), send)
+                return
+            self._check_rate(scope, headers, bounds)
+            entering = await self._entering(scope, headers, receive, bounds)
+        except ClientDisconnect:
+            return
+        except GanglineError as error:
+            await _refuse(error, scope, receive, send)
+            return
+        await self._app(scope, entering, self._counting_refusals(scope, send))
+
+    def _check_rate(self, scope: Scope, headers: Headers, bounds: Bounds) -> None:
+        """Raise `TooMany`. A token counts for its own rate, whether it is valid or not; the address of those that are not is counted
+        when they are refused."""
+        if bounds.sender == "heartbeat":
+            return
+        token, now_s = _token(headers), time.monotonic()
+        wait_s = self._addresses.wait_s(_address(scope), now_s)
+        if not wait_s:
+            wait_s = self._keys.take(token, now_s) if token else self._addresses.take(_address(scope), now_s)
+        if wait_s:
+            raise TooMany("too many requests", wait_s=wait_s)
+
+    async def _entering(self, scope: Scope, headers: Headers, receive: Receive, bounds: Bounds) -> Receive:
+        """Return what the route receives in place of the connection. Raises `TooLarge`, `TooSlow`, `Denied`."""
+        announced = headers.get("content-length", "")
+        if announced.isdecimal() and int(announced[:19]) > bounds.body_bytes_max:
+            raise _too_large(bounds.body_bytes_max)
+        if announced in ("", "0") and "transfer-encoding" not in headers:
+            return receive
+        if bounds.sender != "heartbeat":
+            scope[IDENTITY] = await self._look_up(scope, headers, bounds)
+        if not bounds.whole:
+            return self._while_it_comes(receive, bounds.body_bytes_max)
+        try:
+            async with asyncio.timeout(self._limits.body_s):
+                return _again(await _read(receive, bounds), receive)
+        except TimeoutError:
+            raise TooSlow(f"the body was not complete in {self._limits.body_s:g} s") from None
+
+    async def _look_up(self, scope: Scope, headers: Headers, bounds: Bounds) -> object:
+        """Return who asks, before the body is read."""
+        lane = WORKERS if bounds.sender == "worker" else USERS
+        try:
+            return await lane.run(partial(self._recognize[bounds.sender], _token(headers, hashed=False)))
+        except GanglineError as error:
+            if of_error(error).status == DENIED:
+                self._addresses.take(_address(scope), time.monotonic())
+            raise
+
+    def _counting_refusals(self, scope: Scope, send: Send) -> Send:
+        async def counting(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] == DENIED:
+                self._addresses.take(_address(scope), time.monotonic())
+            await send(message)
+
+        return counting
+
+    def _while_it_comes(self, receive: Receive, bytes_max: int) -> Receive:
+        """Return a `receive` that raises `TooLarge` or `TooSlow` into the route that reads a body piece by piece."""
+        left = bytes_max
+
+        async def limited() -> Message:
+            nonlocal left
+            try:
+                async with asyncio.timeout(self._limits.body_idle_s):
+                    message = await receive()
+            except TimeoutError:
+                raise TooSlow(f"no byte of the body came for {self._limits.body_idle_s:g} s") from None
+            left -= len(message.get("body", b""))
+            if left < 0:
+                raise _too_large(bytes_max)
+            return message
+
+        return limited
+
+
+async def _read(receive: Receive, bounds: Bounds) -> bytes:
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        body += message.get("body", b"")
+        if len(body) > bounds.body_bytes_max:
+            raise _too_large(bounds.body_bytes_max)
+        if not message.get("more_body", False):
+            return bytes(body)
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that gives a body that was read, and then what else comes of the connection."""
+    unread = [body]
+
+    async def reading() -> Message:
+        return {"type": "http.request", "body": unread.pop()} if unread else await receive()
+
+    return reading
+
+
+async def _refuse(error: GanglineError, scope: Scope, receive: Receive, send: Send) -> None:
+    answer = of_our(error)
+    answer.headers["Connection"] = "close"
+    await answer(scope, receive, send)
+
+
+def _too_large(bytes_max: int) -> TooLarge:
+    return TooLarge(
+        f"the body is larger than {bytes_max:,} bytes",
+        hint="send several jobs as JSON lines, and keep a large data set in a bucket, so that its spec names an address",
+    )
+
+
+def _token(headers: Headers, *, hashed: bool = True) -> str:
+    """Return the token that a request carries, by default as its SHA-256, so that no table of buckets holds secrets."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    token = token.strip() if scheme.lower() == "bearer" else ""
+    return sha256(token.encode()).hexdigest() if token and hashed else token
+
+
+def _address(scope: Scope) -> str:
+    return scope["client"][0] if scope.get("client") else ""

@@ -1,0 +1,31 @@
+"""Which limits a request has, by its path alone: pure."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gangline.core.limits import Limits
+
+BATCH_PATH = "/v1/jobs/batch"
+Sender = Literal["heartbeat", "worker", "user", "signed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """`whole`: the body is read before the route begins, so it has `json_bytes_max` bytes at most; others are read while they come."""
+
+    sender: Sender
+    body_bytes_max: int
+    whole: bool = True
+
+
+def bounds_of(path: str, limits: Limits) -> Bounds:
+    """Return the limits of a request. What is uploaded by a signed URL has the length that was signed."""
+    if path.startswith("/v1/objects/"):
+        return Bounds(sender="signed", body_bytes_max=2**63, whole=False)
+    if path.startswith("/v1/attempts/"):
+        if path.endswith("/heartbeats"):
+            return Bounds(sender="heartbeat", body_bytes_max=limits.heartbeat_bytes_max)
+        return Bounds(sender="worker", body_bytes_max=limits.worker_json_bytes_max)
+    if path == BATCH_PATH:
+        return Bounds(sender="user", body_bytes_max=limits.batch_bytes_max, whole=False)
+    return Bounds(sender="user", body_bytes_max=limits.json_bytes_max)

@@ -1,9 +1,11 @@
-"""The service over HTTP: `python benchmarks/http.py [beats] [fleet] [claims] [rest] [--sqlite]`, all of them without an argument.
+"""The service over HTTP: `python benchmarks/http.py [beats] [fleet] [claims] [rest] [hostile] [--sqlite]`, all of them without an
+argument.
 
 beats   heartbeats a second through one server process, as many as it takes, beside a bare Starlette route under the same uvicorn
 fleet   how long a heartbeat takes where 1,000 agents beat once a second and 500 users follow jobs to which things happen
 claims  16, 64, 256 and 1,000 nodes that ask for work at one moment: all get another job, the last one after so long
 rest    memory and CPU of a server that has nothing to do, over a minute
+hostile the worst heartbeat of one node, and how much the server's memory grows, while others send what a server must refuse
 
 The server is `gangline server` over a PostgreSQL with fsync on a socket, or with its store in a file. Server, database, agents
 and followers are processes of their own; they share this machine's cores. Each figure is the median of some rounds, with the
@@ -29,8 +31,9 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from statistics import median, quantiles
 from typing import Any
@@ -39,6 +42,7 @@ from urllib.parse import urlsplit
 from tests.postgres import Postgres, postgres
 
 from gangline.core.files import File
+from gangline.core.limits import Limits
 from gangline.core.parsing import to_json
 from gangline.core.specs.fields import FilesBase
 from gangline.core.specs.lora import LoraSpec
@@ -64,9 +68,10 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
+        self._answer: asyncio.Future[tuple[int, bytes]] | None = None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if not self._answer.done():
+        if self._answer and not self._answer.done():
             self._answer.set_exception(exc or ConnectionError("the server closed the connection"))
 
     def data_received(self, data: bytes) -> None:
@@ -74,10 +79,11 @@ class Connection(asyncio.Protocol):
         head, blank, body = self._received.partition(b"\r\n\r\n")
         if blank and len(body) == int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0] or 0):
             self._received = bytearray()
+            assert self._answer, "it was asked"
             self._answer.set_result((int(head[9:12]), bytes(body)))
 
     def ask(self, request: bytes) -> asyncio.Future[tuple[int, bytes]]:
-        self._answer: asyncio.Future[tuple[int, bytes]] = asyncio.get_running_loop().create_future()
+        self._answer = asyncio.get_running_loop().create_future()
         self._transport.write(request)
         return self._answer
 
@@ -417,7 +423,120 @@ def rest(database: Postgres | None) -> None:
         show("memory", [server.memory_mb()], "MB")
 
 
-PARTS = {"beats": beats, "fleet": fleet, "claims": claims, "rest": rest}
+HALF_OPEN, LARGE, AT_LIMIT, MALICIOUS, UNKNOWN_FIELDS = 200, 20, 20, 5, 100_000
+LARGE_BYTES, PIECE_BYTES = 100_000_000, 1 << 20
+BEAT_MS_MAX, GROWTH_MB_MAX = 500, 100
+
+
+def hostile(database: Postgres | None) -> None:
+    """All at once, again and again for a round; the limits are the defaults of `core/limits.py`."""
+    head("hostile")
+    limits = Limits()
+    print(
+        f"limits: JSON {limits.json_bytes_max:,} bytes, headers {limits.headers_s:g} s, body {limits.body_s:g} s, "
+        f"{limits.key_rate_per_s:g}/s a key, {limits.address_rate_per_s:g}/s an address"
+    )
+    worst, typical, growths, answered = list[float](), list[float](), list[float](), Counter[str]()
+    for _ in range(ROUNDS):
+        with running(database) as server:
+            server.submit(1)
+            taken, growth, told = asyncio.run(beat_beside_attackers(server))
+        worst.append(max(taken) * 1000)
+        typical.append(median(taken) * 1000)
+        growths.append(growth)
+        answered += told
+    show("a heartbeat beside attackers: median", typical, "ms")
+    show(f"{'worst':>44}", worst, "ms", f"at most {BEAT_MS_MAX}")
+    show("memory that the server takes beside that", growths, "MB", f"at most {GROWTH_MB_MAX}")
+    print("answers: " + ", ".join(f"{what} {count}" for what, count in sorted(answered.items())))
+
+
+async def beat_beside_attackers(server: Server) -> tuple[list[float], float, Counter[str]]:
+    (agent,) = await make_fleet(server, 1)
+    await agent.claim()
+    members = [Client(server.url, server.user).add_key(f"m{number}", "member").secret for number in range(AT_LIMIT)]
+    for _ in range(50):
+        await agent.beat()
+    before_mb, peak_mb, taken = server.memory_mb(), 0.0, list[float]()
+    spawning = multiprocessing.get_context("spawn")
+    results: Any = spawning.Queue()
+    attackers = spawning.Process(target=attack, args=(server.url, members, results), daemon=True)
+    attackers.start()
+    assert results.get() == "begun", "the attackers are ready"
+    until_s = time.perf_counter() + ROUND_S
+    while (began_s := time.perf_counter()) < until_s:
+        await agent.beat()
+        taken.append(time.perf_counter() - began_s)
+        peak_mb = max(peak_mb, server.memory_mb())
+        await asyncio.sleep(0.02)
+    told = await asyncio.to_thread(results.get)
+    attackers.join()
+    return taken, peak_mb - before_mb, told
+
+
+def attack(url: str, members: list[str], results: Any) -> None:
+    """Send what a server must refuse for `ROUND_S` seconds; `results` gets "begun", and then how often there was which answer."""
+    limit = Limits().json_bytes_max
+    filler = b'{"spec":{"a":[' + b"[]," * ((limit - 30) // 3) + b"[]]}}"
+    fields = ",".join(f'"f{number}":1' for number in range(UNKNOWN_FIELDS))
+    malicious = f'{{"spec":{{{fields}}}}}'.encode()[: 2 * limit]
+    fitting = ",".join(f'"f{number}":1' for number in range(limit // 11))
+    malicious_at_limit = f'{{"spec":{{{fitting}}}}}'.encode()
+    told: Counter[str] = Counter()
+
+    async def send(what: str, token: str, body: bytes, announced: int) -> None:
+        at = urlsplit(url)
+        reader, writer = await asyncio.open_connection(at.hostname, at.port)
+        key = f"Authorization: Bearer {token}\r\n" if token else ""
+        head = f"POST /v1/jobs HTTP/1.1\r\nHost: x\r\n{key}Content-Type: application/json\r\nContent-Length: {announced}\r\n\r\n"
+        with suppress(ConnectionError):
+            writer.write(head.encode())
+            for start in range(0, announced, PIECE_BYTES):
+                writer.write(body[start : start + PIECE_BYTES] or bytes(PIECE_BYTES))
+                await writer.drain()
+        status = b""
+        with suppress(ConnectionError):
+            status = (await reader.readline())[9:12]
+        told[f"{what}: {status.decode() or 'cut off'}"] += 1
+        writer.close()
+
+    async def again_and_again(until_s: float, *sending: Any) -> None:
+        while time.perf_counter() < until_s:
+            await send(*sending)
+            await asyncio.sleep(0.1)
+
+    async def half_open(until_s: float) -> None:
+        at = urlsplit(url)
+        while time.perf_counter() < until_s:
+            reader, writer = await asyncio.open_connection(at.hostname, at.port)
+            writer.write(b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\n")
+            with suppress(TimeoutError, ConnectionError):
+                async with asyncio.timeout(max(0, until_s - time.perf_counter())):
+                    told[f"half open: {(await reader.readline())[9:12].decode() or 'cut off'}"] += 1
+            writer.close()
+
+    async def everything() -> None:
+        results.put("begun")
+        until_s = time.perf_counter() + ROUND_S
+        await asyncio.gather(
+            *(half_open(until_s) for _ in range(HALF_OPEN)),
+            *(again_and_again(until_s, "100 MB, no key", "", b"", LARGE_BYTES) for _ in range(LARGE)),
+            *(again_and_again(until_s, "at the limit", key, filler, len(filler)) for key in members),
+            *(
+                again_and_again(until_s, "100,000 fields", members[0], malicious, len(malicious))
+                for _ in range(MALICIOUS)
+            ),
+            *(
+                again_and_again(until_s, "fields at the limit", members[1], malicious_at_limit, len(malicious_at_limit))
+                for _ in range(MALICIOUS)
+            ),
+        )
+
+    asyncio.run(everything())
+    results.put(told)
+
+
+PARTS = {"beats": beats, "fleet": fleet, "claims": claims, "rest": rest, "hostile": hostile}
 
 if __name__ == "__main__":
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -1,7 +1,7 @@
 """JSON and TOML values as dataclasses, with all that is wrong with them told at once."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import cache
 from types import MappingProxyType
 from typing import Any
@@ -34,17 +34,31 @@ def parse_as(kind: Any, value: object) -> Any:
     """JSON values as a value of this type. Raises `InvalidSpec` with every field that is none."""
     from pydantic import ValidationError
 
+    known, left_out = _without_a_flood(kind, value)
     try:
-        return adapter(kind).validate_python(value)
+        return adapter(kind).validate_python(known)
     except ValidationError as error:
-        raise InvalidSpec(problems(error.errors(), _problem)) from None
+        raise InvalidSpec(problems(error.errors(), _problem, more=left_out)) from None
 
 
-def problems(found: list[Any], as_problem: Callable[[dict[str, Any]], Problem]) -> tuple[Problem, ...]:
-    """Return pydantic's errors as problems, the first `PROBLEMS_MAX` of them and one that counts the rest."""
+def _without_a_flood(kind: Any, value: object) -> tuple[object, int]:
+    """Return a value with `PROBLEMS_MAX` of its unknown fields at most, and how many were left out: pydantic would make an error of
+    each, and hold the interpreter for as long as that takes."""
+    if not is_dataclass(kind) or not isinstance(value, dict):
+        return value, 0
+    fields = kind.__dataclass_fields__
+    unknown = [name for name in value if name not in fields]
+    flood = set(unknown[PROBLEMS_MAX:])
+    return ({name: part for name, part in value.items() if name not in flood} if flood else value), len(flood)
+
+
+def problems(
+    found: list[Any], as_problem: Callable[[dict[str, Any]], Problem], *, more: int = 0
+) -> tuple[Problem, ...]:
+    """Return pydantic's errors as problems: the first `PROBLEMS_MAX`, and one that counts the rest and `more`."""
     causes = _causes(found)
     named = [as_problem(dict(cause)) for cause in causes[:PROBLEMS_MAX]]
-    more = len(causes) - len(named)
+    more += len(causes) - len(named)
     return (*named, *([Problem("…", f"and {more} more problems")] if more else ()))
 
 

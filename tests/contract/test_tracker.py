@@ -239,3 +239,15 @@ def test_w_and_bs_library_sees_no_secret_of_the_servers_and_ends_with_it(
         tracker.write(RUN.id, points(1), [])
     assert tracker.open(RUN, 0) == 0
     tracker.close()
+
+
+def test_tensorboards_files_are_open_to_whom_the_users_umask_lets_in(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        board = TensorBoard(tmp_path / "boards", umask=0o022)
+        board.open(RUN, 0)
+        board.write(RUN.id, [Measured(step=1, at_ms=1, values={"loss": 0.5})], [])
+    finally:
+        os.umask(before)
+    made = [tmp_path / "boards", *(tmp_path / "boards").rglob("*")]
+    assert {path.stat().st_mode & 0o777 for path in made} == {0o755, 0o644}

@@ -1,18 +1,22 @@
 """The composition root of the server: its store, its bytes, its secrets, its trackers, and the nodes of its own box."""
 
+import hashlib
 import os
 import secrets
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gangline.compose.access import Access, keep_access, new_secret
 from gangline.compose.buckets import open_bucket
+from gangline.compose.home import keep_files_private, locked, private_home
 from gangline.compose.hub import make_hub
-from gangline.compose.settings import existing, needing, read_settings
+from gangline.compose.settings import needing, read_settings
+from gangline.core.errors import UserError
 from gangline.core.fleet.autoscale import PoolLimits
 from gangline.core.policy import Policy
 
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from gangline.adapters.objects.s3 import S3Objects
     from gangline.adapters.pools.local import LocalPool
     from gangline.ports.tracker import Tracker
+    from gangline.service.deployment import Deployment, RentedPool
 
 NO_NODES = PoolLimits(name="default", nodes_min=0, nodes_max=0)
 
@@ -36,42 +41,88 @@ def run_server(
     nodes: PoolLimits = NO_NODES,
     cache_gb: float | None = None,
 ) -> None:
-    """Serve until told to stop, with `nodes` of this box. `ready` is called once requests are taken."""
+    """Serve until told to stop, with `nodes` of this box. `ready` is called once requests are taken.
+
+    Raises `UserError` where another server runs in `home`, before anything of it is touched."""
     with needing("server"):
         from gangline.api.app import make_app
         from gangline.api.serve import listen, serve
     from gangline.adapters.objects.local import LocalObjects
+    from gangline.service.deployment import RentedPool
+
+    users_umask = keep_files_private()
+    with locked(private_home(home)) as lock:
+        listening = listen(host, port)
+        access = keep_access(home, f"http://{host}:{listening.getsockname()[1]}")
+        lock.tell(url=access.url)
+        price = round(price_usd_per_hour * 1e6)
+        local = _nodes_of_this_box(home, nodes.nodes_max, access, price, cache_gb)
+        pools = {nodes.name: RentedPool(nodes, local)}
+        with _deployed(home, access, policy, price, pools, make_trackers(home, users_umask)) as deployment:
+            objects = deployment.objects
+            app = make_app(deployment, objects if isinstance(objects, LocalObjects) else None)
+            serve(app, deployment, listening, ready=lambda: ready(access), stopping=local.stop_all)
+
+
+@contextmanager
+def _deployed(
+    home: Path,
+    access: Access,
+    policy: Policy,
+    price_micro_usd_per_hour: int,
+    pools: "Mapping[str, RentedPool]",
+    trackers: "tuple[Tracker, ...]",
+) -> "Iterator[Deployment]":
+    """Open the store and the bytes of a home that is ours alone, and let in who has the secrets of it."""
     from gangline.adapters.store import open_store
     from gangline.service.access.access import admit
-    from gangline.service.deployment import Deployment, RentedPool
+    from gangline.service.deployment import Deployment
 
-    home = existing(home)
-    listening = listen(host, port)
-    access = keep_access(home, f"http://{host}:{listening.getsockname()[1]}")
-    price = round(price_usd_per_hour * 1e6)
     store = open_store(read_settings().database or str(home / "gangline.sqlite"))
-    objects = make_objects(home, access.signing_secret)
-    local = _nodes_of_this_box(home, nodes.nodes_max, access, price, cache_gb)
-    deployment = Deployment(
-        store=store,
-        objects=objects,
-        hub=make_hub(),
-        policy=policy,
-        new_id=new_id,
-        new_secret=new_secret,
-        up_since_ms=store.now_ms(),
-        price_micro_usd_per_hour=price,
-        pools={nodes.name: RentedPool(nodes, local)},
-        server=f"{socket.gethostname()}:{home}",
-        trackers=make_trackers(home),
-    )
-    admit(deployment, access.operator_key, "operator", now_ms=store.now_ms())
-    admit(deployment, access.join_token, "join", now_ms=store.now_ms())
     try:
-        app = make_app(deployment, objects if isinstance(objects, LocalObjects) else None)
-        serve(app, deployment, listening, ready=lambda: ready(access), stopping=local.stop_all)
+        deployment = Deployment(
+            store=store,
+            objects=make_objects(home, access.signing_secret),
+            hub=make_hub(),
+            policy=policy,
+            new_id=new_id,
+            new_secret=new_secret,
+            up_since_ms=store.now_ms(),
+            price_micro_usd_per_hour=price_micro_usd_per_hour,
+            pools=pools,
+            server=_server_name(home, access.signing_secret),
+            trackers=trackers,
+        )
+        if not os.environ.get("GANGLINE_OBJECTS"):
+            _refuse_two_folders(deployment)
+        admit(deployment, access.operator_key, "operator", now_ms=store.now_ms())
+        admit(deployment, access.join_token, "join", now_ms=store.now_ms())
+        yield deployment
     finally:
         store.close()
+
+
+def _refuse_two_folders(at: "Deployment") -> None:
+    """Raise `UserError` where a server of another home is at work on this database: each would keep its uploads in a folder of its
+    own, where the other one's nodes do not find them. A home that moved, or whose host has another name now, is still the same."""
+    from gangline.service.outage import take_turn
+
+    if take_turn(at, at.store.now_ms()):  # at once, so that of two that start together one is refused
+        return
+    found = at.store.load("ticks")[0]
+    other, _, home_id = found["ticker"].rpartition("#")
+    if home_id and home_id != at.server.rpartition("#")[2]:
+        wait_s = max(0, found["turn_ends_ms"] - at.store.now_ms()) // 1000 + 1
+        raise UserError(
+            f"another server ({other}) uses this database, and this one would keep its files where the other cannot read them",
+            hint="set GANGLINE_OBJECTS to one bucket for both servers; "
+            f"if the other one was stopped, try again in {wait_s} s",
+        )
+
+
+def _server_name(home: Path, signing_secret: str) -> str:
+    """Return a name for people, and behind `#` an id that a home keeps wherever it lies."""
+    return f"{socket.gethostname()}:{home}#{hashlib.sha256(signing_secret.encode()).hexdigest()[:12]}"
 
 
 def make_objects(home: Path, signing_secret: str) -> "LocalObjects | S3Objects":
@@ -84,8 +135,9 @@ def make_objects(home: Path, signing_secret: str) -> "LocalObjects | S3Objects":
     return open_bucket(place, "GANGLINE_OBJECTS")
 
 
-def make_trackers(home: Path) -> "tuple[Tracker, ...]":
-    """Make those that the environment names. W&B reads its own settings from there, such as WANDB_API_KEY and WANDB_MODE."""
+def make_trackers(home: Path, users_umask: int) -> "tuple[Tracker, ...]":
+    """Make those that the environment names. TensorBoard's files are open to whom `users_umask` lets in.
+    W&B reads its own settings from there, such as WANDB_API_KEY and WANDB_MODE."""
     project, folder = os.environ.get("GANGLINE_WANDB_PROJECT", ""), os.environ.get("GANGLINE_TENSORBOARD", "")
     found: list[Tracker] = []
     if project:
@@ -98,7 +150,7 @@ def make_trackers(home: Path) -> "tuple[Tracker, ...]":
     if folder:
         with needing("trackers"):
             from gangline.adapters.trackers.tensorboard import TensorBoard
-        found.append(TensorBoard(existing(Path(folder))))
+        found.append(TensorBoard(Path(folder), users_umask))
     return tuple(found)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
+from gangline.compose.home import keep_files_private, private_home
 from gangline.compose.hub import make_hub, users_cache
 from gangline.compose.settings import existing, read_settings
 from gangline.core.errors import UserError
@@ -39,7 +40,9 @@ def make_agent(
     from gangline.worker.agent import Agent
     from gangline.worker.edges import Edges
 
-    cache = make_cache(existing(home), shared_cache, cache_gb)
+    if shared_cache is None:  # else its files are for other users of this machine, too: the umask decides for whom
+        keep_files_private()
+    cache = make_cache(private_home(home), shared_cache, cache_gb)
     host = LocalHost(home, cache)
     reached: Server = HttpServer(server, token)
     machine = machine or host.machine()

@@ -18,7 +18,7 @@ from tensorboard.compat.proto.event_pb2 import Event  # pyright: ignore[reportAt
 from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue] - protobuf makes it
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from gangline.core.errors import Unreachable
+from gangline.core.errors import Unreachable, UserError
 from gangline.core.runs.metrics import Measured
 from gangline.ports.tracker import Ending, Picture, TrackedRun
 
@@ -36,15 +36,23 @@ class _Run:
 class TensorBoard:
     name = "tensorboard"
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, umask: int | None = None) -> None:
+        """Raises `UserError`. People look at `folder` with other programs, perhaps as other users: `umask` decides who may."""
         self._folder = folder
+        self._umask = umask
+        try:
+            self._make(folder)
+        except OSError as error:
+            raise UserError(
+                f"{folder} cannot be made: {error.strerror}", hint="GANGLINE_TENSORBOARD names it"
+            ) from None
         self._runs: dict[str, _Run] = {}
 
     def open(self, run: TrackedRun, told: int) -> int:
         folder = self._folder / run.project / run.id
         held, shown = told, set[tuple[str, int]]()
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            self._make(folder)
             for event in events(folder):
                 scalars = [value for value in event.summary.value if value.HasField("simple_value")]
                 held = max(held, event.step) if scalars else held
@@ -63,6 +71,7 @@ class TensorBoard:
         try:
             if at.file is None:
                 at.file = _begin(at.folder)
+                self._open_up(at.file, 0o666)
             _append(at.file, told)
         except OSError as error:
             raise _away(error) from None
@@ -74,6 +83,16 @@ class TensorBoard:
 
     def close(self) -> None:
         self._runs.clear()
+
+    def _make(self, folder: Path) -> None:
+        for each in reversed((folder, *folder.parents)):
+            if not each.exists():
+                each.mkdir(exist_ok=True)
+                self._open_up(each, 0o777)
+
+    def _open_up(self, path: Path, mode: int) -> None:
+        if self._umask is not None:
+            path.chmod(mode & ~self._umask)
 
 
 def events(folder: Path) -> Iterator[Event]:

@@ -1,0 +1,124 @@
+"""The home of a server: for one server at a time, and for the eyes of its owner alone."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gangline.cli.admin.box import Box
+from gangline.cli.jobs.train import hand_in
+from tests.conftest import BASE, SUBJECT
+from tests.postgres import Postgres
+
+SETTINGS: dict[str, Any] = {"prompt": "sks cat face", "steps": 2, "resolution": 64, "sample_result": False}
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Start `gangline server` on a free port, and kill it at the end."""
+    started: list[subprocess.Popen[str]] = []
+
+    def server(home: Path, *options: str, **environment: str) -> "subprocess.Popen[str]":
+        command = [
+            sys.executable,
+            "-m",
+            "gangline.cli.main",
+            "server",
+            "--home",
+            str(home),
+            "--port",
+            "0",
+            "-o",
+            "json",
+        ]
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(
+            [*command, *options], stdout=pipe, stderr=pipe, text=True, env=os.environ | environment
+        )
+        started.append(process)
+        return process
+
+    yield server
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def ready(process: "subprocess.Popen[str]") -> dict[str, Any]:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, process.communicate()[1]
+    return json.loads(line)
+
+
+def refusal(process: "subprocess.Popen[str]") -> str:
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 2, said
+    return " ".join(said.split())
+
+
+def test_a_second_server_in_a_home_is_refused_before_it_touches_anything(tmp_path: Path, start: Start) -> None:
+    home = tmp_path / "home"
+    first = start(home)
+    url = ready(first)["url"]
+    coming = home / "store" / "incoming" / "an-upload-under-way"
+    coming.write_text("half")
+    access = (home / "access.json").read_text()
+    said = refusal(start(home))
+    assert f"another server runs in {home} (pid {first.pid}, {url})" in said and "--home" in said
+    assert coming.read_text() == "half"
+    assert (home / "access.json").read_text() == access
+
+
+def test_a_server_that_was_killed_leaves_its_home_to_the_next(tmp_path: Path, start: Start) -> None:
+    first = start(tmp_path)
+    ready(first)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    assert ready(start(tmp_path))["url"]
+
+
+def test_servers_of_one_postgresql_share_no_home_and_need_one_bucket(
+    tmp_path: Path, start: Start, database_server: Postgres
+) -> None:
+    database = database_server.make_database()
+    ready(start(tmp_path / "a", GANGLINE_DATABASE_URL=database))
+    assert "another server runs in" in refusal(start(tmp_path / "a", GANGLINE_DATABASE_URL=database))
+    said = refusal(start(tmp_path / "b", GANGLINE_DATABASE_URL=database))
+    assert f"another server ({os.uname().nodename}:{tmp_path / 'a'}) uses this database" in said
+    assert "GANGLINE_OBJECTS" in said
+
+
+def open_to_others(home: Path) -> list[Path]:
+    """Return what others may read of a home, but for the log that who started a node keeps in it."""
+    found = [path for path in (home, *home.rglob("*")) if path.name != "worker.log" and not path.is_symlink()]
+    return [path for path in found if path.exists() and path.stat().st_mode & 0o077]
+
+
+def test_what_lies_in_a_home_is_for_its_owner_alone_whatever_the_umask(tmp_path: Path) -> None:
+    home, umask = tmp_path / "server", os.umask(0o022)
+    home.mkdir(mode=0o755)
+    try:
+        with Box(tmp_path, lease_s=20, heartbeat_interval_s=0.5) as box:
+            job = box.client.submit(hand_in(box.client, SUBJECT, str(BASE), [], SETTINGS)).summary.id
+            node = box.start_node("node")
+            runs, found = tmp_path / "node" / "runs", set[Path]()
+            while box.client.job(job).summary.state not in {"succeeded", "failed"}:
+                inputs = set(runs.glob("*/inputs/*/*"))
+                assert not inputs or open_to_others(tmp_path / "node") == []
+                found |= inputs
+            assert box.client.job(job).summary.state == "succeeded" and found
+            assert node.process.poll() is None
+            assert {"gangline.sqlite", "gangline.sqlite-wal", "access.json", "store"} <= {
+                p.name for p in home.iterdir()
+            }
+            assert open_to_others(home) == open_to_others(tmp_path / "node") == []
+    finally:
+        os.umask(umask)

@@ -1074,6 +1074,17 @@ def test_linked_folders_of_a_source_are_followed_and_never_in_a_circle(tmp_path:
     assert len(rows_of(converted(source, tmp_path / "made.lance")[0])) == 3
 
 
+@pytest.mark.parametrize("name", ["0.txt", "metadata.jsonl", "metadata.csv"])
+def test_what_is_said_of_images_is_no_link_out_of_the_source(tmp_path: Path, name: str) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "0.png").write_bytes(samples(1)[0].image)
+    (tmp_path / "secret").write_text('{"file_name": "0.png", "text": "a password"}')
+    (source / name).symlink_to(tmp_path / "secret")
+    with pytest.raises(BadInput, match=f"{name} is a link that leads out of .*secret"):
+        converted(source, tmp_path / "made.lance")
+
+
 def test_what_lies_in_a_linked_folder_is_never_deleted(tmp_path: Path) -> None:
     """Of the places that are swept."""
     kept = made.as_folder(tmp_path / "elsewhere", samples(1))

@@ -186,3 +186,11 @@ def test_a_recipe_may_name_what_lies_in_files(folder: Path, tmp_path: Path) -> N
 def test_a_recipe_whose_paths_are_none_is_refused(folder: Path, wrong: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match=next(iter(wrong))):
         plan_of(folder, SETTINGS | {"base": HUB} | wrong)
+
+
+@pytest.mark.parametrize("name", ["photos/b.txt", "masks/b.png"])
+def test_a_plan_follows_no_link_out_of_the_folder(folder: Path, name: str) -> None:
+    Image.new("L", (600, 400)).save(folder.parent / "elsewhere.png")
+    (folder.parent / name).symlink_to(folder.parent / "elsewhere.png")
+    with pytest.raises(BadInput, match=f"{name.rpartition('/')[2]} is a link that leads out of"):
+        planned(folder, masks=str(folder.parent / "masks"))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gangline.core.errors import BadInput
 from gangline.data.chance import stream
-from gangline.data.images.captions import Caption, read_captions, shuffled
+from gangline.data.images.captions import Caption, find_captions, read_captions, shuffled
 
 PROMPT = "a photo of sks dog"
 
@@ -180,3 +180,36 @@ def test_shuffling_keeps_the_first_tags_and_loses_none() -> None:
     assert {frozenset(order.split(", ")) for order in orders} == {frozenset({"sks dog", "beach", "sunny", "ball"})}
     assert shuffled(text, 9, stream(1, "tags")) == "sks dog, beach, sunny, ball"
     assert shuffled("no tags here", 0, stream(1, "tags")) == "no tags here"
+
+
+@pytest.mark.parametrize("name", ["a.txt", "metadata.jsonl", "3_sks dog/b.caption"])
+def test_a_caption_that_is_a_link_out_of_the_folder_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "photos"
+    write(tmp_path / "secret.txt", lines({"file_name": "a.jpg", "text": "a password"}))
+    (folder / name).parent.mkdir(parents=True)
+    (folder / name).symlink_to(tmp_path / "secret.txt")
+    with pytest.raises(BadInput, match=f"{name} is a link that leads out of .*, to .*secret.txt"):
+        captions(folder, "a.jpg", "3_sks dog/b.jpg")
+    with pytest.raises(BadInput, match="leads out"):
+        find_captions(folder, ["a.jpg", "3_sks dog/b.jpg"])
+
+
+def test_a_caption_that_is_a_link_within_the_folder_is_read(tmp_path: Path) -> None:
+    write(tmp_path / "real" / "words.txt", "sks dog on a beach")
+    (tmp_path / "photos").symlink_to(tmp_path / "real")
+    (tmp_path / "real" / "a.txt").symlink_to("words.txt")
+    assert captions(tmp_path / "photos", "a.jpg")[0] == {"a.jpg": Caption(text="sks dog on a beach")}
+
+
+def test_captions_of_a_snapshot_in_the_hubs_cache_are_read(tmp_path: Path) -> None:
+    write(tmp_path / "blobs" / "abc", "sks dog on a beach")
+    snapshot = tmp_path / "snapshots" / "1234"
+    snapshot.mkdir(parents=True)
+    (snapshot / "a.txt").symlink_to("../../blobs/abc")
+    assert captions(snapshot, "a.jpg")[0] == {"a.jpg": Caption(text="sks dog on a beach")}
+
+
+def test_a_line_of_metadata_that_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "metadata.jsonl", "[" * 100_000 + "]" * 100_000)
+    with pytest.raises(BadInput, match=r"line 1 of metadata.jsonl is not JSON"):
+        captions(tmp_path, "a.jpg")

@@ -24,6 +24,7 @@ from gangline.data.images.captions import Caption, Tell, find_captions, read_cap
 from gangline.data.images.masks import check_fits
 from gangline.data.images.photos import find_photos
 from gangline.data.images.pixels import read_alpha, read_photo
+from gangline.data.links import refuse_link_out
 from gangline.data.safetensors_header import read_header
 
 if TYPE_CHECKING:
@@ -205,6 +206,7 @@ def find_masks(folder: Path, photos: dict[str, Size], tell: Tell) -> Files:
     if not found:
         raise BadInput(f"no mask in {folder} is named as a photo", hint="dog.png is the mask of dog.jpg")
     for photo, mask in found.items():
+        refuse_link_out(folder, mask)
         width, height = read_photo(folder / mask).size
         check_fits(mask, Size(width=width, height=height), photos[photo])
     for photo in sorted(photos.keys() - found.keys()):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gangline.core.errors import BadInput
 from gangline.data.images.beside import beside, parents
+from gangline.data.links import refuse_link_out
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,7 +52,7 @@ def read_captions(
     """The caption of each of `photos` (paths with `/`), from files that lie in `folder` as they would beside them.
 
     What is nearest to the photo counts: its own file, its line, the words of its folder, the prompt. `tell` hears, in
-    sentences, what may not be as it was meant. Raises `BadInput` that names file and line.
+    sentences, what may not be as it was meant. Raises `BadInput` that names file and line, or a link that leads out of `folder`.
     """
     files = _files(folder, photos)
     own = {photo: _own(folder, file, tell) for photo, file in beside(photos, _sidecars(files)).items()}
@@ -101,7 +102,10 @@ def _of_folder(photo: str) -> tuple[int, str]:
 
 def _files(folder: Path, photos: list[str]) -> list[str]:
     paths = [path for parent in parents(photos) for path in (folder / parent).glob("*") if path.is_file()]
-    return sorted(path.relative_to(folder).as_posix() for path in paths if is_caption(path))
+    files = sorted(path.relative_to(folder).as_posix() for path in paths if is_caption(path))
+    for file in files:
+        refuse_link_out(folder, file)
+    return files
 
 
 def _metadata(files: list[str]) -> list[str]:
@@ -130,7 +134,7 @@ def _lines(folder: Path, file: str, tell: Tell) -> Iterator[tuple[str, Said]]:
 def _line(line: str, where: str) -> tuple[str, Said]:
     try:
         value = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadInput(
             f"{where} is not JSON: {error}", hint='each line is like {"file_name": "a.jpg", "text": "…"}'
         ) from None

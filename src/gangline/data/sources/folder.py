@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from gangline.core.words import counted
 from gangline.data.images.beside import beside
 from gangline.data.images.captions import BESIDE, BYTES_MAX, is_caption, text_of, words_of_folder
 from gangline.data.images.photos import SUFFIXES
+from gangline.data.links import refuse_link_out
 from gangline.data.place import Entry, Place
 from gangline.data.sources.columns import CAPTIONS, as_type, captions_in, captions_of, inferred, named_apart
 from gangline.data.sources.item import Item, Shard, cut
@@ -75,7 +76,7 @@ class FolderSource:
             yield Item(name=image, file=image, captions=said, columns=columns)
 
     def _beside(self, file: str) -> tuple[str, ...]:
-        return captions_in(self.place.read(file), file) if file else ()
+        return captions_in(_text_of(self.place, file), file) if file else ()
 
     def _in_line(self, line: dict[str, Any]) -> tuple[str, ...]:
         return tuple(text for name in self.captions for text in captions_of(line.get(name)))
@@ -139,12 +140,18 @@ def read_metadata(place: Place, files: tuple[str, ...]) -> Lines:
 
 
 def _lines(place: Place, file: str) -> Iterator[dict[str, Any]]:
-    content = place.read(file)
+    content = _text_of(place, file)
     if file.endswith(".parquet"):
         with damage_of(file):
             return iter(pq.read_table(io.BytesIO(content)).to_pylist())
     text = text_of(content, file)
     return _cells(text, file) if file.endswith(".csv") else _json_lines(text, file)
+
+
+def _text_of(place: Place, file: str) -> bytes:
+    if not place.is_remote:
+        refuse_link_out(Path(place.uri), file, linked_folders=True)
+    return place.read(file)
 
 
 def _json_lines(text: str, file: str) -> Iterator[dict[str, Any]]:

@@ -378,3 +378,18 @@ def test_what_a_killed_server_was_receiving_is_swept(tmp_path: Path) -> None:
     (tmp_path / "incoming" / "left").write_bytes(b"half")
     LocalObjects(tmp_path, "secret")
     assert list((tmp_path / "incoming").iterdir()) == []
+
+
+@pytest.mark.parametrize("key", [f"{FOLDER}/output", f"{KEY}/x"])
+def test_a_folder_store_refuses_a_name_that_is_a_folder_or_lies_below_a_file(tmp_path: Path, key: str) -> None:
+    with folder_store(tmp_path) as store:
+        assert store.put(store.sign()) == 201
+        signed = store.sign(key=key)
+        answer = store.http.put(signed.url, content=BYTES, headers=signed.headers)
+        assert answer.status_code == TAKEN and "cannot be both a file and a folder" in answer.text
+        assert store.objects.stat(key) is None
+        with pytest.raises(BadInput, match="cannot be both"):
+            store.objects.write(key, BYTES)
+        store.objects.delete([key])
+        assert list(store.objects.list("")) == [KEY]
+        assert list((tmp_path / "store" / "incoming").iterdir()) == []

@@ -85,7 +85,15 @@ def test_garbage_is_a_4xx(service: Service, method: str, path: str, body: bytes)
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-@pytest.mark.parametrize("query", ["", "?expires=x&signature=y", "?expires=99999999999999&signature=00&what=1-aa"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        "?expires=x&signature=y",
+        "?expires=99999999999999&signature=00&what=1-aa",
+        "?expires=99999999999999&signature=%C3%A9%FF&what=%C3%A9",
+    ],
+)
 @pytest.mark.parametrize("method", ["GET", "PUT"])
 def test_an_object_without_a_good_signature_is_refused(service: Service, method: str, query: str) -> None:
     answer = service.http.request(method, f"/v1/objects/projects/default/blobs/{service.photo.sha256}{query}")

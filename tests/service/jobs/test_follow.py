@@ -360,3 +360,19 @@ def test_a_message_that_was_cut_off_does_not_count_and_comments_are_nothing() ->
         "data: cut",
     ]
     assert list(messages(iter(lines))) == [Message("log", "a\nb", "1.2"), Message("message", "x", "")]
+
+
+def test_a_lost_piece_of_a_log_is_passed_over_with_a_line_that_says_so(service: Service, served: Served) -> None:
+    job, node = service.submit(), service.join()
+    hold = service.claim(node).hold
+    texts = ("begun\nhalf a", " line\n", "ended\n")
+    for first_byte, text in zip((0, 12, 18), texts, strict=True):
+        renew.log(service.at, node, hold, Log(first_byte=first_byte, text=text))
+    (lost,) = [row["key"] for row in service.store.load("log_chunks", job=job, fencing=0, first_byte=0)][1:2]
+    service.objects.delete([lost])
+    expected = "begun\nhalf a\n[6 bytes of this log are lost]\nended\n"
+    found = service.ask("GET", f"/v1/jobs/{job}/logs").json()
+    assert found["text"] == expected
+    assert service.ask("GET", f"/v1/jobs/{job}/logs?after={found['next']}").json()["text"] == ""
+    steer.cancel(service.at, job, service.now_ms)
+    assert "".join(piece.text for piece in Client(served.url, OPERATOR).follow_logs(job)) == expected

@@ -12,12 +12,13 @@ import os
 import secrets
 import shutil
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from errno import ENAMETOOLONG
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote, urlencode
 
-from gangline.core.errors import BadInput, Damaged, Denied, NotFound
+from gangline.core.errors import BadInput, Damaged, Denied, NotFound, Unreachable
 from gangline.core.files import PART_BYTES, Signed, is_safe_path
 from gangline.ports.objects import Part, Stat
 
@@ -58,18 +59,16 @@ class LocalObjects:
     def begin(self, key: str) -> str:
         upload = secrets.token_hex(16)
         folder = self._uploads / upload
-        folder.mkdir()
-        (folder / "content").touch()
-        (folder / "key").write_text(key)
+        with self._meaning(key):
+            folder.mkdir()
+            (folder / "content").touch()
+            (folder / "key").write_text(key)
         return upload
 
     def put_part(self, key: str, upload: str, number: int, content: bytes) -> None:
-        incoming = self._incoming / secrets.token_hex(16)
-        incoming.write_bytes(content)
-        try:
+        with self._coming(key) as incoming:
+            incoming.write_bytes(content)
             self._keep_part(incoming, key, upload, number, f"{len(content)}-{hashlib.sha256(content).hexdigest()}")
-        finally:
-            incoming.unlink()
 
     def parts(self, key: str, upload: str) -> dict[int, Part] | None:
         if not self._is_open(key, upload):
@@ -81,11 +80,11 @@ class LocalObjects:
             return None
 
     def complete(self, key: str, upload: str, parts: Sequence[Part]) -> None:
-        if self.parts(key, upload) != dict(enumerate(parts, 1)) or self._path(key).exists():
+        if self.parts(key, upload) != dict(enumerate(parts, 1)) or self._path(key).is_file():
             return
         joined = b"".join(bytes.fromhex(part.sha256 or "") for part in parts)
         attested = f"{hashlib.sha256(joined).hexdigest()}-{len(parts)}"
-        with suppress(BadInput):  # taken in this moment
+        with suppress(BadInput), self._meaning(key):  # taken in this moment
             self._keep(self._uploads / upload / "content", key, attested)
         self.abort(key, upload)
 
@@ -101,39 +100,47 @@ class LocalObjects:
         return (path.relative_to(self._objects).as_posix() for path in folder.rglob("*") if path.is_file())
 
     def stat(self, key: str) -> Stat | None:
-        try:
-            size = self._path(key).stat().st_size
-        except FileNotFoundError:
-            return None
-        attested = self._attested / key
-        return Stat(bytes=size, sha256=attested.read_text() if attested.exists() else None)
+        path, attested = self._path(key), self._attested / key
+        with self._meaning(key), suppress(FileNotFoundError):
+            if path.is_file():
+                return Stat(bytes=path.stat().st_size, sha256=_noted(attested) or None)
+        return None
 
     def write(self, key: str, content: bytes) -> None:
-        incoming = self._incoming / secrets.token_hex(16)
-        incoming.write_bytes(content)
-        self._keep(incoming, key, hashlib.sha256(content).hexdigest())
+        with self._coming(key) as incoming:
+            incoming.write_bytes(content)
+            self._keep(incoming, key, hashlib.sha256(content).hexdigest())
 
     def read(self, key: str) -> bytes:
-        return self.locate(key).read_bytes()
+        with self._meaning(key):
+            try:
+                return self.locate(key).read_bytes()
+            except FileNotFoundError:
+                raise NotFound(f"there is no object {key}") from None
 
     def read_back(self, key: str) -> str:
-        return _sha256_of(self.locate(key))
+        with self._meaning(key):
+            return _sha256_of(self.locate(key))
 
     def delete(self, keys: Sequence[str]) -> None:
         for key in keys:
-            self._path(key).unlink(missing_ok=True)
-            (self._attested / key).unlink(missing_ok=True)
+            with self._meaning(key):
+                if self._path(key).is_file():  # neither a folder, nor below a file
+                    self._path(key).unlink(missing_ok=True)
+                    (self._attested / key).unlink(missing_ok=True)
 
     def locate(self, key: str) -> Path:
         """The file of an object. Raises `NotFound`."""
         path = self._path(key)
-        if not path.is_file():
-            raise NotFound(f"there is no object {key}")
+        with self._meaning(key):
+            if not path.is_file():
+                raise NotFound(f"there is no object {key}")
         return path
 
     def check(self, method: str, key: str, what: str, expires_ms: int, signature: str, now_ms: int) -> None:
         """Raises `Denied` unless this server signed just this, and not too long ago."""
-        if not hmac.compare_digest(signature, self._signature(method, key, what, expires_ms)):
+        expected = self._signature(method, key, what, expires_ms)
+        if not hmac.compare_digest(signature.encode(errors="replace"), expected.encode()):
             raise Denied("the signature of this URL is wrong")
         if now_ms > expires_ms:
             raise Denied("this URL has expired", hint="ask for a new one")
@@ -142,16 +149,13 @@ class LocalObjects:
         """Take an upload of exactly what was signed. Raises `Damaged` otherwise; `BadInput` where the key holds other bytes,
         `NotFound` where the upload that this is a part of has ended."""
         size, sha256, *part = what.split("-")
-        incoming = self._incoming / secrets.token_hex(16)
-        try:
+        with self._coming(key) as incoming:
             await _receive_into(incoming, int(size), sha256, body)
             if part:
                 upload, number = part
                 await asyncio.to_thread(self._keep_part, incoming, key, upload, int(number), f"{size}-{sha256}")
             else:
                 await asyncio.to_thread(self._keep, incoming, key, sha256)
-        finally:
-            incoming.unlink(missing_ok=True)
 
     def _keep_part(self, incoming: Path, key: str, upload: str, number: int, mark: str) -> None:
         """A part that came again is the same as before, so that writing it over itself harms nobody."""
@@ -180,12 +184,40 @@ class LocalObjects:
         try:
             os.link(incoming, path)
         except FileExistsError:
+            if not path.is_file():
+                raise
             if _attested(path, attested) != sha256:
                 raise BadInput(f"{key} is taken by other bytes") from None
         else:
-            attested.write_text(sha256)
+            _attest(attested, sha256)
+
+    @contextmanager
+    def _coming(self, key: str) -> Iterator[Path]:
+        """A file for bytes on their way to `key`, of which nothing is left afterwards."""
+        incoming = self._incoming / secrets.token_hex(16)
+        try:
+            with self._meaning(key):
+                yield incoming
         finally:
-            incoming.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                incoming.unlink()
+
+    @contextmanager
+    def _meaning(self, key: str) -> Iterator[None]:
+        """Raise what the system says of the disk as an error of ours: `BadInput` where the key is wrong, else `Unreachable`."""
+        try:
+            yield
+        except (FileExistsError, NotADirectoryError, IsADirectoryError):
+            raise BadInput(
+                f"{key} is taken: one name cannot be both a file and a folder", hint="give one of them another name"
+            ) from None
+        except OSError as error:
+            if error.errno == ENAMETOOLONG:
+                raise BadInput(f"{key} is too long a name for this disk", hint="give it a shorter one") from None
+            raise Unreachable(
+                f"the object store {self._objects.parent} cannot be used: {error.strerror or error}",
+                hint="is its disk full, or read-only? free some space; what was under way goes on by itself",
+            ) from error
 
     def _path(self, key: str) -> Path:
         if not is_safe_path(key):
@@ -230,9 +262,28 @@ def _keep_on_disk(file: BinaryIO) -> None:
 
 def _attested(path: Path, attested: Path) -> str:
     """The hash of an object that is there; read anew where a crash came between its name and its attestation."""
-    if not attested.exists():
-        attested.write_text(_sha256_of(path))
-    return attested.read_text()
+    known = _noted(attested)
+    if not known:
+        known = _sha256_of(path)
+        _attest(attested, known)
+    return known
+
+
+def _noted(attested: Path) -> str:
+    try:
+        return attested.read_text()
+    except FileNotFoundError:
+        return ""
+
+
+def _attest(attested: Path, sha256: str) -> None:
+    """Write it whole or not at all: on a full disk a file would be there, with nothing in it."""
+    partial = attested.with_name(f".{secrets.token_hex(8)}")
+    try:
+        partial.write_text(sha256)
+        partial.rename(attested)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def _sha256_of(path: Path) -> str:

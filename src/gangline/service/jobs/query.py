@@ -95,10 +95,19 @@ def read_log(at: Deployment, job_id: str, fencing: int, first_byte: int, bytes_m
     for row in at.store.load("log_chunks", job=job_id, fencing=fencing, first_byte=first_byte):
         if size >= bytes_max:
             break
-        text += at.objects.read(row["key"]).decode(errors="replace")
+        text += _chunk(at, row, text)
         size += row["bytes"]
         fencing, first_byte = row["fencing"], row["first_byte"] + 1
     return LogView(text=text, next=f"{fencing}.{first_byte}")
+
+
+def _chunk(at: Deployment, row: Row, before: str) -> str:
+    """Return a chunk of a log; for one that the store has lost, a line that says so."""
+    try:
+        return at.objects.read(row["key"]).decode(errors="replace")
+    except NotFound:
+        start = "" if before.endswith("\n") or not before else "\n"
+        return f"{start}[{row['bytes']} bytes of this log are lost]\n"
 
 
 def nodes(at: Deployment, project: str | None) -> list[NodeView]:

@@ -1,5 +1,6 @@
 """Every refusal over HTTP is a problem+json 4xx; garbage never makes a 5xx."""
 
+import json
 from typing import Any
 
 import pytest
@@ -157,6 +158,18 @@ def test_a_wrong_share_or_budget_is_refused_with_the_field_named(service: Servic
     body = problem(service.ask("PUT", "/v1/projects/default", json=wrong), 422, "invalid-spec")
     assert next(iter(wrong)) in body["problems"][0]["field"]
     assert service.ask("GET", "/v1/project").json()["share"] == 1.0
+
+
+@pytest.mark.parametrize("value", [False, True, "5", "inf", float("nan")])
+@pytest.mark.parametrize("name", ["budget_usd", "share"])
+def test_what_is_no_number_is_no_budget_and_no_share(service: Service, name: str, value: Any) -> None:
+    headers = {"Authorization": f"Bearer {OPERATOR}", "Content-Type": "application/json"}
+    body = problem(
+        service.http.put("/v1/projects/default", content=json.dumps({name: value}), headers=headers),
+        422,
+        "invalid-spec",
+    )
+    assert name in body["problems"][0]["field"]
 
 
 def test_a_heartbeat_over_http_is_told_to_stop_and_a_late_one_that_the_lease_is_lost(service: Service) -> None:

@@ -1,6 +1,8 @@
 """Programs of every protocol version that was ever out are still understood: their recorded requests, asked again."""
 
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -133,3 +135,33 @@ def test_a_newer_program_is_told_to_wait_for_a_newer_server(service: Service, ve
 def test_an_older_or_odd_version_is_no_reason_to_refuse(service: Service, version: str) -> None:
     headers = {protocol.HEADER: version, "Authorization": f"Bearer {OPERATOR}"}
     assert service.http.get("/v1/jobs", headers=headers).status_code == 200
+
+
+def with_other_values(body: Any) -> Iterator[tuple[str, Any]]:
+    """Yield a body again and again, with a truth value or a text in the place of one number; of a list, the first counts."""
+    if isinstance(body, int | float) and not isinstance(body, bool):
+        yield from (("", True), ("", str(body)))
+    parts = body.items() if isinstance(body, dict) else list(enumerate(body))[:1] if isinstance(body, list) else ()
+    for name, part in parts:
+        for place, other in with_other_values(part):
+            whole = body | {name: other} if isinstance(body, dict) else [other, *body[1:]]
+            yield f".{name}{place}", whole
+
+
+def test_a_number_of_no_message_may_be_a_truth_value_or_a_text(service: Service) -> None:
+    names, seen = Names(), set[str]()
+    for then in exchanges(VERSIONS[-1]):
+        service.wait(then.waited_s)
+        path = names.translate(then.path)
+        headers = {name: names.translate(value) for name, value in then.headers.items()}
+        body = then.body if isinstance(then.body, str) else json.dumps(then.body)
+        for place, changed in with_other_values({} if isinstance(then.body, str) else then.body):
+            content = names.translate(json.dumps(changed)).encode()
+            route = f"{then.method} {re.sub('[^/]*[0-9][^/]*', '', then.path)} {place} {type(changed)}"
+            asked = f"{route}: {changed}"
+            answer = service.http.request(then.method, path, headers=headers, content=content)
+            assert answer.status_code == 422, f"{asked}: {answer.text}"
+            seen.add(route)
+        now = service.http.request(then.method, path, headers=headers, content=names.translate(body).encode())
+        names.learn(then.answer, as_understood(meant(now.text)))
+    assert len(seen) > 20

@@ -4,6 +4,7 @@ FastAPI documents it from the signature of `beat`.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -30,7 +31,7 @@ async def answer(request: Request) -> Response:
     at, node, body = deployment(request), holder(request), await request.body()
     fence = dict(parse_qsl(request.scope["query_string"].decode("latin-1"))) | request.path_params
     hold = _read(HOLD.validate_strings, fence, "query")
-    read = _read(BEAT.validate_json, body, "body")
+    read = _read(partial(BEAT.validate_json, strict=True), body, "body")
     return await HEARTBEATS.run(lambda: json_response(beat(at, at.store.now_ms(), node.get(), hold, read)))
 
 

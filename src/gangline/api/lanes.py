@@ -7,16 +7,18 @@ A lane's threads live as long as the process, so a store may keep a connection f
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import wraps
-from inspect import iscoroutinefunction
-from typing import Any, ClassVar, Generic, TypeVar
+from inspect import Signature, iscoroutinefunction, signature
+from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 from fastapi import Response
+from fastapi.params import Body
 from fastapi.routing import APIRoute
 from pydantic_core import to_json
 
 from gangline.core.errors import Unreachable
+from gangline.core.parsing import EXACT_NUMBERS
 
 T = TypeVar("T")
 
@@ -103,6 +105,7 @@ def json_response(value: Any, status: int = 200) -> Response:
 
 
 def _in_lane(lane: Lane, endpoint: Callable[..., Any], status: int) -> Callable[..., Any]:
+    endpoint.__signature__ = _with_exact_numbers(signature(endpoint))  # type: ignore[attr-defined]
     if iscoroutinefunction(endpoint):
         return endpoint
 
@@ -115,6 +118,19 @@ def _in_lane(lane: Lane, endpoint: Callable[..., Any], status: int) -> Callable[
         return await lane.run(act)
 
     return answer
+
+
+def _with_exact_numbers(found: Signature) -> Signature:
+    """Mark what is read of a request's body: there only a number is a number."""
+    return found.replace(
+        parameters=[
+            parameter.replace(annotation=Annotated[parameter.annotation, EXACT_NUMBERS])
+            if is_dataclass(parameter.annotation)
+            or any(isinstance(mark, Body) for mark in getattr(parameter.annotation, "__metadata__", ()))
+            else parameter
+            for parameter in found.parameters.values()
+        ]
+    )
 
 
 def _now(value: Any) -> Any:

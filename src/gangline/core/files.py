@@ -2,12 +2,14 @@
 
 import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Annotated
 
 from annotated_types import Ge, Le, MaxLen, MinLen, Predicate
 
 from gangline.core.canonical import digest
+from gangline.core.parsing import Checked
 
 FILE_BYTES_MAX = 64 * 2**30
 PART_BYTES = 16 * 2**20
@@ -39,6 +41,23 @@ class File:
     path: SafePath
     bytes: Annotated[int, Ge(0), Le(FILE_BYTES_MAX)]
     sha256: Sha256
+
+
+def both_file_and_folder(paths: Iterable[str]) -> str:
+    """Return why no folder can hold all of these: one would be a file and, for another, a folder. Empty where one can."""
+    names = set(paths)
+    for path in sorted(names):
+        above = path
+        while "/" in above:
+            above = above.rpartition("/")[0]
+            if above in names:
+                return f"{above} is a file, so that it cannot be the folder of {path}, too"
+    return ""
+
+
+IN_ONE_FOLDER = Checked(lambda files: both_file_and_folder(file.path for file in files))
+Files = Annotated[tuple[File, ...], IN_ONE_FOLDER]
+"""What no folder can hold is refused when it is read."""
 
 
 def digest_of_files(files: tuple[File, ...]) -> str:

@@ -1,15 +1,75 @@
 """JSON and TOML values as dataclasses, with all that is wrong with them told at once."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import cache
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
 from gangline.core.errors import BadInput
 
 PROBLEMS_MAX = 50
 """An answer reports this many problems at most: a spec with 100,000 unknown fields would make one of megabytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """Marks a type whose values are checked when they are read: `why_not` returns a sentence where one is refused."""
+
+    why_not: Callable[[Any], str]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def _check(self, value: Any) -> Any:
+        because = self.why_not(value)
+        if because:
+            raise ValueError(because)
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class ExactNumbers:
+    """Marks a type that is read from JSON, in which only a number is a number: pydantic takes `false` for 0, and "5" for 5."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_wrap_validator_function(self._check, handler(source))
+
+    def _check(self, given: Any, read: Callable[[Any], Any]) -> Any:
+        from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
+
+        value = read(given)
+        wrong = PydanticCustomError("number_type", "Input should be a number")
+        found = [InitErrorDetails(type=wrong, loc=loc, input=each) for loc, each in _made_numbers(given, value, ())]
+        if found:
+            raise ValidationError.from_exception_data("numbers", found)
+        return value
+
+
+def _made_numbers(given: Any, value: Any, loc: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    """Yield where `value` has a number and `given`, of which it was made, a truth value or a text."""
+    if type(value) in (int, float):
+        if isinstance(given, bool | str):
+            yield loc, given
+        return
+    if is_dataclass(value) and isinstance(given, dict):
+        parts = [(name, getattr(value, name, None)) for name in given]
+    elif isinstance(value, dict) and isinstance(given, dict):
+        parts = list(value.items())
+    elif isinstance(value, tuple | list) and isinstance(given, tuple | list):
+        parts = list(enumerate(value))
+    else:
+        return
+    for name, part in parts:
+        if not isinstance(given, dict) or name in given:
+            yield from _made_numbers(given[name], part, (*loc, name))
+
+
+EXACT_NUMBERS = ExactNumbers()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +96,7 @@ def parse_as(kind: Any, value: object) -> Any:
 
     known, left_out = _without_a_flood(kind, value)
     try:
-        return adapter(kind).validate_python(known)
+        return adapter(Annotated[kind, EXACT_NUMBERS]).validate_python(known)
     except ValidationError as error:
         raise InvalidSpec(problems(error.errors(), _problem, more=left_out)) from None
 
@@ -120,7 +180,7 @@ def _place(loc: Iterable[str | int]) -> str:
 
 def _problem(found: dict[str, Any]) -> Problem:
     field_name = ".".join(str(part) for part in found["loc"]) or "spec"
-    message = str(found["msg"])
+    message = str(found["msg"]).removeprefix("Value error, ")
     if found["type"] == "predicate_failed":
         message = "is not acceptable here (control characters, empty, or a path that leaves its folder)"
     return Problem(field_name, message[0].lower() + message[1:])

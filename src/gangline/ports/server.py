@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Protocol, get_args
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 
 from gangline.core.events import Described, listed
-from gangline.core.files import File, Grant, SafePath, Sha256, Signed, check_parts
+from gangline.core.files import IN_ONE_FOLDER, File, Files, Grant, SafePath, Sha256, Signed, check_parts
 from gangline.core.jobs.failure import MEANING, ReportedKind
 from gangline.core.runs.contract import Phase
 from gangline.core.runs.metrics import POINTS_MAX, Point, is_ascending
@@ -163,7 +163,7 @@ class Uploads:
 
     folder: Folder
     step: Count = 0
-    files: Annotated[tuple[Upload, ...], MinLen(1), MaxLen(1000)]
+    files: Annotated[tuple[Upload, ...], IN_ONE_FOLDER, MinLen(1), MaxLen(1000)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +206,7 @@ class Show:
     """Pictures of a step that the training node made: all in the object store, below its attempt's `samples`."""
 
     step: Count
-    files: Annotated[tuple[File, ...], MinLen(1), MaxLen(2000)]
+    files: Annotated[Files, MinLen(1), MaxLen(2000)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,8 +246,8 @@ class Points:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Succeeded:
     outcome: Literal["succeeded"] = "succeeded"
-    output: Annotated[tuple[File, ...], MinLen(1), MaxLen(1000)]
-    samples: Annotated[tuple[File, ...], MaxLen(10_000)] = ()
+    output: Annotated[Files, MinLen(1), MaxLen(1000)]
+    samples: Annotated[Files, MaxLen(10_000)] = ()
 
 
 REPORTED = {kind: MEANING[kind].sentence for kind in get_args(ReportedKind)}

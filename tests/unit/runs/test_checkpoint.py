@@ -1,12 +1,14 @@
 """Which checkpoints are kept, and what a manifest must be."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline.core.errors import Damaged
 from gangline.core.files import File
-from gangline.core.runs.contract import Manifest, parse_manifest
+from gangline.core.runs.contract import Manifest, Prepared, parse_manifest, parse_prepared
 from gangline.core.runs.retention import Kept, to_prune
 
 checkpoints = st.lists(st.booleans(), max_size=8).map(
@@ -53,3 +55,17 @@ def test_a_manifest_that_was_changed_anywhere_is_damaged(name: str, value: objec
 def test_what_is_no_manifest_is_damaged(value: object) -> None:
     with pytest.raises(Damaged):
         parse_manifest(value)
+
+
+@pytest.mark.parametrize("step", ["7", 7.0, True])
+def test_a_step_that_is_no_whole_number_is_damaged(step: object) -> None:
+    with pytest.raises(Damaged, match="is no whole number"):
+        parse_manifest(MANIFEST.to_json() | {"step": step})
+
+
+def test_a_manifest_of_a_file_that_is_the_folder_of_another_is_damaged() -> None:
+    files = tuple(File(path=path, bytes=3, sha256="a" * 64) for path in ("unet", "unet/weights"))
+    with pytest.raises(Damaged, match="unet is a file, so that it cannot be the folder of unet/weights, too"):
+        parse_manifest(replace(MANIFEST, files=files).to_json())
+    with pytest.raises(Damaged, match="unet is a file"):
+        parse_prepared(Prepared(key="k", files=files).to_json())

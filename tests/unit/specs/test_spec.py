@@ -12,12 +12,17 @@ from hypothesis import strategies as st
 from gangline.core.errors import BadInput
 from gangline.core.files import File, digest_of_files, is_safe_path
 from gangline.core.parsing import PROBLEMS_MAX, InvalidSpec, to_json
-from gangline.core.specs.fields import FilesBase, Needs
+from gangline.core.specs.fields import FilesBase, HubBase, Needs
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.spec import SampleSpec, parse_spec, parse_task, spec_hash, told_briefly, told_whole
 
 PHOTO = File(path="a.png", bytes=1, sha256="a" * 64)
 SPEC = LoraSpec(base=FilesBase(files=(PHOTO,)), photos=(PHOTO,), prompt="sks dog")
+
+
+def named(path: str) -> dict[str, Any]:
+    return {"path": path, "bytes": 1, "sha256": "a" * 64}
+
 
 WRONG: dict[str, dict[str, Any]] = {
     "negative steps": {"steps": -1},
@@ -41,6 +46,23 @@ WRONG: dict[str, dict[str, Any]] = {
     "an unknown base": {"base": {"source": "torrent"}},
     "another kind": {"kind": "video"},
     "steps that are words": {"steps": "many"},
+    "steps that are a text of a number": {"steps": "5"},
+    "steps that are a truth value": {"steps": True},
+    "a number in a list that is a truth value": {"sample_seeds": [1, False]},
+    "a length that is a text": {"photos": [{"path": "a", "bytes": "1", "sha256": "a" * 64}]},
+    "a photo that is the folder of another": {"photos": [named("a"), named("a/b")]},
+    "a caption that is the folder of another": {"captions": [named("x/a/b/c"), named("x/a")]},
+    "a name of 256 bytes": {"photos": [named("\u00e4" * 128)]},
+    "a file of the base that is the folder of another": {
+        "base": {"source": "files", "files": [named("a/b"), named("a")]}
+    },
+    "a hub's name that leads elsewhere": {"base": {"source": "hub", "repo": "../../x", "revision": "a" * 40}},
+    "a hub's name of three parts": {"base": {"source": "hub", "repo": "a/b/c"}},
+    "a hub's name with --": {"base": {"source": "hub", "repo": "a/b--c"}},
+    "a hub's name with a blank": {"base": {"source": "hub", "repo": "a/b c"}},
+    "a hub's name that is too long": {"base": {"source": "hub", "repo": "a/" + "b" * 97}},
+    "a revision that leads elsewhere": {"base": {"source": "hub", "repo": "a/b", "revision": "x/../../y"}},
+    "a revision with control characters": {"base": {"source": "hub", "repo": "a/b", "revision": "main\n"}},
 }
 
 
@@ -50,6 +72,25 @@ def test_a_wrong_spec_is_refused_with_the_field_named(what: str) -> None:
     with pytest.raises(InvalidSpec) as refused:
         parse_spec(to_json(SPEC) | change)
     assert any(next(iter(change)) in problem.field for problem in refused.value.problems), refused.value.problems
+
+
+@pytest.mark.parametrize(
+    ("repo", "revision"),
+    [
+        ("runwayml/stable-diffusion-v1-5", "main"),
+        ("gpt2", "refs/pr/3"),
+        ("a_b/C.d-e_f", "v1.0+fp16"),
+        ("somebody/" + "x" * 96, "a" * 40),
+    ],
+)
+def test_names_that_the_hub_has_are_taken(repo: str, revision: str) -> None:
+    base = {"source": "hub", "repo": repo, "revision": revision}
+    assert parse_spec(to_json(SPEC) | {"base": base}).base == HubBase(repo=repo, revision=revision)
+
+
+def test_why_two_names_are_refused_is_said() -> None:
+    with pytest.raises(InvalidSpec, match=r"^photos: a is a file, so that it cannot be the folder of a/b, too$"):
+        parse_spec(to_json(SPEC) | {"photos": [named("a/b"), named("a")]})
 
 
 @pytest.mark.parametrize("garbage", [None, 1, "x", [], {}, [[]], {"kind": {}}])

@@ -13,12 +13,13 @@ Exit codes are those of sysexits.h where it has one: 0 done, 65 the input is bad
 all (it comes, and the trainer is started again), 75 stopped and resumable; anything else is a crash.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gangline.core.canonical import digest
 from gangline.core.errors import Damaged
-from gangline.core.files import File, is_safe_path, is_sha256
+from gangline.core.files import File, both_file_and_folder, is_safe_path, is_sha256
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -118,9 +119,9 @@ def parse_manifest(value: object) -> Manifest:
     try:
         assert isinstance(value, dict)
         body = {name: part for name, part in value.items() if name != "digest"}
-        files = tuple(_file(part) for part in body["files"])
+        files = _files(body["files"])
         manifest = Manifest(
-            step=int(body["step"]),
+            step=_whole(body["step"]),
             spec_hash=str(body["spec_hash"]),
             fingerprint={str(name): str(part) for name, part in body["fingerprint"].items()},
             exact=body["exact"] is True,
@@ -153,7 +154,7 @@ def parse_prepared(value: object) -> Prepared:
     """Raises `Damaged` for anything that `Prepared.to_json` did not write."""
     try:
         assert isinstance(value, dict)
-        prepared = Prepared(key=str(value["key"]), files=tuple(_file(part) for part in value["files"]))
+        prepared = Prepared(key=str(value["key"]), files=_files(value["files"]))
     except (AssertionError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise Damaged(f"the manifest is not one: {type(error).__name__} {error}".rstrip()) from None
     if value.get("digest") != digest(_body_of_prepared(prepared)):
@@ -161,8 +162,23 @@ def parse_prepared(value: object) -> Prepared:
     return prepared
 
 
+def _files(values: Iterable[dict[str, Any]]) -> tuple[File, ...]:
+    files = tuple(_file(value) for value in values)
+    because = both_file_and_folder(file.path for file in files)
+    if because:
+        raise ValueError(because)
+    return files
+
+
+def _whole(value: object) -> int:
+    """Only a number is a number: neither true nor "5"."""
+    if type(value) is not int:
+        raise TypeError(f"{value!r} is no whole number")
+    return value
+
+
 def _file(value: dict[str, Any]) -> File:
-    file = File(path=value["path"], bytes=int(value["bytes"]), sha256=value["sha256"])
+    file = File(path=value["path"], bytes=_whole(value["bytes"]), sha256=value["sha256"])
     if not is_safe_path(file.path) or not is_sha256(file.sha256) or file.bytes < 0:
         raise ValueError(file.path)
     return file

@@ -1,12 +1,13 @@
 """What specs of several kinds are made of: the model to start from, what is asked of a node, words."""
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Interval, Le, MaxLen, MinLen, MultipleOf, Predicate
 
-from gangline.core.files import File, digest_of_files
-from gangline.core.parsing import adapter, parse_as
+from gangline.core.files import Files, digest_of_files
+from gangline.core.parsing import Checked, adapter, parse_as
 from gangline.core.specs.settings import PLACE, WORKLOAD, Group, Setting, section
 
 
@@ -22,7 +23,25 @@ Seed = Annotated[int, Ge(0), Le(2**63 - 1)]
 RESOLUTION_MAX = 4096
 Side = Annotated[int, Interval(ge=16, le=RESOLUTION_MAX), MultipleOf(8)]
 """Of a square, in pixels."""
-Hub = Annotated[str, MinLen(3), MaxLen(200)]
+HUB_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,94}[A-Za-z0-9_])?")
+HUB_REVISION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./+-]*")
+
+
+def _why_no_repo(repo: str) -> str:
+    """The hub's own rule, so that a name is never a path that leads elsewhere."""
+    parts = repo.split("/")
+    good = len(parts) <= 2 and all(HUB_NAME.fullmatch(part) for part in parts) and not re.search(r"\.\.|--", repo)
+    said = "is no model on the hub: ORGANISATION/NAME or NAME, each of at most 96 letters, digits, `-`, `_` and `.`"
+    return "" if good else f"{said}, without `--` or `..`"
+
+
+def _why_no_revision(revision: str) -> str:
+    good = HUB_REVISION.fullmatch(revision) and ".." not in revision
+    return "" if good else "is no revision: a branch, a tag or a commit, of letters, digits and `-_./+`, without `..`"
+
+
+Hub = Annotated[str, MinLen(3), MaxLen(200), Checked(_why_no_repo)]
+Revision = Annotated[str, MinLen(1), MaxLen(200), Checked(_why_no_revision)]
 Prediction = Literal["epsilon", "v_prediction"]
 """What a U-Net predicts: the noise, or the velocity (Salimans & Ho 2022)."""
 
@@ -33,7 +52,7 @@ class FilesBase:
 
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
     source: Literal["files"] = "files"
-    files: Annotated[tuple[File, ...], MinLen(1), MaxLen(1000)]
+    files: Annotated[Files, MinLen(1), MaxLen(1000)]
 
     @property
     def id(self) -> str:
@@ -47,7 +66,7 @@ class HubBase:
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
     source: Literal["hub"] = "hub"
     repo: Hub
-    revision: Annotated[str, MinLen(1), MaxLen(200)] = "main"
+    revision: Revision = "main"
 
     @property
     def id(self) -> str:

@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 
-from gangline.core.files import File
+from gangline.core.files import Files
 from gangline.core.specs.fields import Rate, Side, Step
 from gangline.core.specs.settings import BITS, RESULT, WORKLOAD, Group, Setting, section
 
@@ -24,9 +24,7 @@ class DataRef:
         str, MinLen(1), MaxLen(200), Setting("Which data set it is; pinned when the job is submitted.", RESULT)
     ]
     version: Annotated[int, Ge(1), Setting("Its version; pinned when the job is submitted.", RESULT)]
-    files: Annotated[
-        tuple[File, ...], MaxLen(100_000), Setting("The files of a folder that was handed in.", RESULT)
-    ] = ()
+    files: Annotated[Files, MaxLen(100_000), Setting("The files of a folder that was handed in.", RESULT)] = ()
     weight: Annotated[float, Gt(0), Le(1e9), Setting("Its share of all samples, by this weight.", RESULT)] = 1.0
     where: Annotated[Condition, Setting("Only rows for which this condition holds are used.", RESULT)] = ""
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge, Interval, Le, MaxLen, MinLen
 
-from gangline.core.files import File
+from gangline.core.files import File, Files
 from gangline.core.specs.fields import Base, Prompt, Side
 from gangline.core.specs.settings import (
     CLASS_IMAGES,
@@ -32,10 +32,10 @@ class Subject(Start):
     ] = None
     init_lora: Annotated[File | None, Setting("A LoRA to go on from: a .safetensors file.", RESULT)] = None
     photos: Annotated[
-        tuple[File, ...], MinLen(1), MaxLen(10_000), Setting("Photos of the subject.", LATENTS | EMBEDDINGS | RESULT)
+        Files, MinLen(1), MaxLen(10_000), Setting("Photos of the subject.", LATENTS | EMBEDDINGS | RESULT)
     ]
     held_out: Annotated[
-        tuple[File, ...],
+        Files,
         MaxLen(1000),
         Setting(
             "A photo that is not trained on: its loss is measured before and after.",
@@ -44,10 +44,10 @@ class Subject(Start):
         ),
     ] = ()
     captions: Annotated[
-        tuple[File, ...], MaxLen(10_000), Setting("Texts that are named as their photos.", EMBEDDINGS | RESULT)
+        Files, MaxLen(10_000), Setting("Texts that are named as their photos.", EMBEDDINGS | RESULT)
     ] = ()
     masks: Annotated[
-        tuple[File, ...],
+        Files,
         MaxLen(10_000),
         Setting("A folder with a picture for each photo, white where the loss counts.", LATENTS | RESULT),
     ] = ()

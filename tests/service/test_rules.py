@@ -217,9 +217,9 @@ def test_a_machine_that_was_right_about_a_bad_job_keeps_no_strike(service: Servi
 # Trust
 
 
-def a_contrast(service: Service) -> None:
+def a_contrast(service: Service, **facts: Any) -> None:
     """Another machine does this workload well."""
-    node = service.join("node-good")
+    node = service.join("node-good", **facts)
     service.submit()
     hold = service.claim(node).hold
     advance(service, node, hold)
@@ -227,11 +227,40 @@ def a_contrast(service: Service) -> None:
     leave(service.at, node, service.now_ms)
 
 
-def misbehave(service: Service, node: str, kind: str = "gpu error") -> None:
+def misbehave(service: Service, node: str, kind: str = "gpu error", project: str = PROJECT, **settings: Any) -> None:
     """Take a job and fail it. The job goes away."""
-    job = service.submit()
+    service.wait(POLICY.rest_max_s)
+    job = service.submit(project, **settings)
     fail(service, node, service.claim(node).hold, kind)
     steer.cancel(service.at, job, service.now_ms)
+
+
+def test_four_bad_jobs_of_one_project_never_quarantine_the_only_machine(service: Service) -> None:
+    node = service.join()
+    for rank in (4, 8, 12, 16):
+        misbehave(service, node, "crashed", rank=rank)
+        service.tick()
+    assert node_view(service, node).state == "ready"
+
+
+def test_a_machine_that_fails_the_workloads_of_two_projects_is_quarantined(service: Service) -> None:
+    node, others = service.join(), service.add_project("others")
+    for whose, rank in ((PROJECT, 4), (others, 8), (PROJECT, 12), (others, 16)):
+        assert node_view(service, node).state == "ready"
+        misbehave(service, node, "crashed", whose, rank=rank)
+    assert node_view(service, node).state == "quarantined"
+
+
+def test_a_workload_that_went_well_on_a_machine_of_another_class_is_a_contrast_to_two_that_failed(
+    service: Service,
+) -> None:
+    a_contrast(service, gpu="A100")
+    node = service.join(gpu="RTX 4090")
+    misbehave(service, node)
+    misbehave(service, node)
+    assert node_view(service, node).state == "ready"
+    misbehave(service, node, rank=8)
+    assert node_view(service, node).state == "quarantined"
 
 
 def quarantined(service: Service, name: str = "node-bad", **facts: Any) -> str:

@@ -607,8 +607,8 @@ def contrast(bench: Bench, gpu: str = "") -> None:
     leave(bench.at, node, bench.now_ms)
 
 
-def misbehave(bench: Bench, node: str, kind: str = "gpu error", seed: int = 60) -> str:
-    job = bench.submit(seed=seed)
+def misbehave(bench: Bench, node: str, kind: str = "gpu error", project: str = PROJECT, **settings: Any) -> str:
+    job = bench.submit(project, **({"seed": 60} | settings))
     bench.fail(node, bench.take(node, job), kind)
     steer.cancel(bench.at, job, bench.now_ms)
     return job

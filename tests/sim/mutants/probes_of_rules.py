@@ -793,16 +793,53 @@ def on_trial_what_does_not_count_does_not_count_and_what_is_paid_for_neither(ben
 
 
 @probe()
-def without_a_contrast_nobody_is_blamed_unless_two_workloads_fail(bench: Bench) -> None:
+def without_a_contrast_nobody_is_blamed_unless_workloads_of_two_projects_fail(bench: Bench) -> None:
     node = bench.join("bad")
-    misbehave(bench, node)
-    misbehave(bench, node)
-    bench.tick()
+    projects.add_project(bench.at, "others")
+    for settings in ({}, {}, {"rank": 4}, {"rank": 4}):
+        misbehave(bench, node, **settings)
+        bench.wait(bench.policy.rest_max_s)
+        bench.claim_nothing(node)
+        bench.tick()
+    misbehave(bench, node, project="others", kind="bad data")
     assert bench.node(node)["state"] == "ready"
-    bench.wait(60)
-    job = bench.submit(rank=4)
-    bench.fail(node, bench.take(node, job), "gpu error")
+    bench.wait(bench.policy.rest_max_s)
+    misbehave(bench, node, project="others")
     assert bench.node(node)["state"] == "quarantined"
+
+
+@probe()
+def two_projects_that_fail_the_same_workload_blame_nobody(bench: Bench) -> None:
+    node = bench.join("bad")
+    projects.add_project(bench.at, "others")
+    misbehave(bench, node)
+    misbehave(bench, node, project="others")
+    assert bench.node(node)["state"] == "ready"
+
+
+@probe()
+def two_workloads_of_one_project_are_enough_where_one_of_them_went_well_on_any_machine(bench: Bench) -> None:
+    contrast(bench, gpu="A100")
+    node = bench.join("bad", gpu="RTX 4090")
+    misbehave(bench, node)
+    misbehave(bench, node)
+    assert bench.node(node)["state"] == "ready"
+    bench.wait(bench.policy.rest_max_s)
+    misbehave(bench, node, rank=4)
+    assert bench.node(node)["state"] == "quarantined"
+
+
+@probe()
+def what_a_machine_failed_itself_says_nothing_of_whether_the_workload_goes_well_on_others(bench: Bench) -> None:
+    """It did one of the two well before."""
+    node = bench.join("bad", gpu="A100")
+    job = bench.submit(seed=50)
+    hold = bench.take(node, job)
+    bench.advance(node, hold)
+    bench.succeed(node, hold)
+    for settings in ({}, {"rank": 4}):
+        misbehave(bench, node, **settings)
+    assert bench.node(node)["state"] == "ready"
 
 
 @probe()

@@ -12,10 +12,11 @@ from gangline.core.jobs.failure import MEANING, STRIKE
 from tests.unit.examples import POLICY
 
 MACHINE = Machine()
-SURE = Strike(kind="gpu error", workload="w", quarters=STRIKE, elsewhere=True)
-ALONE = replace(SURE, elsewhere=False)
+SURE = Strike(kind="gpu error", workload="w", project="p", quarters=STRIKE, elsewhere=True, anywhere=True)
+ALONE = replace(SURE, elsewhere=False, anywhere=False)
 OTHER_WORK = replace(ALONE, workload="w-2")
-SAID_OF_THE_JOB = Strike(kind="bad data", workload="w", quarters=STRIKE, elsewhere=False)
+OTHERS_WORK = replace(OTHER_WORK, project="p-2")
+SAID_OF_THE_JOB = replace(ALONE, kind="bad data")
 
 
 def judged(
@@ -41,8 +42,21 @@ def test_without_a_contrast_one_workload_says_nothing_of_a_machine() -> None:
     assert judged(*[ALONE] * 20) is None
 
 
-def test_failing_two_workloads_is_a_contrast() -> None:
-    assert isinstance(judged(ALONE, OTHER_WORK), Quarantine)
+def test_failing_two_workloads_of_two_projects_is_a_contrast() -> None:
+    assert isinstance(judged(ALONE, OTHERS_WORK), Quarantine)
+
+
+def test_one_project_may_fail_any_number_of_workloads_and_its_machine_is_not_blamed() -> None:
+    assert judged(*[replace(ALONE, workload=f"w-{number}") for number in range(20)]) is None
+
+
+def test_two_projects_that_fail_the_same_workload_say_nothing_of_a_machine() -> None:
+    assert judged(ALONE, replace(ALONE, project="p-2")) is None
+
+
+def test_failing_two_workloads_of_one_project_is_a_contrast_if_one_of_them_went_well_anywhere() -> None:
+    assert isinstance(judged(ALONE, replace(OTHER_WORK, anywhere=True)), Quarantine)
+    assert judged(*[replace(ALONE, anywhere=True)] * 20) is None
 
 
 def test_what_a_machine_said_of_a_job_counts_only_once_the_job_went_well_elsewhere() -> None:
@@ -60,8 +74,10 @@ strikes = st.builds(
     Strike,
     kind=st.sampled_from(sorted(MEANING)),
     workload=st.sampled_from(["w", "w-2"]),
+    project=st.sampled_from(["p", "p-2"]),
     quarters=st.integers(1, STRIKE),
     elsewhere=st.booleans(),
+    anywhere=st.booleans(),
 )
 
 

@@ -1,7 +1,8 @@
 """Whom to trust with work: strikes, rest, quarantine, trial and release of machines.
 
 A strike counts only against a contrast: where the same workload went well on another machine of the class, or where this
-machine failed two workloads. What a machine said of a job ("the input is bad") counts once that job went well elsewhere.
+machine failed two workloads which do not share one cause: they belong to two projects, or one of them went well on any other
+machine. What a machine said of a job ("the input is bad") counts once that job went well elsewhere.
 """
 
 from collections.abc import Sequence
@@ -13,12 +14,15 @@ from gangline.core.policy import Policy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strike:
-    """`elsewhere`: the workload (or, where the job was blamed, the job itself) went well on another machine of the class."""
+    """`elsewhere`: the workload (or, where the job was blamed, the job itself) went well on another machine of the class.
+    `anywhere`: the workload went well on another machine of any class."""
 
     kind: FailureKind
     workload: str
+    project: str
     quarters: int
     elsewhere: bool
+    anywhere: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +80,17 @@ def is_due(machine: Machine, strikes: Sequence[Strike], policy: Policy) -> bool:
 
 
 def counting(strikes: Sequence[Strike], *, on_trial: bool = False) -> list[Strike]:
-    """Those with a contrast. A machine on trial gave the contrast before."""
-    own = {strike.workload for strike in strikes if MEANING[strike.kind].blame != "job"}
-    return [
-        strike
-        for strike in strikes
-        if strike.elsewhere or ((len(own) >= 2 or on_trial) and MEANING[strike.kind].blame != "job")
-    ]
+    """Return the strikes that have a contrast. A machine on trial gave the contrast before."""
+    own = [strike for strike in strikes if MEANING[strike.kind].blame != "job"]
+    its_own_fault = on_trial or _has_contrast(own)
+    return [strike for strike in strikes if strike.elsewhere or (its_own_fault and strike in own)]
+
+
+def _has_contrast(own: Sequence[Strike]) -> bool:
+    """Tell whether the machine, rather than what it was given, is the cause: one project's jobs may all be broken alike."""
+    if len({strike.workload for strike in own}) < 2:
+        return False
+    return len({strike.project for strike in own}) >= 2 or any(strike.anywhere for strike in own)
 
 
 def rest_ms(failures: int, policy: Policy) -> int:

@@ -46,8 +46,10 @@ def _strikes(at: Deployment, machine: str, now_ms: int) -> list[Strike]:
         Strike(
             kind=row["kind"],
             workload=row["workload"],
+            project=row["project"],
             quarters=row["quarters"],
             elsewhere=bool(row["job_elsewhere" if MEANING[row["kind"]].blame == "job" else "workload_elsewhere"]),
+            anywhere=bool(row["workload_anywhere"]),
         )
         for row in at.store.load("strikes", machine=machine, since=since)
     ]

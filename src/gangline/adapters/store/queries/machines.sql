@@ -41,12 +41,13 @@ DELETE FROM strike WHERE kind = :kind AND attempt IN (SELECT id FROM attempt WHE
 
 -- name: strikes
 -- Those that are not paid for, each with its contrast: what went well on another machine of the class.
-SELECT strike.kind, strike.workload, strike.quarters,
+SELECT strike.kind, strike.workload, job.project, strike.quarters,
        EXISTS (SELECT 1 FROM pace WHERE pace.workload = strike.workload AND pace.gpu = strike.gpu
                AND pace.machine <> strike.machine) AS workload_elsewhere,
+       EXISTS (SELECT 1 FROM pace WHERE pace.workload = strike.workload AND pace.machine <> strike.machine) AS workload_anywhere,
        EXISTS (SELECT 1 FROM attempt WHERE attempt.job = strike.job AND attempt.machine <> strike.machine
                AND (attempt.committed_step > 0 OR attempt.state = 'succeeded')) AS job_elsewhere
-FROM strike JOIN machine ON machine.id = strike.machine
+FROM strike JOIN machine ON machine.id = strike.machine JOIN job ON job.id = strike.job
 WHERE strike.machine = :machine AND strike.at_ms > :since AND strike.at_ms > COALESCE(machine.quarantined_ms, -1)
 
 -- name: struck_machines

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from errno import EACCES, EEXIST, EIO, EISDIR, ENAMETOOLONG, ENOSPC, ENOTDIR
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -361,6 +362,44 @@ def test_a_node_that_asks_for_work_has_a_trainer_stand_by(node: Node) -> None:
     for _ in range(3):
         node.step()
     assert node.trainer.prepared == before, "a node at work needs its memory"
+
+
+@dataclass
+class UnplaceableTransfer(SlowTransfer):
+    """Every download ends in this error of the disk."""
+
+    error: Exception = field(kw_only=True)
+
+    def download(self, signed: Signed, file: File, to: Path, *, durable: bool) -> SlowTask:
+        return SlowTask(lambda: None, 0, self.error)
+
+
+def ended_by(service: Service, tmp_path: Path, error: Exception) -> str:
+    """Return what a node reports of a job whose inputs it cannot place."""
+    node = make_node(service, tmp_path, UnplaceableTransfer(service, error=error))
+    job = service.submit()
+    while not (attempts := service.store.load("attempts", job=job)) or attempts[0]["state"] == "live":
+        node.step()
+    assert "boom" in attempts[0]["because"]
+    return service.look("SELECT kind FROM attempt")[0]["kind"]
+
+
+@pytest.mark.parametrize("number", [ENAMETOOLONG, EISDIR, EEXIST, ENOTDIR])
+def test_inputs_whose_names_no_disk_can_hold_are_bad_data_and_no_crash(
+    service: Service, tmp_path: Path, number: int
+) -> None:
+    assert ended_by(service, tmp_path, OSError(number, "boom")) == "bad data"
+
+
+def test_inputs_that_are_nested_too_deep_to_read_are_bad_data(service: Service, tmp_path: Path) -> None:
+    assert ended_by(service, tmp_path, RecursionError("boom")) == "bad data"
+
+
+@pytest.mark.parametrize(("number", "kind"), [(EIO, "crashed"), (EACCES, "crashed"), (ENOSPC, "disk full")])
+def test_other_errors_of_a_nodes_disk_are_not_blamed_on_the_inputs(
+    service: Service, tmp_path: Path, number: int, kind: str
+) -> None:
+    assert ended_by(service, tmp_path, OSError(number, "boom")) == kind
 
 
 def test_two_attempts_on_one_node_use_a_fresh_directory_each(node: Node) -> None:

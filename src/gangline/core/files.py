@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from errno import EEXIST, EISDIR, ENAMETOOLONG, ENOTDIR
 from typing import Annotated
 
 from annotated_types import Ge, Le, MaxLen, MinLen, Predicate
@@ -14,6 +15,9 @@ from gangline.core.parsing import Checked
 FILE_BYTES_MAX = 64 * 2**30
 PART_BYTES = 16 * 2**20
 """Files longer than this go up in parts of this length; the last one is what is left."""
+
+UNPLACEABLE = frozenset({EEXIST, EISDIR, ENAMETOOLONG, ENOTDIR})
+"""Errors that the disk of any machine gives: a name is too long, or that of a file and of a folder at once."""
 
 FORBIDDEN = re.compile(r'[\\:*?"<>|\x00-\x1f\x7f\ud800-\udfff]')
 SHA256 = re.compile("[0-9a-f]{64}")

@@ -114,7 +114,7 @@ def read_json(path: Path) -> Any:
         value = json.loads(path.read_text())
     except FileNotFoundError:
         raise BadInput(f"the base has no {path.parent.name}/{path.name}", hint="is it complete?") from None
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         raise BadInput(f"{path.parent.name}/{path.name} of the base cannot be read", hint="get it again") from None
     if not isinstance(value, dict):
         raise BadInput(f"{path.parent.name}/{path.name} of the base is no configuration", hint="get it again")

@@ -27,7 +27,7 @@ def read_header(path: Path) -> Header:
             value = json.loads(file.read(length))
     except OSError as error:
         raise BadInput(f"{path.name} cannot be read: {error.strerror or error}") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise no_safetensors(path.name) from None
     return header_of(path.name, value, 8 + length, size)
 

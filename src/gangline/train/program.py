@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gangline.core.errors import BadInput, GanglineError, Unreachable
+from gangline.core.files import UNPLACEABLE
 from gangline.core.parsing import InvalidSpec
 from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_LEFT_OUT, EXIT_PEER_GONE, Failure, FailureKind
 from gangline.data.place import KeyRefused, says_full
@@ -19,13 +20,19 @@ from gangline.train.run.quiet import be_quiet
 from gangline.train.run.ranks import PeerGone
 
 
+def kind_among(inputs: Path, error: Exception) -> FailureKind:
+    """Return what an error means for the run whose inputs lie there: a file of theirs may have a name that no disk can hold."""
+    misnamed = isinstance(error, OSError) and error.errno in UNPLACEABLE and isinstance(error.filename, str)
+    return "bad data" if misnamed and inputs in Path(error.filename).parents else kind_of(error)
+
+
 def kind_of(error: Exception) -> FailureKind:
     match error:
         case InvalidSpec():
             return "too old"  # the server has read it
         case Unreachable() | KeyRefused():
             return "download failed"
-        case BadInput():
+        case BadInput() | RecursionError():  # nothing of ours nests so deep, but JSON that was given may
             return "bad data"
         case Diverged():
             return "diverged"
@@ -55,7 +62,7 @@ def main(work: Callable[[RunDirectory, Orders], int]) -> int:
         print(error, file=sys.stderr)  # noqa: T201
         return EXIT_PEER_GONE
     except Exception as error:
-        kind = kind_of(error)
+        kind = kind_among(run.inputs, error)
         run.report_failure(Failure(kind=kind, because=str(error) or type(error).__name__))
         if not isinstance(error, GanglineError):
             traceback.print_exc()

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from gangline.core.errors import Damaged, GanglineError, NotFound, Unreachable
-from gangline.core.files import File
+from gangline.core.files import UNPLACEABLE, File
 from gangline.core.jobs.retry import retry_s
 from gangline.core.models.bases import ROLES, Role, is_weights_of, left_out
 from gangline.core.runs.contract import PREPARED
@@ -16,6 +16,8 @@ from gangline.ports.server import Assignment, Reject, Resumable, Stored
 from gangline.ports.transfer import Task
 from gangline.worker.edges import NEWS, Activity, Clock, Edges, wait
 from gangline.worker.move import AttemptFailed, Move, download_all, held, move_all
+
+T = TypeVar("T")
 
 MODELS = ("base/", "vae/")
 TRIES_MAX = 3
@@ -30,6 +32,18 @@ class Input:
     name: str
     cached: bool
     hub: HubBase | None = None
+
+
+def placing(fetching: Activity[T]) -> Activity[T]:
+    """Blame the inputs, not the machine, where no disk could hold them. Raises `AttemptFailed` then."""
+    try:
+        return (yield from fetching)
+    except OSError as error:
+        if error.errno not in UNPLACEABLE:
+            raise
+        raise AttemptFailed("bad data", f"the inputs cannot be placed: {error}") from None
+    except RecursionError as error:
+        raise AttemptFailed("bad data", f"the inputs are nested too deep: {error}") from None
 
 
 def fetch_inputs(edges: Edges, clock: Clock, assignment: Assignment, directory: Path) -> Activity[tuple[str, ...]]:

@@ -26,7 +26,7 @@ from gangline.worker.activities import Activities
 from gangline.worker.attempt import LiveAttempt
 from gangline.worker.checkpoints import Checkpoints
 from gangline.worker.edges import Activity, Clock, Edges, unless
-from gangline.worker.fetch import fetch_checkpoint, fetch_inputs, fetch_left_out
+from gangline.worker.fetch import fetch_checkpoint, fetch_inputs, fetch_left_out, placing
 from gangline.worker.heartbeat import Heartbeat
 from gangline.worker.move import AttemptFailed
 from gangline.worker.shipping import Shipping
@@ -115,13 +115,13 @@ class Work:
 
     def _fetch(self, directory: Path) -> Activity[tuple[str, ...]]:
         live = self._live
-        left_out = yield from fetch_inputs(live.edges, live.clock, live.assignment, directory)
+        left_out = yield from placing(fetch_inputs(live.edges, live.clock, live.assignment, directory))
         live.from_step = yield from fetch_checkpoint(live.edges, live.clock, live.assignment, directory)
         return left_out
 
     def _fetch_left_out(self, directory: Path, parts: tuple[str, ...]) -> Activity[tuple[str, ...]]:
         live = self._live
-        yield from fetch_left_out(live.edges, live.clock, live.assignment, directory, parts)
+        yield from placing(fetch_left_out(live.edges, live.clock, live.assignment, directory, parts))
         return ()
 
     def _supervise(self, run: Run, shipping: Shipping, checkpoints: Checkpoints) -> Activity[int]:

@@ -127,6 +127,7 @@ def test_captions_of_photos_that_are_not_there_are_told(tmp_path: Path) -> None:
     ("content", "because"),
     [
         ('{"file_name": "a.jpg", "text": "x"}\n{"file_name": ', "line 2 of metadata.jsonl is not JSON"),
+        ("[" * 100_000, "line 1 of metadata.jsonl is not JSON"),
         ('["a.jpg"]', "line 1 of metadata.jsonl does not name a photo"),
         ('{"text": "x"}', "line 1 of metadata.jsonl does not name a photo"),
         ('{"file_name": "a.jpg", "text": 3}', "line 1 of metadata.jsonl has a caption that is not a text"),

@@ -62,6 +62,7 @@ def test_a_header_as_long_as_a_pickles_first_bytes_is_no_pickle(tmp_path: Path) 
         ("m.safetensors", b"", "m.safetensors is no safetensors file"),
         ("m.safetensors", b"<html>not found</html>", "m.safetensors is no safetensors file"),
         ("m.safetensors", struct.pack("<Q", 4) + b"[1]x", "m.safetensors is no safetensors file"),
+        ("m.safetensors", struct.pack("<Q", 50_000) + b"[" * 50_000, "m.safetensors is no safetensors file"),
         ("m.safetensors", struct.pack("<Q", 20) + b'{"w":{"dtype":"F"}} ', "m.safetensors is no safetensors file"),
         ("m.safetensors", struct.pack("<Q", HEADER_BYTES_MAX + 1) + b"{}", "m.safetensors is no safetensors file"),
     ],

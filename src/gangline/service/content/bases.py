@@ -177,7 +177,7 @@ def _recognise(at: Deployment, model: _Pinned) -> Model | None:
 def _json(content: bytes, path: str) -> Any:
     try:
         return json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise BadInput(f"{path} of the base cannot be read") from None
 
 

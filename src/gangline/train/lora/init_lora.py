@@ -50,7 +50,7 @@ def open_lora(path: Path, family: Family) -> "LoraFile":
     try:
         tensors = load_file(path)
         settings = dict(json.loads(header.metadata.get(SETTINGS, "{}")))
-    except (OSError, ValueError, TypeError, SafetensorError) as error:
+    except (OSError, ValueError, TypeError, RecursionError, SafetensorError) as error:
         raise BadInput(f"{path.name} cannot be read: {error}", hint="is it complete? get it anew") from None
     layers = _by_stem(path.name, tensors)
     check_lora(header, family)

@@ -245,6 +245,7 @@ def test_four_bad_jobs_of_one_project_never_quarantine_the_only_machine(service:
 
 def test_a_machine_that_fails_the_workloads_of_two_projects_is_quarantined(service: Service) -> None:
     node, others = service.join(), service.add_project("others")
+    beside(service)
     for whose, rank in ((PROJECT, 4), (others, 8), (PROJECT, 12), (others, 16)):
         assert node_view(service, node).state == "ready"
         misbehave(service, node, "crashed", whose, rank=rank)
@@ -255,6 +256,7 @@ def test_a_workload_that_went_well_on_a_machine_of_another_class_is_a_contrast_t
     service: Service,
 ) -> None:
     a_contrast(service, gpu="A100")
+    beside(service)
     node = service.join(gpu="RTX 4090")
     misbehave(service, node)
     misbehave(service, node)
@@ -263,7 +265,14 @@ def test_a_workload_that_went_well_on_a_machine_of_another_class_is_a_contrast_t
     assert node_view(service, node).state == "quarantined"
 
 
+def beside(service: Service) -> str:
+    """Another machine of the pool works, and asks for nothing."""
+    return service.join("node-beside")
+
+
 def quarantined(service: Service, name: str = "node-bad", **facts: Any) -> str:
+    """Another machine works beside it."""
+    beside(service)
     node = service.join(name, **facts)
     misbehave(service, node)
     misbehave(service, node)
@@ -289,6 +298,7 @@ def test_without_a_contrast_a_machine_stays(service: Service) -> None:
 def test_a_contrast_may_come_after_the_strikes(service: Service) -> None:
     node = quarantined(service)
     a_contrast(service)
+    beside(service)
     service.tick()
     assert node_view(service, node).state == "quarantined"
 
@@ -318,10 +328,79 @@ def test_a_machine_on_trial_goes_back_at_its_first_failure_for_twice_as_long(ser
     service.wait(POLICY.quarantine_s + 1)
     service.claim_nothing(node)
     service.tick()
+    beside(service)
     misbehave(service, node, "crashed")
     assert node_view(service, node).state == "quarantined"
     machine = service.store.load("machine", id="machine-of-node-bad")[0]
     assert machine["quarantined_until_ms"] - machine["quarantined_ms"] == 2000 * POLICY.quarantine_s
+
+
+def last_one(service: Service, **facts: Any) -> str:
+    """The only machine of the pool, which fails what others did well."""
+    a_contrast(service)
+    node = service.join("node-bad", **facts)
+    misbehave(service, node)
+    misbehave(service, node)
+    return node
+
+
+def test_the_only_machine_of_a_pool_that_rents_none_goes_on_trial_at_once(service: Service) -> None:
+    node = last_one(service)
+    found = node_view(service, node)
+    assert found.state == "on_trial" and "goes on with one job at a time, after a rest of 30 s" in found.because
+    service.submit()
+    assert "pauses after failures" in service.claim_nothing(node)
+    service.wait(30)
+    succeed(service, node, service.claim(node).hold)
+    assert node_view(service, node).state == "ready"
+
+
+def test_a_last_machine_on_trial_that_fails_again_rests_longer_and_is_not_locked_out(service: Service) -> None:
+    node = last_one(service)
+    for rest_s in (60, 120, 240):
+        misbehave(service, node, "crashed")
+        service.submit()
+        service.wait(rest_s - 1)
+        assert "pauses after failures" in service.claim_nothing(node)
+        assert f"after a rest of {rest_s} s" in node_view(service, node).because
+        service.wait(1)
+        assert steer.cancel(service.at, service.claim(node).job, service.now_ms)
+    assert node_view(service, node).state == "on_trial"
+
+
+def test_a_machine_on_trial_gets_one_job_at_a_time_however_many_slots_it_has(service: Service) -> None:
+    node = last_one(service, slots=2)
+    service.wait(30)
+    for _ in range(2):
+        service.submit()
+    hold = service.claim(node).hold
+    assert service.claim_nothing(node) == "node-bad is on trial: it gets one job at a time"
+    succeed(service, node, hold)
+    service.claim(node)
+    service.submit()
+    service.claim(node)
+
+
+def test_a_machine_that_joins_again_is_still_on_trial_and_says_why(service: Service) -> None:
+    leave(service.at, last_one(service), service.now_ms)
+    again = node_view(service, service.join("node-bad"))
+    assert again.state == "on_trial" and "2 strikes: the GPU failed" in again.because
+
+
+def test_who_went_on_trial_is_not_counted_among_those_that_were_sent_away(service: Service) -> None:
+    last_one(service)
+    assert node_view(service, quarantined(service, "node-2")).state == "quarantined"
+
+
+def test_the_only_machine_of_a_pool_that_can_rent_another_is_quarantined(service: Service) -> None:
+    a_contrast(service)
+    limits = PoolLimits(name="cloud", nodes_min=0, nodes_max=1)
+    service.at = replace(service.at, pools={"cloud": RentedPool(limits, Shop())})
+    rent(service, "node-1", pool="cloud")
+    node = service.join("node-1", node="node-1")
+    misbehave(service, node)
+    misbehave(service, node)
+    assert node_view(service, node).state == "quarantined"
 
 
 def test_of_many_bad_machines_at_once_an_operator_is_told_and_they_stay(service: Service) -> None:
@@ -333,6 +412,8 @@ def test_of_many_bad_machines_at_once_an_operator_is_told_and_they_stay(service:
 
 def test_a_rented_nodes_machine_is_counted_in_the_pool_that_it_was_rented_for(service: Service) -> None:
     a_contrast(service)
+    rent(service, "node-0", pool="cloud")
+    service.join("node-0", node="node-0")
     for name, state in (("node-1", "quarantined"), ("node-2", "ready")):
         rent(service, name, pool="cloud")
         assert node_view(service, quarantined(service, name, node=name)).state == state

@@ -617,6 +617,7 @@ def misbehave(bench: Bench, node: str, kind: str = "gpu error", project: str = P
 @probe()
 def a_machine_that_is_judged_twice_at_once_is_quarantined_once(bench: Bench) -> None:
     contrast(bench)
+    bench.join("beside")
     node = bench.join("bad")
     misbehave(bench, node)
     judge = lambda: judge_machine(bench.at, "machine-bad", "default", bench.now_ms)  # noqa: E731
@@ -627,8 +628,45 @@ def a_machine_that_is_judged_twice_at_once_is_quarantined_once(bench: Bench) -> 
 
 
 @probe()
+def a_last_machine_that_is_judged_twice_at_once_goes_on_trial_once(bench: Bench) -> None:
+    """The second verdict comes when it has proved itself already."""
+    contrast(bench)
+    node = bench.join("bad")
+    misbehave(bench, node)
+
+    def proves_itself() -> None:
+        judge_machine(bench.at, "machine-bad", "default", bench.now_ms)
+        assert bench.node(node)["state"] == "on_trial"
+        bench.wait(30)
+        bench.succeed(node, bench.take(node, bench.submit(seed=7, priority=5)))
+
+    bench.meanwhile("try_machine", proves_itself)
+    misbehave(bench, node)
+    assert bench.node(node)["state"] == "ready"
+    assert bench.look("SELECT on_trial, rest_until_ms FROM machine WHERE id = 'machine-bad'") == [(0, 0)]
+
+
+@probe()
+def two_claims_at_once_of_a_node_on_trial_get_one_job(bench: Bench) -> None:
+    contrast(bench)
+    node = bench.join("bad", slots=2)
+    misbehave(bench, node)
+    misbehave(bench, node)
+    bench.wait(30)
+    bench.take(bench.join("other"), bench.submit(seed=6))
+    before = bench.submit(seed=7)
+    bench.release(node, bench.take(node, before))  # its bill is written up to this moment
+    steer.cancel(bench.at, before, bench.now_ms)
+    bench.submit(seed=8)
+    bench.meanwhile("take_job", lambda: bench.take(node, bench.submit(seed=9, priority=5)))
+    assert bench.claim_nothing(node) == "bad is on trial: it gets one job at a time"
+    assert bench.look("SELECT SUM(slots) FROM lease WHERE node = ?", node) == [1]
+
+
+@probe()
 def a_verdict_that_was_held_up_until_the_machine_was_trusted_again_changes_nothing(bench: Bench) -> None:
     contrast(bench)
+    bench.join("beside")
     node = bench.join("bad")
     misbehave(bench, node)
 

@@ -748,6 +748,7 @@ def the_network_and_an_interruption_ban_nobody(bench: Bench) -> None:
 @probe()
 def a_machine_that_fails_what_others_do_well_is_quarantined_then_tried_then_trusted(bench: Bench) -> None:
     contrast(bench)
+    bench.join("beside")
     node = bench.join("bad")
     misbehave(bench, node)
     assert bench.node(node)["state"] == "ready"
@@ -761,6 +762,7 @@ def a_machine_that_fails_what_others_do_well_is_quarantined_then_tried_then_trus
     bench.tick()
     assert bench.node(node)["state"] == "on_trial"
     assert bench.node(bench.join("twin", machine="machine-bad"))["state"] == "on_trial"
+    bench.join("beside")
     misbehave(bench, node, "crashed")
     assert bench.node(node)["state"] == "quarantined"
     bench.wait(bench.policy.quarantine_s + 1)
@@ -778,6 +780,7 @@ def a_machine_that_fails_what_others_do_well_is_quarantined_then_tried_then_trus
 @probe()
 def on_trial_what_does_not_count_does_not_count_and_what_is_paid_for_neither(bench: Bench) -> None:
     contrast(bench)
+    bench.join("beside")
     node = bench.join("bad")
     misbehave(bench, node)
     misbehave(bench, node)
@@ -787,6 +790,7 @@ def on_trial_what_does_not_count_does_not_count_and_what_is_paid_for_neither(ben
     for kind in ("bad data", "download failed"):
         bench.wait(bench.policy.rest_max_s)
         bench.claim_nothing(node)
+        bench.join("beside")
         misbehave(bench, node, kind)
     bench.tick()
     assert bench.node(node)["state"] == "on_trial"
@@ -804,6 +808,7 @@ def without_a_contrast_nobody_is_blamed_unless_workloads_of_two_projects_fail(be
     misbehave(bench, node, project="others", kind="bad data")
     assert bench.node(node)["state"] == "ready"
     bench.wait(bench.policy.rest_max_s)
+    bench.join("beside")
     misbehave(bench, node, project="others")
     assert bench.node(node)["state"] == "quarantined"
 
@@ -820,6 +825,7 @@ def two_projects_that_fail_the_same_workload_blame_nobody(bench: Bench) -> None:
 @probe()
 def two_workloads_of_one_project_are_enough_where_one_of_them_went_well_on_any_machine(bench: Bench) -> None:
     contrast(bench, gpu="A100")
+    bench.join("beside")
     node = bench.join("bad", gpu="RTX 4090")
     misbehave(bench, node)
     misbehave(bench, node)
@@ -860,12 +866,76 @@ def what_a_machine_says_of_a_job_counts_once_the_job_went_well_elsewhere(bench: 
 @probe()
 def of_many_bad_machines_at_once_an_operator_is_told_and_they_stay(bench: Bench) -> None:
     contrast(bench)
+    bench.join("beside")
     for name, state in (("bad-1", "quarantined"), ("bad-2", "ready")):
         node = bench.join(name)
         misbehave(bench, node)
         misbehave(bench, node)
         assert bench.node(node)["state"] == state
     assert "an operator should look" in bench.node(node)["because"]
+
+
+@probe()
+def the_last_machine_of_a_pool_that_rents_none_rests_longer_each_time_and_works_one_job_at_a_time(bench: Bench) -> None:
+    contrast(bench)
+    node = bench.join("bad", slots=2)
+    misbehave(bench, node)
+    misbehave(bench, node)
+    for rest_s in (30, 60):
+        assert bench.node(node)["state"] == "on_trial" and f"a rest of {rest_s} s" in bench.node(node)["because"]
+        job = bench.submit(seed=8)
+        bench.wait(rest_s - 1)
+        assert "pauses after failures" in bench.claim_nothing(node)
+        bench.wait(1)
+        bench.submit(seed=9)
+        hold = bench.take(node, job)
+        assert bench.claim_nothing(node) == "bad is on trial: it gets one job at a time"
+        bench.fail(node, hold)
+        for queued in bench.look("SELECT id FROM job WHERE state = 'queued'"):
+            steer.cancel(bench.at, queued, bench.now_ms)
+    leave(bench.at, node, bench.now_ms)
+    again = bench.node(bench.join("bad"))
+    assert again["state"] == "on_trial" and "a rest of 120 s" in again["because"]
+    bench.join("beside")
+    other = bench.join("bad-2")
+    misbehave(bench, other)
+    misbehave(bench, other)
+    assert bench.node(other)["state"] == "quarantined"
+
+
+@probe()
+def whose_others_are_all_in_quarantine_is_the_last(bench: Bench) -> None:
+    contrast(bench)
+    beside = bench.join("beside")
+    for name, state in (("bad-1", "quarantined"), ("bad-2", "on_trial")):
+        node = bench.join(name)
+        misbehave(bench, node)
+        if state == "on_trial":
+            leave(bench.at, beside, bench.now_ms)
+        misbehave(bench, node)
+        assert bench.node(node)["state"] == state
+
+
+@probe(nodes_max=1)
+def a_lonely_machine_that_can_be_replaced_is_quarantined(bench: Bench) -> None:
+    contrast(bench)
+    node = bench.rent()[0]
+    bench.fail(node, bench.claim(node).hold, "gpu error")
+    misbehave(bench, node)
+    assert bench.node(node)["state"] == "quarantined"
+
+
+@probe()
+def a_machine_on_trial_is_not_alone_where_another_works_and_its_own_second_node_is_no_other(bench: Bench) -> None:
+    contrast(bench)
+    first, second = bench.join("bad"), bench.join("twin", machine="machine-bad")
+    misbehave(bench, first)
+    misbehave(bench, first)
+    assert {bench.node(node)["state"] for node in (first, second)} == {"on_trial"}
+    bench.wait(30)
+    bench.join("beside")
+    misbehave(bench, second, "crashed")
+    assert {bench.node(node)["state"] for node in (first, second)} == {"quarantined"}
 
 
 @probe()

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangline.core.fleet.trust import Alarm, Machine, Quarantine, Strike, counting, judge, rest_ms
+from gangline.core.fleet.autoscale import PoolLimits, may_rent
+from gangline.core.fleet.trust import Alarm, Machine, Pool, Quarantine, Strike, Trial, counting, judge, rest_ms
 from gangline.core.jobs.failure import MEANING, STRIKE
 from tests.unit.examples import POLICY
 
@@ -19,10 +20,12 @@ OTHERS_WORK = replace(OTHER_WORK, project="p-2")
 SAID_OF_THE_JOB = replace(ALONE, kind="bad data")
 
 
-def judged(
-    *strikes: Strike, machine: Machine = MACHINE, lately: int = 0, nodes: int = 100
-) -> Quarantine | Alarm | None:
-    return judge(machine, strikes, quarantined_lately=lately, pool_nodes=nodes, now_ms=0, policy=POLICY)
+POOL = Pool(nodes=100, others=99, quarantined_lately=0, may_rent=False)
+LAST = replace(POOL, nodes=1, others=0)
+
+
+def judged(*strikes: Strike, machine: Machine = MACHINE, pool: Pool = POOL) -> Quarantine | Trial | Alarm | None:
+    return judge(machine, strikes, pool, now_ms=0, policy=POLICY)
 
 
 def test_two_strikes_with_a_contrast_are_a_quarantine_and_it_says_why() -> None:
@@ -119,9 +122,51 @@ def test_each_quarantine_is_twice_as_long_as_the_one_before() -> None:
 def test_never_more_than_a_tenth_of_a_pool_is_sent_away_within_an_hour(
     lately: int, nodes: int, sent_away: bool
 ) -> None:
-    verdict = judged(SURE, SURE, lately=lately, nodes=nodes)
+    verdict = judged(SURE, SURE, pool=Pool(nodes=nodes, others=1, quarantined_lately=lately, may_rent=False))
     assert isinstance(verdict, Quarantine if sent_away else Alarm)
     assert sent_away or "an operator should look" in verdict.because
+
+
+def test_the_last_machine_of_a_pool_that_can_rent_no_other_goes_on_trial_at_once_and_says_why() -> None:
+    assert judged(SURE, pool=LAST) is None
+    verdict = judged(SURE, SURE, machine=replace(MACHINE, failures=2), pool=LAST)
+    assert verdict == Trial(
+        30_000,
+        "2 strikes: the GPU failed; no other machine of its pool works and none can be rented, "
+        "so it goes on with one job at a time, after a rest of 30 s",
+    )
+
+
+def test_a_machine_that_can_be_replaced_is_quarantined_however_alone_it_is() -> None:
+    assert isinstance(judged(SURE, SURE, pool=replace(LAST, may_rent=True)), Quarantine)
+    assert isinstance(judged(SURE, SURE, pool=replace(LAST, nodes=2, others=1)), Quarantine)
+
+
+def test_of_a_pool_whose_others_were_all_sent_away_the_last_machine_goes_on_trial() -> None:
+    assert isinstance(judged(SURE, SURE, pool=replace(LAST, nodes=3, quarantined_lately=2)), Trial)
+
+
+def test_a_last_machine_that_fails_its_trial_rests_for_twice_as_long_each_time_up_to_a_bound() -> None:
+    crash = replace(ALONE, kind="crashed", quarters=STRIKE // 2)
+    rests = []
+    for failures in range(40):
+        verdict = judged(crash, machine=Machine(on_trial=True, failures=failures), pool=LAST)
+        assert isinstance(verdict, Trial) and "failed its trial: the trainer crashed" in verdict.because
+        rests.append(verdict.rest_until_ms)
+    assert rests[:2] == [1000 * POLICY.rest_first_s] * 2
+    assert all(after in (2 * before, 1000 * POLICY.rest_max_s) for before, after in pairwise(rests[1:]))
+    assert rests[-1] == 1000 * POLICY.rest_max_s
+
+
+@pytest.mark.parametrize(
+    ("nodes_max", "rented", "gives_back", "may"),
+    [(None, 0, 0, False), (0, 0, 0, False), (1, 1, 1, True), (2, 1, 0, True), (2, 2, 0, False), (2, 2, 1, True)],
+)
+def test_a_pool_may_rent_where_it_has_room_or_a_node_is_given_back_for_another(
+    nodes_max: int | None, rented: int, gives_back: int, may: bool
+) -> None:
+    limits = None if nodes_max is None else PoolLimits(name="cloud", nodes_min=0, nodes_max=nodes_max)
+    assert may_rent(limits, rented=rented, gives_back=gives_back) is may
 
 
 def test_a_machine_rests_from_its_second_failure_in_a_row_for_longer_each_time_up_to_a_bound() -> None:

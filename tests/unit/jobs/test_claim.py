@@ -198,3 +198,11 @@ def test_whatever_waits_the_choice_fits_and_passes_over_nobody_who_waited_too_lo
     if found.job is not fitting[0]:
         assert found.job.base == "held" and -fitting[0].queued_ms <= BASE_WAIT_MS
         assert (found.job.priority, found.job.fencing) == (fitting[0].priority, fitting[0].fencing)
+
+
+def test_a_node_on_trial_gets_one_job_at_a_time_however_many_slots_it_has() -> None:
+    node = replace(NODE, state="on_trial", slots=4, slots_free=4)
+    assert refusal(node, 0) is None
+    refused = refusal(replace(node, slots_free=3), 0)
+    assert refused and refused.because == "node-a is on trial: it gets one job at a time"
+    assert refusal(replace(node, state="ready", slots_free=3), 0) is None

@@ -19,6 +19,12 @@ class PoolLimits:
         assert 0 <= self.nodes_min <= self.nodes_max, "a pool's limits are in order"
 
 
+def may_rent(limits: PoolLimits | None, *, rented: int, gives_back: int) -> bool:
+    """Tell whether a pool that has `rented` so many nodes may rent another, once it gave so many back. A pool without limits
+    rents none."""
+    return limits is not None and rented - gives_back < limits.nodes_max
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rented:
     """A node of the pool. `idle_since_ms` is None while it works; so many lists in a row, before this one, were `missing` it."""

@@ -27,15 +27,35 @@ class Strike:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """`quarantines`: how often so far."""
+    """`quarantines`: how often so far. `failures`: in a row, up to now."""
 
     quarantines: int = 0
+    failures: int = 0
     on_trial: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """The pool of a machine. `nodes`: those that work and those in quarantine; `others`: those that work on other machines;
+    `quarantined_lately`: other machines, within the last hour. `may_rent`: a node can be rented in the machine's place."""
+
+    nodes: int
+    others: int
+    quarantined_lately: int
+    may_rent: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Quarantine:
     until_ms: int
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A quarantine is due, but nobody would be left to work: the machine goes on, one job at a time, after a rest."""
+
+    rest_until_ms: int
     because: str
 
 
@@ -47,15 +67,8 @@ class Alarm:
 
 
 def judge(
-    machine: Machine,
-    strikes: Sequence[Strike],
-    *,
-    quarantined_lately: int,
-    pool_nodes: int,
-    now_ms: int,
-    policy: Policy,
-) -> Quarantine | Alarm | None:
-    """`quarantined_lately` of the `pool_nodes` of its pool, within the last hour, the machine itself not counted."""
+    machine: Machine, strikes: Sequence[Strike], pool: Pool, *, now_ms: int, policy: Policy
+) -> Quarantine | Trial | Alarm | None:
     if not is_due(machine, strikes, policy):
         return None
     counted = counting(strikes, on_trial=machine.on_trial)
@@ -64,13 +77,24 @@ def judge(
     because = f"{quarters / STRIKE:g} strikes: {kinds}"
     if machine.on_trial:
         because = f"failed its trial: {kinds}"
-    if quarantined_lately + 1 > max(1, policy.quarantined_share_max * pool_nodes):
+    if not pool.others and not pool.may_rent:
+        return _last(machine, because, now_ms, policy)
+    if pool.quarantined_lately + 1 > max(1, policy.quarantined_share_max * pool.nodes):
         return Alarm(
             f"strikes ({kinds}) but no quarantine: more than {policy.quarantined_share_max:.0%} of its pool would be in it "
             "within an hour; an operator should look at what these machines have in common"
         )
     seconds = policy.quarantine_s * 2 ** min(machine.quarantines, 10)
     return Quarantine(now_ms + round(seconds * 1000), because)
+
+
+def _last(machine: Machine, because: str, now_ms: int, policy: Policy) -> Trial:
+    rest = rest_ms(max(2, machine.failures + 1), policy)
+    return Trial(
+        now_ms + rest,
+        f"{because}; no other machine of its pool works and none can be rented, so it goes on with one job at a time, "
+        f"after a rest of {rest / 1000:.0f} s",
+    )
 
 
 def is_due(machine: Machine, strikes: Sequence[Strike], policy: Policy) -> bool:

@@ -55,6 +55,8 @@ def refusal(node: Node, now_ms: int) -> Nothing | None:
         )
     if node.rest_until_ms > now_ms:
         return Nothing(f"{node.name} pauses after failures, for {(node.rest_until_ms - now_ms) / 1000:.0f} s more")
+    if node.state == "on_trial" and node.slots_free < node.slots:
+        return Nothing(f"{node.name} is on trial: it gets one job at a time")
     if node.slots_free <= 0:
         return Nothing(f"all {node.slots} slots of {node.name} are taken")
     return None

@@ -2,8 +2,9 @@
 
 import logging
 
-from gangline.core.fleet.trust import Alarm, Machine, Quarantine, Strike, is_due, judge
-from gangline.core.job import WORKING
+from gangline.core.fleet.autoscale import may_rent
+from gangline.core.fleet.trust import Alarm, Machine, Pool, Quarantine, Strike, Trial, is_due, judge
+from gangline.core.job import WORKING, NodeState
 from gangline.core.jobs.failure import MEANING
 from gangline.core.jobs.watch import Watched, no_progress
 from gangline.core.money.cost import HOUR_MS
@@ -28,16 +29,33 @@ def judge_machine(at: Deployment, machine_id: str, pool: str, now_ms: int) -> No
     strikes = _strikes(at, machine_id, now_ms)
     if not strikes or row["quarantined_until_ms"] > now_ms:
         return
-    machine = Machine(quarantines=row["quarantines"], on_trial=bool(row["on_trial"]))
+    machine = Machine(quarantines=row["quarantines"], failures=row["failures"], on_trial=bool(row["on_trial"]))
     if not is_due(machine, strikes, at.policy):
         return
-    lately = at.store.load("quarantined_lately", pool=pool, id=machine_id, since=now_ms - HOUR_MS)[0]["machines"]
-    nodes = at.store.load("nodes_working", pool=pool)[0]["nodes"]
-    verdict = judge(machine, strikes, quarantined_lately=lately, pool_nodes=nodes, now_ms=now_ms, policy=at.policy)
-    if isinstance(verdict, Quarantine):
-        _quarantine(at, row, verdict, now_ms)
-    elif isinstance(verdict, Alarm) and verdict.because != row["because"]:
-        _alarm(at, machine_id, verdict.because)
+    verdict = judge(machine, strikes, _pool(at, pool, machine_id, now_ms), now_ms=now_ms, policy=at.policy)
+    match verdict:
+        case Quarantine():
+            _quarantine(at, row, verdict, now_ms)
+        case Trial():
+            _try(at, row, verdict, now_ms)
+        case Alarm() if verdict.because != row["because"]:
+            _alarm(at, machine_id, verdict.because)
+
+
+def _pool(at: Deployment, name: str, machine: str, now_ms: int) -> Pool:
+    """What is known of the pool of a machine."""
+    here = at.store.load("nodes_working", pool=name, machine=machine)[0]
+    own = sum(node["rented"] for node in at.store.load("nodes_of_machine", machine=machine))
+    rented = at.store.load("rented_in_pool", pool=name)[0]["nodes"]
+    limits = at.pools[name].limits if name in at.pools else None
+    return Pool(
+        nodes=here["nodes"],
+        others=here["others"],
+        quarantined_lately=at.store.load("quarantined_lately", pool=name, id=machine, since=now_ms - HOUR_MS)[0][
+            "machines"
+        ],
+        may_rent=may_rent(limits, rented=rented, gives_back=own),
+    )
 
 
 def _strikes(at: Deployment, machine: str, now_ms: int) -> list[Strike]:
@@ -57,34 +75,38 @@ def _strikes(at: Deployment, machine: str, now_ms: int) -> list[Strike]:
 
 def _quarantine(at: Deployment, machine: Row, verdict: Quarantine, now_ms: int) -> None:
     because = f"quarantined: {verdict.because}"
-    writes: list[Write] = [
-        guard(
-            "quarantine_machine",
-            id=machine["id"],
-            quarantines=machine["quarantines"],
-            until_ms=verdict.until_ms,
-            because=because,
-            now=now_ms,
-        )
-    ]
-    for node in at.store.load("nodes_of_machine", machine=machine["id"]):
-        if node["state"] in WORKING:
-            writes.append(
-                write("set_node_state", id=node["id"], before=node["state"], state="quarantined", because=because)
-            )
-    at.store.apply(*writes)
+    once = guard(
+        "quarantine_machine",
+        id=machine["id"],
+        quarantines=machine["quarantines"],
+        until_ms=verdict.until_ms,
+        because=because,
+        now=now_ms,
+    )
+    at.store.apply(once, *_saying(at, machine["id"], because, "quarantined"))
+
+
+def _try(at: Deployment, machine: Row, verdict: Trial, now_ms: int) -> None:
+    because = f"on trial: {verdict.because}"
+    log.warning("machine %s: %s", machine["id"], because)
+    judged_ms = -1 if machine["quarantined_ms"] is None else machine["quarantined_ms"]
+    rest = {"rest_until_ms": verdict.rest_until_ms, "because": because, "now": now_ms}
+    once = guard("try_machine", id=machine["id"], judged_ms=judged_ms, **rest)
+    at.store.apply(once, *_saying(at, machine["id"], because, "on_trial"))
 
 
 def _alarm(at: Deployment, machine: str, because: str) -> None:
     log.warning("machine %s: %s", machine, because)
-    working = [node for node in at.store.load("nodes_of_machine", machine=machine) if node["state"] in WORKING]
-    at.store.apply(
-        write("alarm", id=machine, because=because),
-        *(
-            write("set_node_state", id=node["id"], before=node["state"], state=node["state"], because=because)
-            for node in working
-        ),
-    )
+    at.store.apply(write("alarm", id=machine, because=because), *_saying(at, machine, because))
+
+
+def _saying(at: Deployment, machine: str, because: str, state: NodeState | None = None) -> list[Write]:
+    """Have the nodes of a machine that work say why, in another state or in their own."""
+    return [
+        write("set_node_state", id=node["id"], before=node["state"], state=state or node["state"], because=because)
+        for node in at.store.load("nodes_of_machine", machine=machine)
+        if node["state"] in WORKING
+    ]
 
 
 def begin_trials(at: Deployment, now_ms: int) -> None:

@@ -76,7 +76,8 @@ def _welcome(at: Deployment, machine: str, now_ms: int) -> tuple[NodeState, str]
     if known["quarantined_until_ms"] > now_ms:
         return "quarantined", known["because"]
     if known["on_trial"]:
-        return "on_trial", "on trial after a quarantine"
+        served = known["quarantined_until_ms"] > known["quarantined_ms"]
+        return "on_trial", "on trial after a quarantine" if served else known["because"]
     return "ready", ""
 
 

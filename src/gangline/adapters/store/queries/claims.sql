@@ -70,13 +70,14 @@ SELECT :id, job.id, :node, :machine, :pool, :gpu, :gpu_memory_gb, job.workload, 
 FROM job WHERE job.id = :job
 
 -- name: add_lease
--- Only on a node that works and has the slots free.
+-- Only on a node that works and has the slots free; one on trial gets one at a time.
 INSERT INTO lease (attempt, rank, node, fencing, slots, price_micro_usd_per_hour, started_ms, expires_ms, beat_ms, phase,
                    step, stepped_ms, reserved, downloaded_bytes, stop, stop_kind)
 SELECT :attempt, :rank, node.id, :fencing, :slots, :price_micro_usd_per_hour, CAST(:now AS BIGINT), :expires_ms, :now,
        'starting', :from_step, :now, :reserved, 0, '', ''
 FROM node
 WHERE node.id = :node AND node.state IN ('ready', 'on_trial')
+  AND (node.state = 'ready' OR NOT EXISTS (SELECT 1 FROM lease AS held WHERE held.node = node.id))
   AND node.slots >= :slots + CAST((SELECT COALESCE(SUM(held.slots), 0) FROM lease AS held WHERE held.node = node.id) AS BIGINT)
 
 -- name: demand

@@ -21,11 +21,18 @@ UPDATE machine SET quarantines = quarantines + 1, quarantined_ms = :now, quarant
        because = :because
 WHERE id = :id AND quarantines = :quarantines
 
+-- name: try_machine
+-- On trial without a quarantine, once for what it did.
+UPDATE machine SET quarantined_ms = :now, on_trial = 1, rest_until_ms = :rest_until_ms, because = :because
+WHERE id = :id AND COALESCE(quarantined_ms, -1) = :judged_ms
+
 -- name: alarm
 UPDATE machine SET because = :because WHERE id = :id
 
 -- name: quarantined_lately
-SELECT COUNT(*) AS machines FROM machine WHERE pool = :pool AND quarantined_ms > :since AND id <> :id
+-- Not those that went on trial at once.
+SELECT COUNT(*) AS machines FROM machine
+WHERE pool = :pool AND quarantined_ms > :since AND quarantined_until_ms > quarantined_ms AND id <> :id
 
 -- name: quarantines_over
 -- Nodes of machines that have served their time.

@@ -105,7 +105,10 @@ FROM node LEFT JOIN machine ON machine.id = node.machine
 WHERE node.state IN ('ready', 'on_trial') AND node.id <> :but
 
 -- name: nodes_working
-SELECT COUNT(*) AS nodes FROM node WHERE pool = :pool AND state <> 'gone' AND state IN ('ready', 'on_trial', 'quarantined')
+-- With those in quarantine; and the others that work besides a machine's own.
+SELECT COUNT(*) AS nodes,
+       CAST(COALESCE(SUM(CASE WHEN state <> 'quarantined' AND machine <> :machine THEN 1 ELSE 0 END), 0) AS BIGINT) AS others
+FROM node WHERE pool = :pool AND state <> 'gone' AND state IN ('ready', 'on_trial', 'quarantined')
 
 -- name: nodes_of_machine_since
 SELECT COUNT(*) AS nodes FROM node WHERE machine = :machine AND joined_ms > :since

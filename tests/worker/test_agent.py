@@ -21,6 +21,7 @@ from gangline.core.runs.prepared import class_images_key, embeddings_key, latent
 from gangline.core.specs.fields import FilesBase
 from gangline.core.specs.spec import spec_hash
 from gangline.ports.server import Join, Upload
+from gangline.ports.store import write
 from gangline.ports.trainer import Made, Pictures, Result, Saved
 from gangline.service.controller import Controller
 from gangline.wire.agent import HttpServer
@@ -400,6 +401,37 @@ def test_other_errors_of_a_nodes_disk_are_not_blamed_on_the_inputs(
     service: Service, tmp_path: Path, number: int, kind: str
 ) -> None:
     assert ended_by(service, tmp_path, OSError(number, "boom")) == kind
+
+
+def test_the_terminal_says_once_why_a_node_gets_no_work_and_again_when_that_changes(node: Node) -> None:
+    for _ in range(3):
+        node.step()
+    node.agent.news.clear()
+    store, until_ms = node.service.store, node.service.now_ms + 3_600_000
+    once = {"id": "m", "quarantines": 0, "until_ms": until_ms, "because": "", "now": node.service.now_ms}
+    [here] = store.load("nodes_of_machine", machine="m")
+
+    def become(before: str, state: str, because: str) -> None:
+        store.apply(write("set_node_state", id=here["id"], before=before, state=state, because=because))
+        for _ in range(60):
+            node.step()
+
+    store.apply(write("quarantine_machine", **once))
+    become("ready", "quarantined", "quarantined: 2 strikes: the trainer crashed")
+    [said] = node.agent.news
+    assert said.startswith("no work for now: node-a is quarantined until ")
+    assert said.endswith(" UTC: 2 strikes: the trainer crashed")
+    become("quarantined", "draining", "gives way")
+    assert node.agent.news[1:] == ["no work for now: node-a is draining: gives way"]
+    become("draining", "ready", "")
+    become("ready", "draining", "gives way")
+    assert len(node.agent.news) == 3
+
+
+def test_a_node_for_which_no_job_waits_says_nothing_of_that(node: Node) -> None:
+    for _ in range(60):
+        node.step()
+    assert node.agent.news == [line for line in node.agent.news if line.startswith("joined as ")]
 
 
 def test_two_attempts_on_one_node_use_a_fresh_directory_each(node: Node) -> None:

@@ -79,6 +79,7 @@ class Node:
     joined_ms: int | None
     rented: int = 0
     rest_until_ms: int = 0
+    quarantined_until_ms: int = 0
     because: str = ""
 
     def price_of(self, slots: int) -> int:

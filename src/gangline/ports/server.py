@@ -103,7 +103,10 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoWork:
+    """`locked_out`: not for want of jobs; this node gets none for some time, and `because` is the same until that changes."""
+
     because: str
+    locked_out: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,15 +2,25 @@
 
 Losing it costs work, never a promise: the guards of the writes hold without it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from threading import Lock
 
 from gangline.core.jobs.claim import Candidate
+from gangline.ports.pool import Offer
 
 REAP_EVERY_MS = 1_000
 TAKEN_MS = 2_000
 RIVALS_MS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """What a pool's provider offered when it was last asked, and the ids of what it had none left of; None: it did not answer."""
+
+    offers: tuple[Offer, ...] | None
+    exhausted: frozenset[str] = frozenset()
 
 
 class Recent:
@@ -20,6 +30,7 @@ class Recent:
         self.claims = 0
         """Under way."""
         self._lock = Lock()
+        self._offers: dict[str, Offers] = {}
         self._taken: dict[tuple[str, int], int] = {}
         self._reaped_ms = -REAP_EVERY_MS
         self._lost_ms = -RIVALS_MS
@@ -69,6 +80,16 @@ class Recent:
     def has_rivals(self, now_ms: int) -> bool:
         """Whether other servers are giving out the same jobs."""
         return 0 <= now_ms - self._lost_ms < RIVALS_MS
+
+    def note_offers(self, pool: str, offers: Iterable[Offer] | None, exhausted: Iterable[str] | None = ()) -> None:
+        """Without `offers`: the provider is away. Without `exhausted`: nothing was asked for, so what was known of that stays."""
+        before = self._offers.get(pool)
+        known = before.exhausted if before and exhausted is None else frozenset(exhausted or ())
+        self._offers[pool] = Offers(None if offers is None else tuple(offers), known)
+
+    def offers_of(self, pool: str) -> Offers | None:
+        """None where its provider has not been asked yet."""
+        return self._offers.get(pool)
 
     def _younger(self, now_ms: int) -> dict[tuple[str, int], int]:
         return {key: taken_ms for key, taken_ms in self._taken.items() if now_ms - taken_ms < TAKEN_MS}

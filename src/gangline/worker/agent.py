@@ -4,7 +4,7 @@ import math
 
 from gangline.core.errors import Denied, GanglineError, Unreachable
 from gangline.core.jobs.retry import retry_s
-from gangline.ports.server import Assignment, Join, Joined
+from gangline.ports.server import Assignment, Join, Joined, NoWork
 from gangline.worker.edges import Edges
 from gangline.worker.move import LeaseLost
 from gangline.worker.work import Work
@@ -23,6 +23,7 @@ class Agent:
         self._stopping = False
         self._next_s = 0.0
         self._tries = 0
+        self._locked_out = ""
 
     def ask_to_stop(self) -> None:
         """Hand the job back at its newest step, leave, and be `stopped`. Safe in a signal handler."""
@@ -87,6 +88,10 @@ class Agent:
         except Denied:
             self._joined = None
             return
+        locked_out = answer.because if isinstance(answer, NoWork) and answer.locked_out else ""
+        if locked_out not in ("", self._locked_out):
+            self.news.append(f"no work for now: {locked_out}")
+        self._locked_out = locked_out
         if isinstance(answer, Assignment):
             self.news.append(f"{answer.job}: {answer.name}")
             self._work = Work(self._edges, answer, joined, now_s)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
+from gangline.core.errors import Unreachable
 from gangline.core.files import PART_BYTES, File, Grant
 from gangline.core.fleet.autoscale import PoolLimits
 from gangline.core.models.lora_metadata import DIFFUSERS_FILE
@@ -79,6 +80,7 @@ class Provider:
         self._instances: dict[str, Instance] = {}
         self._numbers = count()
         self.has_capacity = True
+        self.away = False
 
     def offers(self) -> list[Offer]:
         return self._offers
@@ -107,6 +109,8 @@ class Provider:
         del self._instances[instance]
 
     def list(self) -> list[Instance]:
+        if self.away:
+            raise Unreachable("the provider is away")
         return list(self._instances.values())
 
     def running(self) -> Sequence[str]:

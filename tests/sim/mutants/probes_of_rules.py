@@ -9,7 +9,7 @@ from gangline.ports.pool import Offer
 from gangline.ports.server import Beaten, Downloads, Refused, Succeeded
 from gangline.ports.store import write
 from gangline.service.access import projects
-from gangline.service.access.access import add_key, identify
+from gangline.service.access.access import add_join_token, add_key, identify
 from gangline.service.attempts import end_overdue
 from gangline.service.controller import Controller
 from gangline.service.deployment import RentedPool
@@ -639,7 +639,8 @@ OFFER = {"gpu": "A10", "gpu_memory_gb": 24}
 
 @probe()
 def a_job_that_waits_says_what_the_nodes_lack(bench: Bench) -> None:
-    assert bench.because(bench.submit()) == "waits for a node: none is here"
+    away = "; the provider of cloud has not been asked yet"
+    assert bench.because(bench.submit()) == f"waits for a node: none is here{away}"
     node = bench.join("a", **OFFER)
     bench.succeed(node, bench.claim(node).hold)
     lacks = {
@@ -651,7 +652,7 @@ def a_job_that_waits_says_what_the_nodes_lack(bench: Bench) -> None:
     }
     for why, needs in lacks.items():
         job = bench.submit(needs=needs)
-        assert bench.because(job) == f"no node here can take it: {why}", bench.because(job)
+        assert bench.because(job) == f"no node here can take it: {why}{away}", bench.because(job)
         assert bench.claim_nothing(bench.look("SELECT id FROM node")[0]) == "no job waits that may run here"
 
 
@@ -661,7 +662,7 @@ def a_job_that_waits_for_its_next_try_or_was_failed_everywhere_says_so(bench: Be
     bench.fail(node, bench.take(node, job))
     assert bench.because(job).startswith("waits 10 s before its next try: to be tried again (1 of 3 failed)")
     bench.wait(10)
-    assert bench.because(job) == "no node here can take it: a failed it before"
+    assert bench.because(job).startswith("no node here can take it: a failed it before; ")
     exact = bench.submit(exact="required", seed=1)
     other = bench.join("b", gpu="T4")
     steer.cancel(bench.at, job, bench.now_ms)
@@ -669,7 +670,55 @@ def a_job_that_waits_for_its_next_try_or_was_failed_everywhere_says_so(bench: Be
     bench.commit(other, hold, 10)
     bench.release(other, hold)
     leave(bench.at, other, bench.now_ms)
-    assert bench.because(exact) == "no node here can take it: must go on with the same numerics, and a has others"
+    assert bench.because(exact).startswith(
+        "no node here can take it: must go on with the same numerics, and a has others; "
+    )
+
+
+@probe(nodes_max=1)
+def a_job_that_nobody_can_take_says_what_the_provider_lacks(bench: Bench) -> None:
+    assert "its pool far does not exist: there are cloud, default" in bench.because(
+        bench.submit(needs=Needs(pool="far"))
+    )
+    add_join_token(bench.at, "far", name="far", lasts_s=None, now_ms=bench.now_ms)
+    far = bench.submit(needs=Needs(pool="far"))
+    assert bench.because(far).endswith("; start a worker that has the pool far: `gangline worker`")
+    large = bench.submit(needs=Needs(gpu_memory_gb=80))
+    bench.provider.away = True
+    bench.tend()
+    assert bench.because(large).endswith("; the provider of cloud did not answer")
+    bench.provider.away = False
+    bench.tend()
+    assert bench.because(large).endswith("; no pool rents a GPU with 80 GB: the largest offer has 0 GB")
+    bench.provider.has_capacity = False
+    job = bench.submit()
+    assert bench.because(job).endswith("; a node of cloud is to be rented for it")
+    for _ in range(2):
+        bench.tend()  # the second asks for nothing so soon
+        assert bench.because(job).endswith("; the provider of cloud has none left that fits; it is asked again")
+    bench.provider.has_capacity = True
+    bench.wait(bench.policy.start_pause_s + 1)
+    bench.tend()
+    (node,) = bench.rented()
+    assert bench.because(job) == f"waits for a node: {node} is starting"
+    bench.join("rented", node=node)
+    bench.take(node, job)
+    wide = bench.submit(needs=Needs(pool=POOL), seed=1)
+    bench.store.apply(write("add_ban", job=wide, machine="machine-rented", because="failed", now=bench.now_ms))
+    bench.look("UPDATE job SET fencing = 1 WHERE id = ?", wide)
+    assert bench.because(wide).endswith("; no pool may grow: all 1 of 1 nodes of cloud are there")
+
+
+@probe()
+def a_job_whose_only_node_gets_no_work_says_which_and_until_when(bench: Bench) -> None:
+    contrast(bench)
+    node, beside = bench.join("bad"), bench.join("beside")
+    misbehave(bench, node)
+    misbehave(bench, node)
+    leave(bench.at, beside, bench.now_ms)
+    job = bench.submit()
+    assert bench.because(job) == "the only node here, bad, is quarantined until 23:14 UTC: 2 strikes: the GPU failed"
+    assert bench.because(job) == f"the only node here, {bench.claim_nothing(node).replace(' ', ', ', 1)}"
 
 
 @probe()
@@ -944,7 +993,7 @@ def a_machine_that_fails_one_job_after_the_other_pauses_in_between(bench: Bench)
     misbehave(bench, node)
     misbehave(bench, node)
     bench.submit()
-    assert "pauses after failures, for 15 s more" in bench.claim_nothing(node)
+    assert "pauses after failures until " in bench.claim_nothing(node)
     bench.wait(bench.policy.rest_first_s)
     bench.succeed(node, bench.claim(node).hold)
     misbehave(bench, node)

@@ -521,7 +521,22 @@ RULES = [
     # 6: one true sentence why
     rule("6: no money", "core.money.budget:over_budget", "if purse.budget is None or", "if True or"),
     rule("6: waits for its next try", "core.jobs.why:why_queued", "if job.ready_ms > now_ms:", "if False:"),
-    rule("6: nobody is here", "core.jobs.why:why_queued", "if not nodes:", "if False:"),
+    rule("6: nobody is here", "core.jobs.why:why_queued", "    if nodes:", "    if True:"),
+    rule(
+        "6: what keeps the only node from working", "core.jobs.why:_why_not_there", "if not all(reasons):", "if True:"
+    ),
+    rule("6: that one is starting", "core.jobs.why:_why_not_there", "if coming:", "if False:"),
+    rule("6: that its pool does not exist", "core.jobs.supply:what_helps", "if job.pool and", "if False and"),
+    rule("6: but one may join it", "service.fleet.supply:load_supply", "*joinable, ", ""),
+    rule("6: that the provider is away", "service.fleet.fleet:tend", "at.recent.note_offers(name, None)", "pass"),
+    rule(
+        "6: what no offer has",
+        "service.fleet.fleet:_scale",
+        "at.recent.note_offers(pool.limits.name, offers, refused if starts else None)",
+        "pass",
+    ),
+    rule("6: that none is left", "service.fleet.fleet:_scale", "refused if starts else None", "()"),
+    rule("6: that a pool is full", "core.jobs.supply:_why_not_rented", "if not room:", "if False:"),
     rule("6: failed it before", "core.jobs.claim:mismatch", "if job.banned:", "if False:"),
     rule("6: memory", "core.jobs.claim:mismatch", "if job.gpu_memory_gb > node.gpu_memory_gb:", "if False:"),
     rule("6: class", "core.jobs.claim:mismatch", "if job.gpu and", "if False and"),
@@ -529,8 +544,8 @@ RULES = [
     rule("6: trust", "core.jobs.claim:mismatch", "if job.trust > node.trust:", "if False:"),
     rule("6: numerics", "core.jobs.claim:mismatch", "if job.numerics and", "if False and"),
     rule("6: slots", "core.jobs.claim:mismatch", "if job.slots > node.slots_free:", "if False:"),
-    rule("6: what a node is", "core.jobs.claim:refusal", "if node.state not in WORKING:", "if False:"),
-    rule("6: that it pauses", "core.jobs.claim:refusal", "if node.rest_until_ms > now_ms:", "if False:"),
+    rule("6: what a node is", "core.jobs.claim:locked_out", "if node.state not in WORKING:", "if False:"),
+    rule("6: that it pauses", "core.jobs.claim:locked_out", "if node.rest_until_ms > now_ms:", "if False:"),
     rule("6: that it is full", "core.jobs.claim:refusal", "if node.slots_free <= 0:", "if False:"),
     # §6: blame and trust
     rule("blame: a ban", "core.jobs.failure:after_failure", "meaning.ban and policy.bans", "False"),

@@ -36,15 +36,19 @@ def choice(*candidates: Candidate, **rest: Any) -> Choice:
 
 REFUSED: dict[str, dict[str, Any]] = {
     "node-a is draining: no work for it": {"state": "draining", "because": "no work for it"},
-    "node-a is quarantined": {"state": "quarantined"},
-    "node-a pauses after failures, for 15 s more": {"rest_until_ms": 15_000},
+    "node-a is quarantined until 17:20 UTC: 2 strikes": {
+        "state": "quarantined",
+        "because": "quarantined: 2 strikes",
+        "quarantined_until_ms": 62_400_000,
+    },
+    "node-a pauses after failures until 00:00:15 UTC": {"rest_until_ms": 15_000},
     "all 1 slots of node-a are taken": {"slots_free": 0},
 }
 
 
 @pytest.mark.parametrize("sentence", REFUSED)
 def test_a_node_that_may_not_work_gets_nothing_and_hears_why(sentence: str) -> None:
-    assert refusal(replace(NODE, **REFUSED[sentence]), 0) == Nothing(sentence)
+    assert refusal(replace(NODE, **REFUSED[sentence]), 0) == Nothing(sentence, locked_out="slots" not in sentence)
 
 
 @pytest.mark.parametrize("state", ["ready", "on_trial"])

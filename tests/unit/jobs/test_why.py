@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from gangline.core.jobs.supply import PoolSeen, Rentable, Supply
 from gangline.core.jobs.why import why_queued
 from gangline.core.money.budget import reservation
 from tests.unit.examples import CANDIDATE, NODE, POLICY, PURSE
@@ -13,8 +14,31 @@ SAID = "node-x was told to stop and handed it back"
 OTHER = replace(NODE, id="n-2", machine="m-2", name="node-b")
 
 
-def why(job: Any = CANDIDATE, *, purse: Any = PURSE, nodes: Any = (NODE,), banned: set[str] = frozenset()) -> str:  # type: ignore[assignment]
-    return why_queued(job, SAID, purse, nodes, frozenset(banned), 0, POLICY)
+BY_HAND = Supply(names=frozenset({"default"}))
+START = "; start a worker: `gangline worker`"
+OFFER = Rentable(gpu="T4", gpu_memory_gb=16, slots=1, trust=0, price_micro_usd_per_hour=400_000)
+LARGE = replace(OFFER, gpu="A10", gpu_memory_gb=24)
+
+
+def why(
+    job: Any = CANDIDATE,
+    *,
+    purse: Any = PURSE,
+    nodes: Any = (NODE,),
+    supply: Supply = BY_HAND,
+    banned: set[str] = frozenset(),  # type: ignore[assignment]
+) -> str:
+    return why_queued(job, SAID, purse, nodes, supply, frozenset(banned), 0, POLICY)
+
+
+def renting(*offers: Rentable, rented: int = 0, **facts: Any) -> Supply:
+    pool = PoolSeen(name="cloud", rented=rented, nodes_max=4, offers=offers, **facts)
+    return Supply(pools=(pool,), names=frozenset({"default", "cloud"}))
+
+
+def unserved(supply: Supply, *, purse: Any = PURSE, **need: Any) -> str:
+    """Return what follows where no node is here."""
+    return why(replace(CANDIDATE, **need), purse=purse, nodes=(), supply=supply).partition("; ")[2]
 
 
 def test_a_job_in_its_turn_says_what_was_last_said_of_it() -> None:
@@ -36,29 +60,109 @@ def test_a_budget_that_does_not_allow_the_least_that_a_try_reserves_is_the_reaso
 
 
 def test_where_no_node_is_here_that_is_the_reason() -> None:
-    assert why(nodes=[]) == "waits for a node: none is here"
+    assert why(nodes=[]) == "waits for a node: none is here" + START
+
+
+def test_where_no_node_is_here_what_the_job_needs_and_what_would_help_are_named() -> None:
+    many = replace(CANDIDATE, gpu_memory_gb=80, gpu="H200", trust=2, numerics="x", slots=2)
+    asked = "80 GB of GPU memory, a H200, 2 GPUs, trust 2, the numerics of its checkpoints"
+    assert why(many, nodes=[]) == (
+        f"waits for a node: none is here, and it needs {asked}; start a worker that has {asked}: `gangline worker`"
+    )
+
+
+def test_a_pool_that_does_not_exist_is_said_and_those_that_do() -> None:
+    assert unserved(renting(OFFER), pool="clowd") == "its pool clowd does not exist: there are cloud, default"
+    assert unserved(renting(OFFER), pool="default").startswith("start a worker that has the pool default")
 
 
 @pytest.mark.parametrize(
     ("need", "sentence"),
     [
-        ({"gpu": "H200"}, "no node here can take it: needs a H200 and node-a has A100"),
-        ({"slots": 2}, "no node here can take it: needs 2 slots and node-a has 1 free"),
-        ({"numerics": "x"}, "no node here can take it: must go on with the same numerics, and node-a has others"),
+        ({"gpu_memory_gb": 80}, "no pool rents a GPU with 80 GB: the largest offer has 24 GB"),
+        ({"gpu": "H200"}, "no pool rents a H200: the offers have A10, T4"),
+        ({"slots": 8}, "no pool rents a node with 8 GPUs: the largest offer has 1"),
+        ({"trust": 2}, "no pool rents a node of trust 2: the most that one offers is 0"),
+        ({"gpu": "T4", "gpu_memory_gb": 20}, "no offer of any pool has all of that at once"),
+        ({}, "a node of cloud is to be rented for it"),
+    ],
+)
+def test_what_no_offer_has_is_named_beside_the_best_that_one_has(need: dict[str, Any], sentence: str) -> None:
+    assert unserved(renting(OFFER, LARGE), **need) == sentence
+
+
+def test_a_pool_that_is_full_empty_away_or_exhausted_is_named() -> None:
+    assert unserved(renting(OFFER, rented=4)) == "no pool may grow: all 4 of 4 nodes of cloud are there"
+    assert unserved(renting()) == "no pool offers a node now"
+    assert unserved(renting(away="did not answer")) == "the provider of cloud did not answer"
+    spent = renting(replace(OFFER, exhausted=True))
+    assert unserved(spent) == "the provider of cloud has none left that fits; it is asked again"
+    both = Supply(pools=(*renting(OFFER).pools, PoolSeen(name="far", rented=0, nodes_max=1, away="did not answer")))
+    assert unserved(both, trust=1).endswith("; the provider of far did not answer")
+
+
+def test_a_budget_that_pays_for_no_offer_that_fits_is_the_reason() -> None:
+    least = reservation(OFFER.price_micro_usd_per_hour, 0, POLICY)
+    poor = replace(PURSE, budget=least - 1)
+    assert unserved(renting(OFFER), purse=poor).startswith("the budget of p")
+    assert unserved(renting(OFFER), purse=replace(PURSE, budget=least)) == "a node of cloud is to be rented for it"
+
+
+QUARANTINED = replace(
+    NODE, state="quarantined", because="quarantined: 2 strikes: the trainer crashed", quarantined_until_ms=62_400_000
+)
+
+
+def test_the_only_node_is_named_with_what_keeps_it_from_working_and_until_when() -> None:
+    assert why(nodes=[QUARANTINED]) == (
+        "the only node here, node-a, is quarantined until 17:20 UTC: 2 strikes: the trainer crashed"
+    )
+    resting = replace(NODE, rest_until_ms=15_000)
+    assert why(nodes=[resting]) == "the only node here, node-a, pauses after failures until 00:00:15 UTC"
+    draining = replace(NODE, state="draining", because="no work for it")
+    assert why(nodes=[draining]) == "the only node here, node-a, is draining: no work for it"
+
+
+def test_of_several_nodes_that_get_no_work_a_few_are_named() -> None:
+    both = [QUARANTINED, replace(OTHER, rest_until_ms=15_000)]
+    assert why(nodes=both) == (
+        "all 2 nodes here that could take it get no work now: "
+        "node-a is quarantined until 17:20 UTC: 2 strikes: the trainer crashed; "
+        "node-b pauses after failures until 00:00:15 UTC"
+    )
+    assert why(replace(CANDIDATE, gpu_memory_gb=40), nodes=[QUARANTINED, replace(OTHER, gpu_memory_gb=8)]).startswith(
+        "the only node here that could take it, node-a, is quarantined"
+    )
+    assert why(nodes=[QUARANTINED, OTHER]) == SAID
+
+
+def test_a_node_that_is_starting_is_what_a_job_waits_for_whatever_it_will_compute_with() -> None:
+    starting = replace(OTHER, state="starting", machine="", numerics="")
+    assert why(replace(CANDIDATE, numerics="bits"), nodes=[QUARANTINED, starting]) == (
+        "waits for a node: node-b is starting"
+    )
+
+
+@pytest.mark.parametrize(
+    ("need", "sentence"),
+    [
+        ({"gpu": "H200"}, "needs a H200 and node-a has A100"),
+        ({"slots": 2}, "needs 2 slots and node-a has 1 free"),
+        ({"numerics": "x"}, "must go on with the same numerics, and node-a has others"),
     ],
 )
 def test_where_no_node_here_has_what_it_needs_the_first_thing_that_is_missing_is_named(
     need: dict[str, Any], sentence: str
 ) -> None:
-    assert why(replace(CANDIDATE, **need)) == sentence
+    assert why(replace(CANDIDATE, **need)).startswith(f"no node here can take it: {sentence}; start a worker that has ")
 
 
 def test_bans_count_and_one_node_without_is_enough() -> None:
-    assert why(banned={"m"}) == "no node here can take it: node-a failed it before"
+    assert why(banned={"m"}) == "no node here can take it: node-a failed it before" + START
     assert why(banned={"m"}, nodes=[NODE, OTHER]) == SAID
 
 
 def test_of_many_nodes_a_few_are_named() -> None:
     many = [replace(NODE, id=f"n-{number}", name=f"node-{number}") for number in range(5)]
     sentence = why(banned={"m"}, nodes=many)
-    assert sentence.endswith("node-2 failed it before; and 2 more") and "node-3" not in sentence
+    assert sentence.endswith("node-2 failed it before; and 2 more" + START) and "node-3" not in sentence

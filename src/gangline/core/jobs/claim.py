@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gangline.core.job import WORKING, Node
+from gangline.core.moments import until
 from gangline.core.money.budget import Purse, over_budget, reservation
 from gangline.core.policy import Policy
 
@@ -41,20 +42,31 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
+    """`locked_out`: the node would get nothing, whatever waited, for some time."""
+
     because: str
+    locked_out: bool = False
 
 
 NOTHING = Nothing("no job waits that may run here")
 
 
+def locked_out(node: Node, now_ms: int) -> str | None:
+    """Say what a node is or does while it gets no work for some time, and why. The same until that changes."""
+    if node.state not in WORKING:
+        end = f" until {until(node.quarantined_until_ms, now_ms)}" if node.state == "quarantined" else ""
+        why = node.because.removeprefix(f"{node.state}: ")
+        return f"is {node.state}{end}: {why}" if why else f"is {node.state}{end}"
+    if node.rest_until_ms > now_ms:
+        return f"pauses after failures until {until(node.rest_until_ms, now_ms)}"
+    return None
+
+
 def refusal(node: Node, now_ms: int) -> Nothing | None:
     """Why this node gets nothing, whatever waits."""
-    if node.state not in WORKING:
-        return Nothing(
-            f"{node.name} is {node.state}: {node.because}" if node.because else f"{node.name} is {node.state}"
-        )
-    if node.rest_until_ms > now_ms:
-        return Nothing(f"{node.name} pauses after failures, for {(node.rest_until_ms - now_ms) / 1000:.0f} s more")
+    locked = locked_out(node, now_ms)
+    if locked:
+        return Nothing(f"{node.name} {locked}", locked_out=True)
     if node.state == "on_trial" and node.slots_free < node.slots:
         return Nothing(f"{node.name} is on trial: it gets one job at a time")
     if node.slots_free <= 0:

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gangline.core.job import Node
-from gangline.core.jobs.claim import Candidate, mismatch, to_reserve
+from gangline.core.job import WORKING, Node
+from gangline.core.jobs.claim import Candidate, locked_out, mismatch, to_reserve
+from gangline.core.jobs.supply import Supply, needs_of, what_helps
 from gangline.core.money.budget import Purse, over_budget, reservation
 from gangline.core.policy import Policy
 
@@ -16,27 +17,53 @@ def why_queued(
     said: str,
     purse: Purse,
     nodes: Sequence[Node],
+    supply: Supply,
     banned: frozenset[str],
     now_ms: int,
     policy: Policy,
 ) -> str:
-    """`said` when it was queued; `nodes`: those here that work; `banned`: the machines that may not have it."""
+    """`said` when it was queued; `nodes`: all that are here or coming; `banned`: the machines that may not have it."""
     if job.ready_ms > now_ms:
         return f"waits {(job.ready_ms - now_ms) / 1000:.0f} s before its next try: {said}"
-    barred = replace(job, banned=True)
-    misfits = {node.id: mismatch(barred if node.machine in banned else job, _idle(node), now_ms) for node in nodes}
+    misfits = {node.id: _misfit(job, node, banned, now_ms) for node in nodes}
+    fitting = [node for node in nodes if misfits[node.id] is None]
     least = min(
-        (to_reserve(job, node, policy) for node in nodes if misfits[node.id] is None),
+        (to_reserve(job, node, policy) for node in fitting if node.state in WORKING),
         default=max(1, reservation(0, job.download_bytes, policy)),
     )
     too_much = over_budget(purse, least)
     if too_much:
         return too_much
-    if not nodes:
-        return "waits for a node: none is here"
-    if all(misfits.values()):
-        return f"no node here can take it: {_listed([why for why in misfits.values() if why])}"
-    return said
+    if fitting:
+        return _why_not_there(fitting, len(nodes), said, now_ms)
+    helps = what_helps(job, purse, supply, policy)
+    if nodes:
+        return f"no node here can take it: {_listed([why for why in misfits.values() if why])}; {helps}"
+    asked = needs_of(job)
+    return f"waits for a node: none is here{f', and it needs {asked}' if asked else ''}; {helps}"
+
+
+def _why_not_there(fitting: Sequence[Node], here: int, said: str, now_ms: int) -> str:
+    """Tell what holds up those nodes that could take the job; where nothing does, what was `said`: its turn comes."""
+    reasons = [locked_out(node, now_ms) for node in fitting]
+    if not all(reasons):
+        return said
+    coming = next((node for node in fitting if node.state == "starting"), None)
+    if coming:
+        return f"waits for a node: {coming.name} is starting"
+    if len(fitting) > 1:
+        listed = _listed([f"{node.name} {why}" for node, why in zip(fitting, reasons, strict=True)])
+        return f"all {len(fitting)} nodes here that could take it get no work now: {listed}"
+    only = "the only node here" if here == 1 else "the only node here that could take it"
+    return f"{only}, {fitting[0].name}, {reasons[0]}"
+
+
+def _misfit(job: Candidate, node: Node, banned: frozenset[str], now_ms: int) -> str | None:
+    if node.machine in banned:
+        job = replace(job, banned=True)
+    elif node.state == "starting":
+        job = replace(job, numerics="")  # what it will compute with is not known
+    return mismatch(job, _idle(node), now_ms)
 
 
 def _idle(node: Node) -> Node:

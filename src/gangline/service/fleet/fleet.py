@@ -38,6 +38,7 @@ def tend(at: Deployment, now_ms: int) -> None:
             nodes = _agree(at, pool, pool.driver.list(), now_ms)
             covered |= _scale(at, pool, nodes, pool.driver.offers(), covered, now_ms)
         except GanglineError as error:
+            at.recent.note_offers(name, None)
             log.warning("pool %s: %s; trying again", name, error.message)
     settle(at)
 
@@ -128,6 +129,7 @@ def _scale(
                 give_back(at, action.node)
             case GiveUp():
                 gone(at, action.node, action.because, now_ms)
+    at.recent.note_offers(pool.limits.name, offers, refused if starts else None)
     return {job["id"] for job in waiting[:covers]}
 
 

@@ -46,7 +46,7 @@ def _try(at: Deployment, node_id: str, now_ms: int) -> Assignment | NoWork | Non
     if isinstance(found, Nothing):
         at.store.apply(write("node_seen", id=node_id, now=now_ms))
         give_back(at, node_id)
-        return NoWork(because=found.because)
+        return NoWork(because=found.because, locked_out=found.locked_out)
     assignment = _take(at, node, found, now_ms)
     if not assignment:
         at.recent.lose(found.job, now_ms)

@@ -7,6 +7,7 @@ from functools import cache
 
 from gangline.core.errors import NotFound
 from gangline.core.job import Node
+from gangline.core.jobs.supply import Supply
 from gangline.core.jobs.why import why_queued
 from gangline.core.money.budget import Purse
 from gangline.core.money.cost import lost, time_cost_micro_usd
@@ -23,6 +24,7 @@ from gangline.core.views import (
 from gangline.ports.store import Row
 from gangline.service.attempts import as_attempt
 from gangline.service.deployment import Deployment
+from gangline.service.fleet.supply import load_supply
 from gangline.service.jobs import samples
 from gangline.service.jobs.claim import as_candidate
 from gangline.service.money.bill import load_purse, stored_micro_usd
@@ -133,15 +135,21 @@ def nodes(at: Deployment, project: str | None) -> list[NodeView]:
 
 @dataclass(frozen=True, slots=True)
 class _Here:
-    """What a project's queued jobs wait for: money, and nodes that work."""
+    """What a project's queued jobs wait for: money, and nodes that are here or could be rented."""
 
     purse: Purse
     nodes: tuple[Node, ...]
+    supply: Supply
 
 
 def _here(at: Deployment, project: str) -> Callable[[], _Here]:
     """Looked at once, and only where a queued job asks."""
-    return cache(lambda: _Here(load_purse(at, project), tuple(Node(**row) for row in at.store.load("working_nodes"))))
+
+    def look() -> _Here:
+        nodes = tuple(Node(**row) for row in at.store.load("nodes_here"))
+        return _Here(load_purse(at, project), nodes, load_supply(at, nodes))
+
+    return cache(look)
 
 
 def _because(at: Deployment, job: Row, here: Callable[[], _Here], now_ms: int) -> str:
@@ -150,7 +158,9 @@ def _because(at: Deployment, job: Row, here: Callable[[], _Here], now_ms: int) -
         return job["because"]
     bans = at.store.load("bans", job=job["id"]) if job["fencing"] else []
     banned = frozenset(ban["machine"] for ban in bans)
-    return why_queued(as_candidate(job), job["because"], here().purse, here().nodes, banned, now_ms, at.policy)
+    found = here()
+    waiting, said = as_candidate(job), job["because"]
+    return why_queued(waiting, said, found.purse, found.nodes, found.supply, banned, now_ms, at.policy)
 
 
 def _summary(at: Deployment, row: Row, here: Callable[[], _Here], now_ms: int) -> JobSummary:

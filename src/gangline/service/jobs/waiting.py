@@ -2,6 +2,7 @@
 
 from gangline.core.errors import Unreachable
 from gangline.core.jobs.failure import Verdict
+from gangline.core.jobs.supply import needs
 from gangline.ports.store import Row, guard, write
 from gangline.service.attempts import as_job, event, moving
 from gangline.service.deployment import Deployment
@@ -27,7 +28,7 @@ def fail_unmatched(at: Deployment, now_ms: int) -> None:
         if _may_be_offered(at, row):
             continue
         job = as_job(row)
-        because = f"no node that it needs came in {at.policy.unmatched_s / 3600:.0f} h ({_needs(row)})"
+        because = f"no node that it needs came in {at.policy.unmatched_s / 3600:.0f} h ({_needs(row) or 'any'})"
         verdict = Verdict(attempt="failed", job="failed", attempts_failed=job.attempts_failed, because=because)
         at.store.apply(moving(job, verdict, now_ms), event(job.id, "failed", because, now_ms))
 
@@ -43,12 +44,4 @@ def _may_be_offered(at: Deployment, job: Row) -> bool:
 
 def _needs(job: Row) -> str:
     """What it asks of a node, for people."""
-    parts = [
-        f"{job['gpu_memory_gb']:g} GB of GPU memory" if job["gpu_memory_gb"] else "",
-        f"a {job['gpu']}" if job["gpu"] else "",
-        f"{job['slots']} GPUs" if job["slots"] > 1 else "",
-        f"the pool {job['pool']}" if job["pool"] else "",
-        f"trust {job['trust']}" if job["trust"] else "",
-        "the numerics of its checkpoints" if job["numerics"] else "",
-    ]
-    return ", ".join(part for part in parts if part) or "any"
+    return needs(**{name: job[name] for name in ("gpu_memory_gb", "gpu", "slots", "pool", "trust", "numerics")})

@@ -24,6 +24,7 @@ WHERE id = :id AND state = 'starting'
 SELECT node.id, node.machine, node.name, node.pool, node.state, node.because, node.gpu, node.gpu_memory_gb, node.trust,
        node.numerics, node.slots, node.price_micro_usd_per_hour, node.rented, node.instance, node.since_ms, node.joined_ms,
        node.seen_ms, node.meter_ms, COALESCE(machine.rest_until_ms, 0) AS rest_until_ms,
+       COALESCE(machine.quarantined_until_ms, 0) AS quarantined_until_ms,
        CAST((SELECT COALESCE(SUM(lease.slots), 0) FROM lease WHERE lease.node = node.id) AS BIGINT) AS slots_taken
 FROM node LEFT JOIN machine ON machine.id = node.machine
 WHERE node.id = :id
@@ -37,12 +38,14 @@ FROM node LEFT JOIN lease ON lease.node = node.id LEFT JOIN attempt ON attempt.i
 WHERE node.state <> 'gone'
 ORDER BY node.since_ms, node.id
 
--- name: working_nodes
--- Those that get work, whoever uses their slots now.
-SELECT id, machine, name, pool, state, because, gpu, gpu_memory_gb, trust, numerics, slots, slots AS slots_free,
-       price_micro_usd_per_hour, meter_ms, joined_ms
-FROM node WHERE state IN ('ready', 'on_trial')
-ORDER BY since_ms, id
+-- name: nodes_here
+-- All that are here or coming, whoever uses their slots now.
+SELECT node.id, node.machine, node.name, node.pool, node.state, node.because, node.gpu, node.gpu_memory_gb, node.trust,
+       node.numerics, node.slots, node.slots AS slots_free, node.price_micro_usd_per_hour, node.meter_ms, node.joined_ms,
+       COALESCE(machine.rest_until_ms, 0) AS rest_until_ms, COALESCE(machine.quarantined_until_ms, 0) AS quarantined_until_ms
+FROM node LEFT JOIN machine ON machine.id = node.machine
+WHERE node.state <> 'gone'
+ORDER BY node.since_ms, node.id
 
 -- name: nodes_of_machine
 SELECT id, pool, state, rented FROM node WHERE machine = :machine AND state <> 'gone'

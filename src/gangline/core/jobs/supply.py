@@ -1,0 +1,115 @@
+"""What could be rented for a job that nothing here can run, as the providers said last; and what would help."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gangline.core.jobs.claim import Candidate
+from gangline.core.money.budget import Purse, over_budget, reservation
+from gangline.core.policy import Policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rentable:
+    """A kind of node that a provider offers. `exhausted`: it had none left when one was last asked for."""
+
+    gpu: str
+    gpu_memory_gb: float
+    slots: int
+    trust: int
+    price_micro_usd_per_hour: int
+    exhausted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolSeen:
+    """A pool that rents. `away` says why its provider's offers are not known; empty where they are."""
+
+    name: str
+    rented: int
+    nodes_max: int
+    offers: tuple[Rentable, ...] = ()
+    away: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Supply:
+    """The pools that rent, and the `names` of all that exist: nodes may join some of them by hand alone."""
+
+    pools: tuple[PoolSeen, ...] = ()
+    names: frozenset[str] = frozenset()
+
+
+def needs(*, gpu_memory_gb: float, gpu: str, slots: int, pool: str, trust: int, numerics: str) -> str:
+    """Return what a job asks of a node, for people; empty where any will do."""
+    parts = [
+        f"{gpu_memory_gb:g} GB of GPU memory" if gpu_memory_gb else "",
+        f"a {gpu}" if gpu else "",
+        f"{slots} GPUs" if slots > 1 else "",
+        f"the pool {pool}" if pool else "",
+        f"trust {trust}" if trust else "",
+        "the numerics of its checkpoints" if numerics else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def needs_of(job: Candidate) -> str:
+    return needs(
+        gpu_memory_gb=job.gpu_memory_gb,
+        gpu=job.gpu,
+        slots=job.slots,
+        pool=job.pool,
+        trust=job.trust,
+        numerics=job.numerics,
+    )
+
+
+def what_helps(job: Candidate, purse: Purse, supply: Supply, policy: Policy) -> str:
+    """Return why no node is rented for a job, or what would bring one."""
+    if job.pool and job.pool not in supply.names:
+        return f"its pool {job.pool} does not exist: there are {', '.join(sorted(supply.names))}"
+    pools = [pool for pool in supply.pools if job.pool in ("", pool.name)]
+    if not pools:
+        asked = needs_of(job)
+        return f"start a worker that has {asked}: `gangline worker`" if asked else "start a worker: `gangline worker`"
+    answered = [pool for pool in pools if not pool.away]
+    said = [_why_not_rented(job, purse, answered, policy)] if answered else []
+    return "; ".join([*said, *(f"the provider of {pool.name} {pool.away}" for pool in pools if pool.away)])
+
+
+def _why_not_rented(job: Candidate, purse: Purse, pools: Sequence[PoolSeen], policy: Policy) -> str:
+    offers = [offer for pool in pools for offer in pool.offers]
+    fitting = [(pool, offer) for pool in pools for offer in pool.offers if not _lacks(job, [offer])]
+    if not fitting:
+        return _lacks(job, offers) or "no offer of any pool has all of that at once"
+    too_much = over_budget(purse, min(_to_reserve(job, offer, policy) for _, offer in fitting))
+    if too_much:
+        return too_much
+    room = [(pool, offer) for pool, offer in fitting if pool.rented < pool.nodes_max]
+    if not room:
+        full = {pool.name: f"all {pool.rented} of {pool.nodes_max} nodes of {pool.name}" for pool, _ in fitting}
+        return f"no pool may grow: {', '.join(full.values())} are there"
+    left = [pool.name for pool, offer in room if not offer.exhausted]
+    if not left:
+        return f"the provider of {room[0][0].name} has none left that fits; it is asked again"
+    return f"a node of {left[0]} is to be rented for it"
+
+
+def _lacks(job: Candidate, offers: Sequence[Rentable]) -> str:
+    """Return the first thing that the job asks and none of these offers has."""
+    if not offers:
+        return "no pool offers a node now"
+    if job.gpu and all(offer.gpu != job.gpu for offer in offers):
+        kinds = ", ".join(sorted({offer.gpu or "no GPU" for offer in offers}))
+        return f"no pool rents a {job.gpu}: the offers have {kinds}"
+    most = max(offer.gpu_memory_gb for offer in offers)
+    if job.gpu_memory_gb > most:
+        return f"no pool rents a GPU with {job.gpu_memory_gb:g} GB: the largest offer has {most:g} GB"
+    if job.slots > max(offer.slots for offer in offers):
+        return f"no pool rents a node with {job.slots} GPUs: the largest offer has {max(o.slots for o in offers)}"
+    if job.trust > max(offer.trust for offer in offers):
+        return f"no pool rents a node of trust {job.trust}: the most that one offers is {max(o.trust for o in offers)}"
+    return ""
+
+
+def _to_reserve(job: Candidate, offer: Rentable, policy: Policy) -> int:
+    return reservation(offer.price_micro_usd_per_hour * job.slots // offer.slots, job.download_bytes, policy)

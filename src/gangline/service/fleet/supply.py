@@ -1,0 +1,42 @@
+"""What could be rented, as this process knows it: no request of a user waits for a provider."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from gangline.core.job import Node
+from gangline.core.jobs.supply import PoolSeen, Rentable, Supply
+from gangline.ports.pool import Offer
+from gangline.service.access.access import DEFAULT_POOL
+from gangline.service.deployment import Deployment
+
+
+def load_supply(at: Deployment, nodes: Iterable[Node]) -> Supply:
+    """A pool exists where a provider rents for it, a join token opens it, or a node is in it."""
+    joinable = (token["pool"] for token in at.store.load("join_tokens") if token["revoked_ms"] is None)
+    names = frozenset({DEFAULT_POOL, *at.pools, *joinable, *(node.pool for node in nodes)})
+    return Supply(pools=tuple(_seen(at, name) for name in at.pools), names=names)
+
+
+def _seen(at: Deployment, name: str) -> PoolSeen:
+    pool = PoolSeen(
+        name=name,
+        rented=at.store.load("rented_in_pool", pool=name)[0]["nodes"],
+        nodes_max=at.pools[name].limits.nodes_max,
+    )
+    found = at.recent.offers_of(name)
+    if found is None or found.offers is None:
+        return replace(pool, away="did not answer" if found else "has not been asked yet")
+    return replace(
+        pool, offers=tuple(_rentable(offer, exhausted=offer.id in found.exhausted) for offer in found.offers)
+    )
+
+
+def _rentable(offer: Offer, *, exhausted: bool) -> Rentable:
+    return Rentable(
+        gpu=offer.gpu,
+        gpu_memory_gb=offer.gpu_memory_gb,
+        slots=offer.slots,
+        trust=offer.trust,
+        price_micro_usd_per_hour=offer.price_micro_usd_per_hour,
+        exhausted=exhausted,
+    )

@@ -51,6 +51,18 @@ def test_one_bad_node_ruins_the_queue_without_the_rules_and_fails_nothing_with_t
     assert one(played("bad_node"), "SELECT MAX(quarantines) FROM machine") > 0
 
 
+def test_no_attempt_is_spent_on_machines_without_libraries_and_they_are_rented_less_and_less() -> None:
+    simulation = played("bare_node")
+    assert all_succeed(simulation)
+    assert one(simulation, "SELECT COUNT(*) FROM attempt WHERE state = 'failed'") == 0
+    bare = simulation.store.look("SELECT id, joined_ms FROM node WHERE proof_failed = 1 ORDER BY joined_ms")
+    assert bare
+    for node, _ in bare:
+        assert one(simulation, f"SELECT COUNT(*) FROM attempt WHERE node = '{node}'") == 0
+    moments = [joined_ms for _, joined_ms in bare]
+    assert len(moments) <= 12, "a try every half minute would be a hundred"
+
+
 def test_no_job_stays_with_a_node_that_is_twelve_times_as_slow() -> None:
     simulation = played("slow_node")
     assert all_succeed(simulation)

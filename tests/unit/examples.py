@@ -4,6 +4,8 @@ from gangline.core.job import Attempt, Job, Node
 from gangline.core.jobs.claim import Candidate
 from gangline.core.money.budget import Purse
 from gangline.core.policy import Policy
+from gangline.core.runs.proof import kinds_text
+from gangline.core.specs.kinds import KINDS
 
 POLICY = Policy()
 MINUTE_MS = 60_000
@@ -24,6 +26,8 @@ NODE = Node(
     price_micro_usd_per_hour=324_000,
     meter_ms=0,
     joined_ms=0,
+    kinds=kinds_text(KINDS),
+    problems="{}",
 )
 ATTEMPT = Attempt(
     id="a",
@@ -49,6 +53,7 @@ ATTEMPT = Attempt(
 CANDIDATE = Candidate(
     id="j",
     project="p",
+    kind="lora",
     fencing=0,
     version=1,
     priority=0,

@@ -145,7 +145,16 @@ class Conversation:
         spec = self.service.spec(photos=(file,))
         succeeds = self.user.submit(spec, name="recorded", key="once").summary.id
         self.node.join(
-            Join(machine="machine", name="node", gpu="T4", gpu_memory_gb=16, capabilities={"python": "3.11"})
+            Join(
+                machine="machine",
+                name="node",
+                gpu="T4",
+                gpu_memory_gb=16,
+                capabilities={"python": "3.11"},
+                kinds=("lora", "sample"),
+                problems={"scratch": "lance is not installed"},
+                measured={"disk_free": "80 GB"},
+            )
         )
         assert httpx.get(f"{self.url}/healthz").is_success
         self.train(self.claim(), file)

@@ -7,6 +7,7 @@ from errno import EACCES, EEXIST, EIO, EISDIR, ENAMETOOLONG, ENOSPC, ENOTDIR
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,6 +19,7 @@ from gangline.core.files import PART_BYTES, File, Grant, Signed
 from gangline.core.runs.contract import EXIT_LEFT_OUT, Manifest, Prepared, Progress, parse_prepared
 from gangline.core.runs.metrics import Reading
 from gangline.core.runs.prepared import class_images_key, embeddings_key, latents_key
+from gangline.core.runs.proof import Proof
 from gangline.core.specs.fields import FilesBase
 from gangline.core.specs.spec import spec_hash
 from gangline.ports.server import Join, Upload
@@ -185,6 +187,10 @@ class ScriptedTrainer:
     script: list[Progress]
     runs: list[ScriptedRun] = field(default_factory=list)
     prepared: int = 0
+    proofs: list[Proof | None] = field(default_factory=list)
+
+    def prove(self) -> Proof | None:
+        return self.proofs.pop(0) if self.proofs else Proof()
 
     def prepare(self) -> None:
         self.prepared += 1
@@ -715,3 +721,49 @@ def test_a_node_says_when_it_joins_which_bases_it_has(node: Node) -> None:
     assert node.host.bases() == (node.service.spec().base.id,)
     node.host.discard(node.host.cached(node.service.photo.sha256))
     assert node.host.bases() == ()
+
+
+def test_a_node_joins_when_it_has_proved_itself_and_says_what_it_can_do(node: Node) -> None:
+    node.trainer.proofs = [None, None, Proof(kinds=("lora",), problems={"scratch": "lance is not installed"})]
+    for _ in range(2):
+        node.step()
+        assert node.agent.news == [] and node.trainer.prepared == 0
+    node.step()
+    assert len(node.agent.news) == 1 and "joined as node-a" in node.agent.news[0]
+    (row,) = node.service.look("SELECT state, because, kinds FROM node")
+    because = "no libraries for scratch: lance is not installed"
+    assert row == {"state": "ready", "because": because, "kinds": ",lora,"}
+    assert not node.agent.stopped and not node.agent.failed
+
+
+def test_a_node_that_fails_its_probe_joins_so_that_it_is_seen_and_stops(node: Node) -> None:
+    job = node.service.submit()
+    node.trainer.proofs = [Proof(kinds=(), problems={"lora": "torch is not installed"})]
+    node.step()
+    assert node.agent.stopped and node.agent.failed == "failed its probe: torch is not installed"
+    (row,) = node.service.look("SELECT state, because FROM node")
+    assert row == {"state": "quarantined", "because": node.agent.failed}
+    assert node.service.state(job) == "queued"
+
+
+def test_a_node_whose_server_is_away_proves_itself_once(node: Node) -> None:
+    node.trainer.proofs = [Proof(kinds=("lora",))]
+    server = node.agent._edges.server
+
+    def away(_: Join) -> None:
+        raise Unreachable("nobody is there")
+
+    object.__setattr__(node.agent._edges, "server", SimpleNamespace(join=away))
+    node.step()
+    object.__setattr__(node.agent._edges, "server", server)
+    for _ in range(60):
+        node.step()
+    assert [row["kinds"] for row in node.service.look("SELECT kinds FROM node")] == [",lora,"]
+
+
+def test_asked_to_stop_while_it_proves_itself_it_stops(node: Node) -> None:
+    node.trainer.proofs = [None] * 9
+    node.step()
+    node.agent.ask_to_stop()
+    node.step()
+    assert node.agent.stopped and not node.agent.failed

@@ -31,10 +31,11 @@ def make_agent(
 ) -> "Agent":
     """Make a worker of this machine. Raises `UserError` where another one is at work in `home`."""
     from gangline import __version__
-    from gangline.adapters.host.host import LocalHost, describe_gpu, describe_numerics, gpu_memory_gb
+    from gangline.adapters.host.host import LocalHost, describe_gpu, describe_numerics, gpu_memory_gb, memory_bytes
     from gangline.adapters.host.trainer_process import ProcessTrainer
     from gangline.adapters.hub import NodesHub
     from gangline.adapters.transfer.transfer import NodesTransfer
+    from gangline.core.runs.proof import shortages
     from gangline.ports.server import Join
     from gangline.wire.agent import HttpServer
     from gangline.worker.agent import Agent
@@ -46,15 +47,15 @@ def make_agent(
     host = LocalHost(home, cache)
     reached: Server = HttpServer(server, token)
     machine = machine or host.machine()
+    gpu, room_bytes, memory = describe_gpu(), cache.room_bytes(), memory_bytes()
     rng = Random(machine)  # noqa: S311 - jitter, not a secret
     edges = Edges(
         server=reached,
         transfer=NodesTransfer(server, NodesHub(make_hub(), cache.folder, users_cache()), rng),
-        trainer=ProcessTrainer(),
+        trainer=ProcessTrainer(card=gpu.get("gpu", "")),
         host=host,
         rng=rng,
     )
-    gpu = describe_gpu()
     join = Join(
         machine=machine,
         name=name or socket.gethostname(),
@@ -66,6 +67,8 @@ def make_agent(
         | describe_numerics(with_gpu=bool(gpu))
         | gpu,
         bases=host.bases(),
+        problems=shortages(disk_free_bytes=room_bytes, folder=str(cache.folder), memory_bytes=memory),
+        measured={"disk": f"{room_bytes / 1e9:.0f} GB", "memory": f"{memory / 1e9:.0f} GB"},
     )
     return Agent(edges, join)
 

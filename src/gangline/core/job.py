@@ -61,7 +61,11 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """`numerics` names what decides the bits of a result: GPU, driver, libraries. `meter_ms`: its bill is written up to here."""
+    """`numerics` names what decides the bits of a result: GPU, driver, libraries. `meter_ms`: its bill is written up to here.
+
+    `kinds` (see `kinds_text` in `gangline.core.runs.proof`) are those of the jobs whose libraries it has; `problems` is JSON: a sentence
+    for each other kind.
+    """
 
     id: str
     machine: str
@@ -77,6 +81,8 @@ class Node:
     price_micro_usd_per_hour: int
     meter_ms: int
     joined_ms: int | None
+    kinds: str
+    problems: str
     rented: int = 0
     rest_until_ms: int = 0
     quarantined_until_ms: int = 0

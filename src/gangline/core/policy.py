@@ -67,7 +67,12 @@ class Policy:
     scale_interval_s: float = 15.0
     idle_s: float = 60.0  # a node idle for so long is given back
     starting_s: float = 3_600.0  # a node that has not joined after this is given up
-    start_pause_s: float = 30.0  # after a start that came to nothing
+    start_pause_s: float = (
+        30.0  # after a start that came to nothing; doubles with each node in a row that fails its probe
+    )
+    lacking_s: float = (
+        3_600.0  # a pool whose nodes all lack the libraries for a kind of job rents none for that kind for so long
+    )
 
     # Prices besides those of the nodes
     storage_usd_per_gb_month: float = 0.0

@@ -15,6 +15,7 @@ from gangline.core.files import IN_ONE_FOLDER, File, Files, Grant, SafePath, Sha
 from gangline.core.jobs.failure import MEANING, ReportedKind
 from gangline.core.runs.contract import Phase
 from gangline.core.runs.metrics import POINTS_MAX, Point, is_ascending
+from gangline.core.specs.kinds import KINDS
 
 Id = Annotated[str, MinLen(1), MaxLen(100)]
 Name = Annotated[str, MinLen(1), MaxLen(200)]
@@ -27,7 +28,7 @@ LOG_CHUNK_BYTES_MAX = 256 * 1024
 class Join:
     """A node says what it is. `machine` is the same whenever a worker starts on this machine; `node` is given to a rented one.
     Which pool it joins is the join token's to say. `gpu` is the class of its GPUs, `gpu_memory_gb` the memory of each; `bases`
-    are those that lie in its cache."""
+    are those that lie in its cache. `kinds`, `problems` and `measured` are its proof: see `gangline.core.runs.proof`."""
 
     machine: Id
     name: Name
@@ -37,6 +38,9 @@ class Join:
     gpu_memory_gb: Annotated[float, Ge(0), Le(10_000)] = 0
     capabilities: dict[str, str] = field(default_factory=dict)
     bases: Annotated[tuple[Annotated[str, MaxLen(500)], ...], MaxLen(200)] = ()
+    kinds: Annotated[tuple[Id, ...], MaxLen(50)] = tuple(KINDS)
+    problems: Annotated[dict[Id, Words], MaxLen(50)] = field(default_factory=dict)
+    measured: Annotated[dict[Id, Words], MaxLen(50)] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from typing import Protocol
 from gangline.core.files import File
 from gangline.core.runs.contract import Failure, Manifest, Prepared, Progress
 from gangline.core.runs.metrics import Reading
+from gangline.core.runs.proof import Proof
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,11 @@ class Run(Protocol):
 
 
 class Trainer(Protocol):
+    def prove(self) -> Proof | None:
+        """Return what this node can do, as loading the libraries and trying the card has shown; None while that is under way: ask again.
+        It is looked at once."""
+        ...
+
     def prepare(self) -> None:
         """Do now what a start would have to wait for and what needs no job. Asking again is no error."""
         ...

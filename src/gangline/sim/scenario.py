@@ -16,7 +16,7 @@ from gangline.core.files import FILE_BYTES_MAX, SafePath
 from gangline.core.parsing import adapter, in_words
 from gangline.core.policy import Policy
 
-MachineTrait = Literal["", "fails_at_once", "fails_long", "false_progress", "lies_65"]
+MachineTrait = Literal["", "fails_at_once", "fails_long", "false_progress", "lies_65", "no_libraries"]
 JobTrait = Literal["", "kills_hosts", "bad_input"]
 FaultKind = Literal[
     "kill", "pause", "clock", "api", "database", "store_down", "store_slow", "listing_stale", "reclaim", "no_capacity"

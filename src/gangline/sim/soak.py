@@ -41,6 +41,7 @@ KINDS = (
     "slow 12x",
     "false progress",
     "lying 65",
+    "no libraries",
     "kills hosts",
     "memory",
     "cancel racing finish",
@@ -251,6 +252,7 @@ _ODD: tuple[dict, ...] = (
     {"trait": "fails_long", "trait_s": 90},
     {"trait": "false_progress"},
     {"trait": "lies_65"},
+    {"trait": "no_libraries"},
     {"slowness": 2.0},
     {"slowness": 12.0},
 )

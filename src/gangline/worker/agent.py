@@ -1,23 +1,31 @@
 """The agent: joins, asks for work, does it, until it is told to stop. `step` never waits for anything."""
 
 import math
+from dataclasses import replace
 
 from gangline.core.errors import Denied, GanglineError, Unreachable
 from gangline.core.jobs.retry import retry_s
+from gangline.core.runs.proof import unfit
 from gangline.ports.server import Assignment, Join, Joined, NoWork
 from gangline.worker.edges import Edges
 from gangline.worker.move import LeaseLost
 from gangline.worker.work import Work
 
+PROVE_EVERY_S = 0.2
+"""How often to look whether the proof is there."""
+
 
 class Agent:
-    """`news` are lines for people about what happened since they were last taken."""
+    """`news` are lines for people about what happened since they were last taken. `failed` says why the node is of no use, and is empty
+    where it is: one that fails its probe joins, so that the operator sees it, and stops."""
 
     def __init__(self, edges: Edges, join: Join) -> None:
         self.stopped = False
+        self.failed = ""
         self.news: list[str] = []
         self._edges = edges
         self._join = join
+        self._proven = False
         self._joined: Joined | None = None
         self._work: Work | None = None
         self._stopping = False
@@ -66,10 +74,14 @@ class Agent:
             self._work = None
 
     def _ask(self, now_s: float) -> None:
+        if not self._proven and not self._prove():
+            self._next_s = now_s + PROVE_EVERY_S
+            return
         self._edges.trainer.prepare()
         try:
             self._joined = self._joined or self._do_join()
-            self._do_claim(self._joined, now_s)
+            if not self.stopped:
+                self._do_claim(self._joined, now_s)
             self._tries = 0
         except Unreachable as error:
             if self._tries == 0:
@@ -77,8 +89,20 @@ class Agent:
             self._next_s = now_s + retry_s(self._tries, self._edges.rng)
             self._tries += 1
 
+    def _prove(self) -> bool:
+        """Tell whether the node has proved itself by now; what came of it goes into its request to join."""
+        proof, join = self._edges.trainer.prove(), self._join
+        if proof is None:
+            return False
+        problems, measured = {**join.problems, **proof.problems}, {**join.measured, **proof.measured}
+        self._join = replace(join, kinds=proof.kinds, problems=problems, measured=measured)
+        self._proven = True
+        return True
+
     def _do_join(self) -> Joined:
         joined = self._edges.server.join(self._join)
+        self.failed = unfit(self._join.kinds, self._join.problems)
+        self.stopped = bool(self.failed)
         self.news.append(f"joined as {self._join.name} ({joined.node})")
         return joined
 

@@ -295,6 +295,79 @@ RULES = [
     rule("4: who is to save seldom is not", "core.jobs.watch:no_progress", "2 * watched.save_s", "0"),
     rule("4: who does not heed a stop is ended", "unheeded_stops", "stop <> '' AND", "FALSE AND"),
     rule("4: a stop is told", "service.jobs.renew:renew", 'held[0]["stop"] or ', ""),
+    rule(
+        "4: bans yield where others lack libraries",
+        "banned_jobs",
+        " AND node.kinds LIKE '%,' || job.kind || ',%'",
+        "",
+    ),
+    rule(
+        "4: a node without the libraries is none that can",
+        "queued_for_long",
+        " AND node.kinds LIKE '%,' || job.kind || ',%'",
+        "",
+    ),
+    rule(
+        "4: nor is a pool of such nodes",
+        "service.jobs.waiting:_may_be_offered",
+        """ if has_kind(kinds_of_pool(at, name, now_ms), job["kind"])""",
+        "",
+    ),
+    rule(
+        "4: a node is rented for a kind that those here lack", "stuck", "OR :lacking LIKE '%,' || job.kind || ',%'", ""
+    ),
+    rule(
+        "4: nor may they have it",
+        "stuck",
+        "AND node.kinds LIKE '%,' || job.kind || ',%'",
+        "",
+    ),
+    rule(
+        "4: none is rented for a kind that the pool lacks",
+        "demand",
+        "AND :kinds LIKE '%,' || job.kind || ',%'",
+        "",
+    ),
+    rule("4: nor as its jobs are stuck", "stuck", "AND :kinds LIKE '%,' || job.kind || ',%'", ""),
+    rule("4: what one node lacks is not what all lack", "kinds_of_pool", " AND proof_failed = 0", ""),
+    rule("4: what a pool lacks is looked at again", "kinds_of_pool", " AND joined_ms > :since", ""),
+    rule("4: a worker by hand says nothing of a pool", "kinds_of_pool", " AND rented = 1", ""),
+    rule(
+        "4: a failed probe is not paid for again at once",
+        "service.fleet.fleet:_starts_failed",
+        'failed["nodes"], nodes, at.policy',
+        "0, nodes, at.policy",
+    ),
+    rule("4: nor each time", "core.fleet.autoscale:probe_pause_s", " * 2 ** min(failed - 1, 20)", ""),
+    rule(
+        "4: but a sound pool waits for less",
+        "core.fleet.autoscale:probe_pause_s",
+        "policy.rest_max_s if works else ",
+        "",
+    ),
+    rule("4: until one passes", "failed_probes", " AND fit.proof_failed = 0", ""),
+    rule("4: of this pool", "failed_probes", "fit.pool = :pool AND ", ""),
+    rule("4: a worker by hand that fails pauses no pool", "failed_probes", "rented = 1 AND ", ""),
+    rule("4: a node that fails its probe gets no job", "service.fleet.nodes:_welcome", "if failed:", "if False:"),
+    rule(
+        "4: nor one of a kind that it lacks",
+        "core.jobs.claim:mismatch",
+        "if not has_kind(node.kinds, job.kind):",
+        "if False:",
+    ),
+    rule(
+        "4: pictures give way to no job that the node lacks",
+        "in_the_way",
+        "AND node.kinds LIKE '%,' || waiting.kind || ',%'",
+        "",
+    ),
+    rule("4: a failed probe is no quarantine", "quarantines_over", " AND node.proof_failed = 0", ""),
+    rule(
+        "4: a card that computed wrong is tried",
+        "service.fleet.nodes:join",
+        "if BURST in request.problems:",
+        "if False:",
+    ),
     rule("4: bans yield", "banned_jobs", "job.state = 'queued' AND", "FALSE AND"),
     rule("4: bans yield only where no other is here", "banned_jobs", "= 1\nLIMIT", "<= 1\nLIMIT"),
     rule(
@@ -304,7 +377,7 @@ RULES = [
         "[]",
     ),
     rule("4: but not what a node here can", "queued_for_long", "node.state <> 'gone'", "FALSE"),
-    rule("4: nor what is offered", "service.jobs.waiting:fail_unmatched", "_may_be_offered(at, row)", "False"),
+    rule("4: nor what is offered", "service.jobs.waiting:fail_unmatched", "_may_be_offered(at, row, now_ms)", "False"),
     rule("4: silent nodes are given up", "silent_nodes", "seen_ms < :before", "FALSE"),
     rule("4: nodes are rented for work", "core.fleet.autoscale:scale", "demand.takable - useful_idle - coming", "0"),
     rule(
@@ -396,7 +469,7 @@ RULES = [
     rule(
         "4: a failed start is not repeated at once",
         "service.fleet.fleet:_scale",
-        "_starts_failed(at, pool, now_ms)",
+        "_starts_failed(at, pool, nodes, now_ms)",
         "False",
     ),
     # 5: every dollar explained

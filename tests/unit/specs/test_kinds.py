@@ -1,6 +1,7 @@
 """A kind of job is declared once, and whole."""
 
 import re
+import tomllib
 from dataclasses import fields, replace
 from importlib.util import find_spec
 from typing import get_args, get_type_hints
@@ -13,7 +14,7 @@ from gangline.adapters.host.trainer_process import MODULES
 from gangline.cli.main import app
 from gangline.core.canonical import digest
 from gangline.core.parsing import InvalidSpec, to_json
-from gangline.core.specs.kinds import KINDS, SUBMITTED, UNNAMED, JobKind
+from gangline.core.specs.kinds import KINDS, LIBRARIES, SUBMITTED, UNNAMED, JobKind
 from gangline.core.specs.spec import SampleSpec, Spec, parse_spec, parse_task, spec_hash, workload
 from gangline.core.views import JobSummary
 from tests.conftest import ROOT
@@ -50,7 +51,14 @@ def test_a_kind_has_keys_of_its_own(kind: JobKind) -> None:
 
 def test_a_kind_has_a_program_that_nodes_start(kind: JobKind) -> None:
     assert MODULES[kind.name] == kind.program
-    assert find_spec(kind.program)
+    assert find_spec(kind.program) and find_spec(kind.loads)
+
+
+def test_the_libraries_of_an_extra_are_those_that_it_installs() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for extra, libraries in LIBRARIES.items():
+        installed = {re.split(r"[<>=!]", requirement)[0] for requirement in extras[extra]}
+        assert {"pylance" if library == "lance" else library for library in libraries} == installed
 
 
 def test_a_kind_that_users_submit_has_a_command_and_the_others_are_refused(kind: JobKind) -> None:

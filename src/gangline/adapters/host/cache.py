@@ -32,6 +32,10 @@ class Cache:
         known = sum(each.bytes for each in self._look())
         self.limit_bytes = limit_bytes or round(SHARE_OF_DISK * (shutil.disk_usage(folder).free + known))
 
+    def room_bytes(self) -> int:
+        """Return what is free on its disk, or would be without all that it holds."""
+        return shutil.disk_usage(self.folder).free + sum(each.bytes for each in self._look())
+
     def place(self, sha256: str) -> Path:
         """Where the bytes with this hash lie, or are to be put."""
         return self.folder / sha256

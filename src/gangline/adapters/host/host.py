@@ -109,7 +109,9 @@ def _cpu() -> str:
 
 
 def describe_gpu() -> dict[str, str]:
-    """The first GPU as the driver names it; empty where there is none."""
+    """The first GPU as the driver names it; empty where there is none, or none is shown to trainers."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
+        return {}
     query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
     try:
         answer = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True).stdout
@@ -117,6 +119,15 @@ def describe_gpu() -> dict[str, str]:
         return {}
     parts = [part.strip() for part in answer.splitlines()[0].split(",")] if answer.strip() else []
     return dict(zip(("gpu", "gpu_memory", "driver"), parts, strict=False))
+
+
+def memory_bytes() -> int:
+    """Return how much memory this machine has, or its container may use."""
+    sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for path in (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")):
+        with suppress(OSError, ValueError):  # "max" where there is no limit
+            sizes.append(int(path.read_text()))
+    return min(sizes)
 
 
 def gpu_memory_gb(described: dict[str, str]) -> float:

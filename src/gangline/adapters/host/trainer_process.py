@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -20,6 +21,7 @@ from gangline.core.files import File
 from gangline.core.runs import contract
 from gangline.core.runs.contract import Failure, Manifest, Prepared, Progress, parse_manifest, parse_prepared
 from gangline.core.runs.metrics import Point, Reading, sound
+from gangline.core.runs.proof import PROBE, Proof
 from gangline.core.specs.kinds import KINDS
 from gangline.ports.trainer import Made, Pictures, Result, Saved
 from gangline.posix import die_with_parent
@@ -40,21 +42,45 @@ PASSED_ON = (
 OF_DATA = "GANGLINE_DATA_"
 """What a node's operator gives trainers to read data sets with; nothing else of its secrets reaches them."""
 LOG = "log.txt"
+PROOF_S_MAX = 600.0
+"""Loading the libraries takes seconds, from a cold disk a minute or two."""
 
 
 class ProcessTrainer:
     """Every run is given to a process that stands by, made at that moment where none does: loading the libraries takes longer
-    than a checkpoint's way to the node. It holds some hundred megabytes of memory."""
+    than a checkpoint's way to the node. It holds some hundred megabytes of memory. The first one proves what this machine can do;
+    `card` is what its driver calls its first one."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, card: str = "") -> None:
+        self._card = card
         self._standby: subprocess.Popen[bytes] | None = None
+        self._proving: _Proving | None = None
+
+    def prove(self) -> Proof | None:
+        if self._proving is None:
+            reading, writing = os.pipe()
+            self._stand_by("--report", str(writing), "--card", self._card, pass_fds=(writing,))
+            os.close(writing)
+            self._proving = _Proving(reading, time.monotonic() + PROOF_S_MAX)
+        proof = self._proving.look()
+        if proof and PROBE in proof.problems and self._standby:
+            self._standby.kill()
+        return proof
 
     def prepare(self) -> None:
         if self._standby is None or self._standby.poll() is not None:
-            command = [sys.executable, "-P", "-m", STANDBY, *MODULES.values()]
-            self._standby = _start(
-                command, below="/", home="/nonexistent", stdin=subprocess.PIPE, log=subprocess.DEVNULL
-            )
+            self._stand_by()
+
+    def _stand_by(self, *options: str, pass_fds: Sequence[int] = ()) -> None:
+        command = [sys.executable, "-P", "-m", STANDBY, *MODULES.values(), *options]
+        self._standby = _start(
+            command,
+            below="/",
+            home="/nonexistent",
+            stdin=subprocess.PIPE,
+            log=subprocess.DEVNULL,
+            pass_fds=pass_fds,
+        )
 
     def start(self, kind: str, directory: Path) -> "ProcessRun":
         self.prepare()
@@ -67,6 +93,42 @@ class ProcessTrainer:
         return ProcessRun(process, directory)
 
 
+class _Proving:
+    """What a process that stands by reports, read without waiting until it has closed its end."""
+
+    def __init__(self, reading: int, until_s: float) -> None:
+        os.set_blocking(reading, False)
+        self._reading = reading
+        self._until_s = until_s
+        self._said = b""
+        self._proof: Proof | None = None
+
+    def look(self) -> Proof | None:
+        if self._proof is None:
+            self._proof = self._read()
+            if self._proof:
+                os.close(self._reading)
+        return self._proof
+
+    def _read(self) -> Proof | None:
+        with suppress(BlockingIOError):
+            while part := os.read(self._reading, 65_536):
+                self._said += part
+            return _proof_of(self._said)
+        if time.monotonic() < self._until_s:
+            return None
+        return Proof(kinds=(), problems={PROBE: f"the libraries did not load in {PROOF_S_MAX / 60:.0f} min"})
+
+
+def _proof_of(said: bytes) -> Proof:
+    """Of what was said up to the end; half of it where the process died."""
+    try:
+        told = json.loads(said)
+    except ValueError:
+        return Proof(kinds=(), problems={PROBE: "the process that loads the libraries died"})
+    return Proof(kinds=tuple(told["kinds"]), problems=told["problems"], measured=told["measured"])
+
+
 def start_program(command: Sequence[str], directory: Path, *, below: Path) -> "ProcessRun":
     """Any program that keeps the contract in `directory`; it works below `below`."""
     with (directory / LOG).open("ab") as log:
@@ -75,7 +137,13 @@ def start_program(command: Sequence[str], directory: Path, *, below: Path) -> "P
 
 
 def _start(
-    command: Sequence[str], *, below: str | Path, home: str | Path, stdin: int, log: IO[bytes] | int
+    command: Sequence[str],
+    *,
+    below: str | Path,
+    home: str | Path,
+    stdin: int,
+    log: IO[bytes] | int,
+    pass_fds: Sequence[int] = (),
 ) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
         command,
@@ -84,6 +152,7 @@ def _start(
         stdin=stdin,
         stdout=log,
         stderr=subprocess.STDOUT,
+        pass_fds=pass_fds,
         start_new_session=True,
         preexec_fn=die_with_parent,  # noqa: PLW1509 - one call into libc, and the agent's step has one thread
     )

@@ -9,7 +9,7 @@ import typer
 from gangline.cli.output import Output, OutputOption, print_json, say
 from gangline.compose.settings import DEFAULT_SERVER, read_settings
 from gangline.compose.worker import make_agent
-from gangline.core.errors import BadInput
+from gangline.core.errors import BadInput, UserError
 
 CacheOption = Annotated[
     float | None,
@@ -41,7 +41,9 @@ def worker(
     ] = 1,
     output: OutputOption = Output.text,
 ) -> None:
-    """Work for a server: take jobs, train, hand in. SIGTERM or Ctrl-C saves, hands the job back and leaves."""
+    """Work for a server: take jobs, train, hand in. SIGTERM or Ctrl-C saves, hands the job back and leaves.
+
+    It first loads the libraries and tries the card. A machine that can do no job says why, and the exit code is 2."""
     from gangline.worker.loop import run
 
     settings = read_settings()
@@ -62,6 +64,8 @@ def worker(
         slots=slots,
     )
     run(agent, lambda news: _tell(news, output))
+    if agent.failed:
+        raise UserError(f"this node {agent.failed}", hint="repair that and start the worker again: it is tried anew")
 
 
 def _tell(news: str, output: Output) -> None:

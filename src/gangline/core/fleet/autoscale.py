@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gangline.core.job import NodeState
+from gangline.core.job import WORKING, NodeState
 from gangline.core.policy import Policy
 
 
@@ -136,6 +136,14 @@ def _why(demand: Demand, working: int, coming: int) -> str:
         which = "" if demand.stuck == demand.takable else f", {demand.stuck} of which"
         refused = f"{which or ' and'} may have none of the nodes here"
     return f"{waiting}{refused}; {coming} nodes are coming"
+
+
+def probe_pause_s(failed: int, nodes: Sequence[Rented], policy: Policy) -> float:
+    """Return how long to rent nothing after so many nodes in a row failed their probe: a machine or an image without libraries must
+    not be paid for again and again. Where other nodes of the pool work, the next one may well be sound, so the bound is lower."""
+    works = any(node.state in WORKING for node in nodes)
+    longest_s = policy.rest_max_s if works else policy.quarantine_s
+    return min(longest_s, policy.start_pause_s * 2 ** min(failed - 1, 20)) if failed else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

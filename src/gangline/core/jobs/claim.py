@@ -1,5 +1,6 @@
 """Which job a node that asks gets: those that were interrupted, then fair share, priority, age; matched with what the node is."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -7,6 +8,7 @@ from gangline.core.job import WORKING, Node
 from gangline.core.moments import until
 from gangline.core.money.budget import Purse, over_budget, reservation
 from gangline.core.policy import Policy
+from gangline.core.runs.proof import has_kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +17,7 @@ class Candidate:
 
     id: str
     project: str
+    kind: str
     fencing: int
     version: int
     priority: int
@@ -80,6 +83,8 @@ def mismatch(job: Candidate, node: Node, now_ms: int) -> str | None:
         return f"waits {(job.ready_ms - now_ms) / 1000:.0f} s before its next try"
     if job.banned:
         return f"{node.name} failed it before"
+    if not has_kind(node.kinds, job.kind):
+        return f"{node.name} has no libraries for {job.kind}: {_lack(node, job.kind)}"
     if job.gpu_memory_gb > node.gpu_memory_gb:
         return f"needs {job.gpu_memory_gb:g} GB of GPU memory and {node.name} has {node.gpu_memory_gb:g}"
     if job.gpu and job.gpu != node.gpu:
@@ -93,6 +98,10 @@ def mismatch(job: Candidate, node: Node, now_ms: int) -> str | None:
     if job.slots > node.slots_free:
         return f"needs {job.slots} slots and {node.name} has {node.slots_free} free"
     return None
+
+
+def _lack(node: Node, kind: str) -> str:
+    return json.loads(node.problems).get(kind, "its Gangline does not know this kind of job")
 
 
 def by_fair_share(purses: Sequence[Purse], now_ms: int, policy: Policy) -> list[Purse]:

@@ -15,12 +15,33 @@ from gangline.core.specs.scratch import ScratchSpec, parse_scratch, scratch_hash
 Queue = Literal["training", "pictures"]
 Need = Literal["data sets", "prepared files", "weights"]
 Result = Literal["lora", "model", "pictures"]
+Extra = Literal["data", "train"]
+LIBRARIES: Mapping[Extra, tuple[str, ...]] = MappingProxyType(
+    {
+        "train": (
+            "torch",
+            "numpy",
+            "safetensors",
+            "diffusers",
+            "transformers",
+            "peft",
+            "accelerate",
+            "bitsandbytes",
+            "prodigyopt",
+            "schedulefree",
+        ),
+        "data": ("numpy", "obstore", "lance"),
+    }
+)
+"""What `pip install 'gangline[EXTRA]'` brings, by the names under which it is imported. Some are loaded by a setting of a job alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobKind:
     """`hash` is equal for specs that ask for the same result, `workload` for those that ask the same of a machine. A node runs `program`
     as `python -m PROGRAM DIRECTORY`.
+
+    It needs the libraries of `extras`, and `loads` is the module that it works in: with that, they are imported.
 
     `queue`: pictures are rendered where there is nothing to train. `needs`, besides a base: data sets that nodes read, files that
     other jobs prepared, weights that another job has saved. `command` submits one, and is empty where nobody does.
@@ -33,6 +54,8 @@ class JobKind:
     hash: Callable[[Any], str]
     workload: Callable[[Any], str]
     program: str
+    loads: str
+    extras: tuple[Extra, ...]
     queue: Queue
     needs: frozenset[Need]
     result: Result
@@ -57,6 +80,8 @@ _ALL = (
         hash=lora_hash,
         workload=lora_workload,
         program="gangline.train.lora",
+        loads="gangline.train.lora.trainer",
+        extras=("train",),
         queue="training",
         needs=frozenset({"prepared files"}),
         result="lora",
@@ -70,6 +95,8 @@ _ALL = (
         hash=scratch_hash,
         workload=scratch_workload,
         program="gangline.train.scratch.launch",
+        loads="gangline.train.scratch.trainer",
+        extras=("train", "data"),
         queue="training",
         needs=frozenset({"data sets"}),
         result="model",
@@ -83,6 +110,8 @@ _ALL = (
         hash=sample_hash,
         workload=_of_pictures,
         program="gangline.train.sample_job",
+        loads="gangline.train.sample_job",
+        extras=("train",),
         queue="pictures",
         needs=frozenset({"weights"}),
         result="pictures",

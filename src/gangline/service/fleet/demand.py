@@ -5,6 +5,8 @@ from collections import Counter
 from gangline.core.fleet.autoscale import PoolLimits
 from gangline.core.money.budget import reservation
 from gangline.core.policy import Policy
+from gangline.core.runs.proof import has_kind, kinds_in, kinds_text
+from gangline.core.specs.kinds import KINDS
 from gangline.ports.pool import Offer
 from gangline.ports.store import Row
 from gangline.service.deployment import Deployment
@@ -15,6 +17,7 @@ def find_demand(
 ) -> tuple[list[Row], list[Row]]:
     """Jobs that one more node of this pool could take now, as many as matter; and those of them that no node here may take."""
     stuck, found = dict[str, Row](), dict[str, Row]()
+    kinds, lacking = kinds_of_pool(at, pool.name, now_ms), _lacking(at)
     smallest = min((offer.gpu_memory_gb for offer in offers), default=0)
     for offer in offers:
         could = {
@@ -24,6 +27,7 @@ def find_demand(
             "trust": offer.trust,
             "slots": offer.slots,
             "pool": pool.name,
+            "kinds": kinds,
             "reserve": reservation(offer.price_micro_usd_per_hour // offer.slots, 0, at.policy),
             "egress": at.policy.egress_micro_usd_per_byte,
             "limit": 2 * pool.nodes_max + len(covered),
@@ -31,10 +35,23 @@ def find_demand(
         fitting = at.store.load("demand", **could)
         found |= {job["id"]: job for job in fitting}
         if fitting:
-            stuck |= {job["id"]: job for job in at.store.load("stuck", smallest_gb=smallest, **could)}
+            stuck |= {job["id"]: job for job in at.store.load("stuck", smallest_gb=smallest, lacking=lacking, **could)}
     jobs = sorted((stuck | found).values(), key=lambda job: job["id"] not in covered)
     waiting = [job for job in _affordable(jobs, offers, at.policy) if job["id"] not in covered]
     return waiting, [job for job in waiting if job["id"] in stuck]
+
+
+def kinds_of_pool(at: Deployment, pool: str, now_ms: int) -> str:
+    """Return the kinds of jobs that a further node of this pool is expected to have the libraries for: those of the nodes that came
+    of late; all where none came."""
+    rows = at.store.load("kinds_of_pool", pool=pool, since=now_ms - round(at.policy.lacking_s * 1000))
+    return kinds_text({kind for row in rows for kind in kinds_in(row["kinds"])} or KINDS)
+
+
+def _lacking(at: Deployment) -> str:
+    """Return the kinds that some node lacks libraries for, of those nodes that get work."""
+    rows = at.store.load("kinds_of_nodes")
+    return kinds_text({kind for row in rows for kind in KINDS if not has_kind(row["kinds"], kind)})
 
 
 def _affordable(jobs: list[Row], offers: list[Offer], policy: Policy) -> list[Row]:

@@ -15,6 +15,7 @@ from gangline.core.fleet.autoscale import (
     Start,
     StopInstance,
     cheapest,
+    probe_pause_s,
     reconcile,
     scale,
 )
@@ -114,7 +115,7 @@ def _scale(
     since_ms = min((job["ready_ms"] for job in waiting), default=now_ms)
     demand = Demand(takable=len(waiting), stuck=len(stuck), since_ms=since_ms)
     plan = scale(pool.limits, nodes, demand, now_ms, at.policy)
-    starts = any(isinstance(action, Start) for action in plan.actions) and not _starts_failed(at, pool, now_ms)
+    starts = any(isinstance(action, Start) for action in plan.actions) and not _starts_failed(at, pool, nodes, now_ms)
     ranked, refused = _ranked(at, offers, now_ms) if starts else [], set[str]()
     wanting, covers = iter(waiting), plan.covers
     for action in plan.actions:
@@ -133,10 +134,13 @@ def _scale(
     return {job["id"] for job in waiting[:covers]}
 
 
-def _starts_failed(at: Deployment, pool: RentedPool, now_ms: int) -> bool:
-    """Whether a node that was asked for a moment ago has come to nothing: no capacity, or a worker that ends at once."""
+def _starts_failed(at: Deployment, pool: RentedPool, nodes: list[Rented], now_ms: int) -> bool:
+    """Whether a node that was asked for a moment ago has come to nothing: no capacity, a worker that ends at once, a failed probe."""
     since = now_ms - round(at.policy.start_pause_s * 1000)
-    return bool(at.store.load("failed_starts", pool=pool.limits.name, since=since))
+    if at.store.load("failed_starts", pool=pool.limits.name, since=since):
+        return True
+    failed = at.store.load("failed_probes", pool=pool.limits.name)[0]
+    return now_ms - failed["last_ms"] < 1000 * probe_pause_s(failed["nodes"], nodes, at.policy)
 
 
 def _ranked(at: Deployment, offers: list[Offer], now_ms: int) -> list[Offer]:

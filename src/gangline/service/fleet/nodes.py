@@ -5,6 +5,7 @@ import logging
 from gangline.core.canonical import canonical_json, digest
 from gangline.core.errors import Denied
 from gangline.core.job import NodeState
+from gangline.core.runs.proof import BURST, kinds_text, limits, unfit
 from gangline.ports.server import Join, Joined
 from gangline.ports.store import guard, write
 from gangline.service.access.access import adding_node
@@ -18,11 +19,11 @@ log = logging.getLogger("gangline.nodes")
 
 def join(at: Deployment, request: Join, pool: str, now_ms: int) -> Joined:
     """A worker of a node that was rented for `pool` becomes that node; any other makes a node of its own there.
-    Raises `Denied` for a node that was given up, or is another pool's."""
+    One that failed its probe is here, but gets no job. Raises `Denied` for a node that was given up, or is another pool's."""
     if request.node and _pool_of(at, request.node) != pool:
         raise _not_waited_for(request.node)
     at.store.apply(write("know_machine", id=request.machine, pool=pool, now=now_ms))
-    state, because = _welcome(at, request.machine, now_ms)
+    state, because = _welcome(at, request, now_ms)
     token = at.new_secret("node")
     facts = {
         "machine": request.machine,
@@ -32,11 +33,16 @@ def join(at: Deployment, request: Join, pool: str, now_ms: int) -> Joined:
         "gpu_memory_gb": request.gpu_memory_gb,
         "numerics": digest({"gpu": request.gpu, "capabilities": request.capabilities})[:16],
         "slots": request.slots,
-        "capabilities": canonical_json(request.capabilities),
+        "capabilities": canonical_json(request.capabilities | request.measured),
+        "kinds": kinds_text(request.kinds),
+        "problems": canonical_json(request.problems),
+        "proof_failed": int(bool(unfit(request.kinds, request.problems))),
         "now": now_ms,
     }
     node = request.node or at.new_id("node")
     admission = [adding_node(token, node, now_ms), *(write("add_base", node=node, base=base) for base in request.bases)]
+    if BURST in request.problems:
+        admission.append(write("put_on_trial", id=request.machine))  # it may pass the next time: that is no proof yet
     if request.node:
         admitted = at.store.apply(guard("node_joined", id=node, **facts), *admission)
         if not admitted and not _joined_before(at, node, request.machine):
@@ -71,14 +77,18 @@ def _joined_before(at: Deployment, node: str, machine: str) -> bool:
     return bool(rows) and rows[0]["machine"] == machine and rows[0]["state"] != "gone"
 
 
-def _welcome(at: Deployment, machine: str, now_ms: int) -> tuple[NodeState, str]:
-    known = at.store.load("machine", id=machine)[0]
+def _welcome(at: Deployment, request: Join, now_ms: int) -> tuple[NodeState, str]:
+    known, failed = at.store.load("machine", id=request.machine)[0], unfit(request.kinds, request.problems)
+    if failed:
+        return "quarantined", failed
     if known["quarantined_until_ms"] > now_ms:
         return "quarantined", known["because"]
     if known["on_trial"]:
-        served = known["quarantined_until_ms"] > known["quarantined_ms"]
-        return "on_trial", "on trial after a quarantine" if served else known["because"]
-    return "ready", ""
+        served = known["quarantined_until_ms"] > (known["quarantined_ms"] or 0)
+        return "on_trial", "on trial after a quarantine" if served else known[
+            "because"
+        ] or "on trial after a failed probe"
+    return "ready", limits(request.problems)
 
 
 def leave(at: Deployment, node: str, now_ms: int) -> None:

@@ -98,7 +98,7 @@ def _by_project(at: Deployment, rows: list[Row]) -> Iterator[tuple[Purse, list[R
 def _candidates(at: Deployment, query: str, node: Node, **values: object) -> list[Row]:
     """The first jobs that fit, left out early what the decision would refuse for this node anyhow; as many more as other claims
     may be taking."""
-    fit = {name: getattr(node, name) for name in ("gpu", "gpu_memory_gb", "pool", "trust", "slots_free")}
+    fit = {name: getattr(node, name) for name in ("gpu", "gpu_memory_gb", "pool", "trust", "slots_free", "kinds")}
     reserve = reservation(node.price_of(1), 0, at.policy)
     costs = {"reserve": reserve, "egress": at.policy.egress_micro_usd_per_byte}
     return at.store.load(query, node=node.id, limit=CANDIDATES_MAX + at.recent.claims, **fit, **costs, **values)

@@ -81,7 +81,7 @@ def _candidate(parent: Row) -> Candidate:
     """A job that renders, as the claim will see it."""
     known = {name: parent[name] for name in ("project", "priority", "base", "gpu", "gpu_memory_gb", "pool", "trust")}
     new = {"id": "", "fencing": 0, "version": 1, "queued_ms": 0, "ready_ms": 0, "slots": 1, "download_bytes": 0}
-    return Candidate(**known, **new, numerics="", banned=False)
+    return Candidate(**known, **new, kind="sample", numerics="", banned=False)
 
 
 def of_result(at: Deployment, job: str, now_ms: int) -> list[Write]:

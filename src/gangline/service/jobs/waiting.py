@@ -3,10 +3,11 @@
 from gangline.core.errors import Unreachable
 from gangline.core.jobs.failure import Verdict
 from gangline.core.jobs.supply import needs
+from gangline.core.runs.proof import has_kind
 from gangline.ports.store import Row, guard, write
 from gangline.service.attempts import as_job, event, moving
 from gangline.service.deployment import Deployment
-from gangline.service.fleet.demand import fits
+from gangline.service.fleet.demand import fits, kinds_of_pool
 
 
 def yield_bans(at: Deployment, now_ms: int) -> None:
@@ -25,7 +26,7 @@ def fail_unmatched(at: Deployment, now_ms: int) -> None:
     """A job that nothing here and nothing for rent can run does not wait for ever."""
     before = now_ms - round(at.policy.unmatched_s * 1000)
     for row in at.store.load("queued_for_long", before=before):
-        if _may_be_offered(at, row):
+        if _may_be_offered(at, row, now_ms):
             continue
         job = as_job(row)
         because = f"no node that it needs came in {at.policy.unmatched_s / 3600:.0f} h ({_needs(row) or 'any'})"
@@ -33,9 +34,10 @@ def fail_unmatched(at: Deployment, now_ms: int) -> None:
         at.store.apply(moving(job, verdict, now_ms), event(job.id, "failed", because, now_ms))
 
 
-def _may_be_offered(at: Deployment, job: Row) -> bool:
+def _may_be_offered(at: Deployment, job: Row, now_ms: int) -> bool:
     """Whether a pool that rents could have such a node, or is away. Numerics are known only of nodes that are here."""
-    pools = [pool for name, pool in at.pools.items() if job["pool"] in ("", name)]
+    may = {name: pool for name, pool in at.pools.items() if job["pool"] in ("", name)}
+    pools = [pool for name, pool in may.items() if has_kind(kinds_of_pool(at, name, now_ms), job["kind"])]
     try:
         return any(fits(offer, job) for pool in pools for offer in pool.driver.offers())
     except Unreachable:

@@ -10,6 +10,7 @@ from gangline.core.models.lora_metadata import DIFFUSERS_FILE
 from gangline.core.runs import contract
 from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED, Failure, Manifest, Progress
 from gangline.core.runs.metrics import Point, Reading
+from gangline.core.runs.proof import Proof
 from gangline.core.specs.kinds import KINDS
 from gangline.ports.trainer import Made, Pictures, Result, Run, Saved
 from gangline.sim.node.host import SimHost
@@ -40,6 +41,12 @@ class SimTrainer:
     struck: Callable[[str], None]
     rng: Random
     run: Run | None = None
+
+    def prove(self) -> Proof:
+        if self.machine.trait != "no_libraries":
+            return Proof()
+        self.struck("no libraries")
+        return Proof(kinds=(), problems=dict.fromkeys(KINDS, "torch is not installed: pip install 'gangline[train]'"))
 
     def prepare(self) -> None:
         """A simulated start takes `start_s`, prepared or not."""

@@ -1,9 +1,10 @@
 """A trainer that has loaded its libraries and waits for its run: `python -m gangline.train.run.standby MODULE...`.
 
 Until one line on standard input names its module and the run's directory it knows nothing of any job, and holds no card.
-It ends where the line does not come.
+It ends where the line does not come. With `--report FD` it first writes there, as JSON, what the machine can do.
 """
 
+import argparse
 import importlib
 import json
 import os
@@ -14,13 +15,23 @@ from contextlib import suppress
 from pathlib import Path
 
 from gangline.core.runs.contract import EXIT_DONE, EXIT_STOPPED
+from gangline.train.proof.libraries import prove, start_cards
 
 
 def main() -> int:
     signal.signal(signal.SIGTERM, _stop)
-    for module in sys.argv[1:]:
-        with suppress(ImportError):  # said where the log is read: when its run comes
+    parser = argparse.ArgumentParser(description="Load the libraries of trainers, and wait for a run.")
+    parser.add_argument("modules", nargs="*")
+    parser.add_argument("--report", type=int, help="the file descriptor to write a proof to")
+    parser.add_argument("--card", default="", help="the name of the first card, as the driver has it")
+    asked = parser.parse_args()
+    cards = start_cards(asked.card)
+    for module in asked.modules:
+        with suppress(Exception):  # said where the log is read, when its run comes, and in the proof
             importlib.import_module(module)
+    if asked.report is not None:
+        with os.fdopen(asked.report, "w") as report:
+            json.dump(prove(cards), report)
     line = sys.stdin.readline()
     if not line:
         return EXIT_DONE

@@ -89,6 +89,7 @@ SELECT attempt.id, attempt.job, attempt.node, attempt.machine, attempt.pool, att
        node.state AS node_state, node.because AS node_because, node.gpu AS node_gpu,
        node.gpu_memory_gb AS node_gpu_memory_gb, node.trust AS node_trust, node.numerics AS node_numerics,
        node.slots AS node_slots, node.price_micro_usd_per_hour AS node_price_micro_usd_per_hour,
+       node.kinds AS node_kinds, node.problems AS node_problems,
        node.rented AS node_rented, node.joined_ms AS node_joined_ms, node.meter_ms AS node_meter_ms,
        machine.rest_until_ms AS node_rest_until_ms, machine.quarantined_until_ms AS node_quarantined_until_ms, machine.failures, machine.on_trial,
        CAST((SELECT COALESCE(SUM(held.slots), 0) FROM lease AS held WHERE held.node = node.id) AS BIGINT)

@@ -7,12 +7,13 @@ WHERE (SELECT id FROM job WHERE job.project = project.id AND job.state = 'queued
 
 -- name: interrupted_candidates
 -- Training that was tried before, for a node that may have it; with money for it.
-SELECT id, project, fencing, version, priority, queued_ms, ready_ms, base, slots,
+SELECT id, project, kind, fencing, version, priority, queued_ms, ready_ms, base, slots,
        input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, numerics,
        EXISTS (SELECT 1 FROM node_base WHERE node_base.node = :node AND node_base.base = job.base) AS held
 FROM job
 WHERE state = 'queued' AND fencing > 0 AND kind <> 'sample' AND ready_ms <= :now AND gpu_memory_gb <= :gpu_memory_gb AND slots <= :slots_free
   AND gpu IN ('', :gpu) AND pool IN ('', :pool) AND trust <= :trust AND numerics IN ('', :numerics)
+  AND :kinds LIKE '%,' || kind || ',%'
   AND EXISTS (SELECT 1 FROM project WHERE project.id = job.project
               AND (budget IS NULL OR spent + reserved + :reserve * job.slots
                                      + CAST(:egress AS DOUBLE PRECISION) * (job.input_bytes + job.checkpoint_bytes) <= budget))
@@ -22,12 +23,13 @@ LIMIT :limit
 
 -- name: fresh_candidates
 -- Training of a project that was never tried, for a node that may have it; with money for it.
-SELECT id, project, fencing, version, priority, queued_ms, ready_ms, base, slots,
+SELECT id, project, kind, fencing, version, priority, queued_ms, ready_ms, base, slots,
        input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, numerics,
        EXISTS (SELECT 1 FROM node_base WHERE node_base.node = :node AND node_base.base = job.base) AS held
 FROM job
 WHERE project = :project AND state = 'queued' AND fencing = 0 AND kind <> 'sample' AND gpu_memory_gb <= :gpu_memory_gb
   AND slots <= :slots_free AND gpu IN ('', :gpu) AND pool IN ('', :pool) AND trust <= :trust
+  AND :kinds LIKE '%,' || kind || ',%'
   AND EXISTS (SELECT 1 FROM project WHERE project.id = job.project
               AND (budget IS NULL OR spent + reserved + :reserve * job.slots
                                      + CAST(:egress AS DOUBLE PRECISION) * (job.input_bytes + job.checkpoint_bytes) <= budget))
@@ -37,7 +39,7 @@ LIMIT :limit
 -- name: sample_candidates
 -- Pictures to render, those of steps only for a node that may; with money for them. Who lacks the base leaves them for a while to a
 -- node that has it and nothing to do.
-SELECT id, project, fencing, version, priority, queued_ms, ready_ms, base, slots,
+SELECT id, project, kind, fencing, version, priority, queued_ms, ready_ms, base, slots,
        input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, numerics,
        EXISTS (SELECT 1 FROM node_base WHERE node_base.node = :node AND node_base.base = job.base) AS held
 FROM job
@@ -53,6 +55,7 @@ WHERE state = 'queued' AND kind = 'sample' AND ready_ms <= :now
        OR EXISTS (SELECT 1 FROM node_base WHERE node_base.node = :node AND node_base.base = job.base)
        OR NOT EXISTS (SELECT 1 FROM node_base JOIN node ON node.id = node_base.node
                       WHERE node_base.base = job.base AND node.state IN ('ready', 'on_trial')
+                      AND node.kinds LIKE '%,' || job.kind || ',%'
                       AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.node = node.id)))
 ORDER BY queued_ms, id
 LIMIT :limit
@@ -88,24 +91,28 @@ SELECT job.id, job.project, job.gpu, job.gpu_memory_gb, job.trust, job.slots, jo
 FROM job JOIN project ON project.id = job.project
 WHERE job.state = 'queued' AND job.kind <> 'sample' AND job.ready_ms <= :now AND job.gpu_memory_gb <= :gpu_memory_gb AND job.trust <= :trust
   AND job.gpu IN ('', :gpu) AND job.slots <= :slots AND job.pool IN ('', :pool)
+  AND :kinds LIKE '%,' || job.kind || ',%'
   AND (project.budget IS NULL OR project.spent + project.reserved + :reserve * job.slots
                                  + CAST(:egress AS DOUBLE PRECISION) * (job.input_bytes + job.checkpoint_bytes) <= project.budget)
 LIMIT :limit
 
 -- name: stuck
--- Those of them that no node here may take: banned, or too large for those that are here.
+-- Those of them that no node here may take: banned, too large for those that are here, or of a kind that those lack libraries for.
 SELECT job.id, job.project, job.gpu, job.gpu_memory_gb, job.trust, job.slots, job.ready_ms,
        job.input_bytes + job.checkpoint_bytes AS download_bytes,
        project.budget - project.spent - project.reserved AS left
 FROM job JOIN project ON project.id = job.project
 WHERE job.state = 'queued' AND job.kind <> 'sample' AND job.ready_ms <= :now AND job.gpu_memory_gb <= :gpu_memory_gb AND job.trust <= :trust
   AND job.gpu IN ('', :gpu) AND job.slots <= :slots AND job.pool IN ('', :pool)
+  AND :kinds LIKE '%,' || job.kind || ',%'
   AND (project.budget IS NULL OR project.spent + project.reserved + :reserve * job.slots
                                  + CAST(:egress AS DOUBLE PRECISION) * (job.input_bytes + job.checkpoint_bytes) <= project.budget)
-  AND (job.fencing > 0 OR job.gpu_memory_gb > :smallest_gb OR job.gpu <> '' OR job.slots > 1 OR job.trust > 0)
+  AND (job.fencing > 0 OR job.gpu_memory_gb > :smallest_gb OR job.gpu <> '' OR job.slots > 1 OR job.trust > 0
+       OR :lacking LIKE '%,' || job.kind || ',%')
   AND NOT EXISTS (SELECT 1 FROM node WHERE node.state IN ('ready', 'on_trial') AND node.gpu_memory_gb >= job.gpu_memory_gb
                   AND job.gpu IN ('', node.gpu) AND job.pool IN ('', node.pool) AND job.trust <= node.trust
                   AND job.numerics IN ('', node.numerics) AND job.slots <= node.slots
+                  AND node.kinds LIKE '%,' || job.kind || ',%'
                   AND NOT EXISTS (SELECT 1 FROM ban WHERE ban.job = job.id AND ban.machine = node.machine))
 LIMIT :limit
 
@@ -117,17 +124,18 @@ WHERE job.state = 'queued' AND job.fencing > 0 AND job.queued_ms < :before AND j
   AND (SELECT MIN(CASE WHEN EXISTS (SELECT 1 FROM ban WHERE ban.job = job.id AND ban.machine = node.machine) THEN 1 ELSE 0 END)
        FROM node WHERE node.state IN ('ready', 'on_trial') AND node.gpu_memory_gb >= job.gpu_memory_gb
        AND job.gpu IN ('', node.gpu) AND job.pool IN ('', node.pool) AND job.trust <= node.trust
-       AND job.numerics IN ('', node.numerics)) = 1
+       AND job.numerics IN ('', node.numerics) AND node.kinds LIKE '%,' || job.kind || ',%') = 1
 LIMIT 100
 
 -- name: queued_for_long
 -- And nothing here could run them, bans aside. Pictures are given up by `late_samples`.
-SELECT id, project, state, version, fencing, attempts_failed, attempts_max, slots, gpu, gpu_memory_gb, pool, trust, numerics
+SELECT id, project, kind, state, version, fencing, attempts_failed, attempts_max, slots, gpu, gpu_memory_gb, pool, trust, numerics
 FROM job
 WHERE state = 'queued' AND kind <> 'sample' AND queued_ms < :before
   AND NOT EXISTS (SELECT 1 FROM node WHERE node.state <> 'gone' AND node.gpu_memory_gb >= job.gpu_memory_gb
                   AND job.gpu IN ('', node.gpu) AND job.pool IN ('', node.pool) AND job.trust <= node.trust
-                  AND job.numerics IN ('', node.numerics) AND job.slots <= node.slots)
+                  AND job.numerics IN ('', node.numerics) AND job.slots <= node.slots
+                  AND node.kinds LIKE '%,' || job.kind || ',%')
 ORDER BY queued_ms, id LIMIT 100
 
 -- name: queue_length

@@ -26,6 +26,9 @@ WHERE id = :id AND quarantines = :quarantines
 UPDATE machine SET quarantined_ms = :now, on_trial = 1, rest_until_ms = :rest_until_ms, because = :because
 WHERE id = :id AND COALESCE(quarantined_ms, -1) = :judged_ms
 
+-- name: put_on_trial
+UPDATE machine SET on_trial = 1 WHERE id = :id
+
 -- name: alarm
 UPDATE machine SET because = :because WHERE id = :id
 
@@ -35,9 +38,9 @@ SELECT COUNT(*) AS machines FROM machine
 WHERE pool = :pool AND quarantined_ms > :since AND quarantined_until_ms > quarantined_ms AND id <> :id
 
 -- name: quarantines_over
--- Nodes of machines that have served their time.
+-- Nodes of machines that have served their time. One that failed its probe has to prove itself again.
 SELECT node.id, node.machine FROM node JOIN machine ON machine.id = node.machine
-WHERE node.state = 'quarantined' AND machine.quarantined_until_ms <= :now
+WHERE node.state = 'quarantined' AND node.proof_failed = 0 AND machine.quarantined_until_ms <= :now
 
 -- name: add_strike
 INSERT INTO strike (attempt, machine, job, workload, gpu, kind, quarters, at_ms)

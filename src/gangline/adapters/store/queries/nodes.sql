@@ -3,9 +3,9 @@
 -- name: add_node
 -- One that joins by hand.
 INSERT INTO node (id, machine, name, pool, state, because, gpu, gpu_memory_gb, trust, numerics, slots, capabilities,
-                  price_micro_usd_per_hour, rented, missing, since_ms, joined_ms, seen_ms, meter_ms)
+                  kinds, problems, proof_failed, price_micro_usd_per_hour, rented, missing, since_ms, joined_ms, seen_ms, meter_ms)
 VALUES (:id, :machine, :name, :pool, :state, :because, :gpu, :gpu_memory_gb, 0, :numerics, :slots, :capabilities,
-        :price_micro_usd_per_hour, 0, 0, :now, :now, :now, :now)
+        :kinds, :problems, :proof_failed, :price_micro_usd_per_hour, 0, 0, :now, :now, :now, :now)
 
 -- name: rent_node
 -- One that was asked of a provider; its worker will join as it.
@@ -17,13 +17,14 @@ VALUES (:id, '', :id, :pool, 'starting', :because, :gpu, :gpu_memory_gb, :trust,
 -- name: node_joined
 -- The worker of a rented node, once.
 UPDATE node SET machine = :machine, state = :state, because = :because, gpu = :gpu, gpu_memory_gb = :gpu_memory_gb,
-       numerics = :numerics, slots = :slots, capabilities = :capabilities, joined_ms = :now, seen_ms = :now, meter_ms = :now
+       numerics = :numerics, slots = :slots, capabilities = :capabilities, kinds = :kinds,
+       problems = :problems, proof_failed = :proof_failed, joined_ms = :now, seen_ms = :now, meter_ms = :now
 WHERE id = :id AND state = 'starting'
 
 -- name: node
 SELECT node.id, node.machine, node.name, node.pool, node.state, node.because, node.gpu, node.gpu_memory_gb, node.trust,
-       node.numerics, node.slots, node.price_micro_usd_per_hour, node.rented, node.instance, node.since_ms, node.joined_ms,
-       node.seen_ms, node.meter_ms, COALESCE(machine.rest_until_ms, 0) AS rest_until_ms,
+       node.numerics, node.slots, node.kinds, node.problems, node.price_micro_usd_per_hour, node.rented, node.instance,
+       node.since_ms, node.joined_ms, node.seen_ms, node.meter_ms, COALESCE(machine.rest_until_ms, 0) AS rest_until_ms,
        COALESCE(machine.quarantined_until_ms, 0) AS quarantined_until_ms,
        CAST((SELECT COALESCE(SUM(lease.slots), 0) FROM lease WHERE lease.node = node.id) AS BIGINT) AS slots_taken
 FROM node LEFT JOIN machine ON machine.id = node.machine
@@ -41,8 +42,9 @@ ORDER BY node.since_ms, node.id
 -- name: nodes_here
 -- All that are here or coming, whoever uses their slots now.
 SELECT node.id, node.machine, node.name, node.pool, node.state, node.because, node.gpu, node.gpu_memory_gb, node.trust,
-       node.numerics, node.slots, node.slots AS slots_free, node.price_micro_usd_per_hour, node.meter_ms, node.joined_ms,
-       COALESCE(machine.rest_until_ms, 0) AS rest_until_ms, COALESCE(machine.quarantined_until_ms, 0) AS quarantined_until_ms
+       node.numerics, node.slots, node.slots AS slots_free, node.kinds, node.problems, node.price_micro_usd_per_hour,
+       node.meter_ms, node.joined_ms, COALESCE(machine.rest_until_ms, 0) AS rest_until_ms,
+       COALESCE(machine.quarantined_until_ms, 0) AS quarantined_until_ms
 FROM node LEFT JOIN machine ON machine.id = node.machine
 WHERE node.state <> 'gone'
 ORDER BY node.since_ms, node.id
@@ -65,6 +67,20 @@ FROM node WHERE pool = :pool AND rented = 1 AND state <> 'gone'
 -- name: failed_starts
 -- Nodes that were asked for of late, and are gone without having joined.
 SELECT id FROM node WHERE pool = :pool AND joined_ms IS NULL AND since_ms > :since AND state = 'gone' LIMIT 1
+
+-- name: failed_probes
+-- Rented nodes of a pool that failed their probe since the last node there that passed it.
+SELECT COUNT(*) AS nodes, COALESCE(MAX(joined_ms), 0) AS last_ms FROM node
+WHERE pool = :pool AND rented = 1 AND proof_failed = 1
+  AND joined_ms > (SELECT COALESCE(MAX(fit.joined_ms), 0) FROM node AS fit WHERE fit.pool = :pool AND fit.proof_failed = 0)
+
+-- name: kinds_of_pool
+-- Of nodes that a provider gave us of late, and that passed their probe.
+SELECT DISTINCT kinds FROM node WHERE pool = :pool AND joined_ms > :since AND rented = 1 AND proof_failed = 0
+
+-- name: kinds_of_nodes
+-- Each set of kinds that the nodes have which get work.
+SELECT DISTINCT kinds FROM node WHERE state IN ('ready', 'on_trial')
 
 -- name: silent_nodes
 SELECT id FROM node
@@ -99,7 +115,8 @@ WHERE id = :id AND state IN ('ready', 'on_trial') AND NOT EXISTS (SELECT 1 FROM 
 -- name: free_nodes
 -- Those that work and have slots that no training uses, but for one.
 SELECT node.id, node.machine, node.name, node.pool, node.state, node.because, node.gpu, node.gpu_memory_gb, node.trust,
-       node.numerics, node.slots, node.price_micro_usd_per_hour, node.meter_ms, node.joined_ms, node.rented,
+       node.numerics, node.slots, node.kinds, node.problems, node.price_micro_usd_per_hour, node.meter_ms,
+       node.joined_ms, node.rented,
        COALESCE(machine.rest_until_ms, 0) AS rest_until_ms,
        node.slots - CAST((SELECT COALESCE(SUM(lease.slots), 0) FROM lease JOIN attempt ON attempt.id = lease.attempt
                           JOIN job ON job.id = attempt.job

@@ -61,6 +61,7 @@ WHERE job.state = 'running' AND job.kind = 'sample' AND lease.stop = '' AND node
               WHERE waiting.state = 'queued' AND waiting.kind <> 'sample' AND waiting.queued_ms < :before AND waiting.ready_ms < :before
               AND waiting.gpu_memory_gb <= node.gpu_memory_gb AND waiting.gpu IN ('', node.gpu)
               AND waiting.pool IN ('', node.pool) AND waiting.trust <= node.trust
+              AND node.kinds LIKE '%,' || waiting.kind || ',%'
               AND waiting.numerics IN ('', node.numerics) AND waiting.slots <= node.slots
               AND NOT EXISTS (SELECT 1 FROM ban WHERE ban.job = waiting.id AND ban.machine = node.machine))
 ORDER BY lease.started_ms DESC, lease.attempt

@@ -1,0 +1,1 @@
+"""What a machine proves of itself before it gets jobs: its libraries, its cards."""

@@ -1,6 +1,8 @@
 """What the process that stands by proves of its machine: with real processes and the real libraries, some of them hidden."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +14,8 @@ from gangline.adapters.host.trainer_process import ProcessTrainer
 from gangline.core.runs.proof import Proof
 from gangline.core.specs.kinds import KINDS
 from gangline.train.proof.cards import burst
+from tests.service.conftest import JOIN, OPERATOR, Service
+from tests.service.served import serving
 
 HIDING = """
 import sys
@@ -160,3 +164,25 @@ def test_a_device_that_gives_another_result_each_time_is_found(monkeypatch: pyte
 
     monkeypatch.setattr(torch.Tensor, "__matmul__", unsteady)
     assert "differs from one time to the next" in burst(torch.device("cpu"), size=64, repeats_s=0).problem
+
+
+def gangline(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "gangline.cli.main", *words]
+    wide = os.environ | {"COLUMNS": "250"}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=wide, stdin=subprocess.DEVNULL)
+
+
+def test_a_worker_without_torch_says_so_and_ends_and_the_operator_sees_it_and_no_job_is_spent(
+    service: Service, tmp_path: Path, hide: Hide
+) -> None:
+    job = service.submit()
+    hide("torch")
+    with serving(service.app) as served:
+        where = ("--server", served.url, "--token")
+        ended = gangline("worker", *where, JOIN, "--name", "bare", "--home", str(tmp_path / "home"))
+        listed = gangline("nodes", "ls", *where, OPERATOR)
+    assert ended.returncode == 2, ended.stderr
+    assert f"error: this node failed its probe: {NO_TORCH}" in ended.stderr and "hint: " in ended.stderr
+    assert "quarantined" in listed.stdout and "failed its probe: torch is not installed" in listed.stdout
+    assert service.state(job) == "queued"
+    assert service.look("SELECT id FROM attempt") == []

@@ -171,17 +171,38 @@ def nodes_that_fail_their_probe_are_rented_again_after_a_pause_that_doubles(benc
         assert started(bench) == before + 1
 
 
-@probe(nodes_max=2)
-def where_others_work_the_pause_has_a_lower_bound_and_ends_with_the_first_that_passes(bench: Bench) -> None:
-    bench.submit(seed=1)
+@probe(nodes_max=4)
+def until_one_passes_its_probe_one_node_at_a_time_is_rented(bench: Bench) -> None:
+    for seed in range(4):
+        bench.submit(seed=seed)
     bench.tend()
-    bench.join("good", node=bench.rented()[0])
-    bench.claim(bench.rented()[0])
-    bench.submit(seed=2)
-    bench.wait(1)
-    for _ in range(6):
+    bench.tend()
+    first, *others = bench.rented()
+    assert len(others) == 3
+    bench.join("bare", node=first, **BARE)
+    bench.wait(bench.policy.start_pause_s)
+    bench.tend()
+    assert started(bench) == 4, "those that are coming may pass"
+    for node in others:
+        bench.join(node, node=node, **BARE)
+    bench.tend()
+    bench.wait(8 * bench.policy.start_pause_s)
+    bench.tend()
+    bench.tend()
+    assert started(bench) == 5
+    bench.wait(bench.policy.rest_max_s)
+    bench.tend()
+    assert started(bench) == 5, "it is coming"
+    bench.join("good", node=bench.rented()[-1])
+    bench.tend()
+    assert started(bench) == 8
+
+
+@probe(nodes_max=1)
+def the_pause_after_failed_probes_has_a_bound(bench: Bench) -> None:
+    bench.submit()
+    for _ in range(8):
         rented_bare(bench)
         bench.wait(bench.policy.rest_max_s)
     bench.tend()
-    bench.join("good-2", node=bench.rented()[-1])
-    assert bench.store.load("failed_probes", pool=POOL)[0]["nodes"] == 0
+    assert started(bench) == 9

@@ -334,17 +334,22 @@ RULES = [
     rule("4: a worker by hand says nothing of a pool", "kinds_of_pool", " AND rented = 1", ""),
     rule(
         "4: a failed probe is not paid for again at once",
-        "service.fleet.fleet:_starts_failed",
-        'failed["nodes"], nodes, at.policy',
-        "0, nodes, at.policy",
-    ),
-    rule("4: nor each time", "core.fleet.autoscale:probe_pause_s", " * 2 ** min(failed - 1, 20)", ""),
-    rule(
-        "4: but a sound pool waits for less",
-        "core.fleet.autoscale:probe_pause_s",
-        "policy.rest_max_s if works else ",
+        "core.fleet.autoscale:starts_max",
+        "now_ms - last_ms < 1000 * pause_s or ",
         "",
     ),
+    rule("4: nor each time after the same pause", "core.fleet.autoscale:starts_max", " * 2 ** min(failed - 1, 20)", ""),
+    rule(
+        "4: nor for ever later", "core.fleet.autoscale:starts_max", "min(policy.rest_max_s, ", "max(policy.rest_max_s, "
+    ),
+    rule("4: nor by several nodes", "core.fleet.autoscale:starts_max", "0 if waits else 1", "0 if waits else 9"),
+    rule(
+        "4: nor while another is coming",
+        "core.fleet.autoscale:starts_max",
+        """ or any(node.state == "starting" for node in nodes)""",
+        "",
+    ),
+    rule("4: but without one there is no such bound", "core.fleet.autoscale:starts_max", "if not failed:", "if False:"),
     rule("4: until one passes", "failed_probes", " AND fit.proof_failed = 0", ""),
     rule("4: of this pool", "failed_probes", "fit.pool = :pool AND ", ""),
     rule("4: a worker by hand that fails pauses no pool", "failed_probes", "rented = 1 AND ", ""),
@@ -468,9 +473,9 @@ RULES = [
     rule("4: jobs that no node here may have get another", "service.fleet.fleet:_scale", "stuck=len(stuck)", "stuck=0"),
     rule(
         "4: a failed start is not repeated at once",
-        "service.fleet.fleet:_scale",
-        "_starts_failed(at, pool, nodes, now_ms)",
-        "False",
+        "service.fleet.fleet:_starts_left",
+        'if at.store.load("failed_starts", pool=pool.limits.name, since=since):',
+        "if False:",
     ),
     # 5: every dollar explained
     rule("5: idle time is billed", "service.money.bill:meter", "if node.slots_free and", "if False and"),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gangline.core.job import WORKING, NodeState
+from gangline.core.job import NodeState
 from gangline.core.policy import Policy
 
 
@@ -138,12 +138,19 @@ def _why(demand: Demand, working: int, coming: int) -> str:
     return f"{waiting}{refused}; {coming} nodes are coming"
 
 
-def probe_pause_s(failed: int, nodes: Sequence[Rented], policy: Policy) -> float:
-    """Return how long to rent nothing after so many nodes in a row failed their probe: a machine or an image without libraries must
-    not be paid for again and again. Where other nodes of the pool work, the next one may well be sound, so the bound is lower."""
-    works = any(node.state in WORKING for node in nodes)
-    longest_s = policy.rest_max_s if works else policy.quarantine_s
-    return min(longest_s, policy.start_pause_s * 2 ** min(failed - 1, 20)) if failed else 0
+def starts_max(
+    limits: PoolLimits, nodes: Sequence[Rented], failed: int, last_ms: int, now_ms: int, policy: Policy
+) -> int:
+    """Return how many nodes the pool may rent now, after so many `failed` their probe in a row, the last of them at `last_ms`.
+
+    A machine or an image without libraries must not be paid for again and again: one node at a time, after a pause that doubles,
+    until one passes.
+    """
+    if not failed:
+        return limits.nodes_max
+    pause_s = min(policy.rest_max_s, policy.start_pause_s * 2 ** min(failed - 1, 20))
+    waits = now_ms - last_ms < 1000 * pause_s or any(node.state == "starting" for node in nodes)
+    return 0 if waits else 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,9 +15,9 @@ from gangline.core.fleet.autoscale import (
     Start,
     StopInstance,
     cheapest,
-    probe_pause_s,
     reconcile,
     scale,
+    starts_max,
 )
 from gangline.core.money.cost import DAY_MS, HOUR_MS
 from gangline.ports.pool import Instance, Offer
@@ -115,12 +115,13 @@ def _scale(
     since_ms = min((job["ready_ms"] for job in waiting), default=now_ms)
     demand = Demand(takable=len(waiting), stuck=len(stuck), since_ms=since_ms)
     plan = scale(pool.limits, nodes, demand, now_ms, at.policy)
-    starts = any(isinstance(action, Start) for action in plan.actions) and not _starts_failed(at, pool, nodes, now_ms)
-    ranked, refused = _ranked(at, offers, now_ms) if starts else [], set[str]()
+    left = _starts_left(at, pool, nodes, now_ms) if any(isinstance(action, Start) for action in plan.actions) else 0
+    ranked, refused = _ranked(at, offers, now_ms) if left else [], set[str]()
     wanting, covers = iter(waiting), plan.covers
     for action in plan.actions:
         match action:
-            case Start() if starts:
+            case Start() if left > 0:
+                left -= 1
                 job = next(wanting, None)
                 fitting = [offer for offer in ranked if job is None or suits(offer, job, at.policy)]
                 covers += _rent(at, pool, fitting, refused, action, now_ms)
@@ -134,13 +135,14 @@ def _scale(
     return {job["id"] for job in waiting[:covers]}
 
 
-def _starts_failed(at: Deployment, pool: RentedPool, nodes: list[Rented], now_ms: int) -> bool:
-    """Whether a node that was asked for a moment ago has come to nothing: no capacity, a worker that ends at once, a failed probe."""
+def _starts_left(at: Deployment, pool: RentedPool, nodes: list[Rented], now_ms: int) -> int:
+    """How many nodes may be asked for now. None where one that was asked for a moment ago has come to nothing: no capacity, or a worker
+    that ends at once; few where nodes fail their probe."""
     since = now_ms - round(at.policy.start_pause_s * 1000)
     if at.store.load("failed_starts", pool=pool.limits.name, since=since):
-        return True
+        return 0
     failed = at.store.load("failed_probes", pool=pool.limits.name)[0]
-    return now_ms - failed["last_ms"] < 1000 * probe_pause_s(failed["nodes"], nodes, at.policy)
+    return starts_max(pool.limits, nodes, failed["nodes"], failed["last_ms"], now_ms, at.policy)
 
 
 def _ranked(at: Deployment, offers: list[Offer], now_ms: int) -> list[Offer]:

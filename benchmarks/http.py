@@ -42,8 +42,8 @@ from urllib.parse import urlsplit
 from tests.postgres import Postgres, postgres
 
 from gangline.core.files import File
-from gangline.core.limits import Limits
 from gangline.core.parsing import to_json
+from gangline.core.server.limits import Limits
 from gangline.core.specs.fields import FilesBase
 from gangline.core.specs.lora import LoraSpec
 from gangline.ports.server import Beat, Join, Log
@@ -429,7 +429,7 @@ BEAT_MS_MAX, GROWTH_MB_MAX = 500, 100
 
 
 def hostile(database: Postgres | None) -> None:
-    """All at once, again and again for a round; the limits are the defaults of `core/limits.py`."""
+    """All at once, again and again for a round; the limits are the defaults of `core/server/limits.py`."""
     head("hostile")
     limits = Limits()
     print(

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 
+from gangline.cli.admin.settings import as_text
 from gangline.cli.jobs.settings import offered, option_name
+from gangline.core.server.settings import ServerSettings, listed
 from gangline.core.specs.fields import Needs
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.phases import DataRef, Phase, VaeLosses
@@ -12,6 +14,7 @@ from tests.conftest import ROOT
 
 BEGIN = "\n## Every setting\n"
 TRAINING, SCRATCH = ROOT / "docs" / "training.md", ROOT / "docs" / "scratch.md"
+SERVER = ROOT / "docs" / "reference" / "settings.md"
 
 Name = Callable[[type, str], str]
 
@@ -32,6 +35,15 @@ def of_scratch() -> str:
     return "\n".join(table(*one, lambda _, name: name, "setting") for one in of)
 
 
+def of_server() -> str:
+    parts: dict[str, list[str]] = {}
+    for each in listed(ServerSettings()):
+        default = f"{as_text(each.default)} {each.unit}".strip() if each.default is not None else "none"
+        parts.setdefault(each.section, []).append(f"| `{each.name}` | {default} | {each.meaning} |")
+    head = ["| setting | default | |", "|---|---|---|"]
+    return "\n".join("\n".join([f"### `[{name}]`", "", *head, *rows, ""]) for name, rows in parts.items())
+
+
 def written(page: str, tables: str) -> str:
     """The page with these tables for those below its heading, after what is said there first."""
     before, heading, below = page.partition(BEGIN)
@@ -45,7 +57,7 @@ def _following(below: str) -> str:
     return heading + rest
 
 
-PAGES = {TRAINING: of_training, SCRATCH: of_scratch}
+PAGES = {TRAINING: of_training, SCRATCH: of_scratch, SERVER: of_server}
 
 if __name__ == "__main__":
     for page, tables in PAGES.items():

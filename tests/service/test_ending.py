@@ -11,7 +11,7 @@ from pathlib import Path
 from gangline.api import serve
 from gangline.api.lanes import USERS
 from gangline.compose.server import run_server
-from gangline.core.policy import Policy
+from gangline.core.server.settings import ServerSettings
 
 serve.ENDING_S = 0.5
 begun = threading.Event()
@@ -25,7 +25,7 @@ def ready(_):
     begun.wait()
     print("ready", flush=True)
 
-run_server(home=Path(sys.argv[1]), host="127.0.0.1", port=0, policy=Policy(), price_usd_per_hour=0, ready=ready)
+run_server(home=Path(sys.argv[1]), host="127.0.0.1", port=0, settings=ServerSettings(), ready=ready)
 """
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from gangline.api.app import make_app
 from gangline.api.limits.rates import SENDERS_MAX, Rates
-from gangline.core.limits import Limits
 from gangline.core.parsing import to_json
+from gangline.core.server.limits import Limits
 from gangline.wire.client import Client
 from tests.service.conftest import JOIN, OPERATOR, Service
 from tests.service.served import Served, serving

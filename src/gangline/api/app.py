@@ -20,7 +20,7 @@ from gangline.api.limits.door import Door
 from gangline.api.object_routes import object_routes
 from gangline.api.streams import Followers
 from gangline.api.who import remembered_nodes
-from gangline.core.limits import Limits
+from gangline.core.server.limits import Limits
 from gangline.ports.object_server import ObjectServer
 from gangline.service.access.access import recognize
 from gangline.service.deployment import Deployment

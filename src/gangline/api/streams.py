@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 from gangline.api.lanes import FOLLOWING, USERS
 from gangline.core.errors import TooMany, Unreachable
-from gangline.core.limits import Limits
+from gangline.core.server.limits import Limits
 from gangline.core.views import ProgressView
 from gangline.service.deployment import Deployment
 from gangline.service.jobs.follow import Channel, Look, Place, cursor, look

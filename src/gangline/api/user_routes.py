@@ -15,8 +15,8 @@ from gangline.api.problems import as_problem
 from gangline.api.who import NUMBER_MAX, At, MemberOf, MemberOfLater, Now, Viewer, ViewerOf
 from gangline.core.errors import GanglineError, TooLarge
 from gangline.core.files import FILE_BYTES_MAX, Sha256, check_parts
-from gangline.core.limits import Limits
 from gangline.core.parsing import InvalidSpec, problems
+from gangline.core.server.limits import Limits
 from gangline.core.views import ArtifactView, BatchLineView, BlobView, EventView, JobPage, JobView, LogView, NodeView
 from gangline.service.deployment import Deployment
 from gangline.service.jobs import query, steer, submit

@@ -59,6 +59,7 @@ COMMANDS = {
         "gangline.cli.admin.server:server",
         "Run the service: the queue, the object store, the API. Workers come to it from anywhere.",
     ),
+    "settings": LazyCommand("gangline.cli.admin.settings:app", "Print or check the server's settings."),
     "worker": LazyCommand(
         "gangline.cli.admin.worker:worker",
         "Work for a server: take jobs, train, hand in. SIGTERM or Ctrl-C saves, hands the job back and leaves.",

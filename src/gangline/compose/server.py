@@ -18,7 +18,7 @@ from gangline.compose.hub import make_hub
 from gangline.compose.settings import needing, read_settings
 from gangline.core.errors import UserError
 from gangline.core.fleet.autoscale import PoolLimits
-from gangline.core.policy import Policy
+from gangline.core.server.settings import DEFAULT_POOL, PoolSettings, ServerSettings
 
 if TYPE_CHECKING:
     from gangline.adapters.objects.local import LocalObjects
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gangline.ports.tracker import Tracker
     from gangline.service.deployment import Deployment, RentedPool
 
-NO_NODES = PoolLimits(name="default", nodes_min=0, nodes_max=0)
+NO_NODES = PoolLimits(name=DEFAULT_POOL, nodes_min=0, nodes_max=0)
 
 
 def run_server(
@@ -35,8 +35,7 @@ def run_server(
     home: Path,
     host: str,
     port: int,
-    policy: Policy,
-    price_usd_per_hour: float,
+    settings: ServerSettings,
     ready: Callable[[Access], None],
     nodes: PoolLimits = NO_NODES,
     cache_gb: float | None = None,
@@ -55,12 +54,11 @@ def run_server(
         listening = listen(host, port)
         access = keep_access(home, f"http://{host}:{listening.getsockname()[1]}")
         lock.tell(url=access.url)
-        price = round(price_usd_per_hour * 1e6)
-        local = _nodes_of_this_box(home, nodes.nodes_max, access, price, cache_gb)
+        local = _nodes_of_this_box(home, nodes.nodes_max, access, settings.pool(nodes.name), cache_gb)
         pools = {nodes.name: RentedPool(nodes, local)}
-        with _deployed(home, access, policy, price, pools, make_trackers(home, users_umask)) as deployment:
+        with _deployed(home, access, settings, pools, make_trackers(home, users_umask)) as deployment:
             objects = deployment.objects
-            app = make_app(deployment, objects if isinstance(objects, LocalObjects) else None)
+            app = make_app(deployment, objects if isinstance(objects, LocalObjects) else None, settings.limits)
             serve(app, deployment, listening, ready=lambda: ready(access), stopping=local.stop_all)
 
 
@@ -68,8 +66,7 @@ def run_server(
 def _deployed(
     home: Path,
     access: Access,
-    policy: Policy,
-    price_micro_usd_per_hour: int,
+    settings: ServerSettings,
     pools: "Mapping[str, RentedPool]",
     trackers: "tuple[Tracker, ...]",
 ) -> "Iterator[Deployment]":
@@ -84,11 +81,11 @@ def _deployed(
             store=store,
             objects=make_objects(home, access.signing_secret),
             hub=make_hub(),
-            policy=policy,
+            policy=settings.policy,
             new_id=new_id,
             new_secret=new_secret,
             up_since_ms=store.now_ms(),
-            price_micro_usd_per_hour=price_micro_usd_per_hour,
+            price_micro_usd_per_hour=settings.pool(DEFAULT_POOL).price_micro_usd_per_hour or 0,
             pools=pools,
             server=_server_name(home, access.signing_secret),
             trackers=trackers,
@@ -155,7 +152,7 @@ def make_trackers(home: Path, users_umask: int) -> "tuple[Tracker, ...]":
 
 
 def _nodes_of_this_box(
-    home: Path, nodes_max: int, access: Access, price_micro_usd_per_hour: int, cache_gb: float | None
+    home: Path, nodes_max: int, access: Access, pool: PoolSettings, cache_gb: float | None
 ) -> "LocalPool":
     """Make a pool of workers that share one cache: a base comes to this box once."""
     from gangline.adapters.host.host import describe_gpu, gpu_memory_gb
@@ -167,7 +164,8 @@ def _nodes_of_this_box(
         id="local",
         gpu=gpu.get("gpu", ""),
         gpu_memory_gb=gpu_memory_gb(gpu),
-        price_micro_usd_per_hour=price_micro_usd_per_hour,
+        trust=pool.trust,
+        price_micro_usd_per_hour=pool.price_micro_usd_per_hour or 0,
     )
     limit = ("--cache-gb", f"{cache_gb:g}") if cache_gb else ()
     return LocalPool(

@@ -5,11 +5,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from gangline.core.errors import UserError
+from gangline.core.errors import BadInput, UserError
+from gangline.core.server.settings import ServerSettings, parse_server_settings
 
 DEFAULT_PORT = 8420
 DEFAULT_SERVER = f"http://127.0.0.1:{DEFAULT_PORT}"
+SETTINGS_FILE = "gangline.toml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +37,22 @@ def read_settings() -> Settings:
         database=os.environ.get("GANGLINE_DATABASE_URL") or None,
         cache_gb=_number("GANGLINE_CACHE_GB"),
     )
+
+
+def read_server_settings(file: Path | None, home: Path, **options: Any) -> ServerSettings:
+    """Read `file`, else the one that GANGLINE_SETTINGS names, else gangline.toml in the server's home if it is there. `options`:
+    sections whose fields override the file's. Raises `BadInput`."""
+    named = file or (Path(os.environ["GANGLINE_SETTINGS"]) if os.environ.get("GANGLINE_SETTINGS") else None)
+    path = named or home / SETTINGS_FILE
+    if not named and not path.exists():
+        return parse_server_settings("", "the options", options)
+    try:
+        return parse_server_settings(path.read_text(), str(path), options)
+    except OSError as error:
+        hint = "--settings or GANGLINE_SETTINGS names the server's settings file"
+        raise BadInput(f"{path} cannot be read: {(error.strerror or str(error)).lower()}", hint=hint) from None
+    except UnicodeDecodeError:
+        raise BadInput(f"{path} is not a text", hint="a settings file is TOML") from None
 
 
 def _number(name: str) -> float | None:

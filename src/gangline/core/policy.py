@@ -1,90 +1,166 @@
-"""The operator's knobs, passed to every decision."""
+"""The operator's settings of every decision: `[policy]` of gangline.toml, of a scenario, and `--set policy.NAME`."""
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Any, ClassVar, Literal
+
+from annotated_types import Ge, Gt, Le
+
+STRICT: dict[str, Any] = {"extra": "forbid", "allow_inf_nan": False}
+"""How a section of settings is read: every field is known, and every number finite."""
+
+
+class Exact:
+    """Let pydantic take a value of the field's own type alone: a truth value is no number, nor is a text."""
+
+    def __get_pydantic_core_schema__(self, of: Any, schema_of: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        return schema_of(of) | {"strict": True}
+
 
 SlowRule = Literal["mad", "two_sigma", "off"]
+Above0 = Annotated[float, Gt(0), Le(1e9), Exact()]
+From0 = Annotated[float, Ge(0), Le(1e9), Exact()]
+Share = Annotated[float, Ge(0), Le(1), Exact()]
+Count = Annotated[int, Ge(0), Le(1_000_000), Exact()]
+Switch = Annotated[bool, Exact()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """Bounds and intervals in the unit that each name ends with; money in US dollars."""
+    """Each name ends with its unit; money is US dollars. The sentence beside a field is its help and its line in
+    docs/reference/settings.md."""
+
+    __pydantic_config__: ClassVar[Any] = STRICT
 
     # Leases
-    heartbeat_interval_s: float = 10.0
-    lease_s: float = 45.0
-    tick_interval_s: float = 5.0
-    claim_interval_s: float = 5.0
-    node_silent_s: float = 135.0  # without a word for so long, a node is gone
-    stop_grace_s: float = 120.0  # a node that was asked to hand a job back does so within this, or loses it
+    heartbeat_interval_s: Annotated[Above0, "A node reports on its job this often."] = 10.0
+    lease_s: Annotated[Above0, "A node loses its job after this long without a heartbeat."] = 45.0
+    tick_interval_s: Annotated[Above0, "The server looks for what is overdue this often."] = 5.0
+    claim_interval_s: Annotated[Above0, "An idle node asks for work this often."] = 5.0
+    node_silent_s: Annotated[Above0, "A node without a job is given up after this long without a word."] = 135.0
+    stop_grace_s: Annotated[
+        From0, "A node that is asked to hand a job back has this long to save, or loses the job."
+    ] = 120.0
 
     # Checkpoints
-    checkpoints_kept: int = 2
-    orphans_s: float = 3_600.0  # so long after an attempt's end, what it left and nobody refers to goes
-    uploads_s: float = 86_400.0  # an upload in parts that a user began is given up after this
-    prepared_s: float = 30 * 86_400.0  # latents, embeddings and class images that no job used for so long go
-    save_interval_s: float = 8.0  # a node asks its trainer for a checkpoint when it has uploaded one, but no sooner
+    checkpoints_kept: Annotated[Count, "Checkpoints kept of each job; older ones are deleted."] = 2
+    orphans_s: Annotated[Above0, "Files that an ended attempt left, and nothing refers to, are deleted after this."] = (
+        3_600.0
+    )
+    uploads_s: Annotated[From0, "An unfinished multipart upload of a user is given up after this."] = 86_400.0
+    prepared_s: Annotated[
+        From0, "Latents, embeddings and class images are deleted when no job has used them for this long."
+    ] = 30 * 86_400.0
+    save_interval_s: Annotated[
+        From0, "A node asks its trainer for the next checkpoint once one is uploaded, but no sooner than this."
+    ] = 8.0
 
     # Retry
-    retry_first_s: float = 10.0  # doubles with each failed attempt
-    retry_max_s: float = 900.0
-    interruptions_blamed: int = 3  # so many in a row on as many machines without a checkpoint are one failure
-    ban_yields_s: float = 600.0  # a job that was banned from every node here may go back to one after this
-    samples_wait_s: float = 3_600.0  # pictures of a step that no node came for are given up after this
-    results_wait_s: float = 7 * 86_400.0  # those of a result after this
-    unmatched_s: float = 86_400.0  # a job that nothing here and nothing for rent can run fails after this
+    retry_first_s: Annotated[
+        From0, "A job waits this long after its first failed attempt; the wait doubles with each failure."
+    ] = 10.0
+    retry_max_s: Annotated[From0, "The longest wait between two attempts of a job."] = 900.0
+    interruptions_blamed: Annotated[
+        Count, "This many interruptions in a row, on as many machines, without a checkpoint count as one failure."
+    ] = 3
+    ban_yields_s: Annotated[
+        From0, "A job that every node here is banned from may go back to one of them after this."
+    ] = 600.0
+    samples_wait_s: Annotated[From0, "Sample pictures of a step are given up when no node rendered them by then."] = (
+        3_600.0
+    )
+    results_wait_s: Annotated[From0, "Sample pictures of a result are given up when no node rendered them by then."] = (
+        7 * 86_400.0
+    )
+    unmatched_s: Annotated[From0, "A job that no node here and none for rent can run fails after this."] = 86_400.0
 
-    # Whom to trust
-    bans: bool = True  # a machine that failed a job does not get it again
-    strikes_max: float = 2.0
-    strike_window_s: float = 21_600.0
-    rest_first_s: float = 15.0  # a machine that failed pauses; doubles with each failure in a row
-    rest_max_s: float = 600.0
-    quarantine_s: float = 3_600.0  # doubles with each time
-    quarantined_share_max: float = 0.1  # of a pool, in an hour; above it an operator must look
-    watch_interval_s: float = 60.0
-    stall_s: float = 900.0  # training without a step
-    start_s: float = 7_200.0  # from the claim to the first step
-    commit_s: float = 3_600.0  # training without a checkpoint in the object store
+    # Trust in machines
+    bans: Annotated[Switch, "A machine that failed a job does not get that job again."] = True
+    strikes_max: Annotated[From0, "A machine with this many strikes within `strike_window_s` is quarantined."] = 2.0
+    strike_window_s: Annotated[From0, "Strikes older than this are forgotten."] = 21_600.0
+    rest_first_s: Annotated[
+        From0, "A machine pauses this long after a failure; the pause doubles with each failure in a row."
+    ] = 15.0
+    rest_max_s: Annotated[From0, "The longest pause of a machine after failures."] = 600.0
+    quarantine_s: Annotated[From0, "The first quarantine of a machine; it doubles with each further one."] = 3_600.0
+    quarantined_share_max: Annotated[
+        Share, "At most this share of a pool is quarantined within an hour; beyond it an operator must look."
+    ] = 0.1
+    watch_interval_s: Annotated[Above0, "The server looks for stalled and slow attempts this often."] = 60.0
+    stall_s: Annotated[From0, "An attempt that trains without a new step for this long is ended."] = 900.0
+    start_s: Annotated[From0, "An attempt that has taken no step this long after its claim is ended."] = 7_200.0
+    commit_s: Annotated[From0, "An attempt that trains this long without a stored checkpoint is ended."] = 3_600.0
 
     # Speed
-    slow_rule: SlowRule = "mad"
-    slow_mads: float = 3.0  # robust standard deviations above the median, on the log, make a machine slow
-    slow_ratio_min: float = 1.3  # and so many times the median
-    slow_peers_min: int = 4
-    move_s: float = 180.0  # what moving a job costs: start, download, the steps done again
-    seek_faster: bool = True  # give a sound machine back where another is expected to save more than moving costs
-    seek_share_max: float = 0.1  # of a pool, at a time
-    moves_max: int = 3  # of a job for speed; after so many only if it will be done earlier itself
+    slow_rule: Annotated[
+        SlowRule,
+        "How slow machines are found: by median absolute deviation (`mad`), by two standard deviations "
+        "(`two_sigma`), or not at all (`off`).",
+    ] = "mad"
+    slow_mads: Annotated[
+        From0, "A machine is slow when its log pace is this many robust standard deviations above the median."
+    ] = 3.0
+    slow_ratio_min: Annotated[From0, "And at least this many times slower than the median."] = 1.3
+    slow_peers_min: Annotated[Count, "Machines that must be measured before one of them is called slow."] = 4
+    move_s: Annotated[
+        From0, "The cost of moving a job to another node: start, download, and the steps that it repeats."
+    ] = 180.0
+    seek_faster: Annotated[
+        Switch, "A rented node is given back when a replacement is expected to save more than the move costs."
+    ] = True
+    seek_share_max: Annotated[Share, "At most this share of a pool is being replaced for speed at a time."] = 0.1
+    moves_max: Annotated[
+        Count, "Moves of one job for speed; beyond it only a move that ends that job earlier is made."
+    ] = 3
 
     # Queue
-    base_wait_s: float = 60.0  # so long the next job may be passed over for one whose base the node holds
-    usage_half_life_s: float = 86_400.0
-    entry_charge_usd: float = 0.002  # what each claim adds to a project's usage, so that a flood of tiny jobs counts
-    reserve_s: float = 900.0  # a budget is reserved for so much of an attempt at a time
+    base_wait_s: Annotated[
+        From0, "The next job is passed over for one whose base the node already holds, for at most this long."
+    ] = 60.0
+    usage_half_life_s: Annotated[Above0, "A project's past usage counts half after this long (fair share)."] = 86_400.0
+    entry_charge_usd: Annotated[
+        From0, "Added to a project's usage (not to its bill) with each claim, so that a flood of tiny jobs counts."
+    ] = 0.002
+    reserve_s: Annotated[Above0, "A budget is reserved for this much of an attempt's time at once."] = 900.0
 
     # Autoscaling
-    scale_interval_s: float = 15.0
-    idle_s: float = 60.0  # a node idle for so long is given back
-    starting_s: float = 3_600.0  # a node that has not joined after this is given up
-    start_pause_s: float = (
-        30.0  # after a start that came to nothing; doubles with each node in a row that fails its probe
-    )
-    lacking_s: float = (
-        3_600.0  # a pool whose nodes all lack the libraries for a kind of job rents none for that kind for so long
-    )
+    scale_interval_s: Annotated[Above0, "The server compares rented nodes with what is wanted this often."] = 15.0
+    idle_s: Annotated[From0, "A rented node without work for this long is given back."] = 60.0
+    starting_s: Annotated[From0, "A rented node that has not joined after this is given up."] = 3_600.0
+    start_pause_s: Annotated[
+        From0,
+        "The pause after a start that came to nothing; it doubles with each node in a row that fails its probe.",
+    ] = 30.0
+    lacking_s: Annotated[
+        From0, "A pool whose nodes all lack the libraries for a kind of job rents none for that kind for this long."
+    ] = 3_600.0
 
     # Prices besides those of the nodes
-    storage_usd_per_gb_month: float = 0.0
-    egress_usd_per_gb: float = 0.0
+    storage_usd_per_gb_month: Annotated[
+        From0, "Price of keeping checkpoints and results in the object store, per GB and 30 days; 0 bills none."
+    ] = 0.0
+    egress_usd_per_gb: Annotated[From0, "Price of what nodes download from the object store, per GB; 0 bills none."] = (
+        0.0
+    )
 
     def __post_init__(self) -> None:
-        assert 0 < self.heartbeat_interval_s < self.lease_s, "a lease outlives a heartbeat"
-        assert self.node_silent_s >= self.lease_s, "a node is given up after its leases, not before"
-        assert self.checkpoints_kept >= 2, "one may turn out damaged"
-        assert self.orphans_s > self.url_s, "what an attempt may still write is not swept"
-        notice_s = self.heartbeat_interval_s + self.stop_margin_s
-        assert self.reserve_s > notice_s, "a reservation outlives the notice to stop"
+        broken = list(self._broken_rules())
+        assert not broken, "; ".join(broken)
+
+    def _broken_rules(self) -> Iterator[str]:
+        if self.lease_s < 2 * self.heartbeat_interval_s:
+            yield "lease_s is at least twice heartbeat_interval_s, so that one lost heartbeat loses no job"
+        if self.node_silent_s < self.lease_s:
+            yield "node_silent_s is at least lease_s: a node is given up after its leases, not before"
+        if self.checkpoints_kept < 2:
+            yield "checkpoints_kept is at least 2: one may turn out damaged"
+        if self.orphans_s <= self.url_s:
+            yield "orphans_s is more than twice lease_s: an attempt may still upload until then"
+        if self.reserve_s <= self.notice_s:
+            yield (
+                "reserve_s is more than heartbeat_interval_s + stop_grace_s + lease_s + 2 tick_interval_s: "
+                "a reservation outlives the notice to stop"
+            )
 
     @property
     def egress_micro_usd_per_byte(self) -> float:
@@ -112,3 +188,27 @@ class Policy:
     def stop_margin_s(self) -> float:
         """From the notice that an attempt must stop until the server takes its lease away, at the latest."""
         return self.stop_grace_s + self.lease_s + 2 * self.tick_interval_s
+
+    @property
+    def notice_s(self) -> float:
+        """From the moment that an attempt should stop until it has, at the latest."""
+        return self.heartbeat_interval_s + self.stop_margin_s
+
+
+def with_consequences(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings given, with those not given that a long lease would contradict at their defaults."""
+    default = Policy()
+    known = {name: given.get(name, getattr(default, name)) for name in Policy.__slots__}
+    if not all(isinstance(known[name], int | float) for name in _CAUSES):
+        return dict(given)  # the reader will refuse it
+    notice_s = sum(known[name] for name in _CAUSES) + known["tick_interval_s"]
+    least = {
+        "node_silent_s": 3 * known["lease_s"],
+        "orphans_s": 3 * known["lease_s"],
+        "reserve_s": notice_s + known["heartbeat_interval_s"],
+    }
+    follow = {name: max(getattr(default, name), value) for name, value in least.items() if name not in given}
+    return {name: value for name, value in follow.items() if value != getattr(default, name)} | dict(given)
+
+
+_CAUSES = ("heartbeat_interval_s", "stop_grace_s", "lease_s", "tick_interval_s")

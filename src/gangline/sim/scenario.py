@@ -1,6 +1,5 @@
 """What is simulated: machines, jobs, a pool, a policy, faults. As people write it in TOML; every mistake is told at once."""
 
-import math
 import tomllib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
@@ -14,14 +13,14 @@ from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 from gangline.core.errors import BadInput, NotFound
 from gangline.core.files import FILE_BYTES_MAX, SafePath
 from gangline.core.parsing import adapter, in_words
-from gangline.core.policy import Policy
+from gangline.core.policy import STRICT, Policy
+from gangline.core.server.settings import make_policy
 
 MachineTrait = Literal["", "fails_at_once", "fails_long", "false_progress", "lies_65", "no_libraries"]
 JobTrait = Literal["", "kills_hosts", "bad_input"]
 FaultKind = Literal[
     "kill", "pause", "clock", "api", "database", "store_down", "store_slow", "listing_stale", "reclaim", "no_capacity"
 ]
-STRICT: dict[str, Any] = {"extra": "forbid", "allow_inf_nan": False}
 Positive = Annotated[float, Gt(0)]
 NotNegative = Annotated[float, Ge(0)]
 
@@ -150,8 +149,6 @@ class Scenario:
 
 TABLES: dict[str, type] = {"fleet": Fleet, "machines": Machines, "jobs": Jobs, "faults": Fault}
 FIELDS_HINT = "docs/simulator.md tells every field and its unit"
-ABOVE_ZERO = ("_interval_s", "_half_life_s")
-"""Settings that end so would let time stand still at 0."""
 
 
 def names() -> list[str]:
@@ -201,6 +198,11 @@ def figures(table: str) -> dict[str, float]:
     return {name: value for name, value in known[table].items() if isinstance(value, int | float)}
 
 
+def with_policy(scenario: Scenario, policy: Policy) -> Scenario:
+    """Return the scenario under this policy instead of its own."""
+    return replace(scenario, policy=asdict(policy))
+
+
 def with_settings(scenario: Scenario, settings: dict[str, str]) -> Scenario:
     """With `policy.x` and `fleet.x` set from text, all of them at once. Raises `BadInput` for what there is not."""
     changes: dict[str, dict[str, Any]] = {"policy": {}, "fleet": {}}
@@ -213,28 +215,6 @@ def with_settings(scenario: Scenario, settings: dict[str, str]) -> Scenario:
     make_policy(policy)
     make_policy(policy | scenario.compare, "compare")
     return replace(scenario, policy=policy, fleet=_make_fleet(asdict(scenario.fleet) | changes["fleet"]))
-
-
-def make_policy(settings: dict[str, Any], where: str = "policy") -> Policy:
-    """Raises `BadInput` for a setting that there is not, or values that cannot be or contradict each other."""
-    from pydantic import ValidationError
-
-    unknown = sorted(set(settings) - set(Policy.__slots__))
-    if unknown:
-        raise BadInput(f"{where} has no setting {unknown[0]}", hint=_nearest(unknown[0], Policy.__slots__))
-    try:
-        policy = adapter(Policy).validate_python(settings)
-    except ValidationError as error:
-        found = [{**problem, "loc": (where, *problem["loc"])} for problem in error.errors()]
-        raise BadInput(in_words(found, "a scenario"), hint=FIELDS_HINT) from None
-    for name in settings:
-        value, above_zero = getattr(policy, name), name.endswith(ABOVE_ZERO)
-        if isinstance(value, float | int) and not (
-            math.isfinite(value) and (value > 0 or (value == 0 and not above_zero))
-        ):
-            least = "above 0" if above_zero else "of 0 or more"
-            raise BadInput(f"{where}.{name} should be a finite number {least}, not {value}", hint=FIELDS_HINT)
-    return policy
 
 
 def _make_fleet(settings: dict[str, Any]) -> Fleet:

@@ -14,6 +14,7 @@ from gangline.core.job import ENDED
 from gangline.core.jobs.keys import blob_key
 from gangline.core.money.cost import HOUR_MS
 from gangline.core.parsing import to_json
+from gangline.core.server.settings import make_policy
 from gangline.core.specs.fields import FilesBase, Needs
 from gangline.core.specs.lora import LoraSpec
 from gangline.ports.store import Write
@@ -27,7 +28,7 @@ from gangline.sim.checks import Checks
 from gangline.sim.cloud import POOL, Cloud, SimNode, draw
 from gangline.sim.faults import Faults, Rates
 from gangline.sim.objects import Object, SimObjects
-from gangline.sim.scenario import Fault, JobModel, Jobs, Scenario, make_policy
+from gangline.sim.scenario import Fault, JobModel, Jobs, Scenario
 from gangline.sim.service import SimService
 from gangline.sim.store import ServerKilled, SimStore
 from gangline.sim.world import START_MS, World

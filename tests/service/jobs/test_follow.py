@@ -17,7 +17,7 @@ from gangline.api.streams import Followers
 from gangline.cli import main
 from gangline.cli.jobs import follow as cli_follow
 from gangline.core.errors import NotFound, Unreachable
-from gangline.core.limits import Limits
+from gangline.core.server.limits import Limits
 from gangline.core.views import EndView, EventView, JobView, ProgressView
 from gangline.ports.server import LOG_CHUNK_BYTES_MAX, Beat, Hold, Log
 from gangline.ports.store import Row, write

@@ -28,7 +28,7 @@ from gangline.api.limits.rates import Rates
 from gangline.api.limits.routes import Bounds, bounds_of
 from gangline.api.problems import of_our
 from gangline.core.errors import GanglineError, TooLarge, TooMany, TooSlow
-from gangline.core.limits import Limits
+from gangline.core.server.limits import Limits
 from gangline.wire.problem import of_error
 
 DENIED = 401

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from gangline.core.limits import Limits
+from gangline.core.server.limits import Limits
 
 BATCH_PATH = "/v1/jobs/batch"
 Sender = Literal["heartbeat", "worker", "user", "signed"]

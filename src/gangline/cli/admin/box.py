@@ -8,7 +8,26 @@ from types import TracebackType
 from typing import Self
 
 from gangline.adapters.pools.local import LocalNode, start_node, stop_all
+from gangline.compose.settings import SETTINGS_FILE
 from gangline.core.errors import GanglineError
+
+
+def quick_settings(lease_s: float, heartbeat_interval_s: float) -> str:
+    """Return a settings file for a platform that is watched: every wait is about as short as a heartbeat."""
+    policy = {
+        "lease_s": lease_s,
+        "heartbeat_interval_s": heartbeat_interval_s,
+        "claim_interval_s": min(5.0, heartbeat_interval_s),
+        "tick_interval_s": min(5.0, heartbeat_interval_s / 2),
+        "node_silent_s": 3 * lease_s,
+        "ban_yields_s": 2 * lease_s,
+        "retry_first_s": min(10.0, heartbeat_interval_s),
+        "rest_first_s": min(15.0, heartbeat_interval_s),
+        "scale_interval_s": min(15.0, heartbeat_interval_s),
+        "idle_s": min(60.0, 2 * lease_s),
+    }
+    lines = [f"{name} = {value}" for name, value in policy.items()]
+    return "\n".join(["[policy]", *lines, "seek_faster = false  # all nodes of one box are the same machine", ""])
 
 
 class Box:
@@ -27,15 +46,12 @@ class Box:
         self.nodes: dict[str, LocalNode] = {}
         self._port = 0
         self._command = ["up", "--nodes", up_nodes] if up_nodes else ["server"]
-        self._options = {
-            "--home": str(home / "server"),
-            "--lease-s": str(lease_s),
-            "--heartbeat-interval-s": str(heartbeat_interval_s),
-            "--price-usd-per-hour": str(price_usd_per_hour),
-        }
+        self._settings = quick_settings(lease_s, heartbeat_interval_s)
+        self._options = {"--home": str(home / "server"), "--price-usd-per-hour": str(price_usd_per_hour)}
 
     def __enter__(self) -> Self:
-        self.home.mkdir(parents=True, exist_ok=True)
+        (self.home / "server").mkdir(parents=True, exist_ok=True)
+        (self.home / "server" / SETTINGS_FILE).write_text(self._settings)
         self.start_server()
         return self
 

@@ -8,62 +8,84 @@ import typer
 from gangline.cli.output import Output, OutputOption, print_json, say
 from gangline.compose.access import Access
 from gangline.compose.server import run_server
-from gangline.compose.settings import DEFAULT_PORT, read_settings
-from gangline.core.errors import BadInput
-from gangline.core.policy import Policy
+from gangline.compose.settings import DEFAULT_PORT, read_server_settings, read_settings
+from gangline.core.server.settings import DEFAULT_POOL, ServerSettings
 
 HomeOption = Annotated[
     Path | None, typer.Option("--home", help="Where everything is kept; else GANGLINE_HOME.", show_default=False)
 ]
 HostOption = Annotated[str, typer.Option("--host", help="The address to listen on.")]
 PortOption = Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")]
-PriceOption = Annotated[
-    float, typer.Option("--price-usd-per-hour", min=0, help="What an hour of a node costs, for the bill.")
+SettingsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--settings",
+        metavar="FILE",
+        help="The settings file; else GANGLINE_SETTINGS, else gangline.toml in the home.",
+        show_default=False,
+    ),
 ]
-LeaseOption = Annotated[float, typer.Option("--lease-s", min=1, help="A node silent for so long loses its job.")]
-BeatOption = Annotated[float, typer.Option("--heartbeat-interval-s", min=0.1, help="How often nodes report.")]
+PriceOption = Annotated[
+    float | None,
+    typer.Option(
+        "--price-usd-per-hour",
+        min=0,
+        help="Price of an hour of a node of the pool default, 0 if it is free (default: unknown).",
+        show_default=False,
+    ),
+]
+LeaseOption = Annotated[
+    float | None,
+    typer.Option("--lease-s", min=1, help="Overrides lease_s of the settings (default: 45).", show_default=False),
+]
+BeatOption = Annotated[
+    float | None,
+    typer.Option(
+        "--heartbeat-interval-s",
+        min=0.1,
+        help="Overrides heartbeat_interval_s of the settings (default: 10).",
+        show_default=False,
+    ),
+]
 
 
 def server(
     home: HomeOption = None,
     host: HostOption = "127.0.0.1",
     port: PortOption = DEFAULT_PORT,
-    price_usd_per_hour: PriceOption = 0.0,
-    lease_s: LeaseOption = Policy().lease_s,
-    heartbeat_interval_s: BeatOption = Policy().heartbeat_interval_s,
+    settings: SettingsOption = None,
+    price_usd_per_hour: PriceOption = None,
+    lease_s: LeaseOption = None,
+    heartbeat_interval_s: BeatOption = None,
     output: OutputOption = Output.text,
 ) -> None:
     """Run the service: the queue, the object store, the API. Workers come to it from anywhere."""
+    home = home or read_settings().home
     run_server(
-        home=home or read_settings().home,
+        home=home,
         host=host,
         port=port,
-        policy=make_policy(lease_s, heartbeat_interval_s),
-        price_usd_per_hour=price_usd_per_hour,
+        settings=settings_of(settings, home, price_usd_per_hour, lease_s, heartbeat_interval_s),
         ready=lambda access: announce(access, output),
     )
 
 
-def make_policy(lease_s: float, heartbeat_interval_s: float) -> Policy:
-    if heartbeat_interval_s * 2 > lease_s:
-        raise BadInput(
-            f"a lease of {lease_s:g} s leaves no room for a lost heartbeat every {heartbeat_interval_s:g} s",
-            hint="make --lease-s at least twice --heartbeat-interval-s",
-        )
-    default = Policy()
-    return Policy(
-        lease_s=lease_s,
-        heartbeat_interval_s=heartbeat_interval_s,
-        claim_interval_s=min(default.claim_interval_s, heartbeat_interval_s),
-        tick_interval_s=min(default.tick_interval_s, heartbeat_interval_s / 2),
-        node_silent_s=3 * lease_s,
-        seek_faster=False,  # all nodes of this box are the same machine
-        ban_yields_s=min(default.ban_yields_s, 2 * lease_s),
-        retry_first_s=min(default.retry_first_s, heartbeat_interval_s),
-        rest_first_s=min(default.rest_first_s, heartbeat_interval_s),
-        scale_interval_s=min(default.scale_interval_s, heartbeat_interval_s),
-        idle_s=min(default.idle_s, 2 * lease_s),
-    )
+def settings_of(
+    file: Path | None,
+    home: Path,
+    price_usd_per_hour: float | None,
+    lease_s: float | None,
+    heartbeat_interval_s: float | None,
+) -> ServerSettings:
+    """Read the server's settings; options that were given override the file's."""
+    policy = {"lease_s": lease_s, "heartbeat_interval_s": heartbeat_interval_s}
+    pool = {"price_usd_per_hour": price_usd_per_hour}
+    given = {"policy": _given(policy), "pools": {DEFAULT_POOL: _given(pool)} if _given(pool) else {}}
+    return read_server_settings(file, home, **given)
+
+
+def _given(options: dict[str, float | None]) -> dict[str, float]:
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def announce(access: Access, output: Output) -> None:

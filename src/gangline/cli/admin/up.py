@@ -12,8 +12,9 @@ from gangline.cli.admin.server import (
     LeaseOption,
     PortOption,
     PriceOption,
+    SettingsOption,
     announce,
-    make_policy,
+    settings_of,
 )
 from gangline.cli.admin.worker import CacheOption
 from gangline.cli.output import Output, OutputOption, show_log
@@ -21,39 +22,53 @@ from gangline.compose.server import run_server
 from gangline.compose.settings import DEFAULT_PORT, read_settings
 from gangline.core.errors import BadInput
 from gangline.core.fleet.autoscale import PoolLimits
-from gangline.core.policy import Policy
+from gangline.core.server.settings import DEFAULT_POOL, NODES_MAX, PoolSettings
 
-NODES_MAX = 64
 NODES = re.compile(r"(\d{1,6})(?:\.\.(\d{1,6}))?")
 
 
 def up(
     nodes: Annotated[
-        str,
-        typer.Option("--nodes", metavar="N|MIN..MAX", help="How many nodes run on this box: always, or as work comes."),
-    ] = "1",
+        str | None,
+        typer.Option(
+            "--nodes",
+            metavar="N|MIN..MAX",
+            help="Nodes that run on this box: always N, or as work comes (default: [pools.default] of the settings, else 1).",
+            show_default=False,
+        ),
+    ] = None,
     home: HomeOption = None,
     host: HostOption = "127.0.0.1",
     port: PortOption = DEFAULT_PORT,
-    price_usd_per_hour: PriceOption = 0.0,
-    lease_s: LeaseOption = Policy().lease_s,
-    heartbeat_interval_s: BeatOption = Policy().heartbeat_interval_s,
+    settings: SettingsOption = None,
+    price_usd_per_hour: PriceOption = None,
+    lease_s: LeaseOption = None,
+    heartbeat_interval_s: BeatOption = None,
     cache_gb: CacheOption = None,
     output: OutputOption = Output.text,
 ) -> None:
     """Run the service and some nodes here, each with a machine id of its own. Ctrl-C stops all of it; jobs go on later."""
-    limits = parse_nodes(nodes)
+    home = home or read_settings().home
+    found = settings_of(settings, home, price_usd_per_hour, lease_s, heartbeat_interval_s)
+    limits = parse_nodes(nodes) if nodes else limits_of(found.pool(DEFAULT_POOL))
     show_log()
     run_server(
-        home=home or read_settings().home,
+        home=home,
         host=host,
         port=port,
-        policy=make_policy(lease_s, heartbeat_interval_s),
-        price_usd_per_hour=price_usd_per_hour,
+        settings=found,
         ready=lambda access: announce(access, output),
         nodes=limits,
         cache_gb=cache_gb,
     )
+
+
+def limits_of(pool: PoolSettings) -> PoolLimits:
+    """Return the number of nodes that the settings give, one where they give none."""
+    if pool.nodes_min is None and pool.nodes_max is None:
+        return PoolLimits(name=DEFAULT_POOL, nodes_min=1, nodes_max=1)
+    least = pool.nodes_min or 0
+    return PoolLimits(name=DEFAULT_POOL, nodes_min=least, nodes_max=least if pool.nodes_max is None else pool.nodes_max)
 
 
 def parse_nodes(text: str) -> PoolLimits:
@@ -67,4 +82,4 @@ def parse_nodes(text: str) -> PoolLimits:
         raise BadInput(f"at least {least} and at most {most} nodes cannot be", hint=hint)
     if most > NODES_MAX:
         raise BadInput(f"{most} nodes are too many for one box", hint=hint)
-    return PoolLimits(name="default", nodes_min=least, nodes_max=most)
+    return PoolLimits(name=DEFAULT_POOL, nodes_min=least, nodes_max=most)

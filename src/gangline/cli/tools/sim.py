@@ -25,6 +25,7 @@ from gangline.cli.output import (
     table,
     usd,
 )
+from gangline.compose.settings import read_server_settings
 from gangline.core.errors import BadInput, GanglineError
 
 if TYPE_CHECKING:  # what `--help` need not wait for
@@ -43,6 +44,10 @@ app = typer.Typer(no_args_is_help=True)
 def run_scenario(
     scenario: Annotated[str, typer.Argument(help="A name that `gangline sim ls` gives, or a TOML file.")],
     seed: Annotated[int, typer.Option(min=0, help="All chance follows from it.")] = 0,
+    policy: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Play [policy] of a server's gangline.toml instead of the scenario's."),
+    ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="policy.x or fleet.x. May be repeated.")
     ] = None,
@@ -54,9 +59,12 @@ def run_scenario(
     Where the scenario has settings to compare with, it runs again with those. docs/simulator.md tells a scenario's fields.
     """
     from gangline.sim.report import make_report
-    from gangline.sim.scenario import figures, load, with_settings
+    from gangline.sim.scenario import figures, load, with_policy, with_settings
 
-    asked = with_settings(load(scenario), _parted(settings or []))
+    found = load(scenario)
+    if policy:
+        found = with_policy(found, read_server_settings(policy, policy.parent).policy)
+    asked = with_settings(found, _parted(settings or []))
     if svg:
         check_place(svg, "--svg")
     ran = _simulate(asked, seed)

@@ -131,7 +131,7 @@ def _scale(
                 give_back(at, action.node)
             case GiveUp():
                 gone(at, action.node, action.because, now_ms)
-    at.recent.note_offers(pool.limits.name, offers, refused if starts else None)
+    at.recent.note_offers(pool.limits.name, offers, refused if ranked else None)
     return {job["id"] for job in waiting[:covers]}
 
 

@@ -1,0 +1,1 @@
+"""What an operator sets for a server besides its policy: the limits of requests, pools, and the file that holds all of it."""

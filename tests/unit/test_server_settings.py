@@ -1,0 +1,89 @@
+"""gangline.toml: one set of defaults, every field of the policy, everything wrong at once."""
+
+import re
+
+import pytest
+
+from gangline.core.errors import BadInput
+from gangline.core.policy import Policy
+from gangline.core.server.settings import PoolSettings, ServerSettings, listed, make_policy, parse_server_settings
+
+
+def refused(text: str) -> str:
+    with pytest.raises(BadInput) as caught:
+        parse_server_settings(text, "gangline.toml")
+    return caught.value.message
+
+
+def test_an_empty_file_is_the_defaults() -> None:
+    assert parse_server_settings("", "x") == ServerSettings(policy=Policy(), pools={})
+    assert make_policy({}) == Policy()
+
+
+def test_every_field_of_the_policy_is_a_setting() -> None:
+    values = [each for each in listed(ServerSettings()) if each.section == "policy"]
+    assert [each.name for each in values] == list(Policy.__slots__)
+    text = "\n".join(f"{each.name} = {each.default!r}".replace("True", "true") for each in values)
+    assert parse_server_settings(f"[policy]\n{text}", "x").policy == Policy()
+
+
+def test_every_setting_has_a_sentence() -> None:
+    assert all(re.fullmatch(r"[A-Z].+\.", each.meaning, re.DOTALL) for each in listed(ServerSettings()))
+
+
+def test_everything_that_is_wrong_is_said_at_once_with_its_name() -> None:
+    text = """
+    polcy = 1
+    [policy]
+    lease_z = 1
+    idle_s = -1
+    bans = "no"
+    checkpoints_kept = 1
+    stall_s = true
+    [pools.cloud]
+    trust = 20
+    nodes_min = 3
+    nodes_max = 2
+    """
+    says = refused(text)
+    for named in ("polcy", "lease_z", "policy.idle_s", "policy.bans", "policy.stall_s", "pools.cloud.trust"):
+        assert named in says, (named, says)
+    assert "checkpoints_kept is at least 2" in says and "nodes_min is at most nodes_max" in says
+
+
+def test_contradictions_are_said_together() -> None:
+    says = refused("[policy]\nlease_s = 5\nnode_silent_s = 1\ncheckpoints_kept = 0")
+    assert "lease_s is at least twice" in says and "node_silent_s" in says and "checkpoints_kept" in says
+
+
+def test_a_contradiction_with_a_value_that_is_wrong_itself_is_not_said() -> None:
+    says = refused('[policy]\nheartbeat_interval_s = "often"\nlease_s = 5')
+    assert "policy.heartbeat_interval_s" in says and "twice" not in says
+
+
+def test_a_misspelt_name_is_met_with_the_right_one() -> None:
+    with pytest.raises(BadInput) as caught:
+        parse_server_settings("[policy]\nseek_fast = true", "x")
+    assert caught.value.hint == "did you mean seek_faster?"
+
+
+def test_what_is_no_toml() -> None:
+    assert refused("= 3").startswith("gangline.toml is not TOML: invalid statement")
+
+
+def test_of_a_long_lease_follows_what_would_contradict_it_and_nothing_else() -> None:
+    long = make_policy({"lease_s": 20_000})
+    assert (long.node_silent_s, long.orphans_s) == (60_000, 60_000) and long.reserve_s > long.notice_s
+    changed = {name for name in Policy.__slots__ if getattr(long, name) != getattr(Policy(), name)}
+    assert changed == {"lease_s", "node_silent_s", "orphans_s", "reserve_s"}
+    assert make_policy({"lease_s": 60, "node_silent_s": 90}).node_silent_s == 90
+
+
+def test_a_short_lease_changes_only_itself() -> None:
+    assert make_policy({"lease_s": 20}) == Policy(lease_s=20)
+
+
+def test_a_pool_that_is_not_named_has_no_price_and_no_trust() -> None:
+    settings = parse_server_settings("[pools.cloud]\nprice_usd_per_hour = 0\ntrust = 1", "x")
+    assert settings.pool("cloud").price_micro_usd_per_hour == 0
+    assert settings.pool("default") == PoolSettings(price_usd_per_hour=None, trust=0)

@@ -269,3 +269,33 @@ def test_an_end_without_its_files_is_refused_and_the_lease_stays(service: Servic
     assert isinstance(finish(service.at, node, hold, Succeeded(output=(missing,)), service.now_ms), Refused)
     assert service.state(job) == "running"
     assert renew.renew(service.at, node, hold, Beat(phase="uploading", step=100), service.now_ms) == Beaten()
+
+
+@pytest.mark.parametrize("outcome", ["succeeded", "failed", "released"])
+def test_the_same_end_told_eight_times_at_once_is_one_end(service: Service, outcome: str) -> None:
+    """As an agent does whose answers are lost."""
+    job, node = service.submit(), service.join()
+    hold = service.claim(node).hold
+    ends = {
+        "succeeded": result(service, node, hold),
+        "failed": Failed(kind="crashed", because="boom"),
+        "released": Released(),
+    }
+    begin, answers = threading.Barrier(8), list[Answer]()
+
+    def end() -> None:
+        begin.wait()
+        answers.append(finish(service.at, node, hold, ends[outcome], service.now_ms))
+
+    threads = [threading.Thread(target=end) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == [Done()] * 8
+    assert [attempt["state"] for attempt in service.look("SELECT state FROM attempt")] == [outcome]
+    told = service.look(f"SELECT COUNT(*) AS n FROM event WHERE kind = '{outcome}' AND job = '{job}'")
+    assert told == [{"n": 1}]
+    assert len(query.artifacts(service.at, PROJECT, job, service.now_ms)) == (outcome == "succeeded")
+    late = Released() if outcome != "released" else Failed(kind="crashed", because="boom")
+    assert isinstance(finish(service.at, node, hold, late, service.now_ms), Stale), "another end than it was"

@@ -26,7 +26,7 @@ def finish(at: Deployment, node: str, hold: Hold, outcome: Outcome, now_ms: int)
             return found
         artifacts = found
     if not conclude(at, hold.attempt, _meaning(at, live, outcome), now_ms, seen=live, heard=True, more=artifacts):
-        return LOST
+        return _told_before(at, node, hold, outcome)
     if isinstance(outcome, Failed):
         judge_machine(at, live["machine"], live["pool"], now_ms)
     if KINDS[live["job_kind"]].renders:

@@ -13,7 +13,7 @@ from gangline.adapters.store import open_store
 from gangline.adapters.store.session import PARAMETER, _Statement
 from gangline.adapters.store.sqlite import SqliteStore
 from gangline.adapters.store.statements import named, queries, statements
-from gangline.core.errors import GanglineError
+from gangline.core.errors import GanglineError, Unreachable
 from gangline.ports.store import Store, guard, write
 from tests.postgres import Postgres
 
@@ -196,3 +196,32 @@ def test_a_file_that_is_no_database_is_refused_with_a_sentence(tmp_path: Path) -
     path.write_text("this is no database, but long enough to be read as one" * 100)
     with pytest.raises(GanglineError, match="cannot be opened"):
         SqliteStore(path)
+
+
+def test_a_damaged_file_is_said_to_be_damaged_and_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "db.sqlite"
+    store = SqliteStore(path)
+    store.close()
+    with sqlite3.connect(path) as connection:
+        (root,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'service'").fetchone()
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+    connection.close()
+    content = bytearray(path.read_bytes())
+    content[(root - 1) * size : root * size] = b"\xa5" * size
+    path.write_bytes(content)
+    store = SqliteStore(path)
+    with pytest.raises(Unreachable, match=f"the database file {path} is damaged: .*malformed") as damaged:
+        store.load("ticks")
+    assert "from a backup" in damaged.value.hint and "lost" in damaged.value.hint
+    with pytest.raises(Unreachable, match="is damaged"):
+        store.apply(write("tick", now=1, gap_ms=1, server="s", turn_ends_ms=1))
+    store.close()
+
+
+def test_a_damaged_first_page_is_said_to_be_damage_not_a_matter_of_permissions(tmp_path: Path) -> None:
+    path = tmp_path / "db.sqlite"
+    SqliteStore(path).close()
+    path.write_bytes(b"\xa5" * 4096 + path.read_bytes()[4096:])
+    with pytest.raises(GanglineError, match="cannot be opened") as damaged:
+        SqliteStore(path)
+    assert "from a backup" in damaged.value.hint

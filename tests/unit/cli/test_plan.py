@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import struct
 from dataclasses import replace
 from pathlib import Path
@@ -194,3 +195,18 @@ def test_a_plan_follows_no_link_out_of_the_folder(folder: Path, name: str) -> No
     (folder.parent / name).symlink_to(folder.parent / "elsewhere.png")
     with pytest.raises(BadInput, match=f"{name.rpartition('/')[2]} is a link that leads out of"):
         planned(folder, masks=str(folder.parent / "masks"))
+
+
+@pytest.mark.parametrize("name", ["model_index.json", "unet/config.json"])
+def test_a_base_whose_configuration_is_nested_too_deeply_is_refused(folder: Path, tmp_path: Path, name: str) -> None:
+    base = shutil.copytree(BASE, tmp_path / "base")
+    (base / name).write_text('{"a": ' * 100_000)
+    with pytest.raises(BadInput, match=f"{name.rpartition('/')[2]} of the base cannot be read"):
+        planned(folder, str(base))
+
+
+def test_a_lora_whose_header_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
+    header = b'{"a": ' * 100_000
+    (tmp_path / "x.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+    with pytest.raises(BadInput, match=r"x\.safetensors is no safetensors"):
+        find_lora(tmp_path / "x.safetensors", None)

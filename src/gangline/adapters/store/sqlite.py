@@ -19,6 +19,12 @@ AWAY = {
 }
 """What the machine cannot do just now, not what the statement got wrong."""
 
+DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+RESTORE = (
+    "stop the server, put the file back from a backup and remove the -wal and -shm beside it: what was recorded since then is lost "
+    "(jobs, checkpoints, bills), the files in store/ stay; without a backup `sqlite3 FILE .recover` may save a part"
+)
+
 
 class SqliteStore:
     """Readers have a connection for each thread and never wait for the writer; `synchronous = FULL` makes a commit durable."""
@@ -36,14 +42,14 @@ class SqliteStore:
     def load(self, name: str, /, **values: object) -> list[Row]:
         try:
             return self._connection().execute(statements()[name], values).fetchall()
-        except sqlite3.OperationalError as error:
-            raise _meaning(error) from None
+        except sqlite3.DatabaseError as error:
+            raise self._meaning(error) from None
 
     def apply(self, *writes: Write) -> bool:
         try:
             return self._apply(writes)
-        except sqlite3.OperationalError as error:
-            raise _meaning(error) from None
+        except sqlite3.DatabaseError as error:
+            raise self._meaning(error) from None
 
     def _apply(self, writes: tuple[Write, ...]) -> bool:
         with self._writing:
@@ -69,8 +75,8 @@ class SqliteStore:
         try:
             with self._writing:
                 return self._connection().execute(statements()[name], values).fetchall()
-        except sqlite3.OperationalError as error:
-            raise _meaning(error) from None
+        except sqlite3.DatabaseError as error:
+            raise self._meaning(error) from None
 
     def close(self) -> None:
         for connection in self._opened:
@@ -93,21 +99,34 @@ class SqliteStore:
         except sqlite3.Error as error:
             raise GanglineError(
                 f"the database {self._path} cannot be opened: {error}",
-                hint="is the folder there, and writable?",
+                hint=RESTORE if _is_damage(error) else "is the folder there, and writable?",
             ) from None
         self._opened.append(connection)
         return connection
 
     def _migrate(self) -> None:
         connection = self._connection()
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
-        refuse_newer(version, str(self._path))
-        for number, text in migrations():
-            if number > version:
-                connection.executescript(f"BEGIN IMMEDIATE; {text}; PRAGMA user_version = {number}; COMMIT;")
+        try:
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            refuse_newer(version, str(self._path))
+            for number, text in migrations():
+                if number > version:
+                    connection.executescript(f"BEGIN IMMEDIATE; {text}; PRAGMA user_version = {number}; COMMIT;")
+        except sqlite3.DatabaseError as error:
+            raise self._meaning(error) from None
+
+    def _meaning(self, error: sqlite3.DatabaseError) -> Exception:
+        if _is_damage(error):
+            return Unreachable(f"the database file {self._path} is damaged: {error}", hint=RESTORE)
+        if _code(error) in AWAY:
+            return Unreachable(f"the database cannot be used: {error}", hint="is its disk full, or read-only?")
+        return error
 
 
-def _meaning(error: sqlite3.OperationalError) -> Exception:
-    if error.sqlite_errorcode & 0xFF in AWAY:
-        return Unreachable(f"the database cannot be used: {error}", hint="is its disk full, or read-only?")
-    return error
+def _is_damage(error: sqlite3.Error) -> bool:
+    return _code(error) in DAMAGED
+
+
+def _code(error: sqlite3.Error) -> int:
+    """Return SQLite's own code of an error; 0 for one of Python's module."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF

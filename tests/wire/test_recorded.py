@@ -141,7 +141,7 @@ def with_other_values(body: Any) -> Iterator[tuple[str, Any]]:
     """Yield a body again and again, with a truth value or a text in the place of one number; of a list, the first counts."""
     if isinstance(body, int | float) and not isinstance(body, bool):
         yield from (("", True), ("", str(body)))
-    parts = body.items() if isinstance(body, dict) else list(enumerate(body))[:1] if isinstance(body, list) else ()
+    parts: Any = body.items() if isinstance(body, dict) else list(enumerate(body))[:1] if isinstance(body, list) else ()
     for name, part in parts:
         for place, other in with_other_values(part):
             whole = body | {name: other} if isinstance(body, dict) else [other, *body[1:]]

@@ -108,6 +108,18 @@ RULES = [
         "Done() if False and",
     ),
     rule(
+        "1: and at once from two connections",
+        "service.jobs.finish:finish",
+        "more=artifacts):\n        return _told_before(at, node, hold, outcome)",
+        "more=artifacts):\n        return LOST",
+    ),
+    rule(
+        "6: a lost chunk does not hide the rest of a log",
+        "service.jobs.query:_chunk",
+        "except NotFound:",
+        "except ZeroDivisionError:",
+    ),
+    rule(
         "1: a token is for its role",
         "service.access.access:identify",
         'if not permits(found["role"], needed):',

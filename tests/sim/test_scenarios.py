@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from gangline.service.jobs import query
 from gangline.sim.scenario import load, names
 from gangline.sim.simulation import Simulation
+from gangline.sim.world import START_MS
 
 
 @cache
@@ -117,6 +119,33 @@ def test_an_outage_of_ten_minutes_ends_no_attempt_and_costs_no_step(name: str) -
     assert all_succeed(simulation)
     assert one(simulation, "SELECT COUNT(*) FROM attempt") == 20
     assert paid(simulation, "redone steps", "failed") == 0
+
+
+def test_one_projects_crashing_jobs_lock_nobody_out_and_the_other_projects_jobs_succeed() -> None:
+    simulation = played("one_bad_project")
+    ended = dict(simulation.store.look("SELECT project || ' ' || state, COUNT(*) FROM job GROUP BY project, state"))
+    assert ended == {"bad failed": 12, "good succeeded": 12}
+    assert one(simulation, "SELECT MAX(quarantines) FROM machine") == 0
+    strikes = "SELECT COUNT(DISTINCT workload), SUM(quarters) FROM strike"
+    assert simulation.store.look(strikes) == [(2, 2 * 36)]
+    work_h = 12 * 600 / 3600
+    took_ms = one(simulation, "SELECT MAX(ended_ms) - MIN(submitted_ms) FROM job WHERE project = 'good'")
+    assert took_ms / 3_600_000 < 3 * work_h  # the rests after failures are the machine's, whoever is to blame
+
+
+def test_while_the_provider_is_away_jobs_run_on_or_say_that_they_wait_for_it_and_all_succeed() -> None:
+    simulation = Simulation(load("provider_down_10_min"), 0)
+    simulation.play(until_ms=START_MS + 1_200_000)
+    now_ms = simulation.world.now_ms
+    told = query.jobs(simulation.service.at, "default", now_ms, limit=9, cursor=None).jobs
+    waiting = [job.because for job in told if job.state == "queued"]
+    assert len(waiting) == 2 and all("needs 40 GB of GPU memory" in because for because in waiting)
+    assert all(because.endswith("; the provider of default did not answer") for because in waiting)
+    assert simulation.faults.struck["provider away"] > 0
+    simulation.run()
+    assert all_succeed(simulation)
+    assert one(simulation, "SELECT COUNT(*) FROM attempt") == 8
+    assert one(simulation, "SELECT MIN(started_ms) FROM attempt WHERE gpu = 'A100'") < START_MS + 1_700_000
 
 
 def test_four_fifths_of_the_fleet_taken_back_at_once_cost_a_few_steps_each_and_no_job() -> None:

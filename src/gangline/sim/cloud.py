@@ -177,9 +177,11 @@ class Cloud:
     # The port
 
     def offers(self) -> list[Offer]:
+        self._answer()
         return list(self._offers.values())
 
     def start(self, offer: str, name: str) -> None:
+        self._answer()
         self._perhaps_refuse()
         if not self._free[offer]:
             raise NoCapacity("all machines of this offer are taken")
@@ -194,11 +196,13 @@ class Cloud:
             raise Unreachable("the provider's API timed out")
 
     def stop(self, instance: str) -> None:
+        self._answer()
         rental = self.rentals.get(instance)
         if rental and rental.to_ms is None:
             self._end(rental)
 
     def list(self) -> list[Instance]:
+        self._answer()
         now = self.world.now_ms
         for key in [key for key, rental in self._listed.items() if rental.to_ms and now - rental.to_ms > SEEN_MS]:
             del self._listed[key]
@@ -207,6 +211,11 @@ class Cloud:
             for rental in self._listed.values()
             if rental.hidden_until_ms <= now
         ]
+
+    def _answer(self) -> None:
+        """Raises `Unreachable` while the provider is away."""
+        if self.faults.is_provider_down():
+            raise Unreachable("the provider's API does not answer")
 
     # What happens to machines
 

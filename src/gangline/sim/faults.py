@@ -34,10 +34,12 @@ class Faults:
     store_slow_until_ms: int = 0
     stale_until_ms: int = 0
     no_capacity_until_ms: int = 0
+    provider_down_until_ms: int = 0
 
     def over(self) -> None:
         self.rates = Rates()
         self.store_down_until_ms = self.store_slow_until_ms = self.stale_until_ms = self.no_capacity_until_ms = 0
+        self.provider_down_until_ms = 0
 
     def happens(self, rng: Random, kind: str, chance: float) -> bool:
         if chance <= 0 or rng.random() >= chance:
@@ -49,6 +51,12 @@ class Faults:
         down = self.store_down_until_ms > self.world.now_ms
         if down:
             self.struck["store failing"] += 1
+        return down
+
+    def is_provider_down(self) -> bool:
+        down = self.provider_down_until_ms > self.world.now_ms
+        if down:
+            self.struck["provider away"] += 1
         return down
 
     def store_slowness(self) -> float:

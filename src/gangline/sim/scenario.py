@@ -17,9 +17,19 @@ from gangline.core.policy import STRICT, Policy
 from gangline.core.server.settings import make_policy
 
 MachineTrait = Literal["", "fails_at_once", "fails_long", "false_progress", "lies_65", "no_libraries"]
-JobTrait = Literal["", "kills_hosts", "bad_input"]
+JobTrait = Literal["", "kills_hosts", "bad_input", "crashes"]
 FaultKind = Literal[
-    "kill", "pause", "clock", "api", "database", "store_down", "store_slow", "listing_stale", "reclaim", "no_capacity"
+    "kill",
+    "pause",
+    "clock",
+    "api",
+    "database",
+    "store_down",
+    "store_slow",
+    "listing_stale",
+    "reclaim",
+    "no_capacity",
+    "provider",
 ]
 Positive = Annotated[float, Gt(0)]
 NotNegative = Annotated[float, Ge(0)]

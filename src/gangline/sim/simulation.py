@@ -266,6 +266,8 @@ class Simulation:
                 self.faults.stale_until_ms = until_ms
             case "no_capacity":
                 self.faults.no_capacity_until_ms = until_ms
+            case "provider":
+                self.faults.provider_down_until_ms = until_ms
             case "api":
                 self.faults.struck["api down"] += 1
                 self.service.stop_for(fault.seconds)

@@ -264,6 +264,8 @@ def _doom(machine: MachineModel, job: JobModel) -> tuple[str, float] | None:
         return "fails at once", machine.trait_s
     if machine.trait == "lies_65":
         return "lying 65", machine.trait_s
+    if job.trait == "crashes":
+        return "crashes", machine.start_s
     if job.trait == "bad_input":
         return "bad input", machine.start_s
     if job.memory_gb > machine.gpu_memory_gb:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from gangline.service.fleet.health import begin_trials
-from gangline.service.fleet.nodes import gone
+from gangline.service.fleet.nodes import gone, leave
 from tests.sim.mutants.bench import POOL, Bench, probe
 from tests.sim.mutants.probes_of_samples import EVERY, pair
 
@@ -121,13 +121,21 @@ def a_pool_whose_nodes_lack_the_libraries_for_a_job_rents_none_for_it_until_it_i
     bench.join("a", node=node, **NO_SCRATCH)
     bench.claim(node)
     scratch(bench, 50)
-    bench.join("by hand", pool=POOL)
+    by_hand = bench.join("by hand", pool=POOL)
     bench.wait(10)
     bench.tend()
     assert started(bench) == 1
-    bench.wait(bench.policy.lacking_s)
+    leave(bench.at, by_hand, bench.now_ms)
+    bench.submit(seed=2)
+    bench.tend()
     bench.tend()
     assert started(bench) == 2
+    other = bench.rented()[-1]
+    bench.join("b", node=other, **NO_SCRATCH)
+    bench.claim(other)
+    bench.wait(bench.policy.lacking_s)
+    bench.tend()
+    assert started(bench) == 3
 
 
 @probe()
@@ -144,7 +152,7 @@ def a_job_that_every_node_here_lacks_libraries_for_fails_in_the_end(bench: Bench
 @probe()
 def a_ban_yields_where_the_other_nodes_lack_the_libraries(bench: Bench) -> None:
     job, node = bench.submit(), bench.join("a")
-    bench.join("b", **NO_LORAS)
+    other = bench.join("b", **NO_LORAS)
     bench.fail(node, bench.take(node, job))
     for _ in range(40):
         bench.wait(bench.policy.ban_yields_s / 20)
@@ -152,6 +160,7 @@ def a_ban_yields_where_the_other_nodes_lack_the_libraries(bench: Bench) -> None:
         if "bans lifted" in bench.events(job):
             return
         bench.claim_nothing(node)
+        bench.claim_nothing(other)
     assert "bans lifted" in bench.events(job)
 
 

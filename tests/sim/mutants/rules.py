@@ -341,7 +341,6 @@ RULES = [
         "",
     ),
     rule("4: nor as its jobs are stuck", "stuck", "AND :kinds LIKE '%,' || job.kind || ',%'", ""),
-    rule("4: what one node lacks is not what all lack", "kinds_of_pool", " AND proof_failed = 0", ""),
     rule("4: what a pool lacks is looked at again", "kinds_of_pool", " AND joined_ms > :since", ""),
     rule("4: a worker by hand says nothing of a pool", "kinds_of_pool", " AND rented = 1", ""),
     rule(

@@ -75,8 +75,8 @@ WHERE pool = :pool AND rented = 1 AND proof_failed = 1
   AND joined_ms > (SELECT COALESCE(MAX(fit.joined_ms), 0) FROM node AS fit WHERE fit.pool = :pool AND fit.proof_failed = 0)
 
 -- name: kinds_of_pool
--- Of nodes that a provider gave us of late, and that passed their probe.
-SELECT DISTINCT kinds FROM node WHERE pool = :pool AND joined_ms > :since AND rented = 1 AND proof_failed = 0
+-- Of nodes that a provider gave us of late.
+SELECT DISTINCT kinds FROM node WHERE pool = :pool AND joined_ms > :since AND rented = 1
 
 -- name: kinds_of_nodes
 -- Each set of kinds that the nodes have which get work.

@@ -12,13 +12,25 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from gangline.core.display import printable
 from gangline.core.errors import BadInput, GanglineError
 
 PIPE_WIDTH = 200  # a table that goes into a file or another program is not cut
 
-out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else PIPE_WIDTH)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+class PlainConsole(Console):
+    """A console that shows every string as it is, in cells of tables too: as no markup, and with control characters escaped.
+    What has a style or several lines is a `Text`."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        known = {name: options[name] for name in ("style", "justify", "overflow") if options.get(name)}
+        return Text(printable(text), **known)
+
+
+out = PlainConsole(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+err = PlainConsole(stderr=True, highlight=False, soft_wrap=True)
 
 
 class Output(StrEnum):
@@ -40,7 +52,7 @@ ProjectOption = Annotated[
 
 
 def print_json(value: Any) -> None:
-    """Dataclasses, lists of them, and what JSON knows."""
+    """Dataclasses, lists of them, and what JSON knows; all that is not ASCII is escaped, and so steers no terminal."""
     typer.echo(json.dumps(value, default=asdict))
 
 
@@ -53,19 +65,31 @@ def check_place(file: Path, option: str) -> None:
 
 
 def say(text: str) -> None:
-    err.print(text, markup=False)
+    err.print(text)
 
 
-def show_log() -> None:
-    """What the service does of itself, for people: which nodes it starts and ends, and why."""
-    logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
-    logging.getLogger("gangline").setLevel(logging.INFO)
+class LineFormatter(logging.Formatter):
+    """A message is one line, whatever names it holds."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return printable(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:
+        return printable(super().formatException(ei), keep="\n")
+
+
+def show_log(level: int = logging.INFO) -> None:
+    """Show people what the service does of itself: which nodes it starts and ends, and why."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(LineFormatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    logging.basicConfig(handlers=[handler])
+    logging.getLogger("gangline").setLevel(level)
 
 
 def say_error(error: GanglineError) -> None:
-    err.print(f"[bold red]error:[/] {_plain(error.message)}")
+    err.print(Text("error:", style="bold red"), error.message)
     if error.hint:
-        err.print(f"[bold cyan]hint:[/] {_plain(error.hint)}")
+        err.print(Text("hint:", style="bold cyan"), error.hint)
 
 
 def table(*columns: str) -> Table:
@@ -77,7 +101,7 @@ def table(*columns: str) -> Table:
     return made
 
 
-def facts(*rows: tuple[str, str]) -> Table:
+def facts(*rows: tuple[str, str | Text]) -> Table:
     """A name and a value on each line."""
     made = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     made.add_column(no_wrap=True)
@@ -111,7 +135,3 @@ def moment_or_dash(at_ms: int | None) -> str:
 
 def number(value: float | None, digits: int = 4) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
-
-
-def _plain(text: str) -> str:
-    return text.replace("[", "\\[")

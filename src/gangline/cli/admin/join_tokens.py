@@ -36,7 +36,7 @@ def add_join_token(
         print_json(made)
         return
     say(f"{made.join_token.id} lets workers into the pool {pool}; it is shown this once:")
-    typer.echo(made.secret)
+    out.print(made.secret)
 
 
 @app.command("ls")

@@ -50,7 +50,7 @@ def add_key(
         print_json(made)
         return
     say(f"{made.key.id} is {name}'s, as {role} of {made.key.project or 'everything'}; it is shown this once:")
-    typer.echo(made.secret)
+    out.print(made.secret)
 
 
 @app.command("ls")

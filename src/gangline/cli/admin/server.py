@@ -1,11 +1,12 @@
 """`gangline server`: the service alone."""
 
+import logging
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gangline.cli.output import Output, OutputOption, print_json, say
+from gangline.cli.output import Output, OutputOption, print_json, say, show_log
 from gangline.compose.access import Access
 from gangline.compose.server import run_server
 from gangline.compose.settings import DEFAULT_PORT, read_server_settings, read_settings
@@ -60,6 +61,7 @@ def server(
     output: OutputOption = Output.text,
 ) -> None:
     """Run the service: the queue, the object store, the API. Workers come to it from anywhere."""
+    show_log(logging.WARNING)
     home = home or read_settings().home
     run_server(
         home=home,

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
+from gangline.cli.columns import PlainColumn
 from gangline.cli.output import duration, err, say
 
 EXIT_INTERRUPTED = 130
@@ -29,10 +30,10 @@ def progress(what: str) -> Iterator[Callable[[float, int, int, str], None]]:
     columns = (
         BarColumn(),
         TextColumn("{task.percentage:>3.0f} %"),
-        TextColumn("{task.fields[count]} " + what),
-        TextColumn("{task.fields[rate]}"),
-        TextColumn("{task.fields[left]}"),
-        TextColumn("{task.fields[remark]}"),
+        PlainColumn("{task.fields[count]} " + what),
+        PlainColumn("{task.fields[rate]}"),
+        PlainColumn("{task.fields[left]}"),
+        PlainColumn("{task.fields[remark]}"),
     )
     with Progress(*columns, console=err, disable=not err.is_terminal) as shown:
         bar: TaskID = shown.add_task(what, total=1.0, count=0, rate="", left="", remark="")

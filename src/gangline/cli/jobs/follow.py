@@ -4,8 +4,9 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
+from gangline.cli.columns import PlainColumn
 from gangline.cli.output import err, number, say, usd
 from gangline.core.errors import Unreachable
 from gangline.core.views import EventView, JobSummary, JobView
@@ -59,7 +60,7 @@ def _look(client: "Client", job: str, waiting: Callable[[Unreachable], None]) ->
 
 def progress_line() -> Progress:
     return Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=err
+        PlainColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=err
     )
 
 

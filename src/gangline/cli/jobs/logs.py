@@ -7,6 +7,7 @@ import typer
 
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, print_json, say
 from gangline.compose.client import make_client
+from gangline.core.display import LogText
 from gangline.core.views import LogView
 
 if TYPE_CHECKING:
@@ -22,11 +23,14 @@ def logs(
 ) -> None:
     """What the trainers of all attempts printed, in order. Ctrl-C never stops the job."""
     client = make_client(server, token)
+    pieces, text = client.follow_logs(job) if follow else _so_far(client, job), LogText()
     try:
-        for piece in client.follow_logs(job) if follow else _so_far(client, job):
-            _print(piece, output)
+        for piece in pieces:
+            _print(piece, text, output)
     except KeyboardInterrupt:
         say(f"the job goes on; look again with `gangline logs {job} -f`")
+    finally:
+        typer.echo(text.end(), nl=False)
 
 
 def _so_far(client: "Client", job: str) -> Iterator[LogView]:
@@ -36,8 +40,8 @@ def _so_far(client: "Client", job: str) -> Iterator[LogView]:
         yield piece
 
 
-def _print(piece: LogView, output: Output) -> None:
+def _print(piece: LogView, text: LogText, output: Output) -> None:
     if output is Output.json:
         print_json({"text": piece.text, "next": piece.next})
     else:
-        typer.echo(piece.text, nl=False)
+        typer.echo(text.feed(piece.text), nl=False)

@@ -28,9 +28,9 @@ def metrics(
     losses = [point.values["smoothed_loss"] for point in found.points if "smoothed_loss" in point.values]
     if losses:
         first, last = found.points[0].step, found.points[-1].step
-        out.print(
-            f"\nsmoothed loss, steps {first} to {last}: {min(losses):.4f} to {max(losses):.4f}\n{sparkline(losses)}"
-        )
+        out.print()
+        out.print(f"smoothed loss, steps {first} to {last}: {min(losses):.4f} to {max(losses):.4f}")
+        out.print(sparkline(losses))
     say_trackers(found)
 
 

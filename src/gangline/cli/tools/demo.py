@@ -11,6 +11,7 @@ from random import Random
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from gangline.cli.admin.box import Box
 from gangline.cli.jobs.follow import follow, wait_for_pictures
@@ -111,7 +112,10 @@ class _Killer:
             return
         self.box.nodes[now.node_name].kill()
         self.done = True
-        err.print(f"[bold red]killed[/] {now.node_name} at step {now.step}; safe is step {now.committed_step}")
+        err.print(
+            Text("killed", style="bold red"),
+            f"{now.node_name} at step {now.step}; safe is step {now.committed_step}",
+        )
 
 
 def _train(box: Box, spec: Spec, name: str, killer: _Killer | None) -> JobView:
@@ -173,7 +177,7 @@ def _print(outcome: Outcome, interrupted: JobView) -> None:
             *learned,
             ("interrupted", outcome.digest_interrupted),
             ("uninterrupted", outcome.digest_uninterrupted),
-            ("equal", "[bold green]yes, to the bit[/]" if outcome.equal else "[bold red]NO[/]"),
+            ("equal", Text("yes, to the bit", style="bold green") if outcome.equal else Text("NO", style="bold red")),
             ("picture", outcome.picture),
             ("time", f"{outcome.seconds:.0f} s"),
         )

@@ -26,6 +26,7 @@ from gangline.cli.output import (
     usd,
 )
 from gangline.compose.settings import read_server_settings
+from gangline.core.display import printable
 from gangline.core.errors import BadInput, GanglineError
 
 if TYPE_CHECKING:  # what `--help` need not wait for
@@ -204,7 +205,7 @@ def _play(seed: int) -> "Soak":
 def _tell(whole: "Soak", seeds: int) -> None:
     ends = "\r" if err.is_terminal and whole.seeds < seeds else "\n"
     line = f"{whole.seeds} of {seeds} seeds, {whole.attempts} attempts, {whole.violations} violations"
-    err.print(line, markup=False, end=ends)
+    err.print(line, end=ends)
 
 
 def _soak_page(soak: "Soak") -> Group:
@@ -216,7 +217,7 @@ def _soak_page(soak: "Soak") -> Group:
         facts(*((name, str(getattr(soak, name))) for name in counts)),
         Text(),
         struck,
-        *(Text(because) for because in soak.because),
+        *(Text(printable(because)) for because in soak.because),
     )
 
 
@@ -265,8 +266,10 @@ def _as_page(report: "Report", other: "Report | None", published: dict[str, floa
         rows.add_row(name, *ours, *_beside(published, figure, as_text))
     for name, show in (*_spent(reports), *_waited(reports)):
         rows.add_row(name, *map(show, reports))
-    title = Text(f"{report.title} (seed {report.seed})", style="bold")
-    return Group(title, *([Text(asked.says)] if asked.says else []), Text(), rows, *_notes(reports, asked))
+    title = Text(printable(f"{report.title} (seed {report.seed})"), style="bold")
+    return Group(
+        title, *([Text(printable(asked.says, keep="\n"))] if asked.says else []), Text(), rows, *_notes(reports, asked)
+    )
 
 
 def _beside(published: dict[str, float], figure: str, as_text: Callable[[float], str]) -> list[str]:
@@ -322,5 +325,5 @@ def _notes(reports: list["Report"], asked: "Scenario") -> Iterator[Text]:
         settings = ", ".join(f"{name} = {value}" for name, value in asked.compare.items())
         yield Text(f"\ncompare: the policy with {settings}")
     for because in dict.fromkeys(because for report in reports for because in report.because):
-        yield Text(f"failed: {because}")
+        yield Text(printable(f"failed: {because}"))
     yield Text(f"trace: {', '.join(report.trace for report in reports)}")

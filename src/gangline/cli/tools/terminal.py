@@ -8,6 +8,8 @@ from pathlib import Path
 from threading import Condition, Lock, Thread
 from typing import BinaryIO
 
+from gangline.core.display import printable
+
 SAVE, RESTORE, CLEAR = b"\x1b7", b"\x1b8", b"\x1b[K"
 DIM, PLAIN = b"\x1b[2m", b"\x1b[0m"
 STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
@@ -40,7 +42,7 @@ class Terminal:
         self._write(self._out if stream == STANDARD_OUTPUT else self._err, content)
 
     def say(self, text: str) -> None:
-        content = f"gangline: {text}\n".encode(errors="backslashreplace")
+        content = f"gangline: {printable(text)}\n".encode()
         self._keep(content)
         with self._changed:
             self._words.append(content)
@@ -84,7 +86,7 @@ class Terminal:
             return b""
         row = SAVE + b"\x1b[%d;1H" % self._rows + CLEAR
         if text:
-            return drawn + row + DIM + text[: size.columns - 1].encode(errors="backslashreplace") + PLAIN + RESTORE
+            return drawn + row + DIM + printable(text)[: size.columns - 1].encode() + PLAIN + RESTORE
         self._rows = 0
         return row + b"\x1b[r" + RESTORE
 

@@ -1,0 +1,86 @@
+"""Text that others wrote - names, prompts, reasons, logs - made safe to show: it writes itself and steers no terminal."""
+
+import re
+from typing import Annotated
+from unicodedata import category
+
+from annotated_types import MaxLen, MinLen, Predicate
+
+UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Control and format characters (bidi overrides among them), lone surrogates, line and paragraph separators."""
+JOINERS = "\u200c\u200d"
+"""Format characters that words need: of Persian and Indic scripts, and of emoji."""
+
+
+def is_plain(text: str) -> bool:
+    """Return whether every character shows itself and does nothing else."""
+    return text.isprintable() or all(map(_is_safe, text))
+
+
+def has_words(text: str) -> bool:
+    return bool(text.strip()) and is_plain(text)
+
+
+def printable(text: str, *, keep: str = "") -> str:
+    """Return the text with all else escaped as Python does: `\\x1b`, `\\n`, `\\u202e`. Characters of `keep` stay."""
+    if text.isprintable():
+        return text
+    return "".join(each if _is_safe(each) or each in keep else _escaped(each) for each in text)
+
+
+def _is_safe(character: str) -> bool:
+    return character in JOINERS or category(character) not in UNSAFE
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+Label = Annotated[str, MaxLen(200), Predicate(is_plain)]
+"""A name for people that may be empty."""
+Name = Annotated[str, MinLen(1), MaxLen(200), Predicate(has_words)]
+
+
+HELD_MAX = 4000
+"""A sequence that is longer is none: it would hold back the log."""
+STRING = rf"[\]PX^_][^\x00-\x1f]{{0,{HELD_MAX}}}"
+"""What follows ESC in OSC, DCS, SOS, PM and APC (ECMA-48), without the end."""
+CSI = rf"\[[0-?]{{0,{HELD_MAX}}}[ -/]{{0,9}}"
+TWO = r"[ -/]{0,9}"
+SEQUENCE = re.compile(rf"\x1b(?:{CSI}[@-~]|{STRING}(?:\x07|\x1b\\)|{TWO}(?![\[\]PX^_])[0-~])")
+UNFINISHED = re.compile(rf"\x1b(?:{CSI}|{STRING}\x1b?|{TWO})\Z")
+COLOUR = re.compile(r"\x1b\[[0-9;:]{0,100}m")
+RESET = "\x1b[0m"
+LAYOUT = "\t\n\r"
+"""A carriage return redraws a progress bar."""
+
+
+class LogText:
+    """What a trainer printed, chunk by chunk, with colours (SGR) and without any other control sequence. One that is cut by
+    the border of two chunks is held back until its end comes."""
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._coloured = False
+
+    def feed(self, chunk: str) -> str:
+        text = self._held + chunk
+        cut = UNFINISHED.search(text)
+        end = cut.start() if cut else len(text)
+        self._held = text[end:]
+        return self._shown(text[:end])
+
+    def end(self) -> str:
+        """Return what was held back, and a reset: colours of a log do not hide what comes after it."""
+        rest, self._held = self._shown(self._held), ""
+        return rest + RESET * self._coloured
+
+    def _shown(self, text: str) -> str:
+        shown, done = list[str](), 0
+        for found in SEQUENCE.finditer(text):
+            shown.append(printable(text[done : found.start()], keep=LAYOUT))
+            if COLOUR.fullmatch(found[0]):
+                shown.append(found[0])
+                self._coloured = found[0] not in (RESET, "\x1b[m")
+            done = found.end()
+        return "".join(shown) + printable(text[done:], keep=LAYOUT)

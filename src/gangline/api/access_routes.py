@@ -3,18 +3,19 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from annotated_types import Ge, Gt, Le, MaxLen, MinLen, Predicate
+from annotated_types import Ge, Gt, Le, MaxLen
 from fastapi import APIRouter
 
 from gangline.api.lanes import UserRoute
 from gangline.api.who import Admin, AdminOf, AdminReach, At, Now, Operator, ViewerOf
+from gangline.core import display
 from gangline.core.access import KeyRole
 from gangline.core.views import JoinTokenView, KeyView, NewJoinToken, NewKey, ProjectView
 from gangline.service.access import access, projects
 
 router = APIRouter(prefix="/v1", tags=["access"], route_class=UserRoute)
 
-Name = Annotated[str, MinLen(1), MaxLen(100), Predicate(str.isprintable)]
+Name = Annotated[display.Name, MaxLen(100)]
 LastsS = Annotated[float, Gt(0), Le(10 * 365 * 86_400)] | None
 
 

@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from annotated_types import MaxLen
+from annotated_types import MaxLen, Predicate
 from fastapi import APIRouter
 
 from gangline.api.lanes import UserRoute
 from gangline.api.who import At, MemberOf, Now, ViewerOf
+from gangline.core.display import Label, is_plain
 from gangline.core.models.families import FamilyName
 from gangline.core.specs.fields import Base, Prediction
 from gangline.core.views import BaseView
@@ -26,8 +27,8 @@ class WantedBase:
     vae: Base | None = None
     family: Literal["", FamilyName] = ""
     prediction_type: Literal["", Prediction] = ""
-    licence: Annotated[str, MaxLen(200)] = ""
-    because: Annotated[str, MaxLen(1000)] = ""
+    licence: Label = ""
+    because: Annotated[str, MaxLen(1000), Predicate(is_plain)] = ""
 
 
 @router.post("/bases", status_code=201)

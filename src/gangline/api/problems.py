@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from gangline.core.errors import GanglineError, NotFound, TooLarge, TooMany, TooSlow, UserError
-from gangline.core.parsing import InvalidSpec, Problem, problems
+from gangline.core.parsing import UNACCEPTABLE, InvalidSpec, Problem, problems
 from gangline.ports.server import Refused, Stale
 from gangline.wire.problem import MEDIA_TYPE, REFUSED, STALE, ProblemDetails, details, of_error
 
@@ -76,7 +76,8 @@ def problem(found: ProblemDetails, *, status: int = 0) -> JSONResponse:
 
 
 def as_problem(found: dict[str, Any]) -> Problem:
-    return Problem(".".join(str(part) for part in found["loc"]) or "body", found["msg"])
+    message = UNACCEPTABLE if found["type"] == "predicate_failed" else found["msg"]
+    return Problem(".".join(str(part) for part in found["loc"]) or "body", message)
 
 
 def _of_request(found: dict[str, Any]) -> Problem:

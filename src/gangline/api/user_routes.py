@@ -13,6 +13,7 @@ from pydantic_core import to_json
 from gangline.api.lanes import USERS, UserRoute
 from gangline.api.problems import as_problem
 from gangline.api.who import NUMBER_MAX, At, MemberOf, MemberOfLater, Now, Viewer, ViewerOf
+from gangline.core.display import Label
 from gangline.core.errors import GanglineError, TooLarge
 from gangline.core.files import FILE_BYTES_MAX, Sha256, check_parts
 from gangline.core.parsing import InvalidSpec, problems
@@ -42,7 +43,7 @@ class Submission:
     """A spec (see `LoraSpec`) and a name for people; without one, its prompt."""
 
     spec: dict[str, Any]
-    name: Annotated[str, MaxLen(200)] = ""
+    name: Label = ""
 
 
 @router.post("/blobs")

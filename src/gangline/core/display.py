@@ -10,6 +10,9 @@ UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Control and format characters (bidi overrides among them), lone surrogates, line and paragraph separators."""
 JOINERS = "\u200c\u200d"
 """Format characters that words need: of Persian and Indic scripts, and of emoji."""
+NAME_MAX = 200
+WORDS_MAX = 4000
+"""The longest reason, in characters."""
 
 
 def is_plain(text: str) -> bool:
@@ -28,6 +31,11 @@ def printable(text: str, *, keep: str = "") -> str:
     return "".join(each if _is_safe(each) or each in keep else _escaped(each) for each in text)
 
 
+def as_words(reason: str) -> str:
+    """Return a node's or a trainer's reason as it is sent and stored: one line that any database takes, of a bounded length."""
+    return printable(reason)[:WORDS_MAX]
+
+
 def _is_safe(character: str) -> bool:
     return character in JOINERS or category(character) not in UNSAFE
 
@@ -36,9 +44,9 @@ def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-Label = Annotated[str, MaxLen(200), Predicate(is_plain)]
+Label = Annotated[str, MaxLen(NAME_MAX), Predicate(is_plain)]
 """A name for people that may be empty."""
-Name = Annotated[str, MinLen(1), MaxLen(200), Predicate(has_words)]
+Name = Annotated[str, MinLen(1), MaxLen(NAME_MAX), Predicate(has_words)]
 
 
 HELD_MAX = 4000

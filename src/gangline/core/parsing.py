@@ -70,6 +70,7 @@ def _made_numbers(given: Any, value: Any, loc: tuple[str | int, ...]) -> Iterato
 
 
 EXACT_NUMBERS = ExactNumbers()
+UNACCEPTABLE = "is not acceptable here (control characters, empty, or a path that leaves its folder)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,5 +183,5 @@ def _problem(found: dict[str, Any]) -> Problem:
     field_name = ".".join(str(part) for part in found["loc"]) or "spec"
     message = str(found["msg"]).removeprefix("Value error, ")
     if found["type"] == "predicate_failed":
-        message = "is not acceptable here (control characters, empty, or a path that leaves its folder)"
+        message = UNACCEPTABLE
     return Problem(field_name, message[0].lower() + message[1:])

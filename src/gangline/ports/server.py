@@ -8,8 +8,9 @@ Every call may raise `Unreachable`; all of them may be repeated.
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Protocol, get_args
 
-from annotated_types import Ge, Gt, Le, MaxLen, MinLen
+from annotated_types import Ge, Gt, Le, MaxLen, MinLen, Predicate
 
+from gangline.core.display import WORDS_MAX, Label, Name, is_plain
 from gangline.core.events import Described, listed
 from gangline.core.files import IN_ONE_FOLDER, File, Files, Grant, SafePath, Sha256, Signed, check_parts
 from gangline.core.jobs.failure import MEANING, ReportedKind
@@ -17,9 +18,10 @@ from gangline.core.runs.contract import Phase
 from gangline.core.runs.metrics import POINTS_MAX, Point, is_ascending
 from gangline.core.specs.kinds import KINDS
 
-Id = Annotated[str, MinLen(1), MaxLen(100)]
-Name = Annotated[str, MinLen(1), MaxLen(200)]
-Words = Annotated[str, MaxLen(4000)]
+Id = Annotated[Name, MaxLen(100)]
+Words = Annotated[str, MaxLen(WORDS_MAX)]
+"""Reasons of a node. None is refused, for what it says must be recorded: the service escapes them."""
+Capability = Annotated[str, MaxLen(2000), Predicate(is_plain)]
 Count = Annotated[int, Ge(0), Le(10**12)]
 LOG_CHUNK_BYTES_MAX = 256 * 1024
 
@@ -32,12 +34,12 @@ class Join:
 
     machine: Id
     name: Name
-    node: Annotated[str, MaxLen(100)] = ""
+    node: Annotated[Label, MaxLen(100)] = ""
     slots: Annotated[int, Ge(1), Le(1024)] = 1
-    gpu: Annotated[str, MaxLen(200)] = ""
+    gpu: Label = ""
     gpu_memory_gb: Annotated[float, Ge(0), Le(10_000)] = 0
-    capabilities: dict[str, str] = field(default_factory=dict)
-    bases: Annotated[tuple[Annotated[str, MaxLen(500)], ...], MaxLen(200)] = ()
+    capabilities: Annotated[dict[Name, Capability], MaxLen(100)] = field(default_factory=dict)
+    bases: Annotated[tuple[Annotated[str, MaxLen(500), Predicate(is_plain)], ...], MaxLen(200)] = ()
     kinds: Annotated[tuple[Id, ...], MaxLen(50)] = tuple(KINDS)
     problems: Annotated[dict[Id, Words], MaxLen(50)] = field(default_factory=dict)
     measured: Annotated[dict[Id, Words], MaxLen(50)] = field(default_factory=dict)

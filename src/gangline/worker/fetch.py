@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gangline.core.display import as_words
 from gangline.core.errors import Damaged, GanglineError, NotFound, Unreachable
 from gangline.core.files import UNPLACEABLE, File
 from gangline.core.jobs.retry import retry_s
@@ -186,7 +187,8 @@ def fetch_checkpoint(edges: Edges, clock: Clock, assignment: Assignment, directo
 
 
 def _reject(edges: Edges, clock: Clock, assignment: Assignment, resumable: Resumable, reason: str) -> Activity[None]:
-    request = Reject(checkpoint=resumable.id, because=f"the checkpoint of step {resumable.step} is damaged: {reason}")
+    because = as_words(f"the checkpoint of step {resumable.step} is damaged: {reason}")
+    request = Reject(checkpoint=resumable.id, because=because)
     yield from held(edges, clock, lambda: edges.server.reject(assignment.hold, request))
 
 

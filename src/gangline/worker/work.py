@@ -15,9 +15,11 @@ they stand here: always in one order, so that a simulated run can be repeated. A
 of it.
 """
 
+from dataclasses import replace
 from errno import ENOSPC
 from pathlib import Path
 
+from gangline.core.display import as_words
 from gangline.core.errors import GanglineError
 from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_LEFT_OUT, EXIT_STOPPED
 from gangline.ports.server import Assignment, Done, Failed, Joined, Outcome, Refused, Released
@@ -86,7 +88,8 @@ class Work:
 
     def _finish(self, outcome: Outcome) -> Activity[Done | Refused]:
         live = self._live
-        return live.insistently(lambda: live.edges.server.finish(live.hold, outcome))
+        said = replace(outcome, because=as_words(outcome.because)) if isinstance(outcome, Failed) else outcome
+        return live.insistently(lambda: live.edges.server.finish(live.hold, said))
 
     def _attempt(self) -> Activity[Outcome]:
         """Train until it ends; once more where the trainer needs what was left out of its inputs."""

@@ -304,8 +304,8 @@ class Bench:
         self.beat(node, hold, step, seconds_per_step=seconds_per_step)
         self.commit(node, hold, step)
 
-    def reject(self, node: str, hold: Hold, found: str) -> Any:
-        return checkpoint.reject(self.at, node, hold, Reject(checkpoint=found, because="damaged"), self.now_ms)
+    def reject(self, node: str, hold: Hold, found: str, because: str = "damaged") -> Any:
+        return checkpoint.reject(self.at, node, hold, Reject(checkpoint=found, because=because), self.now_ms)
 
     def checkpoints(self, job: str, state: str = "committed") -> list[str]:
         return self.look("SELECT id FROM checkpoint WHERE job = ? AND state = ? ORDER BY step", job, state)
@@ -319,8 +319,8 @@ class Bench:
     def succeed(self, node: str, hold: Hold) -> Any:
         return finish(self.at, node, hold, self.result(node, hold), self.now_ms)
 
-    def fail(self, node: str, hold: Hold, kind: Any = "crashed") -> Any:
-        return finish(self.at, node, hold, Failed(kind=kind, because="boom"), self.now_ms)
+    def fail(self, node: str, hold: Hold, kind: Any = "crashed", because: str = "boom") -> Any:
+        return finish(self.at, node, hold, Failed(kind=kind, because=because), self.now_ms)
 
     def release(self, node: str, hold: Hold) -> Any:
         return finish(self.at, node, hold, Released(), self.now_ms)

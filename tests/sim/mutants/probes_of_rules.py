@@ -1446,3 +1446,15 @@ def after_a_start_that_came_to_nothing_there_is_a_pause(bench: Bench) -> None:
     bench.wait(bench.policy.start_pause_s)
     bench.tend()
     assert len(bench.look("SELECT id FROM node")) == 2
+
+
+@probe()
+def what_a_node_says_is_one_line_that_steers_nothing(bench: Bench) -> None:
+    job, node = bench.submit(), bench.join()
+    hold = bench.take(node, job)
+    bench.commit(node, hold, 10)
+    bench.reject(node, hold, bench.checkpoints(job)[0], "bits\x00\n\x1b[2J")
+    bench.fail(node, hold, because="boom\x00\n\x1b[2J")
+    said = bench.look("SELECT because FROM event WHERE kind IN ('rejected', 'failed') AND job = ? ORDER BY id", job)
+    assert said[0] == "bits\\x00\\n\\x1b[2J"
+    assert "boom\\x00\\n\\x1b[2J" in said[1]

@@ -636,6 +636,18 @@ RULES = [
     rule("6: what a node is", "core.jobs.claim:locked_out", "if node.state not in WORKING:", "if False:"),
     rule("6: that it pauses", "core.jobs.claim:locked_out", "if node.rest_until_ms > now_ms:", "if False:"),
     rule("6: that it is full", "core.jobs.claim:refusal", "if node.slots_free <= 0:", "if False:"),
+    rule(
+        "6: a failure's words are one line",
+        "service.jobs.finish:_meaning",
+        "as_words(outcome.because)",
+        "outcome.because",
+    ),
+    rule(
+        "6: a rejection's words are one line",
+        "service.jobs.checkpoint:reject",
+        "as_words(request.because)",
+        "request.because",
+    ),
     # §6: blame and trust
     rule("blame: a ban", "core.jobs.failure:after_failure", "meaning.ban and policy.bans", "False"),
     rule("blame: a ban holds", "interrupted_candidates", "ban.machine = :machine", "FALSE"),

@@ -19,6 +19,7 @@ from gangline.cli.output import (
     table,
 )
 from gangline.compose.client import make_client
+from gangline.core.display import NAME_MAX, printable
 from gangline.core.errors import BadInput, GanglineError
 from gangline.core.files import File
 from gangline.core.models.licence import licence_of
@@ -151,8 +152,8 @@ def facts_of(source: Path) -> dict[str, str]:
     return {
         "family": model.family.name,
         "prediction_type": model.prediction_type,
-        "because": model.because,
-        "licence": licence,
+        "because": printable(model.because),
+        "licence": printable(licence)[:NAME_MAX],
     }
 
 

@@ -6,14 +6,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Interval, Le, MaxLen, MinLen, MultipleOf, Predicate
 
+from gangline.core.display import Label, has_words
 from gangline.core.files import Files, digest_of_files
 from gangline.core.parsing import Checked, adapter, parse_as
 from gangline.core.specs.settings import PLACE, WORKLOAD, Group, Setting, section
-
-
-def has_words(text: str) -> bool:
-    return bool(text.strip()) and text.isprintable()
-
 
 Prompt = Annotated[str, MinLen(1), MaxLen(2000), Predicate(has_words)]
 STEPS_MAX = 100_000_000
@@ -81,14 +77,12 @@ class Needs:
     """What a job asks of a node. Empty or 0: any. `gpu_memory_gb` of each of its `slots` GPUs; `trust` is the pool's tier."""
 
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
-    gpu: Annotated[
-        str, MaxLen(200), Setting("The class of GPU that it needs, as `gangline nodes ls` shows.", PLACE)
-    ] = ""
+    gpu: Annotated[Label, Setting("The class of GPU that it needs, as `gangline nodes ls` shows.", PLACE)] = ""
     gpu_memory_gb: Annotated[
         float, Ge(0), Le(10_000), Setting("The memory of a GPU that it needs.", PLACE, unit="GB")
     ] = 0
     slots: Annotated[int, Ge(1), Le(64), Setting("How many GPUs of one node it needs.", PLACE | WORKLOAD)] = 1
-    pool: Annotated[str, MaxLen(200), Setting("The pool that it may run in.", PLACE)] = ""
+    pool: Annotated[Label, Setting("The pool that it may run in.", PLACE)] = ""
     trust: Annotated[int, Ge(0), Le(9), Setting("The least trust tier of its pool.", PLACE)] = 0
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 
 from gangline.core.canonical import digest
+from gangline.core.display import Name
 from gangline.core.files import File
 from gangline.core.parsing import InvalidSpec, Problem, parse_as, to_json
 from gangline.core.specs.fields import FilesBase
@@ -67,7 +68,7 @@ class LowRank:
         ),
     ] = False
     target_modules: Annotated[
-        tuple[Annotated[str, MinLen(1), MaxLen(100)], ...],
+        tuple[Annotated[Name, MaxLen(100)], ...],
         MinLen(1),
         MaxLen(100),
         Setting("The layers that learn, by the end of their names.", RESULT | WORKLOAD, always=("lora",)),

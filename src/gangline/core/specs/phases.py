@@ -2,13 +2,20 @@
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from annotated_types import Ge, Gt, Le, MaxLen, MinLen
+from annotated_types import Ge, Gt, Le, MaxLen, MinLen, Predicate
 
+from gangline.core.display import Name, has_words, is_plain
 from gangline.core.files import Files
 from gangline.core.specs.fields import Rate, Side, Step
 from gangline.core.specs.settings import BITS, RESULT, WORKLOAD, Group, Setting, section
 
-Condition = Annotated[str, MaxLen(2000)]
+
+def is_condition(text: str) -> bool:
+    """Return whether it shows itself, on however many lines."""
+    return is_plain(text.replace("\n", " ").replace("\t", " "))
+
+
+Condition = Annotated[str, MaxLen(2000), Predicate(is_condition)]
 
 
 @section(Group.DATA)
@@ -18,11 +25,13 @@ class DataRef:
 
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
     place: Annotated[
-        str, MinLen(1), MaxLen(2000), Setting("An s3:// address that nodes read, or a folder to hand in.", RESULT)
+        str,
+        MinLen(1),
+        MaxLen(2000),
+        Predicate(has_words),
+        Setting("An s3:// address that nodes read, or a folder to hand in.", RESULT),
     ]
-    id: Annotated[
-        str, MinLen(1), MaxLen(200), Setting("Which data set it is; pinned when the job is submitted.", RESULT)
-    ]
+    id: Annotated[Name, Setting("Which data set it is; pinned when the job is submitted.", RESULT)]
     version: Annotated[int, Ge(1), Setting("Its version; pinned when the job is submitted.", RESULT)]
     files: Annotated[Files, MaxLen(100_000), Setting("The files of a folder that was handed in.", RESULT)] = ()
     weight: Annotated[float, Gt(0), Le(1e9), Setting("Its share of all samples, by this weight.", RESULT)] = 1.0

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt, Interval, Le, Lt, MaxLen, MinLen
 
+from gangline.core.display import Label
 from gangline.core.specs.fields import STEPS_MAX, Base, Needs, Prediction, Prompt, Rate, Seed, Step
 from gangline.core.specs.settings import (
     BITS,
@@ -35,8 +36,7 @@ class Start:
         ),
     ]
     base_licence: Annotated[
-        str,
-        MaxLen(200),
+        Label,
         Setting(
             "The base's licence, for the model card; else what the base itself says, or the hub.",
             WATCH,

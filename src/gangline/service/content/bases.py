@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gangline.core.canonical import canonical_json
+from gangline.core.display import NAME_MAX, printable
 from gangline.core.errors import BadInput, NotFound
 from gangline.core.models.bases import INDEX, ROLES, UNKNOWN, Role, files_of_role, is_base_name
 from gangline.core.models.recognition import Model, header_of, pipeline_of, recognise_file, recognise_folder
@@ -47,7 +48,7 @@ def add(at: Deployment, project: str, name: str, base: Base, vae: Base | None, s
         raise BadInput(f"{name!r} is no name for a base", hint="take letters, digits, dots and hyphens, up to 100")
     model, own_vae = _pin(at, project, base, "base"), _pin(at, project, vae, "vae") if vae else None
     found = _recognise(at, model)
-    licence = said.licence or (model.on_hub.licence if model.on_hub else "") or UNKNOWN
+    licence = said.licence or (printable(model.on_hub.licence)[:NAME_MAX] if model.on_hub else "") or UNKNOWN
     values = {
         "base": canonical_json(base_to_json(model.model)),
         "base_id": model.model.id,

@@ -3,6 +3,7 @@
 import json
 
 from gangline.core.canonical import canonical_json
+from gangline.core.display import as_words
 from gangline.core.errors import Damaged
 from gangline.core.jobs.keys import attempt_prefix, folder_prefix
 from gangline.core.runs.contract import parse_manifest
@@ -118,16 +119,16 @@ def commit(at: Deployment, node: str, hold: Hold, request: Commit, now_ms: int) 
 
 def reject(at: Deployment, node: str, hold: Hold, request: Reject, now_ms: int) -> Done | Stale:
     """A node read a checkpoint and found it damaged: no later attempt goes on from it."""
-    job = job_of_hold(at, node, hold)
+    job, because = job_of_hold(at, node, hold), as_words(request.because)
     if job is None:
         return LOST
     rejected = at.store.apply(
         guard("hold_lease", **lease_of(node, hold)),
-        guard("reject_checkpoint", id=request.checkpoint, job=job["id"], because=request.because),
+        guard("reject_checkpoint", id=request.checkpoint, job=job["id"], because=because),
         write("sweep_again", checkpoint=request.checkpoint),
         write("restart_attempt", attempt=hold.attempt),
         write("measure_checkpoint", id=job["id"]),
-        event(job["id"], "rejected", request.because, now_ms, attempt=hold.attempt, node=node),
+        event(job["id"], "rejected", because, now_ms, attempt=hold.attempt, node=node),
     )
     if rejected or job_of_hold(at, node, hold):
         return Done()  # the second: it was rejected before

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from gangline.core.display import as_words
 from gangline.core.jobs.failure import after_interruption, succeeded
 from gangline.core.jobs.keys import attempt_prefix, folder_prefix
 from gangline.core.specs.kinds import KINDS
@@ -39,7 +40,7 @@ def _meaning(at: Deployment, attempt: Row, outcome: Outcome) -> Decide:
         case Succeeded():
             return lambda job, _attempt, _past: succeeded(job, attempt["node_name"])
         case Failed():
-            return failure(at, outcome.kind, outcome.because)
+            return failure(at, outcome.kind, as_words(outcome.because))
         case _ if attempt["stop"]:
             return stopped(at, attempt["stop_kind"], attempt["stop"])
         case _:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -162,13 +163,14 @@ FIELDS_HINT = "docs/simulator.md tells every field and its unit"
 
 
 def names() -> list[str]:
-    return sorted(path.name.removesuffix(".toml") for path in _folder().iterdir() if path.name.endswith(".toml"))
+    return sorted(_found())
 
 
 def load(name: str) -> Scenario:
     """One of Gangline's own by name, or a file. Raises `NotFound`, `BadInput`."""
-    if name in names():
-        return parse(_folder().joinpath(f"{name}.toml").read_text(), name)
+    own = _found().get(name)
+    if own:
+        return parse(own.read_text(), name)
     path = Path(name)
     try:
         return parse(path.read_text(), name)
@@ -262,5 +264,8 @@ def _value(text: str) -> Any:
         return text
 
 
-def _folder() -> Any:
-    return files("gangline.sim").joinpath("scenarios")
+def _found() -> dict[str, Traversable]:
+    """Gangline's own by their names, whichever folder each lies in."""
+    folder = files("gangline.sim").joinpath("scenarios")
+    found = (path for place in (folder, folder.joinpath("outages")) for path in place.iterdir())
+    return {path.name.removesuffix(".toml"): path for path in found if path.name.endswith(".toml")}

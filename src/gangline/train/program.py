@@ -22,8 +22,9 @@ from gangline.train.run.ranks import PeerGone
 
 def kind_among(inputs: Path, error: Exception) -> FailureKind:
     """Return what an error means for the run whose inputs lie there: a file of theirs may have a name that no disk can hold."""
-    misnamed = isinstance(error, OSError) and error.errno in UNPLACEABLE and isinstance(error.filename, str)
-    return "bad data" if misnamed and inputs in Path(error.filename).parents else kind_of(error)
+    if isinstance(error, OSError) and error.errno in UNPLACEABLE and isinstance(error.filename, str):
+        return "bad data" if inputs in Path(error.filename).parents else kind_of(error)
+    return kind_of(error)
 
 
 def kind_of(error: Exception) -> FailureKind:

@@ -162,7 +162,7 @@ def test_a_worker_with_a_wrong_token_says_so_and_ends(box: Box, tmp_path: Path) 
     command = [sys.executable, "-m", "gangline.cli.main", "worker", "--server", box.url, "--token", "wrong"]
     ended = subprocess.run([*command, "--home", tmp_path], capture_output=True, text=True, check=False)
     assert ended.returncode == 2
-    assert ended.stderr.startswith("error: the key is not known here\nhint: ")
+    assert ended.stderr.startswith("error: the join token is not known here\nhint: ")
 
 
 def test_two_workers_in_one_home(box: Box, tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gangline.core.errors import UserError
+from gangline.core.access import as_secret
+from gangline.core.errors import BadInput, UserError
 
 ACCESS = "access.json"
 PRIVATE = 0o600
@@ -26,10 +27,10 @@ def read_access(home: Path) -> Access | None:
     path = home / ACCESS
     try:
         found = {"operator_key": ""} | json.loads(path.read_text())
-        return Access(**{name: found[name] for name in Access.__slots__})
+        return Access(**{name: as_secret(found[name], name) for name in Access.__slots__})
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, BadInput) as error:
         raise UserError(f"{path} cannot be read: {error}", hint="remove it, and start the server again") from None
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from gangline.compose.settings import needing
+from gangline.compose.settings import needing, strip_secrets
 from gangline.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ def _read_bucket(place: str, called: str) -> "Bucket":
     parts = urlsplit(place)
     if parts.scheme != "s3" or not parts.netloc or parts.query or parts.fragment:
         raise UserError(f"{called} is {place}, which is no bucket", hint="it looks like s3://BUCKET/PREFIX")
+    strip_secrets(*S3_OPTIONS)
     endpoint = (os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")).rstrip("/")
     if endpoint and not (endpoint.startswith(("http://", "https://")) and urlsplit(endpoint).hostname):
         raise UserError(f"AWS_ENDPOINT_URL is no address: {endpoint}", hint="it looks like https://HOST:PORT")
@@ -89,6 +90,7 @@ def data_place(address: str) -> "Place":
     parts = urlsplit(address)
     if parts.scheme != "s3" or not parts.netloc or parts.query or parts.fragment:
         raise UserError(f"{address} is no place for data", hint="give a folder, or s3://BUCKET/PREFIX")
+    strip_secrets(*S3_OPTIONS)
     options = {option: value for name, option in S3_OPTIONS.items() if (value := os.environ.get(name, ""))}
     if options.get("aws_endpoint", "").startswith("http://"):
         options["allow_http"] = "true"
@@ -115,6 +117,7 @@ def with_key(place: "Place") -> "Place":
 
 def lend_keys_of_data() -> None:
     """Let a trainer that is started here read buckets as its user does, where it was given nothing of its own."""
+    strip_secrets(*S3_OPTIONS)
     for name in S3_OPTIONS:
         if name in os.environ:
             os.environ.setdefault(f"GANGLINE_DATA_{name.removeprefix('AWS_')}", os.environ[name])

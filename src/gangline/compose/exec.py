@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 from gangline.compose.buckets import data_place, open_bucket, open_bucket_to_read, with_key
-from gangline.compose.settings import needing
+from gangline.compose.settings import needing, strip_secrets
 from gangline.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -199,6 +199,7 @@ def _make_notifier(url: str, say: Callable[[str], None]) -> "Notifier":
         is_address = False
     if not is_address:
         raise UserError(f"--webhook {url} is no address", hint="it looks like https://HOST/PATH")
+    strip_secrets("GANGLINE_WEBHOOK_SECRET")
     try:
         return Webhooks(url, os.environ.get("GANGLINE_WEBHOOK_SECRET", ""), _now_ms, say)
     except ValueError:

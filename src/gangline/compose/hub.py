@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gangline.compose.settings import strip_secrets
+
 if TYPE_CHECKING:
     from gangline.adapters.hub import HuggingFaceHub
 
@@ -12,6 +14,7 @@ def make_hub() -> "HuggingFaceHub":
     """Make the hub that the environment names, as its own client reads it."""
     from gangline.adapters.hub import ENDPOINT, HuggingFaceHub
 
+    strip_secrets("HF_TOKEN")
     offline = os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on")
     endpoint = "" if offline else os.environ.get("HF_ENDPOINT") or ENDPOINT
     return HuggingFaceHub(endpoint, os.environ.get("HF_TOKEN", ""))

@@ -15,7 +15,7 @@ from gangline.compose.access import Access, keep_access, new_secret
 from gangline.compose.buckets import open_bucket
 from gangline.compose.home import keep_files_private, locked, private_home
 from gangline.compose.hub import make_hub
-from gangline.compose.settings import needing, read_settings
+from gangline.compose.settings import needing, read_settings, strip_secrets
 from gangline.core.errors import UserError
 from gangline.core.fleet.autoscale import PoolLimits
 from gangline.core.server.settings import DEFAULT_POOL, PoolSettings, ServerSettings
@@ -135,6 +135,7 @@ def make_objects(home: Path, signing_secret: str) -> "LocalObjects | S3Objects":
 def make_trackers(home: Path, users_umask: int) -> "tuple[Tracker, ...]":
     """Make those that the environment names. TensorBoard's files are open to whom `users_umask` lets in.
     W&B reads its own settings from there, such as WANDB_API_KEY and WANDB_MODE."""
+    strip_secrets("WANDB_API_KEY")
     project, folder = os.environ.get("GANGLINE_WANDB_PROJECT", ""), os.environ.get("GANGLINE_TENSORBOARD", "")
     found: list[Tracker] = []
     if project:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gangline.core.access import as_secret
 from gangline.core.errors import BadInput, UserError
 from gangline.core.server.settings import ServerSettings, parse_server_settings
 
@@ -31,9 +32,9 @@ def read_settings() -> Settings:
     data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Settings(
         home=Path(os.environ.get("GANGLINE_HOME") or Path(data) / "gangline"),
-        server=os.environ.get("GANGLINE_SERVER") or None,
-        token=os.environ.get("GANGLINE_TOKEN") or None,
-        project=os.environ.get("GANGLINE_PROJECT") or None,
+        server=_text("GANGLINE_SERVER"),
+        token=_text("GANGLINE_TOKEN"),
+        project=_text("GANGLINE_PROJECT"),
         database=os.environ.get("GANGLINE_DATABASE_URL") or None,
         cache_gb=_number("GANGLINE_CACHE_GB"),
     )
@@ -53,6 +54,18 @@ def read_server_settings(file: Path | None, home: Path, **options: Any) -> Serve
         raise BadInput(f"{path} cannot be read: {(error.strerror or str(error)).lower()}", hint=hint) from None
     except UnicodeDecodeError:
         raise BadInput(f"{path} is not a text", hint="a settings file is TOML") from None
+
+
+def _text(name: str) -> str | None:
+    return os.environ.get(name, "").strip() or None
+
+
+def strip_secrets(*names: str) -> None:
+    """Take away what surrounds these secrets of the environment, such as the line break of a mounted file: libraries and trainers
+    read them there by themselves. Raises `BadInput` for one that can be none."""
+    for name in names:
+        if name in os.environ:
+            os.environ[name] = as_secret(os.environ[name], name)
 
 
 def _number(name: str) -> float | None:

@@ -3,6 +3,8 @@
 import re
 from typing import Literal
 
+from gangline.core.errors import BadInput
+
 KeyRole = Literal["viewer", "member", "admin", "operator"]
 Role = KeyRole | Literal["join", "node"]
 Standing = Literal["valid", "expired", "revoked"]
@@ -20,6 +22,18 @@ CALLED: dict[Role, str] = {
     "node": "a node's token",
 }
 PROJECT_NAME = re.compile("[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
+
+
+def as_secret(text: str, called: str) -> str:
+    """Return it without what surrounds it: a file that is mounted as a secret ends with a line break. Raises `BadInput` where it
+    holds what no secret does, and never says what it is."""
+    secret = text.strip()
+    if not (secret.isascii() and secret.isprintable()) or " " in secret:
+        raise BadInput(
+            f"{called} cannot be one: it holds spaces, control characters or letters that none has",
+            hint="copy it again, in one piece",
+        )
+    return secret
 
 
 def is_project_name(text: str) -> bool:

@@ -38,7 +38,7 @@ T = TypeVar("T")
 class HttpServer:
     def __init__(self, server: str, join_token: str, client: httpx.Client | None = None) -> None:
         self._http = Http(server, join_token, client)
-        self._join_token = join_token
+        self._join_token = self._http.token
 
     def join(self, request: Join) -> Joined:
         self._http.token = self._join_token

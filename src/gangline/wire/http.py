@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 import httpx
 from pydantic import TypeAdapter
 
-from gangline.core.errors import Unreachable
+from gangline.core.access import as_secret, is_project_name
+from gangline.core.errors import NotFound, Unreachable
 from gangline.wire import protocol
 from gangline.wire.problem import to_error
 
@@ -26,8 +27,11 @@ class Http:
     def __init__(
         self, server: str, token: str, client: httpx.Client | None = None, *, project: str | None = None
     ) -> None:
+        """Raises `BadInput` for a token that can be none, `NotFound` for such a project."""
+        if project and not is_project_name(project):
+            raise NotFound(f"there is no project {project}", hint="`gangline projects ls` lists them to an operator")
         self.server = server.rstrip("/")
-        self.token = token
+        self.token = as_secret(token, "the key")
         self._project = project
         self._client = client or httpx.Client(base_url=self.server, timeout=TIMEOUT, limits=LIMITS)
 
@@ -136,4 +140,6 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 def _why(error: httpx.HTTPError) -> str:
     if isinstance(error, httpx.TimeoutException):
         return "no answer in time"
+    if isinstance(error, httpx.LocalProtocolError):
+        return "the request is not what HTTP allows"  # the error itself may name the key
     return "connection refused" if "refused" in str(error) else str(error) or type(error).__name__

@@ -95,6 +95,6 @@ def announce(access: Access, output: Output) -> None:
         print_json({"url": access.url, "operator_key": access.operator_key, "join_token": access.join_token})
         return
     say(f"Gangline serves at {access.url} (API: {access.url}/docs). Ctrl-C stops it.")
-    say(f"a node joins with   gangline worker --server {access.url} --token {access.join_token}")
+    say(f"a node joins with   GANGLINE_TOKEN={access.join_token} gangline worker --server {access.url}")
     say("a user elsewhere gets a key with   gangline keys add NAME")
     say(f"and sets GANGLINE_SERVER={access.url} GANGLINE_TOKEN=…")

@@ -51,7 +51,7 @@ def worker(
     if not known:
         raise BadInput(
             "a worker needs a join token",
-            hint="`gangline server` prints one, `gangline join-tokens add` makes more; pass --token",
+            hint="`gangline server` prints one, `gangline join-tokens add` makes more; set GANGLINE_TOKEN to it",
         )
     agent = make_agent(
         home=home or settings.home / "worker",

@@ -45,10 +45,7 @@ def recognize(at: Deployment, secret: str, now_ms: int) -> Identity:
     """Return who has this secret. Raises `Denied` where it opens nothing (any more)."""
     rows = at.store.load("credential", hash=_hash(secret)) if secret else []
     if not rows:
-        raise Denied(
-            "the key is not known here" if secret else "a key is needed, and none was given",
-            hint="pass --token or set GANGLINE_TOKEN; an admin of your project has one for you",
-        )
+        raise _unknown(needed, given=bool(secret))
     found = rows[0]
     lost = standing(found["expires_ms"], found["revoked_ms"], now_ms)
     if lost != "valid":
@@ -160,6 +157,15 @@ def _standing(row: Row, now_ms: int) -> Standing:
 def _lost(role: Role, lost: Standing) -> str:
     what = "token" if role in ("join", "node") else "key"
     return f"this {what} was revoked" if lost == "revoked" else f"this {what} has expired"
+
+
+def _unknown(needed: Role, *, given: bool) -> Denied:
+    what = "join token" if needed == "join" else "key"
+    hint = {
+        "join": "`gangline server` prints one, `gangline join-tokens add NAME` makes more; set GANGLINE_TOKEN to it",
+        "node": "start the worker again: it joins anew",
+    }.get(needed, "pass --token or set GANGLINE_TOKEN; an admin of your project has one for you")
+    return Denied(f"the {what} is not known here" if given else f"a {what} is needed, and none was given", hint=hint)
 
 
 def _too_little(needed: Role, given: Role) -> Forbidden:

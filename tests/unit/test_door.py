@@ -21,6 +21,8 @@ HOSTILE = ("a\x00b", "a\x07b", "a\x1b[31mb", "a\x9b2Jb", "a\u202eb", "a\u2066b",
 AS_THEY_ARE = {
     "Failed.because": "a failure must be recorded, whatever its words: the service escapes them",
     "Reject.because": "a damaged checkpoint must be recorded, whatever the words: the service escapes them",
+    "Join.problems": "a failed probe must be recorded, whatever its words: the service escapes them",
+    "Join.measured": "what a probe measured, escaped as its problems are",
     "Log.text": "bytes of a trainer: whoever shows them lets colours through alone",
     "Commit.manifest": "core.runs.contract.parse_manifest reads it: paths, numbers, and a fingerprint that is compared alone",
     "Keep.manifest": "core.runs.contract.parse_prepared reads it: paths, numbers, and a key that must be the job's",

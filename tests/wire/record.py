@@ -250,6 +250,8 @@ class Conversation:
         self.user.resume(job)
         self.user.cancel(job)
         self.user.cancel(self.user.retry(job).summary.id)
+        (line,) = self.user.submit_batch([spec], key="lines")
+        self.user.cancel(str(line.job))
 
 
 def meant(text: str) -> Any:

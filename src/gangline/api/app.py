@@ -47,8 +47,8 @@ def make_app(deployment: Deployment, objects: ObjectServer | None, limits: Limit
     app.add_middleware(
         Door,
         limits=limits,
-        recognize_user=lambda secret: recognize(deployment, secret, deployment.store.now_ms()),
-        recognize_node=app.state.remembered_nodes,
+        recognize_user=lambda secret, needed: recognize(deployment, secret, needed, deployment.store.now_ms()),
+        recognize_node=lambda secret, _: app.state.remembered_nodes(secret),
     )
     app.router.routes.append(heartbeats.route)  # before all others, as it is asked most
     app.include_router(user_routes.router)

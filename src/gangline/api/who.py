@@ -59,7 +59,7 @@ def _has_role(needed: Role):
 
         def find() -> Identity:
             now_ms = at.store.now_ms()
-            found = permitted(known or recognize(at, secret, now_ms), needed)
+            found = permitted(known or recognize(at, secret, needed, now_ms), needed)
             note_use(at, found, now_ms)
             return found
 

@@ -27,6 +27,7 @@ from gangline.api.lanes import USERS, WORKERS
 from gangline.api.limits.rates import Rates
 from gangline.api.limits.routes import Bounds, bounds_of
 from gangline.api.problems import of_our
+from gangline.core.access import Role
 from gangline.core.errors import GanglineError, TooLarge, TooMany, TooSlow
 from gangline.core.server.limits import Limits
 from gangline.wire.problem import of_error
@@ -35,7 +36,7 @@ DENIED = 401
 LARGE_BYTES = 65_536
 IDENTITY = "gangline.identity"
 """Where a request's scope holds who asks, once the door has looked that up."""
-Recognize = Callable[[str], object]
+Recognize = Callable[[str, Role], object]
 
 
 class Door:
@@ -103,7 +104,7 @@ class Door:
         """Return who asks, before the body is read."""
         lane = WORKERS if bounds.sender == "worker" else USERS
         try:
-            return await lane.run(partial(self._recognize[bounds.sender], _token(headers, hashed=False)))
+            return await lane.run(partial(self._recognize[bounds.sender], _token(headers, hashed=False), bounds.needed))
         except GanglineError as error:
             if of_error(error).status == DENIED:
                 self._addresses.take(_address(scope), time.monotonic())

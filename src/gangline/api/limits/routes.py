@@ -3,18 +3,22 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from gangline.core.access import Role
 from gangline.core.server.limits import Limits
 
 BATCH_PATH = "/v1/jobs/batch"
+JOIN_PATH = "/v1/nodes"
 Sender = Literal["heartbeat", "worker", "user", "signed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """`whole`: the body is read before the route begins, so it has `json_bytes_max` bytes at most; others are read while they come."""
+    """`needed`: what a token that is not known here should have been. `whole`: the body is read before the route begins, so it has
+    `body_bytes_max` bytes at most; others are read while they come."""
 
     sender: Sender
     body_bytes_max: int
+    needed: Role = "viewer"
     whole: bool = True
 
 
@@ -28,4 +32,4 @@ def bounds_of(path: str, limits: Limits) -> Bounds:
         return Bounds(sender="worker", body_bytes_max=limits.worker_json_bytes_max)
     if path == BATCH_PATH:
         return Bounds(sender="user", body_bytes_max=limits.batch_bytes_max, whole=False)
-    return Bounds(sender="user", body_bytes_max=limits.json_bytes_max)
+    return Bounds(sender="user", body_bytes_max=limits.json_bytes_max, needed="join" if path == JOIN_PATH else "viewer")

@@ -31,7 +31,7 @@ class Identity:
 
 def identify(at: Deployment, secret: str, needed: Role, now_ms: int) -> Identity:
     """Raises `Denied` where `secret` opens nothing (any more), `Forbidden` where it does not open this."""
-    return permitted(recognize(at, secret, now_ms), needed)
+    return permitted(recognize(at, secret, needed, now_ms), needed)
 
 
 def permitted(identity: Identity, needed: Role) -> Identity:
@@ -41,8 +41,9 @@ def permitted(identity: Identity, needed: Role) -> Identity:
     return identity
 
 
-def recognize(at: Deployment, secret: str, now_ms: int) -> Identity:
-    """Return who has this secret. Raises `Denied` where it opens nothing (any more)."""
+def recognize(at: Deployment, secret: str, needed: Role, now_ms: int) -> Identity:
+    """Return who has this secret. Raises `Denied` where it opens nothing (any more), with a hint at where one that is `needed` comes
+    from."""
     rows = at.store.load("credential", hash=_hash(secret)) if secret else []
     if not rows:
         raise _unknown(needed, given=bool(secret))

@@ -1,8 +1,11 @@
 """Nodes come and go."""
 
 import logging
+from collections.abc import Mapping
+from dataclasses import replace
 
 from gangline.core.canonical import canonical_json, digest
+from gangline.core.display import as_words
 from gangline.core.errors import Denied
 from gangline.core.job import NodeState
 from gangline.core.runs.proof import BURST, kinds_text, limits, unfit
@@ -22,6 +25,7 @@ def join(at: Deployment, request: Join, pool: str, now_ms: int) -> Joined:
     One that failed its probe is here, but gets no job. Raises `Denied` for a node that was given up, or is another pool's."""
     if request.node and _pool_of(at, request.node) != pool:
         raise _not_waited_for(request.node)
+    request = replace(request, problems=_as_words(request.problems), measured=_as_words(request.measured))
     at.store.apply(write("know_machine", id=request.machine, pool=pool, now=now_ms))
     state, because = _welcome(at, request, now_ms)
     token = at.new_secret("node")
@@ -60,6 +64,10 @@ def join(at: Deployment, request: Join, pool: str, now_ms: int) -> Joined:
         claim_interval_s=at.policy.claim_interval_s,
         save_interval_s=at.policy.save_interval_s,
     )
+
+
+def _as_words(said: Mapping[str, str]) -> dict[str, str]:
+    return {name: as_words(sentence) for name, sentence in said.items()}
 
 
 def _pool_of(at: Deployment, node: str) -> str | None:

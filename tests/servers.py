@@ -21,8 +21,8 @@ from gangline.adapters.objects.s3_abilities import CHECKSUM
 from gangline.adapters.objects.s3_wire import Bucket, Wire
 from gangline.core.errors import Unreachable
 
-BUCKET, ACCESS_KEY, SECRET_KEY = "gangline", "gangline-test", "the secret of the test"
-READER, READER_KEY = "gangline-reader", "the secret of who may only read"
+BUCKET, ACCESS_KEY, SECRET_KEY = "gangline", "gangline-test", "the-secret-of-the-test"
+READER, READER_KEY = "gangline-reader", "the-secret-of-who-may-only-read"
 START_S_MAX = 60
 GRPC = 10_000
 """weed listens on each of its ports plus this, too."""

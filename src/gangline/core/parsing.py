@@ -91,13 +91,14 @@ class InvalidSpec(BadInput):
         self.problems = problems
 
 
-def parse_as(kind: Any, value: object) -> Any:
-    """JSON values as a value of this type. Raises `InvalidSpec` with every field that is none."""
+def parse_as(kind: Any, value: object, *, options: bool = False) -> Any:
+    """Return JSON values as a value of this type; `options`: numbers may be texts, as a command line has them. Raises `InvalidSpec`
+    with every field that is none."""
     from pydantic import ValidationError
 
     known, left_out = _without_a_flood(kind, value)
     try:
-        return adapter(Annotated[kind, EXACT_NUMBERS]).validate_python(known)
+        return adapter(kind if options else Annotated[kind, EXACT_NUMBERS]).validate_python(known)
     except ValidationError as error:
         raise InvalidSpec(problems(error.errors(), _problem, more=left_out)) from None
 

@@ -139,7 +139,7 @@ RULES = [
     ),
     rule(
         "1: a token of a node that is gone opens nothing",
-        "service.access.access:identify",
+        "service.access.access:recognize",
         'if found["node_state"] == "gone":',
         "if False:",
     ),

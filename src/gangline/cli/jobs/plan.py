@@ -158,7 +158,8 @@ def _check(settings: dict[str, Any], given: Given) -> LoraSpec:
     """The settings, with stand-ins for what lies in files."""
     stand_in = File(path="x", bytes=0, sha256="0" * 64)
     masks = (stand_in,) if given.masks else ()
-    return parse_lora(settings | {"base": FilesBase(files=(stand_in,)), "photos": (stand_in,), "masks": masks})
+    stand_ins = {"base": FilesBase(files=(stand_in,)), "photos": (stand_in,), "masks": masks}
+    return parse_lora(settings | stand_ins, options=True)
 
 
 def _filled(spec: LoraSpec, files: dict[str, Files], models: dict[str, Model], send: Send) -> LoraSpec:

@@ -161,7 +161,7 @@ def plan_of(settings: dict[str, Any]) -> Plan:
         "base": FilesBase(files=found.unsent()) if isinstance(found, Files) else found,
         "data": [ref | {"files": files.get(ref["place"], ())} for ref in refs],
     }
-    parsed = parse_scratch(whole)
+    parsed = parse_scratch(whole, options=True)
     check_wanted(parsed, opened)
     return Plan(spec=parsed, base=found, sets=sets, rows_of=rows)
 
@@ -170,7 +170,8 @@ def spec_of(settings: dict[str, Any]) -> ScratchSpec:
     """But for data and base, in whose places something stands. Raises `InvalidSpec`."""
     base = FilesBase(files=(File(path="x", bytes=0, sha256="0" * 64),))
     try:
-        return parse_scratch(settings | {"base": base, "data": [DataRef(place="s3://x/x", id="x", version=1)]})
+        data = [DataRef(place="s3://x/x", id="x", version=1)]
+        return parse_scratch(settings | {"base": base, "data": data}, options=True)
     except InvalidSpec as error:
         raise InvalidSpec(error.problems, hint="docs/scratch.md tells every setting") from None
 

@@ -57,7 +57,8 @@ NOTHING = Nothing("no job waits that may run here")
 def locked_out(node: Node, now_ms: int) -> str | None:
     """Say what a node is or does while it gets no work for some time, and why. The same until that changes."""
     if node.state not in WORKING:
-        end = f" until {until(node.quarantined_until_ms, now_ms)}" if node.state == "quarantined" else ""
+        ends = node.state == "quarantined" and node.quarantined_until_ms > now_ms  # not where the node failed its probe
+        end = f" until {until(node.quarantined_until_ms, now_ms)}" if ends else ""
         why = node.because.removeprefix(f"{node.state}: ")
         return f"is {node.state}{end}: {why}" if why else f"is {node.state}{end}"
     if node.rest_until_ms > now_ms:

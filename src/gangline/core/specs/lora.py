@@ -179,9 +179,9 @@ class LoraSpec(
         return {f"{folder}/{file.path}": file for folder, files in folders.items() for file in files}
 
 
-def parse_lora(value: object) -> LoraSpec:
-    """A spec from JSON values. Raises `InvalidSpec` with every problem that it has."""
-    spec: LoraSpec = parse_as(LoraSpec, value)
+def parse_lora(value: object, *, options: bool = False) -> LoraSpec:
+    """A spec from JSON values, or from `options` of a command line. Raises `InvalidSpec` with every problem that it has."""
+    spec: LoraSpec = parse_as(LoraSpec, value, options=options)
     problems = (*_doubles(spec), *(problem for problem, wrong in _contradictions(spec).items() if wrong))
     if problems:
         raise InvalidSpec(problems)

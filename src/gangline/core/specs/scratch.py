@@ -235,9 +235,9 @@ def wanted_rows(spec: ScratchSpec, data: DataRef, phase: Phase, *, held_out: boo
     return " and ".join(f"({condition})" for condition in conditions if condition)
 
 
-def parse_scratch(value: object) -> ScratchSpec:
-    """A spec from JSON values. Raises `InvalidSpec` with every problem that it has."""
-    spec: ScratchSpec = parse_as(ScratchSpec, value)
+def parse_scratch(value: object, *, options: bool = False) -> ScratchSpec:
+    """A spec from JSON values, or from `options` of a command line. Raises `InvalidSpec` with every problem that it has."""
+    spec: ScratchSpec = parse_as(ScratchSpec, value, options=options)
     problems = (*_of_phases(spec), *(problem for problem, wrong in _contradictions(spec).items() if wrong))
     if problems:
         raise InvalidSpec(problems)

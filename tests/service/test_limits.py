@@ -108,6 +108,12 @@ def test_a_key_that_asks_too_often_is_told_when_to_ask_again_and_others_are_not(
     assert ask(served, "GET", "/v1/jobs", other).status_code == 200
 
 
+@pytest.mark.parametrize("served", [Limits(key_rate_per_s=2, key_burst=1)], indirect=True)
+def test_a_client_that_asks_too_often_waits_and_asks_again(served: Served) -> None:
+    client = Client(served.url, OPERATOR)
+    assert [list(client.jobs()) for _ in range(3)] == [[], [], []]
+
+
 @pytest.mark.parametrize("served", [SELDOM], indirect=True)
 def test_guesses_of_keys_count_for_the_address_that_makes_them(served: Served) -> None:
     statuses = [ask(served, "GET", "/v1/jobs", f"guess-{number}").status_code for number in range(4)]

@@ -47,6 +47,7 @@ from gangline.wire.problem import to_error
 from gangline.wire.stream import Waiting, follow, read
 
 CHUNK = 1 << 20
+PATIENCE_S = 60.0
 EXPIRED, TAKEN = 403, 412
 
 
@@ -55,7 +56,7 @@ class Client:
     operator opens every project, and `project` says which one is meant."""
 
     def __init__(self, server: str, token: str, project: str | None = None) -> None:
-        self._http = Http(server, token, project=project)
+        self._http = Http(server, token, project=project, patience_s=PATIENCE_S)
         self._bytes = httpx.Client(timeout=httpx.Timeout(60, connect=5))
 
     def hand_in(

@@ -1,6 +1,7 @@
 """One way to ask over HTTP: typed bodies out, typed answers in, problems as errors."""
 
 import json
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -17,6 +18,7 @@ from gangline.wire.problem import to_error
 
 T = TypeVar("T")
 TIMEOUT = httpx.Timeout(20, connect=5)
+TOO_MANY = 429
 LINES_TIMEOUT = httpx.Timeout(600, connect=5)  # a server that submits thousands of jobs answers when it has done so
 LIMITS = httpx.Limits(
     keepalive_expiry=60
@@ -25,14 +27,23 @@ LIMITS = httpx.Limits(
 
 class Http:
     def __init__(
-        self, server: str, token: str, client: httpx.Client | None = None, *, project: str | None = None
+        self,
+        server: str,
+        token: str,
+        client: httpx.Client | None = None,
+        *,
+        project: str | None = None,
+        patience_s: float = 0,
     ) -> None:
-        """Raises `BadInput` for a token that can be none, `NotFound` for such a project."""
+        """`patience_s`: a request that came too often is repeated when the server allows it, up to so much later.
+
+        Raises `BadInput` for a token that can be none, `NotFound` for such a project."""
         if project and not is_project_name(project):
             raise NotFound(f"there is no project {project}", hint="`gangline projects ls` lists them to an operator")
         self.server = server.rstrip("/")
         self.token = as_secret(token, "the key")
         self._project = project
+        self._patience_s = patience_s
         self._client = client or httpx.Client(base_url=self.server, timeout=TIMEOUT, limits=LIMITS)
 
     def ask(
@@ -63,13 +74,19 @@ class Http:
             headers["Idempotency-Key"] = key
         if content is not None:
             headers["Content-Type"] = media_type
-        with self._reaching():
-            answer = self._client.request(
-                method, path, content=content, headers=headers, params=params, timeout=timeout
-            )
-        if answer.is_success:
-            return answer
-        raise to_error(answer.status_code, problem_of(answer))
+        left_s = self._patience_s
+        while True:
+            with self._reaching():
+                answer = self._client.request(
+                    method, path, content=content, headers=headers, params=params, timeout=timeout
+                )
+            if answer.is_success:
+                return answer
+            wait_s = _retry_after_s(answer)
+            if answer.status_code != TOO_MANY or wait_s > left_s or not isinstance(content, str | None):
+                raise to_error(answer.status_code, problem_of(answer))
+            left_s -= wait_s
+            threading.Event().wait(wait_s)
 
     @contextmanager
     def stream(self, path: str, last_event_id: str, *, silent_s_max: float) -> Iterator[httpx.Response]:
@@ -103,6 +120,11 @@ class Http:
                 f"there is no Gangline server at {self.server} ({_why(error)})",
                 hint="start one with `gangline up`, or name another with --server",
             ) from None
+
+
+def _retry_after_s(answer: httpx.Response) -> int:
+    said = answer.headers.get("retry-after", "")
+    return max(1, int(said)) if said.isdecimal() and len(said) < 9 else 1
 
 
 def problem_of(answer: httpx.Response) -> dict[str, Any]:

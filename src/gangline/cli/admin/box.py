@@ -51,7 +51,9 @@ class Box:
 
     def __enter__(self) -> Self:
         (self.home / "server").mkdir(parents=True, exist_ok=True)
-        (self.home / "server" / SETTINGS_FILE).write_text(self._settings)
+        settings = self.home / "server" / SETTINGS_FILE
+        settings.touch(0o600)
+        settings.write_text(self._settings)
         self.start_server()
         return self
 

@@ -28,9 +28,9 @@ def as_secret(text: str, called: str) -> str:
     """Return it without what surrounds it: a file that is mounted as a secret ends with a line break. Raises `BadInput` where it
     holds what no secret does, and never says what it is."""
     secret = text.strip()
-    if not (secret.isascii() and secret.isprintable()) or " " in secret:
+    if not (secret.isascii() and secret.isprintable()):
         raise BadInput(
-            f"{called} cannot be one: it holds spaces, control characters or letters that none has",
+            f"{called} cannot be one: it holds control characters or letters that none has",
             hint="copy it again, in one piece",
         )
     return secret

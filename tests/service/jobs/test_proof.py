@@ -64,7 +64,10 @@ def test_a_job_that_waits_for_libraries_says_which_node_lacks_which(service: Ser
     scratch = hand_in(service)
     service.join(**FOR_LORAS)
     because = query.job(service.at, PROJECT, scratch, service.now_ms).summary.because
-    assert because == f"no node here can take it: node-a has no libraries for scratch: {NO_LANCE}"
+    assert (
+        because
+        == f"no node here can take it: node-a has no libraries for scratch: {NO_LANCE}; start a worker: `gangline worker`"
+    )
 
 
 def test_a_node_whose_gangline_does_not_know_a_kind_does_not_get_it(service: Service) -> None:

@@ -51,6 +51,9 @@ NODE = {
     "numerics": "",
     "slots": 1,
     "capabilities": "{}",
+    "kinds": ",lora,",
+    "problems": "{}",
+    "proof_failed": 0,
     "price_micro_usd_per_hour": 0,
     "now": 1,
 }

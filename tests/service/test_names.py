@@ -17,7 +17,7 @@ def spec(service: Service, **changes: Any) -> dict[str, Any]:
     return to_json(service.spec()) | changes
 
 
-@pytest.mark.parametrize("hostile", HOSTILE, ids=ascii)
+@pytest.mark.parametrize("hostile", HOSTILE, ids=lambda text: ascii(text[:20]))
 def test_a_request_with_such_a_name_is_refused_and_the_field_is_named(service: Service, hostile: str) -> None:
     token = service.join_token()["secret"]
     node = {"machine": "m", "name": "n"}

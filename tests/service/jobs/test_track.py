@@ -364,14 +364,14 @@ def test_a_server_tells_its_trackers_until_it_is_stopped(service: Service, book:
 def test_the_environment_says_which_trackers_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("GANGLINE_TENSORBOARD", "GANGLINE_WANDB_PROJECT"):
         monkeypatch.delenv(name, raising=False)
-    assert make_trackers(tmp_path) == ()
+    assert make_trackers(tmp_path, 0o022) == ()
     monkeypatch.setenv("GANGLINE_TENSORBOARD", str(tmp_path / "boards"))
     monkeypatch.setenv("GANGLINE_WANDB_PROJECT", "dogs")
-    assert [tracker.name for tracker in make_trackers(tmp_path)] == ["wandb", "tensorboard"]
+    assert [tracker.name for tracker in make_trackers(tmp_path, 0o022)] == ["wandb", "tensorboard"]
     (tmp_path / "file").touch()
     monkeypatch.setenv("GANGLINE_TENSORBOARD", str(tmp_path / "file" / "boards"))
     with pytest.raises(UserError, match="cannot be made"):
-        make_trackers(tmp_path)
+        make_trackers(tmp_path, 0o022)
 
 
 @pytest.fixture(autouse=True)

@@ -204,6 +204,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_the_one_before_is_used(line: Li
     assert "a checkpoint in the store is damaged, the one before it is used" in second.text
 
 
+@pytest.mark.tenths
 @pytest.mark.parametrize("damage", ["empty", "gone", "record empty", "record deep", "record gone"])
 def test_whatever_is_damaged_of_the_newest_checkpoint_the_one_before_is_used(
     line: Line, place: S3Objects, damage: str

@@ -48,6 +48,7 @@ def another_process() -> Callable[[], None]:
     return torch._dynamo.reset
 
 
+@pytest.mark.tenths
 def test_a_compiled_run_that_sees_its_shapes_in_another_order_when_it_goes_on_ends_with_the_same_bits(
     tmp_path: Path, photos: Path, base: Path, another_process: Callable[[], None]
 ) -> None:

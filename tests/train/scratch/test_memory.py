@@ -83,19 +83,12 @@ def norms(run: RunDirectory) -> dict[int, float]:
 
 
 BOTH, ONE = [0, 1], [1]
-CASES = [
-    ("forward", BOTH, "ddp"),
-    ("backward", BOTH, "fsdp"),
-    ("forward", ONE, "fsdp"),
-    ("backward", ONE, "ddp"),
-    pytest.param("forward", BOTH, "fsdp", marks=pytest.mark.nightly),
-    pytest.param("backward", BOTH, "ddp", marks=pytest.mark.nightly),
-    pytest.param("forward", ONE, "ddp", marks=pytest.mark.nightly),
-    pytest.param("backward", ONE, "fsdp", marks=pytest.mark.nightly),
-]
 
 
-@pytest.mark.parametrize(("where", "ranks", "parallel"), CASES)
+@pytest.mark.tenths
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+@pytest.mark.parametrize("ranks", [BOTH, ONE])
+@pytest.mark.parametrize("where", ["forward", "backward"])
 def test_ranks_without_memory_for_a_microbatch_learn_what_they_would_have_with_the_one_that_fits(
     tmp_path: Path,
     base: Path,

@@ -44,7 +44,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listening = socket.create_server((host, port), family=family, backlog=2048)
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, UnicodeError) as error:  # no name of a host has such letters
         raise UserError(
             f"cannot listen on {host}:{port}: {error.strerror if isinstance(error, OSError) else error}",
             hint="is another server running there? choose another port with --port",

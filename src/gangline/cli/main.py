@@ -1,16 +1,17 @@
 """`gangline`: the command line's entry. A command is imported when it runs, so that `--help` is quick."""
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from gangline import __version__
 from gangline.cli.lazy import LazyCommand, LazyGroup
-from gangline.cli.output import say_error
-from gangline.core.errors import GanglineError
+from gangline.cli.output import say, say_error
+from gangline.core.errors import BadInput, GanglineError
 
 EXIT_USER_ERROR = 2
+EXIT_ABORTED = 1
 COMMANDS = {
     "train": LazyCommand(
         "gangline.cli.jobs.train:train", "Train a subject-driven (DreamBooth) LoRA of a Stable Diffusion model."
@@ -120,10 +121,30 @@ def options(
 
 def main() -> None:
     try:
-        app()
+        ended = app(standalone_mode=False)
     except GanglineError as error:
         say_error(error)
         sys.exit(EXIT_USER_ERROR)
+    except typer.Abort:
+        sys.exit(EXIT_ABORTED)
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        _say_misuse(error)
+        sys.exit(EXIT_USER_ERROR)
+    sys.exit(ended if isinstance(ended, int) else 0)
+
+
+def _say_misuse(error: Any) -> None:
+    """Say what is wrong with the words that were typed. typer would print them with what they do to a terminal; its classes for such
+    errors have been click's or its own, by version."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return  # the help was printed
+    hint = ""
+    if error.ctx is not None:
+        say(error.ctx.get_usage())
+        hint = f"`{error.ctx.command_path} --help` lists what it takes"
+    say_error(BadInput(error.format_message().rstrip("."), hint=hint))
 
 
 if __name__ == "__main__":

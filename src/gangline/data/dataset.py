@@ -160,6 +160,7 @@ def latents_column(resolution: int, crop: Crop) -> str:
 
 def open_data_set(place: Place, *, version: int | None = None, id: str = "") -> DataSet:
     """As it is now, or as it was at `version`. Raises `BadInput` where it is none, unfinished, or not the one with this `id`."""
+    place.check_name()
     with errors_of(place):
         try:
             table = lance.dataset(place.uri, version=version, storage_options=place.lance_options)

@@ -4,6 +4,7 @@ Lance and obstore take the same options, so that a place is an address and a dic
 """
 
 import io
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -37,6 +38,7 @@ AWAY = (
     "internal server error",
     "slow down",
 )
+UNNAMEABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 BUFFER_BYTES = 1 << 20
 PATIENCE = {"client_max_retries": "6", "client_retry_timeout": "60", "timeout": "60s", "connect_timeout": "5s"}
 
@@ -77,6 +79,14 @@ class Place:
     @property
     def lance_options(self) -> dict[str, str]:
         return self.options | PATIENCE if self.is_remote else {}
+
+    def check_name(self) -> None:
+        """Raise `BadInput` where Lance can open no such path. Images may lie there, a data set may not."""
+        if UNNAMEABLE.search(self.uri):
+            raise BadInput(
+                f"no data set can be at {self.uri}: its name holds control characters, or is not UTF-8",
+                hint="rename it, or take another place",
+            )
 
     def below(self, name: str) -> "Place":
         return Place(f"{self.uri.rstrip('/')}/{name}", self.options)

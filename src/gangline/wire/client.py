@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urljoin
+from urllib.parse import urljoin
 from uuid import uuid4
 
 import httpx
@@ -42,7 +42,7 @@ from gangline.core.views import (
     ProgressView,
     ProjectView,
 )
-from gangline.wire.http import Http, parse, parse_lines, problem_of
+from gangline.wire.http import Http, parse, parse_lines, path_of, problem_of
 from gangline.wire.problem import to_error
 from gangline.wire.stream import Waiting, follow, read
 
@@ -85,11 +85,11 @@ class Client:
         return parse(list[BaseView], self._http.ask("GET", "/v1/bases"))
 
     def base(self, name: str) -> BaseView:
-        return parse(BaseView, self._http.ask("GET", f"/v1/bases/{quote(name, safe='')}"))
+        return parse(BaseView, self._http.ask("GET", path_of("bases", name)))
 
     def forget_base(self, name: str) -> None:
         """The name only: jobs name content, and what they need stays."""
-        self._http.ask("DELETE", f"/v1/bases/{quote(name, safe='')}")
+        self._http.ask("DELETE", path_of("bases", name))
 
     def submit(self, spec: Spec, *, name: str = "", key: str = "") -> JobView:
         """`key` makes it safe to submit again after an answer was lost: the same key gives the same job."""
@@ -114,20 +114,20 @@ class Client:
                 return
 
     def job(self, job: str) -> JobView:
-        return parse(JobView, self._http.ask("GET", f"/v1/jobs/{job}"))
+        return parse(JobView, self._http.ask("GET", path_of("jobs", job)))
 
     def cancel(self, job: str) -> JobView:
-        return parse(JobView, self._http.ask("POST", f"/v1/jobs/{job}/cancel"))
+        return parse(JobView, self._http.ask("POST", path_of("jobs", job, "cancel")))
 
     def pause(self, job: str) -> JobView:
-        return parse(JobView, self._http.ask("POST", f"/v1/jobs/{job}/pause"))
+        return parse(JobView, self._http.ask("POST", path_of("jobs", job, "pause")))
 
     def resume(self, job: str) -> JobView:
-        return parse(JobView, self._http.ask("POST", f"/v1/jobs/{job}/resume"))
+        return parse(JobView, self._http.ask("POST", path_of("jobs", job, "resume")))
 
     def retry(self, job: str) -> JobView:
         """A new job from the same spec."""
-        return parse(JobView, self._http.ask("POST", f"/v1/jobs/{job}/retry"))
+        return parse(JobView, self._http.ask("POST", path_of("jobs", job, "retry")))
 
     def project(self) -> ProjectView:
         """One's own."""
@@ -144,7 +144,7 @@ class Client:
     def set_project(self, project: str, *, share: float = 1.0, budget_usd: float | None = None) -> ProjectView:
         """For operators. Without a budget there is no limit."""
         body = {"share": share, "budget_usd": budget_usd}
-        return parse(ProjectView, self._http.ask("PUT", f"/v1/projects/{quote(project, safe='')}", body))
+        return parse(ProjectView, self._http.ask("PUT", path_of("projects", project), body))
 
     def keys(self) -> list[KeyView]:
         """For admins: of their project. For operators who name no project: all."""
@@ -156,7 +156,7 @@ class Client:
 
     def revoke_key(self, key: str) -> None:
         """For admins, by the key's id: it opens nothing any more, at once and for good."""
-        self._http.ask("DELETE", f"/v1/keys/{quote(key, safe='')}")
+        self._http.ask("DELETE", path_of("keys", key))
 
     def join_tokens(self) -> list[JoinTokenView]:
         """For operators."""
@@ -169,34 +169,36 @@ class Client:
 
     def revoke_join_token(self, join_token: str) -> None:
         """For operators, by the token's id: nobody joins with it any more. Nodes that have, stay."""
-        self._http.ask("DELETE", f"/v1/join-tokens/{quote(join_token, safe='')}")
+        self._http.ask("DELETE", path_of("join-tokens", join_token))
 
     def events(self, job: str, after: int = 0) -> list[EventView]:
-        return parse(list[EventView], self._http.ask("GET", f"/v1/jobs/{job}/events", params={"after": after}))
+        return parse(list[EventView], self._http.ask("GET", path_of("jobs", job, "events"), params={"after": after}))
 
     def logs(self, job: str, after: str | None = None) -> LogView:
-        return parse(LogView, self._http.ask("GET", f"/v1/jobs/{job}/logs", params={"after": after} if after else {}))
+        return parse(
+            LogView, self._http.ask("GET", path_of("jobs", job, "logs"), params={"after": after} if after else {})
+        )
 
     def metrics(self, job: str, after: int = 0) -> MetricsView:
         """What its trainers measured, as one run; ask again after the answer's `next`."""
-        return parse(MetricsView, self._http.ask("GET", f"/v1/jobs/{job}/metrics", params={"after": after}))
+        return parse(MetricsView, self._http.ask("GET", path_of("jobs", job, "metrics"), params={"after": after}))
 
     def follow_events(
         self, job: str, after: int = 0, *, waiting: Waiting = lambda _: None
     ) -> Iterator[EventView | ProgressView | EndView]:
         """What happens to a job, and between it how far it is, as it comes; the last is an `EndView`.
         A server that goes away meanwhile is waited for; `waiting` is called each time that it is not there."""
-        for told in follow(self._http, f"/v1/jobs/{job}/events/stream", str(after), waiting):
+        for told in follow(self._http, path_of("jobs", job, "events", "stream"), str(after), waiting):
             yield read(told, {"event": EventView, "progress": ProgressView, "end": EndView})
 
     def follow_logs(self, job: str, after: str = "", *, waiting: Waiting = lambda _: None) -> Iterator[LogView]:
         """What its trainers print, as it comes, until the job has ended."""
-        for told in follow(self._http, f"/v1/jobs/{job}/logs/stream", after, waiting):
+        for told in follow(self._http, path_of("jobs", job, "logs", "stream"), after, waiting):
             if told.event == "log":
                 yield read(told, {"log": LogView})
 
     def artifacts(self, job: str) -> list[ArtifactView]:
-        return parse(list[ArtifactView], self._http.ask("GET", f"/v1/jobs/{job}/artifacts"))
+        return parse(list[ArtifactView], self._http.ask("GET", path_of("jobs", job, "artifacts")))
 
     def nodes(self) -> list[NodeView]:
         return parse(list[NodeView], self._http.ask("GET", "/v1/nodes"))

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cache
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import httpx
 from pydantic import TypeAdapter
@@ -23,6 +24,11 @@ LINES_TIMEOUT = httpx.Timeout(600, connect=5)  # a server that submits thousands
 LIMITS = httpx.Limits(
     keepalive_expiry=60
 )  # longer than from heartbeat to heartbeat, shorter than a server keeps a connection
+
+
+def path_of(*parts: str) -> str:
+    """Return the path of a route. Each part is one segment of it whatever people typed: `..` and `a/b` lead nowhere else."""
+    return "/".join(("/v1", *(quote(part, safe="", errors="surrogateescape").replace(".", "%2E") for part in parts)))
 
 
 class Http:
@@ -44,7 +50,8 @@ class Http:
         self.token = as_secret(token, "the key")
         self._project = project
         self._patience_s = patience_s
-        self._client = client or httpx.Client(base_url=self.server, timeout=TIMEOUT, limits=LIMITS)
+        with self._reaching():
+            self._client = client or httpx.Client(base_url=self.server, timeout=TIMEOUT, limits=LIMITS)
 
     def ask(
         self, method: str, path: str, body: Any = None, *, params: dict[str, Any] | None = None, key: str = ""
@@ -111,7 +118,7 @@ class Http:
     def _reaching(self) -> Iterator[None]:
         try:
             yield
-        except httpx.InvalidURL as error:
+        except (httpx.InvalidURL, UnicodeError) as error:  # an address may hold what no encoding has
             raise Unreachable(
                 f"{self.server} is not an address: {error}", hint="it looks like http://HOST:PORT"
             ) from None

@@ -1,7 +1,7 @@
 """Server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html), read until their end, across interruptions."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -32,7 +32,7 @@ def follow(http: Http, path: str, last_id: str, waiting: Waiting) -> Iterator[Me
         try:
             with http.stream(path, last_id, silent_s_max=SILENT_S_MAX) as answer:
                 tries, began = 0, True
-                for message in messages(answer.iter_lines()):
+                for message in messages(lines_of(answer.iter_bytes())):
                     last_id = message.id or last_id
                     yield message
                     if message.event == END:
@@ -43,6 +43,14 @@ def follow(http: Http, path: str, last_id: str, waiting: Waiting) -> Iterator[Me
             waiting(error)
         threading.Event().wait(retry_s(tries, rng))
         tries += 1
+
+
+def lines_of(chunks: Iterable[bytes]) -> Iterator[str]:
+    """Return the lines, each ended by LF or CR LF: Python and httpx end one at U+2028 and form feeds, too."""
+    held = b""
+    for chunk in chunks:
+        *whole, held = (held + chunk).split(b"\n")
+        yield from (line.removesuffix(b"\r").decode(errors="replace") for line in whole)
 
 
 def messages(lines: Iterator[str]) -> Iterator[Message]:

@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
+from gangline.core.errors import BadInput
 from gangline.core.files import File
 from gangline.core.runs import contract
 from gangline.core.runs.contract import Failure, Manifest, Prepared, Progress, parse_manifest, parse_prepared
@@ -130,9 +131,13 @@ def _proof_of(said: bytes) -> Proof:
 
 
 def start_program(command: Sequence[str], directory: Path, *, below: Path) -> "ProcessRun":
-    """Any program that keeps the contract in `directory`; it works below `below`."""
+    """Start any program that keeps the contract in `directory`; it works below `below`. Raises `BadInput` where there is none."""
     with (directory / LOG).open("ab") as log:
-        process = _start(command, below=below, home=directory, stdin=subprocess.DEVNULL, log=log)
+        try:
+            process = _start(command, below=below, home=directory, stdin=subprocess.DEVNULL, log=log)
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise BadInput(f"{command[0]} cannot be started: {why}", hint="is it installed, and in PATH?") from None
     return ProcessRun(process, directory)
 
 

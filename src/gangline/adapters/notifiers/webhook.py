@@ -104,5 +104,5 @@ class Webhooks:
             headers["webhook-signature"] = self._signer.sign(message.id, at, message.body)
         try:
             return self._client.post(self._url, content=message.body.encode(), headers=headers).status_code
-        except (httpx.HTTPError, httpx.InvalidURL):
+        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError):  # an address may hold what no encoding has
             return None

@@ -42,7 +42,7 @@ def check_settings(file: FileArgument = None, home: HomeOption = None, output: O
         return
     say(f"the settings are right; {len(found)} of them differ from the defaults")
     for each in found:
-        typer.echo(f"{each.section}.{each.name} = {as_text(each.value)} {each.unit} (default: {as_text(each.default)})")
+        out.print(f"{each.section}.{each.name} = {as_text(each.value)} {each.unit} (default: {as_text(each.default)})")
 
 
 def as_text(value: Any) -> str:

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gangline.cli.output import duration, table
+from gangline.core.display import printable
 from gangline.core.estimates.estimate import Estimate, Row, Step
 
 
@@ -16,7 +17,7 @@ def as_page(found: Estimate) -> Group:
     if len(found.rows[0].phases) > 1:
         parts += [Text(), _phase_table(found)]
     lines = [*_reasons(found), *map(_law, found.steps), *found.notes]
-    return Group(*parts, Text(), *map(Text, lines))
+    return Group(*parts, Text(), *(Text(printable(line)) for line in lines))
 
 
 def _table(found: Estimate) -> Table:

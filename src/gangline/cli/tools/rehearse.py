@@ -115,7 +115,7 @@ def _hand_over(saved: Saved, directory: Path) -> None:
 
 
 def _check_it_went_on(directory: Path, resumed_from: int) -> None:
-    reports = [json.loads(line) for line in (directory / contract.PROGRESS).read_text().splitlines()]
+    reports = [json.loads(line) for line in (directory / contract.PROGRESS).read_bytes().splitlines()]
     first = next((report["step"] for report in reports if report.get("phase") == "training"), None)
     if first is not None and first < resumed_from:
         raise Broken(f"it began again at step {first} and left the checkpoint of step {resumed_from} aside")

@@ -12,9 +12,9 @@ GONE = 410
 
 
 def payload(kind: str, at_ms: int, data: Mapping[str, Any]) -> str:
-    """The body, in bytes as it is signed: type, timestamp, data."""
+    """Return the body as it is signed and sent: type, timestamp, data. It is ASCII, since chats and terminals show it raw."""
     timestamp = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return json.dumps({"type": kind, "timestamp": timestamp, "data": data}, ensure_ascii=False)
+    return json.dumps({"type": kind, "timestamp": timestamp, "data": data})
 
 
 def again_s(tries: int) -> float:

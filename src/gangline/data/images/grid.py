@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from PIL import Image, ImageDraw, ImageFont
 
+from gangline.core.display import printable
+
 TILE, GAP, MARGIN, LABEL = 256, 4, 16, 30
 
 
@@ -41,9 +43,9 @@ def _place(sheet: Image.Image, picture: Image.Image, left: int, top: int) -> Non
 
 
 def _write(pen: ImageDraw.ImageDraw, left: int, top: int, text: str, width: int, *, size: int, fill: str) -> None:
-    """Cut where it would run into what stands beside it."""
+    """In one line, cut where it would run into what stands beside it."""
     font = ImageFont.load_default(size)
-    shown = text
+    shown = printable(text)[:width]  # a letter has a pixel at least, and each cut measures all of it
     while pen.textlength(shown, font) > width:
         shown = f"{shown.removesuffix('…')[:-1]}…"
     pen.text((left, top), shown, fill=fill, font=font)

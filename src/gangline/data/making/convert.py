@@ -64,6 +64,7 @@ def convert(
 def check(conversion: Conversion) -> None:
     """Raises `BadInput` where it asks for what cannot be."""
     target = conversion.target
+    target.check_name()
     if target.is_remote and not target.uri.partition("://")[2].partition("/")[2]:
         raise BadInput(f"{target.uri} is a whole bucket", hint=f"give a prefix in it: {target.uri}/photos.lance")
     early, late = conversion.source.columns, pa.schema([*SEEN, *conversion.source.columns])

@@ -1,10 +1,13 @@
 """The model card: what the Hugging Face hub and people read of a LoRA. It says what is known, and what is not."""
 
 import json
+import re
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+from gangline.core.display import printable
 from gangline.core.models.lora_metadata import DIFFUSERS_FILE, Facts, base_name, single_file
 from gangline.core.parsing import to_json
 from gangline.core.specs.fields import Base, HubBase
@@ -29,7 +32,7 @@ class Picture:
 
 def write_card(folder: Path, spec: LoraSpec, facts: Facts, pictures: tuple[Picture, ...] = ()) -> Path:
     path = folder / CARD
-    path.write_text(card(spec, facts, pictures))
+    path.write_text(card(spec, facts, pictures), encoding="utf-8")
     return path
 
 
@@ -37,7 +40,7 @@ def card(spec: LoraSpec, facts: Facts, pictures: tuple[Picture, ...]) -> str:
     sections = (
         _front_matter(spec, facts, pictures),
         _introduction(spec, facts),
-        *(f"![{_text(picture.prompt)}](<{picture.path}>)" for picture in pictures),
+        *(f"![{_text(picture.prompt)}](<{quote(picture.path)}>)" for picture in pictures),
         _use(spec, facts),
         _settings(spec, facts),
         _held_out(facts),
@@ -47,7 +50,7 @@ def card(spec: LoraSpec, facts: Facts, pictures: tuple[Picture, ...]) -> str:
 
 
 def _front_matter(spec: LoraSpec, facts: Facts, pictures: tuple[Picture, ...]) -> str:
-    """YAML, of which JSON's values are a part."""
+    """YAML: JSON's values are a part of it, but for the characters that it takes only escaped."""
     values: dict[str, Any] = {
         "library_name": "diffusers",
         "pipeline_tag": "text-to-image",
@@ -67,25 +70,25 @@ def _front_matter(spec: LoraSpec, facts: Facts, pictures: tuple[Picture, ...]) -
         values["license"] = facts.licence
     if pictures:
         values["widget"] = [{"text": picture.prompt, "output": {"url": picture.path}} for picture in pictures]
-    lines = (f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in values.items())
+    lines = (f"{name}: {_yaml(value)}" for name, value in values.items())
     return "\n".join(("---", *lines, "---"))
 
 
 def _introduction(spec: LoraSpec, facts: Facts) -> str:
     kind = f"{'DoRA' if spec.dora else 'LoRA'} for {facts.family.title}"
-    return f"""# {facts.name}
+    return f"""# {_text(facts.name)}
 
 A {kind}, trained by Gangline on {counted(len(spec.photos), "photo")}.
 
-- Prompt: `{spec.prompt.replace("`", "'")}`
+- Prompt: {_code(spec.prompt)}
 - Base: {_link(spec.base)}
 - Licence of the base: {_text(facts.licence) if facts.licence else UNKNOWN_LICENCE}"""
 
 
 def _link(base: Base) -> str:
     if isinstance(base, HubBase):
-        return f"[{base.repo}](https://huggingface.co/{base.repo}), revision `{base.revision}`"
-    return f"`{base_name(base)}`"
+        return f"[{_text(base.repo)}](https://huggingface.co/{quote(base.repo)}), revision {_code(base.revision)}"
+    return _code(base_name(base))
 
 
 def _use(spec: LoraSpec, facts: Facts) -> str:
@@ -105,16 +108,16 @@ pipeline.load_lora_weights("path/to/this/folder", weight_name="{DIFFUSERS_FILE}"
 image = pipeline({spec.prompt!r}).images[0]
 ```
 
-{UIS[spec.dora]}: put `{facts.kohya_file}` into `models/loras` (ComfyUI) or `models/Lora`. In ComfyUI a *Load LoRA* node takes it; \
-in the others write `<lora:{facts.name}:1>` into the prompt.{_dora(facts) * spec.dora}{ZERO_SNR * spec.zero_terminal_snr}"""
+{UIS[spec.dora]}: put {_code(facts.kohya_file)} into `models/loras` (ComfyUI) or `models/Lora`. In ComfyUI a *Load LoRA* node takes it; \
+in the others write {_code(f"<lora:{facts.name}:1>")} into the prompt.{_dora(facts) * spec.dora}{ZERO_SNR * spec.zero_terminal_snr}"""
 
 
 UIS = {False: "ComfyUI, A1111, Forge", True: "ComfyUI, Forge"}
 DORA = """
 
 It is a DoRA with a norm for each output, as PEFT makes them. The two files differ in these norms. diffusers computes it as it was trained \
-from `{diffusers}`, which has them as they were trained; from `{kohya}` it leaves them out. ComfyUI (0.3.77) and Forge divide the norms by \
-those of the base alone, so in `{kohya}` they are such that this gives the trained weights, at strength 1; LyCORIS, which divides by those \
+from `{diffusers}`, which has them as they were trained; from {kohya} it leaves them out. ComfyUI (0.3.77) and Forge divide the norms by \
+those of the base alone, so in {kohya} they are such that this gives the trained weights, at strength 1; LyCORIS, which divides by those \
 of the sum, would make other ones of it. A1111 takes every DoRA for one with a norm for each input: merge it into the base there, \
 `gangline merge {diffusers} --base BASE --to merged.safetensors`, and use that as the model."""
 
@@ -124,7 +127,7 @@ It was trained with zero terminal SNR: sample with `rescale_betas_zero_snr=True`
 
 
 def _dora(facts: Facts) -> str:
-    return DORA.format(diffusers=DIFFUSERS_FILE, kohya=facts.kohya_file)
+    return DORA.format(diffusers=DIFFUSERS_FILE, kohya=_code(facts.kohya_file))
 
 
 def _settings(spec: LoraSpec, facts: Facts) -> str:
@@ -163,6 +166,24 @@ def _cell(value: Any) -> str:
     return _text(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
-def _text(value: str) -> str:
-    """So that Markdown and HTML in a name stay what they are: text."""
-    return "".join(f"\\{letter}" if letter in "\\`*_[]<>|#" else letter for letter in value)
+MARKUP = re.compile(r"[\\`*_\[\]<>|#&~@$]|:(?! )|(?<=www)\.", re.IGNORECASE)
+"""What Markdown, HTML and the sites that show cards read as more than text: their links, mentions, formulas and emoji, too."""
+
+
+def _text(words: str) -> str:
+    """Return words of others as text in a line: none of it is markup."""
+    return MARKUP.sub(r"\\\g<0>", printable(words))
+
+
+def _code(words: str) -> str:
+    """Return words of others as code in a line, between more backticks than they hold."""
+    shown = printable(words)
+    fence = "`" * (1 + max(map(len, re.findall("`+", shown)), default=0))
+    pad = " " * (shown[:1] in "` " or shown[-1:] in "` ") if shown.strip() else ""
+    return f"{fence}{pad}{shown}{pad}{fence}"
+
+
+def _yaml(value: Any) -> str:
+    """Return JSON with every character escaped that YAML takes for a line break or refuses, or that shows nothing."""
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(each if each.isprintable() else f"\\U{ord(each):08x}" for each in text)

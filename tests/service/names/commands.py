@@ -1,0 +1,120 @@
+"""What every command is asked in front of hostile data. A command that is not in this table fails the test: add a line."""
+
+from dataclasses import dataclass
+
+from tests.service.names.hostile import MARK
+
+
+@dataclass(frozen=True)
+class Run:
+    """`words` are split at spaces, then what is in braces is filled in (`hostile.fill` has the names). `shows` is there for people;
+    `json`: it is also run with `-o json`."""
+
+    words: str
+    code: int = 0
+    shows: str = MARK
+    json: bool = True
+    logs: bool = False
+
+
+NUMBERS_ALONE = "it takes and prints numbers, kinds of faults and sentences of our own"
+
+COMMANDS: dict[str, tuple[Run, ...] | str] = {
+    "train": (
+        Run("{photos} --base {base} --recipe {lora_toml} --plan", 2, shows="prompt"),
+        Run("{photos} --base {base} --recipe {unknown_toml} --plan", 2),
+        Run("{refused} --base {base} --prompt p --resolution 64 --plan", 2),
+        Run("{photos} --base {base} --prompt p --resolution 64 --plan", shows="1 of their own"),
+        Run("{photos} --base {base} --prompt p --resolution 64 --detach", shows="is queued"),
+        Run("{nowhere} --base {typed} --prompt p", 2),
+    ),
+    "data convert": (
+        Run("{refused} {lance} --processes 1"),
+        Run("{refused} {bidi} --processes 1", json=False),
+        Run("{nowhere} {nowhere}", 2),
+        Run("{refused} {unnameable}", 2),
+        Run("{refused} {folder}/other.lance --where {typed}", 2),
+    ),
+    "scratch": (
+        Run("{whole_toml} --data {lance} --base {base} --plan"),
+        Run("{whole_toml} --data {bidi} --base {base} --plan", 2, shows="data.0.place"),
+        Run("{scratch_toml}", 2, shows="phases.0.where"),
+        Run("{nowhere}", 2),
+        Run("{scratch_toml} --set {typed} --data {typed}", 2),
+    ),
+    "jobs ls": (Run(""),),
+    "jobs show": (Run("{failed}"), Run("{running}"), Run("{queued}"), Run("{typed}", 2)),
+    "jobs cancel": (Run("{unwanted}", shows="canceled by its owner"), Run("{typed}", 2)),
+    "jobs pause": (Run("{paused}", shows="is paused"), Run("{typed}", 2)),
+    "jobs resume": (Run("{paused}", shows="is queued"), Run("{typed}", 2)),
+    "jobs retry": (Run("{failed}", 2, shows="prompt"), Run("{typed}", 2)),
+    "logs": (Run("{failed}", logs=True), Run("{failed} -f", logs=True), Run("{typed}", 2), Run("{typed} -f", 2)),
+    "metrics": (Run("{failed}"), Run("{typed}", 2)),
+    "artifacts": (Run("{failed}"), Run("{failed} --to {folder}/got"), Run("{typed} --to {nowhere}", 2)),
+    "samples": (Run("{failed}"), Run("{failed} --to {folder}/shown"), Run("{typed}", 2)),
+    "merge": (Run("{nowhere} --base {nowhere} --to {nowhere}", 2),),
+    "bases add": (
+        Run("{base} --name {typed}", 2, shows="name"),
+        Run("{nowhere}", 2),
+        Run("{typed} --prediction-type {typed}", 2),
+        Run("{base} --name tiny --licence {typed}", 2, shows="licence"),
+    ),
+    "bases ls": (Run(""),),
+    "bases show": (Run("plain"), Run("{typed}", 2)),
+    "bases rm": (Run("plain", shows="plain is forgotten", json=False), Run("{typed}", 2)),
+    "nodes ls": (Run(""),),
+    "data encode": (Run("{nowhere} --base {typed} --resolution 32", 2),),
+    "data inspect": (
+        Run("{lance} --pictures {folder}/look.png"),
+        Run("{bidi}"),
+        Run("{nowhere}", 2),
+        Run("{unnameable}", 2),
+    ),
+    "data ls": (Run("{folder}/sets"), Run("{nowhere}", 2)),
+    "budget": (Run("", shows="no limit"), Run("--project {typed}", 2)),
+    "keys add": (Run("{typed}", 2, shows="name"), Run("n --role {typed}", 2)),
+    "keys ls": (Run(""),),
+    "keys revoke": (Run("{key}", shows="is revoked"), Run("{typed}", 2)),
+    "projects add": (Run("{typed}", 2),),
+    "projects ls": (Run(""),),
+    "projects set": (Run("{project} --share 2", shows="other"), Run("{typed} --share 2", 2)),
+    "join-tokens add": (Run("{typed}", 2, shows="name"), Run("n --pool {typed}", 2, shows="pool")),
+    "join-tokens ls": (Run(""),),
+    "join-tokens revoke": (Run("{join_token}", shows="is revoked"), Run("{typed}", 2)),
+    "up": (Run("--nodes {typed} --home {folder}/home", 2), Run("--settings {unknown_gangline_toml}", 2)),
+    "server": (Run("--settings {unknown_gangline_toml}", 2), Run("--host {typed} --home {folder}/home", 2)),
+    "settings show": (Run("{gangline_toml}"), Run("{unknown_gangline_toml}", 2), Run("{nowhere}", 2)),
+    "settings check": (Run("{gangline_toml}"), Run("{unknown_gangline_toml}", 2)),
+    "worker": (
+        Run("--token {typed} --home {folder}/worker", 2, shows="the key cannot be one"),
+        Run("--server {typed} --home {nowhere}", 2),
+    ),
+    "demo": (Run("--base {nowhere}", 2), Run("--base {base} --recipe {nowhere} --to {folder}/demo", 2)),
+    "exec": (
+        Run("--checkpoints {nowhere} --to {folder}/kept --results {folder}/runs -- {python} {script_py} {nowhere}"),
+        Run("--checkpoints {nowhere} --to {folder}/typed --step {typed} -- true", 2),
+        Run("--checkpoints {nowhere} --to {folder}/typed --data {typed} -- true", 2),
+        Run("--checkpoints {nowhere} --to {folder}/typed --stop-signal {typed} -- true", 2),
+        Run("--checkpoints {folder}/c --to {folder}/none -- {typed}", 2),
+    ),
+    "fetch": (Run("{folder}/kept {nowhere}/fetched"), Run("{nowhere} {folder}/fetched", 2), Run("{typed} {typed}", 2)),
+    "verify-resume": (
+        Run("--spec {spec_json}", 2),
+        Run("--spec {nowhere}", 2),
+        Run("-- {python} {failing_py}", 2),
+        Run("-- {typed}", 2),
+    ),
+    "estimate": (
+        Run("{outline_toml}"),
+        Run("{nowhere}", 2),
+        Run("{outline_toml} --figure {nowhere}.svg"),
+        Run("--phase {typed}", 2),
+    ),
+    "sim run": (
+        Run("{scenario_toml} --svg {folder}/run.svg"),
+        Run("{typed}", 2),
+        Run("{scenario_toml} --set {typed}", 2),
+    ),
+    "sim soak": NUMBERS_ALONE,
+    "sim ls": "it prints the titles of our own scenarios",
+}

@@ -204,6 +204,16 @@ class Service:
             connection.row_factory = sqlite3.Row
             return [dict(row) for row in connection.execute(sql)]
 
+    def execute(self, *statements: str) -> None:
+        """As another program would, past the store."""
+        for statement in statements:
+            if isinstance(self.store, ClockedPostgres):
+                with psycopg.connect(self.database) as there:
+                    there.execute(statement)  # type: ignore[arg-type]
+            else:
+                with closing(sqlite3.connect(self.database, isolation_level=None)) as there:
+                    there.execute(statement)
+
     def dump(self) -> str:
         """Everything that is in the database."""
         tables = "SELECT tablename AS name FROM pg_tables WHERE schemaname = 'public'"

@@ -18,6 +18,7 @@ from gangline.api import (
 from gangline.api.lanes import OperationsRoute
 from gangline.api.limits.door import Door
 from gangline.api.object_routes import object_routes
+from gangline.api.retention import routes as retention_routes
 from gangline.api.streams import Followers
 from gangline.api.who import remembered_nodes
 from gangline.core.server.limits import Limits
@@ -52,6 +53,7 @@ def make_app(deployment: Deployment, objects: ObjectServer | None, limits: Limit
     )
     app.router.routes.append(heartbeats.route)  # before all others, as it is asked most
     app.include_router(user_routes.router)
+    app.include_router(retention_routes.router)
     app.include_router(base_routes.router)
     app.include_router(access_routes.router)
     app.include_router(follow_routes.router)

@@ -21,6 +21,13 @@ COMMANDS = {
         "Train a U-Net, with its text encoders or without, or a VAE on data sets.",
     ),
     "jobs": LazyCommand("gangline.cli.jobs.jobs:app", "Look at jobs, and steer them."),
+    "checkpoints": LazyCommand(
+        "gangline.cli.jobs.checkpoints:app", "The checkpoints that a job keeps: listed, pinned, unpinned."
+    ),
+    "storage": LazyCommand(
+        "gangline.cli.jobs.storage:storage",
+        "Show what the project keeps, of which kind and for how long, what it costs, and the largest jobs.",
+    ),
     "logs": LazyCommand(
         "gangline.cli.jobs.logs:logs",
         "What the trainers of all attempts printed, in order. Ctrl-C never stops the job.",

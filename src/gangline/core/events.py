@@ -19,6 +19,7 @@ EventKind = Literal[
     "rendered",
     "asked to stop",
     "bans lifted",
+    "cleaned up",
     AttemptEnd,
     Moved,
 ]
@@ -32,6 +33,7 @@ EVENTS: dict[EventKind, str] = {
     "rendered": "Sample images were added to the artifacts of the job; `because` names their folder.",
     "asked to stop": "The server asked the node to save and hand the job back: the attempt ends soon, and `because` says why.",
     "bans lifted": "No machine but banned ones came for a long time, so those may try the job again.",
+    "cleaned up": "The job ended long ago, and its checkpoints, log or previews were deleted by age: `because` says which.",
     "succeeded": "The attempt finished the job: its results are among the artifacts.",
     "failed": "The attempt failed, or no node came that the job needs: `because` says why, and whether the job is tried again.",
     "interrupted": "The node fell silent: the job waits for a node. That is a failure only where the job seems to kill its hosts.",

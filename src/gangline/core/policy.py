@@ -55,6 +55,23 @@ class Policy:
         From0, "A node asks its trainer for the next checkpoint once one is uploaded, but no sooner than this."
     ] = 8.0
 
+    # What ended jobs keep
+    checkpoints_succeeded_s: Annotated[
+        From0, "Checkpoints of a job that succeeded are deleted this long after its end, but for pinned ones."
+    ] = 86_400.0
+    checkpoints_ended_s: Annotated[
+        From0,
+        "Checkpoints of a job that failed or was canceled are deleted this long after its end, but for pinned ones.",
+    ] = 7 * 86_400.0
+    logs_s: Annotated[From0, "The log of a job is deleted this long after its end."] = 90 * 86_400.0
+    previews_s: Annotated[
+        From0, "Sample pictures of a job's steps are deleted this long after its end; those of its result stay."
+    ] = 90 * 86_400.0
+    inputs_s: Annotated[
+        From0,
+        "Uploaded files (photos, data sets, bases without a name) are deleted when no job has used them for this long.",
+    ] = 30 * 86_400.0
+
     # Retry
     retry_first_s: Annotated[
         From0, "A job waits this long after its first failed attempt; the wait doubles with each failure."
@@ -156,6 +173,8 @@ class Policy:
             yield "checkpoints_kept is at least 2: one may turn out damaged"
         if self.orphans_s <= self.url_s:
             yield "orphans_s is more than twice lease_s: an attempt may still upload until then"
+        if self.inputs_s < self.uploads_s:
+            yield "inputs_s is at least uploads_s: what was uploaded first waits for the last file of its job"
         if self.reserve_s <= self.notice_s:
             yield (
                 "reserve_s is more than heartbeat_interval_s + stop_grace_s + lease_s + 2 tick_interval_s: "

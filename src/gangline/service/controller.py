@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from gangline.service.attempts import end_overdue, end_unheeded
+from gangline.service.content.blobs import delete_given_up, give_up_unused
 from gangline.service.content.prepared import prune_prepared
 from gangline.service.content.sweep import sweep_attempts, sweep_uploads
 from gangline.service.deployment import Deployment
@@ -13,6 +14,7 @@ from gangline.service.jobs.checkpoint import prune
 from gangline.service.jobs.samples import drop_late, give_way
 from gangline.service.jobs.waiting import fail_unmatched, yield_bans
 from gangline.service.outage import take_turn
+from gangline.service.retention.ages import expire_checkpoints, expire_logs, expire_previews
 
 PRUNE_S = 600.0
 SWEEP_S = 60.0
@@ -37,7 +39,8 @@ class Controller:
         self._every(policy.watch_interval_s, now_ms, drop_late)
         self._every(policy.scale_interval_s, now_ms, tend)
         self._every(PRUNE_S, now_ms, prune_left, prune_prepared)
-        self._every(SWEEP_S, now_ms, sweep_attempts, sweep_uploads)
+        self._every(PRUNE_S, now_ms, expire_checkpoints, expire_logs, expire_previews, give_up_unused)
+        self._every(SWEEP_S, now_ms, delete_given_up, sweep_attempts, sweep_uploads)
 
     def _every(self, seconds: float, now_ms: int, *parts: Callable[[Deployment, int], None]) -> None:
         for part in parts:

@@ -27,6 +27,7 @@ from gangline.core.views import (
     BaseView,
     BatchLineView,
     BlobView,
+    CheckpointView,
     EndView,
     EventView,
     JobPage,
@@ -41,6 +42,8 @@ from gangline.core.views import (
     NodeView,
     ProgressView,
     ProjectView,
+    RemovalView,
+    StorageView,
 )
 from gangline.wire.http import Http, parse, parse_lines, path_of, problem_of
 from gangline.wire.problem import to_error
@@ -128,6 +131,27 @@ class Client:
     def retry(self, job: str) -> JobView:
         """A new job from the same spec."""
         return parse(JobView, self._http.ask("POST", path_of("jobs", job, "retry")))
+
+    def storage(self) -> StorageView:
+        """What the project keeps in the object store, until when, and what that costs."""
+        return parse(StorageView, self._http.ask("GET", "/v1/storage"))
+
+    def checkpoints(self, job: str) -> list[CheckpointView]:
+        """Those that a job keeps, newest first."""
+        return parse(list[CheckpointView], self._http.ask("GET", f"/v1/jobs/{job}/checkpoints"))
+
+    def pin_checkpoint(self, job: str, step: int, *, pinned: bool = True) -> list[CheckpointView]:
+        """Keep a checkpoint until it is unpinned; with `pinned=False`, let it go by its age again."""
+        method = "PUT" if pinned else "DELETE"
+        return parse(list[CheckpointView], self._http.ask(method, f"/v1/jobs/{job}/checkpoints/{step}/pin"))
+
+    def what_goes(self, job: str) -> RemovalView:
+        """What `remove` would delete."""
+        return parse(RemovalView, self._http.ask("GET", f"/v1/jobs/{job}/removal"))
+
+    def remove(self, job: str) -> RemovalView:
+        """Delete a job that has ended, with the photos that nothing else uses, its weights and logs. Its bills stay."""
+        return parse(RemovalView, self._http.ask("DELETE", f"/v1/jobs/{job}"))
 
     def project(self) -> ProjectView:
         """One's own."""

@@ -1,8 +1,10 @@
 """The server's SQL, one text for every engine: statements by name, and migrations by number."""
 
 import re
+from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 
 from gangline.core.errors import GanglineError
 
@@ -18,9 +20,16 @@ def statements() -> dict[str, str]:
 
 
 def queries() -> dict[str, str]:
-    """Read the files of `queries/`, one for a subject, by their names."""
-    folder = files("gangline.adapters.store").joinpath("queries")
-    return {path.name: path.read_text() for path in sorted(folder.iterdir(), key=lambda path: path.name)}
+    """Read the files of `queries/`, one for a subject, by their names; of its folders by their paths."""
+    return dict(sorted(_texts(files("gangline.adapters.store").joinpath("queries"))))
+
+
+def _texts(folder: Traversable, above: str = "") -> Iterator[tuple[str, str]]:
+    for path in folder.iterdir():
+        if path.is_dir():
+            yield from _texts(path, f"{above}{path.name}/")
+        elif path.name.endswith(".sql"):
+            yield f"{above}{path.name}", path.read_text()
 
 
 def named(texts: dict[str, str]) -> dict[str, str]:

@@ -6,6 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gangline.cli.jobs import metrics
+from gangline.cli.jobs.removal import remove_job
 from gangline.cli.jobs.samples import standing
 from gangline.cli.output import (
     Output,
@@ -96,6 +97,9 @@ def retry_job(
     _tell(found, output)
     if output is Output.text:
         out.print(found.summary.id)
+
+
+app.command("rm")(remove_job)
 
 
 def _tell(found: JobView, output: Output) -> None:

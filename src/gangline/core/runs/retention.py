@@ -1,6 +1,16 @@
-"""Which checkpoints a job keeps."""
+"""Which checkpoints a job keeps, and for how long what it made is kept after its end."""
 
 from dataclasses import dataclass
+
+from gangline.core.job import JobState
+from gangline.core.policy import Policy
+from gangline.core.runs.contract import SAMPLES
+from gangline.core.words import counted
+
+PREVIEWS = f"{SAMPLES}/step-"
+"""So the paths of artifacts begin that are pictures of a step, not of the result."""
+DAY_S, HOUR_S = 86_400, 3_600
+_ENDED: dict[str, str] = {"succeeded": "succeeded", "failed": "failed", "canceled": "was canceled"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,3 +31,30 @@ def to_prune(checkpoints: list[Kept], *, keep: int) -> list[Kept]:
         return []
     older = (checkpoint for checkpoint in checkpoints[keep:] if not checkpoint.pinned)
     return [checkpoint for checkpoint in older if checkpoint is not last_verified]
+
+
+def checkpoints_s(state: JobState, policy: Policy) -> float:
+    """Return how many seconds after its end a job's checkpoints are kept, given how it ended."""
+    return policy.checkpoints_succeeded_s if state == "succeeded" else policy.checkpoints_ended_s
+
+
+def before_ms(now_ms: int, kept_s: float) -> int:
+    """Return the moment before which a job must have ended (ms) for what is kept for `kept_s` to go now."""
+    return now_ms - round(kept_s * 1000)
+
+
+def why_deleted(what: str, state: JobState, kept_s: float) -> str:
+    """Say why something was deleted by its age.
+
+    >>> why_deleted("2 checkpoints were deleted", "succeeded", 86_400.0)
+    '2 checkpoints were deleted: the job succeeded more than 1 day ago'
+    """
+    return f"{what}: the job {_ENDED[state]} more than {age(kept_s)} ago"
+
+
+def age(seconds: float) -> str:
+    """Say an age in the largest unit that it fills."""
+    for unit_s, unit in ((DAY_S, "day"), (HOUR_S, "hour"), (60, "minute")):
+        if seconds >= unit_s:
+            return counted(round(seconds / unit_s), unit)
+    return counted(round(seconds), "second")

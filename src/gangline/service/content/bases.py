@@ -6,7 +6,7 @@ from typing import Any
 
 from gangline.core.canonical import canonical_json
 from gangline.core.display import NAME_MAX, printable
-from gangline.core.errors import BadInput, NotFound
+from gangline.core.errors import BadInput, NotFound, Unreachable
 from gangline.core.models.bases import INDEX, ROLES, UNKNOWN, Role, files_of_role, is_base_name
 from gangline.core.models.recognition import Model, header_of, pipeline_of, recognise_file, recognise_folder
 from gangline.core.specs.fields import Base, FilesBase, HubBase, base_to_json
@@ -15,7 +15,7 @@ from gangline.core.views import BaseView
 from gangline.ports.hub import HubFile, HubModel
 from gangline.ports.store import Row, Write, write
 from gangline.service.content import mirror
-from gangline.service.content.upload import check_here
+from gangline.service.content.blobs import check_here, naming
 from gangline.service.deployment import Deployment
 
 CONFIGS = ("unet/config.json", "text_encoder/config.json", "scheduler/scheduler_config.json")
@@ -62,7 +62,10 @@ def add(at: Deployment, project: str, name: str, base: Base, vae: Base | None, s
     }
     models = zip(ROLES, (model, own_vae), strict=True)
     mirrors = [_mirroring(project, each, role) for role, each in models if each and _is_gated(each)]
-    at.store.apply(write("name_base", project=project, name=name, **values, now=now_ms), *mirrors)
+    files = [file for each in (base, vae) if isinstance(each, FilesBase) for file in each.files]
+    held = naming(project, files, now_ms)
+    if not at.store.apply(*held, write("name_base", project=project, name=name, **values, now=now_ms), *mirrors):
+        raise Unreachable("files of this base are being deleted, as nothing used them", hint="try again in a minute")
     kept = named(at, project, name)
     if (kept.id, kept.vae) != (model.model.id, json.loads(values["vae"] or "null")):
         raise BadInput(f"{name} stands for another base already", hint=f"forget that with `gangline bases rm {name}`")

@@ -163,14 +163,14 @@ def _done(copy: _Copy, sha256: str) -> _Copy:
 
 
 def _advance(at: Deployment, copy: _Copy, before: _Copy) -> bool:
-    """Written down, if it is still this server's turn."""
+    """Written down, if it is still this server's turn, and nothing of it is just being deleted."""
     now_ms = at.store.now_ms()
     here = copy.files[before.done : copy.done]
     progress = {"files": json.dumps(copy.files), "done_files": copy.done, "done_bytes": copy.done_bytes}
     return at.store.apply(
         guard("advance_mirror", **copy.which, **_turn(at), **progress, begun=copy.begun, parts=json.dumps(copy.parts)),
         *(
-            write("add_blob", project=copy.project, sha256=each["sha256"], bytes=each["bytes"], now=now_ms)
+            guard("add_blob", project=copy.project, sha256=each["sha256"], bytes=each["bytes"], now=now_ms)
             for each in here
         ),
     )

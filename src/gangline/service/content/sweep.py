@@ -1,4 +1,6 @@
-"""What nobody refers to goes from the object store: what attempts left there that have ended, and uploads that users gave up."""
+"""What nobody refers to goes from the object store: what attempts left there that have ended, and uploads that users gave up.
+
+What goes by its age (`service/retention`) is forgotten there and swept here."""
 
 import json
 
@@ -15,12 +17,17 @@ def sweep_attempts(at: Deployment, now_ms: int) -> None:
     was swept. Looks only at what these attempts wrote."""
     before = now_ms - round(at.policy.orphans_s * 1000)
     for attempt in at.store.load("attempts_to_sweep", before=before, limit=AT_ONCE):
-        kept = _referred(at, attempt)
-        prefix = attempt_prefix(attempt["project"], attempt["job"], attempt["id"])
         for upload in at.store.load("uploads_of_attempt", attempt=attempt["id"]):
             _give_up(at, upload)
-        at.objects.delete([key for key in at.objects.list(prefix) if key not in kept])
+        delete_unreferred(at, attempt["project"], attempt["job"], attempt["id"])
         at.store.apply(write("mark_swept", attempt=attempt["id"], asked=attempt["sweeps_asked"]))
+
+
+def delete_unreferred(at: Deployment, project: str, job: str, attempt: str) -> None:
+    """What an attempt wrote that nothing refers to. Its names are its own, so none of them comes back."""
+    kept = _referred(at, attempt)
+    keys = at.objects.list(attempt_prefix(project, job, attempt))
+    at.objects.delete([key for key in keys if key not in kept])
 
 
 def sweep_uploads(at: Deployment, now_ms: int) -> None:
@@ -37,10 +44,10 @@ def _give_up(at: Deployment, upload: Row) -> None:
     at.store.apply(write("drop_upload", key=upload["key"], begun=upload["begun"]))
 
 
-def _referred(at: Deployment, attempt: Row) -> set[str]:
+def _referred(at: Deployment, attempt: str) -> set[str]:
     """The keys of its checkpoints, results and log."""
     keys = set[str]()
-    for row in at.store.load("referred", attempt=attempt["id"]):
+    for row in at.store.load("referred", attempt=attempt):
         if row["manifest"]:
             keys |= {f"{row['key']}/{file['path']}" for file in json.loads(row["manifest"])["files"]}
         else:

@@ -7,7 +7,7 @@ is made of them here, by who has just looked whether the lease is held.
 import json
 from collections.abc import Mapping
 
-from gangline.core.errors import BadInput, Damaged, Unreachable
+from gangline.core.errors import Damaged, Unreachable
 from gangline.core.files import File, Grant
 from gangline.ports.objects import Part
 from gangline.ports.server import Refused, Upload
@@ -67,18 +67,3 @@ def _begun(
             return upload, {}
         at.objects.abort(key, upload)
     raise Unreachable(f"the upload of {file.path} was begun {TRIES_MAX} times at once")
-
-
-def check_here(at: Deployment, project: str, files: Mapping[str, File]) -> None:
-    """Raises `BadInput` where one of these was not handed in."""
-    missing = [path for path, file in sorted(files.items()) if not _is_here(at, project, file)]
-    if missing:
-        raise BadInput(
-            f"{len(missing)} input files are not in the object store, {missing[0]} the first of them",
-            hint="hand each in with POST /v1/blobs before submitting",
-        )
-
-
-def _is_here(at: Deployment, project: str, file: File) -> bool:
-    rows = at.store.load("blob", project=project, sha256=file.sha256)
-    return bool(rows) and rows[0]["bytes"] == file.bytes

@@ -59,9 +59,9 @@ def job(at: Deployment, project: str, job_id: str, now_ms: int) -> JobView:
 
 
 def owned(at: Deployment, project: str, job_id: str) -> Row:
-    """Raises `NotFound`, also where the job is another project's."""
+    """Raises `NotFound`, also where the job is another project's, or was deleted."""
     rows = at.store.load("job", id=job_id)
-    if not rows or rows[0]["project"] != project:
+    if not rows or rows[0]["project"] != project or rows[0]["removed_ms"] is not None:
         raise NotFound(f"there is no job {job_id}", hint="`gangline jobs ls` lists them")
     return rows[0]
 
@@ -181,7 +181,7 @@ def _summary(at: Deployment, row: Row, here: Callable[[], _Here], now_ms: int) -
         because=_because(at, row, here, now_ms),
         steps=row["steps"],
         step=step,
-        committed_step=checkpoints[0]["step"] if checkpoints else 0,
+        committed_step=checkpoints[0]["step"] if checkpoints else _committed(row, attempts),
         phase=live["phase"] if live else None,
         node_name=last["node_name"] if last else None,
         loss=last["loss"] if last else None,
@@ -193,6 +193,11 @@ def _summary(at: Deployment, row: Row, here: Callable[[], _Here], now_ms: int) -
         submitted_ms=row["submitted_ms"],
         ended_ms=row["ended_ms"],
     )
+
+
+def _committed(job: Row, attempts: list[Row]) -> int:
+    """After the end checkpoints go by age: what was reached stays true."""
+    return max((attempt["committed_step"] for attempt in attempts), default=0) if job["ended_ms"] else 0
 
 
 def _attempt(row: Row, now_ms: int) -> AttemptView:

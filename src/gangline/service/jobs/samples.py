@@ -7,7 +7,7 @@ Nothing of it is ever waited for.
 import json
 from dataclasses import dataclass, replace
 
-from gangline.core.errors import BadInput
+from gangline.core.errors import BadInput, Unreachable
 from gangline.core.files import File
 from gangline.core.job import Node
 from gangline.core.jobs.claim import Candidate
@@ -19,7 +19,8 @@ from gangline.core.specs.spec import SampleSpec, parse_spec, parse_task, spec_ha
 from gangline.core.views import SamplesView
 from gangline.ports.server import Done, Hold, Refused, Show, Stale
 from gangline.ports.store import Row, Write, guard, write
-from gangline.service.attempts import LOST, as_job, ask_to_stop, event, job_of_hold, lease_of, moving
+from gangline.service.attempts import LOST, TRIES_MAX, as_job, ask_to_stop, event, job_of_hold, lease_of, moving
+from gangline.service.content.blobs import check_here, listing, naming
 from gangline.service.content.upload import stored_as
 from gangline.service.deployment import Deployment
 from gangline.service.jobs.submit import adding
@@ -98,9 +99,17 @@ def retry(at: Deployment, ended: Row, now_ms: int) -> str:
     assert isinstance(task, SampleSpec), "it renders"
     if task.checkpoint:
         raise BadInput(f"{ended['id']} shows a checkpoint that may be gone", hint="pictures of the next one will come")
-    job, parent = at.new_id("job"), at.store.load("job", id=task.job)[0]
-    at.store.apply(*_adding_job(at, job, parent, None, parent["steps"], now_ms))
-    return job
+    for _ in range(TRIES_MAX):
+        job, parent = at.new_id("job"), at.store.load("job", id=task.job)[0]
+        if parent["removed_ms"] is not None:
+            raise BadInput(f"{task.job} was deleted, and there is nothing to show of it")
+        # Who deletes the parent at the same time looks again, and ends this job first.
+        moved = guard("say_why", id=parent["id"], version=parent["version"], because=parent["because"])
+        check_here(at, parent["project"], task.input_files())
+        used = naming(parent["project"], task.input_files().values(), now_ms)
+        if at.store.apply(*used, *_adding_job(at, job, parent, None, parent["steps"], now_ms), moved):
+            return job
+    raise Unreachable(f"{task.job} changed {TRIES_MAX} times meanwhile; try again")
 
 
 def _adding_job(at: Deployment, job: str, parent: Row, checkpoint: str | None, step: int, now_ms: int) -> list[Write]:
@@ -124,6 +133,7 @@ def _adding_job(at: Deployment, job: str, parent: Row, checkpoint: str | None, s
             exact="off",
             now=now_ms,
         ),
+        *listing(parent["project"], job, spec.input_files().values()),
         write("add_sample", job=job, parent=parent["id"], checkpoint=checkpoint, step=step),
         event(job, "submitted", because, now_ms),
     ]

@@ -1,7 +1,7 @@
 """Submit: photos and bases handed in by content, then a job that names them."""
 
 from gangline.core.canonical import canonical_json
-from gangline.core.errors import BadInput
+from gangline.core.errors import BadInput, Unreachable
 from gangline.core.files import File
 from gangline.core.jobs.keys import blob_key
 from gangline.core.parsing import to_json
@@ -12,8 +12,9 @@ from gangline.ports.server import Refused, Upload
 from gangline.ports.store import Write, guard, write
 from gangline.service.attempts import event
 from gangline.service.content.bases import pinned
+from gangline.service.content.blobs import check_here, hand_in, listing, naming, refuse_going
 from gangline.service.content.mirror import copied
-from gangline.service.content.upload import check_here, grant, stored_as
+from gangline.service.content.upload import grant, stored_as
 from gangline.service.deployment import Deployment
 
 WAITS = "waits for a node"
@@ -23,11 +24,14 @@ def offer_blob(
     at: Deployment, project: str, sha256: str, size: int, now_ms: int, parts: tuple[str, ...] = ()
 ) -> BlobView:
     """Ask before sending, and once more after: then the store is asked, and that they are there is recorded."""
-    key = blob_key(project, sha256)
-    if isinstance(stored_as(at, key, File(path=sha256, bytes=size, sha256=sha256), parts), Refused):
-        file = Upload(path=sha256, bytes=size, sha256=sha256, parts=parts)
-        return BlobView(present=False, grant=grant(at, key, file, now_ms))
-    at.store.apply(write("add_blob", project=project, sha256=sha256, bytes=size, now=now_ms))
+    key, file = blob_key(project, sha256), File(path=sha256, bytes=size, sha256=sha256)
+    refuse_going(at, project, file)
+    if isinstance(stored_as(at, key, file, parts), Refused):
+        return BlobView(
+            present=False,
+            grant=grant(at, key, Upload(path=sha256, bytes=size, sha256=sha256, parts=parts), now_ms),
+        )
+    hand_in(at, project, file, now_ms)
     return BlobView(present=True, grant=None)
 
 
@@ -39,7 +43,9 @@ def submit(
     _check_sets(spec)
     check_here(at, project, spec.input_files())
     job = at.new_id("job")
+    files = spec.input_files().values()
     added = at.store.apply(
+        *naming(project, files, now_ms),
         write("add_project", id=project),
         adding(
             spec,
@@ -56,15 +62,19 @@ def submit(
             exact=spec.exact,
             now=now_ms,
         ),
+        *listing(project, job, files),
         *_rhythm(spec, job, now_ms),
         event(job, "submitted", WAITS, now_ms),
     )
     if added:
         return job
-    before = at.store.load("job_of_request", project=project, request=request)[0]
-    if before["spec_hash"] != spec_hash(spec):
+    earlier = at.store.load("job_of_request", project=project, request=request)
+    if not earlier:
+        check_here(at, project, spec.input_files())
+        raise Unreachable("files of this job are being deleted, as nothing used them", hint="try again in a minute")
+    if earlier[0]["spec_hash"] != spec_hash(spec):
         raise BadInput(f"the request {request} was used for another spec", hint="use a new Idempotency-Key")
-    return before["id"]
+    return earlier[0]["id"]
 
 
 def adding(spec: Spec | SampleSpec, settings: Spec, *, copied_bytes: int = 0, **facts: object) -> Write:

@@ -47,18 +47,17 @@ def spend(
 
 def storage(at: Deployment, checkpoint: Row, now_ms: int) -> list[Write]:
     """What a checkpoint cost from its commit until now, when it goes."""
-    from_ms = checkpoint["committed_ms"]
-    cost = storage_micro_usd(checkpoint["bytes"], from_ms, now_ms, at.policy.storage_usd_per_gb_month)
+    return storage_since(at, checkpoint, checkpoint["committed_ms"], now_ms)
+
+
+def storage_since(at: Deployment, kept: Row, from_ms: int, now_ms: int) -> list[Write]:
+    """What a checkpoint or an artifact cost, with `bytes`, and whose it is: node, attempt, job, project."""
+    cost = storage_micro_usd(kept["bytes"], from_ms, now_ms, at.policy.storage_usd_per_gb_month)
     if not cost:
         return []
-    line = Line(cause="storage", from_ms=from_ms, to_ms=now_ms, micro_usd=cost)
-    of = {
-        "node": checkpoint["node"],
-        "attempt": checkpoint["attempt"],
-        "job": checkpoint["job"],
-        "project": checkpoint["project"],
-    }
-    return [_add(line, **of)]
+    of = {name: kept[name] for name in ("node", "attempt", "job", "project")}
+    line = {"cause": "storage", "from_ms": from_ms, "to_ms": now_ms, "micro_usd": cost}
+    return [write("add_storage_cost", **of, **line)]
 
 
 def stored_micro_usd(at: Deployment, job: str, now_ms: int) -> int:

@@ -9,8 +9,9 @@ ON CONFLICT (attempt, step) DO NOTHING
 -- The committed ones of a job, newest first: among equal steps the younger attempt's.
 SELECT checkpoint.id, checkpoint.job, checkpoint.attempt, checkpoint.step, checkpoint.state, checkpoint.verified,
        checkpoint.bytes, checkpoint.prefix, checkpoint.manifest, checkpoint.committed_ms, attempt.node, job.project,
-       EXISTS (SELECT 1 FROM sample JOIN job AS shown ON shown.id = sample.job
-               WHERE sample.checkpoint = checkpoint.id AND shown.ended_ms IS NULL) AS pinned
+       (checkpoint.pinned = 1
+        OR EXISTS (SELECT 1 FROM sample JOIN job AS shown ON shown.id = sample.job
+                   WHERE sample.checkpoint = checkpoint.id AND shown.ended_ms IS NULL)) AS pinned
 FROM checkpoint JOIN attempt ON attempt.id = checkpoint.attempt JOIN job ON job.id = checkpoint.job
 WHERE checkpoint.job = :job AND checkpoint.state = 'committed'
 ORDER BY checkpoint.step DESC, attempt.fencing DESC
@@ -29,11 +30,12 @@ ORDER BY checkpoint.committed_ms, checkpoint.id LIMIT :limit
 UPDATE checkpoint SET verified = 1 WHERE id = :id
 
 -- name: jobs_to_prune
--- Jobs with more committed checkpoints than are kept.
-SELECT job FROM checkpoint WHERE state = 'committed' GROUP BY job HAVING COUNT(*) > :kept
+-- Jobs with more committed checkpoints than are kept, besides pinned ones.
+SELECT job FROM checkpoint WHERE state = 'committed' AND pinned = 0 GROUP BY job HAVING COUNT(*) > :kept
 
 -- name: reject_checkpoint
 UPDATE checkpoint SET state = 'rejected', because = :because WHERE id = :id AND job = :job AND state = 'committed'
 
 -- name: prune_checkpoint
-UPDATE checkpoint SET state = 'pruned', because = :because WHERE id = :id AND state = 'committed'
+-- Unless its owner has pinned it meanwhile.
+UPDATE checkpoint SET state = 'pruned', because = :because WHERE id = :id AND state = 'committed' AND pinned = 0

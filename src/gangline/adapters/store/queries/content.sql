@@ -1,11 +1,16 @@
 -- What lies in the object store beside checkpoints: inputs, uploads on their way, results, logs, what runs prepared; and what is swept.
 
 -- name: blob
-SELECT bytes FROM blob WHERE project = :project AND sha256 = :sha256
+SELECT bytes, going FROM blob WHERE project = :project AND sha256 = :sha256
 
 -- name: add_blob
-INSERT INTO blob (project, sha256, bytes, made_ms) VALUES (:project, :sha256, :bytes, :now)
-ON CONFLICT (project, sha256) DO NOTHING
+-- Or hand it in once more, unless it is just being deleted.
+INSERT INTO blob (project, sha256, bytes, made_ms, used_ms) VALUES (:project, :sha256, :bytes, :now, :now)
+ON CONFLICT (project, sha256) DO UPDATE SET used_ms = excluded.used_ms WHERE blob.going = ''
+
+-- name: use_blob
+-- Name it in a job or a base. Then whoever was about to delete it looks again.
+UPDATE blob SET used_ms = :now WHERE project = :project AND sha256 = :sha256 AND going = ''
 
 -- name: upload
 SELECT key, begun, bytes, sha256, parts FROM upload WHERE key = :key

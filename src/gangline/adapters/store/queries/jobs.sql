@@ -3,10 +3,10 @@
 -- name: add_job
 INSERT INTO job (id, project, name, kind, spec, spec_hash, request, state, because, steps, save_s, priority, base, workload,
                  slots, input_bytes, checkpoint_bytes, gpu, gpu_memory_gb, pool, trust, exact, numerics, fencing,
-                 attempts_failed, attempts_max, ready_ms, version, submitted_ms, queued_ms)
+                 attempts_failed, attempts_max, ready_ms, version, submitted_ms, queued_ms, listed)
 VALUES (:id, :project, :name, :kind, :spec, :spec_hash, :request, 'queued', :because, :steps, :save_s, :priority, :base,
         :workload, :slots, :input_bytes, 0, :gpu, :gpu_memory_gb, :pool, :trust, :exact, '', 0, 0, :attempts_max, :now,
-        1, :now, :now)
+        1, :now, :now, 1)
 ON CONFLICT DO NOTHING
 
 -- name: followed
@@ -24,7 +24,7 @@ SELECT id, spec_hash FROM job WHERE project = :project AND request = :request
 -- name: job
 SELECT id, project, name, kind, spec, spec_hash, state, because, steps, priority, base, workload, slots,
        input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, exact, numerics, fencing,
-       attempts_failed, attempts_max, ready_ms, version, submitted_ms, queued_ms, ended_ms
+       attempts_failed, attempts_max, ready_ms, version, submitted_ms, queued_ms, ended_ms, removed_ms
 FROM job WHERE id = :id
 
 -- name: job_of_attempt
@@ -47,7 +47,7 @@ SELECT id, project, name, kind, spec_hash, state, because, steps, priority, base
        ready_ms, gpu, gpu_memory_gb, pool, trust, numerics, slots, input_bytes + checkpoint_bytes AS download_bytes,
        submitted_ms, queued_ms, ended_ms
 FROM job
-WHERE project = :project AND kind <> 'sample'
+WHERE project = :project AND kind <> 'sample' AND removed_ms IS NULL
   AND (submitted_ms < :before_ms OR (submitted_ms = :before_ms AND id < :before_id))
 ORDER BY submitted_ms DESC, id DESC
 LIMIT :limit

@@ -1,0 +1,57 @@
+-- Jobs that their owners delete. What is billed stays, and with it the bare rows of job and attempts.
+
+-- name: samples_beside
+-- All jobs that rendered pictures of a job.
+SELECT sample.job AS id FROM sample WHERE sample.parent = :parent ORDER BY sample.job
+
+-- name: remove_job
+-- Nothing that its owner wrote is left of it.
+UPDATE job SET removed_ms = :now, name = '', spec = '{}', request = NULL, because = 'deleted by its owner', version = version + 1
+WHERE id = :id AND version = :version
+
+-- name: remove_attempt
+-- What failed may quote what its owner wrote.
+UPDATE attempt SET because = 'its job was deleted by its owner' WHERE id = :id
+
+-- name: remove_events
+DELETE FROM event WHERE job = :job
+
+-- name: remove_metrics
+DELETE FROM metric WHERE attempt = :attempt
+
+-- name: remove_bans
+DELETE FROM ban WHERE job = :job
+
+-- name: remove_tracking
+DELETE FROM tracked WHERE job = :job
+
+-- name: remove_tracked_pictures
+DELETE FROM tracked_picture WHERE job = :job
+
+-- name: remove_sampling
+DELETE FROM sampling WHERE job = :job
+
+-- name: remove_sample
+DELETE FROM sample WHERE job = :job
+
+-- name: unpin_checkpoints
+UPDATE checkpoint SET pinned = 0 WHERE job = :job
+
+-- name: remove_job_files
+DELETE FROM job_file WHERE job = :job
+
+-- name: blobs_of_job
+-- With how many other jobs name each.
+SELECT blob.sha256, blob.bytes, blob.used_ms,
+       (SELECT COUNT(*) FROM job_file AS other
+        WHERE other.project = blob.project AND other.sha256 = blob.sha256 AND other.job <> job_file.job
+          AND other.job NOT IN (SELECT sample.job FROM sample WHERE sample.parent = job_file.job)) AS others
+FROM job_file JOIN blob ON blob.project = job_file.project AND blob.sha256 = job_file.sha256
+WHERE job_file.job = :job AND blob.going = '' ORDER BY blob.sha256
+
+-- name: prepared_of_attempt
+SELECT project, key, attempt, subject, manifest, prefix, used_ms FROM prepared WHERE attempt = :attempt
+
+-- name: specs_at_work
+-- Of jobs on the same base that wait or run.
+SELECT spec FROM job WHERE project = :project AND base = :base AND ended_ms IS NULL AND id <> :but

@@ -1,0 +1,1 @@
+"""HTTP: what is kept, pinned and deleted."""

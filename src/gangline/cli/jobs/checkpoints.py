@@ -1,0 +1,62 @@
+"""`gangline checkpoints`: those that a job keeps, and which of them are to stay."""
+
+import typer
+
+from gangline.cli.jobs.storage import size
+from gangline.cli.output import (
+    Output,
+    OutputOption,
+    ServerOption,
+    TokenOption,
+    moment,
+    moment_or_dash,
+    out,
+    print_json,
+    table,
+)
+from gangline.compose.client import make_client
+from gangline.core.views import CheckpointView
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.command("ls")
+def list_checkpoints(
+    job: str, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
+) -> None:
+    """The checkpoints that a job keeps, the newest first, and when they will be deleted."""
+    _show(make_client(server, token).checkpoints(job), output)
+
+
+@app.command("pin")
+def pin_checkpoint(
+    job: str, step: int, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
+) -> None:
+    """Keep the checkpoint of a step until it is unpinned or its job is deleted."""
+    _show(make_client(server, token).pin_checkpoint(job, step), output)
+
+
+@app.command("unpin")
+def unpin_checkpoint(
+    job: str, step: int, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
+) -> None:
+    """Let the checkpoint of a step be deleted by its age again."""
+    _show(make_client(server, token).pin_checkpoint(job, step, pinned=False), output)
+
+
+def _show(found: list[CheckpointView], output: Output) -> None:
+    if output is Output.json:
+        print_json(found)
+        return
+    rows = table(">step", ">size", "verified", "pinned", "committed", "goes", "why")
+    for each in found:
+        rows.add_row(
+            str(each.step),
+            size(each.bytes),
+            "yes" if each.verified else "no",
+            "yes" if each.pinned else "no",
+            moment(each.committed_ms),
+            moment_or_dash(each.goes_ms),
+            each.because,
+        )
+    out.print(rows)

@@ -1,0 +1,56 @@
+"""`gangline jobs rm`: an ended job goes, with all that is its alone."""
+
+from typing import Annotated
+
+import typer
+
+from gangline.cli.jobs.storage import CALLED, size
+from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, out, print_json, say, table
+from gangline.compose.client import make_client
+from gangline.core.errors import BadInput
+from gangline.core.views import RemovalView
+from gangline.core.words import counted
+
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")]
+
+
+def remove_job(
+    job: str,
+    yes: YesOption = False,
+    server: ServerOption = None,
+    token: TokenOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Delete an ended job: its weights, pictures, checkpoints and log, and the photos that nothing else uses. Its bills stay.
+
+    Says first what goes, and asks. There is no way back."""
+    client = make_client(server, token)
+    going = client.what_goes(job)
+    if output is Output.text:
+        _tell(going)
+    if not yes and not _agreed(going):
+        say("nothing was deleted")
+        raise typer.Exit(1)
+    gone = client.remove(job)
+    if output is Output.json:
+        print_json(gone)
+    else:
+        say(f"{job} is deleted; uploaded files are gone within a minute, its bills stay")
+
+
+def _tell(going: RemovalView) -> None:
+    rows = table("what goes", ">files", ">size")
+    for each in going.kept:
+        rows.add_row(CALLED[each.kind], str(each.files), size(each.bytes))
+    out.print(rows)
+
+
+def _agreed(going: RemovalView) -> bool:
+    """Raises `BadInput` where nobody can answer."""
+    files, total = (sum(values) for values in zip(*((each.files, each.bytes) for each in going.kept), strict=True))
+    say(f"{going.job} ({going.name}): {counted(files, 'file')}, {size(total)}. This cannot be undone.")
+    try:
+        answer = input("Delete it? [y/N] ")
+    except EOFError:
+        raise BadInput("there is nobody here to ask", hint="give --yes to delete without asking") from None
+    return answer.strip().lower() in ("y", "yes")

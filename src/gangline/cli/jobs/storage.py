@@ -1,0 +1,76 @@
+"""`gangline storage`: what the project keeps in the object store, until when, and what that costs."""
+
+from gangline.cli.output import (
+    Output,
+    OutputOption,
+    ServerOption,
+    TokenOption,
+    moment_or_dash,
+    out,
+    print_json,
+    say,
+    table,
+    usd,
+)
+from gangline.compose.client import make_client
+from gangline.core.views import KeptKind, StorageView
+
+CALLED: dict[KeptKind, str] = {
+    "uploads": "uploaded files: photos, data sets, bases",
+    "prepared": "latents, embeddings, class images",
+    "checkpoints": "checkpoints",
+    "results": "results: weights and pictures of them",
+    "previews": "previews: pictures of steps",
+    "logs": "logs",
+}
+UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+def storage(server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text) -> None:
+    """Show what the project keeps, of which kind and for how long, what it costs, and the largest jobs."""
+    found = make_client(server, token).storage()
+    if output is Output.json:
+        print_json(found)
+        return
+    _show_kinds(found)
+    _show_largest(found)
+    say("delete a job with all that is its alone: gangline jobs rm JOB")
+
+
+def _show_kinds(found: StorageView) -> None:
+    rows = table("what", ">files", ">jobs", ">size", ">per month", ">goes by age", "first", "why")
+    for each in found.kinds:
+        rows.add_row(
+            CALLED[each.kind],
+            str(each.files),
+            str(each.jobs),
+            size(each.bytes),
+            _cost(each.usd_per_month),
+            size(each.going_bytes),
+            moment_or_dash(each.next_ms),
+            each.rule,
+        )
+    rows.add_row("all", "", "", size(found.bytes), _cost(found.usd_per_month), "", "", "")
+    out.print(rows)
+
+
+def _show_largest(found: StorageView) -> None:
+    if not found.largest:
+        return
+    rows = table("job", "name", "state", ">size")
+    for each in found.largest:
+        rows.add_row(each.job, each.name, each.state, size(each.bytes))
+    out.print()
+    out.print(rows)
+
+
+def _cost(usd_per_month: float | None) -> str:
+    return "cost unknown" if usd_per_month is None else usd(usd_per_month)
+
+
+def size(count: int) -> str:
+    """In the largest unit, of a thousand each, that it fills."""
+    value, power = float(count), 0
+    while value >= 1000 and power < len(UNITS) - 1:
+        value, power = value / 1000, power + 1
+    return f"{value:.1f} {UNITS[power]}" if power else f"{count} B"

@@ -1,0 +1,162 @@
+"""Delete an ended job: its photos that no other job uses, weights, pictures, checkpoints, logs, and all that its owner wrote.
+
+The rows of the job and its attempts stay without words, and with them its lines in the ledger: what is billed adds up for ever.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gangline.core.errors import BadInput, Unreachable
+from gangline.core.job import ENDED
+from gangline.core.runs.prepared import subjects
+from gangline.core.runs.retention import PREVIEWS
+from gangline.core.specs.kinds import needs_prepared_files
+from gangline.core.specs.spec import parse_task
+from gangline.core.views import GoingView, KeptKind, RemovalView
+from gangline.ports.store import Row, Write, guard, write
+from gangline.service.attempts import TRIES_MAX
+from gangline.service.content.blobs import files_of_bases, giving_up
+from gangline.service.content.sweep import delete_unreferred
+from gangline.service.deployment import Deployment
+from gangline.service.jobs import steer
+from gangline.service.money import bill
+
+HANDED_IN_MS = 3_600_000
+"""What was handed in again so short a while ago, perhaps another job is about to name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """All that goes with a job; of the jobs that rendered its pictures, too."""
+
+    job: Row
+    attempts: list[str]
+    checkpoints: list[Row]
+    artifacts: list[Row]
+    log: list[Row]
+    prepared: list[Row]
+    blobs: list[Row]
+
+
+def what_goes(at: Deployment, job: Row, now_ms: int) -> RemovalView:
+    """What `remove` would delete. Raises `BadInput` where the job has not ended."""
+    refuse_open(job)
+    found = [_find(at, row, now_ms) for row in _with_beside(at, job)]
+    return _view(job, found)
+
+
+def remove(at: Deployment, job_id: str, now_ms: int) -> RemovalView:
+    """What was deleted. Photos go within a minute. Raises `BadInput` where the job has not ended."""
+    for _ in range(TRIES_MAX):
+        job = at.store.load("job", id=job_id)[0]
+        refuse_open(job)
+        for row in at.store.load("open_samples", parent=job_id):
+            steer.cancel(at, row["id"], now_ms)
+        found = [_find(at, row, now_ms) for row in _with_beside(at, job)]
+        if at.store.apply(*(each for part in found for each in _removing(at, part, now_ms))):
+            for part in found:  # should this server end here, the sweep of attempts does it later
+                for attempt in part.attempts:
+                    delete_unreferred(at, job["project"], part.job["id"], attempt)
+            return _view(job, found)
+        job = at.store.load("job", id=job_id)[0]
+        if job["removed_ms"] is not None:
+            return _view(job, [])
+    raise Unreachable(f"{job_id} changed {TRIES_MAX} times meanwhile; try again")
+
+
+def refuse_open(job: Row) -> None:
+    if job["state"] not in ENDED:
+        raise BadInput(
+            f"{job['id']} is {job['state']}, and only a job that has ended can be deleted",
+            hint=f"cancel it first: gangline jobs cancel {job['id']}",
+        )
+
+
+def _with_beside(at: Deployment, job: Row) -> list[Row]:
+    """With the jobs that render its pictures, these first: what they made lies among its results."""
+    beside = [at.store.load("job", id=row["id"])[0] for row in at.store.load("samples_beside", parent=job["id"])]
+    return [*beside, job]
+
+
+def _find(at: Deployment, job: Row, now_ms: int) -> _Found:
+    attempts = [row["id"] for row in at.store.load("attempts", job=job["id"])]
+    prepared = [row for attempt in attempts for row in at.store.load("prepared_of_attempt", attempt=attempt)]
+    at_work = _subjects_at_work(at, job) if prepared else set()
+    blobs = at.store.load("blobs_of_job", job=job["id"])
+    of_bases = files_of_bases(at, job["project"]) if blobs else set()
+    return _Found(
+        job=job,
+        attempts=sorted(attempts),
+        checkpoints=at.store.load("checkpoints", job=job["id"]),
+        artifacts=at.store.load("kept_artifacts", job=job["id"]),
+        log=at.store.load("log_chunks", job=job["id"], fencing=0, first_byte=0),
+        prepared=[row for row in prepared if row["subject"] not in at_work],
+        blobs=[
+            row
+            for row in sorted(blobs, key=lambda row: row["sha256"])
+            if row["sha256"] not in of_bases and _is_its_own(row, job, now_ms)
+        ],
+    )
+
+
+def _is_its_own(blob: Row, job: Row, now_ms: int) -> bool:
+    again = blob["used_ms"] > job["submitted_ms"] and blob["used_ms"] > now_ms - HANDED_IN_MS
+    return not blob["others"] and not again
+
+
+def _subjects_at_work(at: Deployment, job: Row) -> set[str]:
+    """What jobs that wait or run may take from others of their project. Who was offered it in this very moment tries again."""
+    found = set[str]()
+    for row in at.store.load("specs_at_work", project=job["project"], base=job["base"], but=job["id"]):
+        spec = parse_task(json.loads(row["spec"]))
+        found |= set(subjects(spec)) if needs_prepared_files(spec) else set()
+    return found
+
+
+def _removing(at: Deployment, found: _Found, now_ms: int) -> Iterable[Write]:
+    """If nobody moved the job on, nor anything of it went meanwhile, so that each is billed once. Attempts first, then the job."""
+    job = found.job["id"]
+    for attempt in found.attempts:
+        yield write("sweep_attempt_again", attempt=attempt)
+        yield write("remove_attempt", id=attempt)
+        yield write("remove_metrics", attempt=attempt)
+        yield write("drop_log_chunks", attempt=attempt)
+    yield guard("remove_job", id=job, version=found.job["version"], now=now_ms)
+    yield write("remove_sample", job=job)
+    yield write("unpin_checkpoints", job=job)
+    for row in found.checkpoints:
+        yield guard("prune_checkpoint", id=row["id"], because="its job was deleted by its owner")
+        yield from bill.storage(at, row, now_ms)
+    for row in found.artifacts:
+        yield guard("drop_artifact", job=job, path=row["path"])
+        yield from bill.storage_since(at, row, row["since_ms"], now_ms)
+    for row in found.prepared:
+        which = {name: row[name] for name in ("project", "key", "attempt")}
+        yield write("forget_prepared", **which, seen=row["used_ms"])
+    yield write("remove_events", job=job)
+    yield write("remove_bans", job=job)
+    yield write("remove_tracking", job=job)
+    yield write("remove_tracked_pictures", job=job)
+    yield write("remove_sampling", job=job)
+    yield write("remove_job_files", job=job)
+    for row in found.blobs:
+        yield giving_up(found.job["project"], row, now_ms)
+
+
+def _view(job: Row, found: list[_Found]) -> RemovalView:
+    blobs = {row["sha256"]: row["bytes"] for part in found for row in part.blobs}
+    artifacts = [row for part in found for row in part.artifacts]
+    prepared = [
+        file["bytes"] for part in found for row in part.prepared for file in json.loads(row["manifest"])["files"]
+    ]
+    sizes: dict[KeptKind, list[int]] = {
+        "uploads": list(blobs.values()),
+        "prepared": prepared,
+        "checkpoints": [row["bytes"] for part in found for row in part.checkpoints],
+        "results": [row["bytes"] for row in artifacts if not row["path"].startswith(PREVIEWS)],
+        "previews": [row["bytes"] for row in artifacts if row["path"].startswith(PREVIEWS)],
+        "logs": [row["bytes"] for part in found for row in part.log],
+    }
+    kept = tuple(GoingView(kind=kind, files=len(each), bytes=sum(each)) for kind, each in sizes.items())
+    return RemovalView(job=job["id"], name=job["name"], kept=kept)

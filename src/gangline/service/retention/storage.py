@@ -1,0 +1,159 @@
+"""What a project keeps in the object store, and which checkpoints its owner wants kept."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gangline.core.errors import NotFound
+from gangline.core.job import ENDED
+from gangline.core.money.cost import GB
+from gangline.core.policy import Policy
+from gangline.core.runs.retention import age, checkpoints_s
+from gangline.core.views import CheckpointView, JobSizeView, KeptKind, KeptView, StorageView
+from gangline.ports.store import Row, guard
+from gangline.service.content.blobs import files_of_bases
+from gangline.service.deployment import Deployment
+
+LARGEST = 10
+
+
+def storage(at: Deployment, project: str) -> StorageView:
+    parts = [*_checkpoints(at, project), *_artifacts(at, project), *_logs(at, project), *_uploads(at, project)]
+    parts += _prepared(at, project)
+    jobs = {"uploads": at.store.load("jobs_with_files", project=project)[0]["jobs"]}
+    kinds = tuple(_kept(at.policy, kind, parts, jobs.get(kind)) for kind in _rules(at.policy))
+    size = sum(kind.bytes for kind in kinds)
+    largest = at.store.load("largest_jobs", project=project, limit=LARGEST)
+    return StorageView(
+        bytes=size,
+        usd_per_month=_usd_per_month(at.policy, size),
+        kinds=kinds,
+        largest=tuple(
+            JobSizeView(job=row["id"], name=row["name"], state=row["state"], bytes=row["bytes"]) for row in largest
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """Some of a kind; `goes_ms`: the first of it goes by age then; None: it stays until somebody does something."""
+
+    kind: KeptKind
+    files: int
+    bytes: int
+    jobs: int
+    goes_ms: int | None
+
+
+def _kept(policy: Policy, kind: KeptKind, parts: Iterable[_Part], jobs: int | None) -> KeptView:
+    own = [part for part in parts if part.kind == kind]
+    size = sum(part.bytes for part in own)
+    return KeptView(
+        kind=kind,
+        files=sum(part.files for part in own),
+        bytes=size,
+        jobs=sum(part.jobs for part in own) if jobs is None else jobs,
+        usd_per_month=_usd_per_month(policy, size),
+        going_bytes=sum(part.bytes for part in own if part.goes_ms is not None),
+        next_ms=min((part.goes_ms for part in own if part.goes_ms is not None), default=None),
+        rule=_rules(policy)[kind],
+    )
+
+
+def _rules(policy: Policy) -> dict[KeptKind, str]:
+    succeeded, others = age(policy.checkpoints_succeeded_s), age(policy.checkpoints_ended_s)
+    return {
+        "uploads": f"deleted when no job has used them for {age(policy.inputs_s)}; files of bases with a name stay",
+        "prepared": f"deleted when no job has used them for {age(policy.prepared_s)}",
+        "checkpoints": f"deleted {succeeded} after a job succeeded, {others} after any other end; pinned ones stay",
+        "results": "kept until their job is deleted",
+        "previews": f"deleted {age(policy.previews_s)} after the job's end",
+        "logs": f"deleted {age(policy.logs_s)} after the job's end",
+    }
+
+
+def _usd_per_month(policy: Policy, size: int) -> float | None:
+    """Nothing bills storage where it has no price: what it costs is not known."""
+    price = policy.storage_usd_per_gb_month
+    return round(price * size / GB, 6) if price else None
+
+
+def _part(row: Row, kind: KeptKind, goes_ms: int | None) -> _Part:
+    return _Part(kind=kind, files=row["files"], bytes=row["bytes"], jobs=row["jobs"], goes_ms=goes_ms)
+
+
+def _checkpoints(at: Deployment, project: str) -> Iterable[_Part]:
+    for row in at.store.load("stored_checkpoints", project=project):
+        stays = row["state"] not in ENDED or row["pinned"]
+        kept_ms = round(1000 * checkpoints_s(row["state"], at.policy))
+        yield _part(row, "checkpoints", None if stays else row["ended_ms"] + kept_ms)
+
+
+def _artifacts(at: Deployment, project: str) -> Iterable[_Part]:
+    for row in at.store.load("stored_artifacts", project=project):
+        goes = row["kind"] == "previews" and row["ended"]
+        yield _part(row, row["kind"], row["ended_ms"] + round(1000 * at.policy.previews_s) if goes else None)
+
+
+def _logs(at: Deployment, project: str) -> Iterable[_Part]:
+    for row in at.store.load("stored_logs", project=project):
+        yield _part(row, "logs", row["ended_ms"] + round(1000 * at.policy.logs_s) if row["ended"] else None)
+
+
+def _uploads(at: Deployment, project: str) -> Iterable[_Part]:
+    of_bases = files_of_bases(at, project)
+    for row in at.store.load("stored_blobs", project=project):
+        used_ms = max(row["named_ms"], row["ended_ms"] or 0)
+        stays = row["at_work"] or row["sha256"] in of_bases
+        goes_ms = None if stays else used_ms + round(1000 * at.policy.inputs_s)
+        yield _Part(kind="uploads", files=1, bytes=row["bytes"], jobs=0, goes_ms=goes_ms)
+
+
+def _prepared(at: Deployment, project: str) -> list[_Part]:
+    parts, jobs = list[_Part](), set[str]()
+    for row in at.store.load("prepared_of_project", project=project):
+        sizes = [file["bytes"] for file in json.loads(row["manifest"])["files"]]
+        goes_ms = row["used_ms"] + round(1000 * at.policy.prepared_s)
+        first = row["job"] not in jobs
+        jobs.add(row["job"])
+        parts.append(_Part(kind="prepared", files=len(sizes), bytes=sum(sizes), jobs=int(first), goes_ms=goes_ms))
+    return parts
+
+
+def checkpoints(at: Deployment, job: Row) -> list[CheckpointView]:
+    """Those that a job keeps, newest first."""
+    return [_checkpoint(at.policy, job, row) for row in at.store.load("checkpoints_of_job", job=job["id"])]
+
+
+def _checkpoint(policy: Policy, job: Row, row: Row) -> CheckpointView:
+    kept_s = checkpoints_s(job["state"], policy)
+    goes = job["ended_ms"] is not None and not row["pinned"] and not row["shown"]
+    if row["pinned"]:
+        because = "pinned: kept until it is unpinned or its job is deleted"
+    elif row["shown"]:
+        because = "kept while pictures of it are to be rendered"
+    elif goes:
+        because = f"the job has ended: kept for {age(kept_s)} after that"
+    else:
+        because = f"the newest {policy.checkpoints_kept} are kept while the job goes on"
+    return CheckpointView(
+        step=row["step"],
+        bytes=row["bytes"],
+        verified=row["verified"] == 1,
+        pinned=row["pinned"] == 1,
+        committed_ms=row["committed_ms"],
+        goes_ms=job["ended_ms"] + round(1000 * kept_s) if goes else None,
+        because=because,
+    )
+
+
+def pin(at: Deployment, job: Row, step: int, *, pinned: bool) -> list[CheckpointView]:
+    """The newest checkpoint of a step stays until it is unpinned. Raises `NotFound` where none of that step is kept."""
+    kept = at.store.load("checkpoints_of_job", job=job["id"])
+    chosen = next((row for row in kept if row["step"] == step), None)
+    if chosen is None or not at.store.apply(guard("pin_checkpoint", id=chosen["id"], pinned=int(pinned))):
+        steps = ", ".join(str(row["step"]) for row in kept) or "none"
+        raise NotFound(
+            f"{job['id']} keeps no checkpoint of step {step}", hint=f"it keeps those of these steps: {steps}"
+        )
+    return checkpoints(at, job)

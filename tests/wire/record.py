@@ -161,6 +161,7 @@ class Conversation:
         self.look_at(succeeds)
         self.administer()
         self.steer(spec, file)
+        self.clean_up(succeeds)
         self.node.claim()
         self.node.leave()
 
@@ -196,6 +197,9 @@ class Conversation:
         files = (as_upload(manifest.files[0], b"weights"),)
         self.upload(assignment, Uploads(folder="checkpoints", step=30, files=files), b"weights")
         self.node.commit(hold, Commit(manifest=manifest.to_json()))
+        self.user.pin_checkpoint(assignment.job, 30)
+        self.user.pin_checkpoint(assignment.job, 30, pinned=False)
+        self.user.checkpoints(assignment.job)
         self.upload(assignment, Uploads(folder="samples", files=(as_upload(PICTURE, b"a picture"),)), b"a picture")
         self.node.show(hold, Show(step=30, files=(PICTURE,)))
         self.node.finish(hold, Failed(kind="crashed", because="the trainer crashed"))
@@ -252,6 +256,11 @@ class Conversation:
         self.user.cancel(self.user.retry(job).summary.id)
         (line,) = self.user.submit_batch([spec], key="lines")
         self.user.cancel(str(line.job))
+
+    def clean_up(self, job: str) -> None:
+        self.user.storage()
+        self.user.what_goes(job)
+        self.user.remove(job)
 
 
 def meant(text: str) -> Any:

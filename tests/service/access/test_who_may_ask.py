@@ -52,6 +52,12 @@ ROUTES = {
     "POST /v1/jobs/{job}/pause": Entry("member", elsewhere=404),
     "POST /v1/jobs/{job}/resume": Entry("member", elsewhere=404),
     "POST /v1/jobs/{ended}/retry": Entry("member", 201, elsewhere=404),
+    "DELETE /v1/jobs/{job}": Entry("member", 422, elsewhere=404),  # it has not ended
+    "GET /v1/jobs/{ended}/removal": Entry("viewer", elsewhere=404),
+    "GET /v1/jobs/{job}/checkpoints": Entry("viewer", elsewhere=404),
+    "PUT /v1/jobs/{job}/checkpoints/{step}/pin": Entry("member", 404),  # there is none
+    "DELETE /v1/jobs/{job}/checkpoints/{step}/pin": Entry("member", 404),  # there is none
+    "GET /v1/storage": Entry("viewer"),
     "POST /v1/bases": Entry("member", 201, body="base"),
     "GET /v1/bases": Entry("viewer"),
     "GET /v1/bases/{base}": Entry("viewer", elsewhere=404),
@@ -95,6 +101,7 @@ def routes(found: list[BaseRoute]) -> Iterator[str]:
 def as_in_the_table(name: str) -> str:
     """A stream is of a job that has ended, so that it ends too."""
     name = name.replace("{key:path}", "{key}").replace("{job}/retry", "{ended}/retry")
+    name = name.replace("{job}/removal", "{ended}/removal")
     return name.replace("{job}", "{ended}") if name.endswith("/stream") else name
 
 
@@ -145,6 +152,7 @@ class House:
             "ended": ended,
             "attempt": hold.attempt,
             "base": "ours",
+            "step": "10",
         }
         self.bodies = {
             "spec": {"spec": to_json(service.spec())},

@@ -12,6 +12,7 @@ from gangline.api.streams import _message
 from gangline.cli import output
 from gangline.core.errors import Damaged, UserError
 from gangline.core.views import ArtifactView, LogView
+from gangline.exec.guard import Guard
 from gangline.ports.store import write
 from gangline.wire.client import Client
 from gangline.wire.stream import lines_of, messages, read
@@ -102,3 +103,13 @@ def test_a_log_is_followed_whatever_it_takes_for_a_line(pieces: int) -> None:
     chunks = [sent[first : first + pieces] for first in range(0, len(sent), pieces)]
     found = [read(message, {"log": LogView}) for message in messages(lines_of(chunks))]
     assert found == [LogView(text=LINES, next="1.1")] * 2
+
+
+def test_a_fault_of_ours_beside_a_command_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    def step() -> None:
+        raise ValueError(STORED[:500])
+
+    said = list[str]()
+    Guard(said.append)(step)
+    assert "ValueError" in said[0]
+    assert not CONTROLS.search(capsys.readouterr().err)

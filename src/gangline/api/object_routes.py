@@ -13,6 +13,8 @@ from gangline.ports.store import Store
 from gangline.wire.problem import of_error
 
 FORBIDDEN, TAKEN = 403, 412
+SAVED = {"Content-Disposition": "attachment", "Content-Security-Policy": "sandbox"}
+"""A trainer's HTML or SVG, opened in a browser, runs nothing in the name of this server."""
 Expires = Annotated[int, Query(ge=0, le=2**62)]
 
 
@@ -25,7 +27,7 @@ def object_routes(objects: ObjectServer, store: Store) -> APIRouter:
             objects.check("GET", key, "", expires, signature, store.now_ms())
         except Denied as error:
             return problem(of_error(error), status=FORBIDDEN)
-        return FileResponse(objects.locate(key), media_type="application/octet-stream")
+        return FileResponse(objects.locate(key), headers=SAVED, media_type="application/octet-stream")
 
     @router.put("/{key:path}", status_code=201)
     async def put(key: str, expires: Expires, signature: str, what: str, request: Request) -> Response:

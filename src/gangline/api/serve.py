@@ -63,6 +63,7 @@ class Server(uvicorn.Server):
             uvicorn.Config(
                 app,
                 log_level="warning",
+                log_config=None,  # its lines go where ours do, and are escaped as they are
                 access_log=False,
                 server_header=False,
                 http=cast(Any, partial(TimedProtocol, headers_s=app.state.limits.headers_s)),

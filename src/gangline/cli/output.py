@@ -2,11 +2,13 @@
 
 import json
 import logging
+import shlex
 import sys
 from dataclasses import asdict
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
+from textwrap import indent
 from typing import Annotated, Any
 
 import typer
@@ -64,18 +66,23 @@ def check_place(file: Path, option: str) -> None:
         raise BadInput(f"{file} cannot be written: there is no folder {file.parent}", hint="make it first")
 
 
+def as_typed(*words: str) -> str:
+    """Write a command as a shell takes it: a name is one word, whatever is in it."""
+    return shlex.join(words)
+
+
 def say(text: str) -> None:
     err.print(text)
 
 
 class LineFormatter(logging.Formatter):
-    """A message is one line, whatever names it holds."""
+    """A message is one line, whatever names it holds, and the lines of a traceback are indented below it."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         return printable(super().formatMessage(record))
 
     def formatException(self, ei: Any) -> str:
-        return printable(super().formatException(ei), keep="\n")
+        return indent(printable(super().formatException(ei), keep="\n"), "  ")
 
 
 def show_log(level: int = logging.INFO) -> None:

@@ -5,6 +5,7 @@ import traceback
 from collections.abc import Callable
 from typing import TypeVar
 
+from gangline.core.display import printable
 from gangline.core.errors import GanglineError
 from gangline.exec.depot import Abandoned
 
@@ -28,7 +29,7 @@ class Guard:
             self.warn(error.message if isinstance(error, GanglineError) else str(error))
         except Exception as error:  # a fault of ours: the command must not pay for it
             if self.warn(repr(error)):
-                traceback.print_exc(file=sys.stderr)
+                sys.stderr.write(printable(traceback.format_exc(), keep="\n"))
         return None
 
     def warn(self, what: str) -> bool:

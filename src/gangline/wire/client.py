@@ -17,8 +17,8 @@ from uuid import uuid4
 import httpx
 
 from gangline.core.access import KeyRole
-from gangline.core.errors import BadInput, Damaged, Unreachable
-from gangline.core.files import PART_BYTES, File, Grant, Signed
+from gangline.core.errors import BadInput, Damaged, Unreachable, UserError
+from gangline.core.files import PART_BYTES, File, Grant, Signed, is_safe_path
 from gangline.core.parsing import to_json
 from gangline.core.specs.fields import Base, base_to_json
 from gangline.core.specs.spec import Spec
@@ -228,18 +228,23 @@ class Client:
         return parse(list[NodeView], self._http.ask("GET", "/v1/nodes"))
 
     def download(self, artifact: ArtifactView, folder: Path) -> Path:
-        """Whole and with the right SHA-256, or not at all."""
+        """Put it below the folder, whole and with the right SHA-256, or not at all."""
+        if not is_safe_path(artifact.path):  # whatever the server says: it is written here
+            raise Damaged(f"the server calls a result {artifact.path}, which is no name for a file")
         target = folder / artifact.path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        partial = target.with_name(f".{target.name}.partial")
+        partial = target.with_name(f".{artifact.sha256[:16]}.partial")
         try:
+            target.parent.mkdir(parents=True, exist_ok=True)
             sha256 = self._read_into(partial, artifact)
+            if sha256 == artifact.sha256:
+                return partial.rename(target)
+            partial.unlink()
         except httpx.HTTPError as error:
             raise Unreachable(f"{artifact.path} could not be downloaded: {type(error).__name__}") from None
-        if sha256 != artifact.sha256:
-            partial.unlink()
-            raise Damaged(f"{artifact.path} does not match its SHA-256", hint="try again")
-        return partial.rename(target)
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise UserError(f"{target} cannot be written: {why}", hint="name a folder on a disk with room") from None
+        raise Damaged(f"{artifact.path} does not match its SHA-256", hint="try again")
 
     def _read_into(self, partial: Path, artifact: ArtifactView) -> str:
         hashed = hashlib.sha256()

@@ -50,7 +50,7 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
     "jobs retry": (Run("{failed}", 2, shows="prompt"), Run("{typed}", 2)),
     "logs": (Run("{failed}", logs=True), Run("{failed} -f", logs=True), Run("{typed}", 2), Run("{typed} -f", 2)),
     "metrics": (Run("{failed}"), Run("{typed}", 2)),
-    "artifacts": (Run("{failed}"), Run("{failed} --to {folder}/got"), Run("{typed} --to {nowhere}", 2)),
+    "artifacts": (Run("{failed}"), Run("{failed} --to {folder}/got", 2), Run("{typed} --to {nowhere}", 2)),
     "samples": (Run("{failed}"), Run("{failed} --to {folder}/shown"), Run("{typed}", 2)),
     "merge": (Run("{nowhere} --base {nowhere} --to {nowhere}", 2),),
     "bases add": (

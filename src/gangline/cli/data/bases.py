@@ -11,6 +11,7 @@ from gangline.cli.output import (
     ProjectOption,
     ServerOption,
     TokenOption,
+    as_typed,
     facts,
     moment,
     out,
@@ -170,7 +171,7 @@ def wait_until_copied(client: "Client", found: BaseView) -> BaseView:
             Event().wait(LOOK_EVERY_S)
             found = client.base(found.name)
     except KeyboardInterrupt:
-        say(f"the server goes on; look again with `gangline bases show {found.name}`")
+        say(f"the server goes on; look again with `{as_typed('gangline', 'bases', 'show', found.name)}`")
     if found.state == "failed":
         raise GanglineError(f"{found.name} could not be copied: {found.why}", hint="mend it, and add it again")
     return found
@@ -194,7 +195,7 @@ def print_base(found: BaseView, output: Output) -> None:
     if found.vae:
         rows.insert(2, ("vae", _place(found.vae)))
     out.print(facts(*rows))
-    say(f"train with it:   gangline train PHOTOS --base {found.name} --prompt …")
+    say(f"train with it:   {as_typed('gangline', 'train', 'PHOTOS', '--base', found.name, '--prompt')} …")
 
 
 def from_of(found: BaseView) -> str:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, out, print_json, say, table
+from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, as_typed, out, print_json, say, table
 from gangline.compose.client import make_client
 from gangline.compose.settings import existing
 from gangline.core.errors import NotFound
@@ -38,4 +38,4 @@ def artifacts(
     if to:
         say(f"{len(found)} files are in {to}")
     if view.samples.waiting:
-        say(f"pictures are still to come; `gangline samples {job} --wait` waits for them")
+        say(f"pictures are still to come; `{as_typed('gangline', 'samples', job, '--wait')}` waits for them")

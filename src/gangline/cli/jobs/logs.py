@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, print_json, say
+from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, as_typed, print_json, say
 from gangline.compose.client import make_client
 from gangline.core.display import LogText
 from gangline.core.views import LogView
@@ -28,7 +28,7 @@ def logs(
         for piece in pieces:
             _print(piece, text, output)
     except KeyboardInterrupt:
-        say(f"the job goes on; look again with `gangline logs {job} -f`")
+        say(f"the job goes on; look again with `{as_typed('gangline', 'logs', job, '-f')}`")
     finally:
         typer.echo(text.end(), nl=False)
 

@@ -9,7 +9,18 @@ import typer
 
 from gangline.cli.jobs.follow import follow, tell_end
 from gangline.cli.jobs.settings import with_settings
-from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, err, facts, out, print_json, say
+from gangline.cli.output import (
+    Output,
+    OutputOption,
+    ServerOption,
+    TokenOption,
+    as_typed,
+    err,
+    facts,
+    out,
+    print_json,
+    say,
+)
 from gangline.compose.client import make_client
 from gangline.core.errors import BadInput
 from gangline.core.files import File
@@ -182,13 +193,13 @@ def watch(client: "Client", job: str, output: Output) -> None:
     try:
         ended = follow(client, job)
     except KeyboardInterrupt:
-        say(f"the job goes on; look again with `gangline jobs show {job}`")
+        say(f"the job goes on; look again with `{as_typed('gangline', 'jobs', 'show', job)}`")
         return
     if output is Output.json:
         print_json(ended)
     tell_end(ended.summary)
     if ended.summary.state != "succeeded":
         raise typer.Exit(EXIT_JOB_FAILED)
-    say(f"get the results with   gangline artifacts {job} --to results")
+    say(f"get the results with   {as_typed('gangline', 'artifacts', job, '--to', 'results')}")
     if ended.samples.waiting:
-        say(f"and the pictures with  gangline samples {job} --wait --to pictures")
+        say(f"and the pictures with  {as_typed('gangline', 'samples', job, '--wait', '--to', 'pictures')}")

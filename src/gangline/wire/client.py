@@ -138,20 +138,22 @@ class Client:
 
     def checkpoints(self, job: str) -> list[CheckpointView]:
         """Those that a job keeps, newest first."""
-        return parse(list[CheckpointView], self._http.ask("GET", f"/v1/jobs/{job}/checkpoints"))
+        return parse(list[CheckpointView], self._http.ask("GET", path_of("jobs", job, "checkpoints")))
 
     def pin_checkpoint(self, job: str, step: int, *, pinned: bool = True) -> list[CheckpointView]:
         """Keep a checkpoint until it is unpinned; with `pinned=False`, let it go by its age again."""
         method = "PUT" if pinned else "DELETE"
-        return parse(list[CheckpointView], self._http.ask(method, f"/v1/jobs/{job}/checkpoints/{step}/pin"))
+        return parse(
+            list[CheckpointView], self._http.ask(method, path_of("jobs", job, "checkpoints", str(step), "pin"))
+        )
 
     def what_goes(self, job: str) -> RemovalView:
         """What `remove` would delete."""
-        return parse(RemovalView, self._http.ask("GET", f"/v1/jobs/{job}/removal"))
+        return parse(RemovalView, self._http.ask("GET", path_of("jobs", job, "removal")))
 
     def remove(self, job: str) -> RemovalView:
         """Delete a job that has ended, with the photos that nothing else uses, its weights and logs. Its bills stay."""
-        return parse(RemovalView, self._http.ask("DELETE", f"/v1/jobs/{job}"))
+        return parse(RemovalView, self._http.ask("DELETE", path_of("jobs", job)))
 
     def project(self) -> ProjectView:
         """One's own."""

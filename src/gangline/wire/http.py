@@ -27,7 +27,11 @@ LIMITS = httpx.Limits(
 
 
 def path_of(*parts: str) -> str:
-    """Return the path of a route. Each part is one segment of it whatever people typed: `..` and `a/b` lead nowhere else."""
+    """Return the path of a route, each part one segment of it, whatever people typed: `..` leads nowhere else. Raises `NotFound` for a
+    part with a slash, which no id or name has: a server would read it as the path of something else."""
+    wrong = next((part for part in parts if "/" in part), None)
+    if wrong is not None:
+        raise NotFound(f"there is no {wrong}", hint="ids and names hold no slash")
     return "/".join(("/v1", *(quote(part, safe="", errors="surrogateescape").replace(".", "%2E") for part in parts)))
 
 

@@ -3,14 +3,16 @@
 import json
 import logging
 import shlex
+from inspect import isfunction, signature
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from gangline.api.streams import _message
 from gangline.cli import output
-from gangline.core.errors import Damaged, UserError
+from gangline.core.errors import Damaged, NotFound, UserError
 from gangline.core.views import ArtifactView, LogView
 from gangline.exec.guard import Guard
 from gangline.ports.store import write
@@ -94,6 +96,25 @@ def test_an_error_in_a_servers_log_is_of_one_piece(
     assert "ValueError" in said
     assert not CONTROLS.search(said)
     assert not [line for line in said.splitlines() if line.startswith(FORGED)]
+
+
+IDS = {"job", "name", "project", "key", "join_token"}
+ASKS = {
+    name: signature(method).parameters for name, method in vars(Client).items() if isfunction(method) and name[0] != "_"
+}
+BY_ID = {
+    name: {
+        each: 1 if each == "step" else "a/b" for each, one in of.items() if each != "self" and one.default is one.empty
+    }
+    for name, of in ASKS.items()
+    if next(iter([*of][1:]), None) in IDS and not name.startswith("add_")
+}
+
+
+@pytest.mark.parametrize(("name", "given"), BY_ID.items(), ids=BY_ID)
+def test_no_request_is_made_for_an_id_with_a_slash(name: str, given: dict[str, Any]) -> None:
+    with pytest.raises(NotFound, match="there is no a/b"):
+        list(getattr(Client("http://127.0.0.1:9", "key"), name)(**given))
 
 
 @pytest.mark.parametrize("pieces", [1, 3, 10_000])

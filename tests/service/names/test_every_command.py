@@ -51,6 +51,7 @@ def gangline(words: dict[str, str], monkeypatch: pytest.MonkeyPatch, capfd: pyte
     def run(*typed: str) -> Ended:
         """In this process, with streams as a terminal has them: a text that is no UTF-8 cannot be written."""
         monkeypatch.setattr(sys, "argv", ["gangline", *typed])
+        monkeypatch.setattr(sys, "stdin", io.StringIO())
         out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", how) for how in ("strict", "backslashreplace"))
         with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
             cli.main()
@@ -136,7 +137,7 @@ def test_words_that_no_command_takes_are_shown_escaped(gangline: Command, typed:
     "job", ["", ".", "..", "../keys", "a/../../../healthz", "%2e%2e", "job-000000/cancel", "a?b#c"]
 )
 def test_an_id_leads_to_nothing_else(gangline: Command, job: str) -> None:
-    for command in ("show", "cancel"):
-        ended = gangline("jobs", command, job)
+    for command in (("show",), ("cancel",), ("rm", "--yes")):
+        ended = gangline("jobs", *command, job)
         assert ended.code == 2
         assert "error: " in ended.err and "Traceback" not in ended.err

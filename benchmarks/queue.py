@@ -45,6 +45,7 @@ from gangline.core.errors import GanglineError
 from gangline.core.files import File
 from gangline.core.parsing import to_json
 from gangline.core.policy import Policy
+from gangline.core.server.settings import DEFAULT_POOL, PoolSettings
 from gangline.core.specs.fields import FilesBase
 from gangline.core.specs.lora import LoraSpec
 from gangline.ports.objects import Stat
@@ -95,7 +96,7 @@ def service(url: str, connections: int) -> Deployment:
         new_id=new_id,
         new_secret=lambda kind: f"gl_{kind}_{secrets.token_urlsafe(24)}",
         up_since_ms=store.now_ms(),
-        price_micro_usd_per_hour=360_000,
+        settings_of_pools={DEFAULT_POOL: PoolSettings(price_usd_per_hour=0.36)},
     )
 
 

@@ -54,6 +54,9 @@ NODE = {
     "kinds": ",lora,",
     "problems": "{}",
     "proof_failed": 0,
+    "trust": 0,
+    "price_known": 1,
+    "join_token": None,
     "price_micro_usd_per_hour": 0,
     "now": 1,
 }
@@ -67,6 +70,7 @@ ATTEMPT = {
     "because": "",
     "slots": 1,
     "price_micro_usd_per_hour": 0,
+    "price_known": 1,
     "from_step": 0,
     "now": 1,
 }

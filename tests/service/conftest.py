@@ -27,6 +27,7 @@ from gangline.core.jobs.keys import blob_key
 from gangline.core.parsing import to_json
 from gangline.core.policy import Policy
 from gangline.core.runs.contract import Manifest
+from gangline.core.server.settings import PoolSettings
 from gangline.core.specs.fields import FilesBase
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.spec import spec_hash
@@ -266,7 +267,7 @@ def a_service(folder: Path, database: str, objects: Objects) -> Iterator[Service
         new_id=lambda kind: f"{kind}-{next(counter):06d}",
         new_secret=lambda kind: f"gl_{kind}_secret-{next(counter)}",
         up_since_ms=0,
-        price_micro_usd_per_hour=PRICE,
+        settings_of_pools={name: PoolSettings(price_usd_per_hour=PRICE / 1e6) for name in ("default", "cloud", "home")},
     )
     admit(deployment, OPERATOR, "operator", now_ms=0)
     admit(deployment, JOIN, "join", now_ms=0)

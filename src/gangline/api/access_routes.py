@@ -30,11 +30,17 @@ class WantedKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedJoinToken:
-    """Workers that join with it are in `pool`, for `lasts_s` or until it is revoked."""
+    """Workers that join with it are in `pool`, for `lasts_s` or until it is revoked. `price_usd_per_hour` of a node, 0 if it is free, and
+    `trust` are those of the pool where they are not given. At most `nodes_max` nodes are here at once, and `nodes_per_hour` join within
+    an hour."""
 
     name: Name
     pool: Name = access.DEFAULT_POOL
     lasts_s: LastsS = None
+    price_usd_per_hour: Annotated[float, Ge(0), Le(1e6)] | None = None
+    trust: Annotated[int, Ge(0), Le(9)] | None = None
+    nodes_max: Annotated[int, Ge(1), Le(1_000_000)] | None = None
+    nodes_per_hour: Annotated[int, Ge(1), Le(1_000_000)] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +104,13 @@ def set_project(at: At, _: Operator, project: str, allowance: Allowance) -> Proj
 @router.post("/join-tokens", status_code=201)
 def add_join_token(at: At, now: Now, _: Operator, wanted: WantedJoinToken) -> NewJoinToken:
     """Its secret is in this answer and nowhere else."""
-    return access.add_join_token(at, wanted.pool, name=wanted.name, lasts_s=wanted.lasts_s, now_ms=now)
+    terms = access.Terms(
+        price_usd_per_hour=wanted.price_usd_per_hour,
+        trust=wanted.trust,
+        nodes_max=wanted.nodes_max,
+        nodes_per_hour=wanted.nodes_per_hour,
+    )
+    return access.add_join_token(at, wanted.pool, name=wanted.name, lasts_s=wanted.lasts_s, now_ms=now, terms=terms)
 
 
 @router.get("/join-tokens")

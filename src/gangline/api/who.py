@@ -4,6 +4,7 @@ They run in the event loop and touch nothing. What needs the store is a `Later`,
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Annotated, cast
 
@@ -95,17 +96,23 @@ def _node(identity: Identity) -> str:
     return identity.node
 
 
-def _pool(identity: Identity) -> str:
+@dataclass(frozen=True, slots=True)
+class JoinToken:
+    id: str
+    pool: str
+
+
+def _join_token(identity: Identity) -> JoinToken:
     assert identity.pool is not None, "a join token names its pool"
-    return identity.pool
+    return JoinToken(identity.id, identity.pool)
 
 
 async def _node_id(identity: Annotated[Later[Identity], Depends(_has_role("node"))]) -> Later[str]:
     return Later(lambda: _node(identity.get()))
 
 
-async def _pool_to_join(identity: Annotated[Later[Identity], Depends(_has_role("join"))]) -> Later[str]:
-    return Later(lambda: _pool(identity.get()))
+async def _joins_with(identity: Annotated[Later[Identity], Depends(_has_role("join"))]) -> Later[JoinToken]:
+    return Later(lambda: _join_token(identity.get()))
 
 
 async def _holder(request: Request) -> Later[str]:
@@ -140,7 +147,7 @@ AdminReach = Annotated[str | None, Depends(_reach("admin"))]
 Viewer = Annotated[Identity, Depends(_has_role("viewer"))]
 Admin = Annotated[Identity, Depends(_has_role("admin"))]
 Operator = Annotated[Identity, Depends(_has_role("operator"))]
-PoolToJoin = Annotated[str, Depends(_pool_to_join)]
+JoinsWith = Annotated[JoinToken, Depends(_joins_with)]
 NodeId = Annotated[str, Depends(_node_id)]
 Holder = Annotated[str, Depends(_holder)]
 Held = Annotated[Hold, Depends(_hold)]

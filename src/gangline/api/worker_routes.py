@@ -6,7 +6,7 @@ from fastapi import APIRouter, Body, Response
 
 from gangline.api.lanes import WorkerRoute, json_response
 from gangline.api.problems import accepted
-from gangline.api.who import At, Held, Holder, NodeId, Now, PoolToJoin
+from gangline.api.who import At, Held, Holder, JoinsWith, NodeId, Now
 from gangline.ports.server import (
     Assignment,
     Commit,
@@ -33,8 +33,9 @@ router = APIRouter(prefix="/v1", tags=["workers"], route_class=WorkerRoute)
 
 
 @router.post("/nodes", status_code=201)
-def join(at: At, now: Now, pool: PoolToJoin, request: Join) -> Joined:
-    return nodes.join(at, request, pool, now)
+def join(at: At, now: Now, token: JoinsWith, request: Join) -> Joined:
+    """429 where the join token lets no more nodes in now."""
+    return nodes.join(at, request, token.pool, now, join_token=token.id)
 
 
 @router.delete("/nodes/self", status_code=204)

@@ -4,6 +4,7 @@ import json
 import logging
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 from enum import StrEnum
@@ -18,6 +19,7 @@ from rich.text import Text
 
 from gangline.core.display import printable
 from gangline.core.errors import BadInput, GanglineError
+from gangline.core.money.cost import CostPart
 
 PIPE_WIDTH = 200  # a table that goes into a file or another program is not cut
 
@@ -120,6 +122,21 @@ def facts(*rows: tuple[str, str | Text]) -> Table:
 
 def usd(amount: float) -> str:
     return f"${amount:.6f}" if 0 < amount < 0.01 else f"${amount:.4f}"
+
+
+def cost(amount: float, lacks: Sequence[CostPart]) -> str:
+    """Return what is known of a cost; one whose price is not known is never shown as nothing."""
+    if "node time" not in lacks:
+        return usd(amount)
+    return f"over {usd(amount)}" if amount else "unknown"
+
+
+def cost_in_words(amount: float, lacks: Sequence[CostPart]) -> str:
+    """Return what is known of a cost, and what it lacks."""
+    if not lacks:
+        return usd(amount)
+    known = "unknown" if not amount and "node time" in lacks else usd(amount)
+    return f"{known} (no price is set for {' and '.join(lacks)}: docs/money.md)"
 
 
 def duration(seconds: float | None) -> str:

@@ -85,8 +85,8 @@ def _deployed(
             new_id=new_id,
             new_secret=new_secret,
             up_since_ms=store.now_ms(),
-            price_micro_usd_per_hour=settings.pool(DEFAULT_POOL).price_micro_usd_per_hour or 0,
             pools=pools,
+            settings_of_pools=settings.pools,
             server=_server_name(home, access.signing_secret),
             trackers=trackers,
         )
@@ -167,6 +167,7 @@ def _nodes_of_this_box(
         gpu_memory_gb=gpu_memory_gb(gpu),
         trust=pool.trust,
         price_micro_usd_per_hour=pool.price_micro_usd_per_hour or 0,
+        price_known=pool.price_micro_usd_per_hour is not None,
     )
     limit = ("--cache-gb", f"{cache_gb:g}") if cache_gb else ()
     return LocalPool(

@@ -63,7 +63,7 @@ class Attempt:
 class Node:
     """`numerics` names what decides the bits of a result: GPU, driver, libraries. `meter_ms`: its bill is written up to here.
 
-    `kinds` (see `kinds_text` in `gangline.core.runs.proof`) are those of the jobs whose libraries it has; `problems` is JSON: a sentence
+    Where `price_known` is 0, `price_micro_usd_per_hour` says nothing. `kinds` (see `kinds_text` in `gangline.core.runs.proof`) are those of the jobs whose libraries it has; `problems` is JSON: a sentence
     for each other kind.
     """
 
@@ -83,6 +83,7 @@ class Node:
     joined_ms: int | None
     kinds: str
     problems: str
+    price_known: int = 1
     rented: int = 0
     rest_until_ms: int = 0
     quarantined_until_ms: int = 0

@@ -154,11 +154,13 @@ class Policy:
 
     # Prices besides those of the nodes
     storage_usd_per_gb_month: Annotated[
-        From0, "Price of keeping checkpoints and results in the object store, per GB and 30 days; 0 bills none."
-    ] = 0.0
-    egress_usd_per_gb: Annotated[From0, "Price of what nodes download from the object store, per GB; 0 bills none."] = (
-        0.0
-    )
+        From0 | None,
+        "Price of keeping checkpoints and results in the object store, per GB and 30 days, 0 if it is free; without one, costs lack it.",
+    ] = None
+    egress_usd_per_gb: Annotated[
+        From0 | None,
+        "Price of what nodes download from the object store, per GB, 0 if it is free; without one, costs and budgets lack it.",
+    ] = None
 
     def __post_init__(self) -> None:
         broken = list(self._broken_rules())
@@ -183,7 +185,7 @@ class Policy:
 
     @property
     def egress_micro_usd_per_byte(self) -> float:
-        return self.egress_usd_per_gb * 1e6 / 1e9
+        return (self.egress_usd_per_gb or 0) * 1e6 / 1e9
 
     @property
     def url_s(self) -> float:

@@ -8,6 +8,7 @@ from gangline.core.events import Described, RecordedKind, listed
 from gangline.core.files import Grant
 from gangline.core.job import AttemptState, JobState
 from gangline.core.jobs.failure import MEANING
+from gangline.core.money.cost import CostPart
 from gangline.core.runs.metrics import Measured
 from gangline.core.specs.kinds import KINDS
 
@@ -29,11 +30,13 @@ class AttemptView:
     started_ms: int
     ended_ms: int | None
     cost_usd: float
+    cost_lacks: tuple[CostPart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSummary:
-    """`step` is the last that is known to be taken; `committed_step` the one that nothing can take away any more."""
+    """`step` is the last that is known to be taken; `committed_step` the one that nothing can take away any more. `cost_usd` is what is
+    known of the cost, without what `cost_lacks`."""
 
     id: str
     name: str
@@ -51,6 +54,7 @@ class JobSummary:
     attempts: int
     interruptions: int
     cost_usd: float
+    cost_lacks: tuple[CostPart, ...] = ()
     submitted_ms: int
     ended_ms: int | None
 
@@ -65,6 +69,7 @@ class SamplesView:
     failed: int
     because: str
     cost_usd: float
+    cost_lacks: tuple[CostPart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +240,7 @@ class LogView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
-    """`job` is None also where it is another project's."""
+    """`job` is None also where it is another project's. Where `price_known` is false, `price_usd_per_hour` says nothing."""
 
     id: str
     name: str
@@ -246,6 +251,8 @@ class NodeView:
     gpu: str
     slots: int
     price_usd_per_hour: float
+    price_known: bool = True
+    trust: int = 0
     job: str | None
     phase: str | None
     seen_ms: int
@@ -284,13 +291,15 @@ class BaseView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectView:
-    """`reserved_usd` is set aside for what runs; `budget_usd` is None where there is no limit."""
+    """`reserved_usd` is set aside for what runs; `budget_usd` is None where there is no limit. `spent_usd` is what is known, without what
+    `cost_lacks`."""
 
     project: str
     share: float
     budget_usd: float | None
     spent_usd: float
     reserved_usd: float
+    cost_lacks: tuple[CostPart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,7 +327,8 @@ class NewKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinTokenView:
-    """What lets workers join a pool, and nothing else."""
+    """What lets workers join a pool, and nothing else. Their price and trust are its pool's where it has none; `nodes_max` nodes may be
+    here at once, `nodes_per_hour` may join within an hour, any number where there is no limit; `nodes` are here now."""
 
     id: str
     name: str
@@ -328,6 +338,11 @@ class JoinTokenView:
     revoked_ms: int | None
     used_ms: int | None
     standing: Standing
+    price_usd_per_hour: float | None = None
+    trust: int | None = None
+    nodes_max: int | None = None
+    nodes_per_hour: int | None = None
+    nodes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ class NoCapacity(GanglineError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """What can be rented now. `gpu` is empty where there is none."""
+    """What can be rented now. `gpu` is empty where there is none. The price says nothing where it is not known."""
 
     id: str
     gpu: str = ""
@@ -22,6 +22,7 @@ class Offer:
     slots: int = 1
     trust: int = 0
     price_micro_usd_per_hour: int = 0
+    price_known: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from gangline.core.fleet.autoscale import PoolLimits
 from gangline.core.policy import Policy
+from gangline.core.server.settings import PoolSettings
 from gangline.ports.hub import Hub
 from gangline.ports.objects import Objects
 from gangline.ports.pool import Pool
@@ -33,8 +34,8 @@ class Deployment:
     new_id: Callable[[str], str]
     new_secret: Callable[[str], str]
     up_since_ms: int
-    price_micro_usd_per_hour: int
     pools: Mapping[str, RentedPool] = field(default_factory=dict)
+    settings_of_pools: Mapping[str, PoolSettings] = field(default_factory=dict)
     server: str = "server"
     trackers: tuple[Tracker, ...] = ()
     recent: Recent = field(default_factory=Recent)

@@ -108,7 +108,6 @@ class SimService:
             new_id=self._new_id,
             new_secret=lambda _kind: self._new_id("secret"),
             up_since_ms=self._world.now_ms,
-            price_micro_usd_per_hour=0,
             pools=self._pools,
         )
         self._controller = Controller(self.at)

@@ -188,9 +188,23 @@ class Client:
         """For operators."""
         return parse(list[JoinTokenView], self._http.ask("GET", "/v1/join-tokens"))
 
-    def add_join_token(self, name: str, pool: str = "default", *, lasts_s: float | None = None) -> NewJoinToken:
-        """For operators. The answer has the secret, which is shown this once."""
-        body = {"name": name, "pool": pool, "lasts_s": lasts_s}
+    def add_join_token(
+        self,
+        name: str,
+        pool: str = "default",
+        *,
+        lasts_s: float | None = None,
+        price_usd_per_hour: float | None = None,
+        trust: int | None = None,
+        nodes_max: int | None = None,
+        nodes_per_hour: int | None = None,
+    ) -> NewJoinToken:
+        """For operators. The answer has the secret, which is shown this once. Price (0: free) and trust are the pool's where they are
+        not given; at most `nodes_max` nodes are here at once, and `nodes_per_hour` join within an hour."""
+        terms = {"price_usd_per_hour": price_usd_per_hour, "trust": trust}
+        limits = {"nodes_max": nodes_max, "nodes_per_hour": nodes_per_hour}
+        given = {name: value for name, value in (terms | limits).items() if value is not None}
+        body = {"name": name, "pool": pool, "lasts_s": lasts_s, **given}
         return parse(NewJoinToken, self._http.ask("POST", "/v1/join-tokens", body))
 
     def revoke_join_token(self, join_token: str) -> None:

@@ -117,7 +117,14 @@ def test_an_operator_acts_in_the_project_that_it_names_and_the_others_in_their_o
 
 def test_a_project_is_made_once_and_its_budget_is_the_operators_to_set(service: Service) -> None:
     made = service.ask("POST", "/v1/projects", json={"project": "team-a"}).json()
-    assert made == {"project": "team-a", "share": 1.0, "budget_usd": None, "spent_usd": 0.0, "reserved_usd": 0.0}
+    assert made == {
+        "project": "team-a",
+        "share": 1.0,
+        "budget_usd": None,
+        "spent_usd": 0.0,
+        "reserved_usd": 0.0,
+        "cost_lacks": ["storage", "egress"],
+    }
     changed = service.ask("PUT", "/v1/projects/team-a", json={"share": 2, "budget_usd": 5}).json()
     assert changed == made | {"share": 2.0, "budget_usd": 5.0}
     assert service.ask("POST", "/v1/projects", json={"project": "team-a"}).json() == changed
@@ -136,7 +143,7 @@ def test_a_worker_is_in_the_pool_of_its_join_token_whatever_it_says(service: Ser
 
 
 def test_a_join_token_of_another_pool_does_not_make_a_rented_node(service: Service) -> None:
-    what = {"gpu": "", "gpu_memory_gb": 0, "trust": 1, "slots": 1, "price_micro_usd_per_hour": 1}
+    what = {"gpu": "", "gpu_memory_gb": 0, "trust": 1, "slots": 1, "price_micro_usd_per_hour": 1, "price_known": 1}
     service.store.apply(write("rent_node", id="node-r", pool="cloud", because="", now=service.now_ms, **what))
     strange, its = service.join_token(pool="home")["secret"], service.join_token(pool="cloud")["secret"]
     problem(service.join_with(strange, node="node-r"), 401, "denied")

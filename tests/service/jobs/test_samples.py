@@ -212,7 +212,15 @@ def rented(service: Service, name: str, nodes_min: int = 0) -> str:
     """A node of a pool that rents."""
     limits = PoolLimits(name="default", nodes_min=nodes_min, nodes_max=9)
     service.at = replace(service.at, pools={"default": RentedPool(limits, Shop())})
-    row = {"pool": "default", "gpu": "", "gpu_memory_gb": 80, "trust": 0, "slots": 1, "price_micro_usd_per_hour": PRICE}
+    row = {
+        "pool": "default",
+        "gpu": "",
+        "gpu_memory_gb": 80,
+        "trust": 0,
+        "slots": 1,
+        "price_micro_usd_per_hour": PRICE,
+        "price_known": 1,
+    }
     service.store.apply(write("rent_node", id=name, because="work", now=service.now_ms, **row))
     return service.join(name, node=name)
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -14,6 +15,7 @@ from gangline.core.models.lora_metadata import DIFFUSERS_FILE
 from gangline.core.parsing import to_json
 from gangline.core.policy import Policy
 from gangline.core.runs.contract import Manifest
+from gangline.core.server.settings import PoolSettings
 from gangline.core.specs.fields import FilesBase
 from gangline.core.specs.lora import LoraSpec
 from gangline.ports.objects import Stat
@@ -153,7 +155,7 @@ class Bench:
             new_id=lambda kind: f"{kind}-{next(self._ids):04d}",
             new_secret=lambda _kind: f"secret-{next(self._ids)}",
             up_since_ms=0,
-            price_micro_usd_per_hour=PRICE,
+            settings_of_pools=defaultdict(lambda: PoolSettings(price_usd_per_hour=PRICE / 1e6)),
             pools={POOL: RentedPool(limits, self.provider)},
         )
         admit(self.at, "operator's", "operator", now_ms=0)

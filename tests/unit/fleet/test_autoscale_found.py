@@ -95,7 +95,6 @@ def test_only_a_node_that_a_waiting_job_could_have_is_rented(
         new_id=lambda kind: f"{kind}-{len(shop.started)}",
         new_secret=lambda kind: f"{kind} secret",
         up_since_ms=0,
-        price_micro_usd_per_hour=0,
         pools={"default": RentedPool(limits(0, 4), shop)},
     )
     store.apply(write("add_blob", project="p", sha256=PHOTO["sha256"], bytes=PHOTO["bytes"], now=0))

@@ -19,19 +19,53 @@ from gangline.cli.output import (
 from gangline.compose.client import make_client
 
 app = typer.Typer(no_args_is_help=True)
+PriceOption = Annotated[
+    float | None,
+    typer.Option(
+        "--price-usd-per-hour",
+        "--price",
+        min=0,
+        help="Price of an hour of a node that joins with it, 0 if it is free (default: its pool's).",
+        show_default=False,
+    ),
+]
+TrustOption = Annotated[
+    int | None,
+    typer.Option(
+        min=0, max=9, help="Trust tier of the nodes that join with it (default: its pool's).", show_default=False
+    ),
+]
+NodesOption = Annotated[
+    int | None, typer.Option(min=1, help="How many may be here at once (default: any number).", show_default=False)
+]
+RateOption = Annotated[
+    int | None, typer.Option(min=1, help="How many may join within an hour (default: any number).", show_default=False)
+]
 
 
 @app.command("add")
 def add_join_token(
     name: Annotated[str, typer.Argument(help="For people: whose machines have it.", show_default=False)],
     pool: Annotated[str, typer.Option(help="The pool that workers join with it.")] = "default",
+    price_usd_per_hour: PriceOption = None,
+    trust: TrustOption = None,
+    nodes: NodesOption = None,
+    nodes_per_hour: RateOption = None,
     days: DaysOption = None,
     server: ServerOption = None,
     token: TokenOption = None,
     output: OutputOption = Output.text,
 ) -> None:
     """Make a join token. It is printed this once: the server keeps only its hash."""
-    made = make_client(server, token).add_join_token(name, pool, lasts_s=days and days * DAY_S)
+    made = make_client(server, token).add_join_token(
+        name,
+        pool,
+        lasts_s=days and days * DAY_S,
+        price_usd_per_hour=price_usd_per_hour,
+        trust=trust,
+        nodes_max=nodes,
+        nodes_per_hour=nodes_per_hour,
+    )
     if output is Output.json:
         print_json(made)
         return
@@ -48,13 +82,19 @@ def list_join_tokens(
     if output is Output.json:
         print_json(found)
         return
-    rows = table("join token", "name", "pool", "standing", "made", "used", "expires")
+    rows = table(
+        "join token", "name", "pool", "standing", ">$/hour", ">trust", ">nodes", ">per hour", "made", "used", "expires"
+    )
     for each in found:
         rows.add_row(
             each.id,
             each.name,
             each.pool,
             each.standing,
+            "the pool's" if each.price_usd_per_hour is None else f"{each.price_usd_per_hour:.4f}",
+            "the pool's" if each.trust is None else str(each.trust),
+            f"{each.nodes}" if each.nodes_max is None else f"{each.nodes} of {each.nodes_max}",
+            "–" if each.nodes_per_hour is None else str(each.nodes_per_hour),
             moment_or_dash(each.made_ms),
             moment_or_dash(each.used_ms),
             moment_or_dash(each.expires_ms),

@@ -20,7 +20,7 @@ def list_nodes(server: ServerOption = None, token: TokenOption = None, output: O
     if output is Output.json:
         print_json(found)
         return
-    rows = table("node", "name", "state", "gpu", ">slots", ">$/hour", "job", "why")
+    rows = table("node", "name", "state", "gpu", ">slots", ">$/hour", ">trust", "job", "why")
     for node in found:
         rows.add_row(
             node.id,
@@ -28,7 +28,8 @@ def list_nodes(server: ServerOption = None, token: TokenOption = None, output: O
             node.phase or node.state,
             node.gpu or "–",
             str(node.slots),
-            f"{node.price_usd_per_hour:.4f}",
+            f"{node.price_usd_per_hour:.4f}" if node.price_known else "unknown",
+            str(node.trust),
             node.job or "–",
             node.because,
         )

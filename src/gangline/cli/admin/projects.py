@@ -4,7 +4,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, facts, out, print_json, table, usd
+from gangline.cli.output import (
+    Output,
+    OutputOption,
+    ServerOption,
+    TokenOption,
+    cost,
+    cost_in_words,
+    facts,
+    out,
+    print_json,
+    table,
+    usd,
+)
 from gangline.compose.client import make_client
 from gangline.core.errors import BadInput, NotFound
 from gangline.core.views import ProjectView
@@ -42,7 +54,13 @@ def list_projects(server: ServerOption = None, token: TokenOption = None, output
         return
     rows = table("project", ">share", ">budget", ">spent", ">reserved")
     for each in found:
-        rows.add_row(each.project, f"{each.share:g}", limit_of(each), usd(each.spent_usd), usd(each.reserved_usd))
+        rows.add_row(
+            each.project,
+            f"{each.share:g}",
+            limit_of(each),
+            cost(each.spent_usd, each.cost_lacks),
+            usd(each.reserved_usd),
+        )
     out.print(rows)
 
 
@@ -83,7 +101,7 @@ def print_project(found: ProjectView, output: Output) -> None:
             ("project", found.project),
             ("share", f"{found.share:g}"),
             ("budget", limit_of(found)),
-            ("spent", usd(found.spent_usd)),
+            ("spent", cost_in_words(found.spent_usd, found.cost_lacks)),
             ("reserved", f"{usd(found.reserved_usd)} by what runs"),
         )
     )

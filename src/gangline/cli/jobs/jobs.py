@@ -13,6 +13,8 @@ from gangline.cli.output import (
     OutputOption,
     ServerOption,
     TokenOption,
+    cost,
+    cost_in_words,
     duration,
     facts,
     moment,
@@ -21,7 +23,6 @@ from gangline.cli.output import (
     print_json,
     say,
     table,
-    usd,
 )
 from gangline.compose.client import make_client
 from gangline.core.runs.metrics import Measured
@@ -45,7 +46,7 @@ def list_jobs(server: ServerOption = None, token: TokenOption = None, output: Ou
             job.phase or job.state,
             f"{job.step}/{job.steps}",
             duration(job.eta_s),
-            usd(job.cost_usd),
+            cost(job.cost_usd, job.cost_lacks),
             job.because,
         )
     out.print(rows)
@@ -129,7 +130,7 @@ def attempts_table(job: JobView) -> Table:
             str(attempt.step),
             number(attempt.seconds_per_step, 3),
             duration(seconds),
-            usd(attempt.cost_usd),
+            cost(attempt.cost_usd, attempt.cost_lacks),
         )
     return rows
 
@@ -143,6 +144,6 @@ def _head(summary: JobSummary, job: JobView) -> Table:
         ("loss", number(summary.loss)),
         ("ETA", duration(summary.eta_s)),
         ("interruptions", f"{summary.interruptions} ({job.steps_redone} steps redone, {job.seconds_lost:.1f} s lost)"),
-        ("cost", usd(summary.cost_usd)),
+        ("cost", cost_in_words(summary.cost_usd, summary.cost_lacks)),
         ("samples", standing(job)),
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gangline.core.job import WORKING, Node
 from gangline.core.moments import until
-from gangline.core.money.budget import Purse, over_budget, reservation
+from gangline.core.money.budget import Purse, over_budget, reservation, unaccountable
 from gangline.core.policy import Policy
 from gangline.core.runs.proof import has_kind
 
@@ -118,12 +118,20 @@ def choose(
     candidates: Sequence[Candidate], node: Node, purse: Purse, held: frozenset[str], now_ms: int, policy: Policy
 ) -> Choice | Nothing:
     """`candidates` of one project in the queue's order; `held`: the bases that the node has."""
-    reasons = [mismatch(job, node, now_ms) or over_budget(purse, to_reserve(job, node, policy)) for job in candidates]
+    reasons = [
+        mismatch(job, node, now_ms) or unpriced(purse, node) or over_budget(purse, to_reserve(job, node, policy))
+        for job in candidates
+    ]
     fitting = [job for job, reason in zip(candidates, reasons, strict=True) if reason is None]
     if not fitting:
         return next((Nothing(reason) for reason in reasons if reason), NOTHING)
     job = _preferred(fitting, held, now_ms, policy)
     return Choice(job, f"{_why(job, fitting[0])}, on {node.name}", to_reserve(job, node, policy))
+
+
+def unpriced(purse: Purse, node: Node) -> str | None:
+    """Return why this node takes nothing of a project with a budget: nobody knows what that would cost."""
+    return None if purse.budget is None or node.price_known else unaccountable(purse, node.name)
 
 
 def to_reserve(job: Candidate, node: Node, policy: Policy) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gangline.core.jobs.claim import Candidate
-from gangline.core.money.budget import Purse, over_budget, reservation
+from gangline.core.money.budget import Purse, over_budget, reservation, unaccountable
 from gangline.core.policy import Policy
 
 
@@ -17,6 +17,7 @@ class Rentable:
     slots: int
     trust: int
     price_micro_usd_per_hour: int
+    price_known: bool = True
     exhausted: bool = False
 
 
@@ -81,7 +82,12 @@ def _why_not_rented(job: Candidate, purse: Purse, pools: Sequence[PoolSeen], pol
     fitting = [(pool, offer) for pool in pools for offer in pool.offers if not _lacks(job, [offer])]
     if not fitting:
         return _lacks(job, offers) or "no offer of any pool has all of that at once"
-    too_much = over_budget(purse, min(_to_reserve(job, offer, policy) for _, offer in fitting))
+    if purse.budget is not None and not any(offer.price_known for _, offer in fitting):
+        return unaccountable(purse, f"a node of {fitting[0][0].name}")
+    too_much = over_budget(
+        purse,
+        min(_to_reserve(job, offer, policy) for _, offer in fitting if offer.price_known or purse.budget is None),
+    )
     if too_much:
         return too_much
     room = [(pool, offer) for pool, offer in fitting if pool.rented < pool.nodes_max]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gangline.core.job import WORKING, Node
-from gangline.core.jobs.claim import Candidate, locked_out, mismatch, to_reserve
+from gangline.core.jobs.claim import Candidate, locked_out, mismatch, to_reserve, unpriced
 from gangline.core.jobs.supply import Supply, needs_of, what_helps
 from gangline.core.money.budget import Purse, over_budget, reservation
 from gangline.core.policy import Policy
@@ -25,7 +25,7 @@ def why_queued(
     """`said` when it was queued; `nodes`: all that are here or coming; `banned`: the machines that may not have it."""
     if job.ready_ms > now_ms:
         return f"waits {(job.ready_ms - now_ms) / 1000:.0f} s before its next try: {said}"
-    misfits = {node.id: _misfit(job, node, banned, now_ms) for node in nodes}
+    misfits = {node.id: _misfit(job, node, banned, now_ms) or unpriced(purse, node) for node in nodes}
     fitting = [node for node in nodes if misfits[node.id] is None]
     least = min(
         (to_reserve(job, node, policy) for node in fitting if node.state in WORKING),

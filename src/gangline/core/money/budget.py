@@ -20,6 +20,18 @@ class Purse:
     reserved: int
 
 
+UNPRICED_MICRO_USD = 2 * 10**15
+"""What a slot whose price is not known would have to reserve of a budget: more than any budget has, times 4,000 slots within 64 bits."""
+
+
+def unaccountable(purse: Purse, what: str) -> str:
+    """Return why a project with a budget may not use `what`, a node or a kind of node whose price is not known."""
+    return (
+        f"the price of {what} is not known, so it could not be counted against the budget of {purse.project}: "
+        "give its join token or its pool a price"
+    )
+
+
 def over_budget(purse: Purse, more: int) -> str | None:
     if purse.budget is None or purse.spent + purse.reserved + more <= purse.budget:
         return None

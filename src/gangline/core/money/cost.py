@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, get_args
 
 from gangline.core.job import Attempt, AttemptState
+from gangline.core.policy import Policy
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -24,6 +25,11 @@ Cause = Literal[
     "egress",
     "correction",  # what the provider did not bill after all: a node that was gone before we knew
 ]
+
+
+CostPart = Literal["node time", "storage", "egress"]
+"""What a cost may lack, where its price is not known."""
+COST_PARTS: tuple[CostPart, ...] = get_args(CostPart)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +79,24 @@ def _lost_from_ms(attempt: Attempt, state: AttemptState, now_ms: int) -> int:
     return min(now_ms, max(attempt.training_ms, attempt.beat_ms - lost_ms))
 
 
-def storage_micro_usd(size: int, from_ms: int, to_ms: int, usd_per_gb_month: float) -> int:
-    return round(usd_per_gb_month * 1e6 * size / GB * (to_ms - from_ms) / MONTH_MS)
+def storage_micro_usd(size: int, from_ms: int, to_ms: int, usd_per_gb_month: float | None) -> int:
+    """Return what is billed: nothing where the price is not known (None)."""
+    return round((usd_per_gb_month or 0) * 1e6 * size / GB * (to_ms - from_ms) / MONTH_MS)
 
 
-def egress_micro_usd(size: int, usd_per_gb: float) -> int:
-    return round(usd_per_gb * 1e6 * size / GB)
+def egress_micro_usd(size: int, usd_per_gb: float | None) -> int:
+    """Return what is billed: nothing where the price is not known (None)."""
+    return round((usd_per_gb or 0) * 1e6 * size / GB)
+
+
+def unknown_parts(policy: Policy, *, node_time: bool) -> tuple[CostPart, ...]:
+    """Return what a cost lacks because its price is not known; `node_time`: some node had none."""
+    lacking = {
+        "node time": node_time,
+        "storage": policy.storage_usd_per_gb_month is None,
+        "egress": policy.egress_usd_per_gb is None,
+    }
+    return tuple(part for part in COST_PARTS if lacking[part])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

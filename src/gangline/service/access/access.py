@@ -2,7 +2,7 @@
 random, so a plain SHA-256 is enough."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from gangline.core.access import CALLED, KeyRole, Role, Standing, permits, standing
@@ -98,16 +98,37 @@ def revoke_key(at: Deployment, project: str | None, key: str, now_ms: int) -> No
         raise NotFound(f"there is no key {key}", hint="`gangline keys ls` lists them")
 
 
-def add_join_token(at: Deployment, pool: str, *, name: str, lasts_s: float | None, now_ms: int) -> NewJoinToken:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What a join token says of the nodes that join with it: price in US dollars an hour and trust (None: their pool's), how many may be
+    here at once, and join within an hour (None: any number)."""
+
+    price_usd_per_hour: float | None = None
+    trust: int | None = None
+    nodes_max: int | None = None
+    nodes_per_hour: int | None = None
+
+
+def add_join_token(
+    at: Deployment, pool: str, *, name: str, lasts_s: float | None, now_ms: int, terms: Terms = Terms()
+) -> NewJoinToken:
     """The only time that its secret is seen."""
     secret, ends_ms = at.new_secret("join"), _ends_ms(lasts_s, now_ms)
-    at.store.apply(_adding(secret, "join", name=name, pool=pool, expires_ms=ends_ms, now_ms=now_ms))
+    at.store.apply(_adding(secret, "join", name=name, pool=pool, expires_ms=ends_ms, now_ms=now_ms, terms=terms))
     made = _made("join", secret, name, ends_ms, now_ms)
-    return NewJoinToken(join_token=JoinTokenView(pool=pool, **made), secret=secret)
+    return NewJoinToken(join_token=JoinTokenView(pool=pool, **made, **asdict(terms)), secret=secret)
 
 
 def join_tokens(at: Deployment, now_ms: int) -> list[JoinTokenView]:
-    return [JoinTokenView(**row, standing=_standing(row, now_ms)) for row in at.store.load("join_tokens")]
+    return [_join_token(row, now_ms) for row in at.store.load("join_tokens")]
+
+
+def _join_token(row: Row, now_ms: int) -> JoinTokenView:
+    known = {name: value for name, value in dict(row).items() if name != "price_micro_usd_per_hour"}
+    price = row["price_micro_usd_per_hour"]
+    return JoinTokenView(
+        **known, price_usd_per_hour=None if price is None else price / 1e6, standing=_standing(row, now_ms)
+    )
 
 
 def revoke_join_token(at: Deployment, join_token: str, now_ms: int) -> None:
@@ -132,10 +153,14 @@ def _adding(
     pool: str | None = None,
     node: str | None = None,
     expires_ms: int | None = None,
+    terms: "Terms | None" = None,
 ) -> Write:
+    said, price = asdict(terms or Terms()), None if terms is None else terms.price_usd_per_hour
+    del said["price_usd_per_hour"]
+    said["price_micro_usd_per_hour"] = None if price is None else round(price * 1e6)
     owner = {"project": project, "pool": pool, "node": node}
     identity = {"id": _id(role, secret), "hash": _hash(secret), "role": role, "name": name}
-    return write("add_credential", **identity, **owner, expires_ms=expires_ms, now=now_ms)
+    return write("add_credential", **identity, **owner, **said, expires_ms=expires_ms, now=now_ms)
 
 
 def _hash(secret: str) -> str:

@@ -3,6 +3,7 @@
 from gangline.core.access import is_project_name
 from gangline.core.errors import BadInput, NotFound
 from gangline.core.money.budget import Purse
+from gangline.core.money.cost import unknown_parts
 from gangline.core.views import ProjectView
 from gangline.ports.store import guard, write
 from gangline.service.access.access import Identity
@@ -43,22 +44,24 @@ def project(at: Deployment, project: str) -> ProjectView:
     found = at.store.load("project", id=project)
     if not found:
         raise no_project(project)
-    return _project(as_purse(found[0]))
+    return _project(at, as_purse(found[0]))
 
 
 def projects(at: Deployment) -> list[ProjectView]:
-    return [_project(as_purse(row)) for row in at.store.load("projects")]
+    return [_project(at, as_purse(row)) for row in at.store.load("projects")]
 
 
 def no_project(project: str) -> NotFound:
     return NotFound(f"there is no project {project}", hint="`gangline projects ls` lists them to an operator")
 
 
-def _project(purse: Purse) -> ProjectView:
+def _project(at: Deployment, purse: Purse) -> ProjectView:
+    unpriced = bool(at.store.load("unpriced", project=purse.project)[0]["unpriced"])
     return ProjectView(
         project=purse.project,
         share=purse.share,
         budget_usd=None if purse.budget is None else purse.budget / 1e6,
         spent_usd=purse.spent / 1e6,
         reserved_usd=purse.reserved / 1e6,
+        cost_lacks=unknown_parts(at.policy, node_time=unpriced),
     )

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from gangline.core.fleet.autoscale import PoolLimits
-from gangline.core.money.budget import reservation
+from gangline.core.money.budget import UNPRICED_MICRO_USD, reservation
 from gangline.core.policy import Policy
 from gangline.core.runs.proof import has_kind, kinds_in, kinds_text
 from gangline.core.specs.kinds import KINDS
@@ -28,7 +28,7 @@ def find_demand(
             "slots": offer.slots,
             "pool": pool.name,
             "kinds": kinds,
-            "reserve": reservation(offer.price_micro_usd_per_hour // offer.slots, 0, at.policy),
+            "reserve": _reserve_slots(offer, 1, 0, at.policy),
             "egress": at.policy.egress_micro_usd_per_byte,
             "limit": 2 * pool.nodes_max + len(covered),
         }
@@ -67,8 +67,14 @@ def _affordable(jobs: list[Row], offers: list[Offer], policy: Policy) -> list[Ro
 
 
 def _reserve(offer: Offer, job: Row, policy: Policy) -> int:
-    price = offer.price_micro_usd_per_hour * job["slots"] // offer.slots
-    return reservation(price, job["download_bytes"], policy)
+    return _reserve_slots(offer, job["slots"], job["download_bytes"], policy)
+
+
+def _reserve_slots(offer: Offer, slots: int, download_bytes: int, policy: Policy) -> int:
+    """Return what a job on so many slots reserves of a budget, in micro-dollars: more than there is where the price is not known."""
+    if not offer.price_known:
+        return UNPRICED_MICRO_USD * slots
+    return reservation(offer.price_micro_usd_per_hour * slots // offer.slots, download_bytes, policy)
 
 
 def suits(offer: Offer, job: Row, policy: Policy) -> bool:

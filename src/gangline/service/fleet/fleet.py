@@ -181,6 +181,7 @@ def _rent(at: Deployment, pool: RentedPool, ranked: list[Offer], refused: set[st
                 trust=offer.trust,
                 slots=offer.slots,
                 price_micro_usd_per_hour=offer.price_micro_usd_per_hour,
+                price_known=int(offer.price_known),
                 now=now_ms,
             )
         )

@@ -14,15 +14,17 @@ from gangline.ports.store import guard, write
 from gangline.service.access.access import adding_node
 from gangline.service.attempts import TRIES_MAX, end_attempts_of_node, load_node
 from gangline.service.deployment import Deployment
+from gangline.service.fleet.admission import admit, terms_of
 from gangline.service.money import bill
 from gangline.service.outage import back_since_ms
 
 log = logging.getLogger("gangline.nodes")
 
 
-def join(at: Deployment, request: Join, pool: str, now_ms: int) -> Joined:
-    """A worker of a node that was rented for `pool` becomes that node; any other makes a node of its own there.
-    One that failed its probe is here, but gets no job. Raises `Denied` for a node that was given up, or is another pool's."""
+def join(at: Deployment, request: Join, pool: str, now_ms: int, *, join_token: str | None = None) -> Joined:
+    """A worker of a node that was rented for `pool` becomes that node; any other makes a node of its own there, whose price and trust
+    its join token (an id) says, else its pool's settings. One that failed its probe is here, but gets no job. Raises `Denied` for a
+    node that was given up, or is another pool's; `TooMany` where the join token lets no more of them in now."""
     if request.node and _pool_of(at, request.node) != pool:
         raise _not_waited_for(request.node)
     request = replace(request, problems=_as_words(request.problems), measured=_as_words(request.measured))
@@ -54,9 +56,9 @@ def join(at: Deployment, request: Join, pool: str, now_ms: int) -> Joined:
         if not admitted:
             at.store.apply(*admission)
     else:
-        price = at.price_micro_usd_per_hour
-        added = write("add_node", id=node, name=request.name, pool=pool, price_micro_usd_per_hour=price, **facts)
-        at.store.apply(added, *admission)
+        terms = terms_of(at, pool, join_token, now_ms)
+        added = write("add_node", id=node, name=request.name, pool=pool, **terms, **facts)
+        admit(at, join_token, [added, *admission], now_ms)
     return Joined(
         node=node,
         token=token,

@@ -38,5 +38,6 @@ def _rentable(offer: Offer, *, exhausted: bool) -> Rentable:
         slots=offer.slots,
         trust=offer.trust,
         price_micro_usd_per_hour=offer.price_micro_usd_per_hour,
+        price_known=offer.price_known,
         exhausted=exhausted,
     )

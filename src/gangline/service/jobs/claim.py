@@ -7,7 +7,7 @@ from zlib import crc32
 
 from gangline.core.job import Node
 from gangline.core.jobs.claim import NOTHING, Candidate, Choice, Nothing, by_fair_share, choose, refusal
-from gangline.core.money.budget import Purse, reservation
+from gangline.core.money.budget import UNPRICED_MICRO_USD, Purse, reservation
 from gangline.core.specs.spec import told_briefly
 from gangline.ports.server import Assignment, Hold, NoWork
 from gangline.ports.store import Row, guard, write
@@ -99,7 +99,7 @@ def _candidates(at: Deployment, query: str, node: Node, **values: object) -> lis
     """The first jobs that fit, left out early what the decision would refuse for this node anyhow; as many more as other claims
     may be taking."""
     fit = {name: getattr(node, name) for name in ("gpu", "gpu_memory_gb", "pool", "trust", "slots_free", "kinds")}
-    reserve = reservation(node.price_of(1), 0, at.policy)
+    reserve = reservation(node.price_of(1), 0, at.policy) if node.price_known else UNPRICED_MICRO_USD
     costs = {"reserve": reserve, "egress": at.policy.egress_micro_usd_per_byte}
     return at.store.load(query, node=node.id, limit=CANDIDATES_MAX + at.recent.claims, **fit, **costs, **values)
 
@@ -134,14 +134,15 @@ def _take(at: Deployment, node: Node, chosen: Chosen, now_ms: int) -> Assignment
     }
     lease = {"attempt": hold.attempt, "rank": hold.rank, "expires_ms": now_ms + at.policy.lease_ms, "reserved": reserve}
     place = {name: getattr(node, name) for name in ("machine", "pool", "gpu", "gpu_memory_gb")}
+    priced = {"price_known": node.price_known}
     usage = bill.usage_with(chosen.purse, at.policy.entry_charge_usd * 1e6, now_ms, at.policy)
     taken = at.store.apply(
         guard("take_job", id=job.id, version=job.version, because=because),
         *bill.meter(node, now_ms, heard_ms=now_ms),
-        write("add_attempt", id=hold.attempt, job=job.id, because=because, **place, **common),
+        write("add_attempt", id=hold.attempt, job=job.id, because=because, **place, **priced, **common),
         guard("add_lease", **lease, **common),
         event(job.id, "claimed", because, now_ms, attempt=hold.attempt, node=node.id),
-        guard("enter", id=job.project, micro_usd=reserve, usage=usage, now=now_ms),
+        guard("enter", id=job.project, micro_usd=reserve, usage=usage, **priced, now=now_ms),
     )
     if not taken:
         return None

@@ -10,7 +10,7 @@ from gangline.core.job import Node
 from gangline.core.jobs.supply import Supply
 from gangline.core.jobs.why import why_queued
 from gangline.core.money.budget import Purse
-from gangline.core.money.cost import lost, time_cost_micro_usd
+from gangline.core.money.cost import CostPart, lost, time_cost_micro_usd, unknown_parts
 from gangline.core.views import (
     ArtifactView,
     AttemptView,
@@ -125,6 +125,8 @@ def nodes(at: Deployment, project: str | None) -> list[NodeView]:
             gpu=row["gpu"],
             slots=row["slots"],
             price_usd_per_hour=row["price_micro_usd_per_hour"] / 1e6,
+            price_known=row["price_known"] == 1,
+            trust=row["trust"],
             job=row["job"] if project in (None, row["project"]) else None,
             phase=row["phase"],
             seen_ms=row["seen_ms"],
@@ -190,6 +192,7 @@ def _summary(at: Deployment, row: Row, here: Callable[[], _Here], now_ms: int) -
         attempts=len(attempts),
         interruptions=sum(attempt["state"] in ("interrupted", "released") for attempt in attempts),
         cost_usd=(spent + stored_micro_usd(at, row["id"], now_ms)) / 1e6,
+        cost_lacks=_lacks(at, attempts),
         submitted_ms=row["submitted_ms"],
         ended_ms=row["ended_ms"],
     )
@@ -201,8 +204,15 @@ def _committed(job: Row, attempts: list[Row]) -> int:
 
 
 def _attempt(row: Row, now_ms: int) -> AttemptView:
-    shown = [field.name for field in fields(AttemptView) if field.name != "cost_usd"]
-    return AttemptView(**{name: row[name] for name in shown}, cost_usd=_micro_usd(row, now_ms) / 1e6)
+    shown = [field.name for field in fields(AttemptView) if not field.name.startswith("cost_")]
+    lacks: tuple[CostPart, ...] = () if row["price_known"] else ("node time",)
+    return AttemptView(**{name: row[name] for name in shown}, cost_usd=_micro_usd(row, now_ms) / 1e6, cost_lacks=lacks)
+
+
+def _lacks(at: Deployment, attempts: list[Row]) -> tuple[CostPart, ...]:
+    """Return what is not known of the cost of these attempts; where there was none, nothing is unknown."""
+    unpriced = any(not attempt["price_known"] for attempt in attempts)
+    return unknown_parts(at.policy, node_time=unpriced) if attempts else ()
 
 
 def _micro_usd(attempt: Row, now_ms: int) -> int:

@@ -14,6 +14,7 @@ from gangline.core.jobs.claim import Candidate
 from gangline.core.jobs.failure import Verdict
 from gangline.core.jobs.keys import attempt_prefix, folder_prefix
 from gangline.core.jobs.samples import Rhythm, is_due, may_go_elsewhere
+from gangline.core.money.cost import unknown_parts
 from gangline.core.runs.contract import PICTURES, pictures_name
 from gangline.core.specs.spec import SampleSpec, parse_spec, parse_task, spec_hash, workload
 from gangline.core.views import SamplesView
@@ -222,6 +223,7 @@ def view(at: Deployment, job: str) -> SamplesView:
         failed=len(failed),
         because=f"{failed[-1]['id']}: {failed[-1]['because']}" if failed else "",
         cost_usd=sum(row["micro_usd"] for row in rows) / 1e6,
+        cost_lacks=unknown_parts(at.policy, node_time=any(row["unpriced"] for row in rows)) if rows else (),
     )
 
 

@@ -144,7 +144,7 @@ class Tracking:
             state=row["state"],
             summary={
                 "because": row["because"],
-                "cost_usd": found.summary.cost_usd,
+                **({} if "node time" in found.summary.cost_lacks else {"cost_usd": found.summary.cost_usd}),
                 "attempts": found.summary.attempts,
                 "interruptions": found.summary.interruptions,
                 "steps_redone": found.steps_redone,

@@ -75,7 +75,7 @@ def _rules(policy: Policy) -> dict[KeptKind, str]:
 def _usd_per_month(policy: Policy, size: int) -> float | None:
     """Nothing bills storage where it has no price: what it costs is not known."""
     price = policy.storage_usd_per_gb_month
-    return round(price * size / GB, 6) if price else None
+    return None if price is None else round(price * size / GB, 6)
 
 
 def _part(row: Row, kind: KeptKind, goes_ms: int | None) -> _Part:

@@ -89,6 +89,7 @@ SELECT attempt.id, attempt.job, attempt.node, attempt.machine, attempt.pool, att
        node.state AS node_state, node.because AS node_because, node.gpu AS node_gpu,
        node.gpu_memory_gb AS node_gpu_memory_gb, node.trust AS node_trust, node.numerics AS node_numerics,
        node.slots AS node_slots, node.price_micro_usd_per_hour AS node_price_micro_usd_per_hour,
+       node.price_known AS node_price_known,
        node.kinds AS node_kinds, node.problems AS node_problems,
        node.rented AS node_rented, node.joined_ms AS node_joined_ms, node.meter_ms AS node_meter_ms,
        machine.rest_until_ms AS node_rest_until_ms, machine.quarantined_until_ms AS node_quarantined_until_ms, machine.failures, machine.on_trial,
@@ -116,7 +117,7 @@ WHERE attempt.id = :id
 -- name: attempts
 -- Of a job, in order; a live one with what its lease knows.
 SELECT attempt.id, attempt.job, attempt.node, attempt.machine, node.name AS node_name, attempt.gpu, attempt.gpu_memory_gb,
-       attempt.fencing, attempt.state, attempt.kind, attempt.because, attempt.slots, attempt.price_micro_usd_per_hour,
+       attempt.fencing, attempt.state, attempt.kind, attempt.because, attempt.slots, attempt.price_micro_usd_per_hour, attempt.price_known,
        attempt.from_step, attempt.committed_step, attempt.started_ms, attempt.ended_ms,
        COALESCE(lease.step, attempt.step) AS step, COALESCE(lease.loss, attempt.loss) AS loss,
        COALESCE(lease.seconds_per_step, attempt.seconds_per_step) AS seconds_per_step,

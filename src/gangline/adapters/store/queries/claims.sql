@@ -67,9 +67,9 @@ WHERE id = :id AND version = :version
 
 -- name: add_attempt
 INSERT INTO attempt (id, job, node, machine, pool, gpu, gpu_memory_gb, workload, fencing, kind, committed_step, state,
-                     because, slots, price_micro_usd_per_hour, from_step, step, beat_ms, started_ms)
+                     because, slots, price_micro_usd_per_hour, price_known, from_step, step, beat_ms, started_ms)
 SELECT :id, job.id, :node, :machine, :pool, :gpu, :gpu_memory_gb, job.workload, :fencing, '', 0, 'live', :because, :slots,
-       :price_micro_usd_per_hour, :from_step, :from_step, :now, :now
+       :price_micro_usd_per_hour, :price_known, :from_step, :from_step, :now, :now
 FROM job WHERE job.id = :job
 
 -- name: add_lease

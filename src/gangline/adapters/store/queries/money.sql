@@ -18,9 +18,10 @@ UPDATE project SET reserved = reserved + :micro_usd
 WHERE id = :id AND (budget IS NULL OR spent + reserved + :micro_usd <= budget)
 
 -- name: enter
--- A claim: what it may spend is reserved within the budget, or not at all, and it counts as used.
+-- A claim: what it may spend is reserved within the budget, or not at all, and it counts as used. No budget can be kept where the
+-- price of the node is not known.
 UPDATE project SET reserved = reserved + :micro_usd, usage = :usage, usage_ms = :now
-WHERE id = :id AND (budget IS NULL OR spent + reserved + :micro_usd <= budget)
+WHERE id = :id AND (budget IS NULL OR (:price_known = 1 AND spent + reserved + :micro_usd <= budget))
 
 -- name: spend
 -- An attempt has ended: what it cost takes the place of what was reserved for it.
@@ -39,3 +40,8 @@ WHERE checkpoint.job = :job AND checkpoint.state = 'committed'
 UNION ALL
 SELECT artifact.bytes, COALESCE(artifact.made_ms, job.ended_ms) AS since_ms
 FROM artifact JOIN job ON job.id = artifact.job WHERE artifact.job = :job
+
+-- name: unpriced
+-- Whether a project ever had an attempt whose price is not known.
+SELECT EXISTS (SELECT 1 FROM attempt JOIN job ON job.id = attempt.job
+               WHERE attempt.price_known = 0 AND job.project = :project) AS unpriced

@@ -3,16 +3,17 @@
 -- name: add_node
 -- One that joins by hand.
 INSERT INTO node (id, machine, name, pool, state, because, gpu, gpu_memory_gb, trust, numerics, slots, capabilities,
-                  kinds, problems, proof_failed, price_micro_usd_per_hour, rented, missing, since_ms, joined_ms, seen_ms, meter_ms)
-VALUES (:id, :machine, :name, :pool, :state, :because, :gpu, :gpu_memory_gb, 0, :numerics, :slots, :capabilities,
-        :kinds, :problems, :proof_failed, :price_micro_usd_per_hour, 0, 0, :now, :now, :now, :now)
+                  kinds, problems, proof_failed, price_micro_usd_per_hour, price_known, join_token, rented, missing, since_ms,
+                  joined_ms, seen_ms, meter_ms)
+VALUES (:id, :machine, :name, :pool, :state, :because, :gpu, :gpu_memory_gb, :trust, :numerics, :slots, :capabilities,
+        :kinds, :problems, :proof_failed, :price_micro_usd_per_hour, :price_known, :join_token, 0, 0, :now, :now, :now, :now)
 
 -- name: rent_node
 -- One that was asked of a provider; its worker will join as it.
 INSERT INTO node (id, machine, name, pool, state, because, gpu, gpu_memory_gb, trust, numerics, slots, capabilities,
-                  price_micro_usd_per_hour, rented, missing, since_ms, seen_ms, meter_ms)
+                  price_micro_usd_per_hour, price_known, rented, missing, since_ms, seen_ms, meter_ms)
 VALUES (:id, '', :id, :pool, 'starting', :because, :gpu, :gpu_memory_gb, :trust, '', :slots, '{}',
-        :price_micro_usd_per_hour, 1, 0, :now, :now, :now)
+        :price_micro_usd_per_hour, :price_known, 1, 0, :now, :now, :now)
 
 -- name: node_joined
 -- The worker of a rented node, once.
@@ -23,7 +24,7 @@ WHERE id = :id AND state = 'starting'
 
 -- name: node
 SELECT node.id, node.machine, node.name, node.pool, node.state, node.because, node.gpu, node.gpu_memory_gb, node.trust,
-       node.numerics, node.slots, node.kinds, node.problems, node.price_micro_usd_per_hour, node.rented, node.instance,
+       node.numerics, node.slots, node.kinds, node.problems, node.price_micro_usd_per_hour, node.price_known, node.rented, node.instance,
        node.since_ms, node.joined_ms, node.seen_ms, node.meter_ms, COALESCE(machine.rest_until_ms, 0) AS rest_until_ms,
        COALESCE(machine.quarantined_until_ms, 0) AS quarantined_until_ms,
        CAST((SELECT COALESCE(SUM(lease.slots), 0) FROM lease WHERE lease.node = node.id) AS BIGINT) AS slots_taken
@@ -32,8 +33,8 @@ WHERE node.id = :id
 
 -- name: nodes
 -- Those that are here, and what each is working on.
-SELECT node.id, node.machine, node.name, node.pool, node.state, node.because, node.gpu, node.slots,
-       node.price_micro_usd_per_hour, node.joined_ms, node.seen_ms, attempt.job, job.project, lease.phase
+SELECT node.id, node.machine, node.name, node.pool, node.state, node.because, node.gpu, node.slots, node.trust,
+       node.price_micro_usd_per_hour, node.price_known, node.joined_ms, node.seen_ms, attempt.job, job.project, lease.phase
 FROM node LEFT JOIN lease ON lease.node = node.id LEFT JOIN attempt ON attempt.id = lease.attempt
      LEFT JOIN job ON job.id = attempt.job
 WHERE node.state <> 'gone'
@@ -43,7 +44,7 @@ ORDER BY node.since_ms, node.id
 -- All that are here or coming, whoever uses their slots now.
 SELECT node.id, node.machine, node.name, node.pool, node.state, node.because, node.gpu, node.gpu_memory_gb, node.trust,
        node.numerics, node.slots, node.slots AS slots_free, node.kinds, node.problems, node.price_micro_usd_per_hour,
-       node.meter_ms, node.joined_ms, COALESCE(machine.rest_until_ms, 0) AS rest_until_ms,
+       node.price_known, node.meter_ms, node.joined_ms, COALESCE(machine.rest_until_ms, 0) AS rest_until_ms,
        COALESCE(machine.quarantined_until_ms, 0) AS quarantined_until_ms
 FROM node LEFT JOIN machine ON machine.id = node.machine
 WHERE node.state <> 'gone'
@@ -115,8 +116,8 @@ WHERE id = :id AND state IN ('ready', 'on_trial') AND NOT EXISTS (SELECT 1 FROM 
 -- name: free_nodes
 -- Those that work and have slots that no training uses, but for one.
 SELECT node.id, node.machine, node.name, node.pool, node.state, node.because, node.gpu, node.gpu_memory_gb, node.trust,
-       node.numerics, node.slots, node.kinds, node.problems, node.price_micro_usd_per_hour, node.meter_ms,
-       node.joined_ms, node.rented,
+       node.numerics, node.slots, node.kinds, node.problems, node.price_micro_usd_per_hour, node.price_known,
+       node.meter_ms, node.joined_ms, node.rented,
        COALESCE(machine.rest_until_ms, 0) AS rest_until_ms,
        node.slots - CAST((SELECT COALESCE(SUM(lease.slots), 0) FROM lease JOIN attempt ON attempt.id = lease.attempt
                           JOIN job ON job.id = attempt.job

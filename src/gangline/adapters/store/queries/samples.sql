@@ -37,7 +37,8 @@ ORDER BY job.queued_ms, job.id LIMIT 100
 -- name: samples_of
 -- The jobs that render pictures of a training job, and what they have cost.
 SELECT job.id, job.state, job.because, sample.checkpoint,
-       CAST((SELECT COALESCE(SUM(micro_usd), 0) FROM ledger WHERE ledger.job = job.id) AS BIGINT) AS micro_usd
+       CAST((SELECT COALESCE(SUM(micro_usd), 0) FROM ledger WHERE ledger.job = job.id) AS BIGINT) AS micro_usd,
+       EXISTS (SELECT 1 FROM attempt WHERE attempt.job = job.id AND attempt.price_known = 0) AS unpriced
 FROM sample JOIN job ON job.id = sample.job WHERE sample.parent = :job
 ORDER BY sample.step, job.id
 

@@ -63,8 +63,8 @@ class Attempt:
 class Node:
     """`numerics` names what decides the bits of a result: GPU, driver, libraries. `meter_ms`: its bill is written up to here.
 
-    Where `price_known` is 0, `price_micro_usd_per_hour` says nothing. `kinds` (see `kinds_text` in `gangline.core.runs.proof`) are those of the jobs whose libraries it has; `problems` is JSON: a sentence
-    for each other kind.
+    Where `price_known` is 0, `price_micro_usd_per_hour` says nothing. `kinds` (see `kinds_text` in `gangline.core.runs.proof`) are those of
+    the jobs whose libraries it has; `problems` is JSON: a sentence for each other kind.
     """
 
     id: str

@@ -20,6 +20,7 @@ from gangline.core.access import KeyRole
 from gangline.core.errors import BadInput, Damaged, Unreachable, UserError
 from gangline.core.files import PART_BYTES, File, Grant, Signed, is_safe_path
 from gangline.core.parsing import to_json
+from gangline.core.runs.kept import CheckpointView, RemovalView, StorageView
 from gangline.core.specs.fields import Base, base_to_json
 from gangline.core.specs.spec import Spec
 from gangline.core.views import (
@@ -27,7 +28,6 @@ from gangline.core.views import (
     BaseView,
     BatchLineView,
     BlobView,
-    CheckpointView,
     EndView,
     EventView,
     JobPage,
@@ -42,8 +42,6 @@ from gangline.core.views import (
     NodeView,
     ProgressView,
     ProjectView,
-    RemovalView,
-    StorageView,
 )
 from gangline.wire.http import Http, parse, parse_lines, path_of, problem_of
 from gangline.wire.problem import to_error

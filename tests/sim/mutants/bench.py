@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -155,7 +154,7 @@ class Bench:
             new_id=lambda kind: f"{kind}-{next(self._ids):04d}",
             new_secret=lambda _kind: f"secret-{next(self._ids)}",
             up_since_ms=0,
-            settings_of_pools=defaultdict(lambda: PoolSettings(price_usd_per_hour=PRICE / 1e6)),
+            settings_of_pools=dict.fromkeys((DEFAULT_POOL, POOL), PoolSettings(price_usd_per_hour=PRICE / 1e6)),
             pools={POOL: RentedPool(limits, self.provider)},
         )
         admit(self.at, "operator's", "operator", now_ms=0)

@@ -121,8 +121,8 @@ RULES = [
     ),
     rule(
         "1: a token is for its role",
-        "service.access.access:identify",
-        'if not permits(found["role"], needed):',
+        "service.access.access:permitted",
+        "if not permits(identity.role, needed):",
         "if False:",
     ),
     rule(
@@ -562,7 +562,7 @@ RULES = [
     ),
     rule("5: with the newest checkpoint", "measure_checkpoint", "SELECT bytes", "SELECT 0"),
     rule("5: which is not rejected", "measure_checkpoint", "AND state = 'committed'", ""),
-    rule("5: at the price of its slots", "service.fleet.demand:_reserve", ' * job["slots"] // offer.slots', ""),
+    rule("5: at the price of its slots", "service.fleet.demand:_reserve_slots", " * slots // offer.slots", ""),
     rule("5: and of a node that fits", "service.fleet.demand:_affordable", " if fits(offer, job)", ""),
     rule(
         "5: nor are nodes rented for downloads that no budget pays",
@@ -626,6 +626,14 @@ RULES = [
     ),
     rule("6: that none is left", "service.fleet.fleet:_scale", "refused if starts else None", "()"),
     rule("6: that a pool is full", "core.jobs.supply:_why_not_rented", "if not room:", "if False:"),
+    rule("6: that a price is not known", "core.jobs.claim:unpriced", "purse.budget is None or", "True or"),
+    rule(
+        "6: nor that of an offer", "core.jobs.supply:_why_not_rented", "if purse.budget is not None and", "if False and"
+    ),
+    rule(
+        "5: a price that is not known", "service.fleet.demand:_reserve_slots", "if not offer.price_known:", "if False:"
+    ),
+    rule("5: what a token says", "service.fleet.admission:_first", "if said is None", "if not said"),
     rule("6: failed it before", "core.jobs.claim:mismatch", "if job.banned:", "if False:"),
     rule("6: memory", "core.jobs.claim:mismatch", "if job.gpu_memory_gb > node.gpu_memory_gb:", "if False:"),
     rule("6: class", "core.jobs.claim:mismatch", "if job.gpu and", "if False and"),

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Path
 
 from gangline.api.lanes import UserRoute
 from gangline.api.who import NUMBER_MAX, At, MemberOf, Now, ViewerOf
-from gangline.core.views import CheckpointView, RemovalView, StorageView
+from gangline.core.runs.kept import CheckpointView, RemovalView, StorageView
 from gangline.service.jobs import query
 from gangline.service.retention import removal, storage
 

@@ -15,7 +15,7 @@ from gangline.cli.output import (
     table,
 )
 from gangline.compose.client import make_client
-from gangline.core.views import CheckpointView
+from gangline.core.runs.kept import CheckpointView
 
 app = typer.Typer(no_args_is_help=True)
 

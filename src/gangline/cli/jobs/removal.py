@@ -8,7 +8,7 @@ from gangline.cli.jobs.storage import CALLED, size
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, out, print_json, say, table
 from gangline.compose.client import make_client
 from gangline.core.errors import BadInput
-from gangline.core.views import RemovalView
+from gangline.core.runs.kept import RemovalView
 from gangline.core.words import counted
 
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")]

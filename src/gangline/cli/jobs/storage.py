@@ -13,7 +13,7 @@ from gangline.cli.output import (
     usd,
 )
 from gangline.compose.client import make_client
-from gangline.core.views import KeptKind, StorageView
+from gangline.core.runs.kept import KeptKind, StorageView
 
 CALLED: dict[KeptKind, str] = {
     "uploads": "uploaded files: photos, data sets, bases",

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from gangline.core.errors import BadInput, Unreachable
 from gangline.core.job import ENDED
+from gangline.core.runs.kept import GoingView, KeptKind, RemovalView
 from gangline.core.runs.prepared import subjects
 from gangline.core.runs.retention import PREVIEWS
 from gangline.core.specs.kinds import needs_prepared_files
 from gangline.core.specs.spec import parse_task
-from gangline.core.views import GoingView, KeptKind, RemovalView
 from gangline.ports.store import Row, Write, guard, write
 from gangline.service.attempts import TRIES_MAX
 from gangline.service.content.blobs import files_of_bases, giving_up

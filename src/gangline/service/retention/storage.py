@@ -8,8 +8,8 @@ from gangline.core.errors import NotFound
 from gangline.core.job import ENDED
 from gangline.core.money.cost import GB
 from gangline.core.policy import Policy
+from gangline.core.runs.kept import CheckpointView, JobSizeView, KeptKind, KeptView, StorageView
 from gangline.core.runs.retention import age, checkpoints_s
-from gangline.core.views import CheckpointView, JobSizeView, KeptKind, KeptView, StorageView
 from gangline.ports.store import Row, guard
 from gangline.service.content.blobs import files_of_bases
 from gangline.service.deployment import Deployment

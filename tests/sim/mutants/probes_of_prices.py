@@ -36,6 +36,7 @@ def unpriced(bench: Bench) -> str:
 
 @probe()
 def a_token_lets_in_so_many_nodes_at_once(bench: Bench) -> None:
+    join(bench, "of another token", token(bench))
     two = token(bench, nodes_max=2)
     first = join(bench, "a", two)
     assert first and join(bench, "b", two) and not join(bench, "c", two)
@@ -46,6 +47,7 @@ def a_token_lets_in_so_many_nodes_at_once(bench: Bench) -> None:
 
 @probe()
 def a_token_lets_in_so_many_nodes_an_hour(bench: Bench) -> None:
+    join(bench, "of another token", token(bench))
     two = token(bench, nodes_per_hour=2)
     for name in ("a", "b"):
         leave(bench.at, join(bench, name, two), bench.now_ms)

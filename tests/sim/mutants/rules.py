@@ -133,7 +133,7 @@ RULES = [
     ),
     rule(
         "7: what is revoked or has expired opens nothing",
-        "service.access.access:identify",
+        "service.access.access:recognize",
         'if lost != "valid":',
         "if False:",
     ),
@@ -195,7 +195,7 @@ RULES = [
         "kept=at.policy.checkpoints_kept",
         "kept=10**6",
     ),
-    rule("2: what is referred to is not swept", "service.content.sweep:sweep_attempts", "if key not in kept", ""),
+    rule("2: what is referred to is not swept", "service.content.sweep:delete_unreferred", "if key not in kept", ""),
     rule(
         "2: nor what may still be written",
         "service.content.sweep:sweep_attempts",
@@ -550,7 +550,7 @@ RULES = [
     ),
     rule("5: results are stored too", "stored", "artifact.bytes", "0 AS bytes"),
     rule("5: checkpoints are stored", "stored", "SELECT checkpoint.bytes", "SELECT 0 AS bytes"),
-    rule("5: storage is billed", "service.money.bill:storage", "if not cost:", "if True:"),
+    rule("5: storage is billed", "service.money.bill:storage_since", "if not cost:", "if True:"),
     rule(
         "5: a claim reserves",
         "core.money.budget:reservation",
@@ -621,10 +621,10 @@ RULES = [
     rule(
         "6: what no offer has",
         "service.fleet.fleet:_scale",
-        "at.recent.note_offers(pool.limits.name, offers, refused if starts else None)",
+        "at.recent.note_offers(pool.limits.name, offers, refused if ranked else None)",
         "pass",
     ),
-    rule("6: that none is left", "service.fleet.fleet:_scale", "refused if starts else None", "()"),
+    rule("6: that none is left", "service.fleet.fleet:_scale", "refused if ranked else None", "()"),
     rule("6: that a pool is full", "core.jobs.supply:_why_not_rented", "if not room:", "if False:"),
     rule("6: that a price is not known", "core.jobs.claim:unpriced", "purse.budget is None or", "True or"),
     rule(
@@ -730,7 +730,7 @@ RULES = [
         " AND quarantined_until_ms > quarantined_ms",
         "",
     ),
-    rule("trust: and says why", "service.fleet.nodes:_welcome", 'else known["because"]', 'else ""'),
+    rule("trust: and says why", "service.fleet.nodes:_welcome", 'known["because"] or', '"" or'),
     rule("trust: a pause after failures", "core.fleet.trust:rest_ms", "return round(", "return 0 * round("),
     rule("trust: that a success ends", "machine_went_well", "failures = 0, rest_until_ms = 0", "failures = failures"),
     rule("trust: a success ends the trial", "machine_went_well", ", on_trial = 0", ""),

@@ -95,9 +95,8 @@ def _welcome(at: Deployment, request: Join, now_ms: int) -> tuple[NodeState, str
         return "quarantined", known["because"]
     if known["on_trial"]:
         served = known["quarantined_until_ms"] > (known["quarantined_ms"] or 0)
-        return "on_trial", "on trial after a quarantine" if served else known[
-            "because"
-        ] or "on trial after a failed probe"
+        unserved = known["because"] or "on trial after a failed probe"
+        return "on_trial", "on trial after a quarantine" if served else unserved
     return "ready", limits(request.problems)
 
 

@@ -131,7 +131,6 @@ class Checks:
             self._check_prunes()
         while self._removed:
             self._check_removed(self._removed.pop())
-        self.kept.after_event()
         while self._touched:
             self._check_job(self._touched.pop())
         if self._ended_attempts:
@@ -172,10 +171,8 @@ class Checks:
         """Two are kept, until the job has ended."""
         for checkpoint in self._pruned:
             job = self._job_of_checkpoint(checkpoint)
-            if self.kept.check_expired(checkpoint, job):
-                continue
             kept = self._store.look("SELECT COUNT(*) FROM checkpoint WHERE job = ? AND state = 'committed'", job)[0][0]
-            if kept < 2:
+            if not self.kept.check_expired(checkpoint, job) and kept < 2:
                 self._fail(2, f"{job} keeps {kept} checkpoints after one was pruned")
             shows = "SELECT job.id FROM sample JOIN job ON job.id = sample.job WHERE sample.checkpoint = ? AND job.ended_ms IS NULL"
             if self._store.look(shows, checkpoint):

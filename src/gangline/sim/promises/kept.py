@@ -12,27 +12,23 @@ from gangline.sim.world import World
 
 
 class KeptChecks:
-    """After each event, about what the object store deleted in it. Who needs what is read from the specs, as the service does not."""
+    """About each object in the moment that it is deleted. Who needs what is read from the specs, as the service does not."""
 
     def __init__(self, world: World, store: SimStore, objects: SimObjects, policy: Policy) -> None:
         self._world = world
         self._store = store
         self._objects = objects
         self._policy = policy
-        self._deleted: list[str] = []
-        objects.deleted = self._deleted.append
+        objects.deleted = self._check_deleted
 
-    def after_event(self) -> None:
-        while self._deleted:
-            key = self._deleted.pop()
-            _, project, kind, name = key.split("/", 3)
-            if kind == "blobs":
-                self._check_blob(project, name)
-            elif key in self._referred(name.split("/")[2]):
-                self._fail(f"{key} was deleted, and is referred to")
+    def _check_deleted(self, key: str) -> None:
+        _, project, kind, name = key.split("/", 3)
+        if kind == "blobs":
+            self._check_blob(project, name)
+        elif key in self._referred(name.split("/")[2]):
+            self._fail(f"{key} was deleted, and is referred to")
 
     def _check_blob(self, project: str, sha256: str) -> None:
-        """Also where it was handed in again since: who needs it had it before."""
         sql = "SELECT id, spec FROM job WHERE project = ? AND ended_ms IS NULL AND spec LIKE ?"
         for job, spec in self._store.look(sql, project, f"%{sha256}%"):
             if sha256 in json.dumps(_needed(json.loads(spec))):

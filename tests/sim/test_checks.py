@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gangline.ports.server import Hold
 from gangline.ports.store import Write
 from gangline.service.attempts import event
-from gangline.sim.checks import Violation
+from gangline.sim.promises.violation import Violation
 from gangline.sim.scenario import load
 from gangline.sim.simulation import Simulation
 from gangline.sim.world import START_MS

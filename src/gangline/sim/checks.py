@@ -6,15 +6,18 @@ is that of an uninterrupted run.
 
 import json
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 from gangline.core.job import ENDED
+from gangline.core.policy import Policy
 from gangline.core.runs.contract import pictures_name
 from gangline.core.specs.kinds import KINDS
 from gangline.ports.server import Hold
 from gangline.ports.store import Write
 from gangline.sim.node.lineage import content_sha256, lineage_of
 from gangline.sim.objects import SimObjects
+from gangline.sim.promises.kept import KeptChecks
+from gangline.sim.promises.violation import fail, keys_of
 from gangline.sim.store import SimStore
 from gangline.sim.world import World
 
@@ -31,28 +34,15 @@ FACTS = (
 )
 
 
+END = "SELECT id, state, because, fencing, attempts_failed FROM job WHERE id = ?"
 RESULTS = "SELECT * FROM artifact WHERE job = ? AND path NOT LIKE 'samples/%' ORDER BY path"
 """Of a job that trained. Pictures of its steps may come when it has ended."""
-
-
-class Violation(AssertionError):
-    """A promise is broken."""
-
-
-def fail(world: World, promise: int, what: str) -> NoReturn:
-    raise Violation(f"promise {promise}, seed {world.seed}, {world.now_s:.3f} s: {what}")
-
-
-def keys_of(store: SimStore, checkpoint: str) -> dict[str, str]:
-    """Return the SHA-256 of each object of a checkpoint, by its key."""
-    prefix, manifest = store.look("SELECT prefix, manifest FROM checkpoint WHERE id = ?", checkpoint)[0]
-    return {f"{prefix}/{file['path']}": file["sha256"] for file in json.loads(manifest)["files"]}
 
 
 class Checks:
     """`after_event` looks at what the event's transactions touched; `gangline.sim.audit` looks at everything."""
 
-    def __init__(self, world: World, store: SimStore, objects: SimObjects) -> None:
+    def __init__(self, world: World, store: SimStore, objects: SimObjects, policy: Policy) -> None:
         self._world = world
         self._store = store
         self._objects = objects
@@ -69,8 +59,10 @@ class Checks:
         """Micro-dollars by which what is spent and reserved may pass a budget: of attempts that end late. Set by the simulation."""
         self._rejected: set[str] = set()
         self._pruned: list[str] = []
+        self._removed: list[str] = []
         self._keys_of: dict[str, dict[str, str]] = {}
         self._job_of: dict[str, str] = {}
+        self.kept = KeptChecks(world, store, objects, policy)
         store.applied = self._heard
 
     def _heard(self, writes: tuple[Write, ...]) -> None:
@@ -98,6 +90,7 @@ class Checks:
         "add_checkpoint": lambda self, values: self._committed.append(values["id"]),
         "reject_checkpoint": lambda self, values: self._rejected.add(values["job"]),
         "prune_checkpoint": lambda self, values: self._pruned.append(values["id"]),
+        "remove_job": lambda self, values: self._removed.append(values["id"]),
         "end_attempt": lambda self, values: self._ended_attempts.append(values["attempt"]),
         "set_job_state": lambda self, values: self._touched.add(values["id"]),
         "take_job": lambda self, values: self._touched.add(values["id"]),
@@ -136,6 +129,8 @@ class Checks:
             self._check_commits()
         if self._pruned:
             self._check_prunes()
+        while self._removed:
+            self._check_removed(self._removed.pop())
         while self._touched:
             self._check_job(self._touched.pop())
         if self._ended_attempts:
@@ -166,12 +161,18 @@ class Checks:
     def _job_of_checkpoint(self, checkpoint: str) -> str:
         return self._store.look("SELECT job FROM checkpoint WHERE id = ?", checkpoint)[0][0]
 
+    def _check_removed(self, job: str) -> None:
+        """It had ended, and nothing of it is left but what is billed."""
+        self.kept.check_removed(job)
+        self._touched.discard(job)
+        self._ended.pop(job, None)
+
     def _check_prunes(self) -> None:
-        """Two are kept."""
+        """Two are kept, until the job has ended."""
         for checkpoint in self._pruned:
             job = self._job_of_checkpoint(checkpoint)
             kept = self._store.look("SELECT COUNT(*) FROM checkpoint WHERE job = ? AND state = 'committed'", job)[0][0]
-            if kept < 2:
+            if not self.kept.check_expired(checkpoint, job) and kept < 2:
                 self._fail(2, f"{job} keeps {kept} checkpoints after one was pruned")
             shows = "SELECT job.id FROM sample JOIN job ON job.id = sample.job WHERE sample.checkpoint = ? AND job.ended_ms IS NULL"
             if self._store.look(shows, checkpoint):
@@ -207,7 +208,8 @@ class Checks:
         sql = "SELECT id, verified, step FROM checkpoint WHERE job = ? AND state = 'committed'"
         kept = self._store.look(sql, job)
         newest = max((step for _, _, step in kept), default=0)
-        if newest < self._best.get(job, 0) and job not in self._rejected:
+        ended = self._store.look("SELECT 1 FROM job WHERE id = ? AND ended_ms IS NOT NULL", job)
+        if not ended and newest < self._best.get(job, 0) and job not in self._rejected:
             self._fail(2, f"{job} fell from step {self._best[job]} to {newest}")
         self._best[job] = newest
         if kept and not any(verified for _, verified, _ in kept):
@@ -233,7 +235,7 @@ class Checks:
                 self._check_result(job, json.loads(spec))
 
     def _terminal(self, job: str) -> list[Any]:
-        return [self._store.look(sql, job) for sql in (FACTS[0], RESULTS)]
+        return [self._store.look(sql, job) for sql in (END, RESULTS)]
 
     def _check_result(self, job: str, spec: dict[str, Any]) -> None:
         """Exact: the weights are those of a run that nobody interrupted. Pictures are among the results of what they show."""

@@ -52,6 +52,8 @@ class SimObjects:
         self.objects: dict[str, Object] = {}
         self.open: dict[str, OpenUpload] = {}
         self.bytes_sent = 0
+        self.deleted: Callable[[str], None] = lambda _: None
+        """Hears of each object that is deleted."""
         self._begun = 0
         self._below: dict[str, dict[str, None]] = {}
         self._byte_ms_deleted: dict[str, int] = {}
@@ -139,6 +141,7 @@ class SimObjects:
             if found:
                 self._below.get(_attempt_of(key), {}).pop(key, None)
                 self._byte_ms_deleted[key] = found.size * (self._world.now_ms - found.made_ms)
+                self.deleted(key)
 
     def receive(self, grant: Grant, file: File, share: float = 1.0) -> None:
         """An upload that has come in, or the first `share` of it."""

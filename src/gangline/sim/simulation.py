@@ -19,15 +19,15 @@ from gangline.core.specs.fields import FilesBase, Needs
 from gangline.core.specs.lora import LoraSpec
 from gangline.ports.store import Write
 from gangline.service.access.projects import set_project
-from gangline.service.content.sweep import sweep_attempts
 from gangline.service.deployment import RentedPool
 from gangline.service.jobs import steer
 from gangline.service.jobs.submit import offer_blob, submit
-from gangline.sim.audit import Audit
 from gangline.sim.checks import Checks
+from gangline.sim.cleaning import age_all, sweep_all
 from gangline.sim.cloud import POOL, Cloud, SimNode, draw
 from gangline.sim.faults import Faults, Rates
 from gangline.sim.objects import Object, SimObjects
+from gangline.sim.promises.audit import Audit
 from gangline.sim.scenario import Fault, JobModel, Jobs, Scenario
 from gangline.sim.service import SimService
 from gangline.sim.store import ServerKilled, SimStore
@@ -61,7 +61,7 @@ class Simulation:
         self.store = SimStore(self.world)
         self.objects = SimObjects(self.world, self.faults)
         self.policy = make_policy(scenario.policy)
-        self.checks = Checks(self.world, self.store, self.objects)
+        self.checks = Checks(self.world, self.store, self.objects, self.policy)
         self.audit = Audit(self.world, self.store, self.objects)
         machines = draw(list(scenario.machines), self.world.rng("machines"))
         self.cloud = Cloud(self.world, machines, scenario.fleet, self.objects, self.faults)
@@ -141,17 +141,20 @@ class Simulation:
         for job in self.jobs:
             self._insist(lambda job=job: self._resume(job))
         self.play(until_ms=self.world.now_ms + LIVENESS_HOURS_MAX * HOUR_MS)
+        outcome = self.outcome()
         if self._checked:
-            self.audit.at_the_end(self.cloud.invoice(), self.scenario.fleet.nodes_min)
-            self.audit.against_the_store(self.policy)
-            self._sweep_all()
-            self.audit.no_orphans()
-        return self.outcome()
+            self._check_the_end()
+        return outcome
 
-    def _sweep_all(self) -> None:
-        """As if everything had ended long ago."""
-        while self.store.look("SELECT 1 FROM attempt WHERE swept = 0 LIMIT 1"):
-            sweep_attempts(self.service.at, self.world.now_ms + round(self.policy.orphans_s * 1000) + 1)
+    def _check_the_end(self) -> None:
+        at = self.service.at
+        self.audit.at_the_end(self.cloud.invoice(), self.scenario.fleet.nodes_min)
+        self.audit.against_the_store(self.policy)
+        sweep_all(at, self.store)
+        self.audit.no_orphans()
+        age_all(at, self.world, self.store, self.objects)
+        self.checks.after_event()
+        self.checks.kept.at_the_end()
 
     def _resume(self, job: str) -> None:
         with suppress(BadInput):  # it has ended

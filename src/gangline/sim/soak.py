@@ -1,14 +1,15 @@
 """Chaos: for each seed another fleet, other jobs, all kinds of faults; then peace, in which everything must end."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from random import Random
 
 from gangline.service.access.projects import set_project
 from gangline.service.jobs import steer
-from gangline.sim.checks import Violation
+from gangline.sim.cleaning import delete_some_job, pin_some_checkpoint
 from gangline.sim.faults import Rates
+from gangline.sim.promises.violation import Violation
 from gangline.sim.scenario import Fault, Fleet, Jobs, Machines, Scenario
 from gangline.sim.simulation import Outcome, Simulation
 from gangline.sim.world import START_MS, World
@@ -48,6 +49,8 @@ KINDS = (
     "cancel racing claim",
     "cancel racing retry",
     "cancel racing budget",
+    "job deleted",
+    "checkpoint pinned",
 )
 """Every kind of fault. A soak in which one of them never struck has proved nothing about it."""
 
@@ -75,6 +78,12 @@ POLICY: dict[str, float | int | str | bool] = {
     "tick_interval_s": 10,
     "claim_interval_s": 15,
     "scale_interval_s": 20,
+    "checkpoints_succeeded_s": 300,
+    "checkpoints_ended_s": 600,
+    "logs_s": 900,
+    "previews_s": 900,
+    "inputs_s": 900,
+    "uploads_s": 900,
     "storage_usd_per_gb_month": 100.0,
     "egress_usd_per_gb": 1.0,
 }
@@ -177,13 +186,15 @@ class Chaos:
             self.simulation.strike_node("kill", node, 0)
 
     def _user(self) -> None:
-        """What users do of their own: cancel, pause, resume, retry, and change a budget."""
+        """What users do of their own: cancel, pause, resume, retry, delete, pin, and change a budget."""
         rng, simulation = self._rng, self.simulation
         if simulation.at_peace or not simulation.jobs:
             return
         job, now, at = rng.choice(simulation.jobs), self._world.now_ms, simulation.service.at
         project = simulation.store.look("SELECT project FROM job WHERE id = ?", job)[0][0]
-        match rng.choice(("cancel", "pause", "pause", "resume", "resume", "retry", "budget")):
+        match rng.choice(
+            ("cancel", "pause", "pause", "resume", "resume", "retry", "budget", "delete", "delete", "pin")
+        ):
             case "cancel":
                 simulation.user(lambda: steer.cancel(at, job, now))
             case "pause":
@@ -192,9 +203,18 @@ class Chaos:
                 simulation.user(lambda: steer.resume(at, job, now))
             case "retry":
                 simulation.user(lambda: steer.retry(at, project, job, now))
+            case "delete":
+                self._clean("job deleted", lambda: delete_some_job(at, simulation.store, rng, now))
+            case "pin":
+                self._clean("checkpoint pinned", lambda: pin_some_checkpoint(at, simulation.store, rng))
             case _:
                 budget = rng.choice((None, 0.2, 0.5))
                 simulation.user(lambda: set_project(at, project, share=rng.choice((1, 2)), budget_usd=budget))
+
+    def _clean(self, what: str, act: Callable[[], bool]) -> None:
+        done: list[bool] = []
+        self.simulation.user(lambda: done.append(act()))
+        self.simulation.faults.struck[what] += any(done)
 
 
 def _scenario(rng: Random) -> Scenario:

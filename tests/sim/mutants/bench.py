@@ -47,11 +47,11 @@ from gangline.service.jobs.claim import claim
 from gangline.service.jobs.finish import finish
 from gangline.service.jobs.submit import offer_blob, submit
 from gangline.service.recent import Recent
-from gangline.sim.audit import Audit
 from gangline.sim.checks import Checks
 from gangline.sim.faults import Faults
 from gangline.sim.node.lineage import content_sha256, lineage_of
 from gangline.sim.objects import Object, SimObjects, simulated_parts
+from gangline.sim.promises.audit import Audit
 from gangline.sim.service import NoHub
 from gangline.sim.store import SimStore
 from gangline.sim.world import World
@@ -139,7 +139,7 @@ class Bench:
         self.world = World(0)
         self.store = SimStore(self.world)
         self.objects = Objects(self.world, Faults(self.world))
-        self.checks = Checks(self.world, self.store, self.objects)
+        self.checks = Checks(self.world, self.store, self.objects, Policy(**policy))
         self.audit = Audit(self.world, self.store, self.objects)
         self.provider = Provider(self.world, offers or [Offer(id="any", price_micro_usd_per_hour=PRICE)])
         self._ids = count()

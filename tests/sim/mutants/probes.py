@@ -260,7 +260,7 @@ def a_lost_chunk_of_a_log_is_passed_over(bench: Bench) -> None:
     hold = bench.take(node, job)
     for first_byte, text in ((0, "step 1\n"), (7, "step 2\n")):
         assert renew.log(bench.at, node, hold, Log(first_byte=first_byte, text=text)) == Done()
-    bench.at.objects.delete([bench.look("SELECT key FROM log_chunk ORDER BY first_byte")[0]])
+    del bench.objects.objects[bench.look("SELECT key FROM log_chunk ORDER BY first_byte")[0]]
     assert query.logs(bench.at, PROJECT, job, None).text == "[7 bytes of this log are lost]\nstep 2\n"
 
 

@@ -809,4 +809,32 @@ RULES = [
         "return bool(()) and bool(",
     ),
     rule("6: those who follow hear of pictures", "service.jobs.samples:rendered", '"rendered"', '"rendered unseen"'),
+    # What is kept, and what goes
+    rule("2: a job that has not ended keeps its files", "blobs_unused", "job.ended_ms IS NULL OR ", ""),
+    rule("2: a base keeps its files", "service.content.blobs:give_up_unused", 'if row["sha256"] not in', "if 0 not in"),
+    rule(
+        "2: a base keeps its files when a job goes",
+        "service.retention.removal:_find",
+        'row["sha256"] not in',
+        "0 not in",
+    ),
+    rule("2: another job keeps its files", "service.retention.removal:_is_its_own", 'not blob["others"] and ', ""),
+    rule(
+        "2: jobs that others submitted are listed first",
+        "service.content.blobs:give_up_unused",
+        "if _list_inputs(at):",
+        "if False:",
+    ),
+    rule(
+        "2: what is to be shown does not expire",
+        "checkpoints_to_expire",
+        "sample.checkpoint = checkpoint.id AND",
+        "sample.checkpoint = '' AND",
+    ),
+    rule(
+        "2: only a job that has ended is deleted",
+        "service.retention.removal:refuse_open",
+        'if job["state"] not in ENDED:',
+        "if False:",
+    ),
 ]

@@ -136,7 +136,7 @@ def _parted(settings: list[str]) -> dict[str, str]:
 
 def _simulate(scenario: "Scenario", seed: int) -> "Simulation":
     """Run to its end; the ledger and the invoice are compared where it came to one. A broken promise ends the command."""
-    from gangline.sim.checks import Violation
+    from gangline.sim.promises.violation import Violation
     from gangline.sim.simulation import Simulation
 
     with _silence():

@@ -3,8 +3,8 @@
 from gangline.core.job import ENDED
 from gangline.core.money.cost import Cause, egress_micro_usd, storage_micro_usd
 from gangline.core.policy import Policy
-from gangline.sim.checks import fail, keys_of
 from gangline.sim.objects import SimObjects
+from gangline.sim.promises.violation import fail, keys_of
 from gangline.sim.store import SimStore
 from gangline.sim.world import World
 

@@ -1,0 +1,58 @@
+"""What users do about what is kept, and what the service does of it when very much time has passed."""
+
+from random import Random
+
+from gangline.service.content.blobs import delete_given_up, give_up_unused
+from gangline.service.content.sweep import sweep_attempts
+from gangline.service.deployment import Deployment
+from gangline.service.retention import removal, storage
+from gangline.service.retention.ages import expire_checkpoints, expire_logs, expire_previews
+from gangline.sim.objects import SimObjects
+from gangline.sim.store import SimStore
+from gangline.sim.world import World
+
+
+def delete_some_job(at: Deployment, store: SimStore, rng: Random, now_ms: int) -> bool:
+    """One that has ended; False where there is none."""
+    rows = store.look(
+        "SELECT id FROM job WHERE ended_ms IS NOT NULL AND removed_ms IS NULL AND kind <> 'sample' ORDER BY id"
+    )
+    if rows:
+        removal.remove(at, rng.choice(rows)[0], now_ms)
+    return bool(rows)
+
+
+def pin_some_checkpoint(at: Deployment, store: SimStore, rng: Random) -> bool:
+    """Or unpin it. False where none is kept."""
+    rows = store.look("SELECT job, step, pinned FROM checkpoint WHERE state = 'committed' ORDER BY id")
+    if rows:
+        job, step, pinned = rng.choice(rows)
+        storage.pin(at, at.store.load("job", id=job)[0], step, pinned=not pinned)
+    return bool(rows)
+
+
+def sweep_all(at: Deployment, store: SimStore) -> None:
+    """As if everything had ended long ago."""
+    now_ms = at.store.now_ms() + round(at.policy.orphans_s * 1000) + 1
+    while store.look("SELECT 1 FROM attempt WHERE swept = 0 LIMIT 1"):
+        sweep_attempts(at, now_ms)
+
+
+def age_all(at: Deployment, world: World, store: SimStore, objects: SimObjects) -> None:
+    """Very much time passes, so that all that has an age is past it. Each call of the service does a little: they go on until nothing
+    changes any more."""
+    policy = at.policy
+    kept_s = (
+        policy.checkpoints_succeeded_s,
+        policy.checkpoints_ended_s,
+        policy.logs_s,
+        policy.previews_s,
+        policy.inputs_s,
+    )
+    world.now_ms += round((max(kept_s) + policy.orphans_s) * 1000) + 1
+    before = -1
+    while before != len(objects.objects):
+        before = len(objects.objects)
+        for part in (expire_checkpoints, expire_logs, expire_previews, give_up_unused, delete_given_up):
+            part(at, world.now_ms)
+        sweep_all(at, store)

@@ -1,0 +1,84 @@
+"""What is kept and what is deleted: nothing that a live job needs goes, and what is past its age is gone at the end."""
+
+import json
+from typing import Any, NoReturn
+
+from gangline.core.policy import Policy
+from gangline.core.runs.retention import PREVIEWS, checkpoints_s
+from gangline.sim.objects import SimObjects
+from gangline.sim.promises.violation import fail, keys_of
+from gangline.sim.store import SimStore
+from gangline.sim.world import World
+
+
+class KeptChecks:
+    """About each object in the moment that it is deleted. Who needs what is read from the specs, as the service does not."""
+
+    def __init__(self, world: World, store: SimStore, objects: SimObjects, policy: Policy) -> None:
+        self._world = world
+        self._store = store
+        self._objects = objects
+        self._policy = policy
+        objects.deleted = self._check_deleted
+
+    def _check_deleted(self, key: str) -> None:
+        _, project, kind, name = key.split("/", 3)
+        if kind == "blobs":
+            self._check_blob(project, name)
+        elif key in self._referred(name.split("/")[2]):
+            self._fail(f"{key} was deleted, and is referred to")
+
+    def _check_blob(self, project: str, sha256: str) -> None:
+        sql = "SELECT id, spec FROM job WHERE project = ? AND ended_ms IS NULL AND spec LIKE ?"
+        for job, spec in self._store.look(sql, project, f"%{sha256}%"):
+            if sha256 in json.dumps(_needed(json.loads(spec))):
+                self._fail(f"{sha256[:12]} was deleted, and {job} needs it")
+
+    def _referred(self, attempt: str) -> set[str]:
+        look = self._store.look
+        found = {key for (key,) in look("SELECT key FROM artifact WHERE attempt = ?", attempt)}
+        found |= {key for (key,) in look("SELECT key FROM log_chunk WHERE attempt = ?", attempt)}
+        for (checkpoint,) in look("SELECT id FROM checkpoint WHERE attempt = ? AND state = 'committed'", attempt):
+            found |= keys_of(self._store, checkpoint).keys()
+        return found
+
+    def check_expired(self, checkpoint: str, job: str) -> bool:
+        """Whether it went after its job's end; then for its age or by its owner's wish, and was not pinned."""
+        [(state, ended_ms, removed_ms)] = self._store.look(
+            "SELECT state, ended_ms, removed_ms FROM job WHERE id = ?", job
+        )
+        if ended_ms is None:
+            return False
+        [(pinned, because)] = self._store.look("SELECT pinned, because FROM checkpoint WHERE id = ?", checkpoint)
+        due_ms = ended_ms + 1000 * checkpoints_s(state, self._policy)
+        overtaken = because.startswith("newer ones are kept")
+        if pinned or not (overtaken or removed_ms is not None or self._world.now_ms > due_ms):
+            self._fail(f"{checkpoint} of {job} went before its time: {because}")
+        return True
+
+    def check_removed(self, job: str) -> None:
+        look = self._store.look
+        [(ended_ms,)] = look("SELECT ended_ms FROM job WHERE id = ?", job)
+        left = look("SELECT path FROM artifact WHERE job = ?", job)
+        left += look("SELECT id FROM checkpoint WHERE job = ? AND state = 'committed'", job)
+        left += look("SELECT number FROM event WHERE job = ?", job)
+        if ended_ms is None or left:
+            self._fail(f"{job} was deleted, and ended at {ended_ms} and has {left[:5]} left")
+
+    def at_the_end(self) -> None:
+        """Long after everything has ended, only results and pinned checkpoints are left, and all of these."""
+        look = self._store.look
+        meant: set[Any] = {key for (key,) in look("SELECT key FROM artifact WHERE path NOT LIKE ?", f"{PREVIEWS}%")}
+        for (checkpoint,) in look("SELECT id FROM checkpoint WHERE state = 'committed' AND pinned = 1"):
+            meant |= keys_of(self._store, checkpoint).keys()
+        here = self._objects.objects.keys()
+        if here != meant:
+            self._fail(f"too much is kept: {sorted(here - meant)[:5]}; and too little: {sorted(meant - here)[:5]}")
+
+    def _fail(self, what: str) -> NoReturn:
+        fail(self._world, 2, what)
+
+
+def _needed(spec: dict[str, Any]) -> Any:
+    """Who renders needs the model alone."""
+    return spec["of"]["base"] if spec["kind"] == "sample" else spec

@@ -40,7 +40,7 @@ RESULTS = "SELECT * FROM artifact WHERE job = ? AND path NOT LIKE 'samples/%' OR
 
 
 class Checks:
-    """`after_event` looks at what the event's transactions touched; `gangline.sim.audit` looks at everything."""
+    """`after_event` looks at what the event's transactions touched; `gangline.sim.promises.audit` looks at everything."""
 
     def __init__(self, world: World, store: SimStore, objects: SimObjects, policy: Policy) -> None:
         self._world = world

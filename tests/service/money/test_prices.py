@@ -5,11 +5,14 @@ from typing import Any
 
 import pytest
 from tests.service.conftest import PROJECT, Service
+from tests.service.jobs.test_samples import EVERY, commit, train
 from tests.service.test_http import problem
+from tests.service.test_rules import beat
 
 from gangline.core.server.settings import PoolSettings
+from gangline.ports.server import Assignment
 from gangline.ports.store import guard
-from gangline.service.jobs import query
+from gangline.service.jobs import query, samples
 
 HOUR_S = 3600
 
@@ -140,3 +143,42 @@ def test_of_those_that_join_at_once_no_more_are_let_in(service: Service) -> None
     for thread in threads:
         thread.join()
     assert sorted(answers) == [201] * 3 + [429] * 5 and len(here(service)) == 3
+
+
+def test_pictures_for_a_project_with_a_budget_go_to_no_node_whose_price_is_not_known(service: Service) -> None:
+    """Nobody would ever render them there: the node that trains does."""
+    service.ask("PUT", f"/v1/projects/{PROJECT}", json={"budget_usd": 1e9})
+    trains = joined(service, "trains", price_usd_per_hour=0.1)
+    held = train(service, trains)
+    joined(service, "unknown", pool="nobody said")
+    assert commit(service, trains, held, EVERY).render
+    joined(service, "known", price_usd_per_hour=0.1)
+    assert not commit(service, trains, held, 2 * EVERY).render
+
+
+@pytest.mark.parametrize("terms", [{}, {"price_usd_per_hour": 1.0}], ids=["unknown", "beyond the budget"])
+def test_nobody_stops_rendering_for_training_that_its_budget_does_not_let_in(
+    service: Service, terms: dict[str, float]
+) -> None:
+    trains, renders = joined(service, "trains"), joined(service, "renders", pool="nobody said", **terms)
+    held = train(service, trains)
+    commit(service, trains, held, EVERY)
+    rendering = service.claim(renders)
+    assert rendering.kind == "sample"
+    service.submit(project=service.add_project("poor", budget_usd=0.2))  # less than a quarter of an hour there
+    beats_for(service, [(trains, held), (renders, rendering)], 20)
+    samples.give_way(service.at, service.now_ms)
+    assert stop_of(service, rendering) == ""
+    service.ask("PUT", "/v1/projects/poor", json={"budget_usd": None})
+    samples.give_way(service.at, service.now_ms)
+    assert stop_of(service, rendering) == "training waits for this node"
+
+
+def beats_for(service: Service, held: list[tuple[str, Assignment]], seconds: float) -> None:
+    service.wait(seconds)
+    for node, assignment in held:
+        beat(service, node, assignment.hold, 5)
+
+
+def stop_of(service: Service, assignment: Assignment) -> str:
+    return service.store.load("attempt", id=assignment.hold.attempt)[0]["stop"]

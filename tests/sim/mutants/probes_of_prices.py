@@ -4,11 +4,13 @@ from typing import Any
 
 from gangline.core.errors import TooMany
 from gangline.ports.pool import Offer
-from gangline.ports.server import Join
+from gangline.ports.server import Committed, Join
 from gangline.service.access.access import Terms, add_join_token
 from gangline.service.fleet import nodes
 from gangline.service.fleet.nodes import leave
+from gangline.service.jobs.samples import give_way
 from tests.sim.mutants.bench import POOL, PRICE, Bench, probe
+from tests.sim.mutants.probes_of_samples import EVERY
 
 UNPRICED = Offer(id="any", price_known=False)
 UNKNOWN = "a pool of which nobody said the price"
@@ -92,3 +94,39 @@ def nothing_is_rented_for_a_budget_where_the_price_is_not_known(bench: Bench) ->
     bench.budget(None)
     bench.tend()
     assert len(bench.rented()) == 1
+
+
+@probe()
+def pictures_wait_for_no_node_whose_price_a_budget_does_not_know(bench: Bench) -> None:
+    trainer, job = bench.join("a"), bench.submit(sample_every_steps=EVERY)
+    hold = bench.take(trainer, job)
+    unpriced(bench)
+    bench.budget(100)
+    assert bench.commit(trainer, hold, EVERY) == Committed(render=True)
+    bench.budget(None)
+    assert bench.commit(trainer, hold, 2 * EVERY) == Committed(render=False)
+
+
+@probe(egress_usd_per_gb=1e6)
+def pictures_give_way_to_no_job_that_its_budget_keeps_out(bench: Bench) -> None:
+    """Else they would be stopped, claimed again and stopped for as long as it waits."""
+    trainer, job = bench.join("a"), bench.submit(sample_every_steps=EVERY)
+    hold = bench.take(trainer, job)
+    nodes = [unpriced(bench)]
+    assert bench.commit(trainer, hold, EVERY) == Committed(render=False)
+    rendering = bench.claim(nodes[0])
+    bench.budget(1e9, "poor")
+    bench.submit("poor")
+
+    def stop() -> str:
+        bench.wait(20)
+        give_way(bench.at, bench.now_ms)
+        return bench.store.load("attempt", id=rendering.hold.attempt)[0]["stop"]
+
+    assert stop() == "", "of a price that is not known"
+    bench.store.look("UPDATE node SET price_known = 1, price_micro_usd_per_hour = 1000000 WHERE id = ?", nodes[0])
+    for usd in (0.24, 0.26):  # a reservation is 0.25 dollars of time, and 0.018 for the egress of its inputs
+        bench.budget(usd, "poor")
+        assert stop() == "", usd
+    bench.budget(1e9, "poor")
+    assert stop() == "training waits for this node"

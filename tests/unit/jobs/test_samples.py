@@ -10,7 +10,7 @@ from PIL import Image
 from gangline.core.jobs.samples import Rhythm, is_due, may_go_elsewhere
 from gangline.core.runs.retention import Kept, to_prune
 from gangline.data.images.grid import GAP, LABEL, MARGIN, TILE, Row, draw
-from tests.unit.examples import CANDIDATE, NODE
+from tests.unit.examples import CANDIDATE, NODE, PURSE
 
 NEVER = Rhythm(every_steps=None, every_s=None, step=0, at_ms=0)
 
@@ -53,9 +53,9 @@ def test_pictures_go_elsewhere_where_a_node_with_nothing_to_train_may_have_them(
         replace(NODE, slots_free=0),
         replace(NODE, rest_until_ms=5),
     )
-    assert not may_go_elsewhere(job, [], 0)
-    assert not may_go_elsewhere(job, [small, busy, resting], 0)
-    assert may_go_elsewhere(job, [small, NODE], 0)
+    assert not may_go_elsewhere(job, [], PURSE, 0)
+    assert not may_go_elsewhere(job, [small, busy, resting], PURSE, 0)
+    assert may_go_elsewhere(job, [small, NODE], PURSE, 0)
 
 
 def test_what_is_pinned_is_kept_and_nothing_else_for_its_sake() -> None:

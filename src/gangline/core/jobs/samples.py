@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gangline.core.job import Node
-from gangline.core.jobs.claim import Candidate, mismatch, refusal
+from gangline.core.jobs.claim import Candidate, mismatch, refusal, unpriced
+from gangline.core.money.budget import Purse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +25,10 @@ def is_due(rhythm: Rhythm, step: int, now_ms: int) -> bool:
     return step > rhythm.step and (by_steps or by_time)
 
 
-def may_go_elsewhere(job: Candidate, nodes: Sequence[Node], now_ms: int) -> bool:
+def may_go_elsewhere(job: Candidate, nodes: Sequence[Node], purse: Purse, now_ms: int) -> bool:
     """Whether one of `nodes`, those with nothing to train, may take it. Else who trains renders between its steps: that holds it up
     for less than a node that nobody has."""
-    return any(refusal(node, now_ms) is None and mismatch(job, node, now_ms) is None for node in nodes)
+    return any(
+        refusal(node, now_ms) is None and mismatch(job, node, now_ms) is None and unpriced(purse, node) is None
+        for node in nodes
+    )

@@ -25,6 +25,7 @@ from gangline.service.content.blobs import check_here, listing, naming
 from gangline.service.content.upload import stored_as
 from gangline.service.deployment import Deployment
 from gangline.service.jobs.submit import adding
+from gangline.service.money.bill import load_purse
 
 ATTEMPTS_MAX = 2
 
@@ -44,7 +45,7 @@ def due(at: Deployment, held: Row, node: str, checkpoint: str, step: int, now_ms
     job = at.store.load("job", id=held["id"])[0]
     free = [Node(**row) for row in at.store.load("free_nodes", but=node)]
     nodes = [other for other in free if may_render_steps(at, other, now_ms)]
-    elsewhere = may_go_elsewhere(_candidate(job), nodes, now_ms)
+    elsewhere = may_go_elsewhere(_candidate(job), nodes, load_purse(at, job["project"]), now_ms)
     asked = write("sampled", job=job["id"], step=step, here=int(not elsewhere), now=now_ms)
     return [asked, *(_adding_job(at, at.new_id("job"), job, checkpoint, step, now_ms) if elsewhere else ())]
 
@@ -64,7 +65,9 @@ def may_render_steps(at: Deployment, node: Node, now_ms: int) -> bool:
 
 def give_way(at: Deployment, now_ms: int) -> None:
     """Training that waits, and that no free node takes, goes where pictures are rendered: as many nodes as there are jobs."""
-    rows = at.store.load("in_the_way", before=now_ms - round(at.policy.claim_interval_s * 1000))
+    before = now_ms - round(at.policy.claim_interval_s * 1000)
+    money = {"reserve_h": at.policy.reserve_s / 3600, "egress": at.policy.egress_micro_usd_per_byte}
+    rows = at.store.load("in_the_way", before=before, **money)
     if rows:
         waiting = at.store.load("queue_length", limit=len(rows))[0]["jobs"]
         for row in rows[:waiting]:

@@ -53,7 +53,7 @@ WHERE attempt.node = :node AND attempt.state <> 'live' AND job.kind <> 'sample'
 ORDER BY attempt.ended_ms DESC LIMIT 1
 
 -- name: in_the_way
--- Pictures that are being rendered where training could go on that waits, and that no free node took meanwhile.
+-- Pictures that are being rendered where training could go on that waits, that no free node took meanwhile, and that there is money for.
 SELECT lease.attempt, lease.node, attempt.job
 FROM job JOIN attempt ON attempt.job = job.id AND attempt.fencing = job.fencing
      JOIN lease ON lease.attempt = attempt.id JOIN node ON node.id = lease.node
@@ -64,5 +64,9 @@ WHERE job.state = 'running' AND job.kind = 'sample' AND lease.stop = '' AND node
               AND waiting.pool IN ('', node.pool) AND waiting.trust <= node.trust
               AND node.kinds LIKE '%,' || waiting.kind || ',%'
               AND waiting.numerics IN ('', node.numerics) AND waiting.slots <= node.slots
+              AND EXISTS (SELECT 1 FROM project WHERE project.id = waiting.project
+                          AND (budget IS NULL OR node.price_known = 1 AND spent + reserved
+                               + CAST(:reserve_h AS DOUBLE PRECISION) * node.price_micro_usd_per_hour * waiting.slots / node.slots
+                               + CAST(:egress AS DOUBLE PRECISION) * (waiting.input_bytes + waiting.checkpoint_bytes) <= budget))
               AND NOT EXISTS (SELECT 1 FROM ban WHERE ban.job = waiting.id AND ban.machine = node.machine))
 ORDER BY lease.started_ms DESC, lease.attempt

@@ -1,12 +1,22 @@
 """gangline.toml: one set of defaults, every field of the policy, everything wrong at once."""
 
 import re
+from pathlib import Path
 
 import pytest
 
+from gangline.compose.access import Access
+from gangline.compose.server import _nodes_of_this_box
 from gangline.core.errors import BadInput
 from gangline.core.policy import Policy
-from gangline.core.server.settings import PoolSettings, ServerSettings, listed, make_policy, parse_server_settings
+from gangline.core.server.settings import (
+    TRUST_MAX,
+    PoolSettings,
+    ServerSettings,
+    listed,
+    make_policy,
+    parse_server_settings,
+)
 
 
 def refused(text: str) -> str:
@@ -23,8 +33,15 @@ def test_an_empty_file_is_the_defaults() -> None:
 def test_every_field_of_the_policy_is_a_setting() -> None:
     values = [each for each in listed(ServerSettings()) if each.section == "policy"]
     assert [each.name for each in values] == list(Policy.__slots__)
-    text = "\n".join(f"{each.name} = {each.default!r}".replace("True", "true") for each in values)
+    given = [each for each in values if each.default is not None]
+    text = "\n".join(f"{each.name} = {each.default!r}".replace("True", "true") for each in given)
     assert parse_server_settings(f"[policy]\n{text}", "x").policy == Policy()
+
+
+def test_prices_of_storage_and_egress_are_not_known_unless_they_are_set_and_zero_is_known() -> None:
+    assert Policy().storage_usd_per_gb_month is None and Policy().egress_usd_per_gb is None
+    policy = parse_server_settings("[policy]\nstorage_usd_per_gb_month = 0\negress_usd_per_gb = 0.09", "x").policy
+    assert policy.storage_usd_per_gb_month == 0 and policy.egress_usd_per_gb == 0.09
 
 
 def test_every_setting_has_a_sentence() -> None:
@@ -86,4 +103,15 @@ def test_a_short_lease_changes_only_itself() -> None:
 def test_a_pool_that_is_not_named_has_no_price_and_no_trust() -> None:
     settings = parse_server_settings("[pools.cloud]\nprice_usd_per_hour = 0\ntrust = 1", "x")
     assert settings.pool("cloud").price_micro_usd_per_hour == 0
-    assert settings.pool("default") == PoolSettings(price_usd_per_hour=None, trust=0)
+    assert settings.pool("default") == PoolSettings(price_usd_per_hour=None, trust=None)
+    assert settings.pool("default").trust_of_joined == 0
+
+
+@pytest.mark.parametrize(("said", "trust"), [(None, TRUST_MAX), (0, 0), (3, 3)])
+def test_the_servers_own_box_is_trusted_most_unless_the_settings_say_otherwise(
+    said: int | None, trust: int, tmp_path: Path
+) -> None:
+    access = Access(url="http://here", operator_key="o", join_token="j", signing_secret="s")
+    (offer,) = _nodes_of_this_box(tmp_path, 1, access, PoolSettings(trust=said), None).offers()
+    assert offer.trust == trust and not offer.price_known
+    assert PoolSettings(trust=said).trust_of_joined == (said or 0)

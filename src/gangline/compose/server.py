@@ -165,7 +165,7 @@ def _nodes_of_this_box(
         id="local",
         gpu=gpu.get("gpu", ""),
         gpu_memory_gb=gpu_memory_gb(gpu),
-        trust=pool.trust,
+        trust=pool.trust_of_own,
         price_micro_usd_per_hour=pool.price_micro_usd_per_hour or 0,
         price_known=pool.price_micro_usd_per_hour is not None,
     )

@@ -105,7 +105,7 @@ def test_settings_show_prints_each_with_value_default_unit_and_meaning(file: Pat
     found = {f"{each['section']}.{each['name']}": each for each in json.loads(printed)}
     lease = found["policy.lease_s"]
     assert code == 0 and (lease["value"], lease["default"], lease["unit"]) == (60, 45, "seconds")
-    assert "heartbeat" in lease["meaning"] and found["pools.default.trust"]["value"] == 0
+    assert "heartbeat" in lease["meaning"] and found["pools.default.trust"]["value"] is None
     text = typed("settings", "show", str(file))[1]
     assert "policy.lease_s" in text and "without a heartbeat" in text
 

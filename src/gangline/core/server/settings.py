@@ -20,7 +20,8 @@ DEFAULT_POOL = "default"
 NODES_MAX = 64
 PoolName = Annotated[str, MinLen(1), MaxLen(100)]
 Price = Annotated[float, Ge(0), Le(1e6), Exact()]
-Trust = Annotated[int, Ge(0), Le(9), Exact()]
+TRUST_MAX = 9
+Trust = Annotated[int, Ge(0), Le(TRUST_MAX), Exact()]
 Nodes = Annotated[int, Ge(0), Le(NODES_MAX), Exact()]
 
 
@@ -32,13 +33,26 @@ class PoolSettings:
     price_usd_per_hour: Annotated[
         Price | None, "Price of an hour of a node, 0 if it is free; without one, costs of the pool are unknown."
     ] = None
-    trust: Annotated[Trust, "Trust tier of the nodes; a job with `--trust N` runs where it is at least N."] = 0
+    trust: Annotated[
+        Trust | None,
+        "Trust tier of the nodes; a job with `--trust N` runs where it is at least N. "
+        f"Without one it is {TRUST_MAX} for those that `gangline up` runs on the server's own box, and 0 for others.",
+    ] = None
     nodes_min: Annotated[Nodes | None, "Nodes that `gangline up` keeps running here (`--nodes` overrides it)."] = None
     nodes_max: Annotated[Nodes | None, "Nodes that `gangline up` runs here at most (`--nodes` overrides it)."] = None
 
     def __post_init__(self) -> None:
         if self.nodes_min is not None and self.nodes_max is not None:
             assert self.nodes_min <= self.nodes_max, "nodes_min is at most nodes_max"
+
+    @property
+    def trust_of_own(self) -> int:
+        """The trust tier of nodes on the server's own box: what they see, its operator sees anyway."""
+        return TRUST_MAX if self.trust is None else self.trust
+
+    @property
+    def trust_of_joined(self) -> int:
+        return self.trust or 0
 
     @property
     def price_micro_usd_per_hour(self) -> int | None:

@@ -17,7 +17,7 @@ def terms_of(at: Deployment, pool: str, join_token: str | None, now_ms: int) -> 
     return {
         "price_micro_usd_per_hour": price or 0,
         "price_known": int(price is not None),
-        "trust": _first(said.get("trust"), settings.trust),
+        "trust": _first(said.get("trust"), settings.trust_of_joined),
         "join_token": join_token,
     }
 

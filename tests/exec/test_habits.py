@@ -63,11 +63,11 @@ def fetched(line: Line, folder: str) -> dict[str, str]:
     return {path.name: path.read_text() for path in (to / folder).iterdir()}
 
 
-HABITS = ("late", "pairs", "toolkit", "plain", "latest", "shards", "trainer", "inplace")
+EVERY_HABIT = ("late", "pairs", "toolkit", "plain", "latest", "shards", "trainer", "inplace")
 
 
 @pytest.mark.tenths
-@pytest.mark.parametrize("habit", HABITS)
+@pytest.mark.parametrize("habit", EVERY_HABIT)
 def test_each_habit_is_known_by_itself_and_goes_on_on_another_machine(line: Line, place: S3Objects, habit: str) -> None:
     words = command(habit, 100, every=20, step_s=0.15, between_s=1.5 if habit == "late" else 0.3)
     first = line.start("a", command=words)
@@ -99,7 +99,7 @@ def test_the_whole_folder_is_taken_when_nothing_is_open(line: Line) -> None:
 def test_however_a_habit_is_killed_it_ends_as_if_nothing_had_been(line: Line, seed: int) -> None:
     """Seventeen runs with three kills each, by turns on the same machine and on another, wherever in a save."""
     rng = Random(seed)
-    habit = [*HABITS, "odd"][seed % (len(HABITS) + 1)]
+    habit = [*EVERY_HABIT, "odd"][seed % (len(EVERY_HABIT) + 1)]
     options, nodes = ("--layout", "folder") if habit == "odd" else (), ["node-0"]
     words = command(habit, 100, every=10, step_s=0.1, between_s=rng.choice((0.0, 0.3, 1.3)))
     for number in range(3):

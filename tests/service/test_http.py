@@ -139,7 +139,8 @@ def test_another_projects_job_cannot_be_steered_nor_told_from_none(service: Serv
 
 
 def test_a_project_shows_its_money_and_takes_a_share_and_a_budget(service: Service) -> None:
-    first = {"project": "default", "share": 1.0, "budget_usd": None, "spent_usd": 0.0, "reserved_usd": 0.0}
+    money = {"budget_usd": None, "spent_usd": 0.0, "reserved_usd": 0.0, "cost_lacks": ["storage", "egress"]}
+    first = {"project": "default", "share": 1.0} | money
     assert service.ask("GET", "/v1/project").json() == first
     changed = service.ask("PUT", "/v1/projects/default", json={"share": 2.5, "budget_usd": 12.345678})
     assert changed.json() == service.ask("GET", "/v1/project").json()

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gangline.core.jobs.keys import blob_key
 from gangline.ports.server import Hold
-from gangline.ports.store import Write
+from gangline.ports.store import Write, guard
 from gangline.service.attempts import event
+from gangline.sim.cleaning import age_all
 from gangline.sim.promises.violation import Violation
 from gangline.sim.scenario import load
 from gangline.sim.simulation import Simulation
@@ -116,6 +118,26 @@ def a_checkpoint_that_is_forgotten(simulation: Simulation) -> None:
     touch(simulation, job)
 
 
+def a_file_that_is_deleted_while_its_job_needs_it(simulation: Simulation) -> None:
+    _, job = at_work(simulation)
+    [(project, sha256)] = simulation.store.look("SELECT project, MIN(sha256) FROM job_file WHERE job = ?", job)
+    simulation.objects.delete([blob_key(project, sha256)])
+
+
+def a_checkpoint_that_is_deleted_before_it_is_forgotten(simulation: Simulation) -> None:
+    _, job = at_work(simulation)
+    [(prefix,)] = simulation.store.look("SELECT prefix FROM checkpoint WHERE id = ?", newest(simulation, job))
+    simulation.objects.delete([key for key in simulation.objects.objects if key.startswith(prefix)])
+
+
+def a_checkpoint_that_goes_before_its_time(simulation: Simulation) -> None:
+    def tamper(write: Write) -> None:
+        for (found,) in simulation.store.look("SELECT id FROM checkpoint WHERE job = ?", write.values["job"]):
+            simulation.store.apply(guard("prune_checkpoint", id=found, because="too early"))
+
+    on_write(simulation, "add_artifact", lambda write: simulation.world.after(1, "tamper", lambda: tamper(write)))
+
+
 def nothing_verified(simulation: Simulation) -> None:
     _, job = at_work(simulation)
     simulation.store.look("UPDATE checkpoint SET verified = 0 WHERE job = ?", job)
@@ -185,6 +207,9 @@ TAMPERS: tuple[tuple[int, Tamper], ...] = (
     (2, a_commit_of_other_bytes),
     (2, a_checkpoint_that_is_forgotten),
     (2, nothing_verified),
+    (2, a_file_that_is_deleted_while_its_job_needs_it),
+    (2, a_checkpoint_that_is_deleted_before_it_is_forgotten),
+    (2, a_checkpoint_that_goes_before_its_time),
     (2, one_pruned_too_many),
     (2, a_start_behind_the_checkpoint),
     (2, a_result_without_its_bytes),
@@ -269,6 +294,23 @@ def test_an_end_that_is_none_is_seen(promise: int, sql: str) -> None:
     simulation.store.look(sql)
     with pytest.raises(Violation, match=f"^promise {promise}, "):
         simulation.audit.at_the_end(simulation.cloud.invoice(), nodes_min=0)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        pytest.param("UPDATE artifact SET path = 'samples/step-000001/a.png'", id="a picture of a step is left"),
+        pytest.param("UPDATE checkpoint SET pinned = 1, state = 'committed'", id="a pinned checkpoint is gone"),
+    ],
+)
+def test_what_is_left_past_its_age_and_what_is_gone_is_seen(sql: str) -> None:
+    simulation = begun()
+    simulation.run()
+    age_all(simulation.service.at, simulation.world, simulation.store, simulation.objects)
+    simulation.checks.kept.at_the_end()
+    simulation.store.look(sql)
+    with pytest.raises(Violation, match=r"^promise 2, .*too much is kept"):
+        simulation.checks.kept.at_the_end()
 
 
 @pytest.mark.parametrize(

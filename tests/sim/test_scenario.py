@@ -137,6 +137,7 @@ def test_a_policy_that_cannot_be(table: str, settings: str, says: str) -> None:
 def test_every_setting_is_known_by_its_name() -> None:
     for name in Policy.__slots__:
         default = getattr(Policy(), name)
+        default = 0.5 if default is None else default
         parse(
             f"{GOOD}[policy]\n{name} = {str(default).lower() if not isinstance(default, str) else repr(default)}", "x"
         )

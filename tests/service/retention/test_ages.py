@@ -253,8 +253,8 @@ def test_what_was_submitted_by_a_server_that_lists_nothing_is_listed_before_anyt
 
 
 def test_the_same_request_gives_the_same_job_and_another_spec_is_refused(service: Service) -> None:
-    value = to_json(service.spec())
+    value: dict[str, object] = to_json(service.spec())
     first = submit(service.at, PROJECT, value, name="", request="r", now_ms=service.now_ms)
     assert submit(service.at, PROJECT, value, name="", request="r", now_ms=service.now_ms) == first
     with pytest.raises(BadInput, match="another spec"):
-        submit(service.at, PROJECT, value | {"seed": 5}, name="", request="r", now_ms=service.now_ms)
+        submit(service.at, PROJECT, {**value, "seed": 5}, name="", request="r", now_ms=service.now_ms)

@@ -46,7 +46,11 @@ def pin(bench: Bench, job: str, step: int) -> Any:
 
 
 def expire(bench: Bench, *parts: Callable[..., None]) -> Callable[[], None]:
-    return lambda: [part(bench.at, bench.now_ms) for part in parts] and None
+    def act() -> None:
+        for part in parts:
+            part(bench.at, bench.now_ms)
+
+    return act
 
 
 def give_up(bench: Bench, sha256: str = PHOTO) -> None:

@@ -98,6 +98,12 @@ def test_the_statements_tell_pictures_from_training_as_the_kinds_do() -> None:
 def test_the_api_lists_the_kinds_and_a_client_goes_on_with_one_that_it_does_not_know() -> None:
     schema = TypeAdapter(JobSummary).json_schema()
     assert schema["properties"]["kind"]["enum"] == list(KINDS)
-    values = {field.name: 0 for field in fields(JobSummary)} | {"state": "queued", "id": "", "name": "", "because": ""}
+    values = {field.name: 0 for field in fields(JobSummary)} | {
+        "state": "queued",
+        "id": "",
+        "name": "",
+        "because": "",
+        "cost_lacks": (),
+    }
     known = TypeAdapter(JobSummary).validate_python(values | {"phase": None, "node_name": None, "kind": "video"})
     assert known.kind == "video"

@@ -131,11 +131,17 @@ def cost(amount: float, lacks: Sequence[CostPart]) -> str:
     return f"over {usd(amount)}" if amount else "unknown"
 
 
+def cost_alone(amount: float, lacks: Sequence[CostPart]) -> str:
+    """Return the same for a line that does not say what the number is."""
+    known = cost(amount, lacks)
+    return "cost unknown" if known == "unknown" else known
+
+
 def cost_in_words(amount: float, lacks: Sequence[CostPart]) -> str:
     """Return what is known of a cost, and what it lacks."""
     if not lacks:
         return usd(amount)
-    known = "unknown" if not amount and "node time" in lacks else usd(amount)
+    known = "unknown" if cost(amount, lacks) == "unknown" else usd(amount)
     return f"{known} (no price is set for {' and '.join(lacks)}: docs/money.md)"
 
 

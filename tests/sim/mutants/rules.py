@@ -628,7 +628,10 @@ RULES = [
     rule("6: that a pool is full", "core.jobs.supply:_why_not_rented", "if not room:", "if False:"),
     rule("6: that a price is not known", "core.jobs.claim:unpriced", "purse.budget is None or", "True or"),
     rule(
-        "6: nor that of an offer", "core.jobs.supply:_why_not_rented", "if purse.budget is not None and", "if False and"
+        "6: nor that of an offer",
+        "core.jobs.supply:_why_not_rented",
+        "if offer.price_known or purse.budget is None",
+        "",
     ),
     rule(
         "5: a price that is not known", "service.fleet.demand:_reserve_slots", "if not offer.price_known:", "if False:"

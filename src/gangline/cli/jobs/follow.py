@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
 from gangline.cli.columns import PlainColumn
-from gangline.cli.output import cost, err, number, say
+from gangline.cli.output import cost_alone, err, number, say
 from gangline.core.errors import Unreachable
 from gangline.core.views import EventView, JobSummary, JobView
 
@@ -64,15 +64,10 @@ def progress_line() -> Progress:
     )
 
 
-def _cost(job: JobSummary) -> str:
-    known = cost(job.cost_usd, job.cost_lacks)
-    return "cost unknown" if known == "unknown" else known
-
-
 def show(line: Progress, task: object, job: JobSummary) -> None:
     where = f" on {job.node_name}" if job.phase and job.node_name else ""
     loss = f"  loss {number(job.loss)}" if job.loss is not None else ""
-    text = f"{job.phase or job.state}{where}{loss}  {_cost(job)}"
+    text = f"{job.phase or job.state}{where}{loss}  {cost_alone(job.cost_usd, job.cost_lacks)}"
     line.update(task, description=text, completed=job.step, total=job.steps)  # type: ignore[arg-type]
 
 

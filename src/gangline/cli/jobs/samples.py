@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gangline.cli.jobs.follow import wait_for_pictures
-from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, cost, out, print_json, say, table
+from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, cost_alone, out, print_json, say, table
 from gangline.compose.client import make_client
 from gangline.compose.settings import existing
 from gangline.core.errors import GanglineError, NotFound
@@ -58,9 +58,8 @@ def standing(view: JobView) -> str:
     """How a job's pictures stand, and what those cost that other nodes rendered."""
     of = view.samples
     sets = ((of.waiting, "to come"), (of.failed, "failed"))
-    known = cost(of.cost_usd, of.cost_lacks)
     others = (f"{count} {'set' if count == 1 else 'sets'} {what}" for count, what in sets if count)
-    return ", ".join((f"{of.pictures} rendered", *others, f"cost {known}" if known == "unknown" else known))
+    return ", ".join((f"{of.pictures} rendered", *others, cost_alone(of.cost_usd, of.cost_lacks)))
 
 
 def draw_grid(files: list[Path], target: Path) -> None:

@@ -82,12 +82,10 @@ def _why_not_rented(job: Candidate, purse: Purse, pools: Sequence[PoolSeen], pol
     fitting = [(pool, offer) for pool in pools for offer in pool.offers if not _lacks(job, [offer])]
     if not fitting:
         return _lacks(job, offers) or "no offer of any pool has all of that at once"
-    if purse.budget is not None and not any(offer.price_known for _, offer in fitting):
+    accountable = [offer for _, offer in fitting if offer.price_known or purse.budget is None]
+    if not accountable:
         return unaccountable(purse, f"a node of {fitting[0][0].name}")
-    too_much = over_budget(
-        purse,
-        min(_to_reserve(job, offer, policy) for _, offer in fitting if offer.price_known or purse.budget is None),
-    )
+    too_much = over_budget(purse, min(_to_reserve(job, offer, policy) for offer in accountable))
     if too_much:
         return too_much
     room = [(pool, offer) for pool, offer in fitting if pool.rented < pool.nodes_max]

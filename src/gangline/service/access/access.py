@@ -29,6 +29,26 @@ class Identity:
     used_ms: int | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What a join token says of the nodes that join with it: price in US dollars an hour and trust (None: their pool's), how many may be
+    here at once, and join within an hour (None: any number)."""
+
+    price_usd_per_hour: float | None = None
+    trust: int | None = None
+    nodes_max: int | None = None
+    nodes_per_hour: int | None = None
+
+    def columns(self) -> dict[str, int | None]:
+        """Return them as the store has them."""
+        price = None if self.price_usd_per_hour is None else round(self.price_usd_per_hour * 1e6)
+        limits = {"nodes_max": self.nodes_max, "nodes_per_hour": self.nodes_per_hour}
+        return {"price_micro_usd_per_hour": price, "trust": self.trust, **limits}
+
+
+NO_TERMS = Terms()
+
+
 def identify(at: Deployment, secret: str, needed: Role, now_ms: int) -> Identity:
     """Raises `Denied` where `secret` opens nothing (any more), `Forbidden` where it does not open this."""
     return permitted(recognize(at, secret, needed, now_ms), needed)
@@ -98,19 +118,8 @@ def revoke_key(at: Deployment, project: str | None, key: str, now_ms: int) -> No
         raise NotFound(f"there is no key {key}", hint="`gangline keys ls` lists them")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """What a join token says of the nodes that join with it: price in US dollars an hour and trust (None: their pool's), how many may be
-    here at once, and join within an hour (None: any number)."""
-
-    price_usd_per_hour: float | None = None
-    trust: int | None = None
-    nodes_max: int | None = None
-    nodes_per_hour: int | None = None
-
-
 def add_join_token(
-    at: Deployment, pool: str, *, name: str, lasts_s: float | None, now_ms: int, terms: Terms = Terms()
+    at: Deployment, pool: str, *, name: str, lasts_s: float | None, now_ms: int, terms: Terms = NO_TERMS
 ) -> NewJoinToken:
     """The only time that its secret is seen."""
     secret, ends_ms = at.new_secret("join"), _ends_ms(lasts_s, now_ms)
@@ -153,14 +162,11 @@ def _adding(
     pool: str | None = None,
     node: str | None = None,
     expires_ms: int | None = None,
-    terms: "Terms | None" = None,
+    terms: Terms = NO_TERMS,
 ) -> Write:
-    said, price = asdict(terms or Terms()), None if terms is None else terms.price_usd_per_hour
-    del said["price_usd_per_hour"]
-    said["price_micro_usd_per_hour"] = None if price is None else round(price * 1e6)
     owner = {"project": project, "pool": pool, "node": node}
     identity = {"id": _id(role, secret), "hash": _hash(secret), "role": role, "name": name}
-    return write("add_credential", **identity, **owner, **said, expires_ms=expires_ms, now=now_ms)
+    return write("add_credential", **identity, **owner, **terms.columns(), expires_ms=expires_ms, now=now_ms)
 
 
 def _hash(secret: str) -> str:

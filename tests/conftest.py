@@ -8,6 +8,7 @@ os.environ["TRANSFORMERS_VERBOSITY"] = "error"
 os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
 
 import hashlib
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,6 +27,10 @@ from tests.servers import s3_server
 
 settings.register_profile("anywhere", deadline=None)  # how long an example takes is the machine's affair
 settings.load_profile("anywhere")
+
+# A shell lets what it starts with `&` ignore Ctrl-C, and so would every program that a test starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).parents[1]
 BASE = ROOT / "assets" / "tiny-sdxl"

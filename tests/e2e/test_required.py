@@ -22,7 +22,7 @@ def test_it_waits_for_a_node_of_the_same_numerics_and_ends_with_the_same_bits(
     threads = os.environ["OMP_NUM_THREADS"]
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     box.start_node("node-b")
-    waiting = until(box, job, lambda found: "numerics" in found.summary.because)
+    waiting = until(box, job, lambda found: "the same numerics" in found.summary.because)
     assert "must go on with the same numerics, and node-b has others" in waiting.summary.because
     monkeypatch.setenv("OMP_NUM_THREADS", threads)
     box.start_node("node-c")

@@ -15,7 +15,7 @@ from gangline.service.jobs.submit import offer_blob, submit
 from tests.service.conftest import PROJECT, Service
 from tests.service.jobs.test_one_at_a_time import commit, upload
 from tests.service.jobs.test_samples import commit as commit_of
-from tests.service.jobs.test_samples import rendered, train
+from tests.service.jobs.test_samples import pictures, rendered, train
 from tests.service.test_rules import succeed
 
 DAY_S = 86_400
@@ -162,6 +162,23 @@ def test_logs_and_pictures_of_steps_have_an_age_and_pictures_of_the_result_stay(
     after(service, 90)
     assert len(told(service, training.job)) == 3, "each once"
     assert len(stored(service, "output")) == 1
+
+
+def test_pictures_that_come_long_after_the_end_are_shown_as_long_as_all_others(service: Service) -> None:
+    service.change_policy(previews_s=600)
+    trainer, other = service.join("a"), service.join("b")
+    training = train(service, trainer)
+    commit_of(service, trainer, training, 10)
+    succeed(service, trainer, training.hold)
+    service.wait(900)
+    rendered(service, other, service.claim(other))
+    service.tick()
+    service.wait(500)
+    service.tick()
+    assert len(pictures(service, training.job)) == 1
+    service.wait(200)
+    service.tick()
+    assert pictures(service, training.job) == []
 
 
 # Uploaded files

@@ -24,9 +24,11 @@ UPDATE job SET log_kept = 0 WHERE id = :id AND log_kept = 1
 DELETE FROM log_chunk WHERE attempt = :attempt
 
 -- name: jobs_with_old_previews
--- While pictures are still to be made of a job, those that are there stay.
+-- While pictures are still to be made of a job, those that are there stay; the last one as long as if the job had ended with it.
 SELECT id, state FROM job
 WHERE previews_kept = 1 AND ended_ms < :before
+  AND NOT EXISTS (SELECT 1 FROM artifact
+                  WHERE artifact.job = job.id AND artifact.path LIKE 'samples/step-%' AND artifact.made_ms >= :before)
   AND NOT EXISTS (SELECT 1 FROM sample JOIN job AS shown ON shown.id = sample.job
                   WHERE sample.parent = job.id AND shown.ended_ms IS NULL)
 ORDER BY ended_ms, id LIMIT :limit

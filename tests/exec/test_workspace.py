@@ -165,6 +165,24 @@ def test_a_folder_made_anew_is_seen_at_once_even_as_the_same_inode(out: Path) ->
     assert lacks(rules, candidate) == ""
 
 
+def test_a_file_that_is_deleted_before_it_is_written_anew_is_of_the_next_version(out: Path) -> None:
+    """While it is missing somebody looks: what lies there then is no version."""
+    rules = Rules(complete_when="latest/done")
+    workspace, place = LocalWorkspace(out, rules), out / "latest"
+    place.mkdir()
+    (place / "done").write_text("1")
+    for each in workspace.look(0.0, ended=True):
+        workspace.take(each)
+    (place / "done").unlink()
+    workspace.wait(FAR_S)
+    workspace.look(0.1)
+    (place / "done").write_text("2")
+    workspace.wait(FAR_S)
+    (candidate,) = workspace.look(0.2)
+    assert candidate.before is not None and candidate.before.keys() == {"done"}
+    assert lacks(rules, candidate) == ""
+
+
 def fifo(folder: Path) -> None:
     os.mkfifo(folder / "pipe")
 

@@ -14,6 +14,7 @@ from typing import NoReturn
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.rendezvous import rendezvous
 
 from gangline.core.errors import BadInput
 from gangline.core.runs.contract import EXIT_DONE, EXIT_STOPPED
@@ -94,6 +95,17 @@ def leave(code: int) -> NoReturn:
     sys.exit(code)
 
 
+def _meet_peers(ranks: Ranks) -> None:
+    """Over the store that MASTER_ADDR and MASTER_PORT name. torchrun starts ranks again over the same store, where those of before have
+    left their addresses: each start has keys of its own."""
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    store = next(rendezvous("env://"))[0]
+    start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    dist.init_process_group(
+        backend, store=dist.PrefixStore(f"start {start}", store), rank=ranks.rank, world_size=ranks.count
+    )
+
+
 @contextmanager
 def joined() -> Iterator[Ranks]:
     """This process among its peers, for as long as it lasts. Raises `PeerGone` where another one ended."""
@@ -101,7 +113,7 @@ def joined() -> Iterator[Ranks]:
     if ranks.count == 1:
         yield ranks
         return
-    dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+    _meet_peers(ranks)
     try:
         yield ranks
     except RuntimeError as error:

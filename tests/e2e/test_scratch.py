@@ -82,7 +82,9 @@ def test_a_node_that_dies_changes_no_bit_of_the_model_and_its_result_is_shown(
     ended = until(box, job, has_ended)
     assert [attempt.state for attempt in ended.attempts] == ["interrupted", "succeeded"]
     assert ended.attempts[1].from_step > 0
-    until(box, job, lambda found: found.samples.pictures == 3)
+    # Pictures of a step go with the node that dies before it has rendered them; those of the next one and of the result come.
+    shown = until(box, job, lambda found: found.samples.pictures >= 2 and not found.samples.waiting)
+    assert shown.samples.failed == 0
     one, other = (results(box, each, tmp_path / each) for each in (undisturbed.summary.id, job))
     reports = [json.loads((folder / "report.json").read_text()) for folder in (one, other)]
     assert reports[1]["exact"]

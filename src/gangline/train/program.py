@@ -12,6 +12,7 @@ from gangline.core.parsing import InvalidSpec
 from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_LEFT_OUT, EXIT_PEER_GONE, Failure, FailureKind
 from gangline.data.place import KeyRefused, says_full
 from gangline.train.checkpoints.prepared import LeftOut
+from gangline.train.log import write_whole_lines
 from gangline.train.run.contract import Orders, RunDirectory, obey_no_more
 from gangline.train.run.memory import is_out_of_memory
 from gangline.train.run.meter import Diverged, NoGradient
@@ -53,6 +54,7 @@ def main(work: Callable[[RunDirectory, Orders], int]) -> int:
     run = RunDirectory(parser.parse_args().directory)
     orders = Orders()
     orders.obey_signals()
+    write_whole_lines()
     be_quiet()
     try:
         return work(run, orders)

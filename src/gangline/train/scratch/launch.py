@@ -19,6 +19,7 @@ from gangline.core.runs.contract import EXIT_DONE, EXIT_FAILED, EXIT_OUT_OF_MEMO
 from gangline.core.runs.ranks import PATIENCE_S, more_telling
 from gangline.posix import die_with_parent
 from gangline.train.checkpoints.limits import forget_limits, read_limits
+from gangline.train.log import write_whole_lines
 
 TRAINER = "gangline.train.scratch"
 HANDED_ON = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
@@ -38,6 +39,7 @@ def main() -> int:
 
         sys.argv = [TRAINER, str(asked.directory)]  # as if it had been started itself
         return program.main(scratch.train)
+    write_whole_lines()
     return Launcher(asked.directory, ranks).run()
 
 

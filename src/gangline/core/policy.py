@@ -65,7 +65,9 @@ class Policy:
     ] = 7 * 86_400.0
     logs_s: Annotated[From0, "The log of a job is deleted this long after its end."] = 90 * 86_400.0
     previews_s: Annotated[
-        From0, "Sample pictures of a job's steps are deleted this long after its end; those of its result stay."
+        From0,
+        "Sample pictures of a job's steps are deleted this long after its end, or after the last of them was rendered; those of its "
+        "result stay.",
     ] = 90 * 86_400.0
     inputs_s: Annotated[
         From0,

@@ -12,6 +12,7 @@ from gangline.service.content import bases
 from gangline.service.content.blobs import delete_given_up, giving_up
 from gangline.service.jobs import query, renew, steer
 from gangline.service.jobs.submit import offer_blob, submit
+from gangline.service.retention import storage
 from tests.service.conftest import PROJECT, Service
 from tests.service.jobs.test_one_at_a_time import commit, upload
 from tests.service.jobs.test_samples import commit as commit_of
@@ -172,6 +173,8 @@ def test_pictures_that_come_long_after_the_end_are_shown_as_long_as_all_others(s
     succeed(service, trainer, training.hold)
     service.wait(900)
     rendered(service, other, service.claim(other))
+    [shown] = [kind for kind in storage.storage(service.at, PROJECT).kinds if kind.kind == "previews"]
+    assert shown.next_ms == service.now_ms + 600_000
     service.tick()
     service.wait(500)
     service.tick()

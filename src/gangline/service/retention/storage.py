@@ -67,7 +67,7 @@ def _rules(policy: Policy) -> dict[KeptKind, str]:
         "prepared": f"deleted when no job has used them for {age(policy.prepared_s)}",
         "checkpoints": f"deleted {succeeded} after a job succeeded, {others} after any other end; pinned ones stay",
         "results": "kept until their job is deleted",
-        "previews": f"deleted {age(policy.previews_s)} after the job's end",
+        "previews": f"deleted {age(policy.previews_s)} after the job's end, or after the last of them was rendered",
         "logs": f"deleted {age(policy.logs_s)} after the job's end",
     }
 
@@ -92,7 +92,7 @@ def _checkpoints(at: Deployment, project: str) -> Iterable[_Part]:
 def _artifacts(at: Deployment, project: str) -> Iterable[_Part]:
     for row in at.store.load("stored_artifacts", project=project):
         goes = row["kind"] == "previews" and row["ended"]
-        yield _part(row, row["kind"], row["ended_ms"] + round(1000 * at.policy.previews_s) if goes else None)
+        yield _part(row, row["kind"], row["since_ms"] + round(1000 * at.policy.previews_s) if goes else None)
 
 
 def _logs(at: Deployment, project: str) -> Iterable[_Part]:

@@ -21,12 +21,14 @@ WHERE job.project = :project AND checkpoint.state = 'committed'
 GROUP BY job.state, checkpoint.pinned
 
 -- name: stored_artifacts
--- Results, and pictures of steps, by whether their jobs have ended.
-SELECT CASE WHEN artifact.path LIKE 'samples/step-%' THEN 'previews' ELSE 'results' END AS kind,
-       CASE WHEN job.ended_ms IS NULL THEN 0 ELSE 1 END AS ended, COUNT(*) AS files, CAST(SUM(artifact.bytes) AS BIGINT) AS bytes,
-       COUNT(DISTINCT job.id) AS jobs, MIN(job.ended_ms) AS ended_ms
-FROM artifact JOIN job ON job.id = artifact.job WHERE job.project = :project
-GROUP BY 1, 2
+-- Results, and pictures of steps, by whether their jobs have ended; `since_ms`: from when on the age of the first job's counts.
+SELECT kind, ended, CAST(SUM(files) AS BIGINT) AS files, CAST(SUM(bytes) AS BIGINT) AS bytes, COUNT(*) AS jobs, MIN(since_ms) AS since_ms
+FROM (SELECT CASE WHEN artifact.path LIKE 'samples/step-%' THEN 'previews' ELSE 'results' END AS kind,
+             CASE WHEN job.ended_ms IS NULL THEN 0 ELSE 1 END AS ended, COUNT(*) AS files, SUM(artifact.bytes) AS bytes,
+             MAX(CASE WHEN artifact.made_ms > job.ended_ms THEN artifact.made_ms ELSE job.ended_ms END) AS since_ms
+      FROM artifact JOIN job ON job.id = artifact.job WHERE job.project = :project
+      GROUP BY 1, 2, job.id) AS of_job
+GROUP BY kind, ended
 
 -- name: stored_logs
 SELECT CASE WHEN job.ended_ms IS NULL THEN 0 ELSE 1 END AS ended, COUNT(*) AS files, CAST(SUM(log_chunk.bytes) AS BIGINT) AS bytes,

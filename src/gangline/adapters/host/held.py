@@ -205,7 +205,7 @@ class Held:
         for path, (stat, _) in here.items():
             file, before = self._files.get(path), self._before or {}
             again = file is not None and file.sound and file.mark != mark_of(stat)
-            there = path in self.marks  # else it was deleted in between, and what was there without it is no version
+            there = path in self.marks  # a file that was deleted in between leaves no version behind
             if again and there and not tells_nothing(path or self.name) and before.get(path) != self.marks[path]:
                 self._learn()
                 return

@@ -72,6 +72,13 @@ COMMANDS = {
         "gangline.cli.admin.worker:worker",
         "Work for a server: take jobs, train, hand in. SIGTERM or Ctrl-C saves, hands the job back and leaves.",
     ),
+    "recipes": LazyCommand("gangline.cli.bundled.recipes:app", "Settings to train with, which come with Gangline."),
+    "examples": LazyCommand("gangline.cli.bundled.examples:app", "Photos, data and a script that come with Gangline."),
+    "docs": LazyCommand("gangline.cli.bundled.docs:docs", "Show a guide, or list all of them."),
+    "doctor": LazyCommand(
+        "gangline.cli.doctor.doctor:doctor",
+        "Examine this machine, the server that it would ask, and a server that runs here: what is wrong, and what to do.",
+    ),
     "demo": LazyCommand(
         "gangline.cli.tools.demo:demo",
         "Train a LoRA on two local nodes, kill the one at work, and compare with an uninterrupted run.",

@@ -105,7 +105,7 @@ def table(*columns: str) -> Table:
     """Columns that begin with `>` hold numbers."""
     made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in columns:
-        right, words = column.startswith(">"), column in ("name", "why", "meaning")
+        right, words = column.startswith(">"), column in ("about", "name", "why", "meaning")
         made.add_column(column.lstrip(">"), justify="right" if right else "left", overflow="fold", no_wrap=not words)
     return made
 
@@ -142,7 +142,7 @@ def cost_in_words(amount: float, lacks: Sequence[CostPart]) -> str:
     if not lacks:
         return usd(amount)
     known = "unknown" if cost(amount, lacks) == "unknown" else usd(amount)
-    return f"{known} (no price is set for {' and '.join(lacks)}: docs/money.md)"
+    return f"{known} (no price is set for {' and '.join(lacks)}: `gangline docs money`)"
 
 
 def duration(seconds: float | None) -> str:

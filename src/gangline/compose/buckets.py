@@ -43,6 +43,14 @@ def open_bucket(place: str, called: str) -> "S3Objects":
     return S3Objects(wire, abilities)
 
 
+def lacks_of_bucket(place: str, called: str) -> list[str]:
+    """Return what the bucket cannot do of what a server asks. A small file is written and removed. Raises `UserError` as above."""
+    with needing("s3"):
+        from gangline.adapters.objects.s3_abilities import find_abilities
+        from gangline.adapters.objects.s3_wire import Wire
+    return find_abilities(Wire(_read_bucket(place, called))).lacking()
+
+
 def open_bucket_to_read(place: str, called: str) -> "S3Objects":
     """Open the bucket for one who writes nothing there, so that nothing is tried. Raises `UserError` where it cannot be used."""
     with needing("s3"):

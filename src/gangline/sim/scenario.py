@@ -159,7 +159,7 @@ class Scenario:
 
 
 TABLES: dict[str, type] = {"fleet": Fleet, "machines": Machines, "jobs": Jobs, "faults": Fault}
-FIELDS_HINT = "docs/simulator.md tells every field and its unit"
+FIELDS_HINT = "`gangline docs simulator` has every field and its unit"
 
 
 def names() -> list[str]:

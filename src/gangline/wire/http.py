@@ -13,9 +13,9 @@ import httpx
 from pydantic import TypeAdapter
 
 from gangline.core.access import as_secret, is_project_name
-from gangline.core.errors import NotFound, Unreachable
-from gangline.wire import protocol
-from gangline.wire.problem import to_error
+from gangline.core.errors import GanglineError, NotFound, Unreachable
+from gangline.wire import protocol, transport
+from gangline.wire.problem import is_ours, to_error
 
 T = TypeVar("T")
 TIMEOUT = httpx.Timeout(20, connect=5)
@@ -54,8 +54,11 @@ class Http:
         self.token = as_secret(token, "the key")
         self._project = project
         self._patience_s = patience_s
-        with self._reaching():
-            self._client = client or httpx.Client(base_url=self.server, timeout=TIMEOUT, limits=LIMITS)
+        try:
+            with self._reaching():
+                self._client = client or httpx.Client(base_url=self.server, timeout=TIMEOUT, limits=LIMITS)
+        except (ImportError, OSError) as error:
+            raise transport.no_client(self.server, error) from None
 
     def ask(
         self, method: str, path: str, body: Any = None, *, params: dict[str, Any] | None = None, key: str = ""
@@ -95,7 +98,7 @@ class Http:
                 return answer
             wait_s = _retry_after_s(answer)
             if answer.status_code != TOO_MANY or wait_s > left_s or not isinstance(content, str | None):
-                raise to_error(answer.status_code, problem_of(answer))
+                raise self._refusal(answer)
             left_s -= wait_s
             threading.Event().wait(wait_s)
 
@@ -107,7 +110,7 @@ class Http:
         with self._reaching(), self._client.stream("GET", path, headers=headers, timeout=timeout) as answer:
             if not answer.is_success:
                 answer.read()
-                raise to_error(answer.status_code, problem_of(answer))
+                raise self._refusal(answer)
             yield answer
 
     def _headers(self) -> dict[str, str]:
@@ -123,14 +126,13 @@ class Http:
         try:
             yield
         except (httpx.InvalidURL, UnicodeError) as error:  # an address may hold what no encoding has
-            raise Unreachable(
-                f"{self.server} is not an address: {error}", hint="it looks like http://HOST:PORT"
-            ) from None
+            raise transport.not_an_address(self.server, error) from None
         except httpx.HTTPError as error:
-            raise Unreachable(
-                f"there is no Gangline server at {self.server} ({_why(error)})",
-                hint="start one with `gangline up`, or name another with --server",
-            ) from None
+            raise transport.not_reached(self.server, error) from None
+
+    def _refusal(self, answer: httpx.Response) -> GanglineError:
+        problem = problem_of(answer)
+        return to_error(answer.status_code, problem) if is_ours(problem) else transport.not_ours(self.server, answer)
 
 
 def _retry_after_s(answer: httpx.Response) -> int:
@@ -168,11 +170,3 @@ def _parse(kind: type[T], content: bytes, answer: httpx.Response) -> T:
 @cache
 def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
-
-
-def _why(error: httpx.HTTPError) -> str:
-    if isinstance(error, httpx.TimeoutException):
-        return "no answer in time"
-    if isinstance(error, httpx.LocalProtocolError):
-        return "the request is not what HTTP allows"  # the error itself may name the key
-    return "connection refused" if "refused" in str(error) else str(error) or type(error).__name__

@@ -20,6 +20,7 @@ from gangline.core.parsing import InvalidSpec, Problem
 from gangline.ports.server import Refused, Stale
 
 MEDIA_TYPE = "application/problem+json"
+TYPE = "urn:gangline:problem:"
 STALE = "stale"
 REFUSED = "refused"
 TITLES: dict[str, tuple[int, str]] = {
@@ -68,7 +69,7 @@ def details(code: str, message: str, *, hint: str = "", problems: tuple[Problem,
     status, title = TITLES[code]
     fields = tuple({"field": problem.field, "message": problem.message} for problem in problems)
     return ProblemDetails(
-        type=f"urn:gangline:problem:{code}",
+        type=f"{TYPE}{code}",
         title=title,
         status=status,
         detail=message,
@@ -82,8 +83,13 @@ def of_error(error: GanglineError) -> ProblemDetails:
     return details(error.code, error.message, hint=error.hint, problems=problems)
 
 
+def is_ours(body: dict[str, Any]) -> bool:
+    """Whether a Gangline server wrote this, and nobody who stands before it."""
+    return str(body.get("type", "")).startswith(TYPE)
+
+
 def code_of(body: dict[str, Any]) -> str:
-    return str(body.get("type", "")).removeprefix("urn:gangline:problem:")
+    return str(body.get("type", "")).removeprefix(TYPE)
 
 
 def to_error(status: int, body: dict[str, Any]) -> GanglineError:

@@ -106,6 +106,12 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
         Run("--token {typed} --home {folder}/worker", 2, shows="the key cannot be one"),
         Run("--server {typed} --home {nowhere}", 2),
     ),
+    "recipes ls": "it prints files of our own",
+    "recipes show": (Run("{nowhere}", 2), Run("{typed}", 2)),
+    "examples ls": "it prints sentences of our own",
+    "examples copy": (Run("{typed}", 2), Run("subject --to {folder}/copied", shows="copied to", json=False)),
+    "docs": (Run("{typed}", 2),),
+    "doctor": (Run("--server http://127.0.0.1:1 --home {nowhere}", 1),),
     "demo": (Run("--base {nowhere}", 2), Run("--base {base} --recipe {nowhere} --to {folder}/demo", 2)),
     "exec": (
         Run("--checkpoints {nowhere} --to {folder}/kept --results {folder}/runs -- {python} {script_py} {nowhere}"),

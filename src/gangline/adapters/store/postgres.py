@@ -63,6 +63,16 @@ class PostgresStore:
         )
         self._clock = _Clock(self._read_clock)
 
+    @staticmethod
+    def schema_of(url: str) -> int:
+        """Return the version of the schema; 0 where there is none. Raises `GanglineError`."""
+        conninfo = _conninfo(url)
+        try:
+            with psycopg.connect(conninfo, autocommit=True) as connection:
+                return _version(connection)
+        except psycopg.Error as error:
+            raise _unusable(conninfo, error) from None
+
     def now_ms(self) -> int:
         return self._clock.now_ms()
 
@@ -166,10 +176,14 @@ def _migrate(conninfo: str) -> None:
             refuse_newer(_version(connection), _place(conninfo))
             connection.execute("UPDATE gangline_schema SET version = version WHERE version = 0")  # may we write?
     except psycopg.Error as error:
-        raise GanglineError(
-            f"the database {_place(conninfo)} cannot be used: {_sentence(error)}",
-            hint="is it there, are user and password right, and may the user make tables?",
-        ) from None
+        raise _unusable(conninfo, error) from None
+
+
+def _unusable(conninfo: str, error: psycopg.Error) -> GanglineError:
+    return GanglineError(
+        f"the database {_place(conninfo)} cannot be used: {_sentence(error)}",
+        hint="is it there, are user and password right, and may the user make tables?",
+    )
 
 
 def _version(connection: psycopg.Connection[Any]) -> int:

@@ -3,6 +3,7 @@
 import sqlite3
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 from gangline.adapters.store.statements import migrations, refuse_newer, statements
@@ -35,6 +36,21 @@ class SqliteStore:
         self._writing = threading.Lock()
         self._opened: list[sqlite3.Connection] = []
         self._migrate()
+
+    @staticmethod
+    def schema_of(path: Path) -> int:
+        """Return the version of the schema of a file that may be in use; 0 where there is none. Raises `GanglineError`."""
+        if not path.exists():
+            return 0
+        try:
+            with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+                damage = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+                if damage != "ok":
+                    raise GanglineError(f"the database file {path} is damaged: {damage}", hint=RESTORE)
+                return connection.execute("PRAGMA user_version").fetchone()[0]
+        except sqlite3.Error as error:
+            hint = RESTORE if _is_damage(error) else "is it readable by this user?"
+            raise GanglineError(f"the database {path} cannot be read: {error}", hint=hint) from None
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
+from gangline.cli.bundled.place import here_or_bundled
 from gangline.cli.output import (
     Output,
     OutputOption,
@@ -63,6 +64,7 @@ def add_base(
         raise BadInput(f"{prediction_type} is no prediction type", hint=f"it is one of {', '.join(PREDICTIONS)}")
     from gangline.cli.jobs.plan import Files, find_base, find_vae
 
+    source = here_or_bundled(source)
     client = make_client(server, token, project)
     said = {"licence": licence, "prediction_type": prediction_type}
     base, own_vae = find_base(source), find_vae(vae) if vae else None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from gangline.cli.bundled.place import here_or_bundled
 from gangline.cli.data import data_options as options
 from gangline.cli.data.data_page import (
     data_json,
@@ -67,7 +68,7 @@ def convert_data(
         url=url_column,
         uncaptioned=keep_uncaptioned,
     )
-    found, entries = find_source(data_place(source), hints)
+    found, entries = find_source(data_place(here_or_bundled(source)), hints)
     conversion = Conversion(
         source=found,
         target=data_place(target),

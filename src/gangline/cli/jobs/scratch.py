@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gangline.cli.bundled.place import here_or_bundled
 from gangline.cli.jobs.train import Handing, read_recipe, watch, with_base
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, err, facts, out, print_json, say
 from gangline.compose.buckets import data_place
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
 
 
 def scratch(
-    recipe: Annotated[Path, typer.Argument(help="A TOML file, such as recipes/sd2_base.toml.", show_default=False)],
+    recipe: Annotated[
+        str,
+        typer.Argument(help="A TOML file, or a name that `gangline recipes ls` lists.", show_default=False),
+    ],
     data: Annotated[
         list[str] | None,
         typer.Option(
@@ -54,10 +58,10 @@ def scratch(
 ) -> None:
     """Train a U-Net, with its text encoders or without, or a VAE on data sets.
 
-    docs/scratch.md goes from images to a model. Ctrl-C stops watching, never the job.
+    `gangline docs scratch` goes from images to a model. Ctrl-C stops watching, never the job.
     """
     client = make_client(server, token)
-    given = ({"data": data} if data else {}) | ({"base": base} if base else {})
+    given = ({"data": data} if data else {}) | ({"base": here_or_bundled(base)} if base else {})
     wanted = with_base(with_settings(read_recipe(recipe, kind="scratch"), setting or []) | given, client.base)
     made = plan_of(wanted)
     err.print(facts(*made.rows()))
@@ -173,7 +177,7 @@ def spec_of(settings: dict[str, Any]) -> ScratchSpec:
         data = [DataRef(place="s3://x/x", id="x", version=1)]
         return parse_scratch(settings | {"base": base, "data": data}, options=True)
     except InvalidSpec as error:
-        raise InvalidSpec(error.problems, hint="docs/scratch.md tells every setting") from None
+        raise InvalidSpec(error.problems, hint="`gangline docs scratch` has every setting") from None
 
 
 def _places(given: Any) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gangline.cli.bundled.place import find_recipe, here_or_bundled
 from gangline.cli.jobs.follow import follow, tell_end
 from gangline.cli.jobs.settings import with_settings
 from gangline.cli.output import (
@@ -44,7 +45,7 @@ KNOWN = settings_of(LoraSpec)
 @with_settings
 def train(
     photos: Annotated[
-        Path,
+        str,
         typer.Argument(
             help="A folder with photos of one subject; captions beside them are found (.txt, metadata.jsonl).",
             show_default=False,
@@ -62,7 +63,10 @@ def train(
     masks: Annotated[str | None, typer.Option(help=KNOWN["masks"].says)] = None,
     hold_out: Annotated[list[str] | None, typer.Option(help=KNOWN["held_out"].says)] = None,
     recipe: Annotated[
-        Path | None, typer.Option(help="A TOML file with any of these settings; what is given here goes before it.")
+        str | None,
+        typer.Option(
+            help="Settings to begin with: a TOML file, or a name that `gangline recipes ls` lists. Options override them."
+        ),
     ] = None,
     name: Annotated[str, typer.Option(help="For people; else the prompt.")] = "",
     plan: Annotated[bool, typer.Option("--plan", help="Check everything, show the plan, hand nothing in.")] = False,
@@ -76,13 +80,13 @@ def train(
 ) -> None:
     """Train a subject-driven (DreamBooth) LoRA of a Stable Diffusion model.
 
-    docs/training.md goes from photos to a LoRA. Ctrl-C stops watching, never the job. The exit code is 0 when the job
+    `gangline docs training` goes from photos to a LoRA. Ctrl-C stops watching, never the job. The exit code is 0 when the job
     succeeded, 1 when it failed.
     """
     given = {"base": base, "vae": vae, "init_lora": init_lora, "masks": masks, "hold_out": hold_out or None}
     client = make_client(server, token)
     wanted = with_base(with_options(read_recipe(recipe), settings | given, needs), client.base)
-    made = plan_of(photos, wanted)
+    made = plan_of(Path(here_or_bundled(photos)), wanted)
     show_plan(made)
     if plan:
         print_json(report(made)) if output is Output.json else None
@@ -95,9 +99,10 @@ def train(
     watch(client, job.id, output)
 
 
-def read_recipe(path: Path | None, *, kind: str = UNNAMED) -> dict[str, Any]:
-    if path is None:
+def read_recipe(given: str | None, *, kind: str = UNNAMED) -> dict[str, Any]:
+    if given is None:
         return {}
+    path = find_recipe(given)
     try:
         found = tomllib.loads(path.read_text())
     except (OSError, ValueError) as error:
@@ -142,6 +147,8 @@ def plan_of(photos: Path, settings: dict[str, Any]) -> "Plan":
     if wrong:
         raise BadInput(f"{wrong[0]} is not the name of a file: {paths[wrong[0]]!r}", hint="write it in quotes")
     paths["hold_out"] = tuple(paths.get("hold_out", ()))
+    if isinstance(paths["base"], str):
+        paths["base"] = here_or_bundled(paths["base"])
     rest = {name: value for name, value in settings.items() if name not in PATHS}
     return make_plan(Given(photos=photos, **paths), rest)
 

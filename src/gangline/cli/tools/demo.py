@@ -14,6 +14,7 @@ import typer
 from rich.text import Text
 
 from gangline.cli.admin.box import Box
+from gangline.cli.bundled.place import here_or_bundled
 from gangline.cli.jobs.follow import follow, wait_for_pictures
 from gangline.cli.jobs.jobs import attempts_table
 from gangline.cli.jobs.train import hand_in, read_recipe
@@ -24,8 +25,7 @@ from gangline.core.specs.spec import Spec
 from gangline.core.views import JobView
 from gangline.data.bases import files_of_base
 
-CHECKOUT = Path(__file__).parents[4]
-HELD_OUT = "crying-cat.png"
+PHOTOS, HELD_OUT = "examples/subject", "crying-cat.png"
 CHECKPOINT_EVERY_STEPS = 50
 LEASE_S = 5.0
 HEARTBEAT_INTERVAL_S = 0.5
@@ -52,9 +52,9 @@ class Outcome:
 
 def demo(
     to: Annotated[Path, typer.Option("--to", help="Where the pictures and weights are left.")] = Path("gangline-demo"),
-    photos: Annotated[Path, typer.Option(help="The subject's photos.")] = CHECKOUT / "examples" / "subject",
-    base: Annotated[Path, typer.Option(help="The base model.")] = CHECKOUT / "assets" / "tiny-sdxl",
-    recipe: Annotated[Path, typer.Option(help="The job's settings.")] = CHECKOUT / "recipes" / "tiny_subject.toml",
+    photos: Annotated[str, typer.Option(help="The subject's photos.")] = PHOTOS,
+    base: Annotated[str, typer.Option(help="The base model.")] = "assets/tiny-sdxl",
+    recipe: Annotated[str, typer.Option(help="The job's settings: a TOML file, or a recipe's name.")] = "tiny_subject",
     seed: Annotated[int | None, typer.Option(help="When the node is killed; else by chance.")] = None,
     output: OutputOption = Output.text,
 ) -> None:
@@ -63,7 +63,8 @@ def demo(
     Needs nothing but this machine. The exit code is 1 if the two results differ.
     """
     seed = secrets.randbelow(10_000) if seed is None else seed
-    files_of_base(base)
+    base, folder_of_photos = here_or_bundled(base), Path(here_or_bundled(photos))
+    files_of_base(Path(base))
     existing(to)
     began_s = time.monotonic()
     with (
@@ -76,7 +77,7 @@ def demo(
         ) as box,
     ):
         settings = read_recipe(recipe) | {"checkpoint_every_steps": CHECKPOINT_EVERY_STEPS}
-        spec = hand_in(box.client, photos, str(base), [HELD_OUT] if photos.parent.name == "examples" else [], settings)
+        spec = hand_in(box.client, folder_of_photos, base, [HELD_OUT] if photos == PHOTOS else [], settings)
         for name in ("node-a", "node-b"):
             box.start_node(name)
         say(f"a server at {box.url} and two nodes; the node at work will be killed (seed {seed})")

@@ -48,8 +48,8 @@ def estimate(
 ) -> None:
     """Days and dollars by the number and kind of GPUs, from a measured throughput.
 
-    It can be measured here: gangline estimate recipes/sd2_base.toml --measure --data laion.lance --base sd2 --usd-per-gpu-hour 2.
-    Numbers of GPUs that were not measured are predicted by a law that is fitted to the others. docs/estimate.md tells how.
+    It can be measured here: gangline estimate sd2_base --measure --data laion.lance --base sd2 --usd-per-gpu-hour 2.
+    Numbers of GPUs that were not measured are predicted by a law that is fitted to the others. `gangline docs estimate` says how.
     """
     from gangline.cli.tools.estimate_page import as_page
     from gangline.core.estimates.estimate import estimate as estimate_outline

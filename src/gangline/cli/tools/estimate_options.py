@@ -9,8 +9,10 @@ RECIPE = "A training recipe"
 MEASURED, PRICES, INTERRUPTIONS, DATA = "What was measured", "Prices", "Interruptions", "Storage and egress"
 
 Outline = Annotated[
-    Path | None,
-    typer.Argument(help="A TOML file, or a recipe of `gangline scratch`; options add to it.", show_default=False),
+    str | None,
+    typer.Argument(
+        help="A TOML file, or a recipe of `gangline scratch` by its name; options override it.", show_default=False
+    ),
 ]
 Measure = Annotated[
     bool,

@@ -2,9 +2,9 @@
 
 import tomllib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gangline.cli.bundled.place import path_or_recipe
 from gangline.cli.jobs.scratch import plan_of, spec_of, with_settings
 from gangline.cli.tools.estimate_words import named, number, numbers, phase_of, refuse, times
 from gangline.core.errors import BadInput, NotFound
@@ -59,7 +59,9 @@ class Question:
         own = self.of_recipe
         options = {"--measure": own.measure, "--data": own.data, "--base": own.base, "--set": own.settings}
         for option, value in options.items():
-            refuse(value, f"{option} is for a training recipe", hint="such as recipes/sd2_base.toml")
+            refuse(
+                value, f"{option} is for a training recipe", hint="such as sd2_base; `gangline recipes ls` lists all"
+            )
         options = {} if self.throughput.phases or "phases" in self.file else OF_A_PHASE
         return self._parsed(self.file, _phases(self.throughput), options)
 
@@ -101,16 +103,21 @@ class Question:
         return parse_outline(_with_batch(joined, self.batch), options)
 
 
-def read_file(path: Path) -> dict[str, Any]:
+def read_file(given: str) -> dict[str, Any]:
+    path = path_or_recipe(given)
     try:
         return tomllib.loads(path.read_text())
     except OSError as error:
-        raise NotFound(f"there is no outline {path} ({error.strerror})", hint="give a TOML file, or options") from None
+        raise NotFound(
+            f"there is no outline {path} ({error.strerror})", hint="give a TOML file, a recipe's name, or options"
+        ) from None
     except UnicodeDecodeError:
         raise BadInput(f"{path} is not a text", hint="an outline is TOML") from None
     except tomllib.TOMLDecodeError as error:
         said = str(error)
-        raise BadInput(f"{path} is not TOML: {said[:1].lower()}{said[1:]}", hint="docs/estimate.md has one") from None
+        raise BadInput(
+            f"{path} is not TOML: {said[:1].lower()}{said[1:]}", hint="`gangline docs estimate` has one"
+        ) from None
 
 
 def _is_recipe(file: dict[str, Any]) -> bool:

@@ -57,7 +57,7 @@ def run_scenario(
 ) -> None:
     """Simulate a scenario, and say what came of it.
 
-    Where the scenario has settings to compare with, it runs again with those. docs/simulator.md tells a scenario's fields.
+    Where the scenario has settings to compare with, it runs again with those. `gangline docs simulator` has a scenario's fields.
     """
     from gangline.sim.report import make_report
     from gangline.sim.scenario import figures, load, with_policy, with_settings

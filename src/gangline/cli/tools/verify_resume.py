@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gangline.cli.bundled.place import here_or_bundled
 from gangline.cli.jobs.train import hand_in, read_recipe
 from gangline.cli.output import Output, OutputOption, out, print_json, say, table
 from gangline.cli.tools.rehearse import Rehearsal, run_in_peace, run_interrupted
@@ -30,9 +31,9 @@ def verify_resume(
             show_default=False,
         ),
     ] = None,
-    photos: Annotated[Path | None, typer.Option(help="A folder with photos, as for `gangline train`.")] = None,
+    photos: Annotated[str | None, typer.Option(help="A folder with photos, as for `gangline train`.")] = None,
     base: Annotated[str | None, typer.Option(help="The folder of a base, as for `gangline train`.")] = None,
-    recipe: Annotated[Path | None, typer.Option(help="A TOML file with a run's settings.")] = None,
+    recipe: Annotated[str | None, typer.Option(help="A TOML file with a run's settings, or a recipe's name.")] = None,
     spec: Annotated[
         Path | None, typer.Option(help="The spec.json of a run, in the place of photos and recipe.")
     ] = None,
@@ -145,12 +146,12 @@ class _Files:
         return tuple(files)
 
 
-def _from_photos(photos: Path, base: str | None, recipe: Path | None) -> tuple[Callable[[Path], None], str]:
+def _from_photos(photos: str, base: str | None, recipe: str | None) -> tuple[Callable[[Path], None], str]:
     from gangline.core.parsing import to_json
     from gangline.core.specs.fields import HubBase
 
     files = _Files()
-    made = hand_in(files, photos, base, [], read_recipe(recipe))  # type: ignore[arg-type]
+    made = hand_in(files, Path(here_or_bundled(photos)), base, [], read_recipe(recipe))  # type: ignore[arg-type]
     if isinstance(made.base, HubBase):
         raise BadInput("a base on the hub is not fetched for this", hint="give the folder of one")
     text = json.dumps(to_json(made))

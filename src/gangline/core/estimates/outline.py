@@ -16,7 +16,7 @@ from gangline.core.parsing import adapter, in_words
 from gangline.core.specs.scratch import ScratchSpec
 
 STRICT: dict[str, Any] = {"extra": "forbid", "allow_inf_nan": False}
-HINT = "docs/estimate.md tells every field and option"
+HINT = "`gangline docs estimate` has every field and option"
 Count = Annotated[int, Ge(1), Le(10**15)]
 Gpus = Annotated[int, Ge(1), Le(10**7)]
 Positive = Annotated[float, Gt(0), Le(1e15)]

@@ -15,7 +15,7 @@ from gangline.core.parsing import adapter, in_words
 from gangline.core.policy import STRICT, Exact, Policy, with_consequences
 from gangline.core.server.limits import Limits
 
-REFERENCE = "docs/reference/settings.md"
+REFERENCE = "`gangline docs reference/settings`"
 DEFAULT_POOL = "default"
 NODES_MAX = 64
 PoolName = Annotated[str, MinLen(1), MaxLen(100)]

@@ -53,6 +53,9 @@ def find_lacks() -> dict[str, str]:
     if child == 0:
         with suppress(BaseException):
             die_with_parent()
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            for stream in (1, 2):  # what libraries print as they load is for nobody
+                os.dup2(nowhere, stream)
             for name, kind in KINDS.items():
                 os.write(writing, json.dumps([name, lack_of(kind)]).encode() + b"\n")
         os._exit(0)

@@ -1,0 +1,61 @@
+"""`gangline examples`: photos, data, outlines, a script and a model that come with Gangline."""
+
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gangline.cli.bundled.place import bundled
+from gangline.cli.output import Output, OutputOption, out, print_json, say, table
+from gangline.core.errors import BadInput, NotFound
+
+ABOUT = {
+    "assets/tiny-sdxl": "A tiny model in SDXL's architecture, of emoji: a base for any CPU.",
+    "examples/subject": "Six photos of one subject, for `gangline train`.",
+    "examples/other": "Two photos of another subject.",
+    "examples/emoji": "Emoji with captions, for `gangline data convert`.",
+    "examples/estimates": "Outlines for `gangline estimate`.",
+    "examples/stock_script": "A DreamBooth script that knows nothing of Gangline, for `gangline exec`.",
+    "examples/tiny_sdxl": "How the tiny model was made, step by step.",
+}
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.command("ls")
+def list_examples(output: OutputOption = Output.text) -> None:
+    """List the examples that come with Gangline. Commands take them by name: `gangline train examples/subject …`."""
+    if output is Output.json:
+        print_json([{"name": name, "about": about, "path": str(bundled(name))} for name, about in ABOUT.items()])
+        return
+    rows = table("name", "about")
+    for name, about in ABOUT.items():
+        rows.add_row(name, about)
+    out.print(rows)
+
+
+@app.command("copy")
+def copy_examples(
+    names: Annotated[
+        list[str], typer.Argument(help="Examples that `gangline examples ls` lists; their last part is enough.")
+    ],
+    to: Annotated[Path, typer.Option(help="The folder that gets them. Default: this one.")] = Path(),
+) -> None:
+    """Copy examples, each under its name, to look at them or to change them."""
+    found = [_known(name) for name in names]
+    for name in found:
+        if (to / name).exists():
+            raise BadInput(f"{to / name} exists already", hint="remove it, or name another folder with --to")
+    for name in found:
+        try:
+            shutil.copytree(bundled(name), to / name)
+        except OSError as error:
+            raise BadInput(f"{to / name} cannot be written: {error.strerror or error}") from None
+        say(f"copied to {to / name}")
+
+
+def _known(given: str) -> str:
+    for name in ABOUT:
+        if given.rstrip("/") in (name, name.rpartition("/")[2]):
+            return name
+    raise NotFound(f"there is no example {given}", hint="`gangline examples ls` lists them")

@@ -1,0 +1,49 @@
+"""Find what comes with Gangline: recipes, examples, the tiny model and the guides.
+
+A checkout has them at its root, their one home. A wheel holds a copy under `gangline/share`. The same names work from either."""
+
+from pathlib import Path
+
+import gangline
+from gangline.cli.output import say
+from gangline.core.errors import NotFound
+
+DOCS, RECIPES = "docs", "recipes"
+FOLDERS = ("assets", DOCS, "examples", RECIPES)
+
+
+def bundled(*names: str) -> Path:
+    """Return where a file or folder that comes with Gangline is, by its name in a checkout: `recipes/tiny_subject.toml`."""
+    package = Path(gangline.__file__).parent
+    packed = package / "share"
+    return (packed if packed.is_dir() else package.parents[1]).joinpath(*names)
+
+
+def here_or_bundled(given: str) -> str:
+    """Return `given`, a path or an address, or the path of what comes with Gangline under that name if nothing is here.
+
+    So `examples/subject` means the same in a checkout and beside an installed wheel."""
+    path = Path(given)
+    if path.is_absolute() or path.exists() or path.parts[:1] not in [(folder,) for folder in FOLDERS]:
+        return given
+    found = bundled(*path.parts)
+    if ".." in path.parts or not found.exists():
+        return given
+    say(f"note: {given} is not in this folder; the one that comes with Gangline is used")
+    return str(found)
+
+
+def find_recipe(given: str) -> Path:
+    """Return the file of a recipe: a path, or the name of one that comes with Gangline. Raises `NotFound`."""
+    path = path_or_recipe(given)
+    if not path.is_file():
+        hint = "give a TOML file, or a name that `gangline recipes ls` lists"
+        raise NotFound(f"there is no recipe {given}", hint=hint)
+    return path
+
+
+def path_or_recipe(given: str) -> Path:
+    """Return the path itself, unless nothing is there and a recipe of that name comes with Gangline."""
+    path = Path(here_or_bundled(given))
+    named = bundled(RECIPES, f"{given}.toml")
+    return named if not path.exists() and path.name == given and named.is_file() else path

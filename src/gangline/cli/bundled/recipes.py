@@ -1,0 +1,66 @@
+"""`gangline recipes`: settings that come with Gangline, to train with or to begin one's own from."""
+
+import tomllib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gangline.cli.bundled.place import RECIPES, bundled, find_recipe
+from gangline.cli.output import Output, OutputOption, out, print_json, table
+from gangline.core.specs.kinds import KINDS, UNNAMED
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    name: str
+    command: str
+    about: str
+    """The first paragraph of its comment."""
+    path: str
+
+
+@app.command("ls")
+def list_recipes(output: OutputOption = Output.text) -> None:
+    """List the recipes that come with Gangline."""
+    found = [_read(path) for path in sorted(bundled(RECIPES).glob("*.toml"))]
+    if output is Output.json:
+        print_json([asdict(recipe) for recipe in found])
+        return
+    rows = table("name", "about")
+    for recipe in found:
+        rows.add_row(recipe.name, recipe.about)
+    out.print(rows)
+
+
+@app.command("show")
+def show_recipe(
+    name: Annotated[str, typer.Argument(help="A recipe that `gangline recipes ls` lists, or a file.")],
+    output: OutputOption = Output.text,
+) -> None:
+    """Print a recipe. `gangline recipes show NAME > mine.toml` begins one of your own."""
+    path = find_recipe(name)
+    text = path.read_text()
+    if output is Output.json:
+        print_json(asdict(_read(path)) | {"settings": tomllib.loads(text)})
+    else:
+        typer.echo(text, nl=False)
+
+
+def _read(path: Path) -> Recipe:
+    text = path.read_text()
+    kind = KINDS[tomllib.loads(text).get("kind", UNNAMED)]
+    command = kind.command.replace("RECIPE", path.stem)
+    return Recipe(name=path.stem, command=command, about=" ".join(_first_comment(text)), path=str(path))
+
+
+def _first_comment(text: str) -> Iterator[str]:
+    """Yield the lines of the comment that a recipe begins with, up to its first empty line."""
+    for line in text.splitlines():
+        if not line.startswith("#") or not line.strip("# "):
+            return
+        yield line.strip("# ")

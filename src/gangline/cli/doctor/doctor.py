@@ -1,0 +1,70 @@
+"""`gangline doctor`: what is wrong with this machine, its server and its way there, and what to do."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from gangline.cli.doctor import box, machine
+from gangline.cli.doctor.findings import Finding, State
+from gangline.cli.doctor.server import reach
+from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, facts, out, print_json, say
+from gangline.compose.access import read_access
+from gangline.compose.settings import DEFAULT_SERVER, read_settings
+from gangline.core.display import printable
+
+EXIT_WRONG = 1
+STYLES = {State.ok: "green", State.note: "yellow", State.wrong: "bold red"}
+
+
+def doctor(
+    home: Annotated[
+        Path | None, typer.Option(help="The home of a server here. Default: GANGLINE_HOME.", show_default=False)
+    ] = None,
+    server: ServerOption = None,
+    token: TokenOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Examine this machine, the server that it would ask, and a server that runs here: what is wrong, and what to do.
+
+    It looks at versions, packages, card, driver, disk and memory; at address, TLS, clock and key; at settings, database and object store.
+    Nothing is changed. The exit code is 1 if something is wrong.
+    """
+    found = []
+    for finding in _findings(home or read_settings().home, server, token):
+        found.append(finding)
+        if output is Output.text:
+            out.print(facts(*_rows(finding)))
+    if output is Output.json:
+        print_json([asdict(finding) for finding in found])
+    wrong = sum(finding.state is State.wrong for finding in found)
+    say("nothing is wrong" if not wrong else f"{wrong} {'thing is' if wrong == 1 else 'things are'} wrong")
+    if wrong:
+        raise typer.Exit(EXIT_WRONG)
+
+
+def _findings(home: Path, server: str | None, token: str | None) -> Iterator[Finding]:
+    from gangline.adapters.host.host import describe_gpu, memory_bytes
+
+    settings = read_settings()
+    yield machine.versions()
+    yield machine.packages()
+    yield from machine.room(home, memory_bytes())
+    yield from machine.training(describe_gpu())
+    local = read_access(home)
+    named = server or settings.server
+    address = named or (local.url if local else DEFAULT_SERVER)
+    key = token or settings.token or (local.operator_key if local and local.url == address else "")
+    yield from reach(address, key, settings.project, named=bool(named))
+    if box.is_here(home):
+        yield from box.serving(home)
+
+
+def _rows(finding: Finding) -> Iterator[tuple[str, str | Text]]:
+    mark = Text(f"{finding.state:5}", style=STYLES[finding.state])
+    yield f"{finding.about:9}", Text.assemble(mark, "  ", printable(finding.says))
+    if finding.hint:
+        yield "", Text.assemble(("       hint: ", "bold cyan"), printable(finding.hint))

@@ -1,0 +1,115 @@
+"""The server that commands of this machine would ask: its address, its certificate, its version, its clock, the key."""
+
+import ssl
+import time
+from collections.abc import Iterator
+from email.utils import parsedate_to_datetime
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from gangline import __version__
+from gangline.cli.doctor.findings import Finding, State, examined, note, ok, wrong
+from gangline.core.errors import Denied, GanglineError, Unreachable
+from gangline.wire.client import Client
+from gangline.wire.http import Http
+
+SKEW_S_NOTED = 10.0
+"""Heartbeats come every ten seconds; whoever compares logs of both sees the difference from here on."""
+SKEW_S_MAX = 300.0
+"""Object stores refuse signed requests of a clock that is off by more than a quarter of an hour; certificates and keys end by the clock."""
+CERTIFICATE_DAYS_MIN = 14
+
+
+def reach(address: str, key: str, project: str | None, *, named: bool) -> Iterator[Finding]:
+    """`named`: somebody named the server, so that it is wrong if it is not there."""
+    began_s = time.monotonic()
+    try:
+        with Http(address, "").stream("/healthz", "", silent_s_max=20) as answer:
+            certificate = _certificate(answer)  # it is gone when the answer is read
+            answer.read()
+            took_s = time.monotonic() - began_s
+            health = _health(answer, address)
+    except GanglineError as error:
+        says = error.message if named else f"none is named, and {error.message}"
+        yield Finding(about="server", state=State.wrong if named else State.note, says=says, hint=error.hint)
+        return
+    yield ok("server", f"{address} answers in {1000 * took_s:.0f} ms")
+    yield _transport(address, certificate)
+    yield _version(str(health["version"]))
+    yield from _clock(answer)
+    yield examined("key", lambda: _key(address, key, project))
+
+
+def _health(answer: httpx.Response, address: str) -> dict[str, Any]:
+    try:
+        found = answer.json()
+        return {"version": found["version"]}
+    except (ValueError, KeyError, TypeError):
+        raise Unreachable(f"{address} did not answer as a Gangline server does", hint="is the address right?") from None
+
+
+def _certificate(answer: httpx.Response) -> dict[str, Any] | None:
+    stream = answer.extensions.get("network_stream")
+    found = stream.get_extra_info("ssl_object") if stream else None
+    return found.getpeercert() if found is not None else None
+
+
+def _transport(address: str, certificate: dict[str, Any] | None) -> Finding:
+    if certificate is not None:
+        left_days = (ssl.cert_time_to_seconds(certificate["notAfter"]) - time.time()) / 86400
+        says = f"the certificate is trusted, for {left_days:.0f} more days"
+        return ok("TLS", says) if left_days > CERTIFICATE_DAYS_MIN else wrong("TLS", says, "renew it")
+    if _is_here(urlsplit(address).hostname or ""):
+        return ok("TLS", "none, and none is needed: the server is on this machine")
+    hint = "put the server behind TLS: `gangline docs tls`"
+    return wrong("TLS", "none: keys, photos and weights cross the network in clear", hint)
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _version(theirs: str) -> Finding:
+    if theirs == __version__:
+        return ok("version", f"the server has {theirs}, as this machine")
+    return note(
+        "version",
+        f"the server has {theirs}, this machine {__version__}",
+        "they understand each other; upgrade the older one",
+    )
+
+
+def _clock(answer: httpx.Response) -> Iterator[Finding]:
+    try:
+        skew_s = time.time() - parsedate_to_datetime(answer.headers["date"]).timestamp()
+    except (KeyError, ValueError):
+        return
+    says = f"this machine's clock is {abs(skew_s):.0f} s {'ahead of' if skew_s > 0 else 'behind'} the server's"
+    if abs(skew_s) < SKEW_S_NOTED:
+        yield ok("clock", "as the server's, within seconds")
+    elif abs(skew_s) < SKEW_S_MAX:
+        yield note("clock", says, "set it by NTP")
+    else:
+        yield wrong("clock", says, "set it by NTP: signed URLs and certificates end by the clock")
+
+
+def _key(address: str, key: str, project: str | None) -> Finding:
+    if not key:
+        return wrong(
+            "key",
+            "there is none",
+            "set GANGLINE_TOKEN to a key; an admin of your project makes one: `gangline keys add`",
+        )
+    if key.startswith("gl_join_"):
+        return ok("key", "a join token, which is for `gangline worker`; commands of users need a key")
+    try:
+        found = Client(address, key, project).project()
+    except Denied as error:
+        return wrong("key", error.message, "was it revoked, or is it another server's?")
+    return ok("key", f"good for the project {found.project}")

@@ -157,6 +157,7 @@ def test_a_worker_learns_its_node_and_its_token_from_the_environment_and_its_nam
 def test_a_process_that_was_killed_is_listed_as_ended(pool: Pool) -> None:
     os.kill(pid_of(start(pool, "node-a")), signal.SIGKILL)
     until(has_ended(pool, "node-a"))
+    assert found(pool, "node-a").ended == "killed by SIGKILL on this box"
 
 
 def test_a_home_is_used_again_and_there_are_no_more_of_them_than_nodes(pool: Pool, homes: Path) -> None:
@@ -215,7 +216,7 @@ def test_nodes_die_with_the_server_and_the_next_one_lists_them_as_ended(homes: P
     until(lambda: not is_running(pid))
     pool = local_pool(homes)
     (ended,) = pool.list()
-    assert (ended.id, ended.name) == (instance, "node-a")
+    assert (ended.id, ended.name, ended.ended) == (instance, "node-a", "it ended with this box's server")
     assert ended.billed_from_ms is not None and ended.billed_to_ms is not None
     assert ended.billed_from_ms <= ended.billed_to_ms
     start(pool, "node-b")

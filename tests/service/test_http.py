@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from gangline.core.parsing import to_json
-from tests.service.conftest import JOIN, OPERATOR, Service
+from gangline.service.jobs.submit import submit
+from tests.service.conftest import JOIN, OPERATOR, PROJECT, Service
 
 
 def problem(answer: Any, status: int, code: str) -> dict[str, Any]:
@@ -63,6 +64,25 @@ def test_jobs_come_in_pages_newest_first(service: Service) -> None:
             break
         cursor = f"&cursor={page['next']}"
     assert listed == submitted[::-1]
+
+
+def test_a_job_is_found_by_its_name_and_by_each_end_of_its_id(service: Service) -> None:
+    spec = to_json(service.spec())
+    jobs = [
+        submit(service.at, PROJECT, spec, name=name, request=None, now_ms=service.now_ms)
+        for name in ("a dog", "a cat", "a dog", "100%")
+    ]
+
+    def found(named: str) -> list[str]:
+        return [job["id"] for job in service.ask("GET", "/v1/jobs", params={"named": named}).json()["jobs"]]
+
+    assert found("a cat") == [jobs[1]]
+    assert set(found("a dog")) == {jobs[0], jobs[2]}
+    for job in jobs:
+        assert job in found(job) and job in found(job[:-1]) and job in found(job[4:]) and job in found(job[-1:])
+    assert found("100%") == [jobs[3]]
+    assert found("%") == found("_") == found("no such job") == found("job-" + "9" * 100) == []
+    assert service.ask("GET", "/v1/jobs?named=").status_code == 422
 
 
 @pytest.mark.parametrize(

@@ -422,7 +422,9 @@ def test_a_rented_nodes_machine_is_counted_in_the_pool_that_it_was_rented_for(se
 def rent(service: Service, node: str, pool: str) -> None:
     """As the fleet does before it asks the provider."""
     what = {"gpu": "", "gpu_memory_gb": 0, "trust": 0, "slots": 1, "price_micro_usd_per_hour": PRICE, "price_known": 1}
-    service.store.apply(write("rent_node", id=node, pool=pool, because="a job waits", now=service.now_ms, **what))
+    service.store.apply(
+        write("rent_node", called="rented", id=node, pool=pool, because="a job waits", now=service.now_ms, **what)
+    )
 
 
 def test_a_machine_that_fails_one_job_after_the_other_pauses_in_between(service: Service) -> None:

@@ -42,7 +42,7 @@ async def follow_log(
     after: str | None = None,
     last_event_id: LastEventId = None,
 ) -> Response:
-    """Messages `log` hold a LogView, `end` an EndView."""
+    """Messages `log` hold a LogView, `progress` a ProgressView, `end` an EndView."""
     return await _follow(request, at, project, LOG, job, last_event_id or after)
 
 

@@ -13,7 +13,7 @@ from pydantic_core import to_json
 from gangline.api.lanes import USERS, UserRoute
 from gangline.api.problems import as_problem
 from gangline.api.who import NUMBER_MAX, At, MemberOf, MemberOfLater, Now, Viewer, ViewerOf
-from gangline.core.display import Label
+from gangline.core.display import NAME_MAX, Label
 from gangline.core.errors import GanglineError, TooLarge
 from gangline.core.files import FILE_BYTES_MAX, Sha256, check_parts
 from gangline.core.parsing import InvalidSpec, problems
@@ -125,7 +125,11 @@ def list_jobs(
     project: ViewerOf,
     limit: Annotated[int, Query(ge=1, le=query.PAGE_MAX)] = 50,
     cursor: str | None = None,
+    named: Annotated[str | None, Query(min_length=1, max_length=NAME_MAX)] = None,
 ) -> JobPage:
+    """The newest first. `named`: those alone whose name this is, or whose id it is, begins or ends with; at most `limit`."""
+    if named is not None:
+        return query.jobs_named(at, project, named, now, limit=limit)
     return query.jobs(at, project, now, limit=limit, cursor=cursor)
 
 

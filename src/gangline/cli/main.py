@@ -114,7 +114,7 @@ app = typer.Typer(
     help="Train Stable Diffusion on GPUs that can vanish at any moment.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
+    add_completion=True,
 )
 
 

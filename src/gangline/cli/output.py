@@ -21,6 +21,8 @@ from gangline.core.display import printable
 from gangline.core.errors import BadInput, GanglineError
 from gangline.core.money.cost import CostPart
 
+EXIT_INTERRUPTED = 130
+"""After Ctrl-C, as shells have it: 128 + SIGINT."""
 PIPE_WIDTH = 200  # a table that goes into a file or another program is not cut
 
 
@@ -153,6 +155,15 @@ def duration(seconds: float | None) -> str:
     if hours:
         return f"{hours} h {minutes:02d} min"
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+def clock(seconds: float | None) -> str:
+    """Return a short duration: 9:03, or 1:09:03 with hours."""
+    if seconds is None:
+        return "–"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 def moment(at_ms: int) -> str:

@@ -55,7 +55,7 @@ def run_server(
         access = keep_access(home, f"http://{host}:{listening.getsockname()[1]}")
         lock.tell(url=access.url)
         local = _nodes_of_this_box(home, nodes.nodes_max, access, settings.pool(nodes.name), cache_gb)
-        pools = {nodes.name: RentedPool(nodes, local)}
+        pools = {nodes.name: RentedPool(nodes, local, nodes_called="local")}
         with _deployed(home, access, settings, pools, make_trackers(home, users_umask)) as deployment:
             objects = deployment.objects
             app = make_app(deployment, objects if isinstance(objects, LocalObjects) else None, settings.limits)

@@ -35,8 +35,9 @@ class AttemptView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSummary:
-    """`step` is the last that is known to be taken; `committed_step` the one that nothing can take away any more. `cost_usd` is what is
-    known of the cost, without what `cost_lacks`."""
+    """`step` is the last that is known to be taken, and never less than `committed_step`, the one that nothing can take away any more.
+    `phase` is what its node is doing, or `pausing` until that has saved. `cost_usd` is what is known of the cost, without what
+    `cost_lacks`."""
 
     id: str
     name: str

@@ -28,12 +28,13 @@ class Offer:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
     """A node as the provider sees it. `name` is the one that `start` gave. Billed from `billed_from_ms` (None: not yet)
-    to `billed_to_ms` (None: still); one that has ended stays in the list long enough to be seen."""
+    to `billed_to_ms` (None: still); one that has ended stays in the list long enough to be seen. `ended`: why, as far as is known."""
 
     id: str
     name: str
     billed_from_ms: int | None
     billed_to_ms: int | None
+    ended: str = ""
 
 
 class Pool(Protocol):

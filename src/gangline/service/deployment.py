@@ -16,10 +16,11 @@ from gangline.service.recent import Recent
 
 @dataclass(frozen=True, slots=True)
 class RentedPool:
-    """A pool whose nodes a driver rents and gives back."""
+    """A pool whose nodes a driver rents and gives back. They are called `nodes_called` and a number; by default as the pool."""
 
     limits: PoolLimits
     driver: Pool
+    nodes_called: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

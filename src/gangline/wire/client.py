@@ -19,6 +19,7 @@ import httpx
 from gangline.core.access import KeyRole
 from gangline.core.errors import BadInput, Damaged, Unreachable, UserError
 from gangline.core.files import PART_BYTES, File, Grant, Signed, is_safe_path
+from gangline.core.jobs.naming import LAST, SHOWN_MAX, is_job_id, the_one
 from gangline.core.parsing import to_json
 from gangline.core.runs.kept import CheckpointView, RemovalView, StorageView
 from gangline.core.specs.fields import Base, base_to_json
@@ -113,6 +114,15 @@ class Client:
             cursor = page.next
             if cursor is None:
                 return
+
+    def find_job(self, given: str) -> str:
+        """Return the id of the job that is meant: by its id, the beginning or the end of it (four characters or more), its name, or
+        `last`, the one that was submitted last. Raises `NotFound`, or `BadInput` where several are meant."""
+        if is_job_id(given):
+            return given
+        params: dict[str, Any] = {"limit": 1} if given == LAST else {"limit": SHOWN_MAX, "named": given}
+        found = parse(JobPage, self._http.ask("GET", "/v1/jobs", params=params)).jobs
+        return found[0].id if given == LAST and found else the_one(given, [(job.id, job.name) for job in found])
 
     def job(self, job: str) -> JobView:
         return parse(JobView, self._http.ask("GET", path_of("jobs", job)))
@@ -229,11 +239,20 @@ class Client:
         for told in follow(self._http, path_of("jobs", job, "events", "stream"), str(after), waiting):
             yield read(told, {"event": EventView, "progress": ProgressView, "end": EndView})
 
-    def follow_logs(self, job: str, after: str = "", *, waiting: Waiting = lambda _: None) -> Iterator[LogView]:
-        """What its trainers print, as it comes, until the job has ended."""
+    def follow_logs(
+        self,
+        job: str,
+        after: str = "",
+        *,
+        waiting: Waiting = lambda _: None,
+        progress: Callable[[ProgressView], None] = lambda _: None,
+    ) -> Iterator[LogView]:
+        """What its trainers print, as it comes, until the job has ended. `progress` hears what the job is doing meanwhile."""
         for told in follow(self._http, path_of("jobs", job, "logs", "stream"), after, waiting):
             if told.event == "log":
                 yield read(told, {"log": LogView})
+            elif told.event == "progress":
+                progress(read(told, {"progress": ProgressView}))
 
     def artifacts(self, job: str) -> list[ArtifactView]:
         return parse(list[ArtifactView], self._http.ask("GET", path_of("jobs", job, "artifacts")))

@@ -144,7 +144,9 @@ def test_a_worker_is_in_the_pool_of_its_join_token_whatever_it_says(service: Ser
 
 def test_a_join_token_of_another_pool_does_not_make_a_rented_node(service: Service) -> None:
     what = {"gpu": "", "gpu_memory_gb": 0, "trust": 1, "slots": 1, "price_micro_usd_per_hour": 1, "price_known": 1}
-    service.store.apply(write("rent_node", id="node-r", pool="cloud", because="", now=service.now_ms, **what))
+    service.store.apply(
+        write("rent_node", called="rented", id="node-r", pool="cloud", because="", now=service.now_ms, **what)
+    )
     strange, its = service.join_token(pool="home")["secret"], service.join_token(pool="cloud")["secret"]
     problem(service.join_with(strange, node="node-r"), 401, "denied")
     assert service.join_with(its, node="node-r").status_code == 201

@@ -81,6 +81,7 @@ class _Rented:
     to_ms: int | None = None
     asked_s: float | None = None
     ended_s: float | None = None
+    ended: str = ""
 
 
 class LocalPool:
@@ -137,7 +138,13 @@ class LocalPool:
         with self._lock:
             self._look()
             return [
-                Instance(id=rented.id, name=rented.name, billed_from_ms=rented.from_ms, billed_to_ms=rented.to_ms)
+                Instance(
+                    id=rented.id,
+                    name=rented.name,
+                    billed_from_ms=rented.from_ms,
+                    billed_to_ms=rented.to_ms,
+                    ended=rented.ended,
+                )
                 for rented in self._rented
             ]
 
@@ -190,7 +197,12 @@ def _look(rented: _Rented, node: LocalNode, now_s: float) -> None:
     if exit_code != 0 and rented.asked_s is None:
         log.warning("node %s ended with exit code %d; its log is %s", rented.name, exit_code, rented.home / LOG)
     rented.running, rented.to_ms, rented.ended_s = None, _now_ms(), now_s
+    rented.ended = f"{_how(exit_code)} on this box"
     _record(rented)
+
+
+def _how(exit_code: int) -> str:
+    return f"killed by {signal.Signals(-exit_code).name}" if exit_code < 0 else f"it ended with exit code {exit_code}"
 
 
 def _stop(rented: _Rented, node: LocalNode) -> None:
@@ -218,8 +230,21 @@ def _remembered(homes: Path) -> list[_Rented]:
         with suppress(OSError, ValueError):
             facts = json.loads(record.read_text())
             seen_ms = max(facts["from_ms"], record.stat().st_mtime_ns // 1_000_000)
-            to_ms = facts.pop("to_ms") or seen_ms
-            found.append(_Rented(**facts, home=record.parent, running=None, to_ms=to_ms, ended_s=time.monotonic()))
+            known_ms = facts.pop("to_ms")
+            to_ms, ended = (
+                known_ms or seen_ms,
+                "it ended on this box" if known_ms else "it ended with this box's server",
+            )
+            found.append(
+                _Rented(
+                    **facts,
+                    home=record.parent,
+                    running=None,
+                    to_ms=to_ms,
+                    ended_s=time.monotonic(),
+                    ended=ended,
+                )
+            )
     return found
 
 

@@ -8,9 +8,7 @@ from contextlib import contextmanager
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from gangline.cli.columns import PlainColumn
-from gangline.cli.output import duration, err, say
-
-EXIT_INTERRUPTED = 130
+from gangline.cli.output import EXIT_INTERRUPTED, duration, err, say
 
 
 @contextmanager

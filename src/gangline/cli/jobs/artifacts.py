@@ -5,21 +5,21 @@ from typing import Annotated
 
 import typer
 
+from gangline.cli.jobs.which import JobArgument, client_and_job
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, as_typed, out, print_json, say, table
-from gangline.compose.client import make_client
 from gangline.compose.settings import existing
 from gangline.core.errors import NotFound
 
 
 def artifacts(
-    job: str,
+    job: JobArgument,
     to: Annotated[Path | None, typer.Option("--to", help="Download them into this folder.")] = None,
     server: ServerOption = None,
     token: TokenOption = None,
     output: OutputOption = Output.text,
 ) -> None:
     """List a job's results, or download them, each checked against its SHA-256."""
-    client = make_client(server, token)
+    client, job = client_and_job(server, token, job)
     found, view = client.artifacts(job), client.job(job)
     if to is not None:
         if not found:

@@ -3,6 +3,7 @@
 import typer
 
 from gangline.cli.jobs.storage import size
+from gangline.cli.jobs.which import JobArgument, client_and_job
 from gangline.cli.output import (
     Output,
     OutputOption,
@@ -14,7 +15,6 @@ from gangline.cli.output import (
     print_json,
     table,
 )
-from gangline.compose.client import make_client
 from gangline.core.runs.kept import CheckpointView
 
 app = typer.Typer(no_args_is_help=True)
@@ -22,26 +22,37 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command("ls")
 def list_checkpoints(
-    job: str, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
+    job: JobArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
     """The checkpoints that a job keeps, the newest first, and when they will be deleted."""
-    _show(make_client(server, token).checkpoints(job), output)
+    client, job = client_and_job(server, token, job)
+    _show(client.checkpoints(job), output)
 
 
 @app.command("pin")
 def pin_checkpoint(
-    job: str, step: int, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
+    job: JobArgument,
+    step: int,
+    server: ServerOption = None,
+    token: TokenOption = None,
+    output: OutputOption = Output.text,
 ) -> None:
     """Keep the checkpoint of a step until it is unpinned or its job is deleted."""
-    _show(make_client(server, token).pin_checkpoint(job, step), output)
+    client, job = client_and_job(server, token, job)
+    _show(client.pin_checkpoint(job, step), output)
 
 
 @app.command("unpin")
 def unpin_checkpoint(
-    job: str, step: int, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
+    job: JobArgument,
+    step: int,
+    server: ServerOption = None,
+    token: TokenOption = None,
+    output: OutputOption = Output.text,
 ) -> None:
     """Let the checkpoint of a step be deleted by its age again."""
-    _show(make_client(server, token).pin_checkpoint(job, step, pinned=False), output)
+    client, job = client_and_job(server, token, job)
+    _show(client.pin_checkpoint(job, step, pinned=False), output)
 
 
 def _show(found: list[CheckpointView], output: Output) -> None:

@@ -1,13 +1,18 @@
 """A live line of a job's progress, on standard error."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
+import typer
+from rich.cells import cell_len
+from rich.progress import Progress
 
 from gangline.cli.columns import PlainColumn
-from gangline.cli.output import cost_alone, err, number, say
+from gangline.cli.lines import GAP
+from gangline.cli.output import EXIT_INTERRUPTED, as_typed, clock, cost_alone, err, number, say, usd
+from gangline.core.display import printable
 from gangline.core.errors import Unreachable
 from gangline.core.views import EventView, JobSummary, JobView
 
@@ -15,6 +20,8 @@ if TYPE_CHECKING:
     from gangline.wire.client import Client
 
 AGAIN_S = 0.5
+BAR_CELLS_MIN, BAR_CELLS_MAX = 6, 24
+ORDER = ("what", "where", "done", "bar", "left", "safe", "spent", "loss")
 
 
 def follow(client: "Client", job: str, *, seen: Callable[[JobView], None] = lambda _: None) -> JobView:
@@ -31,6 +38,16 @@ def follow(client: "Client", job: str, *, seen: Callable[[JobView], None] = lamb
                 show(line, task, found.summary)
                 seen(found)
         return _look(client, job, waiting)
+
+
+@contextmanager
+def watching(job: str, *again: str) -> Iterator[None]:
+    """Ctrl-C ends the watching, never the job: say so, with the command `again` that looks again. The exit code is 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(f"the job goes on; look again with `{as_typed('gangline', *(again or ('jobs', 'show', job)))}`")
+        raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
 def wait_for_pictures(client: "Client", job: str) -> JobView:
@@ -59,16 +76,47 @@ def _look(client: "Client", job: str, waiting: Callable[[Unreachable], None]) ->
 
 
 def progress_line() -> Progress:
-    return Progress(
-        PlainColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=err
-    )
+    return Progress(PlainColumn("{task.description}"), console=err)
 
 
 def show(line: Progress, task: object, job: JobSummary) -> None:
-    where = f" on {job.node_name}" if job.phase and job.node_name else ""
-    loss = f"  loss {number(job.loss)}" if job.loss is not None else ""
-    text = f"{job.phase or job.state}{where}{loss}  {cost_alone(job.cost_usd, job.cost_lacks)}"
-    line.update(task, description=text, completed=job.step, total=job.steps)  # type: ignore[arg-type]
+    line.update(task, description=progress_words(job, err.width))  # type: ignore[arg-type]
+
+
+def progress_words(job: JobSummary, width: int) -> str:
+    """Return how far a job is, in one line of at most `width` cells; what matters least is left out first."""
+    spent = cost_alone(job.cost_usd, job.cost_lacks)
+    if job.step and job.cost_usd and not job.cost_lacks:
+        spent += f" ({usd(job.cost_usd / job.step)}/step)"
+    what = printable(job.phase or job.state)
+    pieces = {
+        "done": f"{job.step}/{job.steps}",
+        "left": f"{clock(job.eta_s)} left" if job.eta_s is not None else "",
+        "safe": f"safe {job.committed_step}" if job.phase else "",
+        "what": what,
+        "spent": spent,
+        "bar": " " * BAR_CELLS_MIN,
+        "where": f"on {printable(job.node_name)}" if job.phase and job.node_name else "",
+        "loss": f"loss {number(job.loss)}" if job.loss is not None else "",
+    }
+    shown: dict[str, str] = {}
+    for name, words in pieces.items():  # the first ones matter most
+        if words and _cells({**shown, name: words}) <= width:
+            shown[name] = words
+    if "bar" in shown:
+        cells = min(width - _cells(shown) + BAR_CELLS_MIN, BAR_CELLS_MAX)
+        shown["bar"] = bar(job.step / job.steps if job.steps else 0.0, cells)
+    line = (" " * GAP).join(shown[name] for name in ORDER if name in shown)
+    return line.replace(f"{what}  on ", f"{what} on ", 1)
+
+
+def _cells(shown: dict[str, str]) -> int:
+    return sum(map(cell_len, shown.values())) + GAP * max(0, len(shown) - 1)
+
+
+def bar(share: float, cells: int) -> str:
+    full = round(cells * min(max(share, 0.0), 1.0))
+    return "━" * full + "─" * (cells - full)
 
 
 def tell_end(job: JobSummary) -> None:

@@ -8,11 +8,14 @@ from rich.text import Text
 from gangline.cli.jobs import metrics
 from gangline.cli.jobs.removal import remove_job
 from gangline.cli.jobs.samples import standing
+from gangline.cli.jobs.which import JobArgument, client_and_job
+from gangline.cli.lines import Line, one_line_each
 from gangline.cli.output import (
     Output,
     OutputOption,
     ServerOption,
     TokenOption,
+    clock,
     cost,
     cost_in_words,
     duration,
@@ -25,6 +28,8 @@ from gangline.cli.output import (
     table,
 )
 from gangline.compose.client import make_client
+from gangline.core.display import printable
+from gangline.core.jobs.naming import short
 from gangline.core.runs.metrics import Measured
 from gangline.core.views import EventView, JobSummary, JobView
 
@@ -38,26 +43,43 @@ def list_jobs(server: ServerOption = None, token: TokenOption = None, output: Ou
     if output is Output.json:
         print_json(found)
         return
-    rows = table("job", "name", "state", ">step", ">ETA", ">cost", "why")
-    for job in found:
-        rows.add_row(
-            job.id,
-            job.name,
+    out.print(as_lines(found, out.width, ids_whole=not out.is_terminal))
+
+
+COLUMNS = (
+    Line(header="job"),
+    Line(header="name", shrinks_to=12),
+    Line(header="state"),
+    Line(header=">step"),
+    Line(header=">ETA", goes=2),
+    Line(header=">cost", goes=1),
+    Line(header="why", shrinks_to=16, goes=3),
+)
+
+
+def as_lines(jobs: list[JobSummary], width: int, *, ids_whole: bool) -> Table:
+    """Return a line for each job. A short id is enough for every command; programs get whole ones."""
+    rows = [
+        (
+            job.id if ids_whole else short(job.id),
+            printable(job.name),
             job.phase or job.state,
             f"{job.step}/{job.steps}",
-            duration(job.eta_s),
+            clock(job.eta_s),
             cost(job.cost_usd, job.cost_lacks),
-            job.because,
+            printable(job.because),
         )
-    out.print(rows)
+        for job in jobs
+    ]
+    return one_line_each(COLUMNS, rows, width)
 
 
 @app.command("show")
 def show_job(
-    job: str, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
+    job: JobArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
     """One job: its attempts, what happened, what it cost."""
-    client = make_client(server, token)
+    client, job = client_and_job(server, token, job)
     found = client.job(job)
     if output is Output.json:
         print_json(found)
@@ -67,34 +89,38 @@ def show_job(
 
 @app.command("cancel")
 def cancel_job(
-    job: str, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
+    job: JobArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
     """Stop a job for good. One that has ended stays as it is."""
-    _tell(make_client(server, token).cancel(job), output)
+    client, job = client_and_job(server, token, job)
+    _tell(client.cancel(job), output)
 
 
 @app.command("pause")
 def pause_job(
-    job: str, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
+    job: JobArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
     """Stop a job until it is resumed. A node at work saves and hands it back first."""
-    _tell(make_client(server, token).pause(job), output)
+    client, job = client_and_job(server, token, job)
+    _tell(client.pause(job), output)
 
 
 @app.command("resume")
 def resume_job(
-    job: str, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
+    job: JobArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
     """Let a paused job go on. One that was not paused stays as it is."""
-    _tell(make_client(server, token).resume(job), output)
+    client, job = client_and_job(server, token, job)
+    _tell(client.resume(job), output)
 
 
 @app.command("retry")
 def retry_job(
-    job: str, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
+    job: JobArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
     """Submit a new job from the same spec as one that has ended."""
-    found = make_client(server, token).retry(job)
+    client, job = client_and_job(server, token, job)
+    found = client.retry(job)
     _tell(found, output)
     if output is Output.text:
         out.print(found.summary.id)

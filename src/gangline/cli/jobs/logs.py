@@ -5,32 +5,46 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, as_typed, print_json, say
-from gangline.compose.client import make_client
+from gangline.cli.jobs.follow import watching
+from gangline.cli.jobs.which import JobArgument, client_and_job
+from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, print_json, say
 from gangline.core.display import LogText
-from gangline.core.views import LogView
+from gangline.core.views import LogView, ProgressView
 
 if TYPE_CHECKING:
     from gangline.wire.client import Client
 
 
 def logs(
-    job: str,
+    job: JobArgument,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
     server: ServerOption = None,
     token: TokenOption = None,
     output: OutputOption = Output.text,
 ) -> None:
     """What the trainers of all attempts printed, in order. Ctrl-C never stops the job."""
-    client = make_client(server, token)
-    pieces, text = client.follow_logs(job) if follow else _so_far(client, job), LogText()
+    client, job = client_and_job(server, token, job)
+    pieces = client.follow_logs(job, progress=_Doing()) if follow else _so_far(client, job)
+    text = LogText()
     try:
-        for piece in pieces:
-            _print(piece, text, output)
-    except KeyboardInterrupt:
-        say(f"the job goes on; look again with `{as_typed('gangline', 'logs', job, '-f')}`")
+        with watching(job, "logs", job, "-f"):
+            for piece in pieces:
+                _print(piece, text, output)
     finally:
         typer.echo(text.end(), nl=False)
+
+
+class _Doing:
+    """Says what a job is doing whenever that changes: it may print nothing for long, as while a base is downloaded."""
+
+    def __init__(self) -> None:
+        self._said = ""
+
+    def __call__(self, progress: ProgressView) -> None:
+        doing = progress.phase or progress.state
+        if doing != self._said:
+            self._said = doing
+            say(f"-- {doing}")
 
 
 def _so_far(client: "Client", job: str) -> Iterator[LogView]:

@@ -4,8 +4,8 @@ from itertools import pairwise
 
 from rich.table import Table
 
+from gangline.cli.jobs.which import JobArgument, client_and_job
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, out, print_json, say, table
-from gangline.compose.client import make_client
 from gangline.core.runs.metrics import MEANING, Measured
 from gangline.core.views import MetricsView
 
@@ -14,10 +14,11 @@ WIDTH = 60
 
 
 def metrics(
-    job: str, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
+    job: JobArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
     """What a job's trainers measured: the newest values, and how the loss went."""
-    found = make_client(server, token).metrics(job)
+    client, job = client_and_job(server, token, job)
+    found = client.metrics(job)
     if output is Output.json:
         print_json(found)
         return

@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from gangline.cli.jobs.storage import CALLED, size
+from gangline.cli.jobs.which import JobArgument, client_and_job
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, out, print_json, say, table
-from gangline.compose.client import make_client
 from gangline.core.errors import BadInput
 from gangline.core.runs.kept import RemovalView
 from gangline.core.words import counted
@@ -15,7 +15,7 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Delete without ask
 
 
 def remove_job(
-    job: str,
+    job: JobArgument,
     yes: YesOption = False,
     server: ServerOption = None,
     token: TokenOption = None,
@@ -24,7 +24,7 @@ def remove_job(
     """Delete an ended job: its weights, pictures, checkpoints and log, and the photos that nothing else uses. Its bills stay.
 
     Says first what goes, and asks. There is no way back."""
-    client = make_client(server, token)
+    client, job = client_and_job(server, token, job)
     going = client.what_goes(job)
     if output is Output.text:
         _tell(going)

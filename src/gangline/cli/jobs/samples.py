@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gangline.cli.jobs.follow import wait_for_pictures
+from gangline.cli.jobs.follow import wait_for_pictures, watching
+from gangline.cli.jobs.which import JobArgument, client_and_job
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, cost_alone, out, print_json, say, table
-from gangline.compose.client import make_client
 from gangline.compose.settings import existing
 from gangline.core.errors import GanglineError, NotFound
 from gangline.core.views import JobView
@@ -21,7 +21,7 @@ AGAIN = "`gangline jobs retry` of it renders a result once more"
 
 
 def samples(
-    job: str,
+    job: JobArgument,
     to: Annotated[
         Path | None, typer.Option("--to", help="Download them into this folder, and draw all of them on one grid.png.")
     ] = None,
@@ -31,8 +31,9 @@ def samples(
     output: OutputOption = Output.text,
 ) -> None:
     """List the pictures of a job, or download them. More may come while it trains, and for a while after."""
-    client = make_client(server, token)
-    view = wait_for_pictures(client, job) if wait else client.job(job)
+    client, job = client_and_job(server, token, job)
+    with watching(job, "samples", job, "--wait"):
+        view = wait_for_pictures(client, job) if wait else client.job(job)
     found = [each for each in client.artifacts(job) if each.path.startswith(FOLDER)]
     if to is not None:
         if not found:

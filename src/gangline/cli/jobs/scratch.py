@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gangline.cli.bundled.place import here_or_bundled
+from gangline.cli.jobs.follow import watching
 from gangline.cli.jobs.train import Handing, read_recipe, watch, with_base
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, err, facts, out, print_json, say
 from gangline.compose.buckets import data_place
@@ -69,11 +70,12 @@ def scratch(
         print_json({"plan": dict(made.rows())}) if output is Output.json else None
         return
     job = client.submit(made.hand_in(client), name=name).summary
-    say(f"{job.id} is queued: {job.because}")
-    if detach:
-        print_json(job) if output is Output.json else out.print(job.id)
-        return
-    watch(client, job.id, output)
+    with watching(job.id):
+        say(f"{job.id} is queued: {job.because}")
+        if detach:
+            print_json(job) if output is Output.json else out.print(job.id)
+        else:
+            watch(client, job.id, output)
 
 
 def with_settings(recipe: dict[str, Any], given: list[str]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gangline.cli.bundled.place import find_recipe, here_or_bundled
-from gangline.cli.jobs.follow import follow, tell_end
+from gangline.cli.jobs.follow import follow, tell_end, watching
 from gangline.cli.jobs.settings import with_settings
 from gangline.cli.output import (
     Output,
@@ -81,7 +81,7 @@ def train(
     """Train a subject-driven (DreamBooth) LoRA of a Stable Diffusion model.
 
     `gangline docs training` goes from photos to a LoRA. Ctrl-C stops watching, never the job. The exit code is 0 when the job
-    succeeded, 1 when it failed.
+    succeeded, 1 when it failed, 130 after Ctrl-C.
     """
     given = {"base": base, "vae": vae, "init_lora": init_lora, "masks": masks, "hold_out": hold_out or None}
     client = make_client(server, token)
@@ -92,11 +92,12 @@ def train(
         print_json(report(made)) if output is Output.json else None
         return
     job = client.submit(send(client, made), name=name).summary
-    say(f"{job.id} is queued: {job.because}")
-    if detach:
-        print_json(job) if output is Output.json else out.print(job.id)
-        return
-    watch(client, job.id, output)
+    with watching(job.id):
+        say(f"{job.id} is queued: {job.because}")
+        if detach:
+            print_json(job) if output is Output.json else out.print(job.id)
+        else:
+            watch(client, job.id, output)
 
 
 def read_recipe(given: str | None, *, kind: str = UNNAMED) -> dict[str, Any]:
@@ -197,11 +198,7 @@ class Handing:
 
 
 def watch(client: "Client", job: str, output: Output) -> None:
-    try:
-        ended = follow(client, job)
-    except KeyboardInterrupt:
-        say(f"the job goes on; look again with `{as_typed('gangline', 'jobs', 'show', job)}`")
-        return
+    ended = follow(client, job)
     if output is Output.json:
         print_json(ended)
     tell_end(ended.summary)

@@ -153,13 +153,16 @@ def starts_max(
     return 0 if waits else 1
 
 
+TAKEN_BACK = "the provider took it back"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """An instance of the provider's list; `ended` once it is no longer there."""
+    """An instance of the provider's list; `ended` says why, once it is no longer there."""
 
     id: str
     name: str
-    ended: bool
+    ended: str = ""
 
 
 def reconcile(
@@ -181,12 +184,13 @@ def reconcile(
             actions.append(StopInstance(instance.id, f"a double of {node.id}"))
         elif node.state in ("draining", "quarantined") and node.idle_since_ms is not None:
             actions.append(StopInstance(instance.id, f"{node.id} is {node.state}"))
-    ended = {instance.name for instance in instances if instance.ended} - {instance.name for instance in alive}
+    running = {instance.name for instance in alive}
+    ended = {instance.name: instance.ended for instance in instances if instance.ended and instance.name not in running}
     for node in ours.values():
         if node.state == "gone":
             continue
         if node.id in ended:
-            actions.append(GiveUp(node.id, "the provider took it back"))
+            actions.append(GiveUp(node.id, ended[node.id]))
         elif node.instance not in listed and node.missing + 1 >= LISTS_WITHOUT_MAX and _silent(node, now_ms, policy):
             actions.append(GiveUp(node.id, f"not in {node.missing + 1} lists of the provider"))
     return actions

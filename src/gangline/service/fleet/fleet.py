@@ -5,6 +5,7 @@ from contextlib import suppress
 
 from gangline.core.errors import GanglineError, Unreachable
 from gangline.core.fleet.autoscale import (
+    TAKEN_BACK,
     Adopt,
     Demand,
     Drain,
@@ -54,7 +55,7 @@ def _agree(at: Deployment, pool: RentedPool, instances: list[Instance], now_ms: 
             at.store.apply(write("count_missing", id=node.id, listed=int(node.instance in listed)))
     ends = {instance.id: instance.billed_to_ms for instance in instances}
     rented_as = {node.id: node.instance for node in ours}
-    seen_now = [Seen(id=i.id, name=i.name, ended=i.billed_to_ms is not None) for i in instances]
+    seen_now = [_seen(instance) for instance in instances]
     actions = reconcile(ours, seen_now, now_ms, at.policy)
     for action in actions:
         match action:
@@ -163,6 +164,11 @@ def _rate(at: Deployment, offer: Offer, now_ms: int) -> Rate:
     )
 
 
+def _seen(instance: Instance) -> Seen:
+    ended = instance.billed_to_ms is not None
+    return Seen(id=instance.id, name=instance.name, ended=(instance.ended or TAKEN_BACK) if ended else "")
+
+
 def _rent(at: Deployment, pool: RentedPool, ranked: list[Offer], refused: set[str], action: Start, now_ms: int) -> bool:
     """The first offer that is to be had; whether there was one. `refused` grows by those that are not. The row comes first, so
     that no node is ever unknown."""
@@ -175,6 +181,7 @@ def _rent(at: Deployment, pool: RentedPool, ranked: list[Offer], refused: set[st
                 "rent_node",
                 id=node,
                 pool=pool.limits.name,
+                called=pool.nodes_called or pool.limits.name,
                 because=action.because,
                 gpu=offer.gpu,
                 gpu_memory_gb=offer.gpu_memory_gb,

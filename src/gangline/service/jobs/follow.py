@@ -36,12 +36,12 @@ class Channel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """`pieces` go up to `place`, which may be before the `newest`; `progress` belongs to the events; `end`: nothing more will come."""
+    """`pieces` go up to `place`, which may be before the `newest`; `end`: nothing more will come."""
 
     pieces: tuple[Piece, ...]
     place: Place
     newest: Place
-    progress: ProgressView | None
+    progress: ProgressView
     end: EndView | None
 
 
@@ -56,7 +56,7 @@ def look(at: Deployment, channel: Channel, job: str, after: Place) -> Look:
         pieces=pieces,
         place=place,
         newest=newest,
-        progress=ProgressView(**{name: row[name] for name in ProgressView.__slots__}) if channel is EVENTS else None,
+        progress=ProgressView(**{name: row[name] for name in ProgressView.__slots__}),
         end=EndView(state=row["state"], because=row["because"]) if ended else None,
     )
 

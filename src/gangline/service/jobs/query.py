@@ -32,6 +32,7 @@ from gangline.service.money.bill import load_purse, stored_micro_usd
 PAGE_MAX = 200
 LOG_PAGE_BYTES = 1_000_000
 FAR_FUTURE_MS = 2**62
+PAUSING = "paused by its owner: its node saves first"
 
 
 def jobs(at: Deployment, project: str, now_ms: int, *, limit: int, cursor: str | None) -> JobPage:
@@ -42,6 +43,13 @@ def jobs(at: Deployment, project: str, now_ms: int, *, limit: int, cursor: str |
     page, here = rows[: min(limit, PAGE_MAX)], _here(at, project)
     following = f"{page[-1]['submitted_ms']}.{page[-1]['id']}" if len(rows) > len(page) else None
     return JobPage(jobs=tuple(_summary(at, row, here, now_ms) for row in page), next=following)
+
+
+def jobs_named(at: Deployment, project: str, named: str, now_ms: int, *, limit: int) -> JobPage:
+    """Jobs whose name this is, or whose id it is, begins or ends with, with or without `job-`; the newest first, `limit` at most."""
+    rows = at.store.load("jobs_named", project=project, named=named, length=len(named), limit=min(limit, PAGE_MAX))
+    here = _here(at, project)
+    return JobPage(jobs=tuple(_summary(at, row, here, now_ms) for row in rows), next=None)
 
 
 def job(at: Deployment, project: str, job_id: str, now_ms: int) -> JobView:
@@ -170,9 +178,10 @@ def _summary(at: Deployment, row: Row, here: Callable[[], _Here], now_ms: int) -
     checkpoints = at.store.load("checkpoints", job=row["id"])
     last = attempts[-1] if attempts else None
     live = last if last and last["state"] == "live" else None
-    step = (
-        row["steps"] if row["state"] == "succeeded" else max((attempt["step"] for attempt in attempts[-1:]), default=0)
-    )
+    committed = checkpoints[0]["step"] if checkpoints else _committed(row, attempts)
+    taken = last["step"] if last else 0  # 0 until an attempt says how far it is
+    step = row["steps"] if row["state"] == "succeeded" else max(taken, committed)
+    pausing = live is not None and live["stop_kind"] == "paused"
     pace = last["seconds_per_step"] if last else None
     spent = sum(_micro_usd(attempt, now_ms) for attempt in attempts)
     return JobSummary(
@@ -180,11 +189,11 @@ def _summary(at: Deployment, row: Row, here: Callable[[], _Here], now_ms: int) -
         name=row["name"],
         kind=row["kind"],
         state=row["state"],
-        because=_because(at, row, here, now_ms),
+        because=PAUSING if pausing else _because(at, row, here, now_ms),
         steps=row["steps"],
         step=step,
-        committed_step=checkpoints[0]["step"] if checkpoints else _committed(row, attempts),
-        phase=live["phase"] if live else None,
+        committed_step=committed,
+        phase="pausing" if pausing else live["phase"] if live else None,
         node_name=last["node_name"] if last else None,
         loss=last["loss"] if last else None,
         seconds_per_step=pace,

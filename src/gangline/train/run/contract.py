@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from gangline.core.specs.scratch import ScratchSpec, parse_scratch
 from gangline.core.specs.spec import SampleSpec, Spec, parse_task
 from gangline.train.run.throughput import Throughput
 
+LOG_EVERY_S = 5.0
 ORDERED_BY = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -65,6 +67,7 @@ class RunDirectory:
     save_s: float | None = None
     throughput: Throughput | None = None
     _meter: Meter = field(default_factory=Meter)
+    _logged_s: float = 0.0
 
     @property
     def inputs(self) -> Path:
@@ -102,6 +105,9 @@ class RunDirectory:
             raise BadInput(f"{self.path / contract.SPEC} cannot be read: {error}") from None
 
     def report_phase(self, phase: Phase) -> None:
+        """To the agent; and to the job's log, but for the training that goes on after something else."""
+        if phase != self.phase and (phase != "training" or not self._logged_s):
+            self._log(phase)
         self.phase = phase
         self._write(asdict(Progress(phase=phase, step=self.step, steps=self.steps, save_s=self.save_s)))
 
@@ -122,6 +128,14 @@ class RunDirectory:
             metrics=sound(metrics | speed),
         )
         self._write(asdict(told))
+        if time.monotonic() - self._logged_s >= LOG_EVERY_S or step == self.steps:
+            loss = f"  loss {metrics['loss']:.4f}" if "loss" in metrics else ""
+            self._log(f"{loss}  {pace:.3g} s/step  {speed['images_per_second']:.3g} images/s")
+            self._logged_s = time.monotonic()
+
+    def _log(self, words: str) -> None:
+        """Standard error is the job's log: whoever follows that hears of the run every few seconds."""
+        print(f"step {self.step}/{self.steps}  {words.strip()}", file=sys.stderr, flush=True)  # noqa: T201
 
     def report_failure(self, failure: Failure) -> None:
         self._write({"failure": asdict(failure)})

@@ -52,6 +52,18 @@ WHERE project = :project AND kind <> 'sample' AND removed_ms IS NULL
 ORDER BY submitted_ms DESC, id DESC
 LIMIT :limit
 
+-- name: jobs_named
+-- Those whose id is this, begins or ends with it, or whose name it is; the newest first.
+SELECT id, project, name, kind, spec_hash, state, because, steps, priority, base, fencing, attempts_failed, version,
+       ready_ms, gpu, gpu_memory_gb, pool, trust, numerics, slots, input_bytes + checkpoint_bytes AS download_bytes,
+       submitted_ms, queued_ms, ended_ms
+FROM job
+WHERE project = :project AND kind <> 'sample' AND removed_ms IS NULL
+  AND (name = :named OR substr(id, 1, CAST(:length AS INTEGER)) = :named OR substr(id, 5, CAST(:length AS INTEGER)) = :named
+       OR substr(id, length(id) - CAST(:length AS INTEGER) + 1) = :named)
+ORDER BY submitted_ms DESC, id DESC
+LIMIT :limit
+
 -- name: pin_numerics
 -- Where the job must stay exact, its first checkpoint decides where it may go on.
 UPDATE job SET numerics = (SELECT node.numerics FROM node WHERE node.id = :node) WHERE id = :id

@@ -10,10 +10,11 @@ VALUES (:id, :machine, :name, :pool, :state, :because, :gpu, :gpu_memory_gb, :tr
 
 -- name: rent_node
 -- One that was asked of a provider; its worker will join as it.
-INSERT INTO node (id, machine, name, pool, state, because, gpu, gpu_memory_gb, trust, numerics, slots, capabilities,
+INSERT INTO node (id, machine, name, number, pool, state, because, gpu, gpu_memory_gb, trust, numerics, slots, capabilities,
                   price_micro_usd_per_hour, price_known, rented, missing, since_ms, seen_ms, meter_ms)
-VALUES (:id, '', :id, :pool, 'starting', :because, :gpu, :gpu_memory_gb, :trust, '', :slots, '{}',
-        :price_micro_usd_per_hour, :price_known, 1, 0, :now, :now, :now)
+SELECT :id, '', :called || '-' || next.number, next.number, :pool, 'starting', :because, :gpu, :gpu_memory_gb, :trust, '', :slots,
+       '{}', :price_micro_usd_per_hour, :price_known, 1, 0, :now, :now, :now
+FROM (SELECT COALESCE(MAX(number), 0) + 1 AS number FROM node WHERE pool = :pool AND number IS NOT NULL) AS next
 
 -- name: node_joined
 -- The worker of a rented node, once.

@@ -1,0 +1,47 @@
+"""How a command is told which job is meant."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gangline.compose.client import make_client
+
+if TYPE_CHECKING:
+    from gangline.wire.client import Client
+
+COMPLETED_MAX = 50
+
+
+def complete_job(incomplete: str) -> list[tuple[str, str]]:
+    """Return what a shell offers: `last`, and names and short ids of the newest jobs, each with what stands in `jobs ls`. Whatever is
+    wrong, a shell that completes is no place to say it."""
+    from itertools import islice
+
+    from gangline.core.errors import GanglineError
+    from gangline.core.jobs.naming import LAST, short
+
+    try:
+        jobs = list(islice(make_client(None, None).jobs(), COMPLETED_MAX))
+    except GanglineError:
+        return []
+    offered = [(LAST, "the job that was submitted last")] if jobs else []
+    for job in jobs:
+        about = f"{job.phase or job.state} {job.step}/{job.steps} {job.name}"
+        offered += [(short(job.id), about), (job.id, about)]
+    return [(word, about) for word, about in offered if word.startswith(incomplete)]
+
+
+JobArgument = Annotated[
+    str,
+    typer.Argument(
+        help="The job: its id, the end or the beginning of that, its name, or `last`.",
+        show_default=False,
+        autocompletion=complete_job,
+    ),
+]
+
+
+def client_and_job(server: str | None, token: str | None, given: str) -> "tuple[Client, str]":
+    """Return whom to ask, and the id of the job that is meant."""
+    client = make_client(server, token)
+    return client, client.find_job(given)

@@ -463,6 +463,14 @@ def test_a_result_is_named_after_its_prompt(prompt: str, name: str) -> None:
     assert name_of(replace(SPEC, prompt=prompt)) == name
 
 
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [("Grüße 🐱 cat", "grüße-cat"), ("my_dog v2", "my_dog-v2"), ("猫", "猫"), ("🐱", "sks-cat"), ("../../x", "x")],
+)
+def test_a_result_that_was_given_a_name_has_it_in_any_script(given: str, name: str) -> None:
+    assert name_of(replace(SPEC, prompt="sks cat", output_name=given)) == name
+
+
 # A LoRA to go on from.
 
 

@@ -101,6 +101,7 @@ OF_BOTH: dict[str, Any] = {
     "exact": "required",
 }
 OF_LORA = OF_BOTH | {
+    "output_name": "my dog",
     "vae": HubBase(repo="a/vae", revision="e" * 40),
     "init_lora": file("before.safetensors"),
     "photos": (file("b.png"), file("a.png")),

@@ -55,12 +55,11 @@ class Facts:
 
 
 def name_of(spec: LoraSpec) -> str:
-    """A name for the result that suits a file and a prompt such as `<lora:sks-cat:1>`.
-
-    The words of the prompt, or `lora` where it has none in ASCII.
-    """
-    words = re.findall(r"[a-z0-9]+", spec.prompt.lower())
-    name = "-".join(words)[:NAME_CHARACTERS_MAX].rstrip("-")
+    """A name for the result that suits a file and a prompt such as `<lora:sks-cat:1>`: the words of `output_name` in any script, else
+    those of the prompt in ASCII, else `lora`."""
+    named = re.findall(r"\w+", spec.output_name.lower())
+    words = named or re.findall(r"[a-z0-9]+", spec.prompt.lower())
+    name = "-".join(words)[:NAME_CHARACTERS_MAX].strip("-")
     return name or "lora"
 
 

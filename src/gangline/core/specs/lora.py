@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 
 from gangline.core.canonical import digest
-from gangline.core.display import Name
+from gangline.core.display import Label, Name
 from gangline.core.files import File
 from gangline.core.parsing import InvalidSpec, Problem, parse_as, to_json
 from gangline.core.specs.fields import FilesBase
@@ -14,6 +14,7 @@ from gangline.core.specs.settings import (
     BITS,
     CLASS_IMAGES,
     RESULT,
+    WATCH,
     WORKLOAD,
     Group,
     Setting,
@@ -145,6 +146,14 @@ class LoraSpec(
             group=Group.CARD,
         ),
     ] = "full"
+    output_name: Annotated[
+        Label,
+        Setting(
+            "The name of the LoRA's file and title; else the job's own name, else the words of the prompt.",
+            WATCH,
+            group=Group.SAID,
+        ),
+    ] = ""
 
     @property
     def title(self) -> str:

@@ -1,11 +1,14 @@
 """Submit: photos and bases handed in by content, then a job that names them."""
 
+from dataclasses import replace
+
 from gangline.core.canonical import canonical_json
 from gangline.core.errors import BadInput, Unreachable
 from gangline.core.files import File
 from gangline.core.jobs.keys import blob_key
 from gangline.core.parsing import to_json
 from gangline.core.specs.kinds import needs_data_sets
+from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.spec import SampleSpec, Spec, parse_spec, spec_hash, workload
 from gangline.core.views import BlobView
 from gangline.ports.server import Refused, Upload
@@ -18,6 +21,11 @@ from gangline.service.content.upload import grant, stored_as
 from gangline.service.deployment import Deployment
 
 WAITS = "waits for a node"
+
+
+def _named(spec: Spec, name: str) -> Spec:
+    """The name that a user gave to a job is its LoRA's, too, unless the spec has one: two LoRAs of one prompt stay two files."""
+    return replace(spec, output_name=name) if isinstance(spec, LoraSpec) and not spec.output_name else spec
 
 
 def offer_blob(
@@ -39,7 +47,7 @@ def submit(
     at: Deployment, project: str, value: dict[str, object], *, name: str, request: str | None, now_ms: int
 ) -> str:
     """The id of a new job, or of the one that the same `request` made before. Raises `BadInput`, `InvalidSpec`."""
-    spec = pinned(at, project, parse_spec(value))
+    spec = _named(pinned(at, project, parse_spec(value)), name)
     _check_sets(spec)
     check_here(at, project, spec.input_files())
     job = at.new_id("job")

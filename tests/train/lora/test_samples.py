@@ -21,7 +21,7 @@ from gangline.train.model.base import Base, load_base
 from gangline.train.model.denoise import sampler_of
 from gangline.train.model.sample import render
 from gangline.train.model.text import Embedded, Texts, embed_all, tokenize
-from gangline.train.run import chance, numerics
+from gangline.train.run import chance, contract, meter, numerics
 from gangline.train.run.contract import Orders, RunDirectory
 from gangline.train.sample_job import render_job
 from tests.conftest import BASE
@@ -75,9 +75,35 @@ def test_rendering_between_steps_changes_no_bit_of_the_result(
     rendered: RunDirectory, tmp_path: Path, spec: LoraSpec
 ) -> None:
     steps = [folder.name for folder in sorted(rendered.samples.glob("step-*"))]
-    assert steps == ["step-000005", "step-000009"]
+    assert steps == ["step-000004", "step-000008"]
     left_alone = finish(lay_out(tmp_path / "run", spec))
     assert report_of(rendered)["weights_digest"] == report_of(left_alone)["weights_digest"]
+
+
+def test_pictures_that_are_made_later_show_the_step_that_they_were_asked_of(
+    rendered: RunDirectory, tmp_path: Path, spec: LoraSpec
+) -> None:
+    """They are asked for when the checkpoint of step 8 is committed, and training has gone on: to the byte what that checkpoint gives."""
+    own = rendered.samples / "step-000008"
+    job = a_job(tmp_path / "job", spec, rendered.checkpoints / "000008", 8)
+    assert render_job(job, Orders()) == EXIT_DONE
+    assert pictures(job.output) == pictures(own)
+    for one in pictures(own):
+        assert (job.output / one["path"]).read_bytes() == (own / one["path"]).read_bytes()
+
+
+def test_the_log_says_every_few_seconds_how_far_a_run_is(
+    tmp_path: Path, spec: LoraSpec, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contract, "LOG_EVERY_S", 0.0)
+    monkeypatch.setattr(meter, "REPORT_EVERY_S", 0.0)
+    finish(lay_out(tmp_path / "run", spec))
+    said = capsys.readouterr().err.splitlines()
+    told = [line for line in said if "s/step" in line]
+    assert [line.split()[1] for line in told] == [f"{step}/{STEPS}" for step in range(1, STEPS + 1)]
+    assert all("  loss 0." in line and line.endswith(" images/s") for line in told)
+    assert said.count("preparing") == said.count(f"step 0/{STEPS}  training") == 1
+    assert said.count(f"step {RENDERED}/{STEPS}  saving") == said.count(f"step {STEPS}/{STEPS}  saving") == 1
 
 
 def test_time_spent_rendering_is_no_steps_time(rendered: RunDirectory) -> None:
@@ -89,14 +115,14 @@ def test_time_spent_rendering_is_no_steps_time(rendered: RunDirectory) -> None:
 
 
 def test_a_picture_says_of_itself_what_it_shows(rendered: RunDirectory, spec: LoraSpec) -> None:
-    folder = rendered.samples / "step-000005"
+    folder = rendered.samples / "step-000004"
     told = pictures(folder)
     assert [one["path"] for one in told] == ["prompt-00-seed-1.png", "prompt-00-seed-2.png"]
     for one in told:
         image = Image.open(folder / one["path"])
         said = image.text  # type: ignore[attr-defined]
         assert said == {
-            "step": "5",
+            "step": "4",
             "prompt": spec.prompt,
             "seed": str(one["seed"]),
             "sampler": "euler_a",

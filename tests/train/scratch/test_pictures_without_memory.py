@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def test_without_memory_for_pictures_training_goes_on_to_the_same_bits(
 
 
 def at_two_ranks(run: RunDirectory, fails: str = "") -> RunDirectory:
-    """That are told to save and to render after their first step; on the first one all passes of `fails` fail that are for pictures."""
+    """That are told to save after their first step, and to render then; on the first one all passes of `fails` fail that are for pictures."""
     needs_a_card_each(2)
     who = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     ranks = [{**who, "RANK": str(rank)} | ({FAILS: fails} if rank == 0 else {}) for rank in range(2)]
@@ -87,13 +88,26 @@ def at_two_ranks(run: RunDirectory, fails: str = "") -> RunDirectory:
     return run
 
 
+@dataclass
+class AskedLater(RunDirectory):
+    """A run that is asked for pictures when it saves: they come a step later."""
+
+    orders: Orders = field(default_factory=Orders)
+
+    def report_phase(self, phase: Any) -> None:
+        super().report_phase(phase)
+        if phase == "saving":
+            self.orders.render = True
+
+
 def rank_of(directory: str, environment: dict[str, str]) -> None:
     log = os.open(f"{directory}/log.txt", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.environ.update(environment)
     torch.nn.modules.module.register_module_forward_pre_hook(fail)
-    sys.exit(train(RunDirectory(Path(directory)), Orders(save=True, render=True)))
+    run = AskedLater(Path(directory), orders=Orders(save=True))
+    sys.exit(train(run, run.orders))
 
 
 @pytest.mark.tenths
@@ -101,7 +115,9 @@ def rank_of(directory: str, environment: dict[str, str]) -> None:
 def test_ranks_that_hold_weights_in_pieces_go_on_where_the_first_has_no_memory_for_pictures(
     tmp_path: Path, base: Path, data: DataSet, fails: str
 ) -> None:
-    run = at_two_ranks(lay_out(tmp_path / "run", spec_of(base, data, parallel="fsdp"), base), fails)
+    run = at_two_ranks(
+        lay_out(tmp_path / "run", spec_of(base, data, parallel="fsdp", sample_every_steps=1), base), fails
+    )
     log = (run.path / "log.txt").read_text()
     assert log.count("pictures of step 1 are left out: memory ran out") == 1
     assert report_of(run)["exact"] is True and not list(run.samples.rglob("*.*"))
@@ -112,7 +128,7 @@ def test_ranks_that_hold_weights_in_pieces_go_on_where_the_first_has_no_memory_f
 def test_several_ranks_draw_what_another_worker_draws_of_the_same_step(
     tmp_path: Path, base: Path, data: DataSet, parallel: str
 ) -> None:
-    spec = spec_of(base, data, parallel=parallel)
+    spec = spec_of(base, data, parallel=parallel, sample_every_steps=1)
     run = at_two_ranks(lay_out(tmp_path / "run", spec, base))
     job = lay_out(tmp_path / "job", spec, base)
     (job.path / "spec.json").write_text(

@@ -30,7 +30,7 @@ from gangline.train.run import chance, numerics
 from gangline.train.run.aside import left_out_without_memory
 from gangline.train.run.contract import Orders, RunDirectory
 from gangline.train.run.memory import is_out_of_memory
-from gangline.train.run.meter import Meter, SaveClock
+from gangline.train.run.meter import Kept, Meter, SaveClock, may_be_shown
 from gangline.train.run.optimiser import averaged, make_optimizer, optimizer_state, restore_optimizer, set_rates
 
 
@@ -55,6 +55,7 @@ def train(run: RunDirectory, orders: Orders) -> int:
         adapter.start_from(run.inputs / "init_lora" / spec.init_lora.path, base)
     lora = Lora(base, spec, adapter, fingerprint | {"data": material.digest})
     run.step = lora.resume(run)
+    lora.keep(run.step)
     feed = Feed(sources(base, spec, material), device)
     saver = checkpoint.Saver(run.checkpoints)
     saves = SaveClock(spec.checkpoint_every_s, (spec.checkpoint_every_steps, spec.sample_every_steps))
@@ -70,13 +71,14 @@ def train(run: RunDirectory, orders: Orders) -> int:
         if render_now:
             orders.render = False
             run.report_phase("rendering")
-            show(run, lora, material, step)
+            show(run, lora, material, lora.kept or Kept(step, lora.averaged() or {}))
             run.report_phase("training")
             run.restart_meter()
         if save_now and step < spec.steps:
             orders.save = False
             run.report_phase("saving")
             run.save_s = lora.save(saver, step)
+            lora.keep(step)
             saves.saved()
             run.report_phase("training")
             run.restart_meter()
@@ -104,14 +106,14 @@ def base_of(run: RunDirectory, spec: LoraSpec, device: torch.device, dtype: torc
     )
 
 
-def show(run: RunDirectory, lora: "Lora", material: Material, step: int) -> None:
-    """Pictures of what would be the result now, as far as memory suffices. Training goes on as if they had not been made."""
-    base, spec = lora.base, lora.spec
+def show(run: RunDirectory, lora: "Lora", material: Material, kept: Kept) -> None:
+    """Pictures of what would be the result, as far as memory suffices. Training goes on as if they had not been made."""
+    base, spec, step = lora.base, lora.spec, kept.step
     lora.forget_graphs()
     with (
         left_out_without_memory(f"pictures of step {step} are"),
         base.borrowed(),
-        lora.adapter.as_result(lora.averaged()),
+        lora.adapter.as_result(kept.weights),
     ):
         spoken = spoken_now(base, material, lora.adapter)
         show_step(base, spec, material.words.texts, spoken, run.samples / pictures_name(step), step)
@@ -144,6 +146,7 @@ class Lora:
         self.identity = checkpoint.Identity(spec_hash=spec_hash(spec), fingerprint=fingerprint, exact=exact)
         self.scaler = torch.amp.GradScaler(base.device.type, enabled=base.dtype == torch.float16)
         self.ema = {name: weight.detach().clone() for name, weight in self.weights.items()} if spec.ema_decay else None
+        self.kept: Kept | None = None
         self.began = False
         self.adapter.train()
         if spec.gradient_checkpointing:
@@ -280,6 +283,12 @@ class Lora:
         if changed:
             print(f"no longer exact to the bit: {changed}", file=sys.stderr)  # noqa: T201
         self.identity = replace(self.identity, fingerprint=now, exact=self.identity.exact and exact and not changed)
+
+    def keep(self, step: int) -> None:
+        """Remember what pictures of this step are to show: they are asked for when its checkpoint is committed, some steps later."""
+        if step and may_be_shown(self.spec.sample_every_steps, self.spec.sample_every_s, step):
+            weights = self.averaged() or self.weights
+            self.kept = Kept(step, {name: weight.detach().to("cpu", copy=True) for name, weight in weights.items()})
 
     def save(self, saver: checkpoint.Saver, step: int) -> float:
         """The seconds for which it held training up."""

@@ -135,7 +135,8 @@ class RunDirectory:
 
     def _log(self, words: str) -> None:
         """Standard error is the job's log: whoever follows that hears of the run every few seconds."""
-        print(f"step {self.step}/{self.steps}  {words.strip()}", file=sys.stderr, flush=True)  # noqa: T201
+        far = f"step {self.step}/{self.steps}  " if self.steps else ""
+        print(f"{far}{words.strip()}", file=sys.stderr, flush=True)  # noqa: T201
 
     def report_failure(self, failure: Failure) -> None:
         self._write({"failure": asdict(failure)})

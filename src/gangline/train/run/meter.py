@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+Tensors = dict[str, torch.Tensor]
 REPORT_EVERY_S = 0.5
 
 
@@ -36,6 +37,19 @@ class SaveClock:
 
     def saved(self) -> None:
         self.last_s = time.monotonic()
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Weights as they would have been the result after `step`, on the CPU: what pictures of that step show, whenever they are asked for."""
+
+    step: int
+    weights: Tensors
+
+
+def may_be_shown(every_steps: int | None, every_s: float | None, step: int) -> bool:
+    """Whether pictures may be asked for of a checkpoint of `step`: of every one where they come by time, else of the multiples."""
+    return every_s is not None or bool(every_steps and step % every_steps == 0)
 
 
 class Meter:

@@ -19,6 +19,7 @@ from gangline.train.checkpoints.checkpoint import Identity, Tensors
 from gangline.train.model.compiled import compile_blocks, uncompiled
 from gangline.train.run import chance, numerics
 from gangline.train.run.memory import is_out_of_memory
+from gangline.train.run.meter import Kept, may_be_shown
 from gangline.train.run.optimiser import Group, make_optimizer, set_rates
 from gangline.train.run.ranks import Ranks
 from gangline.train.run.throughput import flops
@@ -78,6 +79,7 @@ class Learner:
         self.microbatch = 0
         self.fitted: int | None = None
         self.kept: dict[int, int] = {}
+        self.pictured: Kept | None = None
         self.limits = limits or {}
         self.began = False
         self.compiled = not spec.compile
@@ -288,13 +290,27 @@ class Learner:
         }
         return common | own
 
+    def averaged(self) -> Tensors:
+        """The weights that are the result, where they are not those in training."""
+        return self.average.tensors if self.average else {}
+
+    def keep(self, step: int) -> None:
+        """Remember what pictures of this step are to show: they are asked for when its checkpoint is committed, some steps later. Of
+        weights in pieces each rank keeps its own, else the first one, which draws alone."""
+        of_pictures = step and may_be_shown(self.spec.sample_every_steps, self.spec.sample_every_s, step)
+        if of_pictures and (self.ranks.is_first or self.in_pieces):
+            weights = self.weights | self.averaged()
+            self.pictured = Kept(
+                step, {name: shards.local(weight).detach().to("cpu", copy=True) for name, weight in weights.items()}
+            )
+
     @contextmanager
-    def as_result(self) -> Iterator[None]:
-        """With the averaged weights, where there are, in the place of those in training, which come back to the bit. Nothing is compiled
-        for it."""
-        averaged = self.average.tensors if self.average else {}
-        kept = {name: self.weights[name].detach().clone() for name in averaged}
-        self.put(averaged)
+    def as_result(self, weights: Tensors | None = None) -> Iterator[None]:
+        """With `weights`, by default the averaged ones, where there are, in the place of those in training, which come back to the bit.
+        Nothing is compiled for it."""
+        shown = self.averaged() if weights is None else weights
+        kept = {name: self.weights[name].detach().clone() for name in shown}
+        self.put(shown)
         self.network.eval()
         try:
             with uncompiled():

@@ -68,14 +68,14 @@ def filled(like: Any, tensors: Tensors) -> Any:
     return module
 
 
-def gathered(learner: Learner) -> dict[str, Tensors]:
-    """Return all weights of each part as they would be the result, on the CPU of the first rank, and nothing on the others. All ranks
-    call it together.
+def gathered(learner: Learner, shown: Tensors | None = None) -> dict[str, Tensors]:
+    """Return all weights of each part as they would be the result, or were when `shown` was kept of this rank's pieces, on the CPU of the
+    first rank, and nothing on the others. All ranks call it together.
 
     They are exchanged by the CPU: a rank without memory on its card could not come to an exchange there, and the others would wait for it.
     """
     mesh = learner.ranks.mesh(torch.device("cpu"))
-    averaged: Tensors = learner.average.tensors if learner.average else {}
+    averaged = learner.averaged() if shown is None else shown
     found: dict[str, Tensors] = {part: {} for part in learner.network.parts}
     for part, module in learner.network.parts.items():
         state: Tensors = module.state_dict()

@@ -60,6 +60,7 @@ def train_as(ranks: Ranks, run: RunDirectory, orders: Orders) -> int:
     network = Autoencoder(base, spec) if spec.part == "vae" else Denoiser(base, spec)
     learner = Learner(network, spec, ranks, device, dtype, read_limits(run.path))
     run.step = resume_learner(learner, (run.resume, run.checkpoints))
+    learner.keep(run.step)
     watched = Watched(spec, *(intake.held_out() if spec.held_out else (None, 0)))
     saver = shards.Saver(run.checkpoints, ranks, after=run.step)
     saves = SaveClock(spec.checkpoint_every_s, (spec.checkpoint_every_steps, spec.sample_every_steps))
@@ -92,6 +93,7 @@ def train_as(ranks: Ranks, run: RunDirectory, orders: Orders) -> int:
             orders.save = False
             run.report_phase("saving")
             run.save_s = save_learner(learner, saver, step)
+            learner.keep(step)
             saves.saved()
             run.report_phase("training")
             run.restart_meter()
@@ -130,6 +132,9 @@ class Unheard(RunDirectory):
     def _write(self, line: dict[str, Any]) -> None:
         pass
 
+    def _log(self, words: str) -> None:
+        pass
+
 
 @dataclass(frozen=True, slots=True)
 class Watched:
@@ -158,14 +163,17 @@ class Watched:
 
 
 def show(run: RunDirectory, learner: Learner, base: Base, texts: Texts | None, step: int) -> None:
-    """Pictures of what would be the result now, where there are prompts, as far as memory suffices. The first rank draws them alone, with
-    whole weights: in the midst of a pass nobody else waits for it."""
+    """Pictures of what would be the result, where there are prompts, as far as memory suffices: of the step that was kept for them, else
+    of this one. The first rank draws them alone, with whole weights: in the midst of a pass nobody else waits for it."""
     if texts is None:
         return
     run.report_phase("rendering")
-    weights = gathered(learner) if learner.in_pieces else None
+    kept = learner.pictured
+    shown = kept.weights if kept else None
+    step = kept.step if kept else step
+    weights = gathered(learner, shown) if learner.in_pieces else None
     if learner.ranks.is_first:
-        as_result = learner.as_result() if weights is None else with_whole_parts(base, learner, weights)
+        as_result = learner.as_result(shown) if weights is None else with_whole_parts(base, learner, weights)
         with left_out_without_memory(f"pictures of step {step} are"), base.borrowed(), as_result:
             spoken = embed_all(base, texts)
             show_step(base, learner.spec, texts, spoken, run.samples / pictures_name(step), step)

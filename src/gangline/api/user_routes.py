@@ -163,10 +163,10 @@ def resume_job(at: At, now: Now, project: MemberOf, job: str) -> JobView:
 
 
 @router.post("/jobs/{job}/retry", status_code=201)
-def retry_job(at: At, now: Now, project: MemberOf, job: str) -> JobView:
-    """A new job from the spec of one that has ended."""
+def retry_job(at: At, now: Now, project: MemberOf, job: str, from_checkpoint: bool = False) -> JobView:
+    """A new job from the spec of one that has ended; from its newest checkpoint, if asked for. 422 where that is not kept any more."""
     query.owned(at, project, job)
-    return query.job(at, project, steer.retry(at, project, job, now), now)
+    return query.job(at, project, steer.retry(at, project, job, now, from_checkpoint=from_checkpoint), now)
 
 
 @router.get("/jobs/{job}/events")

@@ -180,8 +180,11 @@ class Checks:
         self._pruned.clear()
 
     def _newest(self, job: str) -> int:
+        """The step of its newest checkpoint; while it has none, of the job that it begins from."""
         sql = "SELECT COALESCE(MAX(step), 0) FROM checkpoint WHERE job = ? AND state = 'committed'"
-        return self._store.look(sql, job)[0][0]
+        own = self._store.look(sql, job)[0][0]
+        begins_from = self._store.look("SELECT begins_from FROM job WHERE id = ?", job)[0][0]
+        return own or (self._store.look(sql, begins_from)[0][0] if begins_from else 0)
 
     def _check_job(self, job: str) -> None:
         look = self._store.look

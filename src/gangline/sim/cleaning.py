@@ -5,6 +5,7 @@ from random import Random
 from gangline.service.content.blobs import delete_given_up, give_up_unused
 from gangline.service.content.sweep import sweep_attempts
 from gangline.service.deployment import Deployment
+from gangline.service.jobs import steer
 from gangline.service.retention import removal, storage
 from gangline.service.retention.ages import expire_checkpoints, expire_logs, expire_previews
 from gangline.sim.objects import SimObjects
@@ -28,6 +29,18 @@ def pin_some_checkpoint(at: Deployment, store: SimStore, rng: Random) -> bool:
     if rows:
         job, step, pinned = rng.choice(rows)
         storage.pin(at, at.store.load("job", id=job)[0], step, pinned=not pinned)
+    return bool(rows)
+
+
+def retry_some_from_checkpoint(at: Deployment, store: SimStore, rng: Random, now_ms: int) -> bool:
+    """A job that has ended and keeps one. False where there is none."""
+    rows = store.look(
+        "SELECT DISTINCT job.project, job.id FROM job JOIN checkpoint ON checkpoint.job = job.id "
+        "WHERE checkpoint.state = 'committed' AND job.ended_ms IS NOT NULL AND job.removed_ms IS NULL ORDER BY job.id"
+    )
+    if rows:
+        project, job = rng.choice(rows)
+        steer.retry(at, project, job, now_ms, from_checkpoint=True)
     return bool(rows)
 
 

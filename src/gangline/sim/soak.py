@@ -7,7 +7,7 @@ from random import Random
 
 from gangline.service.access.projects import set_project
 from gangline.service.jobs import steer
-from gangline.sim.cleaning import delete_some_job, pin_some_checkpoint
+from gangline.sim.cleaning import delete_some_job, pin_some_checkpoint, retry_some_from_checkpoint
 from gangline.sim.faults import Rates
 from gangline.sim.promises.violation import Violation
 from gangline.sim.scenario import Fault, Fleet, Jobs, Machines, Scenario
@@ -50,6 +50,7 @@ KINDS = (
     "cancel racing retry",
     "cancel racing budget",
     "job deleted",
+    "checkpoint inherited",
     "checkpoint pinned",
 )
 """Every kind of fault. A soak in which one of them never struck has proved nothing about it."""
@@ -193,7 +194,19 @@ class Chaos:
         job, now, at = rng.choice(simulation.jobs), self._world.now_ms, simulation.service.at
         project = simulation.store.look("SELECT project FROM job WHERE id = ?", job)[0][0]
         match rng.choice(
-            ("cancel", "pause", "pause", "resume", "resume", "retry", "budget", "delete", "delete", "pin")
+            (
+                "cancel",
+                "pause",
+                "pause",
+                "resume",
+                "resume",
+                "retry",
+                "retry from checkpoint",
+                "budget",
+                "delete",
+                "delete",
+                "pin",
+            )
         ):
             case "cancel":
                 simulation.user(lambda: steer.cancel(at, job, now))
@@ -203,6 +216,8 @@ class Chaos:
                 simulation.user(lambda: steer.resume(at, job, now))
             case "retry":
                 simulation.user(lambda: steer.retry(at, project, job, now))
+            case "retry from checkpoint":
+                self._clean("checkpoint inherited", lambda: retry_some_from_checkpoint(at, simulation.store, rng, now))
             case "delete":
                 self._clean("job deleted", lambda: delete_some_job(at, simulation.store, rng, now))
             case "pin":

@@ -136,9 +136,10 @@ class Client:
     def resume(self, job: str) -> JobView:
         return parse(JobView, self._http.ask("POST", path_of("jobs", job, "resume")))
 
-    def retry(self, job: str) -> JobView:
-        """A new job from the same spec."""
-        return parse(JobView, self._http.ask("POST", path_of("jobs", job, "retry")))
+    def retry(self, job: str, *, from_checkpoint: bool = False) -> JobView:
+        """Submit a new job from the same spec; from the newest checkpoint of the old one, which stays until the new one has its own."""
+        params = {"from_checkpoint": "true"} if from_checkpoint else None
+        return parse(JobView, self._http.ask("POST", path_of("jobs", job, "retry"), params=params))
 
     def storage(self) -> StorageView:
         """What the project keeps in the object store, until when, and what that costs."""

@@ -1,5 +1,7 @@
 """`gangline jobs`: what was asked for and how it stands."""
 
+from typing import Annotated
+
 import typer
 from rich.console import Group
 from rich.table import Table
@@ -116,11 +118,21 @@ def resume_job(
 
 @app.command("retry")
 def retry_job(
-    job: JobArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
+    job: JobArgument,
+    from_checkpoint: Annotated[
+        bool,
+        typer.Option("--from-checkpoint", help="Begin at the newest checkpoint of the old job (default: at step 0)."),
+    ] = False,
+    server: ServerOption = None,
+    token: TokenOption = None,
+    output: OutputOption = Output.text,
 ) -> None:
-    """Submit a new job from the same spec as one that has ended."""
+    """Submit a job that has ended again, with the same settings.
+
+    With --from-checkpoint nothing that is safe is done twice: the old checkpoints stay until the new job has one of its own.
+    """
     client, job = client_and_job(server, token, job)
-    found = client.retry(job)
+    found = client.retry(job, from_checkpoint=from_checkpoint)
     _tell(found, output)
     if output is Output.text:
         out.print(found.summary.id)

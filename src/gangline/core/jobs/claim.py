@@ -13,7 +13,8 @@ from gangline.core.runs.proof import has_kind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A queued job. What it needs of a node is empty (or 0) where any will do; `numerics` pins it to what made its checkpoints."""
+    """A queued job. What it needs of a node is empty (or 0) where any will do; `numerics` pins it to what made its checkpoints;
+    `begins_from` is the job whose checkpoints it begins with, until it has its own."""
 
     id: str
     project: str
@@ -32,6 +33,7 @@ class Candidate:
     trust: int
     numerics: str
     banned: bool
+    begins_from: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

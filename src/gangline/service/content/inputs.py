@@ -53,6 +53,12 @@ def _is_of_result(spec: SampleSpec, path: str) -> bool:
     )
 
 
+def checkpoints_to_resume(at: Deployment, job: str, begins_from: str | None) -> list[Row]:
+    """The checkpoints of a job, newest first; while it has none, those of the job that it begins from."""
+    own = at.store.load("checkpoints", job=job)
+    return own if own or begins_from is None else at.store.load("checkpoints", job=begins_from)
+
+
 def resumable(checkpoint: Row) -> Resumable:
     manifest = json.loads(checkpoint["manifest"])
     return Resumable(
@@ -80,7 +86,7 @@ def prepared_for(at: Deployment, job: Row, node: Node, now_ms: int) -> tuple[Off
 def readable_keys(at: Deployment, job: str, node: str, now_ms: int) -> dict[str, int]:
     """With their lengths in bytes."""
     row = at.store.load("job", id=job)[0]
-    checkpoints = (resumable(checkpoint) for checkpoint in at.store.load("checkpoints", job=job))
+    checkpoints = (resumable(checkpoint) for checkpoint in checkpoints_to_resume(at, job, row["begins_from"]))
     folders = (*checkpoints, *prepared_for(at, row, load_node(at, node), now_ms))
     files = [*inputs_of(at, row), *(file for folder in folders for file in folder.files)]
     return {file.key: file.bytes for file in files}

@@ -104,6 +104,7 @@ def commit(at: Deployment, node: str, hold: Hold, request: Commit, now_ms: int) 
             now=now_ms,
         ),
         write("advance_attempt", attempt=hold.attempt, step=manifest.step, now=now_ms),
+        write("forget_beginning", id=job["id"]),
         write("measure_checkpoint", id=job["id"]),
         *_learned(job, node, now_ms),
         *samples.due(at, job, node, checkpoint, manifest.step, now_ms),
@@ -158,7 +159,12 @@ def prune(at: Deployment, job: str, now_ms: int) -> None:
     for checkpoint in to_prune(known, keep=keep):
         row = rows[checkpoint.id]
         forgotten = at.store.apply(
-            guard("prune_checkpoint", id=checkpoint.id, because=f"newer ones are kept ({keep} of them)"),
+            guard(
+                "prune_checkpoint",
+                id=checkpoint.id,
+                heirs=row["heirs"],
+                because=f"newer ones are kept ({keep} of them)",
+            ),
             write("sweep_again", checkpoint=checkpoint.id),
             *bill.storage(at, row, now_ms),
         )

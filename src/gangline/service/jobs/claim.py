@@ -12,7 +12,7 @@ from gangline.core.specs.spec import told_briefly
 from gangline.ports.server import Assignment, Hold, NoWork
 from gangline.ports.store import Row, guard, write
 from gangline.service.attempts import TRIES_MAX, end_overdue, event, load_node
-from gangline.service.content.inputs import inputs_of, prepared_for, resumable
+from gangline.service.content.inputs import checkpoints_to_resume, inputs_of, prepared_for, resumable
 from gangline.service.deployment import Deployment
 from gangline.service.fleet.fleet import give_back
 from gangline.service.fleet.speed import turned_away
@@ -122,7 +122,8 @@ def _take(at: Deployment, node: Node, chosen: Chosen, now_ms: int) -> Assignment
     """None where the job is no longer as it was seen, the node's slot is gone, or the budget."""
     job, because, reserve = chosen.job, chosen.choice.because, chosen.choice.reserve
     now_ms = max(now_ms, node.meter_ms)  # another request may have come and gone while this one was under way
-    checkpoints = at.store.load("checkpoints", job=job.id)[: at.policy.checkpoints_kept] if job.fencing else []
+    before = job.fencing or job.begins_from
+    checkpoints = checkpoints_to_resume(at, job.id, job.begins_from)[: at.policy.checkpoints_kept] if before else []
     hold = Hold(attempt=at.new_id("attempt"), fencing=job.fencing + 1)
     common = {
         "node": node.id,

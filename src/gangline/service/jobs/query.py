@@ -23,6 +23,7 @@ from gangline.core.views import (
 )
 from gangline.ports.store import Row
 from gangline.service.attempts import as_attempt
+from gangline.service.content.inputs import checkpoints_to_resume
 from gangline.service.deployment import Deployment
 from gangline.service.fleet.supply import load_supply
 from gangline.service.jobs import samples
@@ -175,7 +176,7 @@ def _because(at: Deployment, job: Row, here: Callable[[], _Here], now_ms: int) -
 
 def _summary(at: Deployment, row: Row, here: Callable[[], _Here], now_ms: int) -> JobSummary:
     attempts = at.store.load("attempts", job=row["id"])
-    checkpoints = at.store.load("checkpoints", job=row["id"])
+    checkpoints = checkpoints_to_resume(at, row["id"], row["begins_from"])
     last = attempts[-1] if attempts else None
     live = last if last and last["state"] == "live" else None
     committed = checkpoints[0]["step"] if checkpoints else _committed(row, attempts)

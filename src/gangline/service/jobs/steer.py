@@ -10,6 +10,7 @@ from gangline.core.jobs.failure import Verdict, canceled
 from gangline.core.specs.kinds import KINDS
 from gangline.ports.store import Row, guard, write
 from gangline.service.attempts import TRIES_MAX, as_job, conclude, event, moving
+from gangline.service.content.inputs import checkpoints_to_resume
 from gangline.service.deployment import Deployment
 from gangline.service.jobs import samples
 from gangline.service.jobs.submit import WAITS, submit
@@ -62,14 +63,25 @@ def resume(at: Deployment, job_id: str, now_ms: int) -> bool:
     return _until_done(at, job_id, act, leave=frozenset({"queued"}), refuse="resumed")
 
 
-def retry(at: Deployment, project: str, job_id: str, now_ms: int) -> str:
-    """A new job from the same spec; its id. Raises `BadInput` while the old one may still succeed."""
+def retry(at: Deployment, project: str, job_id: str, now_ms: int, *, from_checkpoint: bool = False) -> str:
+    """A new job from the same spec, and if asked for from the checkpoint that the old one reached; its id. Raises `BadInput` while the
+    old one may still succeed, or where it keeps no checkpoint."""
     row = at.store.load("job", id=job_id)[0]
     if row["state"] not in ENDED:
         raise BadInput(f"{job_id} is {row['state']} and may still succeed", hint="cancel it first")
     if KINDS[row["kind"]].renders:
         return samples.retry(at, row, now_ms)
-    return submit(at, project, json.loads(row["spec"]), name=row["name"], request=None, now_ms=now_ms)
+    begins_from = _heritage(at, row) if from_checkpoint else None
+    spec, name = json.loads(row["spec"]), row["name"]
+    return submit(at, project, spec, name=name, request=None, now_ms=now_ms, begins_from=begins_from)
+
+
+def _heritage(at: Deployment, job: Row) -> str:
+    """The job whose checkpoints are meant: its own, or those that it was itself to begin from."""
+    found = checkpoints_to_resume(at, job["id"], job["begins_from"])
+    if not found:
+        raise BadInput(f"{job['id']} keeps no checkpoint", hint="without --from-checkpoint it begins at step 0")
+    return found[0]["job"]
 
 
 _HAS = {"succeeded": "succeeded", "failed": "failed", "canceled": "been canceled"}
@@ -87,7 +99,8 @@ def _until_done(at: Deployment, job_id: str, act: Act, *, leave: frozenset[str],
             return False
         if row["state"] in ENDED:
             raise BadInput(
-                f"{job_id} has {_HAS[row['state']]} and cannot be {refuse}", hint="`gangline jobs retry` begins it anew"
+                f"{job_id} has {_HAS[row['state']]} and cannot be {refuse}",
+                hint="`gangline jobs retry` submits it again, from where it was with --from-checkpoint",
             )
         live = next((found for found in at.store.load("attempts", job=job_id) if found["state"] == "live"), None)
         done = act(as_job(row), live)

@@ -44,9 +44,17 @@ def offer_blob(
 
 
 def submit(
-    at: Deployment, project: str, value: dict[str, object], *, name: str, request: str | None, now_ms: int
+    at: Deployment,
+    project: str,
+    value: dict[str, object],
+    *,
+    name: str,
+    request: str | None,
+    now_ms: int,
+    begins_from: str | None = None,
 ) -> str:
-    """The id of a new job, or of the one that the same `request` made before. Raises `BadInput`, `InvalidSpec`."""
+    """The id of a new job, or of the one that the same `request` made before. It may begin from the checkpoints of another job, which
+    stay until it has one of its own. Raises `BadInput`, `InvalidSpec`."""
     spec = _named(pinned(at, project, parse_spec(value)), name)
     _check_sets(spec)
     check_here(at, project, spec.input_files())
@@ -72,10 +80,13 @@ def submit(
         ),
         *listing(project, job, files),
         *_rhythm(spec, job, now_ms),
-        event(job, "submitted", WAITS, now_ms),
+        *_inheriting(job, begins_from),
+        event(job, "submitted", WAITS if begins_from is None else f"{WAITS}, to go on from {begins_from}", now_ms),
     )
     if added:
         return job
+    if begins_from is not None and not at.store.load("checkpoints", job=begins_from):
+        raise BadInput(f"{begins_from} keeps no checkpoint any more", hint="submit the job without it")
     earlier = at.store.load("job_of_request", project=project, request=request)
     if not earlier:
         check_here(at, project, spec.input_files())
@@ -83,6 +94,17 @@ def submit(
     if earlier[0]["spec_hash"] != spec_hash(spec):
         raise BadInput(f"the request {request} was used for another spec", hint="use a new Idempotency-Key")
     return earlier[0]["id"]
+
+
+def _inheriting(job: str, begins_from: str | None) -> list[Write]:
+    """The checkpoints are marked, so that nobody deletes them who looked before."""
+    if begins_from is None:
+        return []
+    return [
+        guard("bequeath_checkpoints", job=begins_from),
+        write("begin_from", id=job, of=begins_from),
+        write("measure_checkpoint", id=job),
+    ]
 
 
 def adding(spec: Spec | SampleSpec, settings: Spec, *, copied_bytes: int = 0, **facts: object) -> Write:

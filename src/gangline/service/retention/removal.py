@@ -42,6 +42,7 @@ class _Found:
 def what_goes(at: Deployment, job: Row, now_ms: int) -> RemovalView:
     """What `remove` would delete. Raises `BadInput` where the job has not ended."""
     refuse_open(job)
+    _refuse_heirs(at, job)
     found = [_find(at, row, now_ms) for row in _with_beside(at, job)]
     return _view(job, found)
 
@@ -51,6 +52,7 @@ def remove(at: Deployment, job_id: str, now_ms: int) -> RemovalView:
     for _ in range(TRIES_MAX):
         job = at.store.load("job", id=job_id)[0]
         refuse_open(job)
+        _refuse_heirs(at, job)
         for row in at.store.load("open_samples", parent=job_id):
             steer.cancel(at, row["id"], now_ms)
         found = [_find(at, row, now_ms) for row in _with_beside(at, job)]
@@ -70,6 +72,15 @@ def refuse_open(job: Row) -> None:
         raise BadInput(
             f"{job['id']} is {job['state']}, and only a job that has ended can be deleted",
             hint=f"cancel it first: gangline jobs cancel {job['id']}",
+        )
+
+
+def _refuse_heirs(at: Deployment, job: Row) -> None:
+    heirs = at.store.load("heirs", job=job["id"])
+    if heirs:
+        raise BadInput(
+            f"{heirs[0]['id']} begins from the checkpoint of {job['id']}",
+            hint="it may be deleted when that job has a checkpoint of its own, or has ended",
         )
 
 
@@ -126,7 +137,7 @@ def _removing(at: Deployment, found: _Found, now_ms: int) -> Iterable[Write]:
     yield write("remove_sample", job=job)
     yield write("unpin_checkpoints", job=job)
     for row in found.checkpoints:
-        yield guard("prune_checkpoint", id=row["id"], because="its job was deleted by its owner")
+        yield guard("prune_checkpoint", id=row["id"], heirs=row["heirs"], because="its job was deleted by its owner")
         yield from bill.storage(at, row, now_ms)
     for row in found.artifacts:
         yield guard("drop_artifact", job=job, path=row["path"])

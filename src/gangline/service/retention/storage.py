@@ -127,11 +127,13 @@ def checkpoints(at: Deployment, job: Row) -> list[CheckpointView]:
 
 def _checkpoint(policy: Policy, job: Row, row: Row) -> CheckpointView:
     kept_s = checkpoints_s(job["state"], policy)
-    goes = job["ended_ms"] is not None and not row["pinned"] and not row["shown"]
+    goes = job["ended_ms"] is not None and not (row["pinned"] or row["shown"] or row["inherited"])
     if row["pinned"]:
         because = "pinned: kept until it is unpinned or its job is deleted"
     elif row["shown"]:
         because = "kept while pictures of it are to be rendered"
+    elif row["inherited"]:
+        because = "kept until the job that begins from it has a checkpoint of its own"
     elif goes:
         because = f"the job has ended: kept for {age(kept_s)} after that"
     else:

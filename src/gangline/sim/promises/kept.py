@@ -52,6 +52,9 @@ class KeptChecks:
         [(pinned, because)] = self._store.look("SELECT pinned, because FROM checkpoint WHERE id = ?", checkpoint)
         due_ms = ended_ms + 1000 * checkpoints_s(state, self._policy)
         overtaken = because.startswith("newer ones are kept")
+        heirs = self._store.look("SELECT id FROM job WHERE begins_from = ? AND ended_ms IS NULL", job)
+        if heirs and not overtaken:
+            self._fail(f"{checkpoint} of {job} went, and {heirs[0][0]} is to begin from it")
         if pinned or not (overtaken or removed_ms is not None or self._world.now_ms > due_ms):
             self._fail(f"{checkpoint} of {job} went before its time: {because}")
         return True

@@ -8,8 +8,9 @@ ON CONFLICT (attempt, step) DO NOTHING
 -- name: checkpoints
 -- The committed ones of a job, newest first: among equal steps the younger attempt's.
 SELECT checkpoint.id, checkpoint.job, checkpoint.attempt, checkpoint.step, checkpoint.state, checkpoint.verified,
-       checkpoint.bytes, checkpoint.prefix, checkpoint.manifest, checkpoint.committed_ms, attempt.node, job.project,
+       checkpoint.bytes, checkpoint.prefix, checkpoint.manifest, checkpoint.committed_ms, checkpoint.heirs, attempt.node, job.project,
        (checkpoint.pinned = 1
+        OR EXISTS (SELECT 1 FROM job AS heir WHERE heir.begins_from = checkpoint.job AND heir.ended_ms IS NULL)
         OR EXISTS (SELECT 1 FROM sample JOIN job AS shown ON shown.id = sample.job
                    WHERE sample.checkpoint = checkpoint.id AND shown.ended_ms IS NULL)) AS pinned
 FROM checkpoint JOIN attempt ON attempt.id = checkpoint.attempt JOIN job ON job.id = checkpoint.job
@@ -34,8 +35,15 @@ UPDATE checkpoint SET verified = 1 WHERE id = :id
 SELECT job FROM checkpoint WHERE state = 'committed' AND pinned = 0 GROUP BY job HAVING COUNT(*) > :kept
 
 -- name: reject_checkpoint
-UPDATE checkpoint SET state = 'rejected', because = :because WHERE id = :id AND job = :job AND state = 'committed'
+-- Also by a job that was to begin from it.
+UPDATE checkpoint SET state = 'rejected', because = :because
+WHERE id = :id AND state = 'committed' AND (job = :job OR job = (SELECT begins_from FROM job AS heir WHERE heir.id = :job))
+
+-- name: bequeath_checkpoints
+-- Another job is to begin from those of this one.
+UPDATE checkpoint SET heirs = heirs + 1 WHERE job = :job AND state = 'committed'
 
 -- name: prune_checkpoint
--- Unless its owner has pinned it meanwhile.
-UPDATE checkpoint SET state = 'pruned', because = :because WHERE id = :id AND state = 'committed' AND pinned = 0
+-- Unless its owner has pinned it meanwhile, or another job is to begin from it.
+UPDATE checkpoint SET state = 'pruned', because = :because
+WHERE id = :id AND state = 'committed' AND pinned = 0 AND heirs = :heirs

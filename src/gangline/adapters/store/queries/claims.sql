@@ -8,7 +8,7 @@ WHERE (SELECT id FROM job WHERE job.project = project.id AND job.state = 'queued
 -- name: interrupted_candidates
 -- Training that was tried before, for a node that may have it; with money for it.
 SELECT id, project, kind, fencing, version, priority, queued_ms, ready_ms, base, slots,
-       input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, numerics,
+       input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, numerics, begins_from,
        EXISTS (SELECT 1 FROM node_base WHERE node_base.node = :node AND node_base.base = job.base) AS held
 FROM job
 WHERE state = 'queued' AND fencing > 0 AND kind <> 'sample' AND ready_ms <= :now AND gpu_memory_gb <= :gpu_memory_gb AND slots <= :slots_free
@@ -24,7 +24,7 @@ LIMIT :limit
 -- name: fresh_candidates
 -- Training of a project that was never tried, for a node that may have it; with money for it.
 SELECT id, project, kind, fencing, version, priority, queued_ms, ready_ms, base, slots,
-       input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, numerics,
+       input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, numerics, begins_from,
        EXISTS (SELECT 1 FROM node_base WHERE node_base.node = :node AND node_base.base = job.base) AS held
 FROM job
 WHERE project = :project AND state = 'queued' AND fencing = 0 AND kind <> 'sample' AND gpu_memory_gb <= :gpu_memory_gb
@@ -40,7 +40,7 @@ LIMIT :limit
 -- Pictures to render, those of steps only for a node that may; with money for them. Who lacks the base leaves them for a while to a
 -- node that has it and nothing to do.
 SELECT id, project, kind, fencing, version, priority, queued_ms, ready_ms, base, slots,
-       input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, numerics,
+       input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, numerics, begins_from,
        EXISTS (SELECT 1 FROM node_base WHERE node_base.node = :node AND node_base.base = job.base) AS held
 FROM job
 WHERE state = 'queued' AND kind = 'sample' AND ready_ms <= :now

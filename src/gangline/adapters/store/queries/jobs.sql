@@ -24,7 +24,7 @@ SELECT id, spec_hash FROM job WHERE project = :project AND request = :request
 -- name: job
 SELECT id, project, name, kind, spec, spec_hash, state, because, steps, priority, base, workload, slots,
        input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, exact, numerics, fencing,
-       attempts_failed, attempts_max, ready_ms, version, submitted_ms, queued_ms, ended_ms, removed_ms
+       attempts_failed, attempts_max, ready_ms, version, begins_from, submitted_ms, queued_ms, ended_ms, removed_ms
 FROM job WHERE id = :id
 
 -- name: job_of_attempt
@@ -45,7 +45,7 @@ WHERE lease.attempt = :attempt AND lease.rank = :rank AND lease.node = :node AND
 -- Newest first, after the one that the last page ended with.
 SELECT id, project, name, kind, spec_hash, state, because, steps, priority, base, fencing, attempts_failed, version,
        ready_ms, gpu, gpu_memory_gb, pool, trust, numerics, slots, input_bytes + checkpoint_bytes AS download_bytes,
-       submitted_ms, queued_ms, ended_ms
+       begins_from, submitted_ms, queued_ms, ended_ms
 FROM job
 WHERE project = :project AND kind <> 'sample' AND removed_ms IS NULL
   AND (submitted_ms < :before_ms OR (submitted_ms = :before_ms AND id < :before_id))
@@ -56,7 +56,7 @@ LIMIT :limit
 -- Those whose id is this, begins or ends with it, or whose name it is; the newest first.
 SELECT id, project, name, kind, spec_hash, state, because, steps, priority, base, fencing, attempts_failed, version,
        ready_ms, gpu, gpu_memory_gb, pool, trust, numerics, slots, input_bytes + checkpoint_bytes AS download_bytes,
-       submitted_ms, queued_ms, ended_ms
+       begins_from, submitted_ms, queued_ms, ended_ms
 FROM job
 WHERE project = :project AND kind <> 'sample' AND removed_ms IS NULL
   AND (name = :named OR substr(id, 1, CAST(:length AS INTEGER)) = :named OR substr(id, 5, CAST(:length AS INTEGER)) = :named
@@ -70,9 +70,24 @@ UPDATE job SET numerics = (SELECT node.numerics FROM node WHERE node.id = :node)
 
 -- name: measure_checkpoint
 -- What the next attempt downloads beside the job's inputs.
-UPDATE job SET checkpoint_bytes = COALESCE((SELECT bytes FROM checkpoint WHERE checkpoint.job = job.id AND state = 'committed'
+UPDATE job SET checkpoint_bytes = COALESCE((SELECT bytes FROM checkpoint
+                                            WHERE checkpoint.job IN (job.id, job.begins_from) AND state = 'committed'
                                             ORDER BY step DESC LIMIT 1), 0)
 WHERE id = :id
+
+-- name: begin_from
+-- Where the job must stay exact, it goes on where those checkpoints were made.
+UPDATE job SET begins_from = :of,
+       numerics = CASE WHEN exact = 'required' THEN (SELECT numerics FROM job AS before WHERE before.id = :of) ELSE '' END
+WHERE id = :id
+
+-- name: forget_beginning
+-- It has a checkpoint of its own.
+UPDATE job SET begins_from = NULL WHERE id = :id AND begins_from IS NOT NULL
+
+-- name: heirs
+-- Jobs that are still to begin from the checkpoints of this one.
+SELECT id FROM job WHERE begins_from = :job AND ended_ms IS NULL ORDER BY id
 
 -- name: set_job_state
 -- Only if nobody else moved the job on since it was read.

@@ -1,14 +1,16 @@
 -- What goes by its age: checkpoints, logs and previews of ended jobs, and uploaded files that no job uses.
 
 -- name: checkpoints_to_expire
--- Those of jobs that ended long enough ago, but for what is pinned, by its owner or by pictures that are to be made of it.
+-- Those of jobs that ended long enough ago, but for what is pinned, by its owner, by pictures that are to be made of it, or by a job
+-- that is to begin from it.
 SELECT checkpoint.id, checkpoint.job, checkpoint.attempt, checkpoint.step, checkpoint.bytes, checkpoint.committed_ms,
-       attempt.node, job.project, job.state
+       checkpoint.heirs, attempt.node, job.project, job.state
 FROM checkpoint JOIN job ON job.id = checkpoint.job JOIN attempt ON attempt.id = checkpoint.attempt
 WHERE checkpoint.state = 'committed' AND checkpoint.pinned = 0
   AND job.ended_ms < CASE WHEN job.state = 'succeeded' THEN CAST(:succeeded_before AS BIGINT) ELSE CAST(:others_before AS BIGINT) END
   AND NOT EXISTS (SELECT 1 FROM sample JOIN job AS shown ON shown.id = sample.job
                   WHERE sample.checkpoint = checkpoint.id AND shown.ended_ms IS NULL)
+  AND NOT EXISTS (SELECT 1 FROM job AS heir WHERE heir.begins_from = checkpoint.job AND heir.ended_ms IS NULL)
 ORDER BY job.ended_ms, checkpoint.job, checkpoint.id LIMIT :limit
 
 -- name: jobs_with_old_logs

@@ -7,7 +7,8 @@ UPDATE checkpoint SET pinned = :pinned WHERE id = :id AND state = 'committed'
 -- That are kept, newest first.
 SELECT checkpoint.id, checkpoint.step, checkpoint.bytes, checkpoint.verified, checkpoint.pinned, checkpoint.committed_ms,
        EXISTS (SELECT 1 FROM sample JOIN job AS shown ON shown.id = sample.job
-               WHERE sample.checkpoint = checkpoint.id AND shown.ended_ms IS NULL) AS shown
+               WHERE sample.checkpoint = checkpoint.id AND shown.ended_ms IS NULL) AS shown,
+       EXISTS (SELECT 1 FROM job AS heir WHERE heir.begins_from = checkpoint.job AND heir.ended_ms IS NULL) AS inherited
 FROM checkpoint JOIN attempt ON attempt.id = checkpoint.attempt
 WHERE checkpoint.job = :job AND checkpoint.state = 'committed'
 ORDER BY checkpoint.step DESC, attempt.fencing DESC

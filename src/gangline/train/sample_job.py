@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from gangline.core.errors import BadInput, Damaged
 from gangline.core.models.lora_metadata import DIFFUSERS_FILE
-from gangline.core.runs.contract import EXIT_DONE, EXIT_STOPPED
+from gangline.core.runs.contract import EXIT_DONE, EXIT_STOPPED, PHOTOS, SAMPLES
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.scratch import ScratchSpec
 from gangline.core.specs.spec import SampleSpec
@@ -61,7 +61,9 @@ def of_lora(run: RunDirectory, task: SampleSpec, spec: LoraSpec) -> Iterator[obj
         pictures: Iterable[object] = (
             render_step(base, spec, texts, spoken, run.output, task.step)
             if task.checkpoint
-            else render_comparison(base, spec, adapter, texts, before, spoken, run.output)
+            else render_comparison(
+                base, spec, adapter, texts, before, spoken, run.output, run.inputs / "result" / SAMPLES / PHOTOS
+            )
         )
         yield from pictures
 

@@ -70,7 +70,7 @@ def test_without_memory_for_pictures_training_goes_on_to_the_same_bits(
 
 
 def at_two_ranks(run: RunDirectory, fails: str = "") -> RunDirectory:
-    """That are told to save after their first step, and to render then; on the first one all passes of `fails` fail that are for pictures."""
+    """Told to save after their first step, and to render then. On the first one all passes of `fails` fail that are for pictures."""
     needs_a_card_each(2)
     who = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     ranks = [{**who, "RANK": str(rank)} | ({FAILS: fails} if rank == 0 else {}) for rank in range(2)]

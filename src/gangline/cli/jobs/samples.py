@@ -10,13 +10,13 @@ from gangline.cli.jobs.which import JobArgument, client_and_job
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, cost_alone, out, print_json, say, table
 from gangline.compose.settings import existing
 from gangline.core.errors import GanglineError, NotFound
+from gangline.core.runs.contract import GRID, PHOTOS, SAMPLES
 from gangline.core.views import JobView
 
 if TYPE_CHECKING:
     from PIL import Image
 
-FOLDER = "samples/"
-GRID = "grid.png"
+FOLDER = f"{SAMPLES}/"
 AGAIN = "`gangline jobs retry` of it renders a result once more"
 
 
@@ -34,9 +34,9 @@ def samples(
     client, job = client_and_job(server, token, job)
     with watching(job, "samples", job, "--wait"):
         view = wait_for_pictures(client, job) if wait else client.job(job)
-    found = [each for each in client.artifacts(job) if each.path.startswith(FOLDER)]
+    found = [each for each in client.artifacts(job) if each.path.startswith(FOLDER) and each.path != FOLDER + GRID]
     if to is not None:
-        if not found:
+        if not any(each.path != FOLDER + PHOTOS for each in found):
             raise NotFound(f"{job} has no pictures yet: it is {view.summary.state}", hint=view.summary.because)
         existing(to)
         draw_grid([client.download(each, to) for each in found], to / GRID)
@@ -64,7 +64,8 @@ def standing(view: JobView) -> str:
 
 
 def draw_grid(files: list[Path], target: Path) -> None:
-    """A row for each prompt and seed, a column for each step. The pictures say what they show; what does not is left out."""
+    """A row for each prompt and seed, a column for each step, below the photos that were trained on. The pictures say what they show; what
+    does not is left out."""
     from PIL import Image
 
     from gangline.data.images.grid import Row, draw
@@ -77,7 +78,9 @@ def draw_grid(files: list[Path], target: Path) -> None:
     rows = [
         Row(f"{prompt}  (seed {seed})", [row.get(step) for step in steps]) for (prompt, seed), row in places.items()
     ]
-    draw(rows, [f"step {step}" if step else "base" for step in steps]).save(target)
+    photos = next((path for path in files if path.name == PHOTOS), None)
+    columns = [f"step {step}" if step else "base" for step in steps]
+    draw(rows, columns, Image.open(photos) if photos else None).save(target)
 
 
 def _told(image: "Image.Image") -> dict[str, str]:

@@ -47,6 +47,8 @@ Phase = Literal["starting", "downloading", "preparing", "training", "rendering",
 
 BASE, LORA, GRID = "base", "lora", "grid.png"
 """The sides of a comparison, and the picture that shows both."""
+PHOTOS = "photos.png"
+"""Some of the photos that were trained on, as a strip: what pictures are compared with."""
 LIBRARIES = ("torch", "diffusers", "transformers", "peft", "numpy", "pillow")
 """Those whose versions decide the bits of a result."""
 TRAINER = "2"

@@ -1,6 +1,6 @@
 """Pictures side by side on one sheet, to be compared by eye."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from PIL import Image, ImageDraw, ImageFont
@@ -8,6 +8,8 @@ from PIL import Image, ImageDraw, ImageFont
 from gangline.core.display import printable
 
 TILE, GAP, MARGIN, LABEL = 256, 4, 16, 30
+STRIP, STRIP_MAX = 128, 8
+"""Pixels of a side of each photo in a strip, and how many there are at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,15 +20,20 @@ class Row:
     pictures: Sequence[Image.Image | None]
 
 
-def draw(rows: Sequence[Row], columns: Sequence[str]) -> Image.Image:
-    """A sheet with a heading over each column and a line over each row."""
+def draw(rows: Sequence[Row], columns: Sequence[str], photos: Image.Image | None = None) -> Image.Image:
+    """A sheet with a heading over each column and a line over each row; above all of it the strip of `photos` that were trained on."""
     width = 2 * MARGIN + len(columns) * (TILE + GAP) - GAP
-    sheet = Image.new("RGB", (width, LABEL + len(rows) * (LABEL + TILE) + MARGIN), "white")
+    width = max(width, 2 * MARGIN + photos.width) if photos else width
+    above = LABEL + photos.height if photos else 0
+    sheet = Image.new("RGB", (width, above + LABEL + len(rows) * (LABEL + TILE) + MARGIN), "white")
     pen = ImageDraw.Draw(sheet)
+    if photos:
+        _write(pen, MARGIN, 8, "trained on", width - 2 * MARGIN, size=18, fill="black")
+        sheet.paste(photos, (MARGIN, LABEL))
     for number, heading in enumerate(columns):
-        _write(pen, MARGIN + number * (TILE + GAP), 8, heading, TILE, size=18, fill="black")
+        _write(pen, MARGIN + number * (TILE + GAP), above + 8, heading, TILE, size=18, fill="black")
     for number, row in enumerate(rows):
-        top = LABEL + number * (LABEL + TILE)
+        top = above + LABEL + number * (LABEL + TILE)
         _write(pen, MARGIN, top + 8, row.label, width - 2 * MARGIN, size=15, fill="#555555")
         for column, picture in enumerate(row.pictures):
             if picture is not None:
@@ -34,12 +41,28 @@ def draw(rows: Sequence[Row], columns: Sequence[str]) -> Image.Image:
     return sheet
 
 
-def _place(sheet: Image.Image, picture: Image.Image, left: int, top: int) -> None:
+def strip(pictures: Iterable[Image.Image]) -> Image.Image:
+    """Pictures in one row, small."""
+    found = list(pictures)
+    sheet = Image.new("RGB", (len(found) * (STRIP + GAP) - GAP, STRIP), "white")
+    for number, picture in enumerate(found):
+        _place(sheet, picture, number * (STRIP + GAP), 0, STRIP)
+    return sheet
+
+
+def spread(count: int) -> list[int]:
+    """The numbers of those of `count` pictures that a strip has: the first and the last among them, the others evenly between."""
+    if count <= STRIP_MAX:
+        return list(range(count))
+    return [round(number * (count - 1) / (STRIP_MAX - 1)) for number in range(STRIP_MAX)]
+
+
+def _place(sheet: Image.Image, picture: Image.Image, left: int, top: int, side: int = TILE) -> None:
     """As large as its tile allows, in its middle."""
-    factor = TILE / max(picture.size)
-    width, height = (max(1, round(side * factor)) for side in picture.size)
+    factor = side / max(picture.size)
+    width, height = (max(1, round(each * factor)) for each in picture.size)
     fitted = picture.convert("RGB").resize((width, height), Image.Resampling.LANCZOS)
-    sheet.paste(fitted, (left + (TILE - width) // 2, top + (TILE - height) // 2))
+    sheet.paste(fitted, (left + (side - width) // 2, top + (side - height) // 2))
 
 
 def _write(pen: ImageDraw.ImageDraw, left: int, top: int, text: str, width: int, *, size: int, fill: str) -> None:

@@ -7,7 +7,7 @@ from gangline.core.job import Node
 from gangline.core.jobs.keys import blob_key
 from gangline.core.models.bases import INDEX
 from gangline.core.models.lora_metadata import DIFFUSERS_FILE
-from gangline.core.runs.contract import parse_manifest
+from gangline.core.runs.contract import PHOTOS, SAMPLES, parse_manifest
 from gangline.core.specs.kinds import kind_of, needs_prepared_files, needs_weights
 from gangline.core.specs.spec import SampleSpec, parse_task
 from gangline.ports.server import Offered, Resumable, Stored
@@ -45,9 +45,9 @@ def _weights(at: Deployment, spec: SampleSpec) -> list[Stored]:
 
 
 def _is_of_result(spec: SampleSpec, path: str) -> bool:
-    """A LoRA is one file; a whole model is all but pictures and reports."""
+    """A LoRA is one file, with the photos to be compared with; a whole model is all but pictures and reports."""
     return (
-        path == DIFFUSERS_FILE
+        path in (DIFFUSERS_FILE, f"{SAMPLES}/{PHOTOS}")
         if kind_of(spec.of).result == "lora"
         else path == INDEX or ("/" in path and not path.startswith("samples/"))
     )

@@ -16,9 +16,17 @@ from gangline.train.model.text import Embedded, Texts
 
 
 def render_comparison(
-    base: Base, spec: LoraSpec, adapter: Adapter, texts: Texts, before: Embedded, after: Embedded, folder: Path
+    base: Base,
+    spec: LoraSpec,
+    adapter: Adapter,
+    texts: Texts,
+    before: Embedded,
+    after: Embedded,
+    folder: Path,
+    photos: Path,
 ) -> Iterator[Picture]:
-    """Every prompt and seed without and with the LoRA: single pictures as they are made, and at last `grid.png`, both side by side.
+    """Every prompt and seed without and with the LoRA: single pictures as they are made, and at last `grid.png`, both side by side, below
+    the strip of `photos` where there is one.
 
     `before` and `after`: `texts` as the encoders say them without and with it.
     """
@@ -34,6 +42,5 @@ def render_comparison(
                 pictures.append(picture)
                 yield write_picture(picture, folder / picture_name(number, seed, side), spec, step, prompt, seed)
         rows.append(Row(prompt, pictures))
-    draw(rows, [f"{name}, seed {seed}" for name in ("base", "with the LoRA") for seed in spec.sample_seeds]).save(
-        folder / GRID
-    )
+    columns = [f"{name}, seed {seed}" for name in ("base", "with the LoRA") for seed in spec.sample_seeds]
+    draw(rows, columns, Image.open(photos) if photos.is_file() else None).save(folder / GRID)

@@ -6,9 +6,11 @@ from typing import Any
 import torch
 
 from gangline.core.models.lora_metadata import Facts, Precision, name_of
-from gangline.core.runs.contract import LORA, REPORT, picture_name
+from gangline.core.runs.contract import LORA, PHOTOS, REPORT, SAMPLES, picture_name
 from gangline.core.specs.lora import LoraSpec
 from gangline.data.bases import single_file_of
+from gangline.data.images.grid import spread, strip
+from gangline.data.images.pixels import read_photo
 from gangline.train.checkpoints.checkpoint import Identity
 from gangline.train.lora.adapter import Adapter
 from gangline.train.lora.card import Picture, write_card
@@ -54,7 +56,16 @@ def write_result(
         "held_out": facts.held_out,
     }
     (run.output / REPORT).write_text(json.dumps(report, indent=1) + "\n")
+    _show_photos(run, spec)
     write_card(run.output, spec, facts, pictures_of(spec) if spec.sample_result else ())
+
+
+def _show_photos(run: RunDirectory, spec: LoraSpec) -> None:
+    """What pictures of the result are to be compared with."""
+    folder = run.output / SAMPLES
+    folder.mkdir(exist_ok=True)
+    shown = (read_photo(run.inputs / "photos" / spec.photos[number].path) for number in spread(len(spec.photos)))
+    strip(shown).save(folder / PHOTOS)
 
 
 def pictures_of(spec: LoraSpec) -> tuple[Picture, ...]:

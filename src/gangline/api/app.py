@@ -18,6 +18,7 @@ from gangline.api import (
 from gangline.api.lanes import OperationsRoute
 from gangline.api.limits.door import Door
 from gangline.api.object_routes import object_routes
+from gangline.api.openapi import describe
 from gangline.api.retention import routes as retention_routes
 from gangline.api.streams import Followers
 from gangline.api.who import remembered_nodes
@@ -69,4 +70,5 @@ def make_app(deployment: Deployment, objects: ObjectServer | None, limits: Limit
         deployment.store.load("queue_length", limit=1)
         return Health(version=__version__, protocol=protocol.VERSION)
 
+    describe(app)
     return app

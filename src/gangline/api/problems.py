@@ -1,6 +1,7 @@
 """Every error leaves as `application/problem+json`."""
 
 import logging
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, TypeVar
 
@@ -52,7 +53,7 @@ def install(app: FastAPI) -> None:
     async def http(request: Request, error: HTTPException) -> JSONResponse:
         kind = NotFound if error.status_code == 404 else UserError
         found = details(kind.code, f"{request.method} {request.url.path}: {error.detail}")
-        return problem(found, status=error.status_code)
+        return problem(found, status=error.status_code, headers=error.headers)
 
     @app.exception_handler(Exception)
     async def unexpected(request: Request, error: Exception) -> JSONResponse:
@@ -70,9 +71,9 @@ def of_our(error: GanglineError) -> JSONResponse:
     return answer
 
 
-def problem(found: ProblemDetails, *, status: int = 0) -> JSONResponse:
+def problem(found: ProblemDetails, *, status: int = 0, headers: Mapping[str, str] | None = None) -> JSONResponse:
     body = asdict(found) | ({"status": status} if status else {})
-    return JSONResponse(body, body["status"], HEADERS.get(body["status"]), MEDIA_TYPE)
+    return JSONResponse(body, body["status"], dict(headers or {}) | HEADERS.get(body["status"], {}), MEDIA_TYPE)
 
 
 def as_problem(found: dict[str, Any]) -> Problem:

@@ -1,0 +1,129 @@
+"""The OpenAPI document: what FastAPI finds out, with who may ask and every answer that is a problem (RFC 9457).
+
+Which problems a request may meet follows from what it is: one that needs a key, has a body, names something in its path, is fenced.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import TypeAdapter
+
+from gangline.wire.problem import MEDIA_TYPE, ProblemDetails
+
+Operation = dict[str, Any]
+SCHEMAS = "#/components/schemas/{model}"
+PROBLEM = {"$ref": SCHEMAS.format(model="ProblemDetails")}
+MEANING = {
+    400: "The request cannot be served: the asking program is newer than this server, or the request is not HTTP as it should be.",
+    401: "Nobody is known by the key or token, or none was given.",
+    403: "The key or token does not reach so far.",
+    404: "There is no such thing; for operators also no such project.",
+    408: "The body did not arrive in time; the connection is closed.",
+    409: "The lease is lost: nothing that its holder does counts any more.",
+    412: "The key holds other bytes already.",
+    413: "The body is larger than this server takes; the connection is closed.",
+    422: "What was given cannot be used; `problems` names each field.",
+    429: "Too many requests, or too many nodes for the join token: again after `Retry-After`.",
+    503: "Something that is needed is away, or too much is asked for at the moment: again after `Retry-After`.",
+}
+RETRY_AFTER = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
+HEADERS = {
+    401: {"WWW-Authenticate": {"schema": {"type": "string", "const": "Bearer"}}},
+    429: RETRY_AFTER,
+    503: RETRY_AFTER,
+}
+KEY, NODE, JOIN = "key", "node token", "join token"
+SCHEMES = {
+    KEY: "A key of a project, or an operator's: `gangline keys add` makes one.",
+    NODE: "The token that a node gets when it joins.",
+    JOIN: "What lets nodes into a pool: `gangline join-tokens add` makes one.",
+}
+OPEN = ("operations", "objects")
+"""Tags of what needs no key. A signed URL is its own authority."""
+
+
+def describe(app: FastAPI) -> None:
+    """Let the application give this document."""
+
+    def document() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _document(app)
+        return app.openapi_schema
+
+    app.openapi = document  # type: ignore[method-assign]
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    found = get_openapi(title=app.title, version=app.version, routes=app.routes)
+    components = found["components"]
+    for unused in ("HTTPValidationError", "ValidationError"):  # FastAPI's own, which no answer of ours has
+        components["schemas"].pop(unused, None)
+    components["schemas"]["ProblemDetails"] = TypeAdapter(ProblemDetails).json_schema(ref_template=SCHEMAS)
+    components["securitySchemes"] = {
+        name: {"type": "http", "scheme": "bearer", "description": says} for name, says in SCHEMES.items()
+    }
+    for path, methods in found["paths"].items():
+        for method, operation in methods.items():
+            operation["security"] = [{scheme: []} for scheme in _schemes(path, method, operation)]
+            _tell_variants(operation, components["schemas"])
+            operation["responses"].pop("422", None)
+            for status in sorted(_problems(operation)):
+                operation["responses"][str(status)] = _answer(status)
+    return found
+
+
+def _tell_variants(operation: Operation, schemas: dict[str, Any]) -> None:
+    """A body of several kinds is told from the others by a field. FastAPI writes schemas where OpenAPI wants their names, and says
+    that the field may be left out."""
+    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+    if "discriminator" not in body:
+        return
+    field = body["discriminator"]["propertyName"]
+    variants = [one["$ref"] for one in body["oneOf"][0]["anyOf"]]
+    named = {schemas[ref.rpartition("/")[2]]["properties"][field]["const"]: ref for ref in variants}
+    body["oneOf"] = [{"$ref": ref} for ref in variants]
+    body["discriminator"]["mapping"] = named
+    for ref in variants:
+        schema = schemas[ref.rpartition("/")[2]]
+        schema["required"] = sorted({field, *schema.get("required", ())})
+        schema["properties"][field].pop("default", None)
+
+
+def _schemes(path: str, method: str, operation: Operation) -> list[str]:
+    tag = operation["tags"][0]
+    if tag in OPEN:
+        return []
+    if tag != "workers":
+        return [KEY]
+    return [JOIN if (path, method) == ("/v1/nodes", "post") else NODE]
+
+
+def _answer(status: int) -> dict[str, Any]:
+    answer = {"description": MEANING[status], "content": {MEDIA_TYPE: {"schema": PROBLEM}}}
+    return answer | ({"headers": HEADERS[status]} if status in HEADERS else {})
+
+
+def _problems(operation: Operation) -> Iterator[int]:
+    """Yield the statuses of all problems that an operation may answer with."""
+    tag = operation["tags"][0]
+    given = {parameter["in"] for parameter in operation.get("parameters", ())}
+    names = {parameter["name"].lower() for parameter in operation.get("parameters", ())}
+    yield 503
+    if tag == "operations":
+        return
+    yield from (400, 429)
+    if tag == "objects":
+        yield from (403, 404, 422)
+        yield from (408, 412, 413) if "what" in names else ()
+        return
+    yield from (401, 403)
+    if "requestBody" in operation:
+        yield from (408, 413)
+    if given or "requestBody" in operation:
+        yield 422
+    if "path" in given or "gangline-project" in names:
+        yield 404
+    if "fencing" in names:
+        yield 409

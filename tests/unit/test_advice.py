@@ -50,7 +50,17 @@ def test_a_name_with_its_kind(prompt: str) -> None:
         ({}, SMALL, "resolution", "blurred"),
         ({}, WIDE, "aspect_buckets", "more than a quarter of 0.jpg, 1.jpg, 2.jpg and 5 more"),
         ({"optimizer": "prodigy"}, PICTURES, "learning_rate", "multiplies it by 0.0001"),
+        (
+            {"train_text_encoder": False},
+            (*PICTURES, CAPTIONED[0]),
+            "train_text_encoder",
+            "8 of 9 photos share one prompt",
+        ),
         ({"learning_rate": 1e-3}, PICTURES, "learning_rate", "better results"),
+        ({"learning_rate": 5.0}, PICTURES, "learning_rate", "no number"),
+        ({"steps": 60}, PICTURES, "steps", "each photo is seen 8 times"),
+        ({"rank": 256}, PICTURES, "rank", "64 times the usual size"),
+        ({"alpha": 400.0}, PICTURES, "alpha", "alpha / rank, which is 25"),
         ({"steps": 20_000}, PICTURES, "steps", "each photo is seen 2500 times"),
         ({"batch_size": 9}, PICTURES, "batch_size", "twice"),
         ({"warmup_steps": 500}, PICTURES, "warmup_steps", "never reached"),
@@ -68,6 +78,14 @@ def test_each_piece_of_advice_comes_alone_and_says_why(
     found = advised(replace(GOOD, **change), pictures)
     assert list(found) == [setting]
     assert because in found[setting]
+
+
+def test_photos_of_which_most_have_captions_of_their_own_are_not_said_to_share_a_prompt() -> None:
+    assert advised(replace(GOOD, train_text_encoder=False), (PICTURES[0], *CAPTIONED)) == {}
+
+
+def test_rates_that_are_right_for_a_tiny_base_are_not_talked_about() -> None:
+    assert advised(replace(GOOD, learning_rate=1e-3, resolution=64)) == {}
 
 
 def test_a_side_that_the_base_was_not_trained_on() -> None:

@@ -11,7 +11,11 @@ from gangline.core.words import counted
 PHOTOS_MIN = 4
 RATE_HIGH = 5e-4
 STEPS_FEW = 1000
-SEEN_MAX = 2000
+RATE_ABSURD = 1e-2
+SEEN_MIN, SEEN_MAX = 10, 2000
+RANK_HIGH, SCALE_HIGH = 128, 8
+RESOLUTION_OF_MODELS = 256
+"""No published family was trained on smaller pictures. What is, is a test, for which other rates are right."""
 ASPECT_CUT = 1.4
 WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 SMALL_WORDS = "a an the of in on at with and my his her their our this that one some by for from to is"
@@ -46,6 +50,7 @@ def advise(spec: LoraSpec, pictures: tuple[Picture, ...], base: Model | None = N
         *_on_photos(spec, pictures),
         *_on_the_base(spec, base),
         *_on_rates(spec, pictures),
+        *_on_the_lora(spec),
         *_on_what_is_minimised(spec),
         *_on_where_it_is_used(spec),
         *_on_what_does_nothing(spec, pictures),
@@ -69,11 +74,14 @@ def _on_words(spec: LoraSpec, pictures: tuple[Picture, ...]) -> Iterator[Advice]
             message=f"add the kind of thing that it is, as in 'a photo of {(words or ['sks'])[0]} dog'",
             because="a name together with its kind is learned much better than the name alone",
         )
-    if prompted and not spec.train_text_encoder:
+    if 2 * len(prompted) > len(pictures) and not spec.train_text_encoder:
+        who = (
+            "the photos share" if len(prompted) == len(pictures) else f"{len(prompted)} of {len(pictures)} photos share"
+        )
         yield Advice(
             setting="train_text_encoder",
             message="consider training the text encoders, too",
-            because="the photos share one prompt, and what its rare word means the text encoders learn; it takes longer",
+            because=f"{who} one prompt, and what its rare word means the text encoders learn; it takes longer",
         )
     if spec.class_prompt and not {*words_of_the_subject(spec.class_prompt)} & {*words_of_the_subject(spec.prompt)}:
         yield Advice(
@@ -128,11 +136,28 @@ def _on_rates(spec: LoraSpec, pictures: tuple[Picture, ...]) -> Iterator[Advice]
             message="set it to 1",
             because=f"Prodigy finds the rate itself and then multiplies it by {spec.learning_rate:g}",
         )
-    if spec.optimizer.startswith("adamw") and spec.learning_rate >= RATE_HIGH and spec.steps < STEPS_FEW:
+    if spec.optimizer != "prodigy" and spec.learning_rate >= RATE_ABSURD:
+        yield Advice(
+            setting="learning_rate",
+            message=f"take 1e-4 instead of {spec.learning_rate:g}, or less",
+            because=f"from {RATE_ABSURD:g} on the loss becomes no number as a rule",
+        )
+    elif (
+        spec.optimizer.startswith("adamw")
+        and spec.learning_rate >= RATE_HIGH
+        and spec.steps < STEPS_FEW
+        and spec.resolution >= RESOLUTION_OF_MODELS
+    ):
         yield Advice(
             setting="learning_rate",
             message=f"consider more steps than {spec.steps} at a lower rate than {spec.learning_rate:g}",
             because="that gives better results as a rule",
+        )
+    if seen < SEEN_MIN:
+        yield Advice(
+            setting="steps",
+            message=f"take more steps than {spec.steps}",
+            because=f"each photo is seen {counted(round(seen), 'time')}: that teaches next to nothing",
         )
     if seen > SEEN_MAX:
         yield Advice(
@@ -151,6 +176,22 @@ def _on_rates(spec: LoraSpec, pictures: tuple[Picture, ...]) -> Iterator[Advice]
             setting="warmup_steps",
             message=f"take fewer than the {spec.steps} steps",
             because="the learning rate is never reached",
+        )
+
+
+def _on_the_lora(spec: LoraSpec) -> Iterator[Advice]:
+    if spec.rank > RANK_HIGH:
+        yield Advice(
+            setting="rank",
+            message=f"consider {RANK_HIGH} at the most",
+            because=f"{spec.rank} learns the photos themselves, and makes a file of {spec.rank // 4} times the usual size",
+        )
+    scale = (spec.rank if spec.alpha is None else spec.alpha) / spec.rank
+    if scale > SCALE_HIGH:
+        yield Advice(
+            setting="alpha",
+            message=f"consider {spec.rank:g}, as the rank",
+            because=f"the LoRA's effect is scaled by alpha / rank, which is {scale:g}: as if the rate were as much higher",
         )
 
 

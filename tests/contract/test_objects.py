@@ -18,7 +18,7 @@ from gangline.adapters.objects.s3 import S3Objects
 from gangline.adapters.objects.s3_abilities import Abilities, find_abilities
 from gangline.adapters.objects.s3_wire import Bucket, Wire
 from gangline.adapters.store.sqlite import SqliteStore
-from gangline.api import problems
+from gangline.api.answers import problems
 from gangline.api.object_routes import object_routes
 from gangline.core.errors import BadInput, NotFound
 from gangline.core.files import PART_BYTES, Signed, attestations

@@ -133,7 +133,7 @@ def a_checkpoint_that_is_deleted_before_it_is_forgotten(simulation: Simulation) 
 def a_checkpoint_that_goes_before_its_time(simulation: Simulation) -> None:
     def tamper(write: Write) -> None:
         for (found,) in simulation.store.look("SELECT id FROM checkpoint WHERE job = ?", write.values["job"]):
-            simulation.store.apply(guard("prune_checkpoint", id=found, because="too early"))
+            simulation.store.apply(guard("prune_checkpoint", id=found, heirs=0, because="too early"))
 
     on_write(simulation, "add_artifact", lambda write: simulation.world.after(1, "tamper", lambda: tamper(write)))
 

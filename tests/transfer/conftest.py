@@ -17,7 +17,7 @@ from gangline.adapters.hub import HuggingFaceHub, NodesHub
 from gangline.adapters.objects.local import LocalObjects
 from gangline.adapters.transfer.carrier import Patience
 from gangline.adapters.transfer.transfer import NodesTransfer
-from gangline.api import problems
+from gangline.api.answers import problems
 from gangline.api.object_routes import object_routes
 from gangline.core.files import PART_BYTES, File, Grant, Signed
 from gangline.ports.server import Upload

@@ -11,16 +11,16 @@ from gangline.api import (
     follow_routes,
     heartbeats,
     metric_routes,
-    problems,
     user_routes,
     worker_routes,
 )
+from gangline.api.answers import problems
+from gangline.api.answers.openapi import describe
+from gangline.api.answers.streams import Followers
 from gangline.api.lanes import OperationsRoute
 from gangline.api.limits.door import Door
 from gangline.api.object_routes import object_routes
-from gangline.api.openapi import describe
 from gangline.api.retention import routes as retention_routes
-from gangline.api.streams import Followers
 from gangline.api.who import remembered_nodes
 from gangline.core.server.limits import Limits
 from gangline.ports.object_server import ObjectServer

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Request, Response
 from fastapi.responses import StreamingResponse
 
+from gangline.api.answers.streams import END, Followers
 from gangline.api.lanes import USERS
-from gangline.api.streams import END, Followers
 from gangline.api.who import At, ViewerOfLater
 from gangline.service.jobs.follow import EVENTS, LOG, Channel, Look, look, place_of
 from gangline.service.jobs.query import owned
@@ -41,13 +41,22 @@ async def follow_log(
     job: str,
     after: str | None = None,
     last_event_id: LastEventId = None,
+    *,
+    progress: bool = False,
 ) -> Response:
-    """Messages `log` hold a LogView, `progress` a ProgressView, `end` an EndView."""
-    return await _follow(request, at, project, LOG, job, last_event_id or after)
+    """Messages `log` hold a LogView, `end` an EndView and, where it is asked for, `progress` a ProgressView."""
+    return await _follow(request, at, project, LOG, job, last_event_id or after, progress=progress)
 
 
 async def _follow(
-    request: Request, at: At, project: ViewerOfLater, channel: Channel, job: str, told: str | None
+    request: Request,
+    at: At,
+    project: ViewerOfLater,
+    channel: Channel,
+    job: str,
+    told: str | None,
+    *,
+    progress: bool = True,
 ) -> Response:
     followers: Followers = request.app.state.followers
     place = place_of(channel, None if told == END else told)
@@ -58,4 +67,6 @@ async def _follow(
         return owner, look(at, channel, job, place)
 
     owner, found = await USERS.run(first)
-    return Response(status_code=NO_MORE) if told == END else followers.follow(channel, owner, job, found)
+    if told == END:
+        return Response(status_code=NO_MORE)
+    return followers.follow(channel, owner, job, found, progress=progress)

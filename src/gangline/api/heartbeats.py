@@ -13,8 +13,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
 
+from gangline.api.answers.problems import accepted
 from gangline.api.lanes import HEARTBEATS, json_response
-from gangline.api.problems import accepted
 from gangline.api.who import At, Held, Holder, Now, deployment, holder
 from gangline.ports.server import Beat, Beaten, Hold
 from gangline.service.jobs.renew import renew

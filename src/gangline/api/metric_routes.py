@@ -4,8 +4,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from gangline.api.answers.problems import accepted
 from gangline.api.lanes import UserRoute, WorkerRoute
-from gangline.api.problems import accepted
 from gangline.api.who import NUMBER_MAX, At, Held, Holder, Now, ViewerOf
 from gangline.core.views import MetricsView
 from gangline.ports.server import Done, Points

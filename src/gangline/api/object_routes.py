@@ -5,8 +5,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import FileResponse
 
+from gangline.api.answers.problems import problem
 from gangline.api.lanes import OBJECTS, ObjectRoute
-from gangline.api.problems import problem
 from gangline.core.errors import BadInput, Denied
 from gangline.ports.object_server import ObjectServer
 from gangline.ports.store import Store

@@ -15,8 +15,8 @@ from typing import Any, cast
 import uvicorn
 from fastapi import FastAPI
 
+from gangline.api.answers.streams import Followers
 from gangline.api.limits.slow_headers import TimedProtocol
-from gangline.api.streams import Followers
 from gangline.core.errors import UserError
 from gangline.ports.tracker import Tracker
 from gangline.service.content.mirror import mirror

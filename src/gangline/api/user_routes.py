@@ -10,8 +10,8 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
+from gangline.api.answers.problems import as_problem
 from gangline.api.lanes import USERS, UserRoute
-from gangline.api.problems import as_problem
 from gangline.api.who import NUMBER_MAX, At, MemberOf, MemberOfLater, Now, Viewer, ViewerOf
 from gangline.core.display import NAME_MAX, Label
 from gangline.core.errors import GanglineError, TooLarge

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Response
 
+from gangline.api.answers.problems import accepted
 from gangline.api.lanes import WorkerRoute, json_response
-from gangline.api.problems import accepted
 from gangline.api.who import At, Held, Holder, JoinsWith, NodeId, Now
 from gangline.ports.server import (
     Assignment,

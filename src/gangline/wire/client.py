@@ -120,6 +120,8 @@ class Client:
         `last`, the one that was submitted last. Raises `NotFound`, or `BadInput` where several are meant."""
         if is_job_id(given):
             return given
+        if given != given.encode(errors="replace").decode():  # no text, so nothing is called that
+            return the_one(given, [])
         params: dict[str, Any] = {"limit": 1} if given == LAST else {"limit": SHOWN_MAX, "named": given}
         found = parse(JobPage, self._http.ask("GET", "/v1/jobs", params=params)).jobs
         return found[0].id if given == LAST and found else the_one(given, [(job.id, job.name) for job in found])
@@ -246,13 +248,14 @@ class Client:
         after: str = "",
         *,
         waiting: Waiting = lambda _: None,
-        progress: Callable[[ProgressView], None] = lambda _: None,
+        progress: Callable[[ProgressView], None] | None = None,
     ) -> Iterator[LogView]:
         """What its trainers print, as it comes, until the job has ended. `progress` hears what the job is doing meanwhile."""
-        for told in follow(self._http, path_of("jobs", job, "logs", "stream"), after, waiting):
+        path = path_of("jobs", job, "logs", "stream") + "?progress=true" * (progress is not None)
+        for told in follow(self._http, path, after, waiting):
             if told.event == "log":
                 yield read(told, {"log": LogView})
-            elif told.event == "progress":
+            elif told.event == "progress" and progress is not None:
                 progress(read(told, {"progress": ProgressView}))
 
     def artifacts(self, job: str) -> list[ArtifactView]:

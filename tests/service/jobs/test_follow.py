@@ -10,10 +10,10 @@ import pytest
 from fastapi import FastAPI
 from typer.testing import CliRunner
 
-from gangline.api import streams
+from gangline.api.answers import streams
+from gangline.api.answers.streams import Followers
 from gangline.api.app import make_app
 from gangline.api.lanes import USERS
-from gangline.api.streams import Followers
 from gangline.cli import main
 from gangline.cli.jobs import follow as cli_follow
 from gangline.core.errors import NotFound, Unreachable
@@ -62,13 +62,6 @@ class Follower:
     def next(self) -> tuple[str, Any]:
         message: Message = next(self._messages)
         return message.id or message.event, json.loads(message.data)
-
-    def next_log(self) -> tuple[str, str]:
-        """The next piece of a log, whatever is told of the progress before it."""
-        while True:
-            number, message = self.next()
-            if number != "progress":
-                return number, message["text"]
 
     def rest(self) -> list[str]:
         return [message.id or message.event for message in self._messages]
@@ -136,7 +129,7 @@ def test_who_has_heard_the_end_is_told_to_ask_no_more(service: Service, follow: 
     steer.cancel(service.at, job, service.now_ms)
     assert follow(job).rest() == ["1", "2", "progress", "end"]
     assert follow(job, last="2").rest() == ["progress", "end"]
-    assert follow(job, "logs").rest() == ["progress", "end"]
+    assert follow(job, "logs").rest() == ["end"]
     for what in ("events", "logs"):
         assert follow(job, what, last="end").answer.status_code == 204
 
@@ -162,17 +155,25 @@ def test_the_log_of_all_attempts_comes_whole(service: Service, follow: Any) -> N
     hold = service.claim(first).hold
     follower = follow(job, "logs")
     print_log(service, first, hold, ["one\n", "zwölf\n"])
-    text = follower.next_log()[1]
+    text = follower.next()[1]["text"]
     while not text.endswith("zwölf\n"):
-        text += follower.next_log()[1]
+        text += follower.next()[1]["text"]
     service.wait(60)
     service.tick()
     print_log(service, second, service.claim(second).hold, ["again\n"])
-    number, last = follower.next_log()
-    assert (text + last, number) == ("one\nzwölf\nagain\n", "2.1")
+    number, last = follower.next()
+    assert (text + last["text"], number) == ("one\nzwölf\nagain\n", "2.1")
     steer.cancel(service.at, job, service.now_ms)
-    assert set(follower.rest()) == {"progress", "end"}
-    assert query.logs(service.at, PROJECT, job, None).text == text + last
+    assert follower.rest() == ["end"]
+    assert query.logs(service.at, PROJECT, job, None).text == text + last["text"]
+
+
+def test_a_log_tells_of_progress_where_that_is_asked_for(service: Service, served: Served) -> None:
+    job = service.submit()
+    steer.cancel(service.at, job, service.now_ms)
+    heard: list[ProgressView] = []
+    assert list(Client(served.url, OPERATOR).follow_logs(job, progress=heard.append)) == []
+    assert [progress.state for progress in heard] == ["canceled"]
 
 
 def test_many_who_follow_one_job_cost_one_look(service: Service, app: FastAPI, follow: Any) -> None:
@@ -231,13 +232,14 @@ def test_a_slow_reader_misses_nothing_and_nothing_is_kept_for_him(service: Servi
     pieces = [f"{number:05d}".ljust(LOG_CHUNK_BYTES_MAX, ".") for number in range(64)]  # more than the sockets take
     print_log(service, node, hold, pieces)
     quick = follow(job, "logs", last=f"1.{62 * LOG_CHUNK_BYTES_MAX + 1}")
-    quick.next_log()
+    quick.next()
     steer.cancel(service.at, job, service.now_ms)
-    assert set(quick.rest()) == {"progress", "end"}
+    assert quick.rest() == ["end"]
     (tail,) = app.state.followers._tails.values()
     assert len(tail.latest.pieces) <= 1, "he is still being told, piece by piece"
-    assert "".join(follower.next_log()[1] for _ in pieces) == "".join(pieces)
-    assert set(follower.rest()) <= {"progress", "end"}
+    told = [follower.next() for _ in pieces]
+    assert "".join(message["text"] for _, message in told) == "".join(pieces)
+    assert follower.rest() == ["end"]
 
 
 def test_who_goes_away_leaves_nothing_behind(service: Service, app: FastAPI, served: Served, follow: Any) -> None:

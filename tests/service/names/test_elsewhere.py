@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gangline.api.streams import _message
+from gangline.api.answers.streams import _message
 from gangline.cli import output
 from gangline.core.errors import Damaged, NotFound, UserError
 from gangline.core.views import ArtifactView, LogView

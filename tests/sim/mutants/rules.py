@@ -796,7 +796,7 @@ RULES = [
     rule(
         "3: a result is shown by its own weights",
         "service.content.inputs:_is_of_result",
-        "path == DIFFUSERS_FILE",
+        'path in (DIFFUSERS_FILE, f"{SAMPLES}/{PHOTOS}")',
         "True",
     ),
     rule("4: who cancels wants no pictures", "service.jobs.steer:cancel", 'cancel(at, row["id"], now_ms)', "pass"),

@@ -23,10 +23,10 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gangline.api.answers.problems import of_our
 from gangline.api.lanes import USERS, WORKERS
 from gangline.api.limits.rates import Rates
 from gangline.api.limits.routes import Bounds, bounds_of
-from gangline.api.problems import of_our
 from gangline.core.access import Role
 from gangline.core.errors import GanglineError, TooLarge, TooMany, TooSlow
 from gangline.core.server.limits import Limits

@@ -23,11 +23,6 @@ from gangline.service.deployment import Deployment
 WAITS = "waits for a node"
 
 
-def _named(spec: Spec, name: str) -> Spec:
-    """The name that a user gave to a job is its LoRA's, too, unless the spec has one: two LoRAs of one prompt stay two files."""
-    return replace(spec, output_name=name) if isinstance(spec, LoraSpec) and not spec.output_name else spec
-
-
 def offer_blob(
     at: Deployment, project: str, sha256: str, size: int, now_ms: int, parts: tuple[str, ...] = ()
 ) -> BlobView:
@@ -44,18 +39,29 @@ def offer_blob(
 
 
 def submit(
+    at: Deployment, project: str, value: dict[str, object], *, name: str, request: str | None, now_ms: int
+) -> str:
+    """The id of a new job, or of the one that the same `request` made before. Raises `BadInput`, `InvalidSpec`.
+
+    The name that a user gives to a job is its LoRA's, too, unless the spec has one: two LoRAs of one prompt stay two files."""
+    spec = pinned(at, project, parse_spec(value))
+    if isinstance(spec, LoraSpec) and not spec.output_name:
+        spec = replace(spec, output_name=name)
+    return queue(at, project, spec, name=name, request=request, now_ms=now_ms)
+
+
+def queue(
     at: Deployment,
     project: str,
-    value: dict[str, object],
+    spec: Spec,
     *,
     name: str,
     request: str | None,
     now_ms: int,
     begins_from: str | None = None,
 ) -> str:
-    """The id of a new job, or of the one that the same `request` made before. It may begin from the checkpoints of another job, which
-    stay until it has one of its own. Raises `BadInput`, `InvalidSpec`."""
-    spec = _named(pinned(at, project, parse_spec(value)), name)
+    """Do the same with a spec as it is, whose models are pinned. The job may begin from the checkpoints of another one, which stay until it
+    has one of its own."""
     _check_sets(spec)
     check_here(at, project, spec.input_files())
     job = at.new_id("job")

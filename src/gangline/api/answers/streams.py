@@ -54,10 +54,9 @@ class Tail:
         if found.pieces or found.end or found.progress != before.progress:
             self.wake()
 
-    def has_more(self, place: Place, progress: ProgressView | None) -> bool:
+    def has_more(self, place: Place) -> bool:
         """For one who was told so much, be it only that he missed something."""
-        latest = self.latest
-        return place < latest.place or latest.progress != progress or latest.end is not None
+        return place < self.latest.place or self.latest.end is not None
 
     async def woken(self) -> bool:
         """False where nothing happened for long."""
@@ -85,9 +84,11 @@ class Followers:
         self.count = 0
         self._closing = False
 
-    def follow(self, channel: Channel, project: str, job: str, first: Look) -> StreamingResponse:
-        """Return the pieces of `first`, and all that come after them. Raises `TooMany` where too many of the project follow already,
-        `Unreachable` where too many follow at all."""
+    def follow(
+        self, channel: Channel, project: str, job: str, first: Look, *, progress: bool = True
+    ) -> StreamingResponse:
+        """Return the pieces of `first`, and all that come after them; what the job is doing if `progress`. Raises `TooMany` where too
+        many of the project follow already, `Unreachable` where too many follow at all."""
         if self.count >= self._limits.followers_max or self._closing:
             raise Unreachable("the server has no more room for those who follow", hint="try again later")
         if self._of_projects[project] >= self._limits.followers_per_project_max:
@@ -101,7 +102,7 @@ class Followers:
         self._of_projects[project] += 1
         if self._looking is None:
             self._looking = asyncio.create_task(self._keep_looking())
-        return _Stream(self, tail, project, first)
+        return _Stream(self, tail, project, first, progress=progress)
 
     def leave(self, tail: Tail, project: str) -> None:
         tail.followers -= 1
@@ -118,22 +119,23 @@ class Followers:
         for tail in self._tails.values():
             tail.wake()
 
-    async def tell(self, tail: Tail, found: Look) -> AsyncIterator[bytes]:
+    async def tell(self, tail: Tail, found: Look, *, progress: bool) -> AsyncIterator[bytes]:
         """Until the job ends or this server does, or something is wrong: then the follower comes again."""
-        place, progress = tail.channel.start, None
+        place = tail.channel.start
+        told: ProgressView | None = None
         yield RETRY
         while not self._closing:
             for piece in found.pieces:
                 if piece.place > place:
                     yield _message(tail.channel.name, piece.value, cursor(piece.place))
             place = max(place, found.place)
-            if found.progress != progress:
-                progress = found.progress
-                yield _message("progress", progress)
+            if progress and found.progress != told:
+                told = found.progress
+                yield _message("progress", told)
             if found.end:
                 yield _message(END, found.end, END)
                 return
-            while not (tail.has_more(place, progress) or self._closing):
+            while not (tail.has_more(place) or (progress and tail.latest.progress != told) or self._closing):
                 if not await tail.woken():
                     yield KEEP_ALIVE
             found = tail.latest if place >= tail.start else await self._look_back(tail, place)
@@ -170,8 +172,10 @@ class Followers:
 
 
 class _Stream(StreamingResponse):
-    def __init__(self, followers: Followers, tail: Tail, project: str, first: Look) -> None:
-        super().__init__(followers.tell(tail, first), headers=HEADERS, media_type="text/event-stream")
+    def __init__(self, followers: Followers, tail: Tail, project: str, first: Look, *, progress: bool) -> None:
+        super().__init__(
+            followers.tell(tail, first, progress=progress), headers=HEADERS, media_type="text/event-stream"
+        )
         self._leave = partial(followers.leave, tail, project)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 from typer.testing import CliRunner, Result
 
 from gangline.cli.bundled.examples import ABOUT
 from gangline.cli.bundled.place import here_or_bundled
+from gangline.cli.bundled.recipes import presets, read_presets
 from gangline.cli.main import COMMANDS, app
-from gangline.core.errors import NotFound
+from gangline.core.errors import BadInput, NotFound
 from tests.conftest import BASE, ROOT, SUBJECT
 
 MENTIONED = re.compile(r"`gangline ([^`]+)`")
@@ -63,6 +65,31 @@ def plan(*words: str) -> dict[str, Any]:
     return json.loads(ran.stdout)
 
 
+@pytest.mark.parametrize("preset", presets())
+def test_a_preset_gives_no_cause_for_advice(preset: str, tmp_path: Path) -> None:
+    for number in range(8):
+        Image.new("RGB", (1200, 1600), (number, 0, 0)).save(tmp_path / f"{number}.jpg")
+        if preset == "style":
+            (tmp_path / f"{number}.txt").write_text(f"a harbour at night, from hill {number}, sks style")
+    words = ("--base", "assets/tiny-sdxl", "--prompt", "a photo of sks woman", "--preset", preset)
+    ran = run("train", str(tmp_path), *words, *["--preset", "object"] * (preset == "8gb"), "--plan", "-o", "json")
+    assert json.loads(ran.stdout)["tips"] == []
+
+
+def test_presets_can_be_combined_and_what_a_user_writes_overrides_them() -> None:
+    face, card = read_presets(["face"]), read_presets(["8gb"])
+    assert face["train_text_encoder"] and not read_presets(["style"])["train_text_encoder"]
+    assert read_presets(["face", "8gb"]) == face | card
+    assert read_presets(["8gb", "face"])["rank"] == face["rank"] != card["rank"]
+    recipe = Path("mine.toml")
+    recipe.write_text("steps = 7\nrank = 4")
+    words = ("--prompt", "sks cat", "--preset", "face", "--recipe", str(recipe), "--rank", "2")
+    assert "7" in plan(*words)["plan"]["steps"] and "rank 2" in plan(*words)["plan"]["learns"]
+    refused = run("train", "examples/subject", "--preset", "faces").exception
+    assert isinstance(refused, BadInput) and refused.message == "there is no preset faces"
+    assert "8gb, face, object, style" in refused.hint
+
+
 def test_a_recipe_that_does_not_exist_is_refused_with_where_to_look() -> None:
     refused = run("recipes", "show", "tiny").exception
     assert isinstance(refused, NotFound)
@@ -72,7 +99,7 @@ def test_a_recipe_that_does_not_exist_is_refused_with_where_to_look() -> None:
 
 def test_every_recipe_and_every_example_is_listed_with_what_it_is_for() -> None:
     recipes = json.loads(run("recipes", "ls", "-o", "json").stdout)
-    assert {recipe["name"] for recipe in recipes} == {path.stem for path in (ROOT / "recipes").iterdir()}
+    assert {recipe["name"] for recipe in recipes} == {path.stem for path in (ROOT / "recipes").rglob("*.toml")}
     assert all(recipe["about"].endswith(".") and len(recipe["about"]) <= 100 for recipe in recipes)
     assert {recipe["command"].split()[1] for recipe in recipes} == {"train", "scratch"}
     examples = json.loads(run("examples", "ls", "-o", "json").stdout)

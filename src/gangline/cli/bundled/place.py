@@ -10,6 +10,7 @@ from gangline.core.errors import NotFound
 
 DOCS, RECIPES = "docs", "recipes"
 FOLDERS = ("assets", DOCS, "examples", RECIPES)
+PRESETS = f"{RECIPES}/presets"
 
 
 def bundled(*names: str) -> Path:
@@ -45,5 +46,6 @@ def find_recipe(given: str) -> Path:
 def path_or_recipe(given: str) -> Path:
     """Return the path itself, unless nothing is there and a recipe of that name comes with Gangline."""
     path = Path(here_or_bundled(given))
-    named = bundled(RECIPES, f"{given}.toml")
-    return named if not path.exists() and path.name == given and named.is_file() else path
+    if path.exists() or path.name != given:
+        return path
+    return next((named for folder in (RECIPES, PRESETS) if (named := bundled(folder, f"{given}.toml")).is_file()), path)

@@ -4,12 +4,13 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from gangline.cli.bundled.place import RECIPES, bundled, find_recipe
+from gangline.cli.bundled.place import PRESETS, RECIPES, bundled, find_recipe
 from gangline.cli.output import Output, OutputOption, out, print_json, table
+from gangline.core.errors import BadInput
 from gangline.core.specs.kinds import KINDS, UNNAMED
 
 app = typer.Typer(no_args_is_help=True)
@@ -24,10 +25,32 @@ class Recipe:
     path: str
 
 
+def presets() -> dict[str, Path]:
+    """Return the recipes that ask for no base, prompt or photos, by their names. Several can be combined."""
+    return {path.stem: path for path in sorted(bundled(PRESETS).glob("*.toml"))}
+
+
+def complete_preset(incomplete: str) -> list[tuple[str, str]]:
+    """Return what a shell offers."""
+    return [(name, _read(path).about) for name, path in presets().items() if name.startswith(incomplete)]
+
+
+def read_presets(names: list[str]) -> dict[str, Any]:
+    """Return their settings; where two set the same one, the later counts. Raises `BadInput`."""
+    known = presets()
+    settings: dict[str, Any] = {}
+    for name in names:
+        if name not in known:
+            hint = f"there are {', '.join(known)}; `gangline recipes show NAME` gives their reasons"
+            raise BadInput(f"there is no preset {name}", hint=hint)
+        settings |= tomllib.loads(known[name].read_text())
+    return settings
+
+
 @app.command("ls")
 def list_recipes(output: OutputOption = Output.text) -> None:
     """List the recipes that come with Gangline."""
-    found = [_read(path) for path in sorted(bundled(RECIPES).glob("*.toml"))]
+    found = [_read(path) for path in (*sorted(bundled(RECIPES).glob("*.toml")), *presets().values())]
     if output is Output.json:
         print_json([asdict(recipe) for recipe in found])
         return
@@ -55,6 +78,8 @@ def _read(path: Path) -> Recipe:
     text = path.read_text()
     kind = KINDS[tomllib.loads(text).get("kind", UNNAMED)]
     command = kind.command.replace("RECIPE", path.stem)
+    if path.parent.name == Path(PRESETS).name:
+        command = command.replace("--recipe", "--preset")
     return Recipe(name=path.stem, command=command, about=" ".join(_first_comment(text)), path=str(path))
 
 

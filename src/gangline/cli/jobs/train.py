@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gangline.cli.bundled.place import find_recipe, here_or_bundled
+from gangline.cli.bundled.recipes import complete_preset, read_presets
 from gangline.cli.jobs.follow import follow, tell_end, watching
 from gangline.cli.jobs.settings import with_settings
 from gangline.cli.output import (
@@ -68,6 +69,14 @@ def train(
             help="Settings to begin with: a TOML file, or a name that `gangline recipes ls` lists. Options override them."
         ),
     ] = None,
+    preset: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Settings for what the photos show, or for a small card: face, style, object, 8gb. May be given several times. "
+            "Recipe and options override them; `gangline recipes show NAME` gives their reasons.",
+            autocompletion=complete_preset,
+        ),
+    ] = None,
     name: Annotated[str, typer.Option(help="For people; else the prompt.")] = "",
     plan: Annotated[bool, typer.Option("--plan", help="Check everything, show the plan, hand nothing in.")] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
@@ -85,7 +94,8 @@ def train(
     """
     given = {"base": base, "vae": vae, "init_lora": init_lora, "masks": masks, "hold_out": hold_out or None}
     client = make_client(server, token)
-    wanted = with_base(with_options(read_recipe(recipe), settings | given, needs), client.base)
+    presets = read_presets(preset or [])
+    wanted = with_base(with_options(presets | read_recipe(recipe), settings | given, needs), client.base)
     made = plan_of(Path(here_or_bundled(photos)), wanted)
     show_plan(made)
     if plan:

@@ -158,7 +158,7 @@ def _say_misuse(error: Any) -> None:
     if error.ctx is not None:
         say(error.ctx.get_usage())
         hint = f"`{error.ctx.command_path} --help` lists what it takes"
-    say_error(BadInput(error.format_message().rstrip("."), hint=hint))
+    say_error(BadInput(error.format_message().rstrip(".").replace("Value error, ", ""), hint=hint))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,35 @@ from gangline.core.errors import BadInput
 PROBLEMS_MAX = 50
 """An answer reports this many problems at most: a spec with 100,000 unknown fields would make one of megabytes."""
 
+GIVEN_MAX = 60
+_WHOLE, _NUMBER, _TRUTH = "must be a whole number", "must be a number", "must be true or false"
+SAID = {
+    "missing": "is missing",
+    "int_parsing": _WHOLE,
+    "int_from_float": _WHOLE,
+    "int_type": _WHOLE,
+    "float_parsing": _NUMBER,
+    "float_type": _NUMBER,
+    "number_type": _NUMBER,
+    "bool_parsing": _TRUTH,
+    "bool_type": _TRUTH,
+    "string_type": "must be a text",
+    "tuple_type": "must be a list",
+    "list_type": "must be a list",
+    "dict_type": "must be a table",
+    "dataclass_type": "must be a table",
+    "literal_error": "must be {expected}",
+    "greater_than": "must be more than {gt}",
+    "greater_than_equal": "must be {ge} or more",
+    "less_than": "must be less than {lt}",
+    "less_than_equal": "must be {le} or less",
+    "string_too_long": "has more than {max_length} characters",
+    "too_long": "has more than {max_length} parts",
+    "too_short": "has fewer than {min_length} parts",
+}
+"""By pydantic's type of error, whose own words are for programmers: `input should be a valid integer, unable to parse string as an
+integer`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Checked:
@@ -171,8 +200,7 @@ def _sentence(found: Any, whole: str, options: Mapping[str, str]) -> str:
             return f"{place} cannot be a file's name"
         case "assertion_error":
             return f"{place} contradicts this rule: {found['ctx']['error']}"
-    said = str(found["msg"]).removeprefix("Input ")
-    return f"{place} {said[:1].lower()}{said[1:]}" + f", not {given}" * isinstance(given, int | float | str)
+    return f"{place} {_said(found)}"
 
 
 def _place(loc: Iterable[str | int]) -> str:
@@ -183,7 +211,17 @@ def _place(loc: Iterable[str | int]) -> str:
 
 def _problem(found: dict[str, Any]) -> Problem:
     field_name = ".".join(str(part) for part in found["loc"]) or "spec"
-    message = str(found["msg"]).removeprefix("Value error, ")
-    if found["type"] == "predicate_failed":
-        message = UNACCEPTABLE
-    return Problem(field_name, message[0].lower() + message[1:])
+    return Problem(field_name, UNACCEPTABLE if found["type"] == "predicate_failed" else _said(found))
+
+
+def _said(found: Mapping[str, Any]) -> str:
+    """Return what is wrong with a value, after its name, in a user's words in the place of pydantic's; a short value stands in it."""
+    given, kind = found["input"], found["type"]
+    said = str(found["msg"]).removeprefix("Value error, ").removeprefix("Input ")
+    limits = {
+        name: int(limit) if isinstance(limit, float) and limit.is_integer() else limit
+        for name, limit in found.get("ctx", {}).items()
+    }
+    said = SAID[kind].format_map(limits) if kind in SAID else said[:1].lower() + said[1:]
+    short = isinstance(given, int | float | str) and len(str(given)) <= GIVEN_MAX
+    return said + f", not {given}" * (short and said.startswith(("must be", "should be")))

@@ -84,8 +84,8 @@ def test_any_setting_of_a_recipe_is_given_anew_as_toml(typed: Typed, recipe: Pat
     ("words", "told"),
     [
         (("--set", "steps"), "is no setting"),
-        (("--set", "seed.slots=3"), "seed: input should be a valid integer"),
-        (("--set", "seed=x"), "seed: input should be a valid integer"),
+        (("--set", "seed.slots=3"), "seed: must be a whole number"),
+        (("--set", "seed=x"), "seed: must be a whole number"),
         (("--set", "lerning_rate=1"), "lerning_rate"),
         (("--set", "needs={slots = 3}"), "is no multiple of the 3 GPUs"),
         (("--base", "./nowhere"), "there is no base"),

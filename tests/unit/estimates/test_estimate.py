@@ -443,9 +443,9 @@ def test_one_kind_beside_another_is_as_much_faster_as_the_other_is_slower(one: A
     ("changes", "says"),
     [
         ({"gpus": [8, 16, 32]}, "training has 3 gpus and 2 images_per_second"),
-        ({"gpus": [0, 16]}, "phases[0].gpus[0] should be greater than or equal to 1, not 0"),
+        ({"gpus": [0, 16]}, "phases[0].gpus[0] must be 1 or more, not 0"),
         ({"gpus": []}, "phases[0].gpus is empty"),
-        ({"images_per_second": [100, -1]}, "phases[0].images_per_second[1] should be greater than 0, not -1"),
+        ({"images_per_second": [100, -1]}, "phases[0].images_per_second[1] must be more than 0, not -1"),
         ({"images_per_second": [100, math.nan]}, "phases[0].images_per_second[1] should be a finite number, not nan"),
         ({"images_per_second": 5}, "phases[0].images_per_second is a list"),
         ({"samples": None}, "training should have either samples or steps"),
@@ -488,8 +488,8 @@ def test_what_a_phase_cannot_be(changes: dict[str, Any], says: str) -> None:
             "there is no GPU H10 (did you mean A10 or H200 or H100 SXM?)",
         ),
         ({"interruptions": {"per_node_hour": 0.1, "restart_s": 1}}, "interruptions.checkpoint_s is missing"),
-        ({"predict": [12.5]}, "predict[0] should be a valid integer, got a number with a fractional part, not 12.5"),
-        ({"precompute": {"gpu_hours": 0}}, "precompute.gpu_hours should be greater than 0, not 0"),
+        ({"predict": [12.5]}, "predict[0] must be a whole number, not 12.5"),
+        ({"precompute": {"gpu_hours": 0}}, "precompute.gpu_hours must be more than 0, not 0"),
     ],
 )
 def test_what_an_outline_cannot_be(changes: dict[str, Any], says: str) -> None:

@@ -31,6 +31,9 @@ def artifacts(
         rows = [{"path": each.path, "bytes": each.bytes, "sha256": each.sha256} for each in found]
         print_json({"job": job, "folder": str(to) if to else None, "artifacts": rows})
         return
+    if not found:
+        say(f"{job} has no results: it is {view.summary.state}, {view.summary.because}")
+        return
     listing = table("path", ">bytes", "SHA-256")
     for artifact in found:
         listing.add_row(artifact.path, f"{artifact.bytes:,}", artifact.sha256[:16])

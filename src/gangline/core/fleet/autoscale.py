@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from gangline.core.job import NodeState
 from gangline.core.policy import Policy
+from gangline.core.words import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +116,9 @@ def scale(limits: PoolLimits, nodes: Sequence[Rented], demand: Demand, now_ms: i
     for_work = demand.takable - useful_idle - coming
     for_minimum = limits.nodes_min - len(working) - coming
     because = (
-        _why(demand, len(working), coming) if for_work > 0 else f"the pool keeps at least {limits.nodes_min} nodes"
+        _why(demand, len(working), coming)
+        if for_work > 0
+        else f"the pool keeps at least {counted(limits.nodes_min, 'node')}"
     )
     actions += [Start(because)] * min(room, max(for_work, for_minimum))
     spare = max(demand.takable, len(working) + coming - limits.nodes_min)

@@ -484,8 +484,8 @@ def test_what_a_phase_cannot_be(changes: dict[str, Any], says: str) -> None:
             "gpu has H200 and h200, which are one kind",
         ),
         (
-            {"gpu": {"H10": 3}, "measured_on": "A100 40GB", "usd_per_gpu_hour": None},
-            "there is no GPU H10 (did you mean A10 or H200 or H100 SXM?)",
+            {"gpu": {"H100": 3}, "measured_on": "A100 40GB", "usd_per_gpu_hour": None},
+            "there is no GPU H100 (did you mean H100 SXM or H100 NVL or H100 PCIe?)",
         ),
         ({"interruptions": {"per_node_hour": 0.1, "restart_s": 1}}, "interruptions.checkpoint_s is missing"),
         ({"predict": [12.5]}, "predict[0] must be a whole number, not 12.5"),

@@ -159,15 +159,54 @@ def test_a_row_is_trained_on_or_held_out_or_neither() -> None:
         ("NVIDIA A100-SXM4-40GB", "A100 40GB"),
         ("NVIDIA A100-SXM4-80GB", "A100 80GB"),
         ("NVIDIA H100 80GB HBM3", "H100 SXM"),
-        ("NVIDIA H100 PCIe", None),
+        ("NVIDIA H100 PCIe", "H100 PCIe"),
+        ("NVIDIA H100 NVL", "H100 NVL"),
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None),
+        ("NVIDIA A100 80GB PCIe", None),
         ("NVIDIA H200", "H200"),
+        ("NVIDIA H200 NVL", None),
+        ("NVIDIA B200", "B200"),
+        ("AMD Instinct MI300X", "MI300X"),
         ("NVIDIA GeForce RTX 4090", "RTX 4090"),
         ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
         ("NVIDIA A10", "A10"),
-        ("NVIDIA A10G", None),
-        ("Tesla T4", None),
+        ("NVIDIA GeForce RTX 4090 D", None),
+        ("NVIDIA A10G", "A10G"),
+        ("NVIDIA A40-8Q", None),
+        ("Tesla T4", "T4"),
+        ("Tesla V100-SXM2-16GB", "V100 16GB"),
+        ("Tesla V100-PCIE-16GB", None),
+        ("NVIDIA RTX 6000 Ada Generation", "RTX 6000 Ada"),
+        ("Quadro RTX 6000", None),
+        ("NVIDIA RTX A6000", "RTX A6000"),
+        ("NVIDIA GeForce RTX 4070 Ti SUPER", "RTX 4070 Ti SUPER"),
+        ("NVIDIA GeForce RTX 4070 Ti", "RTX 4070 Ti"),
+        ("NVIDIA GeForce RTX 4070", None),
+        ("NVIDIA GeForce RTX 3080 Ti", None),
+        ("NVIDIA GeForce RTX 3060", None),
+        ("NVIDIA GeForce RTX 2080 Ti", "RTX 2080 Ti"),
+        ("", None),
     ],
 )
 def test_a_gpu_is_known_by_what_its_driver_calls_it(name: str, kind: str | None) -> None:
     found = kind_of_device(name)
+    assert (found.name if found else None) == kind
+
+
+@pytest.mark.parametrize(
+    ("name", "memory_gb", "kind"),
+    [
+        ("NVIDIA GeForce RTX 3060", 12, "RTX 3060 12GB"),
+        ("NVIDIA GeForce RTX 3060", 8, None),
+        ("NVIDIA GeForce RTX 4060 Ti", 16, "RTX 4060 Ti 16GB"),
+        ("NVIDIA GeForce RTX 4060 Ti", 8, None),
+        ("NVIDIA GeForce RTX 3080", 10, "RTX 3080 10GB"),
+        ("Tesla T4", 15, "T4"),
+        ("NVIDIA L4", 22, "L4"),
+        ("NVIDIA H200", 140, "H200"),
+        ("NVIDIA GeForce RTX 4090", 12, None),
+    ],
+)
+def test_cards_of_one_name_are_told_apart_by_their_memory(name: str, memory_gb: float, kind: str | None) -> None:
+    found = kind_of_device(name, memory_gb)
     assert (found.name if found else None) == kind

@@ -7,6 +7,7 @@ Classes of libraries are named by strings: this module knows neither torch nor d
 from dataclasses import dataclass
 from typing import Literal
 
+from gangline.core.models.architecture import TextTransformer, UNet
 from gangline.core.specs.fields import Prediction
 
 FamilyName = Literal["sdxl", "sd15", "sd2"]
@@ -19,7 +20,7 @@ class TextEncoder:
     """A text encoder of a family: `part` is its folder in diffusers' layout, `model` its class in transformers.
 
     A single file keeps it below one of `prefixes`, kohya's LoRAs below `kohya_prefix`. `without_last`: diffusers leaves out its last
-    layer, which nothing reads. `reads`: which of its hidden states the U-Net is given.
+    layer, which nothing reads. `reads`: which of its hidden states the U-Net is given. `shape` is that of the published bases.
     """
 
     part: Literal["text_encoder", "text_encoder_2"]
@@ -27,6 +28,7 @@ class TextEncoder:
     model: Literal["CLIPTextModel", "CLIPTextModelWithProjection"]
     prefixes: tuple[str, ...]
     kohya_prefix: str
+    shape: TextTransformer
     without_last: bool = False
     reads: Literal["last", "penultimate"] = "last"
 
@@ -57,7 +59,8 @@ class Family:
     class in diffusers. `text_width` is what the U-Net's cross-attention reads. `has_sizes`: the U-Net is told pooled text and the
     sizes of the picture (Podell et al. 2023, §2.2). `zero_empty`: it was trained with zeros for an empty prompt. `attention_heads`:
     as many in every layer; None where a head has a fixed width. `resolution`: of its first base. `resolution_max`: above it a
-    subject is drawn several times. `kohya_unet`: after which layout kohya's scripts name the U-Net's modules.
+    subject is drawn several times. `unet` is that of the
+    published bases. `kohya_unet`: after which layout kohya's scripts name the U-Net's modules.
     """
 
     name: FamilyName
@@ -75,6 +78,7 @@ class Family:
     resolution: int
     resolution_max: int
     variants: tuple[Variant, ...]
+    unet: UNet
     kohya_unet: Literal["diffusers", "original"]
     kohya_v2: bool
     implementation: str
@@ -92,6 +96,9 @@ class Family:
         return next(variant for variant in self.variants if variant.prediction == prediction)
 
 
+CLIP_L = TextTransformer(width=768, layers=12, inner=3072)
+"""OpenAI's ViT-L/14, the text half."""
+
 SDXL = Family(
     name="sdxl",
     words="SDXL",
@@ -106,6 +113,7 @@ SDXL = Family(
             model="CLIPTextModel",
             prefixes=("conditioner.embedders.0.transformer.",),
             kohya_prefix="lora_te1",
+            shape=CLIP_L,
             reads="penultimate",
         ),
         TextEncoder(
@@ -114,6 +122,7 @@ SDXL = Family(
             model="CLIPTextModelWithProjection",
             prefixes=("conditioner.embedders.1.model.",),
             kohya_prefix="lora_te2",
+            shape=TextTransformer(width=1280, layers=32, inner=5120, projection=1280),
             reads="penultimate",
         ),
     ),
@@ -138,6 +147,14 @@ SDXL = Family(
             architecture="stable-diffusion-xl-v1-base",
         ),
     ),
+    unet=UNet(
+        channels=(320, 640, 1280),
+        depths=(0, 2, 10),
+        middle_depth=10,
+        text_width=2048,
+        linear_projection=True,
+        sizes_width=2816,
+    ),
     kohya_unet="original",
     kohya_v2=False,
     implementation="https://github.com/Stability-AI/generative-models",
@@ -157,6 +174,7 @@ SD15 = Family(
             model="CLIPTextModel",
             prefixes=("cond_stage_model.transformer.",),
             kohya_prefix="lora_te",
+            shape=CLIP_L,
         ),
     ),
     text_width=768,
@@ -171,6 +189,9 @@ SD15 = Family(
         Variant(
             prediction="v_prediction", published=False, kohya_version="sd_v1_v", architecture="stable-diffusion-v1"
         ),
+    ),
+    unet=UNet(
+        channels=(320, 640, 1280, 1280), depths=(1, 1, 1, 0), middle_depth=1, text_width=768, linear_projection=False
     ),
     kohya_unet="diffusers",
     kohya_v2=False,
@@ -191,6 +212,7 @@ SD2 = Family(
             model="CLIPTextModel",
             prefixes=("cond_stage_model.model.", "conditioner.embedders.0.model."),
             kohya_prefix="lora_te",
+            shape=TextTransformer(width=1024, layers=23, inner=4096),
             without_last=True,
         ),
     ),
@@ -209,6 +231,9 @@ SD2 = Family(
             kohya_version="sd_v2_v",
             architecture="stable-diffusion-v2-768-v",
         ),
+    ),
+    unet=UNet(
+        channels=(320, 640, 1280, 1280), depths=(1, 1, 1, 0), middle_depth=1, text_width=1024, linear_projection=True
     ),
     kohya_unet="diffusers",
     kohya_v2=True,

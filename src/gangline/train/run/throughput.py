@@ -25,9 +25,9 @@ class Throughput:
 
 
 def peak_flops(device: torch.device) -> float:
-    """Dense, in bfloat16 with sums in float32; 0 for what no table has."""
+    """Dense, with sums in float32; 0 for what no table has."""
     kind = kind_of_device(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
-    return kind.bf16_tflops * 1e12 if kind else 0.0
+    return kind.tflops * 1e12 if kind else 0.0
 
 
 def flops(work: Callable[[], object]) -> int:

@@ -1,0 +1,307 @@
+"""What a job will take: minutes, and memory of a card, each with how sure that is and why. Pure: from the spec, the family of its base and
+the kind of card alone, or from what the same workload took before.
+
+    forecast(spec, family, kind)                   by counting what it computes: nothing was measured
+    remembered(counted, kind, measured)            the same, with seconds per step from what this workload took before
+
+Downloads, the start of a node and of its programs, checkpoints and uploads are not in it.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from statistics import median, stdev
+from typing import Any, Literal
+
+from gangline.core.estimates.memory import Memory, lora_memory, scratch_memory
+from gangline.core.estimates.scaling import student_t
+from gangline.core.estimates.times import (
+    DOUBLING,
+    NODE_GPUS,
+    is_replayed,
+    lora_step_s,
+    pictures_s,
+    prepare_s,
+    scratch_step_s,
+)
+from gangline.core.estimates.utilisation import BAND_SHARE, NONE, Band, reached_flops
+from gangline.core.estimates.work import lora_sample, scratch_sample
+from gangline.core.gpus import Kind, speed
+from gangline.core.models.families import Family
+from gangline.core.runs.microbatch import largest
+from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.phases import Phase
+from gangline.core.specs.scratch import ScratchSpec
+
+SPREAD_OF_MACHINES = 0.1
+"""How far cards of one kind differ, as a standard deviation of the logarithm, where too few were measured to tell: an assumption, which
+counts as much as `SUPPOSED` measurements."""
+SUPPOSED = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """Seconds per step that this workload took on a card, by its kind's name or, of a kind that is not known, its class."""
+
+    gpu: str
+    seconds_per_step: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseForecast:
+    """A phase of a training from scratch: `seconds_per_step` of all GPUs together."""
+
+    resolution: int
+    steps: int
+    batch_size: int
+    microbatch: int
+    seconds_per_step: Band
+    memory: Memory
+
+    @property
+    def images_per_second(self) -> Band:
+        rates = self.seconds_per_step
+        return Band(
+            low=self.batch_size / rates.high, middle=self.batch_size / rates.middle, high=self.batch_size / rates.low
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """`how`: the workload was `measured`, or its work is `computed`; `unknown` where there is no time to tell.
+
+    `prepare_s`: latents, embeddings and class images, before the first step. `pictures_s`: of the result, after the last.
+    `memory` is that with `microbatch` samples at a time, `least_memory` that with one. `share`: what share of the true times the band
+    is meant to hold, 0 where none is meant. `because`: sentences for people, the most important first.
+    """
+
+    gpu: str
+    how: Literal["measured", "computed", "unknown"]
+    steps: int
+    microbatch: int
+    seconds_per_step: Band | None
+    prepare_s: Band | None
+    pictures_s: Band | None
+    memory: Memory
+    least_memory: Memory
+    share: float
+    because: tuple[str, ...]
+    phases: tuple[PhaseForecast, ...] = ()
+
+    @property
+    def training_s(self) -> Band | None:
+        return self.seconds_per_step.times(self.steps) if self.seconds_per_step else None
+
+    @property
+    def seconds(self) -> Band | None:
+        """All of it, on one node."""
+        if not self.training_s:
+            return None
+        return self.training_s + (self.prepare_s or NONE) + (self.pictures_s or NONE)
+
+    def usd(self, price_usd_per_hour: float) -> Band | None:
+        """`price_usd_per_hour` of the node, with all GPUs that the job uses there."""
+        return self.seconds.times(price_usd_per_hour / 3600) if self.seconds else None
+
+
+def forecast(spec: LoraSpec | ScratchSpec, family: Family, kind: Kind | None, *, gpus: int | None = None) -> Forecast:
+    """`kind` is None where the card is not known, or no table has it: then there is memory and no time. `gpus` for a training from
+    scratch; without it those that the spec asks for."""
+    if isinstance(spec, LoraSpec):
+        return _of_lora(spec, family, kind)
+    return _of_scratch(spec, family, kind, gpus or spec.needs.slots)
+
+
+def remembered(
+    counted: Forecast, kind: Kind | None, measured: Sequence[Measured], kinds: Sequence[Kind] = (), *, gpu: str = ""
+) -> Forecast:
+    """`counted`, the forecast of this job on this card, with its seconds per step from what the same workload took before: on this card
+    where it ran there, else on the others by data sheet. `gpu` is the card's class where its kind is not known; `kinds` are those of
+    the cards in `measured` that are. Where nothing measured tells of this card: `counted`."""
+    name = kind.name if kind else gpu
+    took = [each.seconds_per_step for each in measured if each.gpu == name or not name]
+    if took:
+        return replace(counted, how="measured", gpu=name, share=BAND_SHARE, **_took(took, measured, name, counted))
+    known = {each.name: each for each in kinds}
+    scaled = [(speed(kind, known[each.gpu]), each) for each in measured if each.gpu in known] if kind else []
+    if not kind or not scaled:
+        return counted
+    on = " and ".join(sorted({each.gpu for _, each in scaled}))
+    words = f"this workload ran on {on} before, not on {kind.name}: by data sheet that is as much faster or slower"
+    band = Band(
+        low=min(each.seconds_per_step / times.high for times, each in scaled),
+        middle=median(each.seconds_per_step / times.middle for times, each in scaled),
+        high=max(each.seconds_per_step / times.low for times, each in scaled),
+    )
+    because = (words, *_of_memory(counted.because))
+    return replace(counted, how="measured", seconds_per_step=band, share=0.0, because=because)
+
+
+def _took(seconds: list[float], measured: Sequence[Measured], name: str, counted: Forecast) -> dict[str, Any]:
+    """The band of one more run, by Student's t over logarithms."""
+    logs = [math.log(each) for each in seconds]
+    own = stdev(logs) if len(logs) > 1 else 0.0
+    freedom = SUPPOSED + len(logs) - 1
+    spread = math.sqrt((SUPPOSED * SPREAD_OF_MACHINES**2 + (len(logs) - 1) * own**2) / freedom)
+    factor = math.exp(student_t((1 + BAND_SHARE) / 2, freedom) * spread * math.sqrt(1 + 1 / len(logs)))
+    middle = median(seconds)
+    runs = "once" if len(seconds) == 1 else f"{len(seconds)} times"
+    if name:
+        words = f"this workload ran {runs} on {name} before, at {middle:.3g} s a step"
+    else:
+        on = ", ".join(sorted({each.gpu for each in measured if each.gpu})) or "cards without a name"
+        words = (
+            f"which card it will get is not known; this workload ran {runs} before, on {on}, at {middle:.3g} s a step"
+        )
+    return {
+        "seconds_per_step": Band(low=middle / factor, middle=middle, high=middle * factor),
+        "because": (words, *_of_memory(counted.because)),
+    }
+
+
+# By counting
+
+
+def _of_lora(spec: LoraSpec, family: Family, kind: Kind | None) -> Forecast:
+    def memory(microbatch: int) -> Memory:
+        return lora_memory(spec, family, microbatch=microbatch)
+
+    microbatch = spec.microbatch or _largest_that_fits(memory, kind, spec.samples_per_step)
+    found = Forecast(
+        gpu=kind.name if kind else "",
+        how="unknown",
+        steps=spec.steps,
+        microbatch=microbatch,
+        seconds_per_step=None,
+        prepare_s=None,
+        pictures_s=None,
+        memory=memory(microbatch),
+        least_memory=memory(1),
+        share=0.0,
+        because=(*_why_not(spec.precision, kind), *_about_memory(memory(1), kind)),
+    )
+    if kind is None or _why_not(spec.precision, kind):
+        return found
+    tflop = spec.samples_per_step * lora_sample(spec, family).flops / 1e12
+    return replace(
+        found,
+        how="computed",
+        seconds_per_step=lora_step_s(spec, family, kind, microbatch=microbatch),
+        prepare_s=prepare_s(spec, family, kind),
+        pictures_s=pictures_s(spec, family, kind),
+        share=BAND_SHARE,
+        because=(*_why(tflop, kind, replayed=is_replayed(spec), compiled=spec.compile), *found.because),
+    )
+
+
+def _of_scratch(spec: ScratchSpec, family: Family, kind: Kind | None, gpus: int) -> Forecast:
+    largest_phase = max(spec.phases, key=lambda phase: phase.resolution)
+    microbatch, memory = _scratch_memory(spec, largest_phase, family, kind, gpus)
+    least = scratch_memory(spec, largest_phase, family, microbatch=1, gpus=gpus)
+    found = Forecast(
+        gpu=kind.name if kind else "",
+        how="unknown",
+        steps=spec.steps,
+        microbatch=microbatch,
+        seconds_per_step=None,
+        prepare_s=None,
+        pictures_s=None,
+        memory=memory,
+        least_memory=least,
+        share=0.0,
+        because=(*_why_not(spec.precision, kind), *_about_memory(least, kind)),
+    )
+    if kind is None or _why_not(spec.precision, kind):
+        return found
+    phases = tuple(scratch_phase(spec, phase, family, kind, gpus) for phase in spec.phases)
+    seconds = sum((each.seconds_per_step.times(each.steps) for each in phases), NONE).times(1 / spec.steps)
+    tflop = largest_phase.batch_size / gpus * scratch_sample(spec, largest_phase, family).flops / 1e12
+    why = (*_why(tflop, kind, replayed=False, compiled=spec.compile), *_why_shared(gpus))
+    return replace(
+        found,
+        how="computed",
+        seconds_per_step=seconds,
+        prepare_s=NONE,
+        pictures_s=pictures_s(spec, family, kind) if spec.part == "unet" else NONE,
+        share=BAND_SHARE,
+        because=(*why, *found.because),
+        phases=phases,
+    )
+
+
+def scratch_phase(spec: ScratchSpec, phase: Phase, family: Family, kind: Kind, gpus: int) -> PhaseForecast:
+    """A phase on so many GPUs, which share the batch evenly."""
+    microbatch, memory = _scratch_memory(spec, phase, family, kind, gpus)
+    return PhaseForecast(
+        resolution=phase.resolution,
+        steps=phase.steps,
+        batch_size=phase.batch_size,
+        microbatch=microbatch,
+        seconds_per_step=scratch_step_s(spec, phase, family, kind, microbatch=microbatch, gpus=gpus),
+        memory=memory,
+    )
+
+
+def _scratch_memory(
+    spec: ScratchSpec, phase: Phase, family: Family, kind: Kind | None, gpus: int
+) -> tuple[int, Memory]:
+    """With the microbatch that the phase has, or finds."""
+
+    def memory(microbatch: int) -> Memory:
+        return scratch_memory(spec, phase, family, microbatch=microbatch, gpus=gpus)
+
+    own = -(-phase.batch_size // gpus)
+    microbatch = min(own, phase.microbatch or _largest_that_fits(memory, kind, own))
+    return microbatch, memory(microbatch)
+
+
+def _largest_that_fits(memory: Callable[[int], Memory], kind: Kind | None, most: int) -> int:
+    """The trainer takes as many as fit: here those that do so for sure, one at least; on a card that is not known all of them."""
+    if kind is None:
+        return most
+    return max(1, largest(most, lambda count: memory(count).fits(kind.memory_gb) == "yes"))
+
+
+def _why_not(precision: str, kind: Kind | None) -> tuple[str, ...]:
+    """Why no time can be told."""
+    if kind is None:
+        return ("which card it will get is not known, so neither is its time",)
+    if precision == "fp32":
+        return ("what cards reach in fp32 is not known, so neither is its time",)
+    if precision == "bf16" and kind.computes_in == "fp16":
+        return (f"{kind.name} only emulates bf16, at a speed that nobody measured: take precision auto",)
+    return ()
+
+
+def _why(tflop: float, kind: Kind, *, replayed: bool, compiled: bool) -> Iterator[str]:
+    share = reached_flops(kind) / (kind.tflops * 1e12)
+    yield (
+        f"computed, not measured: a GPU has {tflop:.3g} TFLOP a step, and is taken to reach {share:.0%} of the {kind.tflops:g} TFLOP/s "
+        f"of {kind.name}'s data sheet; the band is what an H100, an A100 and an RTX 4090 were seen to reach"
+    )
+    if not replayed:
+        yield "kernels are launched one by one: a slow host takes longer, up to the end of the band"
+    if compiled:
+        yield "what compile gains was not measured, so it is not counted"
+
+
+def _why_shared(gpus: int) -> Iterator[str]:
+    if gpus > NODE_GPUS:
+        middle, high = (f"{each - 1:.0%}" for each in DOUBLING[1:])
+        yield f"each doubling beyond {NODE_GPUS} GPUs costs {middle} (0 to {high}), as in published rows"
+
+
+MEMORY = "GB of memory"
+
+
+def _about_memory(least: Memory, kind: Kind | None) -> Iterator[str]:
+    if kind and (fits := least.fits(kind.memory_gb)) != "yes":
+        may = "does not fit into" if fits == "no" else "may not fit into"
+        yield (
+            f"it {may} {kind.name}, which has {kind.memory_gb} GB: with one sample at a time it takes {least.low_gb:.1f} to "
+            f"{least.high_gb:.1f} {MEMORY}"
+        )
+
+
+def _of_memory(because: tuple[str, ...]) -> Iterator[str]:
+    return (each for each in because if MEMORY in each)

@@ -1,0 +1,185 @@
+"""The memory that a run takes of a card: weights, what learns with its moments and gradients, and what a forward pass keeps for the
+backward one. Pure; in bytes of 10⁹ to a GB.
+
+What is kept is counted layer by layer, as PyTorch keeps it under autocast: norms and SiLU compute in float32 and keep their inputs so; a
+layer that learns keeps its input in half precision, each of q, k and v a copy; a frozen one keeps nothing; attention keeps q, k, v and
+its output; GEGLU three times its width. With gradient checkpointing each block's input is kept, and one block at a time besides.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from gangline.core.estimates.layers import (
+    Attention,
+    Layer,
+    Op,
+    decoder_layers,
+    embedding_weights,
+    encoder_layers,
+    text_layers,
+    unet_layers,
+)
+from gangline.core.estimates.work import TEXT_MODULES, Trained
+from gangline.core.models.architecture import PUBLISHED_VAE
+from gangline.core.models.families import Family
+from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.phases import Phase
+from gangline.core.specs.scratch import ScratchSpec
+
+GB = 1e9
+HALF, FULL = 2, 4
+"""Bytes of a number."""
+BYTES_OF_BASE: dict[str, float] = {"full": HALF, "8bit": 1 + 1 / 256, "4bit": 0.5 + 4 / 64}
+"""Of a linear layer's weight. bitsandbytes keeps a scale in float32 for a row of 8 bits, 1024 numbers or so, and for each 64 of 4 bits."""
+MOMENTS = {"adamw": 8, "adamw8bit": 2, "prodigy": 16, "schedule_free": 8}
+"""Bytes that an optimiser keeps for a weight besides it."""
+LIBRARIES_GB = 0.5
+"""Workspaces of cuBLAS and cuDNN and fragments that the allocator keeps: what an H100 took beside all that is counted."""
+CONTEXT_GB = 0.6
+"""What CUDA and its driver take of a card before a program has a tensor."""
+HIGH, HIGH_AGAIN = 1.15, 1.7
+"""By how much more activations may take than what is counted. An H100 took 1.02 times it for each further sample, and 1.63 times it with
+gradient checkpointing, as blocks that are computed again leave fragments (benchmarks/estimate_work.py)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Of one GPU, at its peak, as PyTorch's allocator counts it, in 10⁹ bytes. `parts`: what it is made of, at the lower end."""
+
+    low_gb: float
+    high_gb: float
+    parts: dict[str, float]
+
+    def fits(self, memory_gb: float) -> Literal["yes", "perhaps", "no"]:
+        """Into a card that is sold with so many GB (of 2³⁰ bytes): its driver and error correction take some of it."""
+        room = memory_gb * 2**30 / GB * 0.94 - CONTEXT_GB
+        if self.high_gb <= room:
+            return "yes"
+        return "perhaps" if self.low_gb <= room else "no"
+
+
+def lora_memory(spec: LoraSpec, family: Family, *, microbatch: int, resolution: int | None = None) -> Memory:
+    """Of training itself, with `microbatch` samples at a time, or of what is made before it where that takes more."""
+    side = resolution or spec.resolution
+    wide = FULL if spec.precision == "fp32" else HALF
+    layers = list(unet_layers(family.unet, side))
+    trained = Trained(rank=spec.rank, targets=spec.target_modules, text_learns=spec.train_text_encoder)
+    learning = trained.weights(layers)
+    base = base_bytes(layers, spec.base_precision, wide)
+    sample = kept(layers, trained, again=spec.gradient_checkpointing, wide=wide)
+    if spec.train_text_encoder:
+        own = Trained(rank=spec.rank, targets=TEXT_MODULES, text_learns=True)
+        for encoder in family.text_encoders:
+            text = list(text_layers(encoder.shape))
+            learning += own.weights(text)
+            base += wide * (sum(layer.weights for layer in text) + embedding_weights(encoder.shape))
+            sample += kept(text, own, again=spec.gradient_checkpointing, wide=wide)
+    each = 2 * FULL + HALF + MOMENTS[spec.optimizer] + (FULL if spec.ema_decay else 0)
+    parts = {
+        "base": base / GB,
+        "what learns": each * learning / GB,
+        "activations": microbatch * sample / GB,
+        "libraries": LIBRARIES_GB,
+    }
+    before = _preparing(family, side, layers, base if spec.class_prompt else 0)
+    return _memory(parts, spec.gradient_checkpointing, before)
+
+
+def scratch_memory(spec: ScratchSpec, phase: Phase, family: Family, *, microbatch: int, gpus: int) -> Memory:
+    """Of one of `gpus`. DDP keeps all of what learns on each, FSDP a part; both add up gradients in buckets."""
+    wide = FULL if spec.precision == "fp32" else HALF
+    again, side = spec.gradient_checkpointing, phase.resolution
+    frozen, trained = 0.0, Trained(text_learns=spec.train_text_encoders)
+    layers: list[Op]
+    if spec.part == "vae":
+        layers = [*encoder_layers(PUBLISHED_VAE, side), *decoder_layers(PUBLISHED_VAE, side)]
+    else:
+        layers = list(unet_layers(family.unet, side))
+    learning = trained.weights(layers)
+    sample = kept(layers, trained, again=again, wide=wide)
+    if spec.part == "unet" and spec.text_embeddings == "off":
+        for encoder in family.text_encoders:
+            text = list(text_layers(encoder.shape))
+            weights = sum(layer.weights for layer in text) + embedding_weights(encoder.shape)
+            if spec.train_text_encoders:
+                learning += weights
+                sample += kept(text, trained, again=again, wide=wide)
+            else:
+                frozen += wide * weights
+    each = 2 * FULL + MOMENTS[spec.optimizer] + (FULL if spec.ema_decay else 0)
+    shared = gpus if spec.parallel == "fsdp" else 1
+    half_copies = wide if wide == HALF else 0
+    parts = {
+        "frozen": frozen / GB,
+        "what learns": (each / shared + half_copies) * learning / GB,
+        "activations": microbatch * sample / GB,
+        "libraries": LIBRARIES_GB + (0.5 * FULL * learning / GB if gpus > 1 and spec.parallel == "ddp" else 0),
+    }
+    before = _encoding(family, side) if spec.part == "unet" and phase.latents == "off" else 0.0
+    parts["activations"] += before / GB * microbatch
+    return _memory(parts, again, 0.0)
+
+
+def base_bytes(layers: Iterable[Op], precision: str, wide: int = HALF) -> float:
+    """Of a frozen U-Net. Only linear layers are in 8 or 4 bits."""
+    each = wide if precision == "full" else BYTES_OF_BASE[precision]
+    return sum(
+        layer.weights * (each if isinstance(layer, Layer) and layer.kind == "linear" else wide) for layer in layers
+    )
+
+
+def kept(layers: Sequence[Op], trained: Trained, *, again: bool, wide: int = HALF) -> float:
+    """Bytes of one sample, from the forward to the backward pass."""
+    blocks = defaultdict[str, float](float)
+    inputs: dict[str, float] = {}
+    for layer in layers:
+        blocks[layer.block] += _kept_by(layer, trained, wide)
+        if isinstance(layer, Layer) and layer.on != "time":
+            inputs.setdefault(layer.block, wide * layer.inputs * layer.places)
+    return sum(inputs.values()) + max(blocks.values()) if again else sum(blocks.values())
+
+
+def _kept_by(layer: Op, trained: Trained, wide: int) -> float:
+    if isinstance(layer, Attention):
+        return wide * layer.width * (2 * layer.queries + 2 * layer.keys)
+    if layer.on == "time":
+        return 0.0
+    numbers = layer.inputs * layer.places
+    if layer.kind == "norm":
+        # a resnet's norm is followed by SiLU, which keeps its input, too
+        activated = layer.name.endswith(("norm1", "norm2", "conv_norm_out")) and "transformer" not in layer.name
+        return FULL * numbers * (2 if activated and layer.on == "image" else 1)
+    own = wide * numbers if trained.learns(layer) else 0.0
+    if layer.name.endswith(".ff.net.0.proj"):
+        own += wide * layer.places * layer.outputs * 1.5
+    if layer.name.endswith(".mlp.fc1"):
+        own += wide * layer.places * layer.outputs * 2
+    return own
+
+
+def _preparing(family: Family, side: int, unet: list[Op], base: float) -> float:
+    """Bytes while latents and embeddings are made, one after the other; class images are drawn by the whole base."""
+    text = sum(
+        HALF * (sum(layer.weights for layer in text_layers(encoder.shape)) + embedding_weights(encoder.shape))
+        for encoder in family.text_encoders
+    )
+    drawing = base + _largest(decoder_layers(PUBLISHED_VAE, side), FULL) if base else 0.0
+    return max(text, _encoding(family, side), drawing)
+
+
+def _encoding(family: Family, side: int) -> float:
+    """The VAE is in float32; at its widest place an input, a norm's and an output are there at once."""
+    layers = list(encoder_layers(PUBLISHED_VAE, side))
+    return FULL * sum(layer.weights for layer in layers) + _largest(layers, FULL)
+
+
+def _largest(layers: Iterable[Op], wide: int) -> float:
+    return max(wide * layer.places * (2 * layer.inputs + layer.outputs) for layer in layers if isinstance(layer, Layer))
+
+
+def _memory(parts: dict[str, float], again: bool, before: float) -> Memory:
+    low = max(sum(parts.values()), before / GB + LIBRARIES_GB)
+    more = parts["activations"] * ((HIGH_AGAIN if again else HIGH) - 1) + LIBRARIES_GB
+    return Memory(low_gb=low, high_gb=low + more, parts=parts)

@@ -1,0 +1,105 @@
+"""Seconds of a job's parts on a card of a known kind, by counting what they compute. Pure."""
+
+import math
+
+from gangline.core.estimates.utilisation import NONE, Band, optimiser_s, reached_flops, step_s
+from gangline.core.estimates.work import (
+    Work,
+    decode_picture,
+    denoise,
+    embed_text,
+    encode_picture,
+    lora_sample,
+    lora_weights,
+    scratch_sample,
+    scratch_weights,
+)
+from gangline.core.gpus import Kind
+from gangline.core.models.families import Family
+from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.phases import Phase
+from gangline.core.specs.scratch import ScratchSpec
+
+GUESSED = 2.5
+"""By how much what was never measured on a card (encoding, drawing) may take longer, or less long."""
+PHOTO_S = 0.2
+"""A processor reads and decodes a photo of 12 MP twice in that time, by estimate."""
+IN_FULL = {"bf16": 1 / 2, "fp16": 1 / 8}
+"""The VAE computes in float32. Cards since Ampere multiply its convolutions in TF32, half as fast as bf16; older ones an eighth."""
+NODE_GPUS = 8
+"""The figures that a card's speed comes from are of eight GPUs and of one."""
+DOUBLING = (1.0, 1.06, 1.11)
+"""How much longer a step takes for twice as many GPUs beyond a node, beside half of its work: the best, the mean and the worst of what
+MosaicML's three series lost from 8 to 128 GPUs (benchmarks/estimate_work.py)."""
+MOVED_BYTES = 16
+"""Of a weight that learns: itself, its gradient and two moments; four more where weights are averaged."""
+
+
+def is_replayed(spec: LoraSpec) -> bool:
+    """Whether the trainer makes its steps one CUDA graph (gangline.train.lora.graph)."""
+    drawn_twice = spec.dropout > 0 and spec.gradient_checkpointing
+    return not (spec.train_text_encoder or spec.compile or drawn_twice)
+
+
+def lora_step_s(spec: LoraSpec, family: Family, kind: Kind, *, microbatch: int) -> Band:
+    sample, samples = lora_sample(spec, family), spec.samples_per_step
+    passes = step_s(sample, kind, samples=samples, microbatch=microbatch, replayed=is_replayed(spec))
+    return passes + _alike(optimiser_s(lora_weights(spec, family), kind, bytes_each=MOVED_BYTES))
+
+
+def scratch_step_s(spec: ScratchSpec, phase: Phase, family: Family, kind: Kind, *, microbatch: int, gpus: int) -> Band:
+    """Of a batch that so many GPUs share; what gradients take on their way between them is in the band."""
+    sample, own = scratch_sample(spec, phase, family), -(-phase.batch_size // gpus)
+    seconds = step_s(sample, kind, samples=own, microbatch=min(microbatch, own), replayed=False)
+    weights = scratch_weights(spec, family) // (gpus if spec.parallel == "fsdp" else 1)
+    moved = optimiser_s(weights, kind, bytes_each=MOVED_BYTES + (4 if spec.ema_decay else 0))
+    low, middle, high = exchange(gpus)
+    seconds += _alike(moved)
+    return Band(low=seconds.low * low, middle=seconds.middle * middle, high=seconds.high * high)
+
+
+def exchange(gpus: int) -> tuple[float, float, float]:
+    """How much longer a step takes for being shared."""
+    doublings = max(0.0, math.log2(gpus / NODE_GPUS))
+    low, middle, high = (each**doublings for each in DOUBLING)
+    return low, middle, high
+
+
+def prepare_s(spec: LoraSpec, family: Family, kind: Kind) -> Band:
+    """Latents of every view of every photo, embeddings, and class images, which the base draws."""
+    views = (spec.crops if spec.crop == "random" else 1) * (2 if spec.flip else 1)
+    photos, held_out = len(spec.photos), len(spec.held_out)
+    encoded = _full_s(encode_picture(family, spec.resolution), kind).times(photos * views + held_out)
+    read = _guessed(PHOTO_S).times(photos + held_out)
+    texts = 0 if spec.train_text_encoder else photos * max(1, spec.caption_shuffles) + len(spec.sample_prompts) + 2
+    said = _guessed(step_s(embed_text(family), kind, samples=1, microbatch=1, replayed=False).middle).times(texts)
+    drawn = _drawn_s(family, spec.resolution, spec.sample_steps, kind).times(spec.class_images)
+    return encoded + read + said + (drawn if spec.class_prompt else NONE)
+
+
+def pictures_s(spec: LoraSpec | ScratchSpec, family: Family, kind: Kind) -> Band:
+    """Of the result; a LoRA's beside those of the base alone."""
+    if not spec.sample_result:
+        return NONE
+    sides = 2 if isinstance(spec, LoraSpec) else 1
+    pictures = sides * len(spec.prompts_to_sample) * len(spec.sample_seeds)
+    return _drawn_s(family, spec.resolution, spec.sample_steps, kind).times(pictures)
+
+
+def _drawn_s(family: Family, resolution: int, steps: int, kind: Kind) -> Band:
+    drawn = denoise(family, resolution, steps=steps)
+    on_card = step_s(drawn, kind, samples=1, microbatch=1, replayed=False)
+    return on_card + _full_s(decode_picture(family, resolution), kind)
+
+
+def _full_s(work: Work, kind: Kind) -> Band:
+    """In float32."""
+    return _guessed(work.flops / (reached_flops(kind) * IN_FULL[kind.computes_in]))
+
+
+def _alike(seconds: float) -> Band:
+    return Band(low=seconds, middle=seconds, high=seconds)
+
+
+def _guessed(seconds: float) -> Band:
+    return Band(low=seconds / GUESSED, middle=seconds, high=seconds * GUESSED)

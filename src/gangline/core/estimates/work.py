@@ -1,0 +1,215 @@
+"""What a step computes, in FLOP, and how many kernels it is made of: counted layer by layer. Pure.
+
+Counted are products, convolutions and attention, as torch's FlopCounterMode counts them (attention's backward pass as twice its forward
+pass); norms, activations and copies are in what a card reaches (gangline.core.estimates.utilisation).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gangline.core.estimates.layers import (
+    Attention,
+    Layer,
+    Op,
+    decoder_layers,
+    embedding_weights,
+    encoder_layers,
+    text_layers,
+    unet_layers,
+)
+from gangline.core.models.architecture import PUBLISHED_VAE
+from gangline.core.models.families import Family
+from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.phases import Phase
+from gangline.core.specs.scratch import ScratchSpec
+
+TEXT_MODULES = ("q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2")
+"""What a LoRA trains in text encoders (gangline.train.lora.adapter)."""
+BACKWARD_PASSES = 2
+"""A backward pass launches about as many kernels as two forward ones: by inputs, and by weights."""
+
+CHECKPOINTED = (".resnets.", ".transformer_blocks.", ".encoder.layers.")
+"""In the names of blocks that diffusers and transformers compute again as one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """`flops` of one sample; `ops`: passes over layers, which take their time however few samples are computed at once."""
+
+    flops: float
+    ops: int
+
+    def __add__(self, other: "Work") -> "Work":
+        return Work(flops=self.flops + other.flops, ops=self.ops + other.ops)
+
+    def times(self, count: float) -> "Work":
+        return Work(flops=self.flops * count, ops=round(self.ops * count))
+
+
+NOTHING = Work(flops=0.0, ops=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trained:
+    """Which layers learn: all, or a LoRA of `rank` in those that `targets` end the names of. `text_learns`: gradients are wanted for what
+    cross-attention reads, too."""
+
+    rank: int = 0
+    targets: tuple[str, ...] = ()
+    text_learns: bool = False
+
+    def learns(self, layer: Layer) -> bool:
+        return not self.rank or self.has_lora(layer)
+
+    def has_lora(self, layer: Layer) -> bool:
+        named = any(layer.name == target or layer.name.endswith(f".{target}") for target in self.targets)
+        return bool(self.rank) and layer.kind != "norm" and named
+
+    def weights(self, layers: Iterable[Op]) -> int:
+        """That an optimiser moves."""
+        if not self.rank:
+            return sum(layer.weights for layer in layers)
+        found = (layer for layer in layers if isinstance(layer, Layer) and self.has_lora(layer))
+        return sum(layer.low_rank_weights(self.rank) for layer in found)
+
+
+def forwards(layers: Iterable[Op]) -> Work:
+    """Of what only computes, and learns nothing."""
+    counted = list(layers)
+    return Work(flops=sum(layer.flops for layer in counted), ops=len(counted))
+
+
+def training(layers: Iterable[Op], trained: Trained, *, again: bool) -> Work:
+    """Forwards and backwards. Gradients flow back to the first layer that learns, and no further. `again`: with gradient checkpointing."""
+    counted = list(layers)
+    forward = backward = 0
+    flows = False  # whether anything before this layer learns
+    for layer in counted:
+        forward += _forward(layer, trained)
+        if not isinstance(layer, Layer):
+            backward += 2 * layer.flops if flows else 0
+            continue
+        reads_what_learns = flows and (layer.on == "image" or _other_learns(layer, trained))
+        backward += _forward(layer, trained) if reads_what_learns else 0
+        backward += _low(layer, trained) if trained.rank else layer.flops
+        flows |= trained.learns(layer) and layer.kind != "norm"
+    twice = recomputed(counted, trained) if again else 0
+    passes = 1 + BACKWARD_PASSES + again
+    return Work(flops=forward + backward + twice, ops=passes * len(counted))
+
+
+def recomputed(layers: Iterable[Op], trained: Trained) -> int:
+    """FLOP that gradient checkpointing adds. Each resnet and each transformer's block is computed again, up to the last of its layers that
+    keeps something for the backward pass; the first ones, which no gradient reaches, are not."""
+    blocks = defaultdict[str, list[Op]](list)
+    flows: set[str] = set()
+    for layer in layers:
+        if any(mark in layer.block for mark in CHECKPOINTED):
+            blocks[layer.block].append(layer)
+        if flows or (isinstance(layer, Layer) and trained.learns(layer)):
+            flows.add(layer.block)
+    found = 0
+    for name, block in blocks.items():
+        keepers = [number for number, layer in enumerate(block) if _keeps(layer, trained)]
+        if name in flows and keepers:
+            last = keepers[-1] + _keeps_output(block[keepers[-1]])
+            found += sum(_forward(layer, trained) for layer in block[:last])
+    return found
+
+
+def _forward(layer: Op, trained: Trained) -> int:
+    return layer.flops + (_low(layer, trained) if isinstance(layer, Layer) else 0)
+
+
+def _low(layer: Layer, trained: Trained) -> int:
+    """FLOP of a LoRA's two products beside a layer."""
+    return 2 * layer.low_rank_weights(trained.rank) * layer.places if trained.has_lora(layer) else 0
+
+
+def _keeps(layer: Op, trained: Trained) -> bool:
+    return _keeps_output(layer) or (isinstance(layer, Layer) and (layer.kind == "norm" or trained.learns(layer)))
+
+
+def _keeps_output(layer: Op) -> bool:
+    """Attention, and what an activation's two factors come out of."""
+    return isinstance(layer, Attention) or layer.name.endswith((".ff.net.0.proj", ".mlp.fc1"))
+
+
+def _other_learns(layer: Layer, trained: Trained) -> bool:
+    """Whether the text or the time that a layer reads came out of layers that learn."""
+    if layer.on == "text":
+        return trained.text_learns
+    return not trained.rank and not layer.name.endswith("linear_1")
+
+
+def lora_sample(spec: LoraSpec, family: Family, resolution: int | None = None) -> Work:
+    """One sample of a LoRA's step; latents and, where text encoders do not learn, embeddings were made before."""
+    text_learns = spec.train_text_encoder
+    trained = Trained(rank=spec.rank, targets=spec.target_modules, text_learns=text_learns)
+    again = spec.gradient_checkpointing
+    found = training(unet_layers(family.unet, resolution or spec.resolution), trained, again=again)
+    if text_learns:
+        own = Trained(rank=spec.rank, targets=TEXT_MODULES, text_learns=True)
+        for encoder in family.text_encoders:
+            found += training(text_layers(encoder.shape), own, again=again)
+    return found
+
+
+def scratch_sample(spec: ScratchSpec, phase: Phase, family: Family) -> Work:
+    """One sample of a phase's step. Latents are taken from the data set unless the phase says `off`."""
+    again, side = spec.gradient_checkpointing, phase.resolution
+    if spec.part == "vae":
+        both = (*encoder_layers(PUBLISHED_VAE, side), *decoder_layers(PUBLISHED_VAE, side))
+        return training(both, Trained(), again=again)
+    found = training(unet_layers(family.unet, side), Trained(text_learns=spec.train_text_encoders), again=again)
+    if spec.text_embeddings == "off":
+        for encoder in family.text_encoders:
+            layers = text_layers(encoder.shape)
+            learns = spec.train_text_encoders
+            found += training(layers, Trained(text_learns=True), again=again) if learns else forwards(layers)
+    if phase.latents == "off":
+        found += forwards(encoder_layers(PUBLISHED_VAE, side))
+    return found
+
+
+def encode_picture(family: Family, resolution: int) -> Work:
+    return forwards(encoder_layers(PUBLISHED_VAE, resolution))
+
+
+def embed_text(family: Family) -> Work:
+    found = NOTHING
+    for encoder in family.text_encoders:
+        found += forwards(text_layers(encoder.shape))
+    return found
+
+
+def denoise(family: Family, resolution: int, *, steps: int) -> Work:
+    """`steps` of a sampler for one picture, with and without its prompt (classifier-free guidance) at once."""
+    once = forwards(unet_layers(family.unet, resolution))
+    return Work(flops=2 * steps * once.flops, ops=steps * once.ops)
+
+
+def decode_picture(family: Family, resolution: int) -> Work:
+    return forwards(decoder_layers(PUBLISHED_VAE, resolution))
+
+
+def lora_weights(spec: LoraSpec, family: Family) -> int:
+    """That a LoRA's optimiser moves."""
+    trained = Trained(rank=spec.rank, targets=spec.target_modules)
+    own = Trained(rank=spec.rank, targets=TEXT_MODULES)
+    texts = family.text_encoders if spec.train_text_encoder else ()
+    unet = trained.weights(unet_layers(family.unet, family.resolution))
+    return unet + sum(own.weights(text_layers(text.shape)) for text in texts)
+
+
+def scratch_weights(spec: ScratchSpec, family: Family) -> int:
+    """That the optimiser of a training from scratch moves."""
+    side = family.resolution
+    if spec.part == "vae":
+        both = (*encoder_layers(PUBLISHED_VAE, side), *decoder_layers(PUBLISHED_VAE, side))
+        return sum(layer.weights for layer in both)
+    found = sum(layer.weights for layer in unet_layers(family.unet, side))
+    for text in family.text_encoders if spec.train_text_encoders else ():
+        found += sum(layer.weights for layer in text_layers(text.shape)) + embedding_weights(text.shape)
+    return found

@@ -1,0 +1,66 @@
+"""How large the parts of a model are: what their config.json says, as far as memory and computation follow from it. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+DOWN_WITH_ATTENTION = "CrossAttnDownBlock2D"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UNet:
+    """`channels` of each block on the way down. `depths`: transformer blocks of each attention there, 0 for a block without;
+    `middle_depth` those in the middle. `linear_projection`: attention's first and last product is a linear layer, else a convolution.
+    `sizes_width`: how many numbers it is told of text and sizes besides, 0 for none."""
+
+    channels: tuple[int, ...]
+    depths: tuple[int, ...]
+    middle_depth: int
+    layers_per_block: int = 2
+    text_width: int
+    linear_projection: bool
+    sizes_width: int = 0
+    latent_channels: int = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextTransformer:
+    """A CLIP text encoder of `layers` layers. `projection`: the width of its pooled output, 0 where there is none."""
+
+    width: int
+    layers: int
+    inner: int
+    words: int = 49_408
+    tokens: int = 77
+    projection: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Autoencoder:
+    """The VAE: `channels` of each block of its encoder."""
+
+    channels: tuple[int, ...]
+    layers_per_block: int = 2
+    latent_channels: int = 4
+
+
+PUBLISHED_VAE = Autoencoder(channels=(128, 256, 512, 512))
+"""All families have it, with weights of their own."""
+
+
+def unet_of_config(config: Mapping[str, Any]) -> UNet:
+    """From a U-Net's config.json as diffusers writes it."""
+    channels = tuple(config["block_out_channels"])
+    depths = config.get("transformer_layers_per_block") or 1
+    each = tuple(depths) if isinstance(depths, list | tuple) else (depths,) * len(channels)
+    kinds = config["down_block_types"]
+    return UNet(
+        channels=channels,
+        depths=tuple(depth if kind == DOWN_WITH_ATTENTION else 0 for depth, kind in zip(each, kinds, strict=True)),
+        middle_depth=each[-1],
+        layers_per_block=config["layers_per_block"],
+        text_width=config["cross_attention_dim"],
+        linear_projection=bool(config.get("use_linear_projection")),
+        sizes_width=config.get("projection_class_embeddings_input_dim") or 0,
+        latent_channels=config["in_channels"],
+    )

@@ -9,11 +9,12 @@ import math
 from itertools import pairwise
 from pathlib import Path
 
-from gangline.core.estimates.estimate import Row, estimate
+from gangline.core.estimates.estimate import estimate
 from gangline.core.estimates.outline import parse_outline
+from gangline.core.estimates.rows import Row
 from gangline.core.estimates.scaling import Batch, Measurement, fit, predict
 
-PUBLISHED = Path(__file__).parents[1] / "tests" / "unit" / "published"
+PUBLISHED = Path(__file__).parents[1] / "tests" / "unit" / "estimates" / "published"
 
 
 def table(name: str) -> list[dict[str, str]]:

@@ -32,7 +32,7 @@ from tests.data.made import converted
 from gangline.cli.admin.box import Box
 from gangline.cli.jobs.follow import follow, wait_for_pictures
 from gangline.cli.jobs.train import hand_in, read_recipe
-from gangline.cli.tools.estimate_figure import STYLE
+from gangline.cli.tools.estimate.figure import STYLE
 from gangline.compose.buckets import data_place
 from gangline.core.specs.fields import FilesBase
 from gangline.core.specs.phases import DataRef, Phase

@@ -97,7 +97,7 @@ COMMANDS = {
         "Prove that interrupted runs end with the same bits as an uninterrupted one.",
     ),
     "estimate": LazyCommand(
-        "gangline.cli.tools.estimate:estimate",
+        "gangline.cli.tools.estimate.command:estimate",
         "Days and dollars by the number and kind of GPUs, from a measured throughput.",
     ),
     "sim": LazyCommand("gangline.cli.tools.sim:app", "Try policies, fleets and faults in virtual time."),

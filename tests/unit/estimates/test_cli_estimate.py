@@ -190,8 +190,8 @@ def test_a_recipe_of_one_phase_takes_one_list_and_settings_over_its_own(gangline
         ((*ISSUE, "--gpus", "8"), "--gpus is given twice", "--phase"),
         (
             (str(ROOT / "recipes" / "tiny_subject.toml"),),
-            "the recipe trains a LoRA, which takes minutes, not days",
-            'kind = "scratch"',
+            "--usd-per-gpu-hour is not for a recipe of a LoRA",
+            "give --gpu",
         ),
     ],
 )
@@ -227,7 +227,7 @@ def test_without_matplotlib_a_figure_is_one_sentence_and_the_table_needs_none(
 
 
 def test_the_command_line_loads_no_matplotlib_before_a_figure_is_asked_for() -> None:
-    program = "import sys, gangline.cli.tools.estimate; print(*sys.modules)"
+    program = "import sys, gangline.cli.tools.estimate.command; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     assert not {"matplotlib", "numpy", "pydantic"} & set(loaded)
 

@@ -3,76 +3,13 @@ storage and egress."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import pairwise
-from statistics import harmonic_mean
-from typing import Literal
 
-from gangline.core.errors import BadInput
-from gangline.core.estimates.daly import HOUR_S, Loss, between_s, least_loss
+from gangline.core.estimates.daly import HOUR_S, Loss
 from gangline.core.estimates.outline import Outline, Phase
-from gangline.core.estimates.scaling import BAND_SHARE, How, Law, Throughput, fit, missed, predict
+from gangline.core.estimates.rows import SAME, Row, losses_of, row_of
+from gangline.core.estimates.scaling import BAND_SHARE, Law, Throughput, fit, missed, predict
 from gangline.core.gpus import Speed, find_kind, speed
-from gangline.core.money.cost import GB, HOUR_MS, egress_micro_usd, storage_micro_usd
-
-DAY_H = 24
-FACTOR_MAX = 1000
-"""A run that takes so many times as long as its training is none."""
-
-SAME = Speed(low=1.0, middle=1.0, high=1.0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """A phase, or the precompute, on one number of GPUs. `days` with interruptions; the band is `days_low` to `days_high`.
-
-    Of the precompute `how` is `given`: its GPU-hours were, and its throughput is not known.
-    """
-
-    phase: str
-    how: How | Literal["given"]
-    because: str
-    microbatches_per_step: int | None
-    images_per_second: float | None
-    images_per_second_low: float | None
-    images_per_second_high: float | None
-    days: float
-    days_low: float
-    days_high: float
-    gpu_hours: float
-    usd: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """All of it on one number of GPUs of a kind. `how` is that of the least certain phase. `images_per_second`: over all phases, while
-    training goes on. `efficiency`: GPU-hours of training for what the least GPUs of the table need, without interruptions.
-
-    `usd` = `usd_gpus` + `usd_storage` + `usd_egress`; `usd_low` and `usd_high` are of the band's days. `share_lost` to
-    interruptions and checkpoints, of the time of training; `checkpoint_interval_s` is None where nothing interrupts.
-    """
-
-    gpu: str
-    gpus: int
-    how: How
-    because: str
-    images_per_second: float
-    efficiency: float
-    days: float
-    days_low: float
-    days_high: float
-    gpu_hours: float
-    usd: float
-    usd_low: float
-    usd_high: float
-    usd_per_gpu_hour: float
-    usd_gpus: float
-    usd_storage: float
-    usd_egress: float
-    interruptions: float
-    share_lost: float
-    checkpoint_interval_s: float | None
-    phases: tuple[Part, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,35 +39,11 @@ class Estimate:
 def estimate(outline: Outline) -> Estimate:
     """Raises `BadInput` where interruptions leave a row no end."""
     laws = tuple(fit(phase.measurements, phase.batch) for phase in outline.phases)
-    losses = _losses(outline)
+    losses = losses_of(outline)
     kinds = tuple(outline.gpu) or (outline.measured_on,)
     rows = tuple(row for kind in kinds for row in _rows(outline, laws, kind, losses))
     steps = tuple(_step(phase, law) for phase, law in zip(outline.phases, laws, strict=True))
     return Estimate(rows=rows, steps=steps, band_share=BAND_SHARE, notes=tuple(_notes(outline, laws, rows)))
-
-
-def _losses(outline: Outline) -> dict[int, Loss | None]:
-    """What interruptions take of a run, by its number of GPUs."""
-    found = outline.interruptions
-    if found is None or found.per_node_hour == 0:
-        return dict.fromkeys(outline.counts)
-    losses = {
-        gpus: least_loss(
-            between_s=between_s(per_node_hour=found.per_node_hour, nodes=found.nodes(gpus)),
-            checkpoint_s=found.checkpoint_s,
-            restart_s=found.restart_s,
-        )
-        for gpus in outline.counts
-    }
-    endless = [gpus for gpus, loss in losses.items() if loss.factor > FACTOR_MAX]
-    if endless:
-        raise BadInput(
-            f"on {' or '.join(map(str, endless))} GPUs training would not end: {endless[0]} are interrupted every "
-            f"{losses[endless[0]].between_s:.3g} s on average, a checkpoint takes {found.checkpoint_s:g} s and a restart "
-            f"{found.restart_s:g} s",
-            hint="leave them out, or find nodes that stay longer, faster checkpoints or faster restarts",
-        )
-    return dict(losses)
 
 
 def _rows(outline: Outline, laws: tuple[Law, ...], kind: str, losses: dict[int, Loss | None]) -> Iterator[Row]:
@@ -140,7 +53,7 @@ def _rows(outline: Outline, laws: tuple[Law, ...], kind: str, losses: dict[int, 
         found = tuple(_throughput(law, gpus, times) for law in laws)
         hours = sum(_hours(phase, each) for phase, each in zip(outline.phases, found, strict=True)) * gpus
         first_hours = first_hours or hours
-        yield _row(outline, kind, gpus, found, times, losses[gpus], first_hours / hours)
+        yield row_of(outline, kind, gpus, found, times, losses[gpus], first_hours / hours)
 
 
 def _speed(outline: Outline, kind: str) -> Speed:
@@ -173,112 +86,6 @@ def _throughput(law: Law, gpus: int, times: Speed) -> Throughput:
 
 def _hours(phase: Phase, found: Throughput) -> float:
     return phase.images / found.images_per_second / HOUR_S
-
-
-def _row(
-    outline: Outline,
-    kind: str,
-    gpus: int,
-    found: tuple[Throughput, ...],
-    times: Speed,
-    loss: Loss | None,
-    efficiency: float,
-) -> Row:
-    price = outline.price_usd_per_hour(kind, gpus)
-    pairs = tuple(zip(outline.phases, found, strict=True))
-    training = tuple(_part(phase, each, gpus, loss.factor if loss else 1.0, price) for phase, each in pairs)
-    parts = (*_precompute(outline, gpus, times, price), *training)
-    days, days_low, days_high = (
-        sum(getattr(part, name) for part in parts) for name in ("days", "days_low", "days_high")
-    )
-    gpu_hours = sum(part.gpu_hours for part in parts)
-    storage, egress = _storage_usd(outline, days), _egress_usd(outline)
-    training_hours = sum(part.days for part in training) * DAY_H
-    least_certain = max(found, key=lambda each: ("measured", "interpolated", "extrapolated").index(each.how))
-    return Row(
-        gpu=kind,
-        gpus=gpus,
-        how=least_certain.how,
-        because=least_certain.because,
-        images_per_second=_over_all(pairs),
-        efficiency=efficiency,
-        days=days,
-        days_low=days_low,
-        days_high=days_high,
-        gpu_hours=gpu_hours,
-        usd=gpu_hours * price + storage + egress,
-        usd_low=days_low * DAY_H * gpus * price + _storage_usd(outline, days_low) + egress,
-        usd_high=days_high * DAY_H * gpus * price + _storage_usd(outline, days_high) + egress,
-        usd_per_gpu_hour=price,
-        usd_gpus=gpu_hours * price,
-        usd_storage=storage,
-        usd_egress=egress,
-        interruptions=training_hours * HOUR_S / loss.between_s if loss else 0.0,
-        share_lost=loss.share if loss else 0.0,
-        checkpoint_interval_s=loss.interval_s if loss else None,
-        phases=parts,
-    )
-
-
-def _over_all(pairs: tuple[tuple[Phase, Throughput], ...]) -> float:
-    """All images by all seconds, rounded once: of a single phase what was measured."""
-    rates = [Fraction(found.images_per_second) for _, found in pairs]
-    return float(harmonic_mean(rates, [phase.images for phase, _ in pairs]))
-
-
-def _part(phase: Phase, found: Throughput, gpus: int, factor: float, price: float) -> Part:
-    days, days_low, days_high = (
-        phase.images / rate / HOUR_S / DAY_H * factor for rate in (found.images_per_second, found.high, found.low)
-    )
-    return Part(
-        phase=phase.name,
-        how=found.how,
-        because=found.because,
-        microbatches_per_step=phase.batch.microbatches(gpus) if phase.batch else None,
-        images_per_second=found.images_per_second,
-        images_per_second_low=found.low,
-        images_per_second_high=found.high,
-        days=days,
-        days_low=days_low,
-        days_high=days_high,
-        gpu_hours=days * DAY_H * gpus,
-        usd=days * DAY_H * gpus * price,
-    )
-
-
-def _precompute(outline: Outline, gpus: int, times: Speed, price: float) -> Iterator[Part]:
-    """Its GPU-hours are shared by all: nobody waits, so there is no law to it, and an interruption stops one node only."""
-    if outline.precompute is None:
-        return
-    hours = outline.precompute.gpu_hours
-    yield Part(
-        phase="precompute",
-        how="given",
-        because=f"{hours:g} GPU-hours" + ("" if times == SAME else " of the GPUs that were measured"),
-        microbatches_per_step=None,
-        images_per_second=None,
-        images_per_second_low=None,
-        images_per_second_high=None,
-        days=hours / times.middle / gpus / DAY_H,
-        days_low=hours / times.high / gpus / DAY_H,
-        days_high=hours / times.low / gpus / DAY_H,
-        gpu_hours=hours / times.middle,
-        usd=hours / times.middle * price,
-    )
-
-
-def _storage_usd(outline: Outline, days: float) -> float:
-    """Data set and checkpoints, for as long as the run lasts."""
-    data = outline.data
-    size = round((data.dataset_gb + data.checkpoint_gb * data.checkpoints_kept) * GB)
-    return storage_micro_usd(size, 0, round(days * DAY_H * HOUR_MS), data.storage_usd_per_gb_month) / 1e6
-
-
-def _egress_usd(outline: Outline) -> float:
-    data = outline.data
-    images = sum(phase.images for phase in outline.phases)
-    epochs = images / data.dataset_images if data.dataset_images else 1.0
-    return egress_micro_usd(round(data.dataset_gb * GB * epochs), data.egress_usd_per_gb) / 1e6
 
 
 def _step(phase: Phase, law: Law) -> Step:

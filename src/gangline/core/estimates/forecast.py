@@ -276,8 +276,8 @@ def _why_not(precision: str, kind: Kind | None) -> tuple[str, ...]:
 def _why(tflop: float, kind: Kind, *, replayed: bool, compiled: bool) -> Iterator[str]:
     share = reached_flops(kind) / (kind.tflops * 1e12)
     yield (
-        f"computed, not measured: a GPU has {tflop:.3g} TFLOP a step, and is taken to reach {share:.0%} of the {kind.tflops:g} TFLOP/s "
-        f"of {kind.name}'s data sheet; the band is what an H100, an A100 and an RTX 4090 were seen to reach"
+        f"computed, not measured: a step of {tflop:.3g} TFLOP on a GPU, at {share:.0%} of the {kind.tflops:g} TFLOP/s that {kind.name} has "
+        "by data sheet; the band is how far an H100, an A100 and an RTX 4090 were off that rule"
     )
     if not replayed:
         yield "kernels are launched one by one: a slow host takes longer, up to the end of the band"

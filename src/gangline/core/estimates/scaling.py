@@ -11,9 +11,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist, harmonic_mean, mean
-from typing import Literal
+from typing import Literal, get_args
 
-How = Literal["measured", "interpolated", "extrapolated"]
+How = Literal["measured", "interpolated", "extrapolated", "computed"]
+HOWS: tuple[How, ...] = get_args(How)
+"""From the most certain to the least."""
 
 BAND_SHARE = 0.90
 """A band is meant to hold so many of the true values."""

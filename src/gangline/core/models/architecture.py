@@ -64,3 +64,15 @@ def unet_of_config(config: Mapping[str, Any]) -> UNet:
         sizes_width=config.get("projection_class_embeddings_input_dim") or 0,
         latent_channels=config["in_channels"],
     )
+
+
+def text_of_config(config: Mapping[str, Any], *, pooled: bool) -> TextTransformer:
+    """From a text encoder's config.json as transformers writes it."""
+    return TextTransformer(
+        width=config["hidden_size"],
+        layers=config["num_hidden_layers"],
+        inner=config["intermediate_size"],
+        words=config["vocab_size"],
+        tokens=config["max_position_embeddings"],
+        projection=config["projection_dim"] if pooled else 0,
+    )

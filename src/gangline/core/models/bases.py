@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
-from gangline.core.models.families import FAMILIES
+from gangline.core.models.families import FAMILIES, Family
 
 INDEX = "model_index.json"
 PARTS = ("scheduler", "text_encoder", "text_encoder_2", "tokenizer", "tokenizer_2", "unet", "vae")
@@ -21,6 +21,11 @@ TEXT_ENCODERS = tuple(dict.fromkeys(part for family in FAMILIES.values() for par
 """The parts of any family that hold one."""
 Role = Literal["base", "vae"]
 ROLES: tuple[Role, ...] = ("base", "vae")
+
+
+def family_published_as(repo: str) -> Family | None:
+    """The family of a base under the name that its authors gave it on the hub; others' bases have to be asked for it."""
+    return next((family for family in FAMILIES.values() if repo in family.published_as), None)
 
 
 def is_base_name(text: str) -> bool:

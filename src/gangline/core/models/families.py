@@ -4,10 +4,11 @@ A family decides the text encoders, what the U-Net is told, the sizes, and what 
 Classes of libraries are named by strings: this module knows neither torch nor diffusers. Pure.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
-from gangline.core.models.architecture import TextTransformer, UNet
+from gangline.core.models.architecture import TextTransformer, UNet, text_of_config, unet_of_config
 from gangline.core.specs.fields import Prediction
 
 FamilyName = Literal["sdxl", "sd15", "sd2"]
@@ -59,8 +60,8 @@ class Family:
     class in diffusers. `text_width` is what the U-Net's cross-attention reads. `has_sizes`: the U-Net is told pooled text and the
     sizes of the picture (Podell et al. 2023, §2.2). `zero_empty`: it was trained with zeros for an empty prompt. `attention_heads`:
     as many in every layer; None where a head has a fixed width. `resolution`: of its first base. `resolution_max`: above it a
-    subject is drawn several times. `unet` is that of the
-    published bases. `kohya_unet`: after which layout kohya's scripts name the U-Net's modules.
+    subject is drawn several times. `unet` is that of the published bases, which their authors call `published_as` on the hub.
+    `kohya_unet`: after which layout kohya's scripts name the U-Net's modules.
     """
 
     name: FamilyName
@@ -79,6 +80,7 @@ class Family:
     resolution_max: int
     variants: tuple[Variant, ...]
     unet: UNet
+    published_as: tuple[str, ...]
     kohya_unet: Literal["diffusers", "original"]
     kohya_v2: bool
     implementation: str
@@ -155,6 +157,7 @@ SDXL = Family(
         linear_projection=True,
         sizes_width=2816,
     ),
+    published_as=("stabilityai/stable-diffusion-xl-base-1.0",),
     kohya_unet="original",
     kohya_v2=False,
     implementation="https://github.com/Stability-AI/generative-models",
@@ -192,6 +195,11 @@ SD15 = Family(
     ),
     unet=UNet(
         channels=(320, 640, 1280, 1280), depths=(1, 1, 1, 0), middle_depth=1, text_width=768, linear_projection=False
+    ),
+    published_as=(
+        "CompVis/stable-diffusion-v1-4",
+        "runwayml/stable-diffusion-v1-5",
+        "stable-diffusion-v1-5/stable-diffusion-v1-5",
     ),
     kohya_unet="diffusers",
     kohya_v2=False,
@@ -235,6 +243,12 @@ SD2 = Family(
     unet=UNet(
         channels=(320, 640, 1280, 1280), depths=(1, 1, 1, 0), middle_depth=1, text_width=1024, linear_projection=True
     ),
+    published_as=(
+        "stabilityai/stable-diffusion-2",
+        "stabilityai/stable-diffusion-2-base",
+        "stabilityai/stable-diffusion-2-1",
+        "stabilityai/stable-diffusion-2-1-base",
+    ),
     kohya_unet="diffusers",
     kohya_v2=True,
     implementation="diffusers",
@@ -247,3 +261,15 @@ FAMILIES: dict[FamilyName, Family] = {family.name: family for family in (SDXL, S
 def family_of_width(text_width: int) -> Family | None:
     """The family whose U-Net reads text so wide."""
     return next((family for family in FAMILIES.values() if family.text_width == text_width), None)
+
+
+def sized(family: Family, configs: Mapping[str, Mapping[str, Any]]) -> Family:
+    """The family as a base has it whose parts have other sizes than the published ones: `configs` is their config.json, by part."""
+    encoders = tuple(
+        replace(encoder, shape=text_of_config(configs[encoder.part], pooled=encoder.is_pooled))
+        if encoder.part in configs
+        else encoder
+        for encoder in family.text_encoders
+    )
+    unet = unet_of_config(configs["unet"]) if "unet" in configs else family.unet
+    return replace(family, unet=unet, text_encoders=encoders)

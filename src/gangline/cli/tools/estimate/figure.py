@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gangline.core.errors import BadInput
-from gangline.core.estimates.estimate import Estimate, Row
+from gangline.core.estimates.estimate import Estimate
+from gangline.core.estimates.rows import Row
 from gangline.sim.timeline import HUES
 
 if TYPE_CHECKING:

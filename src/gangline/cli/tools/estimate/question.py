@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from gangline.cli.bundled.place import path_or_recipe
 from gangline.cli.jobs.scratch import plan_of, spec_of, with_settings
-from gangline.cli.tools.estimate_words import named, number, numbers, phase_of, refuse, times
+from gangline.cli.tools.estimate.words import named, number, numbers, phase_of, refuse, times
 from gangline.core.errors import BadInput, NotFound
 
 if TYPE_CHECKING:  # what `--help` need not wait for
     from gangline.cli.tools.measure import Measured
+    from gangline.core.estimates.estimate import Estimate
     from gangline.core.estimates.outline import Outline
     from gangline.core.specs.scratch import ScratchSpec
 
@@ -36,6 +37,7 @@ class OfRecipe:
     measure_s: float
     data: list[str] | None
     base: str | None
+    family: str | None
     settings: list[str]
 
 
@@ -51,13 +53,47 @@ class Question:
     throughput: Throughput
     of_recipe: OfRecipe
 
-    def outline(self) -> "tuple[Outline, list[Measured]]":
-        """Return what is to be estimated, and what was measured for it: a recipe may be trained here first. Raises `BadInput`."""
-        return self._of_recipe() if _is_recipe(self.file) else (self._of_outline(), [])
+    def estimate(self) -> "tuple[Estimate, list[Measured]]":
+        """Return the rows, and what was measured for them: a recipe may be trained here first. Raises `BadInput`."""
+        from gangline.core.estimates.estimate import estimate
+
+        if not is_recipe(self.file):
+            return estimate(self._of_outline()), []
+        if self._is_computed:
+            return self._computed(), []
+        outline, measured = self._of_recipe()
+        return estimate(outline), measured
+
+    @property
+    def _is_computed(self) -> bool:
+        """A recipe without throughput, for kinds of GPUs."""
+        return bool(self.settings["gpu"]) and not self.throughput.rates and not self.of_recipe.measure
+
+    def _computed(self) -> "Estimate":
+        from gangline.cli.tools.estimate.computed import family_of
+        from gangline.core.estimates.computed import computed
+
+        own = self.of_recipe
+        recipe = self._recipe()
+        refuse(own.data, "--data is for --measure", hint="what is computed needs no data set")
+        refuse(self.measured_on, "--measured-on is for a throughput that was measured", hint="leave it out")
+        spec = spec_of(recipe)
+        given = [count for text in self.throughput.gpus for count in numbers("--gpus", text) or []]
+        counts = [*given, *(self.settings["predict"] or [])] or [spec.needs.slots]
+        wrong = not all(isinstance(count, int) and count >= 1 for count in counts)
+        refuse(wrong, "--gpus and --predict are numbers of GPUs, at least 1", hint="for example --gpus 1,8,64")
+        rest = {name: table for name, values in self.tables.items() if (table := named(_numbers(values)))}
+        return computed(spec, family_of(recipe.get("base"), own.family), self.settings["gpu"], counts, rest)
 
     def _of_outline(self) -> "Outline":
         own = self.of_recipe
-        options = {"--measure": own.measure, "--data": own.data, "--base": own.base, "--set": own.settings}
+        options = {
+            "--measure": own.measure,
+            "--data": own.data,
+            "--base": own.base,
+            "--family": own.family,
+            "--set": own.settings,
+        }
         for option, value in options.items():
             refuse(
                 value, f"{option} is for a training recipe", hint="such as sd2_base; `gangline recipes ls` lists all"
@@ -65,13 +101,19 @@ class Question:
         options = {} if self.throughput.phases or "phases" in self.file else OF_A_PHASE
         return self._parsed(self.file, _phases(self.throughput), options)
 
-    def _of_recipe(self) -> "tuple[Outline, list[Measured]]":
+    def _recipe(self) -> dict[str, Any]:
+        """With what is given in the place of its own settings."""
         given, own = self.throughput, self.of_recipe
         refuse(given.samples or given.phases, "phases are given twice", hint="either in the recipe or as options")
         refuse(self.batch["batch_size"], "batch_size is given twice", hint="the phases of the recipe have it")
         recipe = with_settings(self.file, own.settings) | named({"data": own.data, "base": own.base})
-        recipe = _with_batch(recipe, {"microbatch": self.batch["microbatch"]})
+        return _with_batch(recipe, {"microbatch": self.batch["microbatch"]})
+
+    def _of_recipe(self) -> "tuple[Outline, list[Measured]]":
+        given, own = self.throughput, self.of_recipe
+        recipe = self._recipe()
         spec = spec_of(recipe)
+        refuse(own.family, "--family is for what is computed", hint="a throughput that is measured needs none")
         if own.measure:
             return self._of_measured(recipe, spec)
         for option, value in {"--data": own.data, "--base": own.base}.items():
@@ -120,12 +162,17 @@ def read_file(given: str) -> dict[str, Any]:
         ) from None
 
 
-def _is_recipe(file: dict[str, Any]) -> bool:
-    """Raises `BadInput` for one that trains a LoRA."""
-    is_lora = file.get("kind") == "lora" or ("kind" not in file and bool({"prompt", "rank"} & file.keys()))
-    hint = 'give an outline, or a recipe with kind = "scratch"'
-    refuse(is_lora, "the recipe trains a LoRA, which takes minutes, not days", hint=hint)
+def is_lora(file: dict[str, Any]) -> bool:
+    return file.get("kind") == "lora" or ("kind" not in file and bool({"prompt", "rank"} & file.keys()))
+
+
+def is_recipe(file: dict[str, Any]) -> bool:
+    """Of a training from scratch; an outline has no kind."""
     return "kind" in file
+
+
+def _numbers(texts: dict[str, str | None]) -> dict[str, Any]:
+    return {name: number(text) for name, text in texts.items()}
 
 
 def _of_phases(spec: "ScratchSpec", gpus: list[str], rates: list[str]) -> list[Phase]:
@@ -134,7 +181,10 @@ def _of_phases(spec: "ScratchSpec", gpus: list[str], rates: list[str]) -> list[P
 
     phases = phases_of(spec)
     has = f"the recipe has {len(phases)} phases ({', '.join(phase['name'] for phase in phases)}), and"
-    hint = "give --gpus, and --images-per-second once for each phase, in their order, or --measure"
+    hint = (
+        "give --gpus, and --images-per-second once for each phase, in their order, or --measure; or a kind of GPU with its price, for "
+        'which it is computed: --gpu "H100 SXM=3"'
+    )
     refuse(not (gpus and rates), "the recipe says nothing of how fast its phases are", hint=hint)
     refuse(len(rates) != len(phases), f"{has} --images-per-second is given {times(rates)}", hint=hint)
     hint = "give it once for all phases, or once for each, in their order"

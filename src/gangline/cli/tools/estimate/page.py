@@ -9,7 +9,8 @@ from rich.text import Text
 
 from gangline.cli.output import duration, table
 from gangline.core.display import printable
-from gangline.core.estimates.estimate import Estimate, Row, Step
+from gangline.core.estimates.estimate import Estimate, Step
+from gangline.core.estimates.rows import Row
 
 
 def as_page(found: Estimate) -> Group:
@@ -61,13 +62,14 @@ def _usd(amount: float) -> str:
 
 def _reasons(found: Estimate) -> Iterator[str]:
     """Why each predicted row is as it is; those with the same reason together."""
-    reasons = defaultdict[str, list[str]](list)
+    reasons = defaultdict[str, dict[str, None]](dict)  # each row once, in order
     several = len(found.steps) > 1
     for row in found.rows:
         for part in row.phases:
-            if part.how in ("interpolated", "extrapolated"):
-                words = f"{part.how}{f' ({part.phase})' if several else ''}, {part.because}"
-                reasons[words].append(f"{row.gpu} {row.gpus}".strip())
+            if part.how in ("interpolated", "extrapolated", "computed"):
+                of = f" ({part.phase})" if several else ""
+                words = f"{part.how}{of}, {part.because}"
+                reasons[words][f"{row.gpu} {row.gpus}".strip()] = None
     for reason, rows in reasons.items():
         yield f"{', '.join(rows)}: {reason}"
     if reasons:

@@ -11,7 +11,8 @@ MEASURED, PRICES, INTERRUPTIONS, DATA = "What was measured", "Prices", "Interrup
 Outline = Annotated[
     str | None,
     typer.Argument(
-        help="A TOML file, or a recipe of `gangline scratch` by its name; options override it.", show_default=False
+        help="A TOML file, or the name of a recipe that `gangline recipes ls` lists; options override it.",
+        show_default=False,
     ),
 ]
 Measure = Annotated[
@@ -34,7 +35,7 @@ Data = Annotated[
 Base = Annotated[
     str | None,
     typer.Option(
-        help="The model to measure with, in the place of the recipe's: a folder in diffusers' layout.",
+        help="The model to measure or compute with, in the place of the recipe's: a folder in diffusers' layout, or a hub id.",
         rich_help_panel=RECIPE,
     ),
 ]
@@ -42,12 +43,27 @@ Setting = Annotated[
     list[str] | None,
     typer.Option("--set", help="Any setting of the recipe anew, as TOML: --set needs.slots=4.", rich_help_panel=RECIPE),
 ]
+FamilyOf = Annotated[
+    str | None,
+    typer.Option(
+        "--family",
+        metavar="sdxl|sd15|sd2",
+        help="What the recipe's base is, where that cannot be seen from a folder or a published name.",
+        rich_help_panel=RECIPE,
+    ),
+]
+Photos = Annotated[
+    int,
+    typer.Option(
+        metavar="N", min=1, max=10_000, help="Photos that a LoRA's recipe is used with.", rich_help_panel=RECIPE
+    ),
+]
 Samples = Annotated[str | None, typer.Option(metavar="N", help="Images to train on, each as often as it comes.")]
 GPUs = Annotated[
     list[str] | None,
     typer.Option(
         metavar="N,N…",
-        help="Numbers of GPUs measured. Of a recipe's phases once, or once for each.",
+        help="Numbers of GPUs measured. Of a recipe's phases once, or once for each; without --images-per-second, numbers to compute.",
         rich_help_panel=MEASURED,
     ),
 ]
@@ -86,7 +102,9 @@ UsdPerGpuHour = Annotated[
 GPU = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="NAME=USD", help="A kind of GPU and its price per hour. May be repeated.", rich_help_panel=PRICES
+        metavar="NAME=USD",
+        help="A kind of GPU and its price per hour. May be repeated. Of a recipe without --images-per-second it is computed.",
+        rich_help_panel=PRICES,
     ),
 ]
 InterruptionsPerNodeHour = Annotated[

@@ -2,12 +2,13 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from gangline.cli.jobs.scratch import with_settings
 from gangline.cli.output import Output, OutputOption, check_place, out, print_json, say
-from gangline.cli.tools import estimate_options as options
-from gangline.cli.tools.estimate_question import OfRecipe, Question, Throughput, read_file
-from gangline.cli.tools.estimate_words import numbers, pairs, prices, refuse
+from gangline.cli.tools.estimate import options
+from gangline.cli.tools.estimate.question import OfRecipe, Question, Throughput, is_lora, read_file
+from gangline.cli.tools.estimate.words import numbers, pairs, prices, refuse
 from gangline.core.errors import BadInput
 
 if TYPE_CHECKING:  # what `--help` need not wait for
@@ -23,6 +24,8 @@ def estimate(
     data: options.Data = None,
     base: options.Base = None,
     setting: options.Setting = None,
+    family: options.FamilyOf = None,
+    photos: options.Photos = 20,
     samples: options.Samples = None,
     gpus: options.GPUs = None,
     images_per_second: options.ImagesPerSecond = None,
@@ -46,14 +49,50 @@ def estimate(
     figures: options.Figures = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Days and dollars by the number and kind of GPUs, from a measured throughput.
+    """Days and dollars by the number and kind of GPUs, from a measured throughput, or of a recipe by what it computes.
 
     It can be measured here: gangline estimate sd2_base --measure --data laion.lance --base sd2 --usd-per-gpu-hour 2.
+    Or computed: gangline estimate sd2_base --gpu "H100 SXM=3" --gpu "B200=4.5" --gpus 8,64.
     Numbers of GPUs that were not measured are predicted by a law that is fitted to the others. `gangline docs estimate` says how.
     """
-    from gangline.cli.tools.estimate_page import as_page
-    from gangline.core.estimates.estimate import estimate as estimate_outline
+    from gangline.cli.tools.estimate.page import as_page
 
+    file = read_file(outline) if outline else {}
+    given = pairs("--gpu", gpu or [])
+    if is_lora(file):
+        unfit = {
+            "--measure": measure,
+            "--data": data,
+            "--samples": samples,
+            "--images-per-second": images_per_second,
+            "--batch-size": batch_size,
+            "--microbatch": microbatch,
+            "--phase": phases,
+            "--measured-on": measured_on,
+            "--precompute-gpu-hours": precompute_gpu_hours,
+            "--predict": predict,
+            "--usd-per-gpu-hour": usd_per_gpu_hour,
+            "--interruptions-per-node-hour": interruptions_per_node_hour,
+            "--gpus-per-node": gpus_per_node,
+            "--checkpoint-s": checkpoint_s,
+            "--restart-s": restart_s,
+            "--dataset-gb": dataset_gb,
+            "--dataset-images": dataset_images,
+            "--checkpoint-gb": checkpoint_gb,
+            "--storage-usd-per-gb-month": storage_usd_per_gb_month,
+            "--egress-usd-per-gb": egress_usd_per_gb,
+            "--figure": figures,
+        }
+        for option, value in unfit.items():
+            refuse(
+                value,
+                f"{option} is not for a recipe of a LoRA",
+                hint="its minutes and dollars are computed: give --gpu",
+            )
+        refuse([text for text in gpus or [] if text != "1"], "a LoRA trains on one GPU", hint="leave --gpus out")
+        recipe = with_settings(file, setting or []) | ({"base": base} if base else {})
+        _print_minutes(recipe, given or {}, family, photos, output)
+        return
     for figure in figures or []:
         _check_figure(figure)
     hint = "either --usd-per-gpu-hour, or --gpu with the price of each kind"
@@ -61,10 +100,10 @@ def estimate(
     question = Question(
         settings={
             "predict": numbers("--predict", predict),
-            "gpu": pairs("--gpu", gpu or []),
+            "gpu": given,
             **prices(usd_per_gpu_hour),
         },
-        file=read_file(outline) if outline else {},
+        file=file,
         tables={
             "precompute": {"gpu_hours": precompute_gpu_hours},
             "interruptions": {
@@ -84,16 +123,29 @@ def estimate(
         batch={"batch_size": batch_size, "microbatch": microbatch},
         measured_on=measured_on,
         throughput=Throughput(samples=samples, gpus=gpus or [], rates=images_per_second or [], phases=phases or []),
-        of_recipe=OfRecipe(measure=measure, measure_s=measure_s, data=data, base=base, settings=setting or []),
+        of_recipe=OfRecipe(
+            measure=measure, measure_s=measure_s, data=data, base=base, family=family, settings=setting or []
+        ),
     )
-    wanted, measured = question.outline()
-    found = estimate_outline(wanted)
+    found, measured = question.estimate()
     for figure in figures or []:
         _draw(found, figure)
     if output is Output.json:
         print_json(asdict(found) | ({"measured": measured} if measured else {}))
     else:
         out.print(as_page(found))
+
+
+def _print_minutes(
+    recipe: dict[str, Any], prices: dict[str, Any], family: str | None, photos: int, output: Output
+) -> None:
+    from gangline.cli.tools.estimate.minutes import as_page, of_lora
+
+    rows = of_lora(recipe, prices, family=family, photos=photos)
+    if output is Output.json:
+        print_json({"rows": [row.as_json() for row in rows]})
+    else:
+        out.print(as_page(rows))
 
 
 def _check_figure(file: Path) -> None:
@@ -103,7 +155,7 @@ def _check_figure(file: Path) -> None:
 
 
 def _draw(found: "Estimate", file: Path) -> None:
-    from gangline.cli.tools.estimate_figure import draw
+    from gangline.cli.tools.estimate.figure import draw
 
     try:
         draw(found, file)

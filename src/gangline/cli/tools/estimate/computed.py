@@ -1,0 +1,52 @@
+"""What `gangline estimate` says of a recipe that nobody measured: by counting what it computes. It asks no server and no hub."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from gangline.core.errors import BadInput
+from gangline.core.models.bases import family_published_as
+from gangline.core.models.families import FAMILIES, Family, FamilyName, sized
+
+if TYPE_CHECKING:
+    from gangline.core.specs.lora import LoraSpec
+
+NAMES = get_args(FamilyName)
+HINT = f"add --family with one of {', '.join(NAMES)}"
+PHOTOS = 20
+"""Of a LoRA whose photos are not known yet."""
+
+
+def family_of(base: object, given: str | None) -> Family:
+    """As `given` says it, else by what lies in the base's folder or file, else by the name of a published base. Raises `BadInput`."""
+    if given is not None:
+        if given not in NAMES:
+            raise BadInput(f"there is no family {given}", hint=HINT)
+        return FAMILIES[given]
+    if not isinstance(base, str) or not base:
+        raise BadInput("which family the base is of is not known, as there is no base", hint=f"{HINT}, or --base")
+    if Path(base).exists():
+        return _at(Path(base))
+    if found := family_published_as(base.partition("@")[0]):
+        return found
+    raise BadInput(f"which family {base} is of is not known without asking for it", hint=HINT)
+
+
+def _at(path: Path) -> Family:
+    from gangline.data.bases import describe_base
+
+    family = describe_base(path).family
+    files = {part: path / part / "config.json" for part in ("unet", *family.text_parts)}
+    return sized(family, {part: json.loads(file.read_text()) for part, file in files.items() if file.is_file()})
+
+
+def lora_of(recipe: dict[str, Any], photos: int) -> "LoraSpec":
+    """A recipe's settings, with stand-ins for photos and base. Raises `BadInput`."""
+    from gangline.core.files import File
+    from gangline.core.specs.fields import FilesBase
+    from gangline.core.specs.lora import parse_lora
+
+    pictures = tuple(File(path=f"{number}.png", bytes=0, sha256=f"{number:064x}") for number in range(photos))
+    stand_in = {"base": FilesBase(files=(File(path="x", bytes=0, sha256="0" * 64),)), "photos": pictures}
+    needed = {"prompt": recipe.get("prompt", "a photo")}
+    return parse_lora(recipe | stand_in | needed, options=True)

@@ -24,7 +24,7 @@ def test_a_command_prints_what_stands_below_it(command: str, shown: str) -> None
 
 
 def test_the_page_has_examples_the_outline_that_it_shows_and_every_kind_of_gpu() -> None:
-    assert len(EXAMPLES) == 5
+    assert len(EXAMPLES) == 7
     assert (ROOT / "examples" / "estimates" / "sd2_unet.toml").read_text().rstrip() in PAGE
     words = " ".join(PAGE.split())
     assert all(name in words for name in NAMES)

@@ -98,7 +98,7 @@ COMMANDS = {
     ),
     "estimate": LazyCommand(
         "gangline.cli.tools.estimate.command:estimate",
-        "Days and dollars by the number and kind of GPUs, from a measured throughput.",
+        "Days and dollars by the number and kind of GPUs, measured, or computed from a recipe.",
     ),
     "sim": LazyCommand("gangline.cli.tools.sim:app", "Try policies, fleets and faults in virtual time."),
 }

@@ -54,7 +54,7 @@ def test_the_page_says_that_it_is_computed_and_why(gangline) -> None:
     code, printed, _ = gangline(RECIPE, *KINDS, "--gpus", "8")
     words = " ".join(printed.split())
     assert code == 0
-    assert "B200 8: computed, not measured: at 23% of the 2250 TFLOP/s that B200 has by data sheet" in words
+    assert "B200 8: computed, not measured: at 23% of the 2250 TFLOP/s of B200's data sheet" in words
     assert "a band is meant to hold 80% of what would be measured" in words
     assert "512 px: 2.45 TFLOP an image" in words
     assert "what compile gains was not measured" in words

@@ -24,7 +24,7 @@ from gangline.core.estimates.times import (
     prepare_s,
     scratch_step_s,
 )
-from gangline.core.estimates.utilisation import BAND_SHARE, NONE, Band, reached_flops
+from gangline.core.estimates.utilisation import BALANCES, BAND_SHARE, NONE, Band, beyond, reached_flops
 from gangline.core.estimates.work import lora_sample, scratch_sample
 from gangline.core.gpus import Kind, speed
 from gangline.core.models.families import Family
@@ -215,7 +215,7 @@ def _of_scratch(spec: ScratchSpec, family: Family, kind: Kind | None, gpus: int)
         return found
     phases = tuple(scratch_phase(spec, phase, family, kind, gpus) for phase in spec.phases)
     seconds = sum((each.seconds_per_step.times(each.steps) for each in phases), NONE).times(1 / spec.steps)
-    tflop = largest_phase.batch_size / gpus * scratch_sample(spec, largest_phase, family).flops / 1e12
+    tflop = largest_phase.batch_size * scratch_sample(spec, largest_phase, family).flops / 1e12
     why = (*_why(tflop, kind, replayed=False, compiled=spec.compile), *_why_shared(gpus))
     return replace(
         found,
@@ -275,14 +275,20 @@ def _why_not(precision: str, kind: Kind | None) -> tuple[str, ...]:
 
 def _why(tflop: float, kind: Kind, *, replayed: bool, compiled: bool) -> Iterator[str]:
     share = reached_flops(kind) / (kind.tflops * 1e12)
-    yield (
-        f"computed, not measured: a step of {tflop:.3g} TFLOP on a GPU, at {share:.0%} of the {kind.tflops:g} TFLOP/s that {kind.name} has "
-        "by data sheet; the band is how far an H100, an A100 and an RTX 4090 were off that rule"
-    )
+    yield f"computed, not measured: a step of {tflop:.3g} TFLOP, at {share:.0%} of the {kind.tflops:g} TFLOP/s of {kind.name}'s data sheet"
+    yield from about_band(kind)
     if not replayed:
         yield "kernels are launched one by one: a slow host takes longer, up to the end of the band"
     if compiled:
         yield "what compile gains was not measured, so it is not counted"
+
+
+def about_band(kind: Kind) -> Iterator[str]:
+    meant = f"a band is meant to hold {BAND_SHARE:.0%} of what would be measured"
+    yield f"{meant}; its width is how far an H100, an A100 and an RTX 4090 were off"
+    if beyond(kind) > FAR:
+        more = "more" if kind.tflops * 1e3 / kind.memory_gb_per_s < BALANCES[0] else "less"
+        yield f"{kind.name} has {more} memory bandwidth for its TFLOP/s than those, so its band is wider"
 
 
 def _why_shared(gpus: int) -> Iterator[str]:
@@ -292,6 +298,7 @@ def _why_shared(gpus: int) -> Iterator[str]:
 
 
 MEMORY = "GB of memory"
+FAR = 1.1
 
 
 def _about_memory(least: Memory, kind: Kind | None) -> Iterator[str]:
@@ -304,4 +311,8 @@ def _about_memory(least: Memory, kind: Kind | None) -> Iterator[str]:
 
 
 def _of_memory(because: tuple[str, ...]) -> Iterator[str]:
-    return (each for each in because if MEMORY in each)
+    return (each for each in because if is_of_memory(each))
+
+
+def is_of_memory(sentence: str) -> bool:
+    return MEMORY in sentence

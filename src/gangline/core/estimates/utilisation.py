@@ -21,12 +21,14 @@ relative error over `SERIES` series of figures, each of the same weight."""
 SERIES = 6
 SPREAD = 0.175
 """How far the series lie from it, as the standard deviation of a step's logarithm, with two degrees of freedom less."""
+BALANCES = (163.9, 295.2)
+"""FLOP for a byte, of the peaks of an RTX 4090 and of an H100; the A100 is between them."""
 BAND_SHARE = 0.80
 """A computed band is meant to hold so many of the true values, on cards and programs like those."""
 
 LAUNCH_S = (15e-6, 40e-6, 220e-6)
 """The host needs so long for a pass over a layer where kernels are launched one by one: a fast one, by an estimate of 5 µs a kernel; half
-of what published throughput leaves it at most; and the slow host of the H100 in docs/performance.md."""
+of what published throughput leaves it at most; and the slow host of the H100 in docs/performance.md, which needed 223 to 345."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +54,18 @@ def reached_flops(kind: Kind, *, reached: float = REACHED) -> float:
     return reached * math.sqrt(kind.tflops * 1e12 * kind.memory_gb_per_s * 1e9)
 
 
-def margin() -> float:
-    """By how much a step may take longer, or less long: the factor of a prediction interval of one more series."""
-    return math.exp(student_t((1 + BAND_SHARE) / 2, SERIES - 2) * SPREAD * math.sqrt(1 + 1 / SERIES))
+def margin(kind: Kind) -> float:
+    """The factor by which a step may take longer, or less long: that of a prediction interval of one more series. It is wider for a card
+    whose two peaks are in another relation than those of all that were measured, by as much as the roofline leaves open there."""
+    width = student_t((1 + BAND_SHARE) / 2, SERIES - 2) * SPREAD * math.sqrt(1 + 1 / SERIES)
+    return math.exp(math.hypot(width, math.log(beyond(kind))))
+
+
+def beyond(kind: Kind) -> float:
+    """How far a card is from those that were measured: 1 between them, else the factor by which products alone, or memory alone, would make
+    it faster or slower than both together."""
+    balance = kind.tflops * 1e3 / kind.memory_gb_per_s
+    return math.sqrt(max(BALANCES[0] / balance, balance / BALANCES[1], 1.0))
 
 
 def step_s(
@@ -73,9 +84,9 @@ def step_s(
     on_card = pieces * sample.ops * op_s + samples * sample.flops / reached_flops(kind, reached=reached)
     by_host = [0.0 if replayed else pieces * sample.ops * each for each in LAUNCH_S]
     return Band(
-        low=max(on_card / margin(), by_host[0]),
+        low=max(on_card / margin(kind), by_host[0]),
         middle=max(on_card, by_host[1]),
-        high=max(on_card * margin(), by_host[2]),
+        high=max(on_card * margin(kind), by_host[2]),
     )
 
 

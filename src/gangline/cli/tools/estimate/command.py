@@ -49,7 +49,7 @@ def estimate(
     figures: options.Figures = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Days and dollars by the number and kind of GPUs, from a measured throughput, or of a recipe by what it computes.
+    """Days and dollars by the number and kind of GPUs, measured, or computed from a recipe.
 
     It can be measured here: gangline estimate sd2_base --measure --data laion.lance --base sd2 --usd-per-gpu-hour 2.
     Or computed: gangline estimate sd2_base --gpu "H100 SXM=3" --gpu "B200=4.5" --gpus 8,64.

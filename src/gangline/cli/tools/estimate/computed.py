@@ -20,9 +20,10 @@ PHOTOS = 20
 def family_of(base: object, given: str | None) -> Family:
     """As `given` says it, else by what lies in the base's folder or file, else by the name of a published base. Raises `BadInput`."""
     if given is not None:
-        if given not in NAMES:
+        named = next((family for name, family in FAMILIES.items() if name == given), None)
+        if named is None:
             raise BadInput(f"there is no family {given}", hint=HINT)
-        return FAMILIES[given]
+        return named
     if not isinstance(base, str) or not base:
         raise BadInput("which family the base is of is not known, as there is no base", hint=f"{HINT}, or --base")
     if Path(base).exists():

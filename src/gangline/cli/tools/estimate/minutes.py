@@ -86,15 +86,11 @@ def as_page(rows: list[Row]) -> "Group":
             own.memory.fits(row.card_gb),
             own.how,
         )
-    lines = list(dict.fromkeys(line for row in rows for line in _lines(row.forecast)))
+    firsts = [f"{row.forecast.gpu}: {row.forecast.because[0]}" for row in rows]
+    lines = list(dict.fromkeys([*firsts, *(line for row in rows for line in row.forecast.because[1:])]))
     return Group(made, Text(), *(Text(printable(line)) for line in [*lines, LEFT_OUT]))
 
 
 def _minutes(seconds: float) -> str:
     minutes = seconds / 60
     return f"{minutes:.0f}" if minutes >= 10 else f"{minutes:.1f}"
-
-
-def _lines(own: "Forecast") -> list[str]:
-    first, *rest = own.because
-    return [f"{own.gpu}: {first}", *rest, f"a band is meant to hold {own.share:.0%} of what would be measured"]

@@ -72,7 +72,7 @@ def _reasons(found: Estimate) -> Iterator[str]:
                 reasons[words][f"{row.gpu} {row.gpus}".strip()] = None
     for reason, rows in reasons.items():
         yield f"{', '.join(rows)}: {reason}"
-    if reasons:
+    if any(part.how in ("interpolated", "extrapolated") for row in found.rows for part in row.phases):
         yield f"a band is meant to hold {found.band_share:.0%} of what would be measured, unless its reason says otherwise"
 
 

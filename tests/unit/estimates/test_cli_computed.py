@@ -99,7 +99,7 @@ def test_a_loras_page_says_what_does_not_fit(gangline, lora: str) -> None:
     words = " ".join(printed.split())
     assert code == 0
     assert "it does not fit into RTX 3080 10GB, which has 10 GB: with one sample at a time it takes 13.6 to" in words
-    assert "downloads, the start of a node, checkpoints and uploads are left out" in words
+    assert "downloads, the start of a node, pictures on the way, checkpoints and uploads are left out" in words
 
 
 def test_more_photos_and_settings_of_the_recipe_count(gangline, lora: str) -> None:
@@ -116,6 +116,13 @@ def test_a_base_in_a_folder_is_counted_as_large_as_it_is(gangline, lora: str) ->
         for base in (("--base", str(BASE)), ())
     )
     assert small < 3 < large
+
+
+@pytest.mark.parametrize("preset", ["face", "object", "style", "8gb"])
+def test_a_preset_is_a_recipe_of_a_lora(gangline, preset: str) -> None:
+    base = ("--base", "stabilityai/stable-diffusion-xl-base-1.0")
+    (row,) = json.loads(gangline(preset, *base, "--gpu", "RTX 4090=0.3", "-o", "json")[1])["rows"]
+    assert (row["how"], row["gpus"]) == ("computed", 1)
 
 
 @pytest.mark.parametrize(

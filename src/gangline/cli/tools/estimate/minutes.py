@@ -43,7 +43,7 @@ class Row:
         }
 
 
-LEFT_OUT = "downloads, the start of a node, checkpoints and uploads are left out"
+LEFT_OUT = "downloads, the start of a node, pictures on the way, checkpoints and uploads are left out"
 
 
 def of_lora(recipe: dict[str, Any], prices: dict[str, Any], *, family: str | None, photos: int) -> list["Row"]:

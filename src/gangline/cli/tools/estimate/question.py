@@ -1,7 +1,7 @@
 """What `gangline estimate` is asked: a file, and options over it, become an outline; or a recipe, with what is measured of it here."""
 
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from gangline.cli.bundled.place import path_or_recipe
@@ -163,7 +163,10 @@ def read_file(given: str) -> dict[str, Any]:
 
 
 def is_lora(file: dict[str, Any]) -> bool:
-    return file.get("kind") == "lora" or ("kind" not in file and bool({"prompt", "rank"} & file.keys()))
+    """A recipe without a kind is of a LoRA, too, where it has such a setting."""
+    from gangline.core.specs.lora import LoraSpec
+
+    return file.get("kind", "lora") == "lora" and bool(file.keys() & {field.name for field in fields(LoraSpec)})
 
 
 def is_recipe(file: dict[str, Any]) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
 
-from gangline.adapters.host.host import describe_gpu
+from gangline.adapters.host.host import describe_gpu, gpu_memory_gb
 from gangline.adapters.host.trainer_process import MODULES, ProcessRun, start_program
 from gangline.cli.jobs.plan import Files
 from gangline.cli.jobs.scratch import Plan
@@ -90,8 +90,9 @@ class Stretch:
 
 def gpu_here() -> str:
     """The kind of this machine's GPUs, the driver's name of one that no table has, or `CPU`."""
-    name = describe_gpu().get("gpu", "")
-    kind = kind_of_device(name)
+    described = describe_gpu()
+    name = described.get("gpu", "")
+    kind = kind_of_device(name, gpu_memory_gb(described) or None)
     return kind.name if kind else name or CPU
 
 

@@ -25,8 +25,11 @@ class Throughput:
 
 
 def peak_flops(device: torch.device) -> float:
-    """Dense, with sums in float32; 0 for what no table has."""
-    kind = kind_of_device(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
+    """Dense, with sums in float32, in bf16 or, before Ampere, fp16; 0 for what no table has."""
+    if device.type != "cuda":
+        return 0.0
+    memory_gb = torch.cuda.get_device_properties(device).total_memory / 2**30
+    kind = kind_of_device(torch.cuda.get_device_name(device), memory_gb)
     return kind.tflops * 1e12 if kind else 0.0
 
 

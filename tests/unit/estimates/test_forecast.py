@@ -1,7 +1,9 @@
 """What a job will take, by counting or by what it took before: the promises of `gangline.core.estimates.forecast`."""
 
+import csv
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,8 @@ from gangline.core.specs.lora import LoraSpec, parse_lora
 from gangline.core.specs.phases import DataRef
 from gangline.core.specs.scratch import ScratchSpec, parse_scratch
 
+SDXL_WEIGHTS = 2_567_463_684
+UNET_ONLY = Path(__file__).parent / "published" / "mosaic_unet_only.csv"
 FILE = File(path="x.png", bytes=0, sha256="0" * 64)
 H100, A100, RTX_4090, T4 = (find_kind(name) for name in ("H100 SXM", "A100 40GB", "RTX 4090", "T4"))
 
@@ -65,12 +69,22 @@ def test_what_was_measured_on_an_h100_lies_in_the_bands(
         assert found.seconds_per_step.low <= seconds <= found.seconds_per_step.high
 
 
-@pytest.mark.parametrize(("resolution", "per_gpu"), [(256, 1100 / 8), (512, 290 / 8)])
-def test_what_was_published_of_a_training_from_nothing_lies_in_the_band(resolution: int, per_gpu: float) -> None:
+@pytest.mark.parametrize("resolution", [256, 512])
+@pytest.mark.parametrize("row", range(5), ids=[8, 16, 32, 64, 128])
+def test_what_was_published_of_a_training_from_nothing_lies_in_the_band(resolution: int, row: int) -> None:
+    lines = [line for line in UNET_ONLY.read_text().splitlines() if not line.startswith("#")]
+    published = list(csv.DictReader(lines))[row]
     phase = {"steps": 1, "resolution": resolution, "batch_size": 2048, "microbatch": 16}
-    found = forecast(scratch(phases=[phase], text_embeddings="required"), SD2, A100, gpus=8)
-    rate = found.phases[0].images_per_second
-    assert rate.low <= 8 * per_gpu <= rate.high
+    spec = scratch(phases=[phase], text_embeddings="required")
+    rate = forecast(spec, SD2, A100, gpus=int(published["gpus"])).phases[0].images_per_second
+    assert rate.low <= float(published[f"images_per_second_{resolution}"]) <= rate.high
+
+
+def test_a_card_unlike_those_that_were_measured_has_a_wider_band_and_says_so() -> None:
+    like, unlike = (forecast(lora(resolution=512), SDXL, kind) for kind in (RTX_4090, find_kind("RTX 3060 12GB")))
+    assert width(unlike) > 1.3 * width(like)
+    assert any("its band is wider" in sentence for sentence in unlike.because)
+    assert not any("wider" in sentence for sentence in like.because)
 
 
 # Work
@@ -107,6 +121,26 @@ def test_more_gpus_make_a_step_shorter_and_no_gpu_more_than_its_part() -> None:
         assert steps[more] < steps[fewer] <= 1.01 * steps[more] * more / fewer
 
 
+def test_beyond_a_node_gpus_lose_time_to_each_other() -> None:
+    phase = {"steps": 1, "resolution": 512, "batch_size": 2048, "microbatch": 4}
+    spec = scratch(phases=[phase])
+    eight, more = (forecast(spec, SD2, A100, gpus=gpus).seconds_per_step for gpus in (8, 64))
+    assert eight and more
+    assert 1.05 * eight.middle < 8 * more.middle < 1.3 * eight.middle
+    assert 8 * more.low == pytest.approx(eight.low, rel=0.02)
+
+
+def test_an_optimiser_that_moves_more_takes_longer() -> None:
+    phase = {"steps": 1, "resolution": 64, "batch_size": 1}
+    averaged, plain, of_lora = (
+        step_s(spec) for spec in (scratch(phases=[phase], ema_decay=0.99), scratch(phases=[phase]), lora(resolution=64))
+    )
+    assert averaged - plain == pytest.approx(2 * 4 * SDXL_WEIGHTS / 3350e9)
+    assert plain > of_lora
+    small, large = (step_s(lora(resolution=64, rank=rank)) for rank in (1, 1024))
+    assert large - small > 2 * 16 * 1e9 / 3350e9
+
+
 def test_the_vae_and_text_encoders_can_be_what_learns() -> None:
     phase = {"steps": 1, "resolution": 256, "batch_size": 64, "microbatch": 8}
     assert step_s(scratch(phases=[phase], part="vae", new=["vae"]), SD2) > 0
@@ -133,9 +167,6 @@ def test_fsdp_leaves_each_gpu_a_part_and_ddp_all() -> None:
     assert low("fsdp", 8) < low("fsdp", 2) < low("ddp", 2)
     assert low("ddp", 8) == low("ddp", 2)
     assert low("ddp", 1) > 16 * SDXL_WEIGHTS / 1e9
-
-
-SDXL_WEIGHTS = 2_567_463_684
 
 
 def test_an_average_and_full_moments_take_more() -> None:

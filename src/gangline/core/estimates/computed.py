@@ -72,7 +72,7 @@ def _of_phases(spec: ScratchSpec, family: Family, forecasts: Mapping[str, Mappin
 
 def _memory(kind: Kind, phase: PhaseForecast) -> str:
     memory, fits = phase.memory, phase.memory.fits(kind.memory_gb)
-    room = "" if fits == "yes" else f" but {kind.memory_gb} GB {'are' if fits == 'no' else 'may be'} too few"
+    room = "" if fits == "yes" else f", but {kind.memory_gb} GB {'are' if fits == 'no' else 'may be'} too few"
     return f"{memory.low_gb:.0f} to {memory.high_gb:.0f} GB on {kind.name} with {phase.microbatch} at a time{room}"
 
 

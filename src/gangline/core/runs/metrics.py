@@ -23,7 +23,7 @@ MEANING = {
     "seconds_per_step": "from step to step; time spent saving or rendering is left out",
     "images_per_second": "images of all steps, those of the class too, by the same clock",
     "images_per_second_per_gpu": "the same, of each GPU of a run that has several",
-    "share_of_peak": "of what the GPU can do at most in bf16 (before Ampere: fp16), by its vendor; what is computed twice to save memory counts twice",
+    "share_of_peak": "of what the GPU can do at most in bf16 (older ones: fp16); what is computed twice to save memory counts twice",
     "held_out_loss": "of images that are never trained on, at noise and timesteps that stay",
     "held_out_psnr": "of images that are never trained on, encoded and decoded again, in dB",
     "memory_gb": "the most GPU memory that was in use at a time, in 10⁹ bytes",

@@ -1,6 +1,7 @@
 """A hub of models on this machine, as the Hugging Face hub answers: what a revision stands for, files of its own and files elsewhere."""
 
 import hashlib
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -43,7 +44,14 @@ class FakeHub:
         names = sorted(path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*") if path.is_file())
         siblings = [self._sibling(name) for name in names]
         gated = "manual" if self.gated else False
-        return JSONResponse({"sha": COMMIT, "gated": gated, "cardData": self.card, "siblings": siblings})
+        said = {"sha": COMMIT, "gated": gated, "cardData": self.card, "siblings": siblings}
+        return JSONResponse(said | self._config())
+
+    def _config(self) -> dict[str, Any]:
+        """The hub says to everybody of which class a pipeline is, of a gated one too."""
+        index = self.folder / "model_index.json"
+        kind = json.loads(index.read_text()).get("_class_name") if index.is_file() else None
+        return {"config": {"diffusers": {"_class_name": kind}}} if kind else {}
 
     async def _resolve(self, request: Request) -> Response:
         path = request.path_params["path"]

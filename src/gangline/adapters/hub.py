@@ -160,6 +160,7 @@ def _as_model(said: dict[str, Any]) -> HubModel:
         gated=bool(said.get("gated")),
         licence=str(card.get("license_name") or card.get("license") or ""),
         files=tuple(_as_file(each) for each in said["siblings"]),
+        pipeline=str(((said.get("config") or {}).get("diffusers") or {}).get("_class_name") or ""),
     )
 
 

@@ -15,12 +15,14 @@ class HubFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubModel:
-    """What a revision stands for now. A `gated` one is read by those alone whose token its owner let in; `licence` may be empty."""
+    """What a revision stands for now. A `gated` one is read by those alone whose token its owner let in; `licence` may be empty,
+    and `pipeline`, its class in diffusers."""
 
     commit: str
     gated: bool
     licence: str
     files: tuple[HubFile, ...]
+    pipeline: str = ""
 
 
 class Hub(Protocol):

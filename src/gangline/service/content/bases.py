@@ -7,8 +7,8 @@ from typing import Any
 from gangline.core.canonical import canonical_json
 from gangline.core.display import NAME_MAX, printable
 from gangline.core.errors import BadInput, NotFound, Unreachable
-from gangline.core.models.bases import INDEX, ROLES, UNKNOWN, Role, files_of_role, is_base_name
-from gangline.core.models.recognition import Model, header_of, pipeline_of, recognise_file, recognise_folder
+from gangline.core.models.bases import ROLES, UNKNOWN, Role, is_base_name
+from gangline.core.models.recognition import Model
 from gangline.core.specs.fields import Base, FilesBase, HubBase, base_to_json
 from gangline.core.specs.spec import Spec
 from gangline.core.views import BaseView
@@ -16,11 +16,8 @@ from gangline.ports.hub import HubFile, HubModel
 from gangline.ports.store import Row, Write, write
 from gangline.service.content import mirror
 from gangline.service.content.blobs import check_here, naming
+from gangline.service.content.on_hub import files_wanted, recognise
 from gangline.service.deployment import Deployment
-
-CONFIGS = ("unet/config.json", "text_encoder/config.json", "scheduler/scheduler_config.json")
-HEADER_LENGTH_BYTES = 8
-HEADER_BYTES_MAX = 32 * 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,17 +126,12 @@ def _pin(at: Deployment, project: str, model: Base, role: Role) -> _Pinned:
         return _Pinned(model=model, bytes=sum(file.bytes for file in model.files))
     found = at.hub.look(model.repo, model.revision)
     fixed = _Pinned(model=replace(model, revision=found.commit), bytes=0, on_hub=found)
-    wanted = _wanted(fixed, role)
-    if not wanted:
-        raise BadInput(
-            f"{model.repo} holds no model in safetensors that can be told", hint="name its .safetensors file here"
-        )
-    return replace(fixed, bytes=sum(each.bytes for each in wanted))
+    return replace(fixed, bytes=sum(each.bytes for each in _wanted(fixed, role)))
 
 
 def _wanted(model: _Pinned, role: Role) -> list[HubFile]:
-    known = {each.path: each for each in (model.on_hub.files if model.on_hub else ())}
-    return [known[path] for path in files_of_role(list(known), role)]
+    assert isinstance(model.model, HubBase) and model.on_hub is not None, "only the hub lists what is not here"
+    return files_wanted(model.model, model.on_hub, role)
 
 
 def _is_gated(model: _Pinned) -> bool:
@@ -157,32 +149,10 @@ def _mirroring(project: str, model: _Pinned, role: Role) -> Write:
 
 
 def _recognise(at: Deployment, model: _Pinned) -> Model | None:
-    """What a base on the hub is, from its configurations or the header of its file. Of files, nobody but their owner knows."""
+    """What a base on the hub is. Of files, nobody but their owner knows."""
     if model.on_hub is None or not isinstance(model.model, HubBase):
         return None
-    repo, commit = model.model.repo, model.model.revision
-    names = {each.path for each in model.on_hub.files}
-
-    def read(path: str) -> Any:
-        return _json(at.hub.read(repo, commit, path), path) if path in names else {}
-
-    if INDEX in names:
-        parts = {path.partition("/")[0]: read(path) for path in CONFIGS}
-        return recognise_folder(repo, pipeline_of(repo, read(INDEX)), **parts)
-    single = _wanted(model, "base")[0]
-    length = int.from_bytes(at.hub.read(repo, commit, single.path, range(HEADER_LENGTH_BYTES)), "little")
-    if not 0 < length <= HEADER_BYTES_MAX:
-        raise BadInput(f"{single.path} of {repo} is no safetensors file")
-    start = HEADER_LENGTH_BYTES + length
-    header = at.hub.read(repo, commit, single.path, range(HEADER_LENGTH_BYTES, start))
-    return recognise_file(header_of(single.path, _json(header, single.path), start, single.bytes))
-
-
-def _json(content: bytes, path: str) -> Any:
-    try:
-        return json.loads(content)
-    except (ValueError, RecursionError):
-        raise BadInput(f"{path} of the base cannot be read") from None
+    return recognise(at.hub, model.model, model.on_hub)
 
 
 def _view(at: Deployment, project: str, row: Row) -> BaseView:

@@ -1,0 +1,117 @@
+"""What a model on the hub is: which commit, which files a node fetches of it, whether it is gated, and of which family."""
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gangline.core.errors import BadInput, Denied
+from gangline.core.models.bases import INDEX, Role, files_of_role, missing_parts, parts_of
+from gangline.core.models.families import FAMILIES, Family
+from gangline.core.models.recognition import (
+    WANTED,
+    Header,
+    Model,
+    header_of,
+    pipeline_of,
+    recognise_file,
+    recognise_folder,
+)
+from gangline.core.specs.fields import HubBase
+from gangline.ports.hub import Hub, HubFile, HubModel
+
+CONFIGS = ("unet/config.json", "text_encoder/config.json", "scheduler/scheduler_config.json")
+HEADER_LENGTH_BYTES = 8
+HEADER_BYTES_MAX = 32 * 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnHub:
+    """`model` is pinned to a commit, `files` are those that a node fetches. `opens`: whether who asked may read them. What a closed
+    one is, the hub alone says: its family may be known, `recognised` is None. That is None of a VAE, too."""
+
+    model: HubBase
+    files: tuple[HubFile, ...]
+    gated: bool
+    opens: bool
+    licence: str
+    family: Family | None = None
+    recognised: Model | None = None
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.bytes for file in self.files)
+
+
+def look_up(hub: Hub, model: HubBase, role: Role) -> OnHub:
+    """Read configurations and headers alone. Raises `BadInput` where it is no model that can be trained, `NotFound`, `Unreachable`."""
+    found = hub.look(model.repo, model.revision)
+    fixed = replace(model, revision=found.commit)
+    seen = OnHub(
+        model=fixed,
+        files=tuple(files_wanted(fixed, found, role)),
+        gated=found.gated,
+        opens=True,
+        licence=found.licence,
+    )
+    if role == "vae":
+        return seen
+    try:
+        recognised = recognise(hub, fixed, found)
+    except Denied:
+        return replace(seen, opens=False, family=_family_of_pipeline(found.pipeline))
+    return replace(seen, family=recognised.family, recognised=recognised)
+
+
+def files_wanted(model: HubBase, found: HubModel, role: Role) -> list[HubFile]:
+    """The files that a node fetches. Raises `BadInput` where there are none."""
+    if role == "base" and found.pipeline:
+        pipeline_of(model.repo, {"_class_name": found.pipeline})
+    known = {each.path: each for each in found.files}
+    wanted = files_of_role(list(known), role)
+    if not wanted:
+        raise BadInput(
+            f"{model.repo} holds no model in safetensors that can be told", hint="name its .safetensors file here"
+        )
+    return [known[path] for path in wanted]
+
+
+def recognise(hub: Hub, model: HubBase, found: HubModel) -> Model:
+    """What a base is, from its configurations or the header of its file. Raises `BadInput`, and `Denied` where it is closed."""
+    names = [each.path for each in found.files]
+
+    def read(path: str) -> Any:
+        return _json(hub.read(model.repo, found.commit, path), path) if path in names else {}
+
+    if INDEX in names:
+        index = read(INDEX)
+        pipeline = pipeline_of(model.repo, index)
+        if missing := missing_parts(names, parts_of(index)):
+            raise BadInput(
+                f"{model.repo} at {model.revision} lacks {', '.join(missing)} in safetensors",
+                hint="take another revision, or a copy of the model that has it",
+            )
+        return recognise_folder(model.repo, pipeline, **{path.partition("/")[0]: read(path) for path in CONFIGS})
+    (single,) = files_wanted(model, found, "base")
+    return recognise_file(_header(hub, model.repo, found.commit, single))
+
+
+def _header(hub: Hub, repo: str, commit: str, file: HubFile) -> Header:
+    length = int.from_bytes(hub.read(repo, commit, file.path, range(HEADER_LENGTH_BYTES)), "little")
+    if not 0 < length <= HEADER_BYTES_MAX:
+        raise BadInput(f"{file.path} of {repo} is no safetensors file", hint=WANTED)
+    start = HEADER_LENGTH_BYTES + length
+    header = hub.read(repo, commit, file.path, range(HEADER_LENGTH_BYTES, start))
+    return header_of(file.path, _json(header, file.path), start, file.bytes)
+
+
+def _family_of_pipeline(pipeline: str) -> Family | None:
+    """By the class in diffusers, where no two families share it."""
+    possible = [family for family in FAMILIES.values() if family.pipeline == pipeline]
+    return possible[0] if len(possible) == 1 else None
+
+
+def _json(content: bytes, path: str) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        raise BadInput(f"{path} of the base cannot be read") from None

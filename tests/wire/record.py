@@ -143,6 +143,7 @@ class Conversation:
         (file,) = self.user.hand_in([photo], self.folder)
         self.user.set_project("default", share=2.0, budget_usd=50.0)
         spec = self.service.spec(photos=(file,))
+        self.user.place(spec)
         succeeds = self.user.submit(spec, name="recorded", key="once").summary.id
         self.node.join(
             Join(

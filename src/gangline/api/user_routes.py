@@ -16,11 +16,13 @@ from gangline.api.who import NUMBER_MAX, At, MemberOf, MemberOfLater, Now, Viewe
 from gangline.core.display import NAME_MAX, Label
 from gangline.core.errors import GanglineError, TooLarge
 from gangline.core.files import FILE_BYTES_MAX, Sha256, check_parts
+from gangline.core.jobs.placement import PlacementView
 from gangline.core.parsing import InvalidSpec, problems
 from gangline.core.server.limits import Limits
 from gangline.core.views import ArtifactView, BatchLineView, BlobView, EventView, JobPage, JobView, LogView, NodeView
 from gangline.service.deployment import Deployment
 from gangline.service.jobs import query, steer, submit
+from gangline.service.jobs.placing import placement
 from gangline.wire.problem import of_error
 
 router = APIRouter(prefix="/v1", tags=["users"], route_class=UserRoute)
@@ -50,6 +52,20 @@ class Submission:
 def offer_blob(at: At, now: Now, project: MemberOf, blob: Blob) -> BlobView:
     """Whether these bytes are here; if not, where to put them. Ask again afterwards."""
     return submit.offer_blob(at, project, blob.sha256, blob.bytes, now, blob.parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A spec (see `LoraSpec`) that is not submitted; its files need not be here."""
+
+    spec: dict[str, Any]
+
+
+@router.post("/plans")
+def place_job(at: At, now: Now, project: ViewerOf, question: Question) -> PlacementView:
+    """Where such a job could run, if it was submitted now, or why nowhere; what waits before it, and how fast such work was. Nothing is
+    changed."""
+    return placement.placement(at, project, question.spec, now)
 
 
 @router.post("/jobs", status_code=201)

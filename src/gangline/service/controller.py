@@ -11,8 +11,8 @@ from gangline.service.fleet.fleet import tend
 from gangline.service.fleet.health import begin_trials, judge_machines, watch
 from gangline.service.fleet.nodes import give_up_silent
 from gangline.service.jobs.checkpoint import prune
+from gangline.service.jobs.placing.waiting import fail_unmatched, yield_bans
 from gangline.service.jobs.samples import drop_late, give_way
-from gangline.service.jobs.waiting import fail_unmatched, yield_bans
 from gangline.service.outage import take_turn
 from gangline.service.retention.ages import expire_checkpoints, expire_logs, expire_previews
 

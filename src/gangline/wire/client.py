@@ -17,9 +17,10 @@ from uuid import uuid4
 import httpx
 
 from gangline.core.access import KeyRole
-from gangline.core.errors import BadInput, Damaged, Unreachable, UserError
-from gangline.core.files import PART_BYTES, File, Grant, Signed, is_safe_path
+from gangline.core.errors import Damaged, Unreachable, UserError
+from gangline.core.files import File, is_safe_path
 from gangline.core.jobs.naming import LAST, SHOWN_MAX, is_job_id, the_one
+from gangline.core.jobs.placement import PlacementView
 from gangline.core.parsing import to_json
 from gangline.core.runs.kept import CheckpointView, RemovalView, StorageView
 from gangline.core.specs.fields import Base, base_to_json
@@ -28,7 +29,6 @@ from gangline.core.views import (
     ArtifactView,
     BaseView,
     BatchLineView,
-    BlobView,
     EndView,
     EventView,
     JobPage,
@@ -46,6 +46,7 @@ from gangline.core.views import (
 )
 from gangline.wire.http import Http, parse, parse_lines, path_of, problem_of
 from gangline.wire.problem import to_error
+from gangline.wire.sender import Sender
 from gangline.wire.stream import Waiting, follow, read
 
 CHUNK = 1 << 20
@@ -60,12 +61,17 @@ class Client:
     def __init__(self, server: str, token: str, project: str | None = None) -> None:
         self._http = Http(server, token, project=project, patience_s=PATIENCE_S)
         self._bytes = httpx.Client(timeout=httpx.Timeout(60, connect=5))
+        self._sender = Sender(self._http, self._bytes)
 
     def hand_in(
         self, paths: list[Path], below: Path, tell: Callable[[File], None] = lambda _: None
     ) -> tuple[File, ...]:
         """Put files into the object store by content; those that are there already are not sent again."""
-        return tuple(self._hand_in(path, below, tell) for path in paths)
+        return tuple(self._sender.hand_in(path, below, tell) for path in paths)
+
+    def place(self, spec: Spec) -> PlacementView:
+        """Ask where a job could run, if it was submitted now; its files need not be there. Nothing is changed."""
+        return parse(PlacementView, self._http.ask("POST", "/v1/plans", {"spec": to_json(spec)}))
 
     def add_base(
         self,
@@ -294,54 +300,5 @@ class Client:
                 out.write(chunk)
         return hashed.hexdigest()
 
-    def _hand_in(self, path: Path, below: Path, tell: Callable[[File], None]) -> File:
-        """Asks again as long as fewer parts are missing each time: what was granted expires, and what has come is not granted again."""
-        sha256, parts = _hashes(path)
-        file = File(path=path.relative_to(below).as_posix(), bytes=path.stat().st_size, sha256=sha256)
-        tell(file)
-        missing = len(parts) + 2
-        while not (offered := self._offer(file, parts)).present:
-            assert offered.grant is not None, "what is not there can be put there"
-            before, missing = missing, sum(signed is not None for signed in offered.grant.parts)
-            if missing >= before:
-                raise BadInput(f"{path} changed while it was handed in", hint="try again")
-            self._send(offered.grant, path)
-        return file
-
-    def _offer(self, file: File, parts: tuple[str, ...]) -> BlobView:
-        body: dict[str, Any] = {"sha256": file.sha256, "bytes": file.bytes, "parts": parts}
-        return parse(BlobView, self._http.ask("POST", "/v1/blobs", body))
-
-    def _send(self, grant: Grant, path: Path) -> None:
-        """All that is granted, or what goes through before the URLs expire."""
-        sent = 0
-        with path.open("rb") as content:
-            for number, signed in enumerate(grant.parts):
-                if signed is None:
-                    continue
-                content.seek(number * PART_BYTES)
-                answer = self._put(signed, content.read(PART_BYTES), path)
-                if answer.status_code == EXPIRED and sent:
-                    return
-                if not answer.is_success and answer.status_code != TAKEN:
-                    raise to_error(answer.status_code, problem_of(answer))
-                sent += 1
-
-    def _put(self, signed: Signed, content: bytes, path: Path) -> httpx.Response:
-        try:
-            return self._bytes.put(self._absolute(signed.url), content=content, headers=signed.headers)
-        except httpx.HTTPError as error:
-            raise Unreachable(f"{path} could not be handed in: {type(error).__name__}") from None
-
     def _absolute(self, url: str) -> str:
         return urljoin(self._http.server, url)
-
-
-def _hashes(path: Path) -> tuple[str, tuple[str, ...]]:
-    """The SHA-256 of a file and, where it is longer than one, of its parts."""
-    whole, parts = hashlib.sha256(), list[str]()
-    with path.open("rb") as content:
-        while part := content.read(PART_BYTES):
-            whole.update(part)
-            parts.append(hashlib.sha256(part).hexdigest())
-    return whole.hexdigest(), tuple(parts) if len(parts) > 1 else ()

@@ -17,7 +17,7 @@ from gangline.service.fleet.nodes import gone, leave
 from gangline.service.jobs import checkpoint, query, renew, steer
 from gangline.service.jobs.checkpoint import prune
 from gangline.service.jobs.finish import finish
-from gangline.service.jobs.waiting import yield_bans
+from gangline.service.jobs.placing.waiting import yield_bans
 from tests.sim.mutants.bench import PRICE, PROJECT, Bench, is_stale, probe, refused
 
 RESERVED = PRICE // 4

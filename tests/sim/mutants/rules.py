@@ -321,7 +321,7 @@ RULES = [
     ),
     rule(
         "4: nor is a pool of such nodes",
-        "service.jobs.waiting:_may_be_offered",
+        "service.jobs.placing.waiting:_may_be_offered",
         """ if has_kind(kinds_of_pool(at, name, now_ms), job["kind"])""",
         "",
     ),
@@ -388,12 +388,17 @@ RULES = [
     rule("4: bans yield only where no other is here", "banned_jobs", "= 1\nLIMIT", "<= 1\nLIMIT"),
     rule(
         "4: what nothing can run fails",
-        "service.jobs.waiting:fail_unmatched",
+        "service.jobs.placing.waiting:fail_unmatched",
         'at.store.load("queued_for_long", before=before)',
         "[]",
     ),
     rule("4: but not what a node here can", "queued_for_long", "node.state <> 'gone'", "FALSE"),
-    rule("4: nor what is offered", "service.jobs.waiting:fail_unmatched", "_may_be_offered(at, row, now_ms)", "False"),
+    rule(
+        "4: nor what is offered",
+        "service.jobs.placing.waiting:fail_unmatched",
+        "_may_be_offered(at, row, now_ms)",
+        "False",
+    ),
     rule("4: silent nodes are given up", "silent_nodes", "seen_ms < :before", "FALSE"),
     rule("4: nodes are rented for work", "core.fleet.autoscale:scale", "demand.takable - useful_idle - coming", "0"),
     rule(

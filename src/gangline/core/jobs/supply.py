@@ -77,9 +77,25 @@ def what_helps(job: Candidate, purse: Purse, supply: Supply, policy: Policy) -> 
     return "; ".join([*said, *(f"the provider of {pool.name} {pool.away}" for pool in pools if pool.away)])
 
 
+def could_rent(job: Candidate, purse: Purse, supply: Supply, policy: Policy) -> list[tuple[PoolSeen, Rentable]]:
+    """Return what may be rented for a job, in the pools that it may run in and may grow."""
+    pools = [pool for pool in supply.pools if job.pool in ("", pool.name) and pool.rented < pool.nodes_max]
+    fitting = [(pool, offer) for pool, offer in _fitting(job, pools) if not offer.exhausted]
+    return [(pool, offer) for pool, offer in fitting if _is_affordable(job, purse, offer, policy)]
+
+
+def _fitting(job: Candidate, pools: Sequence[PoolSeen]) -> list[tuple[PoolSeen, Rentable]]:
+    return [(pool, offer) for pool in pools for offer in pool.offers if not _lacks(job, [offer])]
+
+
+def _is_affordable(job: Candidate, purse: Purse, offer: Rentable, policy: Policy) -> bool:
+    accountable = offer.price_known or purse.budget is None
+    return accountable and over_budget(purse, _to_reserve(job, offer, policy)) is None
+
+
 def _why_not_rented(job: Candidate, purse: Purse, pools: Sequence[PoolSeen], policy: Policy) -> str:
     offers = [offer for pool in pools for offer in pool.offers]
-    fitting = [(pool, offer) for pool in pools for offer in pool.offers if not _lacks(job, [offer])]
+    fitting = _fitting(job, pools)
     if not fitting:
         return _lacks(job, offers) or "no offer of any pool has all of that at once"
     accountable = [offer for _, offer in fitting if offer.price_known or purse.budget is None]

@@ -25,8 +25,8 @@ def why_queued(
     """`said` when it was queued; `nodes`: all that are here or coming; `banned`: the machines that may not have it."""
     if job.ready_ms > now_ms:
         return f"waits {(job.ready_ms - now_ms) / 1000:.0f} s before its next try: {said}"
-    misfits = {node.id: _misfit(job, node, banned, now_ms) or unpriced(purse, node) for node in nodes}
-    fitting = [node for node in nodes if misfits[node.id] is None]
+    reasons = misfits(job, purse, nodes, banned, now_ms)
+    fitting = [node for node in nodes if reasons[node.id] is None]
     least = min(
         (to_reserve(job, node, policy) for node in fitting if node.state in WORKING),
         default=max(1, reservation(0, job.download_bytes, policy)),
@@ -38,9 +38,16 @@ def why_queued(
         return _why_not_there(fitting, len(nodes), said, now_ms)
     helps = what_helps(job, purse, supply, policy)
     if nodes:
-        return f"no node here can take it: {_listed([why for why in misfits.values() if why])}; {helps}"
+        return f"no node here can take it: {_listed([why for why in reasons.values() if why])}; {helps}"
     asked = needs_of(job)
     return f"waits for a node: none is here{f', and it needs {asked}' if asked else ''}; {helps}"
+
+
+def misfits(
+    job: Candidate, purse: Purse, nodes: Sequence[Node], banned: frozenset[str], now_ms: int
+) -> dict[str, str | None]:
+    """Return why each node, by its id, may not have the job; None of one that may once its slots are free."""
+    return {node.id: _misfit(job, node, banned, now_ms) or unpriced(purse, node) for node in nodes}
 
 
 def _why_not_there(fitting: Sequence[Node], here: int, said: str, now_ms: int) -> str:

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import dataclass, replace
-from typing import Any
 
 from gangline.core.canonical import canonical_json
 from gangline.core.display import NAME_MAX, printable
@@ -110,7 +109,7 @@ def _pinned(at: Deployment, project: str, model: Base, role: Role) -> Base:
     row = mirror.find(at, project, fixed.id, role)
     if row and row["state"] != "ready":
         raise BadInput(
-            f"{model.repo} is gated, and still being copied: {_how_far(row)}", hint="try again when it is here"
+            f"{model.repo} is gated, and still being copied: {how_far(row)}", hint="try again when it is here"
         )
     if not row and commit != model.revision and at.hub.look(model.repo, commit).gated:
         raise BadInput(
@@ -172,11 +171,11 @@ def _view(at: Deployment, project: str, row: Row) -> BaseView:
         bytes=row["bytes"],
         state=behind["state"] if behind else "ready",
         fetched_bytes=row["bytes"] - lacking,
-        why=_how_far(behind) if behind else "",
+        why=how_far(behind) if behind else "",
         made_ms=row["made_ms"],
     )
 
 
-def _how_far(copy: Row) -> str:
+def how_far(copy: Row) -> str:
     here = f"{copy['done_bytes'] / 1e9:.2f} of {copy['bytes'] / 1e9:.2f} GB are here"
     return f"{here}; {copy['because']}" if copy["because"] else here

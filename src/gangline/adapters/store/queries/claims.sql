@@ -141,3 +141,11 @@ ORDER BY queued_ms, id LIMIT 100
 -- name: queue_length
 -- As many as matter.
 SELECT COUNT(*) AS jobs FROM (SELECT id FROM job WHERE state = 'queued' AND kind <> 'sample' LIMIT :limit) AS waiting
+
+-- name: jobs_before
+-- What goes before a fresh job of a project: its own that were submitted earlier and are no less urgent, and all that were interrupted.
+-- As many as matter.
+SELECT (SELECT COUNT(*) FROM (SELECT id FROM job WHERE project = :project AND state = 'queued' AND fencing = 0 AND kind <> 'sample'
+                              AND priority >= :priority LIMIT :limit) AS fresh)
+     + (SELECT COUNT(*) FROM (SELECT id FROM job WHERE state = 'queued' AND fencing > 0 AND kind <> 'sample'
+                              LIMIT :limit) AS again) AS jobs

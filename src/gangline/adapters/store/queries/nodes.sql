@@ -137,3 +137,10 @@ SELECT COUNT(*) AS nodes FROM node WHERE machine = :machine AND joined_ms > :sin
 
 -- name: add_base
 INSERT INTO node_base (node, base) VALUES (:node, :base) ON CONFLICT (node, base) DO NOTHING
+
+-- name: slots_in_use
+-- By training: pictures give way to it.
+SELECT lease.node, CAST(SUM(lease.slots) AS BIGINT) AS slots
+FROM lease JOIN attempt ON attempt.id = lease.attempt JOIN job ON job.id = attempt.job
+WHERE job.kind <> 'sample'
+GROUP BY lease.node

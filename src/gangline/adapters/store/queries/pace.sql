@@ -46,3 +46,8 @@ ON CONFLICT (pool) DO UPDATE SET waiting = excluded.waiting, new_share = exclude
 
 -- name: foreseen
 SELECT waiting, new_share FROM foresight WHERE pool = :pool
+
+-- name: paces_of_workload
+-- On every class of GPU, of as many machines as matter.
+SELECT gpu, seconds_per_step FROM pace WHERE workload = :workload AND seconds_per_step IS NOT NULL
+ORDER BY gpu, machine LIMIT :limit

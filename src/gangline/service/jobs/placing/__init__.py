@@ -1,0 +1,1 @@
+"""Where jobs that wait, or are only asked about, could run."""

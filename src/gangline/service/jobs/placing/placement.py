@@ -1,0 +1,80 @@
+"""Where a job could run, before it is submitted: a look that changes nothing and asks no provider and no hub."""
+
+from gangline.core.job import Node
+from gangline.core.jobs.claim import Candidate
+from gangline.core.jobs.placement import Pace, PlacementView, place
+from gangline.core.models.bases import ROLES
+from gangline.core.money.budget import Purse
+from gangline.core.specs.fields import HubBase
+from gangline.core.specs.spec import Spec, parse_spec, workload
+from gangline.ports.store import Row
+from gangline.service.content.bases import how_far
+from gangline.service.content.mirror import copied, find
+from gangline.service.deployment import Deployment
+from gangline.service.fleet.supply import load_supply
+from gangline.service.money.bill import as_purse
+
+AHEAD_MAX = 1000
+PACES_MAX = 1000
+"""So many machines tell how fast such work was."""
+
+
+def placement(at: Deployment, project: str, value: dict[str, object], now_ms: int) -> PlacementView:
+    """Its files need not be here. Raises `InvalidSpec`."""
+    spec = parse_spec(value)
+    nodes = [Node(**row) for row in at.store.load("nodes_here")]
+    known = at.store.load("paces_of_workload", workload=workload(spec), limit=PACES_MAX)
+    ahead = at.store.load("jobs_before", project=project, priority=spec.priority, limit=AHEAD_MAX)[0]["jobs"]
+    return place(
+        _candidate(at, project, spec, now_ms),
+        _purse(at, project),
+        nodes,
+        load_supply(at, nodes),
+        [Pace(**row) for row in known],
+        now_ms,
+        at.policy,
+        taken={row["node"]: row["slots"] for row in at.store.load("slots_in_use")},
+        ahead=min(ahead, AHEAD_MAX),
+        copies=_copies(at, project, spec),
+    )
+
+
+def _candidate(at: Deployment, project: str, spec: Spec, now_ms: int) -> Candidate:
+    """As it would stand in the queue."""
+    files = spec.input_files() | copied(at, project, spec)
+    return Candidate(
+        id="",
+        project=project,
+        kind=spec.kind,
+        fencing=0,
+        version=0,
+        priority=spec.priority,
+        queued_ms=now_ms,
+        ready_ms=0,
+        base=spec.base.id,
+        slots=spec.needs.slots,
+        download_bytes=sum(file.bytes for file in files.values()),
+        gpu=spec.needs.gpu,
+        gpu_memory_gb=spec.needs.gpu_memory_gb,
+        pool=spec.needs.pool,
+        trust=spec.needs.trust,
+        numerics="",
+        banned=False,
+    )
+
+
+def _purse(at: Deployment, project: str) -> Purse:
+    """A project is made with its first job."""
+    rows = at.store.load("project", id=project)
+    if rows:
+        return as_purse(rows[0])
+    return Purse(project=project, usage=0, usage_ms=0, share=1, budget=None, spent=0, reserved=0)
+
+
+def _copies(at: Deployment, project: str, spec: Spec) -> dict[str, str]:
+    """Of models by their commits; a branch's copy is found by nobody."""
+    models = {
+        role: model for role, model in zip(ROLES, (spec.base, spec.vae), strict=True) if isinstance(model, HubBase)
+    }
+    rows: dict[str, Row | None] = {role: find(at, project, model.id, role) for role, model in models.items()}
+    return {role: row["state"] if row["state"] == "ready" else how_far(row) for role, row in rows.items() if row}

@@ -4,3 +4,13 @@
 def counted(count: int, noun: str) -> str:
     """`1 photo`, `2 photos`: of nouns that take an s."""
     return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def one(noun: str) -> str:
+    """With its article, by how a name is read aloud: an abbreviation letter by letter.
+
+    >>> one("RTX 4090"), one("H100 SXM"), one("NVIDIA A10"), one("T4"), one("CPU"), one("A100"), one("Tesla T4")
+    ('an RTX 4090', 'an H100 SXM', 'an NVIDIA A10', 'a T4', 'a CPU', 'an A100', 'a Tesla T4')
+    """
+    is_spelled = len(noun) > 1 and not noun[1].islower()
+    return f"{'an' if noun[:1] in ('AEFHILMNORSX' if is_spelled else 'AEIOUaeiou') else 'a'} {noun}"

@@ -63,6 +63,11 @@ class Client:
         self._bytes = httpx.Client(timeout=httpx.Timeout(60, connect=5))
         self._sender = Sender(self._http, self._bytes)
 
+    @property
+    def server(self) -> str:
+        """Its URL."""
+        return self._http.server
+
     def hand_in(
         self, paths: list[Path], below: Path, tell: Callable[[File], None] = lambda _: None
     ) -> tuple[File, ...]:

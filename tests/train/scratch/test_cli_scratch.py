@@ -47,12 +47,18 @@ def test_a_plan_tells_what_is_trained_on_what_and_how_often(
 ) -> None:
     code, printed, _ = typed("scratch", recipe, "--data", data.place.uri, "--base", base, "--plan", "-o", "json")
     assert code == 0
-    assert json.loads(printed)["plan"] == {
-        "trains": "U-Net, from nothing: unet",
-        "data": "data/0-shapes.lance: 48 rows",
-        "phase 1": "32 × 32, 6 steps of 8: 48 images, about 1 times each",
-        "GPUs": "1",
-    }
+    found = json.loads(printed)
+    assert (found["trains"], found["new"], found["gpus"], found["steps"]) == ("unet", ["unet"], 1, 6)
+    assert found["data"] == [{"place": "data/0-shapes.lance", "rows": 48}]
+    assert found["phases"] == [{"resolution": 32, "steps": 6, "batch_size": 8, "seen": 48, "where": ""}]
+    assert found["base"]["family"] == "sd2" and "no Gangline server" in found["asked"]
+
+
+def test_a_plan_on_the_terminal_has_a_row_for_each_phase(typed: Typed, recipe: Path, data: DataSet, base: Path) -> None:
+    code, _, said = typed("scratch", recipe, "--data", data.place.uri, "--base", base, "--plan")
+    assert code == 0
+    for words in ("32 × 32, 6 steps, batch size 8: 48 images", "asked no nodes", "data/0-shapes.lance: 48 rows"):
+        assert words in " ".join(said.split()), said
 
 
 def test_only_what_the_version_names_is_handed_in_and_it_is_all_that_is_read(base: Path, tmp_path: Path) -> None:

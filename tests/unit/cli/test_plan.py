@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from gangline.cli.jobs.plan import Files, Given, Plan, find_lora, make_plan
+from gangline.cli.jobs.plan.document import Answer
+from gangline.cli.jobs.plan.lora import Captions, LoraDocument, SizeCount, lora_document
+from gangline.cli.jobs.plan.make import Files, Given, Plan, find_lora, make_plan
+from gangline.cli.jobs.plan.rows import base_rows
 from gangline.cli.jobs.train import plan_of, read_recipe
 from gangline.core.errors import BadInput
 from gangline.core.models import families
@@ -51,18 +54,37 @@ def rows(plan: Plan) -> dict[str, str]:
 def test_a_plan_says_what_will_be_done(folder: Path) -> None:
     plan = planned(folder, aspect_buckets=True, steps=40, flip=True, train_text_encoder=True)
     assert rows(plan) == {
-        "base": "somebody/model at v1",
         "photos": "3 to train on",
         "captions": "2 of their own and the prompt for 1",
         "cut to": "384 × 640 (1), 512 × 512 (1), 640 × 384 (1), mirrored too",
-        "steps": "40 of 1: photos are seen 10 to 20 times",
+        "steps": "40 steps, batch size 1 (photos are seen 10 to 20 times)",
         "learns": "rank 16 in the U-Net and the text encoders",
     }
     assert plan.told == ("film.mp4 is passed over: not an image",)
 
 
+def document(plan: Plan) -> LoraDocument:
+    return lora_document(plan, Answer(placed=None, why_not="nobody was asked"))
+
+
 def test_a_base_on_this_machine_is_said_to_be_what_it_is(folder: Path) -> None:
-    assert rows(planned(folder, base=str(BASE)))["base"].startswith("SDXL, predicts v_prediction (")
+    found = document(planned(folder, base=str(BASE)))
+    assert (found.base.family, found.base.prediction_type, found.base.gated) == ("sdxl", "v_prediction", None)
+    assert dict(base_rows(found))["base"].startswith("SDXL, 7.7 MB, licence apache-2.0, predicts v_prediction (")
+
+
+def test_a_plan_as_data_has_numbers_where_numbers_are(folder: Path) -> None:
+    found = document(planned(folder, aspect_buckets=True, steps=40, batch_size=3, hold_out=("b.png",)))
+    assert (found.photos, found.held_out, found.captions) == (2, 1, Captions(own=2, prompt=0))
+    assert found.sizes == (SizeCount(width=384, height=640, photos=1), SizeCount(width=512, height=512, photos=1))
+    assert (found.steps, found.batch_size, found.seen_least, found.seen_most) == (40, 3, 40, 80)
+    assert (found.asked, found.nodes, found.time, found.usd) == ("nobody was asked", (), None, None)
+
+
+def test_a_hub_that_does_not_answer_is_said_in_one_row_and_holds_nothing_up(folder: Path) -> None:
+    found = document(planned(folder))
+    assert "HF_HUB_OFFLINE is set" in found.base.unknown
+    assert base_rows(found) == [("base", f"somebody/model at v1: not looked up, {found.base.unknown}")]
 
 
 def test_the_spec_of_a_plan_names_every_file(folder: Path) -> None:

@@ -9,20 +9,23 @@ import typer
 
 from gangline.cli.bundled.place import here_or_bundled
 from gangline.cli.jobs.follow import watching
-from gangline.cli.jobs.train import Handing, read_recipe, watch, with_base
-from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, err, facts, out, print_json, say
+from gangline.cli.jobs.train import Handing, check_open, read_recipe, watch, with_base
+from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, out, print_json, say
 from gangline.compose.buckets import data_place
 from gangline.compose.client import make_client
 from gangline.compose.settings import needing
 from gangline.core.errors import BadInput
 from gangline.core.files import File
 from gangline.core.parsing import InvalidSpec
-from gangline.core.specs.fields import Base, FilesBase
+from gangline.core.specs.fields import Base, FilesBase, HubBase
 from gangline.core.specs.phases import DataRef
 from gangline.core.specs.scratch import ScratchSpec, parse_scratch
+from gangline.core.words import counted
 
 if TYPE_CHECKING:
-    from gangline.cli.jobs.plan import Files, Model
+    from gangline.cli.jobs.plan.base import Known
+    from gangline.cli.jobs.plan.make import Files, Model
+    from gangline.cli.jobs.plan.scratch import ScratchDocument
     from gangline.data.dataset import DataSet
     from gangline.wire.client import Client
 
@@ -65,10 +68,11 @@ def scratch(
     given = ({"data": data} if data else {}) | ({"base": here_or_bundled(base)} if base else {})
     wanted = with_base(with_settings(read_recipe(recipe, kind="scratch"), setting or []) | given, client.base)
     made = plan_of(wanted)
-    err.print(facts(*made.rows()))
+    planned = _show(client, made)
     if plan:
-        print_json({"plan": dict(made.rows())}) if output is Output.json else None
+        print_json(planned) if output is Output.json else None
         return
+    check_open(planned)
     job = client.submit(made.hand_in(client), name=name).summary
     with watching(job.id):
         say(f"{job.id} is queued: {job.because}")
@@ -98,12 +102,24 @@ def _set(settings: Any, path: list[str], value: Any) -> dict[str, Any]:
     return own | {path[0]: value if len(path) == 1 else _set(own.get(path[0]), path[1:], value)}
 
 
+def _show(client: "Client", plan: "Plan") -> "ScratchDocument":
+    from gangline.cli.jobs.plan.ask import ask
+    from gangline.cli.jobs.plan.scratch import scratch_document
+    from gangline.cli.jobs.plan.show import show
+
+    planned = scratch_document(plan.spec, plan.known, plan.rows_of, ask(client, plan.spec, plan.base, plan.known))
+    show(planned, plan.rows())
+    return planned
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`spec` is whole but for the contents of files: those of `base`, and of each data set that is handed in, by its place."""
+    """`spec` is whole but for the contents of files: those of `base`, and of each data set that is handed in, by its place. `known`
+    says what the base is."""
 
     spec: ScratchSpec
     base: "Model"
+    known: "Known"
     sets: dict[str, "Files"]
     rows_of: dict[str, int]
 
@@ -116,7 +132,8 @@ class Plan:
         rows += [("data", f"{place}: {count} rows") for place, count in self.rows_of.items()]
         for number, phase in enumerate(spec.phases, 1):
             seen = phase.steps * phase.batch_size
-            what = f"{phase.resolution} × {phase.resolution}, {phase.steps} steps of {phase.batch_size}: {seen} images"
+            size = f"{phase.resolution} × {phase.resolution}"
+            what = f"{size}, {counted(phase.steps, 'step')}, batch size {phase.batch_size}: {seen} images"
             rows.append(
                 (
                     f"phase {number}",
@@ -128,7 +145,7 @@ class Plan:
 
     def hand_in(self, client: "Client") -> ScratchSpec:
         """Send what is not there yet; the spec that names it by content."""
-        from gangline.cli.jobs.plan import Files
+        from gangline.cli.jobs.plan.make import Files
 
         tell = Handing(sum(len(files.paths) for files in (*self.sets.values(), self.base) if isinstance(files, Files)))
 
@@ -144,7 +161,7 @@ class Plan:
 
 def plan_of(settings: dict[str, Any]) -> Plan:
     """Raises `BadInput` with all that is wrong with the settings, before anything is read."""
-    from gangline.cli.jobs.plan import Files
+    from gangline.cli.jobs.plan.make import Files
 
     with needing("data"):
         from gangline.data.reading.wanted import check_wanted
@@ -162,6 +179,7 @@ def plan_of(settings: dict[str, Any]) -> Plan:
         if not data.place.is_remote:
             sets[place] = _files_of(data)
     found = _begin(base, spec) if isinstance(base, str) else base
+    known = _known(base, found)
     files = {place: files.unsent() for place, files in sets.items()}
     whole = settings | {
         "base": FilesBase(files=found.unsent()) if isinstance(found, Files) else found,
@@ -169,7 +187,7 @@ def plan_of(settings: dict[str, Any]) -> Plan:
     }
     parsed = parse_scratch(whole, options=True)
     check_wanted(parsed, opened)
-    return Plan(spec=parsed, base=found, sets=sets, rows_of=rows)
+    return Plan(spec=parsed, base=found, known=known, sets=sets, rows_of=rows)
 
 
 def spec_of(settings: dict[str, Any]) -> ScratchSpec:
@@ -197,7 +215,7 @@ def _opened(place: str) -> "DataSet":
 
 
 def _files_of(data: "DataSet") -> "Files":
-    from gangline.cli.jobs.plan import Files
+    from gangline.cli.jobs.plan.make import Files
 
     root = Path(data.place.uri)
     return Files(root, [root / name for name in data.files()])
@@ -205,8 +223,17 @@ def _files_of(data: "DataSet") -> "Files":
 
 def _begin(base: str, spec: ScratchSpec) -> "Model":
     """Of a folder what is there, without the weights of what is new."""
-    from gangline.cli.jobs.plan import Files, as_hub
+    from gangline.cli.jobs.plan.make import Files, as_hub
     from gangline.data.bases import files_to_begin
 
     alone = "vae" if spec.part == "vae" else ""
     return as_hub(base) or Files(Path(base), files_to_begin(Path(base), spec.new, alone=alone))
+
+
+def _known(given: str | Base, base: "Model") -> "Known":
+    from gangline.cli.jobs.plan.base import of_content, of_files, of_hub
+    from gangline.cli.jobs.plan.make import Files
+
+    if isinstance(base, HubBase):
+        return of_hub(base, whole=False)
+    return of_files(Path(str(given)), base.paths) if isinstance(base, Files) else of_content(base)

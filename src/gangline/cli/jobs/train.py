@@ -17,8 +17,6 @@ from gangline.cli.output import (
     ServerOption,
     TokenOption,
     as_typed,
-    err,
-    facts,
     out,
     print_json,
     say,
@@ -34,7 +32,9 @@ from gangline.core.specs.settings import settings_of
 from gangline.core.views import BaseView
 
 if TYPE_CHECKING:
-    from gangline.cli.jobs.plan import Plan
+    from gangline.cli.jobs.plan.document import PlanDocument
+    from gangline.cli.jobs.plan.lora import LoraDocument
+    from gangline.cli.jobs.plan.make import Plan
     from gangline.wire.client import Client
 
 COMMANDS = ", ".join(f"`{kind.command}` is for {kind.title}" for kind in SUBMITTED)
@@ -97,10 +97,11 @@ def train(
     presets = read_presets(preset or [])
     wanted = with_base(with_options(presets | read_recipe(recipe), settings | given, needs), client.base)
     made = plan_of(Path(here_or_bundled(photos)), wanted)
-    show_plan(made)
+    planned = show_plan(client, made)
     if plan:
-        print_json(report(made)) if output is Output.json else None
+        print_json(planned) if output is Output.json else None
         return
+    check_open(planned)
     job = client.submit(send(client, made), name=name).summary
     with watching(job.id):
         say(f"{job.id} is queued: {job.because}")
@@ -147,7 +148,7 @@ def with_base(settings: dict[str, Any], named: Callable[[str], BaseView]) -> dic
 
 def plan_of(photos: Path, settings: dict[str, Any]) -> "Plan":
     """`settings` are a spec's, and paths of what lies in files."""
-    from gangline.cli.jobs.plan import Given, make_plan  # reads pictures
+    from gangline.cli.jobs.plan.make import Given, make_plan  # reads pictures
 
     paths = {name: settings[name] for name in PATHS if name in settings}
     if "base" not in paths:
@@ -181,17 +182,24 @@ def send(client: "Client", plan: "Plan") -> LoraSpec:
     return plan.hand_in(client, Handing(plan.files_count))
 
 
-def show_plan(plan: "Plan") -> None:
-    """What will be done, then what was passed over, then advice; all for people."""
-    err.print(facts(*plan.rows()))
-    for sentence in plan.told:
-        say(f"note: {sentence}")
-    for advice in plan.advice:
-        say(f"tip: {advice.setting}: {advice.message}; {advice.because}")
+def show_plan(client: "Client", plan: "Plan") -> "LoraDocument":
+    """Ask the server where it could run, and show all that is known before anything is sent."""
+    from gangline.cli.jobs.plan.ask import ask
+    from gangline.cli.jobs.plan.lora import lora_document
+    from gangline.cli.jobs.plan.show import show
+
+    planned = lora_document(plan, ask(client, plan.spec, plan.models["base"], plan.known))
+    show(planned, plan.rows())
+    return planned
 
 
-def report(plan: "Plan") -> dict[str, Any]:
-    return {"plan": dict(plan.rows()), "notes": plan.told, "tips": plan.advice}
+def check_open(plan: "PlanDocument") -> None:
+    """Raises `BadInput` where no node could read what it starts from: before the first byte is sent."""
+    from gangline.cli.jobs.plan.document import why_closed
+
+    for model in (plan.base, plan.vae):
+        if model and (closed := why_closed(model, asked=plan.asked is None)):
+            raise BadInput(closed)
 
 
 class Handing:

@@ -48,13 +48,10 @@ class RentableNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Took:
-    """What the same work took on a class of GPU before, on so many machines."""
+    """What the same work took on a class of GPU before: `seconds_per_step` of each machine as it was last seen, the fastest first."""
 
     gpu: str
-    machines: int
-    seconds_per_step_low: float
-    seconds_per_step_middle: float
-    seconds_per_step_high: float
+    seconds_per_step: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,14 +142,5 @@ def _took(paces: Sequence[Pace]) -> tuple[Took, ...]:
     of_class: dict[str, list[float]] = {}
     for pace in paces:
         of_class.setdefault(pace.gpu, []).append(pace.seconds_per_step)
-    found = [
-        Took(
-            gpu=gpu,
-            machines=len(seconds),
-            seconds_per_step_low=min(seconds),
-            seconds_per_step_middle=median(seconds),
-            seconds_per_step_high=max(seconds),
-        )
-        for gpu, seconds in of_class.items()
-    ]
-    return tuple(sorted(found, key=lambda took: (took.seconds_per_step_middle, took.gpu)))
+    found = [Took(gpu=gpu, seconds_per_step=tuple(sorted(seconds))) for gpu, seconds in of_class.items()]
+    return tuple(sorted(found, key=lambda took: (median(took.seconds_per_step), took.gpu)))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from gangline.core.errors import BadInput
+from gangline.core.models.architecture import UNet, unet_of_config
 from gangline.core.models.families import FAMILIES, Family, TextEncoder
 from gangline.core.models.lora_names import family_of, split_key
 from gangline.core.specs.fields import Prediction
@@ -40,13 +41,20 @@ class Header:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A base that can be trained. `because` says what the family and the prediction were read from, or that one is assumed."""
+    """A base that can be trained. `because` says what the family and the prediction were read from, or that one is assumed. `unet` says
+    how large that is, where a configuration does."""
 
     family: Family
     prediction_type: Prediction
     zero_terminal_snr: bool
     layout: Literal["diffusers", "single file"]
     because: str
+    unet: UNet | None = None
+
+    @property
+    def is_of_published_size(self) -> bool:
+        """Whether what is known of the family's memory and computation is true of it; a single file is taken to be."""
+        return self.unet is None or self.unet == self.family.unet
 
 
 CONVERT = "convert it to safetensors where you trust it, or get the .safetensors that most authors publish beside it"
@@ -222,7 +230,15 @@ def recognise_folder(name: str, pipeline: str, *, unet: Any, text_encoder: Any, 
         zero_terminal_snr=bool(scheduler.get("rescale_betas_zero_snr", False)),
         layout="diffusers",
         because=f"{mark}; its scheduler says {prediction}",
+        unet=_size_of(unet),
     )
+
+
+def _size_of(config: Any) -> UNet | None:
+    try:
+        return unet_of_config(config)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+        return None
 
 
 def _check_process(name: str, scheduler: Any) -> None:

@@ -42,8 +42,9 @@ class OnHub:
         return sum(file.bytes for file in self.files)
 
 
-def look_up(hub: Hub, model: HubBase, role: Role) -> OnHub:
-    """Read configurations and headers alone. Raises `BadInput` where it is no model that can be trained, `NotFound`, `Unreachable`."""
+def look_up(hub: Hub, model: HubBase, role: Role, *, whole: bool = True) -> OnHub:
+    """Read configurations and headers alone; `whole`: no part's weights may lack. Raises `BadInput` where it is no model that can be
+    trained, `NotFound`, `Unreachable`."""
     found = hub.look(model.repo, model.revision)
     fixed = replace(model, revision=found.commit)
     seen = OnHub(
@@ -56,7 +57,7 @@ def look_up(hub: Hub, model: HubBase, role: Role) -> OnHub:
     if role == "vae":
         return seen
     try:
-        recognised = recognise(hub, fixed, found)
+        recognised = recognise(hub, fixed, found, whole=whole)
     except Denied:
         return replace(seen, opens=False, family=_family_of_pipeline(found.pipeline))
     return replace(seen, family=recognised.family, recognised=recognised)
@@ -75,7 +76,7 @@ def files_wanted(model: HubBase, found: HubModel, role: Role) -> list[HubFile]:
     return [known[path] for path in wanted]
 
 
-def recognise(hub: Hub, model: HubBase, found: HubModel) -> Model:
+def recognise(hub: Hub, model: HubBase, found: HubModel, *, whole: bool = True) -> Model:
     """What a base is, from its configurations or the header of its file. Raises `BadInput`, and `Denied` where it is closed."""
     names = [each.path for each in found.files]
 
@@ -85,7 +86,7 @@ def recognise(hub: Hub, model: HubBase, found: HubModel) -> Model:
     if INDEX in names:
         index = read(INDEX)
         pipeline = pipeline_of(model.repo, index)
-        if missing := missing_parts(names, parts_of(index)):
+        if whole and (missing := missing_parts(names, parts_of(index))):
             raise BadInput(
                 f"{model.repo} at {model.revision} lacks {', '.join(missing)} in safetensors",
                 hint="take another revision, or a copy of the model that has it",

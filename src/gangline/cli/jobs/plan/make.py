@@ -1,4 +1,4 @@
-"""What a training job will do: found out and checked before a byte is sent."""
+"""What a LoRA's training will do: found out and checked before a byte is sent."""
 
 import hashlib
 import re
@@ -8,16 +8,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gangline.cli.jobs.plan.base import Known, LookUp, of_content, of_files, of_hub
+from gangline.compose.hub import look_up_for_user
 from gangline.core.advice import Advice, Picture, advise
+from gangline.core.display import NAME_MAX, printable
 from gangline.core.errors import BadInput
 from gangline.core.files import File
 from gangline.core.models import recognition
-from gangline.core.models.licence import licence_of
+from gangline.core.models.bases import Role
 from gangline.core.models.recognition import check_lora
 from gangline.core.parsing import to_json
 from gangline.core.specs.fields import Base, FilesBase, HubBase
 from gangline.core.specs.lora import LoraSpec, parse_lora
-from gangline.data.bases import describe_base, files_of_base, files_of_vae
+from gangline.core.words import counted
+from gangline.data.bases import files_of_base, files_of_vae
 from gangline.data.images.beside import beside, parents
 from gangline.data.images.buckets import STEP, STEPS_LEAST, Size, nearest, targets
 from gangline.data.images.captions import Caption, Tell, find_captions, read_captions
@@ -45,11 +49,27 @@ class Files:
 
     @property
     def names(self) -> list[str]:
-        return [path.relative_to(self.below).as_posix() for path in self.paths]
+        return [self._name(path) for path in self.paths]
+
+    @property
+    def bytes(self) -> int:
+        return sum(path.stat().st_size for path in self.paths)
 
     def unsent(self) -> tuple[File, ...]:
         """As a spec has them; what is in them is not looked at."""
-        return tuple(File(path=name, bytes=0, sha256=hashlib.sha256(name.encode()).hexdigest()) for name in self.names)
+        return tuple(self._file(path, hashlib.sha256(self._name(path).encode()).hexdigest()) for path in self.paths)
+
+    def described(self) -> tuple[File, ...]:
+        """As a spec has them once they are sent: all of them are read."""
+        from gangline.wire.sender import hashes  # loads HTTP
+
+        return tuple(self._file(path, hashes(path)[0]) for path in self.paths)
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self.below).as_posix()
+
+    def _file(self, path: Path, sha256: str) -> File:
+        return File(path=self._name(path), bytes=path.stat().st_size, sha256=sha256)
 
 
 Model = Base | Files
@@ -60,15 +80,21 @@ Send = Callable[[Files], tuple[File, ...]]
 class Plan:
     """`spec` is whole but for the contents of files, which `files` and `models` are by the fields of the spec.
 
-    `base`: what it was found to be; None where it lies on the hub.
+    `known` and `known_vae` say what the base is, and a VAE of its own.
     """
 
     spec: LoraSpec
     files: dict[str, Files]
     models: dict[str, Model]
-    base: recognition.Model | None
+    known: Known
+    known_vae: Known | None
     pictures: tuple[Picture, ...]
     told: tuple[str, ...]
+
+    @property
+    def base(self) -> recognition.Model | None:
+        """What the base was recognised as; None where nobody could look into it."""
+        return self.known.model
 
     @property
     def advice(self) -> tuple[Advice, ...]:
@@ -83,11 +109,10 @@ class Plan:
         """What is to be known before it begins, for people."""
         spec = self.spec
         rows = [
-            ("base", _base(spec, self.base)),
-            ("photos", _counted(self.pictures, len(spec.held_out))),
+            ("photos", _photos(self.pictures, len(spec.held_out))),
             ("captions", _captions(self.pictures)),
             ("cut to", _sizes(spec, self.pictures) + _views(spec)),
-            ("steps", f"{spec.steps} of {spec.batch_size}: {_seen(spec, self.pictures)}"),
+            ("steps", f"{counted(spec.steps, 'step')}, batch size {spec.batch_size} ({_seen(*self.seen)})"),
             ("learns", f"rank {spec.rank} in the U-Net{' and the text encoders' * spec.train_text_encoder}"),
         ]
         if spec.class_prompt:
@@ -95,6 +120,13 @@ class Plan:
         if spec.mask != "none":
             rows.append(("masks", _masks(spec, self.pictures)))
         return rows
+
+    @property
+    def seen(self) -> tuple[int, int]:
+        """How often the photo that comes least is seen, and the one that comes most."""
+        repeats = sorted(picture.repeats for picture in self.pictures)
+        images = self.spec.steps * self.spec.batch_size
+        return round(images * repeats[0] / sum(repeats)), round(images * repeats[-1] / sum(repeats))
 
     def hand_in(self, client: "Client", tell: Callable[[File], None]) -> LoraSpec:
         """Send what is not there yet; the spec that names it by content."""
@@ -117,13 +149,14 @@ class Given:
     hold_out: tuple[str, ...] = ()
 
 
-def make_plan(given: Given, settings: dict[str, Any]) -> Plan:
-    """Raises `BadInput`. The settings are looked at first: a wrong number costs no reading of photos."""
+def make_plan(given: Given, settings: dict[str, Any], look_up: LookUp = look_up_for_user) -> Plan:
+    """Raises `BadInput`. The settings are looked at first, then the base: a wrong number costs no reading of photos."""
     spec = _check(({"mask": "files"} if given.masks else {}) | settings, given)
-    base = describe_base(Path(given.base)) if isinstance(given.base, str) and not as_hub(given.base) else None
-    check_objective(spec, base)
-    spec = replace(spec, base_licence=spec.base_licence or _licence(given.base))
     models = {"base": find_base(given.base)} | ({"vae": find_vae(given.vae)} if given.vae else {})
+    known = {role: _known(role, getattr(given, role), model, look_up) for role, model in models.items()}
+    base = known["base"].model
+    check_objective(spec, base)
+    spec = replace(spec, base_licence=spec.base_licence or printable(known["base"].licence)[:NAME_MAX])
     found = find_photos(given.photos)
     told = list(found.passed_over)
     photos = Files(given.photos, found.photos)
@@ -142,16 +175,17 @@ def make_plan(given: Given, settings: dict[str, Any]) -> Plan:
         spec=_filled(spec, files, models, Files.unsent),
         files=files,
         models=models,
-        base=base,
+        known=known["base"],
+        known_vae=known.get("vae"),
         pictures=pictures,
         told=tuple(told),
     )
 
 
-def _licence(base: str | FilesBase | HubBase) -> str:
-    """What the README of a folder says."""
-    readme = Path(base) / "README.md" if isinstance(base, str) else None
-    return licence_of(readme.read_text(errors="replace")) if readme and readme.is_file() else ""
+def _known(role: Role, given: str | Base, model: Model, look_up: LookUp) -> Known:
+    if isinstance(model, HubBase):
+        return of_hub(model, role, look_up)
+    return of_files(Path(str(given)), model.paths, role=role) if isinstance(model, Files) else of_content(model)
 
 
 def _check(settings: dict[str, Any], given: Given) -> LoraSpec:
@@ -261,13 +295,7 @@ def check_objective(spec: LoraSpec, base: recognition.Model | None) -> None:
         )
 
 
-def _base(spec: LoraSpec, base: recognition.Model | None) -> str:
-    if base is None:
-        return f"{spec.base.repo} at {spec.base.revision}" if isinstance(spec.base, HubBase) else spec.base.id
-    return f"{base.family.words}, predicts {base.prediction_type} ({base.because})"
-
-
-def _counted(pictures: tuple[Picture, ...], held_out: int) -> str:
+def _photos(pictures: tuple[Picture, ...], held_out: int) -> str:
     return f"{len(pictures)} to train on" + (f", {held_out} held out" if held_out else "")
 
 
@@ -277,13 +305,19 @@ def _captions(pictures: tuple[Picture, ...]) -> str:
     return " and ".join([f"{own} of their own"] * bool(own) + [f"the prompt for {prompted}"] * bool(prompted))
 
 
-def _sizes(spec: LoraSpec, pictures: tuple[Picture, ...]) -> str:
-    """From 512 pixels on the buckets are the same for every base."""
+def sizes_of(spec: LoraSpec, pictures: tuple[Picture, ...]) -> list[Size] | None:
+    """What each photo is cut to, in order. From 512 pixels on the buckets are the same for every base; None below."""
     if spec.aspect_buckets and spec.resolution < STEPS_LEAST * STEP:
-        return f"about as many pixels as {spec.resolution} × {spec.resolution}"
+        return None
     among = targets(spec.resolution, spec.aspect_buckets, STEP)
-    sizes = Counter(nearest(Size(width=picture.width, height=picture.height), among) for picture in pictures)
-    return ", ".join(f"{size} ({count})" for size, count in sorted(sizes.items()))
+    return [nearest(Size(width=picture.width, height=picture.height), among) for picture in pictures]
+
+
+def _sizes(spec: LoraSpec, pictures: tuple[Picture, ...]) -> str:
+    sizes = sizes_of(spec, pictures)
+    if sizes is None:
+        return f"about as many pixels as {spec.resolution} × {spec.resolution}"
+    return ", ".join(f"{size} ({count})" for size, count in sorted(Counter(sizes).items()))
 
 
 def _masks(spec: LoraSpec, pictures: tuple[Picture, ...]) -> str:
@@ -295,7 +329,7 @@ def _views(spec: LoraSpec) -> str:
     return random + (", mirrored too" if spec.flip else "")
 
 
-def _seen(spec: LoraSpec, pictures: tuple[Picture, ...]) -> str:
-    repeats = sorted(picture.repeats for picture in pictures)
-    least, most = (round(spec.steps * spec.batch_size * often / sum(repeats)) for often in (repeats[0], repeats[-1]))
-    return f"each photo is seen {least} times" if least == most else f"photos are seen {least} to {most} times"
+def _seen(least: int, most: int) -> str:
+    return (
+        f"each photo is seen {counted(least, 'time')}" if least == most else f"photos are seen {least} to {most} times"
+    )

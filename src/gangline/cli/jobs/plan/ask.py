@@ -1,0 +1,46 @@
+"""Ask a server where a job could run. Where none answers the plan has everything else."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from gangline.cli.jobs.plan.base import Known
+from gangline.cli.jobs.plan.document import Answer
+from gangline.cli.jobs.plan.make import Files, Model
+from gangline.cli.output import say
+from gangline.core.errors import GanglineError, NotFound
+from gangline.core.specs.fields import Base, FilesBase, HubBase
+from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.scratch import ScratchSpec
+
+if TYPE_CHECKING:
+    from gangline.wire.client import Client
+
+LONG_BYTES = 2**30
+S = TypeVar("S", LoraSpec, ScratchSpec)
+
+
+def ask(client: "Client", spec: LoraSpec | ScratchSpec, base: Model, known: Known) -> Answer:
+    """`spec` with stand-ins for files: what a node would feel of them is asked, not sent. A base of files is read, so that the server
+    knows it again."""
+    try:
+        client.project()  # who answers nothing need not know which base it is
+        return Answer(placed=client.place(_asking(spec, base, known)))
+    except NotFound:
+        return Answer(placed=None, why_not=f"the server at {client.server} is too old to say where a job could run")
+    except GanglineError as error:
+        return Answer(placed=None, why_not=error.message)
+
+
+def _asking(spec: S, base: Model, known: Known) -> S:
+    return replace(spec, base=_exactly(base, known))
+
+
+def _exactly(base: Model, known: Known) -> Base:
+    """As it is called once it is submitted: by its content, or by its commit."""
+    if isinstance(base, HubBase):
+        return replace(base, revision=known.revision or base.revision)
+    if not isinstance(base, Files):
+        return base
+    if (known.bytes or 0) > LONG_BYTES:
+        say(f"reading the base ({(known.bytes or 0) / 1e9:.1f} GB), to ask what such jobs took before")
+    return FilesBase(files=base.described())

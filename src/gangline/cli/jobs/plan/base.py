@@ -1,0 +1,76 @@
+"""What is known of a base before a job is submitted: of files here, of what is in the object store, of a model on the hub."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from gangline.compose.hub import look_up_for_user
+from gangline.core.errors import Unreachable
+from gangline.core.models.bases import Role
+from gangline.core.models.families import Family
+from gangline.core.models.licence import licence_of
+from gangline.core.models.recognition import Model
+from gangline.core.specs.fields import FilesBase, HubBase
+from gangline.data.bases import describe_base
+
+if TYPE_CHECKING:
+    from gangline.service.content.on_hub import OnHub
+
+
+class LookUp(Protocol):
+    def __call__(self, model: HubBase, role: Role, *, whole: bool) -> "OnHub": ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """`bytes`: what a node fetches of it, None where nobody could say; `revision` is a commit. Of a model on the hub, `gated` says
+    whether its owner lets people in one by one, and `opens` whether this user's token does; `unknown` says why it could not be
+    looked up. `family` may be known where `model`, what it was recognised as, is not."""
+
+    name: str
+    bytes: int | None = None
+    revision: str | None = None
+    gated: bool | None = None
+    opens: bool | None = None
+    licence: str = ""
+    family: Family | None = None
+    model: Model | None = None
+    unknown: str = ""
+
+
+def of_files(path: Path, files: list[Path], *, role: Role = "base") -> Known:
+    """Raises `BadInput` where they are no base."""
+    model = describe_base(path) if role == "base" else None
+    readme = path / "README.md"
+    return Known(
+        name=str(path),
+        bytes=sum(file.stat().st_size for file in files),
+        licence=licence_of(readme.read_text(errors="replace")) if readme.is_file() else "",
+        family=model.family if model else None,
+        model=model,
+    )
+
+
+def of_content(base: FilesBase) -> Known:
+    """What was handed in before: nobody looks into it again."""
+    return Known(name=base.id, bytes=sum(file.bytes for file in base.files))
+
+
+def of_hub(base: HubBase, role: Role = "base", look_up: LookUp = look_up_for_user, *, whole: bool = True) -> Known:
+    """`whole`: no part's weights may lack. A hub that does not answer holds nothing up. Raises `BadInput` for a model that Gangline does
+    not train, `NotFound` for none."""
+    name = f"{base.repo} at {base.revision}"
+    try:
+        found = look_up(base, role, whole=whole)
+    except Unreachable as error:
+        return Known(name=name, unknown=error.message)
+    return Known(
+        name=name,
+        bytes=found.bytes,
+        revision=found.model.revision,
+        gated=found.gated,
+        opens=found.opens,
+        licence=found.licence,
+        family=found.family,
+        model=found.recognised,
+    )

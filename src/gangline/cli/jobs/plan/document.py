@@ -1,0 +1,146 @@
+"""A plan as data: what `-o json` prints, and what the rows on the terminal are made of. Numbers are numbers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gangline.cli.jobs.plan.base import Known
+from gangline.cli.jobs.plan.outlook import Estimate, GpuMemory, Time, Usd
+from gangline.core.advice import Advice
+from gangline.core.jobs.placement import FittingNode, PlacementView, RentableNode, UnfitNode
+from gangline.core.models.families import FamilyName
+from gangline.core.words import one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseFacts:
+    """A model to start from. `bytes`: what a node fetches; `revision`: the commit on the hub; `opens`: whether this user's token is let
+    in where it is `gated`, and `copy` what the server has of it then: `ready`, or how far it is; `unknown`: why the hub said nothing."""
+
+    name: str
+    family: FamilyName | None
+    prediction_type: str | None
+    because: str
+    bytes: int | None
+    revision: str | None
+    gated: bool | None
+    opens: bool | None
+    copy: str
+    licence: str
+    unknown: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanDocument:
+    """What every kind of job has. `asked` is None where a server said where the job could run, else why none did. `why_none` says why no
+    node takes the job at once; `estimates` has one entry for each class of card, and `time`, `usd` and `gpu_memory_gb` are the first's.
+    `warnings` are of what would keep the job from running, `tips` of what may disappoint."""
+
+    kind: str
+    base: BaseFacts
+    vae: BaseFacts | None
+    asked: str | None
+    nodes_here: int
+    nodes: tuple[FittingNode, ...]
+    unfit: tuple[UnfitNode, ...]
+    rentable: tuple[RentableNode, ...]
+    why_none: str
+    ahead: int
+    budget_left_usd: float | None
+    estimates: tuple[Estimate, ...]
+    time: Time | None
+    usd: Usd | None
+    gpu_memory_gb: GpuMemory | None
+    warnings: tuple[str, ...]
+    notes: tuple[str, ...]
+    tips: tuple[Advice, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a server said, or why none was asked."""
+
+    placed: PlacementView | None
+    why_not: str | None = None
+
+
+def base_facts(base: Known, copy: str = "") -> BaseFacts:
+    return BaseFacts(
+        name=base.name,
+        family=base.family.name if base.family else None,
+        prediction_type=base.model.prediction_type if base.model else None,
+        because=base.model.because if base.model else "",
+        bytes=base.bytes,
+        revision=base.revision,
+        gated=base.gated,
+        opens=base.opens,
+        copy=copy,
+        licence=base.licence,
+        unknown=base.unknown,
+    )
+
+
+def shared(
+    kind: str,
+    base: Known,
+    vae: Known | None,
+    answer: Answer,
+    found: tuple[Estimate, ...],
+    *,
+    notes: Sequence[str] = (),
+    tips: tuple[Advice, ...] = (),
+) -> dict[str, object]:
+    """The fields of a `PlanDocument`, for one of a kind of job."""
+    placed = answer.placed
+    copies = placed.copies if placed else {}
+    facts = base_facts(base, copies.get("base", ""))
+    own_vae = base_facts(vae, copies.get("vae", "")) if vae else None
+    first = found[0]
+    return {
+        "kind": kind,
+        "base": facts,
+        "vae": own_vae,
+        "asked": answer.why_not,
+        "nodes_here": placed.nodes if placed else 0,
+        "nodes": placed.fitting if placed else (),
+        "unfit": placed.unfit if placed else (),
+        "rentable": placed.rentable if placed else (),
+        "why_none": placed.because if placed else "",
+        "ahead": placed.ahead if placed else 0,
+        "budget_left_usd": placed.budget_left_usd if placed else None,
+        "estimates": found,
+        "time": first.time,
+        "usd": first.usd,
+        "gpu_memory_gb": first.memory,
+        "warnings": tuple(warnings(facts, own_vae, answer, found)),
+        "notes": tuple(notes),
+        "tips": tips,
+    }
+
+
+def warnings(base: BaseFacts, vae: BaseFacts | None, answer: Answer, found: Sequence[Estimate]) -> Sequence[str]:
+    """What would keep the job from running, each with what helps."""
+    said = [closed for model in (base, vae) if model and (closed := why_closed(model, asked=answer.placed is not None))]
+    placed = answer.placed
+    if placed and not placed.fitting and not placed.rentable:
+        said.append("no node that is here or could be rented fits: it would wait until one comes")
+    cards = [(each, each.memory) for each in found if each.memory and each.memory.fits]
+    if cards and len(cards) == len(found) and all(memory.fits == "no" for _, memory in cards):
+        least = min(memory.low_gb for _, memory in cards)
+        have = ", ".join(dict.fromkeys(f"{one(each.gpu)} has {each.gpu_memory_gb:g}" for each, _ in cards))
+        said.append(
+            f"it needs {least:.1f} GB of GPU memory or more, and {have}: take a smaller resolution or batch_size, "
+            "gradient_checkpointing, or base_precision 8bit or 4bit"
+        )
+    return said
+
+
+def why_closed(model: BaseFacts, *, asked: bool) -> str:
+    """Why nodes could not read a gated model; empty where they can, or where it is not known whether the server has a copy."""
+    if not model.gated or model.copy == "ready":
+        return ""
+    repo = model.name.partition(" at ")[0]
+    if model.copy:
+        return f"{repo} is gated, and still being copied: {model.copy}"
+    if not asked:
+        return ""
+    return f"{repo} is gated on the hub, and nodes have no token of it: let the server copy it once, `gangline bases add {repo}`"

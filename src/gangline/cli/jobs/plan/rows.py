@@ -1,0 +1,175 @@
+"""A plan on the terminal: a row for each thing to know, made of nothing but the document that `-o json` prints."""
+
+from collections.abc import Sequence
+
+from gangline.cli.jobs.plan.document import BaseFacts, PlanDocument
+from gangline.cli.jobs.plan.outlook import CPU, Estimate
+from gangline.core.jobs.placement import FittingNode
+from gangline.core.models.families import FAMILIES
+from gangline.core.words import counted, one
+
+NAMED_MAX = 3
+CLASSES_MAX = 3
+Row = tuple[str, str]
+
+
+def base_rows(plan: PlanDocument) -> list[Row]:
+    rows = [("base", _base(plan.base))]
+    if plan.base.gated:
+        rows.append(("gate", _gate(plan.base)))
+    if plan.vae:
+        rows.append(("VAE", _base(plan.vae)))
+        rows += [("its gate", _gate(plan.vae))] if plan.vae.gated else []
+    return rows
+
+
+def outlook_rows(plan: PlanDocument) -> list[Row]:
+    """Where it runs, what it takes there, what that costs."""
+    rows = [("nodes", _nodes(plan))]
+    if plan.rentable:
+        rows.append(("could rent", _rentable(plan)))
+    if plan.ahead:
+        rows.append(("queue", f"{counted(plan.ahead, 'job')} {'goes' if plan.ahead == 1 else 'go'} first"))
+    if memory := _memory(plan.estimates):
+        rows.append(("GPU memory", memory))
+    rows += [("time" if not number else "", _time(each)) for number, each in enumerate(plan.estimates[:CLASSES_MAX])]
+    rows += [("cost" if not number else "", _cost(each)) for number, each in enumerate(_priced(plan.estimates))]
+    if plan.budget_left_usd is not None:
+        rows.append(("budget", f"${plan.budget_left_usd:,.2f} of the project's is left"))
+    return rows
+
+
+def _base(base: BaseFacts) -> str:
+    if base.unknown:
+        return f"{base.name}: not looked up, {base.unknown}"
+    family = FAMILIES[base.family].words if base.family else "of a family that is not known"
+    parts = [
+        f"{base.name} ({base.revision[:10]})" if base.revision else "",
+        family if base.family or base.revision is None else "",
+        size(base.bytes) if base.bytes else "",
+        f"licence {base.licence}" if base.licence else "",
+        f"predicts {base.prediction_type} ({base.because})" if base.prediction_type else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _gate(base: BaseFacts) -> str:
+    opens = (
+        "your token of the hub is let in"
+        if base.opens
+        else "you are not let in: accept its terms on the hub, set HF_TOKEN"
+    )
+    copy = {"": "", "ready": "; the server has a copy for its nodes"}.get(base.copy, f"; being copied, {base.copy}")
+    return f"gated on the hub; {opens}{copy}"
+
+
+def _nodes(plan: PlanDocument) -> str:
+    if plan.asked is not None:
+        return f"asked no nodes: {plan.asked}"
+    if not plan.nodes:
+        return plan.why_none
+    groups = _grouped(plan.nodes)
+    named = "; ".join(f"{_names(nodes)} ({_card(nodes[0])})" for nodes in groups[:CLASSES_MAX])
+    more = sum(len(nodes) for nodes in groups[CLASSES_MAX:])
+    busy = sum(node.busy for node in plan.nodes)
+    state = f"; {'all' if busy == len(plan.nodes) else busy} busy" if busy else ""
+    waits = f"; {plan.why_none}" if plan.why_none else ""
+    return named + (f"; and {more} others" if more else "") + state + waits
+
+
+def _grouped(nodes: Sequence[FittingNode]) -> list[list[FittingNode]]:
+    groups: dict[tuple[str, float, float | None], list[FittingNode]] = {}
+    for node in nodes:
+        groups.setdefault((node.gpu, node.gpu_memory_gb, node.price_usd_per_hour), []).append(node)
+    return list(groups.values())
+
+
+def _names(nodes: Sequence[FittingNode]) -> str:
+    named, more = [node.name for node in nodes[:NAMED_MAX]], len(nodes) - NAMED_MAX
+    return ", ".join(named) + (f" and {more} more" if more > 0 else "")
+
+
+def _card(node: FittingNode) -> str:
+    memory = f", {node.gpu_memory_gb:g} GB" if node.gpu else ""
+    return f"{node.gpu or CPU}{memory}, {_price(node.price_usd_per_hour)}"
+
+
+def _price(usd_per_hour: float | None) -> str:
+    if usd_per_hour is None:
+        return "no price is set"
+    return f"${usd_per_hour:.3g}/h" if usd_per_hour else "free"
+
+
+def _rentable(plan: PlanDocument) -> str:
+    offers = sorted(plan.rentable, key=lambda offer: (offer.price_usd_per_hour is None, offer.price_usd_per_hour or 0))
+    named = [f"{offer.gpu or CPU} in {offer.pool}, {_price(offer.price_usd_per_hour)}" for offer in offers]
+    unique = list(dict.fromkeys(named))
+    more = len(unique) - CLASSES_MAX
+    return "; ".join(unique[:CLASSES_MAX]) + (f"; and {more} more" if more > 0 else "")
+
+
+def _memory(estimates: Sequence[Estimate]) -> str:
+    known = [(each, each.memory) for each in estimates if each.memory]
+    if not known:
+        return ""
+    first = known[0][1]
+    need = f"{first.low_gb:.3g} to {first.high_gb:.3g} GB"
+    words = {"yes": "", "perhaps": ", which may be too little", "no": ", which is too little"}
+    have = [
+        f"{one(each.gpu)} has {each.gpu_memory_gb:g} GB{words[memory.fits]}"
+        for each, memory in known[:CLASSES_MAX]
+        if each.gpu and memory.fits
+    ]
+    return f"{need}; {'; '.join(dict.fromkeys(have))}" if have else need
+
+
+def _time(each: Estimate) -> str:
+    on = f" on {one(each.gpu)}" if each.gpu else ""
+    if each.time is None:
+        return f"not known{on}: {each.unknown}"
+    return f"{span(each.time.low_s, each.time.high_s)}{on}: {each.time.because[0]}"
+
+
+def _priced(estimates: Sequence[Estimate]) -> list[Estimate]:
+    """Those that run somewhere: without a node and an offer there is no price to ask for."""
+    return [each for each in estimates[:CLASSES_MAX] if each.nodes or each.pool]
+
+
+def _cost(each: Estimate) -> str:
+    on = f" on {one(each.gpu)}" if each.gpu else ""
+    if each.price_usd_per_hour is None:
+        return f"not known{on}: no price is set (`gangline docs money`)"
+    if each.price_usd_per_hour == 0:
+        return f"nothing{on}: it is free"
+    if each.usd is None:
+        return f"not known{on}, at ${each.price_usd_per_hour:.3g} an hour"
+    return f"{dollars(each.usd.low, each.usd.high)}{on}, at ${each.price_usd_per_hour:.3g} an hour"
+
+
+def size(count: int) -> str:
+    """
+    >>> size(6_940_000_000), size(7_740_000), size(900)
+    ('6.9 GB', '7.7 MB', '0.9 kB')
+    """
+    unit, name = next(((unit, name) for unit, name in ((10**9, "GB"), (10**6, "MB")) if count >= unit), (10**3, "kB"))
+    return f"{count / unit:.1f} {name}"
+
+
+def span(low_s: float, high_s: float) -> str:
+    """
+    >>> span(20, 50), span(1380, 2460), span(5400, 9000), span(4000, 4001)
+    ('20 to 50 s', '23 to 41 min', '1.5 to 2.5 h', '67 min')
+    """
+    unit, name = (1, "s") if high_s < 90 else (60, "min") if high_s < 2 * 3600 else (3600, "h")
+    low, high = (f"{seconds / unit:.0f}" if unit < 3600 else f"{seconds / unit:.1f}" for seconds in (low_s, high_s))
+    return f"{low} {name}" if low == high else f"{low} to {high} {name}"
+
+
+def dollars(low: float, high: float) -> str:
+    """
+    >>> dollars(0.0512, 0.09), dollars(0.001, 0.002), dollars(3, 3)
+    ('$0.05 to $0.09', '$0.0010 to $0.0020', '$3.00')
+    """
+    digits = 2 if high >= 0.02 else 4
+    low_words, high_words = f"${low:,.{digits}f}", f"${high:,.{digits}f}"
+    return low_words if low_words == high_words else f"{low_words} to {high_words}"

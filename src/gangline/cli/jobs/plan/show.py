@@ -1,0 +1,18 @@
+"""What every command that submits a training says before it sends anything."""
+
+from collections.abc import Sequence
+
+from gangline.cli.jobs.plan.document import PlanDocument
+from gangline.cli.jobs.plan.rows import Row, base_rows, outlook_rows
+from gangline.cli.output import err, facts, say
+
+
+def show(plan: PlanDocument, work: Sequence[Row]) -> None:
+    """What it starts from, the `work` that will be done, where and for how much; then what is to be heeded. All for people."""
+    err.print(facts(*base_rows(plan), *work, *outlook_rows(plan)))
+    for sentence in plan.notes:
+        say(f"note: {sentence}")
+    for sentence in plan.warnings:
+        say(f"warning: {sentence}")
+    for advice in plan.tips:
+        say(f"tip: {advice.setting}: {advice.message}; {advice.because}")

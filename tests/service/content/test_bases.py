@@ -117,6 +117,15 @@ def test_a_name_stands_for_one_base_until_it_is_forgotten(service: Service, hub:
     add(service, base=FilesBase(files=(service.photo,)))
 
 
+def test_a_job_from_another_kind_of_model_is_refused_by_the_server_too(
+    service: Service, tmp_path: Path, hub: FakeHub
+) -> None:
+    (tmp_path / "model_index.json").write_text('{"_class_name": "FluxPipeline"}')
+    hub.folder = tmp_path
+    with pytest.raises(BadInput, match=f"{REPO} is a FluxPipeline"):
+        submit(service.at, PROJECT, spec_with(service, ON_HUB), name="", request=None, now_ms=service.now_ms)
+
+
 @pytest.mark.parametrize("name", ["", "a/b", ".hidden", "a b", "x" * 101, "ü"])
 def test_a_name_can_be_no_path_and_no_hub_id(service: Service, name: str) -> None:
     with pytest.raises(BadInput, match="is no name for a base"):

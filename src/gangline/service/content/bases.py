@@ -88,7 +88,8 @@ def forget(at: Deployment, project: str, name: str) -> None:
 
 
 def pinned(at: Deployment, project: str, spec: Spec) -> Spec:
-    """With commits for revisions, so that the job means the same for ever. Raises `BadInput` where a model is gated and not here."""
+    """With commits for revisions, so that the job means the same for ever. Raises `BadInput` where a model is gated and not here, or
+    none that can be trained."""
     base = _pinned(at, project, spec.base, "base")
     licence = spec.base_licence or _known_licence(at, project, base)
     vae = {"vae": _pinned(at, project, spec.vae, "vae")} if spec.vae else {}
@@ -111,7 +112,11 @@ def _pinned(at: Deployment, project: str, model: Base, role: Role) -> Base:
         raise BadInput(
             f"{model.repo} is gated, and still being copied: {how_far(row)}", hint="try again when it is here"
         )
-    if not row and commit != model.revision and at.hub.look(model.repo, commit).gated:
+    if row or commit == model.revision:
+        return fixed
+    found = at.hub.look(model.repo, commit)
+    files_wanted(fixed, found, role)
+    if found.gated:
         raise BadInput(
             f"{model.repo} is gated on the hub, and nodes have no token of it",
             hint=f"let this server copy it once: gangline bases add {model.repo}",

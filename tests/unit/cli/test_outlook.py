@@ -9,7 +9,7 @@ from gangline.cli.jobs.plan.outlook import Estimate, estimates
 from gangline.cli.jobs.plan.rows import outlook_rows
 from gangline.cli.jobs.plan.scratch import ScratchDocument
 from gangline.core.files import File
-from gangline.core.jobs.placement import FittingNode, PlacementView, RentableNode, Took
+from gangline.core.jobs.placement import FittingNode, PlacementView, RentableNode, Took, UnfitNode
 from gangline.core.models import families
 from gangline.core.models.recognition import Model
 from gangline.core.specs.fields import HubBase, Needs
@@ -46,7 +46,7 @@ def document(spec: LoraSpec = SPEC, base: Known = SDXL, at: PlacementView | None
     """Of any kind of job: the fields that all have."""
     answer = Answer(placed=at, why_not=None if at else "there is no server")
     own: dict[str, Any] = {"trains": "", "new": (), "data": (), "phases": (), "steps": 0, "gpus": 1}
-    return ScratchDocument(**(shared(spec.kind, base, None, answer, estimates(spec, base, at)) | own))
+    return ScratchDocument(**(shared(spec, base, None, answer, estimates(spec, base, at)) | own))
 
 
 def rows(**facts: Any) -> dict[str, str]:
@@ -133,7 +133,8 @@ def test_memory_that_no_card_has_is_a_warning_and_memory_that_one_has_is_none() 
     (warning,) = document(large, at=placed(small)).warnings
     assert "GB of GPU memory or more, and an RTX 3080 10GB has 10" in warning
     assert "which is too little" in rows(spec=large, at=placed(small))["GPU memory"]
-    assert document(large, at=placed(small, replace(NODE, gpu="NVIDIA H200", gpu_memory_gb=141))).warnings == ()
+    both = document(large, at=placed(small, replace(NODE, gpu="NVIDIA H200", gpu_memory_gb=141)))
+    assert [warning.partition(": ")[2] for warning in both.warnings] == ["--gpu-memory-gb 41 keeps it from such nodes"]
     assert document(at=placed(NODE)).warnings == ()
 
 
@@ -142,6 +143,12 @@ def test_a_card_that_nobody_has_is_a_warning() -> None:
     found = document(replace(SPEC, needs=Needs(gpu="RTX 4090")), at=placed(because=why))
     assert found.warnings == ("no node that is here or could be rented fits: it would wait until one comes",)
     assert dict(outlook_rows(found))["nodes"] == why
+
+
+def test_a_card_that_is_here_under_another_name_is_named() -> None:
+    node = UnfitNode(name="atlas", gpu=CARD, because="needs a RTX 4090 and atlas has NVIDIA GeForce RTX 4090")
+    found = document(replace(SPEC, needs=Needs(gpu="RTX 4090")), at=placed(unfit=(node,)))
+    assert found.warnings == (f"no node calls its GPU RTX 4090: ask for {CARD}, as it is called here",)
 
 
 def test_rows_name_nodes_by_their_card_and_price() -> None:

@@ -33,6 +33,7 @@ class FittingNode:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnfitNode:
     name: str
+    gpu: str
     because: str
 
 
@@ -96,7 +97,9 @@ def place(
     """`nodes`: all that are here or coming; `taken`: how many slots of each, by its id, others hold."""
     reasons = misfits(job, purse, nodes, frozenset(), now_ms)
     fitting = sorted((node for node in nodes if reasons[node.id] is None), key=lambda node: _preference(job, node))
-    unfit = [UnfitNode(name=node.name, because=because) for node in nodes if (because := reasons[node.id])]
+    unfit = [
+        UnfitNode(name=node.name, gpu=node.gpu, because=because) for node in nodes if (because := reasons[node.id])
+    ]
     return PlacementView(
         nodes=len(nodes),
         fitting=tuple(_fitting(job, node, taken, now_ms) for node in fitting[:NODES_MAX]),

@@ -1,13 +1,18 @@
 """A plan as data: what `-o json` prints, and what the rows on the terminal are made of. Numbers are numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import ceil
 
 from gangline.cli.jobs.plan.base import Known
 from gangline.cli.jobs.plan.outlook import Estimate, GpuMemory, Time, Usd
 from gangline.core.advice import Advice
+from gangline.core.gpus import kind_of_device
 from gangline.core.jobs.placement import FittingNode, PlacementView, RentableNode, UnfitNode
 from gangline.core.models.families import FamilyName
+from gangline.core.specs.fields import Needs
+from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.scratch import ScratchSpec
 from gangline.core.words import one
 
 
@@ -80,7 +85,7 @@ def base_facts(base: Known, copy: str = "") -> BaseFacts:
 
 
 def shared(
-    kind: str,
+    spec: LoraSpec | ScratchSpec,
     base: Known,
     vae: Known | None,
     answer: Answer,
@@ -96,7 +101,7 @@ def shared(
     own_vae = base_facts(vae, copies.get("vae", "")) if vae else None
     first = found[0]
     return {
-        "kind": kind,
+        "kind": spec.kind,
         "base": facts,
         "vae": own_vae,
         "asked": answer.why_not,
@@ -111,27 +116,46 @@ def shared(
         "time": first.time,
         "usd": first.usd,
         "gpu_memory_gb": first.memory,
-        "warnings": tuple(warnings(facts, own_vae, answer, found)),
+        "warnings": tuple(warnings(spec.needs, facts, own_vae, answer, found)),
         "notes": tuple(notes),
         "tips": tips,
     }
 
 
-def warnings(base: BaseFacts, vae: BaseFacts | None, answer: Answer, found: Sequence[Estimate]) -> Sequence[str]:
+def warnings(
+    needs: Needs, base: BaseFacts, vae: BaseFacts | None, answer: Answer, found: Sequence[Estimate]
+) -> Iterator[str]:
     """What would keep the job from running, each with what helps."""
-    said = [closed for model in (base, vae) if model and (closed := why_closed(model, asked=answer.placed is not None))]
+    for model in (base, vae):
+        if model and (closed := why_closed(model, asked=answer.placed is not None)):
+            yield closed
     placed = answer.placed
     if placed and not placed.fitting and not placed.rentable:
-        said.append("no node that is here or could be rented fits: it would wait until one comes")
-    cards = [(each, each.memory) for each in found if each.memory and each.memory.fits]
-    if cards and len(cards) == len(found) and all(memory.fits == "no" for _, memory in cards):
-        least = min(memory.low_gb for _, memory in cards)
-        have = ", ".join(dict.fromkeys(f"{one(each.gpu)} has {each.gpu_memory_gb:g}" for each, _ in cards))
-        said.append(
-            f"it needs {least:.1f} GB of GPU memory or more, and {have}: take a smaller resolution or batch_size, "
-            "gradient_checkpointing, or base_precision 8bit or 4bit"
+        yield (
+            _another_name(needs, placed)
+            or "no node that is here or could be rented fits: it would wait until one comes"
         )
-    return said
+    yield from _on_memory(needs, found)
+
+
+def _another_name(needs: Needs, placed: PlacementView) -> str:
+    """Where the card that is asked for is here, but its driver calls it otherwise; else empty."""
+    meant = kind_of_device(needs.gpu) if needs.gpu else None
+    called = next((node.gpu for node in placed.unfit if meant and kind_of_device(node.gpu) == meant), "")
+    return f"no node calls its GPU {needs.gpu}: ask for {called}, as it is called here" if called else ""
+
+
+def _on_memory(needs: Needs, found: Sequence[Estimate]) -> Iterator[str]:
+    cards = [(each, each.memory) for each in found if each.memory and each.memory.fits]
+    small = [(each, memory) for each, memory in cards if memory.fits == "no"]
+    if not small:
+        return
+    least, most = min(memory.low_gb for _, memory in cards), max(memory.high_gb for _, memory in cards)
+    have = ", ".join(dict.fromkeys(f"{one(each.gpu)} has {each.gpu_memory_gb:g}" for each, _ in small))
+    helps = "take a smaller resolution or batch_size, gradient_checkpointing, or base_precision 8bit or 4bit"
+    if len(small) < len(found):
+        helps = f"--gpu-memory-gb {max(ceil(most), ceil(needs.gpu_memory_gb))} keeps it from such nodes"
+    yield f"it needs {least:.1f} GB of GPU memory or more, and {have}: {helps}"
 
 
 def why_closed(model: BaseFacts, *, asked: bool) -> str:

@@ -142,6 +142,8 @@ def _counted(spec: LoraSpec | ScratchSpec, base: Known, card: Class) -> tuple[Fo
     found = forecast(spec, base.family, card.kind)
     if card.kind or not card.gpu:
         return found, ""
+    if card.gpu == CPU:
+        return found, "such a job has not run on one yet"
     return found, f"no data sheet of {one(card.gpu)} is known, so its time shows only when such a job has run"
 
 

@@ -32,7 +32,7 @@ def outlook_rows(plan: PlanDocument) -> list[Row]:
         rows.append(("queue", f"{counted(plan.ahead, 'job')} {'goes' if plan.ahead == 1 else 'go'} first"))
     if memory := _memory(plan.estimates):
         rows.append(("GPU memory", memory))
-    rows += [("time" if not number else "", _time(each)) for number, each in enumerate(plan.estimates[:CLASSES_MAX])]
+    rows += [("time" if not number else "", text) for number, text in enumerate(_times(plan.estimates[:CLASSES_MAX]))]
     rows += [("cost" if not number else "", _cost(each)) for number, each in enumerate(_priced(plan.estimates))]
     if plan.budget_left_usd is not None:
         rows.append(("budget", f"${plan.budget_left_usd:,.2f} of the project's is left"))
@@ -123,11 +123,18 @@ def _memory(estimates: Sequence[Estimate]) -> str:
     return f"{need}; {'; '.join(dict.fromkeys(have))}" if have else need
 
 
+def _times(estimates: Sequence[Estimate]) -> list[str]:
+    """What was measured says so of each card; how the others are computed is said once."""
+    computed = [each.time.because[0] for each in estimates if each.time and each.time.how == "computed"]
+    return [*map(_time, estimates), *computed[:1]]
+
+
 def _time(each: Estimate) -> str:
     on = f" on {one(each.gpu)}" if each.gpu else ""
     if each.time is None:
         return f"not known{on}: {each.unknown}"
-    return f"{span(each.time.low_s, each.time.high_s)}{on}: {each.time.because[0]}"
+    how = each.time.because[0] if each.time.how == "measured" else "computed"
+    return f"{span(each.time.low_s, each.time.high_s)}{on}: {how}"
 
 
 def _priced(estimates: Sequence[Estimate]) -> list[Estimate]:

@@ -40,7 +40,7 @@ class ScratchDocument(PlanDocument):
 
 def scratch_document(spec: ScratchSpec, base: Known, rows: Mapping[str, int], answer: Answer) -> ScratchDocument:
     return ScratchDocument(
-        **shared(spec.kind, base, None, answer, estimates(spec, base, answer.placed)),
+        **shared(spec, base, None, answer, estimates(spec, base, answer.placed)),
         trains=spec.part,
         new=tuple(spec.new),
         data=tuple(DataFacts(place=place, rows=count) for place, count in rows.items()),

@@ -1,8 +1,14 @@
 """A plan asks where a job could run: what is told is what would happen, and nothing changes."""
 
+import re
+import sqlite3
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from gangline.adapters.store.session import PARAMETER
+from gangline.adapters.store.sqlite import SqliteStore
+from gangline.adapters.store.statements import statements
 from gangline.core.parsing import to_json
 from gangline.core.specs.fields import HubBase
 from gangline.core.specs.spec import workload
@@ -65,7 +71,9 @@ def test_nodes_have_the_price_of_their_pool_and_are_busy_while_others_train(serv
 
 def test_what_goes_before_it_in_the_queue_is_counted(service: Service) -> None:
     service.add_project("other")
-    service.submit(), service.submit(priority=5), service.submit(priority=-5), service.submit(project="other")
+    ready: tuple[dict[str, Any], ...] = ({}, {"priority": 5}, {"priority": -5}, {"project": "other"})
+    for settings in ready:
+        service.submit(**settings)
     assert asked(service)["ahead"] == 2
     assert asked(service, priority=-5)["ahead"] == 3
 
@@ -107,6 +115,19 @@ def test_a_spec_that_is_none_is_refused_with_all_that_is_wrong(service: Service)
 
 
 def test_the_nodes_of_a_plan_are_those_that_users_see(service: Service) -> None:
-    service.join(), service.join("node-b")
+    for name in ("node-a", "node-b"):
+        service.join(name)
     shown = {node.name for node in query.nodes(service.at, PROJECT)}
     assert {node["name"] for node in asked(service)["fitting"]} == shown
+
+
+def test_no_statement_of_a_plan_looks_through_the_jobs_of_the_past(tmp_path: Path) -> None:
+    SqliteStore(tmp_path / "db.sqlite").close()
+    connection = sqlite3.connect(tmp_path / "db.sqlite")
+    for name in ("nodes_here", "slots_in_use", "jobs_before", "paces_of_workload", "project", "mirrors"):
+        text = statements()[name]
+        values = dict.fromkeys(PARAMETER.findall(text), 0)
+        steps = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", values)]
+        assert [step for step in steps if re.match(r"SCAN (job|attempt|pace|event|ledger)\b(?! USING)", step)] == [], (
+            name
+        )

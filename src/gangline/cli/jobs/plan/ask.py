@@ -1,7 +1,7 @@
 """Ask a server where a job could run. Where none answers the plan has everything else."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from gangline.cli.jobs.plan.base import Known
 from gangline.cli.jobs.plan.document import Answer
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from gangline.wire.client import Client
 
 LONG_BYTES = 2**30
-S = TypeVar("S", LoraSpec, ScratchSpec)
 
 
 def ask(client: "Client", spec: LoraSpec | ScratchSpec, base: Model, known: Known) -> Answer:
@@ -24,15 +23,11 @@ def ask(client: "Client", spec: LoraSpec | ScratchSpec, base: Model, known: Know
     knows it again."""
     try:
         client.project()  # who answers nothing need not know which base it is
-        return Answer(placed=client.place(_asking(spec, base, known)))
+        return Answer(placed=client.place(replace(spec, base=_exactly(base, known))))
     except NotFound:
         return Answer(placed=None, why_not=f"the server at {client.server} is too old to say where a job could run")
     except GanglineError as error:
         return Answer(placed=None, why_not=error.message)
-
-
-def _asking(spec: S, base: Model, known: Known) -> S:
-    return replace(spec, base=_exactly(base, known))
 
 
 def _exactly(base: Model, known: Known) -> Base:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
+from typing import Any
 
 from gangline.cli.jobs.plan.base import Known
 from gangline.cli.jobs.plan.outlook import Estimate, GpuMemory, Time, Usd
@@ -93,7 +94,7 @@ def shared(
     *,
     notes: Sequence[str] = (),
     tips: tuple[Advice, ...] = (),
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """The fields of a `PlanDocument`, for one of a kind of job."""
     placed = answer.placed
     copies = placed.copies if placed else {}

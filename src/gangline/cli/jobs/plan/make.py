@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,7 +85,7 @@ class Plan:
 
     spec: LoraSpec
     files: dict[str, Files]
-    models: dict[str, Model]
+    models: Mapping[Role, Model]
     known: Known
     known_vae: Known | None
     pictures: tuple[Picture, ...]
@@ -152,7 +152,9 @@ class Given:
 def make_plan(given: Given, settings: dict[str, Any], look_up: LookUp = look_up_for_user) -> Plan:
     """Raises `BadInput`. The settings are looked at first, then the base: a wrong number costs no reading of photos."""
     spec = _check(({"mask": "files"} if given.masks else {}) | settings, given)
-    models = {"base": find_base(given.base)} | ({"vae": find_vae(given.vae)} if given.vae else {})
+    models: dict[Role, Model] = {"base": find_base(given.base)}
+    if given.vae:
+        models["vae"] = find_vae(given.vae)
     known = {role: _known(role, getattr(given, role), model, look_up) for role, model in models.items()}
     base = known["base"].model
     check_objective(spec, base)
@@ -196,7 +198,7 @@ def _check(settings: dict[str, Any], given: Given) -> LoraSpec:
     return parse_lora(settings | stand_ins, options=True)
 
 
-def _filled(spec: LoraSpec, files: dict[str, Files], models: dict[str, Model], send: Send) -> LoraSpec:
+def _filled(spec: LoraSpec, files: dict[str, Files], models: Mapping[Role, Model], send: Send) -> LoraSpec:
     sent = {name: send(found) for name, found in files.items()}
     parts: dict[str, Any] = sent | ({"init_lora": sent["init_lora"][0]} if "init_lora" in sent else {})
     for name, model in models.items():

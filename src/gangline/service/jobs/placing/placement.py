@@ -7,7 +7,6 @@ from gangline.core.models.bases import ROLES
 from gangline.core.money.budget import Purse
 from gangline.core.specs.fields import HubBase
 from gangline.core.specs.spec import Spec, parse_spec, workload
-from gangline.ports.store import Row
 from gangline.service.content.bases import how_far
 from gangline.service.content.mirror import copied, find
 from gangline.service.deployment import Deployment
@@ -73,8 +72,6 @@ def _purse(at: Deployment, project: str) -> Purse:
 
 def _copies(at: Deployment, project: str, spec: Spec) -> dict[str, str]:
     """Of models by their commits; a branch's copy is found by nobody."""
-    models = {
-        role: model for role, model in zip(ROLES, (spec.base, spec.vae), strict=True) if isinstance(model, HubBase)
-    }
-    rows: dict[str, Row | None] = {role: find(at, project, model.id, role) for role, model in models.items()}
+    models = zip(ROLES, (spec.base, spec.vae), strict=True)
+    rows = {role: find(at, project, model.id, role) for role, model in models if isinstance(model, HubBase)}
     return {role: row["state"] if row["state"] == "ready" else how_far(row) for role, row in rows.items() if row}

@@ -12,8 +12,9 @@ import pytest
 from PIL import Image
 
 from gangline.cli.jobs.plan.document import Answer
+from gangline.cli.jobs.plan.files import Files
 from gangline.cli.jobs.plan.lora import Captions, LoraDocument, SizeCount, lora_document
-from gangline.cli.jobs.plan.make import Files, Given, Plan, find_lora, make_plan
+from gangline.cli.jobs.plan.make import Given, Plan, find_lora, make_plan
 from gangline.cli.jobs.plan.rows import base_rows
 from gangline.cli.jobs.train import plan_of, read_recipe
 from gangline.core.errors import BadInput

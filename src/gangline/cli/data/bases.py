@@ -29,7 +29,7 @@ from gangline.core.specs.fields import Base, FilesBase, Prediction
 from gangline.core.views import BaseView
 
 if TYPE_CHECKING:
-    from gangline.cli.jobs.plan.make import Model
+    from gangline.cli.jobs.plan.files import Model
     from gangline.wire.client import Client
 
 LOOK_EVERY_S = 2.0
@@ -62,7 +62,7 @@ def add_base(
     """Give a base a name. A revision of the hub is pinned; files are handed in; what is gated on the hub the server copies, once."""
     if prediction_type and prediction_type not in PREDICTIONS:
         raise BadInput(f"{prediction_type} is no prediction type", hint=f"it is one of {', '.join(PREDICTIONS)}")
-    from gangline.cli.jobs.plan.make import Files, find_base, find_vae
+    from gangline.cli.jobs.plan.files import Files, find_base, find_vae
 
     source = here_or_bundled(source)
     client = make_client(server, token, project)
@@ -128,14 +128,14 @@ def forget_base(
 
 
 def name_of(source: str) -> str:
-    from gangline.cli.jobs.plan.make import as_hub
+    from gangline.cli.jobs.plan.files import as_hub
 
     hub = as_hub(source)
     return hub.repo.rpartition("/")[2] if hub else Path(source).resolve().name.removesuffix(".safetensors")
 
 
 def hand_in(client: "Client", model: "Model") -> Base:
-    from gangline.cli.jobs.plan.make import Files
+    from gangline.cli.jobs.plan.files import Files
 
     return FilesBase(files=client.hand_in(model.paths, model.below, _tell)) if isinstance(model, Files) else model
 

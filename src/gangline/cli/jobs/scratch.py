@@ -24,7 +24,7 @@ from gangline.core.words import counted
 
 if TYPE_CHECKING:
     from gangline.cli.jobs.plan.base import Known
-    from gangline.cli.jobs.plan.make import Files, Model
+    from gangline.cli.jobs.plan.files import Files, Model
     from gangline.cli.jobs.plan.scratch import ScratchDocument
     from gangline.data.dataset import DataSet
     from gangline.wire.client import Client
@@ -145,7 +145,7 @@ class Plan:
 
     def hand_in(self, client: "Client") -> ScratchSpec:
         """Send what is not there yet; the spec that names it by content."""
-        from gangline.cli.jobs.plan.make import Files
+        from gangline.cli.jobs.plan.files import Files
 
         tell = Handing(sum(len(files.paths) for files in (*self.sets.values(), self.base) if isinstance(files, Files)))
 
@@ -161,7 +161,7 @@ class Plan:
 
 def plan_of(settings: dict[str, Any]) -> Plan:
     """Raises `BadInput` with all that is wrong with the settings, before anything is read."""
-    from gangline.cli.jobs.plan.make import Files
+    from gangline.cli.jobs.plan.files import Files
 
     with needing("data"):
         from gangline.data.reading.wanted import check_wanted
@@ -215,7 +215,7 @@ def _opened(place: str) -> "DataSet":
 
 
 def _files_of(data: "DataSet") -> "Files":
-    from gangline.cli.jobs.plan.make import Files
+    from gangline.cli.jobs.plan.files import Files
 
     root = Path(data.place.uri)
     return Files(root, [root / name for name in data.files()])
@@ -223,7 +223,7 @@ def _files_of(data: "DataSet") -> "Files":
 
 def _begin(base: str, spec: ScratchSpec) -> "Model":
     """Of a folder what is there, without the weights of what is new."""
-    from gangline.cli.jobs.plan.make import Files, as_hub
+    from gangline.cli.jobs.plan.files import Files, as_hub
     from gangline.data.bases import files_to_begin
 
     alone = "vae" if spec.part == "vae" else ""
@@ -232,7 +232,7 @@ def _begin(base: str, spec: ScratchSpec) -> "Model":
 
 def _known(given: str | Base, base: "Model") -> "Known":
     from gangline.cli.jobs.plan.base import of_content, of_files, of_hub
-    from gangline.cli.jobs.plan.make import Files
+    from gangline.cli.jobs.plan.files import Files
 
     if isinstance(base, HubBase):
         return of_hub(base, whole=False)

@@ -16,7 +16,7 @@ from threading import Event
 
 from gangline.adapters.host.host import describe_gpu, gpu_memory_gb
 from gangline.adapters.host.trainer_process import MODULES, ProcessRun, start_program
-from gangline.cli.jobs.plan.make import Files
+from gangline.cli.jobs.plan.files import Files
 from gangline.cli.jobs.scratch import Plan
 from gangline.cli.output import duration, say
 from gangline.cli.tools.rehearse import how, last_words

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from gangline.cli.jobs.plan.base import Known
 from gangline.cli.jobs.plan.document import Answer
-from gangline.cli.jobs.plan.make import Files, Model
+from gangline.cli.jobs.plan.files import Files, Model
 from gangline.cli.output import say
 from gangline.core.errors import GanglineError, NotFound
 from gangline.core.specs.fields import Base, FilesBase, HubBase

@@ -1,7 +1,5 @@
 """What a LoRA's training will do: found out and checked before a byte is sent."""
 
-import hashlib
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -9,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gangline.cli.jobs.plan.base import Known, LookUp, of_content, of_files, of_hub
+from gangline.cli.jobs.plan.files import Files, Model, find_base, find_vae
 from gangline.compose.hub import look_up_for_user
 from gangline.core.advice import Advice, Picture, advise
 from gangline.core.display import NAME_MAX, printable
@@ -21,7 +20,6 @@ from gangline.core.parsing import to_json
 from gangline.core.specs.fields import Base, FilesBase, HubBase
 from gangline.core.specs.lora import LoraSpec, parse_lora
 from gangline.core.words import counted
-from gangline.data.bases import files_of_base, files_of_vae
 from gangline.data.images.beside import beside, parents
 from gangline.data.images.buckets import STEP, STEPS_LEAST, Size, nearest, targets
 from gangline.data.images.captions import Caption, Tell, find_captions, read_captions
@@ -34,45 +32,6 @@ from gangline.data.safetensors_header import read_header
 if TYPE_CHECKING:
     from gangline.wire.client import Client
 
-HUB_ID = re.compile(r"^[\w.-]+/[\w.-]+(@[\w./-]+)?$")
-
-
-@dataclass(frozen=True, slots=True)
-class Files:
-    """Files of this machine, to be handed in under their names below a folder."""
-
-    below: Path
-    paths: list[Path]
-
-    def beside(self, names: list[str]) -> "Files":
-        return Files(self.below, [self.below / name for name in names])
-
-    @property
-    def names(self) -> list[str]:
-        return [self._name(path) for path in self.paths]
-
-    @property
-    def bytes(self) -> int:
-        return sum(path.stat().st_size for path in self.paths)
-
-    def unsent(self) -> tuple[File, ...]:
-        """As a spec has them; what is in them is not looked at."""
-        return tuple(self._file(path, hashlib.sha256(self._name(path).encode()).hexdigest()) for path in self.paths)
-
-    def described(self) -> tuple[File, ...]:
-        """As a spec has them once they are sent: all of them are read."""
-        from gangline.wire.sender import hashes  # loads HTTP
-
-        return tuple(self._file(path, hashes(path)[0]) for path in self.paths)
-
-    def _name(self, path: Path) -> str:
-        return path.relative_to(self.below).as_posix()
-
-    def _file(self, path: Path, sha256: str) -> File:
-        return File(path=self._name(path), bytes=path.stat().st_size, sha256=sha256)
-
-
-Model = Base | Files
 Send = Callable[[Files], tuple[File, ...]]
 
 
@@ -260,30 +219,6 @@ def find_lora(path: Path, base: recognition.Model | None) -> Files:
     header = read_header(path)
     check_lora(header, base.family if base else None)
     return Files(path.parent, [path])
-
-
-def find_base(given: str | Base) -> Model:
-    """Raises `BadInput` where it is none, or not whole."""
-    if not isinstance(given, str):
-        return given
-    return as_hub(given) or _model(Path(given), files_of_base(Path(given)))
-
-
-def find_vae(given: str | Base) -> Model:
-    if not isinstance(given, str):
-        return given
-    return as_hub(given) or _model(Path(given), files_of_vae(Path(given)))
-
-
-def _model(path: Path, files: list[Path]) -> Files:
-    return Files(path if path.is_dir() else path.parent, files)
-
-
-def as_hub(given: str) -> HubBase | None:
-    if Path(given).exists() or not HUB_ID.match(given) or given.startswith((".", "/")):
-        return None
-    repo, _, revision = given.partition("@")
-    return HubBase(repo=repo, revision=revision or "main")
 
 
 def check_objective(spec: LoraSpec, base: recognition.Model | None) -> None:

@@ -1,0 +1,74 @@
+"""Files of this machine, and models, as a user names them: paths, or names on the hub."""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from gangline.core.files import File
+from gangline.core.specs.fields import Base, HubBase
+from gangline.data.bases import files_of_base, files_of_vae
+
+HUB_ID = re.compile(r"^[\w.-]+/[\w.-]+(@[\w./-]+)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Files of this machine, to be handed in under their names below a folder."""
+
+    below: Path
+    paths: list[Path]
+
+    def beside(self, names: list[str]) -> "Files":
+        return Files(self.below, [self.below / name for name in names])
+
+    @property
+    def names(self) -> list[str]:
+        return [self._name(path) for path in self.paths]
+
+    @property
+    def bytes(self) -> int:
+        return sum(path.stat().st_size for path in self.paths)
+
+    def unsent(self) -> tuple[File, ...]:
+        """As a spec has them; what is in them is not looked at."""
+        return tuple(self._file(path, hashlib.sha256(self._name(path).encode()).hexdigest()) for path in self.paths)
+
+    def described(self) -> tuple[File, ...]:
+        """As a spec has them once they are sent: all of them are read."""
+        from gangline.wire.sender import hashes  # loads HTTP
+
+        return tuple(self._file(path, hashes(path)[0]) for path in self.paths)
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self.below).as_posix()
+
+    def _file(self, path: Path, sha256: str) -> File:
+        return File(path=self._name(path), bytes=path.stat().st_size, sha256=sha256)
+
+
+Model = Base | Files
+
+
+def find_base(given: str | Base) -> Model:
+    """Raises `BadInput` where it is none, or not whole."""
+    if not isinstance(given, str):
+        return given
+    return as_hub(given) or _model(Path(given), files_of_base(Path(given)))
+
+
+def find_vae(given: str | Base) -> Model:
+    if not isinstance(given, str):
+        return given
+    return as_hub(given) or _model(Path(given), files_of_vae(Path(given)))
+
+
+def _model(path: Path, files: list[Path]) -> Files:
+    return Files(path if path.is_dir() else path.parent, files)
+
+
+def as_hub(given: str) -> HubBase | None:
+    if Path(given).exists() or not HUB_ID.match(given) or given.startswith((".", "/")):
+        return None
+    repo, _, revision = given.partition("@")
+    return HubBase(repo=repo, revision=revision or "main")

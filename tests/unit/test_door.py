@@ -28,6 +28,7 @@ AS_THEY_ARE = {
     "Keep.manifest": "core.runs.contract.parse_prepared reads it: paths, numbers, and a key that must be the job's",
     "Downloads.keys": "compared with the keys of the assignment alone",
     "Submission.spec": "parsed as one of the specs, whose fields stand in this table too",
+    "Question.spec": "the same",
     "DataRef.where": "a condition may have several lines; it has no other control characters",
     "Phase.where": "a condition may have several lines; it has no other control characters",
     "ScratchSpec.held_out": "a condition, too",

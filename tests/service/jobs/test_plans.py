@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +167,17 @@ def test_without_a_server_a_plan_has_all_else(photos: Path, typed: Typed) -> Non
 def test_a_key_that_opens_nothing_asks_no_nodes(service: Service, train: Any) -> None:
     code, _, said = train("--base", BASE, "--plan", "--token", "gl_member_wrong")
     assert code == 0 and "asked no nodes: " in said
+
+
+def test_of_a_base_that_was_handed_in_before_its_family_is_that_of_the_projects_list(
+    service: Service, train: Any
+) -> None:
+    ours = {"name": "ours", "base": asdict(service.spec().base), "family": "sdxl", "licence": "mit"}
+    assert service.ask("POST", "/v1/bases", json=ours).status_code == 201
+    service.join(gpu="NVIDIA GeForce RTX 4090", gpu_memory_gb=24)
+    found = json.loads(train("--base", "ours", "--plan", "-o", "json")[1])
+    assert (found["base"]["name"], found["base"]["family"], found["base"]["licence"]) == ("ours", "sdxl", "mit")
+    assert found["time"]["how"] == "computed"
 
 
 def test_the_users_login_on_the_hub_is_used(

@@ -103,11 +103,12 @@ def _set(settings: Any, path: list[str], value: Any) -> dict[str, Any]:
 
 
 def _show(client: "Client", plan: "Plan") -> "ScratchDocument":
-    from gangline.cli.jobs.plan.ask import ask
+    from gangline.cli.jobs.plan.ask import as_named, ask
     from gangline.cli.jobs.plan.scratch import scratch_document
     from gangline.cli.jobs.plan.show import show
 
-    planned = scratch_document(plan.spec, plan.known, plan.rows_of, ask(client, plan.spec, plan.base, plan.known))
+    known = as_named(client, plan.base, plan.known)
+    planned = scratch_document(plan.spec, known, plan.rows_of, ask(client, plan.spec, plan.base, known))
     show(planned, plan.rows())
     return planned
 

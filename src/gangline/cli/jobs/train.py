@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -184,11 +185,12 @@ def send(client: "Client", plan: "Plan") -> LoraSpec:
 
 def show_plan(client: "Client", plan: "Plan") -> "LoraDocument":
     """Ask the server where it could run, and show all that is known before anything is sent."""
-    from gangline.cli.jobs.plan.ask import ask
+    from gangline.cli.jobs.plan.ask import as_named, ask
     from gangline.cli.jobs.plan.lora import lora_document
     from gangline.cli.jobs.plan.show import show
 
-    planned = lora_document(plan, ask(client, plan.spec, plan.models["base"], plan.known))
+    known = as_named(client, plan.models["base"], plan.known)
+    planned = lora_document(replace(plan, known=known), ask(client, plan.spec, plan.models["base"], known))
     show(planned, plan.rows())
     return planned
 

@@ -8,6 +8,7 @@ from gangline.cli.jobs.plan.document import Answer
 from gangline.cli.jobs.plan.files import Files, Model
 from gangline.cli.output import say
 from gangline.core.errors import GanglineError, NotFound
+from gangline.core.models.families import FAMILIES
 from gangline.core.specs.fields import Base, FilesBase, HubBase
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.scratch import ScratchSpec
@@ -28,6 +29,18 @@ def ask(client: "Client", spec: LoraSpec | ScratchSpec, base: Model, known: Know
         return Answer(placed=None, why_not=f"the server at {client.server} is too old to say where a job could run")
     except GanglineError as error:
         return Answer(placed=None, why_not=error.message)
+
+
+def as_named(client: "Client", base: Model, known: Known) -> Known:
+    """With what a project's list of bases says of one that was handed in before. A server that does not answer adds nothing."""
+    if not isinstance(base, FilesBase):
+        return known
+    try:
+        view = next((each for each in client.bases() if each.id == base.id), None)
+    except GanglineError:
+        return known
+    family = next((family for family in FAMILIES.values() if view and family.name == view.family), None)
+    return replace(known, name=view.name, licence=view.licence, family=family) if view else known
 
 
 def _exactly(base: Model, known: Known) -> Base:

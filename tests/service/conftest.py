@@ -41,7 +41,7 @@ from gangline.service.controller import Controller
 from gangline.service.deployment import Deployment
 from gangline.service.fleet.nodes import join
 from gangline.service.jobs.claim import claim
-from gangline.service.jobs.submit import offer_blob, submit
+from gangline.service.jobs.submit import offer_blob, queue, submit
 
 POLICY = Policy(lease_s=45, heartbeat_interval_s=10)
 START_MS = 1_000_000_000
@@ -145,8 +145,11 @@ class Service:
         return LoraSpec(**(values | settings))
 
     def submit(self, project: str = PROJECT, **settings: Any) -> str:
-        value = to_json(self.spec(**settings))
-        return submit(self.at, project, value, name="", request=None, now_ms=self.now_ms)
+        """Also for several GPUs: older versions took such LoRAs."""
+        spec = self.spec(**settings)
+        if spec.needs.slots > 1:
+            return queue(self.at, project, spec, name="", request=None, now_ms=self.now_ms)
+        return submit(self.at, project, to_json(spec), name="", request=None, now_ms=self.now_ms)
 
     def add_project(self, project: str, *, share: float = 1.0, budget_usd: float | None = None) -> str:
         """Another project, with the photo in its store."""

@@ -12,6 +12,7 @@ from gangline.core.errors import BadInput
 from gangline.core.fleet.autoscale import PoolLimits
 from gangline.core.money.budget import reservation
 from gangline.core.money.cost import HOUR_MS
+from gangline.core.parsing import InvalidSpec, to_json
 from gangline.core.specs.fields import FilesBase, Needs
 from gangline.core.views import NodeView
 from gangline.ports.pool import Offer
@@ -25,6 +26,7 @@ from gangline.service.jobs import query, steer
 from gangline.service.jobs.claim import claim
 from gangline.service.jobs.finish import finish
 from gangline.service.jobs.renew import renew
+from gangline.service.jobs.submit import submit
 from tests.service.conftest import POLICY, PRICE, PROJECT, Service
 from tests.service.jobs.test_one_at_a_time import commit, facts, result, upload, view
 from tests.unit.fleet.test_autoscale_found import Shop
@@ -717,6 +719,18 @@ def test_a_retry_is_a_new_job_from_the_same_spec(service: Service) -> None:
     again = steer.retry(service.at, PROJECT, job, service.now_ms)
     assert again != job and view(service, again).spec == view(service, job).spec
     assert (service.state(again), service.state(job)) == ("queued", "canceled")
+
+
+def test_a_lora_for_several_gpus_is_refused_but_one_that_an_older_version_took_is_tried_again(service: Service) -> None:
+    wide = service.spec(needs=Needs(slots=4))
+    with pytest.raises(InvalidSpec, match="a LoRA is trained on one GPU"):
+        submit(service.at, PROJECT, to_json(wide), name="", request=None, now_ms=service.now_ms)
+    job = service.submit(needs=Needs(slots=4))
+    assert service.claim(service.join(slots=4)).job == job
+    steer.cancel(service.at, job, service.now_ms)
+    service.wait(POLICY.lease_s + POLICY.stop_grace_s + 1)
+    service.tick()
+    assert service.state(steer.retry(service.at, PROJECT, job, service.now_ms)) == "queued"
 
 
 def test_who_does_not_heed_a_stop_loses_its_lease_after_the_grace(service: Service) -> None:

@@ -45,7 +45,7 @@ from gangline.service.fleet.fleet import tend
 from gangline.service.jobs import checkpoint, query, renew
 from gangline.service.jobs.claim import claim
 from gangline.service.jobs.finish import finish
-from gangline.service.jobs.submit import offer_blob, submit
+from gangline.service.jobs.submit import offer_blob, queue, submit
 from gangline.service.recent import Recent
 from gangline.sim.checks import Checks
 from gangline.sim.faults import Faults
@@ -214,11 +214,14 @@ class Bench:
         return LoraSpec(**(values | settings))
 
     def submit(self, project: str = PROJECT, request: str | None = None, **settings: Any) -> str:
+        """Also for several GPUs: older versions took such LoRAs."""
         spec = self.spec(**settings)
         for file in spec.input_files().values():
             key = f"projects/{project}/blobs/{file.sha256}"
             self.objects.objects.setdefault(key, Object(file.bytes, file.sha256, 0))
             assert offer_blob(self.at, project, file.sha256, file.bytes, self.now_ms).present
+        if spec.needs.slots > 1:
+            return queue(self.at, project, spec, name="", request=request, now_ms=self.now_ms)
         return submit(self.at, project, to_json(spec), name="", request=request, now_ms=self.now_ms)
 
     def budget(self, usd: float | None, project: str = PROJECT) -> None:

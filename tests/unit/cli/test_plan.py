@@ -182,6 +182,12 @@ def test_a_wrong_setting_is_told_before_photos_are_read(tmp_path: Path) -> None:
         planned(tmp_path / "nowhere", steps=0)
 
 
+def test_a_lora_for_several_gpus_is_refused_before_photos_are_read(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSpec, match="a LoRA is trained on one GPU") as refused:
+        planned(tmp_path / "nowhere", needs={"slots": "4"})
+    assert "leave slots out" in refused.value.hint
+
+
 def test_a_caption_that_is_wrong_is_told_by_file_and_line(folder: Path) -> None:
     (folder / "metadata.jsonl").write_text('{"file_name": "a.jpg", "text": "x"}\n{')
     with pytest.raises(BadInput, match=r"line 2 of metadata\.jsonl is not JSON"):

@@ -14,7 +14,15 @@ from gangline.core.files import File, digest_of_files, is_safe_path
 from gangline.core.parsing import PROBLEMS_MAX, InvalidSpec, to_json
 from gangline.core.specs.fields import FilesBase, HubBase, Needs
 from gangline.core.specs.lora import LoraSpec
-from gangline.core.specs.spec import SampleSpec, parse_spec, parse_task, spec_hash, told_briefly, told_whole
+from gangline.core.specs.spec import (
+    SampleSpec,
+    parse_spec,
+    parse_submitted,
+    parse_task,
+    spec_hash,
+    told_briefly,
+    told_whole,
+)
 
 PHOTO = File(path="a.png", bytes=1, sha256="a" * 64)
 SPEC = LoraSpec(base=FilesBase(files=(PHOTO,)), photos=(PHOTO,), prompt="sks dog")
@@ -64,6 +72,15 @@ WRONG: dict[str, dict[str, Any]] = {
     "a revision that leads elsewhere": {"base": {"source": "hub", "repo": "a/b", "revision": "x/../../y"}},
     "a revision with control characters": {"base": {"source": "hub", "repo": "a/b", "revision": "main\n"}},
 }
+
+
+def test_a_new_lora_for_several_gpus_is_refused_and_a_stored_one_is_read() -> None:
+    wide = to_json(replace(SPEC, needs=Needs(slots=4)))
+    with pytest.raises(InvalidSpec, match=r"needs\.slots: is 4, but a LoRA is trained on one GPU") as refused:
+        parse_submitted(wide)
+    assert "leave slots out" in refused.value.hint
+    stored = parse_spec(wide)
+    assert stored.needs.slots == 4 and parse_task(wide) == stored
 
 
 @pytest.mark.parametrize("what", WRONG)

@@ -197,6 +197,20 @@ def parse_lora(value: object, *, options: bool = False) -> LoraSpec:
     return spec
 
 
+def refuse_idle_gpus(spec: LoraSpec) -> None:
+    """Raise `InvalidSpec` where a new job asks for GPUs that would stand idle and be billed. Stored specs may: older versions took them."""
+    if spec.needs.slots > 1:
+        raise InvalidSpec(
+            (
+                Problem(
+                    "needs.slots",
+                    f"is {spec.needs.slots}, but a LoRA is trained on one GPU: the others would be billed idle",
+                ),
+            ),
+            hint="leave slots out; for a GPU with more memory ask for --gpu-memory-gb or --gpu",
+        )
+
+
 def _doubles(spec: LoraSpec) -> Iterator[Problem]:
     for name in ("photos", "held_out", "captions", "masks"):
         paths = [file.path for file in getattr(spec, name)]

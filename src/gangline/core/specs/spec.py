@@ -6,14 +6,23 @@ from functools import cache
 from typing import Any
 
 from gangline.core.specs.kinds import KINDS, SUBMITTED, UNNAMED, kind_of
+from gangline.core.specs.lora import LoraSpec, refuse_idle_gpus
 from gangline.core.specs.sample import SampleSpec, Spec
 
 
 def parse_spec(value: object) -> Spec:
-    """A spec from JSON values that a user submits. Raises `InvalidSpec` with every problem that it has."""
+    """A spec from JSON values that a user has submitted, now or before. Raises `InvalidSpec` with every problem that it has."""
     kind = value.get("kind", UNNAMED) if isinstance(value, dict) else UNNAMED
     known = next((each for each in SUBMITTED if each.name == kind), KINDS[UNNAMED])
     return known.parse(value)
+
+
+def parse_submitted(value: object) -> Spec:
+    """A spec of a new job. Raises `InvalidSpec`, also for what older versions took."""
+    spec = parse_spec(value)
+    if isinstance(spec, LoraSpec):
+        refuse_idle_gpus(spec)
+    return spec
 
 
 def parse_task(value: dict[str, Any]) -> Spec | SampleSpec:

@@ -9,7 +9,7 @@ from gangline.core.jobs.keys import blob_key
 from gangline.core.parsing import to_json
 from gangline.core.specs.kinds import needs_data_sets
 from gangline.core.specs.lora import LoraSpec
-from gangline.core.specs.spec import SampleSpec, Spec, parse_spec, spec_hash, workload
+from gangline.core.specs.spec import SampleSpec, Spec, parse_submitted, spec_hash, workload
 from gangline.core.views import BlobView
 from gangline.ports.server import Refused, Upload
 from gangline.ports.store import Write, guard, write
@@ -44,7 +44,7 @@ def submit(
     """The id of a new job, or of the one that the same `request` made before. Raises `BadInput`, `InvalidSpec`.
 
     The name that a user gives to a job is its LoRA's, too, unless the spec has one: two LoRAs of one prompt stay two files."""
-    spec = pinned(at, project, parse_spec(value))
+    spec = pinned(at, project, parse_submitted(value))
     if isinstance(spec, LoraSpec) and not spec.output_name:
         spec = replace(spec, output_name=name)
     return queue(at, project, spec, name=name, request=request, now_ms=now_ms)

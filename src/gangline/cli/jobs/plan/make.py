@@ -18,7 +18,7 @@ from gangline.core.models.bases import Role
 from gangline.core.models.recognition import check_lora
 from gangline.core.parsing import to_json
 from gangline.core.specs.fields import Base, FilesBase, HubBase
-from gangline.core.specs.lora import LoraSpec, parse_lora
+from gangline.core.specs.lora import LoraSpec, parse_lora, refuse_idle_gpus
 from gangline.core.words import counted
 from gangline.data.images.beside import beside, parents
 from gangline.data.images.buckets import STEP, STEPS_LEAST, Size, nearest, targets
@@ -111,6 +111,7 @@ class Given:
 def make_plan(given: Given, settings: dict[str, Any], look_up: LookUp = look_up_for_user) -> Plan:
     """Raises `BadInput`. The settings are looked at first, then the base: a wrong number costs no reading of photos."""
     spec = _check(({"mask": "files"} if given.masks else {}) | settings, given)
+    refuse_idle_gpus(spec)
     models: dict[Role, Model] = {"base": find_base(given.base)}
     if given.vae:
         models["vae"] = find_vae(given.vae)

@@ -37,6 +37,7 @@ def small_spec(**settings: Any) -> LoraSpec:
         "rank": 4,
         "checkpoint_every_steps": 4,
         "sample_steps": 2,
+        "class_sample_steps": 2,
         "sample_seeds": (1,),
     }
     return LoraSpec(**(values | settings))

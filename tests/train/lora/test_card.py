@@ -114,3 +114,14 @@ def test_it_says_which_file_of_a_dora_is_for_which_tool() -> None:
 def test_it_says_how_to_sample_a_model_of_zero_terminal_snr() -> None:
     assert "rescale_betas_zero_snr=True" in text_of(replace(SPEC, zero_terminal_snr=True))
     assert "rescale_betas" not in text_of()
+    text = text_of(replace(SPEC, zero_terminal_snr=True), guidance_rescale=0.7)
+    assert "pipeline('sks cat', guidance_rescale=0.7).images[0]" in text
+    assert "CFG rescale 0.7" in text and "*RescaleCFG* in ComfyUI" in text
+    assert "guidance_rescale" not in text_of()
+
+
+def test_it_says_which_layer_of_the_text_encoder_is_read_as_each_tool_counts() -> None:
+    text = text_of(replace(SPEC, clip_skip=2), family=FAMILIES["sd15"])
+    assert "pipeline('sks cat', clip_skip=1).images[0]" in text
+    assert "trained with clip skip 2: set that in A1111 and Forge, and -2 in ComfyUI" in text
+    assert "clip" not in text_of().lower()

@@ -13,9 +13,11 @@ from diffusers import UNet2DConditionModel
 from PIL import Image
 
 from gangline.core.errors import BadInput
+from gangline.core.specs.fields import FilesBase
 from gangline.core.specs.lora import LoraSpec
 from gangline.train.run.contract import RunDirectory
 from tests.conftest import SUBJECT, file_at
+from tests.train.bases import save_tiny
 from tests.train.conftest import finish, interrupt, lay_out, report_of, small_spec
 
 SHAPES = {"wide": (64, 40), "high": (40, 64), "square": (64, 64)}
@@ -24,13 +26,20 @@ FEATURES: dict[str, dict[str, Any]] = {
     "text encoders": {"train_text_encoder": True, "text_encoder_learning_rate": 5e-4},
     "prior preservation": {"class_prompt": "cat face, fluent emoji", "class_images": 3},
     "prior preservation in accumulation": {"class_prompt": "cat face", "class_images": 2, "microbatch": 1},
+    "class images with a sampler of their own": {
+        "class_prompt": "cat face",
+        "class_images": 2,
+        "class_sampler": "euler_a",
+        "class_sample_steps": 3,
+        "class_guidance_scale": 2.0,
+    },
     "EMA": {"ema_decay": 0.9},
     "buckets, crops and flips": {"aspect_buckets": True, "crop": "random", "crops": 2, "flip": True},
     "captions dropped and shuffled": {"prompt": "sks cat, emoji, round", "caption_drop": 0.4, "caption_shuffles": 3},
     "dropout": {"dropout": 0.3},
     "DoRA": {"dora": True},
     "the objective": {"min_snr_gamma": 5.0, "noise_offset": 0.05},
-    "velocity": {"prediction_type": "v_prediction", "zero_terminal_snr": True},
+    "velocity": {"prediction_type": "v_prediction", "zero_terminal_snr": True, "guidance_rescale": 0.3},
     "schedule": {"schedule": "cosine", "warmup_steps": 3},
     "gradient checkpointing": {"gradient_checkpointing": True, "train_text_encoder": True},
     "transparency as a mask": {"mask": "alpha"},
@@ -82,6 +91,18 @@ def test_interrupted_in_mid_epoch_a_run_ends_with_the_same_bits(tmp_path: Path, 
     assert report_of(whole)["exact"] and report_of(resumed)["exact"]
     assert report_of(resumed)["weights_digest"] == report_of(whole)["weights_digest"]
     assert first_steps(resumed) == [1, 5]
+
+
+def test_so_does_one_that_skips_a_layer_of_a_text_encoder_in_training(tmp_path: Path, photos: Path) -> None:
+    base = save_tiny(tmp_path / "base", "sd15")
+    files = tuple(file_at(path, base) for path in sorted(base.rglob("*")) if path.is_file())
+    settings: dict[str, Any] = {"base": FilesBase(files=files), "clip_skip": 2, "train_text_encoder": True, "steps": 3}
+    spec = spec_of(photos, settings)
+    whole = finish(lay_out(tmp_path / "whole", spec, photos=photos, base=base))
+    resumed = finish(interrupt(tmp_path / "resumed", spec, after=2, photos=photos, base=base))
+    other = finish(lay_out(tmp_path / "other", replace(spec, clip_skip=1), photos=photos, base=base))
+    digests = [report_of(run)["weights_digest"] for run in (whole, resumed, other)]
+    assert digests[0] == digests[1] != digests[2]
 
 
 def first_steps(run: RunDirectory) -> list[int]:

@@ -17,7 +17,7 @@ from gangline.train.lora.adapter import Adapter
 from gangline.train.lora.export import write_diffusers, write_kohya
 from gangline.train.lora.merge import merge
 from gangline.train.model.base import Base, load_base
-from gangline.train.model.denoise import sample_latents
+from gangline.train.model.denoise import drawing_of, sample_latents
 from gangline.train.model.text import embed_all, tokenize
 from tests.conftest import BASE, Typed
 from tests.train.bases import save_single, save_tiny
@@ -53,7 +53,7 @@ def trained(base: Base, spec: LoraSpec) -> Adapter:
 def drawn(base: Base, spec: LoraSpec) -> torch.Tensor:
     texts = tokenize(base, [spec.prompt, ""])
     spoken = embed_all(base, texts)
-    return sample_latents(base, spec, spoken[[0]], spoken[[1]], 1)
+    return sample_latents(base, drawing_of(base, spec), spoken[[0]], spoken[[1]], 1)
 
 
 def at(path: Path) -> Base:

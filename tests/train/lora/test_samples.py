@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from diffusers import StableDiffusionXLPipeline
+from diffusers.pipelines.stable_diffusion_xl.pipeline_stable_diffusion_xl import rescale_noise_cfg
 from PIL import Image
 
 from gangline.core.errors import BadInput
@@ -18,8 +19,8 @@ from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.spec import SampleSpec
 from gangline.train.lora.trainer import train
 from gangline.train.model.base import Base, load_base
-from gangline.train.model.denoise import sampler_of
-from gangline.train.model.sample import render
+from gangline.train.model.denoise import rescaled, sampler_of
+from gangline.train.model.sample import render, write_picture
 from gangline.train.model.text import Embedded, Texts, embed_all, tokenize
 from gangline.train.run import chance, contract, meter, numerics
 from gangline.train.run.contract import Orders, RunDirectory
@@ -217,6 +218,12 @@ def test_pictures_are_those_of_the_librarys_own_pipeline(
 ) -> None:
     spec = small_spec(sample_sampler=sampler, sample_steps=5, guidance_scale=guidance)
     ours = render(base, spec, *spoken, spec.prompt, 3)
+    difference = np.abs(np.asarray(ours, dtype=int) - np.asarray(theirs_of(base, spec), dtype=int))
+    assert difference.max() <= 1
+
+
+def theirs_of(base: Base, spec: LoraSpec, rescale: float = 0.0) -> Image.Image:
+    """By diffusers' pipeline, from the same noise."""
     pipeline: Any = StableDiffusionXLPipeline(
         vae=base.vae,
         text_encoder=base.text_encoders[0],
@@ -224,21 +231,20 @@ def test_pictures_are_those_of_the_librarys_own_pipeline(
         tokenizer=base.tokenizers[0],
         tokenizer_2=base.tokenizers[1],
         unet=base.unet,
-        scheduler=sampler_of(base, sampler),
+        scheduler=sampler_of(base, spec.sample_sampler),
     )
     pipeline.set_progress_bar_config(disable=True)
     side = spec.resolution // base.latent_factor
-    theirs = pipeline(
+    return pipeline(
         spec.prompt,
         height=spec.resolution,
         width=spec.resolution,
-        num_inference_steps=5,
-        guidance_scale=guidance,
+        num_inference_steps=spec.sample_steps,
+        guidance_scale=spec.guidance_scale,
+        guidance_rescale=rescale,
         latents=chance.normal(3, "sample", 0, range(1), (base.unet.config.in_channels, side, side)),
         generator=chance.generator(3, "sample steps"),
     ).images[0]
-    difference = np.abs(np.asarray(ours, dtype=int) - np.asarray(theirs, dtype=int))
-    assert difference.max() <= 1
 
 
 def test_where_training_ends_in_noise_alone_sampling_begins_there() -> None:
@@ -269,3 +275,34 @@ def test_another_worker_shows_what_would_be_the_result(
 def test_all_steps_are_rendered_and_nothing_else_is_left_of_the_run(rendered: RunDirectory) -> None:
     assert report_of(rendered)["steps"] == STEPS
     assert not list(rendered.samples.rglob(".*"))
+
+
+@pytest.mark.parametrize("given", [None, 0.4, 0.0])
+def test_guidance_is_rescaled_as_the_librarys_own_pipeline_does(given: float | None) -> None:
+    """By itself where the base has zero terminal SNR (Lin et al. 2023, §3.4)."""
+    settings: dict[str, Any] = {"zero_terminal_snr": True, "prediction_type": "v_prediction"}
+    base = load_base(BASE, torch.device("cpu"), torch.float32, **settings)
+    texts = tokenize(base, [small_spec().prompt, ""])
+    spec = small_spec(sample_sampler="ddim", sample_steps=5, guidance_scale=7.0, guidance_rescale=given)
+    ours = render(base, spec, texts, embed_all(base, texts), spec.prompt, 3)
+    theirs = theirs_of(base, spec, 0.7 if given is None else given)
+    assert np.abs(np.asarray(ours, dtype=int) - np.asarray(theirs, dtype=int)).max() <= 1
+
+
+def test_the_formula_is_that_of_diffusers() -> None:
+    guided, towards = (chance.normal(seed, "x", 0, range(2), (4, 8, 8)) for seed in (1, 2))
+    for by in (0.0, 0.3, 0.7, 1.0):
+        assert torch.equal(rescaled(3 * guided, towards, by), rescale_noise_cfg(3 * guided, towards, by))
+
+
+@pytest.mark.parametrize(
+    ("zero", "given", "by"), [(False, None, 0.0), (True, None, 0.7), (True, 0.0, 0.0), (False, 0.5, 0.5)]
+)
+def test_a_picture_says_how_far_its_guidance_was_rescaled(
+    tmp_path: Path, zero: bool, given: float | None, by: float
+) -> None:
+    base = load_base(BASE, torch.device("cpu"), torch.float32, zero_terminal_snr=zero, prediction_type="v_prediction")
+    spec = small_spec(guidance_rescale=given)
+    write_picture(Image.new("RGB", (8, 8)), tmp_path / "a.png", base, spec, 1, "a", 1)
+    with Image.open(tmp_path / "a.png") as picture:
+        assert picture.info.get("guidance_rescale", "0.0") == str(by)

@@ -29,7 +29,7 @@ from gangline.core.specs.fields import FilesBase
 from gangline.data.bases import describe_base, files_of_vae
 from gangline.train.model import original
 from gangline.train.model.base import Base, load_base
-from gangline.train.model.denoise import sample_latents
+from gangline.train.model.denoise import drawing_of, sample_latents
 from gangline.train.model.layouts import ENCODER_CLASSES
 from gangline.train.model.sample import decode
 from gangline.train.model.text import condition, embed_all, tokenize
@@ -106,7 +106,7 @@ def test_each_family_makes_a_picture(both: tuple[FamilyName, Path, Path]) -> Non
     base = load_base(both[2], CPU, torch.float32)
     embedded = embed_all(base, tokenize(base, ["a cat", ""]))
     spec = small_spec(resolution=32, sample_steps=2)
-    latents = sample_latents(base, spec, embedded[[0]], embedded[[1]], seed=1)
+    latents = sample_latents(base, drawing_of(base, spec), embedded[[0]], embedded[[1]], seed=1)
     assert latents.isfinite().all() and decode(base, latents).size == (32, 32)
 
 

@@ -1,12 +1,17 @@
 """Prompts, as the pipelines encode them, and beyond what one piece of an encoder holds."""
 
+from pathlib import Path
+
 import pytest
 import torch
-from diffusers import StableDiffusionXLPipeline
+from diffusers import StableDiffusionPipeline, StableDiffusionXLPipeline
 
+from gangline.core.errors import BadInput
+from gangline.core.models.families import FamilyName
 from gangline.train.model.base import Base, load_base
 from gangline.train.model.text import embed_all, tokenize
 from tests.conftest import BASE
+from tests.train.bases import save_tiny
 
 SHORT = "sks cat face, fluent emoji"
 LONG = ", ".join(["sks cat face with heart eyes", "fluent emoji", "round", "yellow"] * 4)
@@ -42,6 +47,34 @@ def test_every_word_of_a_long_prompt_counts(base: Base) -> None:
     assert not torch.equal(ours.tokens[1], ours.tokens[2])
     first = embed_all(base, tokenize(base, [SHORT]))
     assert torch.equal(ours.tokens[:1, :length], first.tokens), "a text's first piece does not depend on longer ones"
+
+
+@pytest.mark.parametrize("skip", [1, 2])
+@pytest.mark.parametrize("family", ["sd15", "sd2"])
+def test_with_clip_skip_an_earlier_layer_is_read_as_the_pipeline_does(
+    tmp_path: Path, family: FamilyName, skip: int
+) -> None:
+    """diffusers counts the layers that are skipped: its 1 is 2 for kohya's scripts, A1111 and here."""
+    folder = save_tiny(tmp_path, family)
+    base = load_base(folder, torch.device("cpu"), torch.float32, clip_skip=skip)
+    pipeline = StableDiffusionPipeline.from_pretrained(folder, local_files_only=True, torch_dtype=torch.float32)
+    pipeline.text_encoder.__dict__.setdefault("text_model", pipeline.text_encoder)  # where diffusers looks for the norm
+    theirs, none = pipeline.encode_prompt(SHORT, torch.device("cpu"), 1, True, clip_skip=skip - 1 or None)
+    ours = embed_all(base, tokenize(base, [SHORT, ""]))
+    assert torch.equal(ours.tokens[:1], theirs)
+    if skip == 1:
+        assert torch.equal(ours.tokens[1:], none)
+
+
+def test_a_layer_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    base = load_base(save_tiny(tmp_path, "sd15"), torch.device("cpu"), torch.float32, clip_skip=3)
+    with pytest.raises(BadInput, match="clip_skip 3 is more than the 2 layers"):
+        embed_all(base, tokenize(base, [SHORT]))
+
+
+def test_sdxl_always_reads_the_last_layer_but_one() -> None:
+    with pytest.raises(BadInput, match="clip_skip 2 is for Stable Diffusion 1 and 2"):
+        load_base(BASE, torch.device("cpu"), torch.float32, clip_skip=2)
 
 
 def test_no_text_is_tokenised_twice(base: Base) -> None:

@@ -162,6 +162,8 @@ def test_what_is_no_lora_is_refused_by_name(folder: Path) -> None:
 def test_what_the_trainer_would_refuse_of_a_known_base_is_refused_before(folder: Path) -> None:
     with pytest.raises(BadInput, match="zero_terminal_snr needs v-prediction"):
         planned(folder, base=str(BASE), zero_terminal_snr=True, prediction_type="epsilon")
+    with pytest.raises(BadInput, match="clip_skip 2 is for Stable Diffusion 1 and 2: SDXL always reads"):
+        planned(folder, base=str(BASE), clip_skip=2)
     assert planned(folder, zero_terminal_snr=True).spec.zero_terminal_snr
     assert planned(folder, base=str(BASE), zero_terminal_snr=True)
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from gangline.core.errors import BadInput
 from gangline.core.models.architecture import TextTransformer, UNet, text_of_config, unet_of_config
 from gangline.core.specs.fields import Prediction
 
@@ -256,6 +257,15 @@ SD2 = Family(
 
 # A file is asked for them in this order: one that holds the encoders of both 2.x and 1.x counts as 2.x
 FAMILIES: dict[FamilyName, Family] = {family.name: family for family in (SDXL, SD2, SD15)}
+
+
+def check_clip_skip(family: Family, clip_skip: int) -> None:
+    """Raise `BadInput` where bases of this family always read one layer."""
+    if clip_skip != 1 and any(encoder.reads == "penultimate" for encoder in family.text_encoders):
+        raise BadInput(
+            f"clip_skip {clip_skip} is for Stable Diffusion 1 and 2: {family.words} always reads the last layer but one",
+            hint="leave clip_skip out",
+        )
 
 
 def family_of_width(text_width: int) -> Family | None:

@@ -32,7 +32,7 @@ NAME_CHARACTERS_MAX = 60
 class Facts:
     """What a run has found out beside its spec. `licence` is the base's, as the hub writes it; None where nobody knows it.
 
-    `held_out` has for each photo its name and `loss_before` and `loss_after`.
+    `held_out` has for each photo its name and `loss_before` and `loss_after`. `guidance_rescale`: of its pictures.
     """
 
     name: str
@@ -44,6 +44,7 @@ class Facts:
     exact: bool = True
     fingerprint: Mapping[str, str] = field(default_factory=dict)
     held_out: tuple[Mapping[str, Any], ...] = ()
+    guidance_rescale: float = 0.0
 
     @property
     def kohya_file(self) -> str:
@@ -123,7 +124,8 @@ def _model(spec: LoraSpec, facts: Facts) -> dict[str, Any]:
 
 def _training(spec: LoraSpec, facts: Facts) -> dict[str, Any]:
     warm = "_with_warmup" if spec.warmup_steps and spec.schedule == "constant" else ""
-    return {
+    skipped = {"clip_skip": spec.clip_skip} if spec.clip_skip > 1 else {}
+    return skipped | {
         "text_encoder_lr": (spec.text_encoder_learning_rate or spec.learning_rate) if spec.train_text_encoder else None,
         "lr_scheduler": spec.schedule + warm,
         "optimizer": f"{OPTIMIZERS[spec.optimizer]}(weight_decay={spec.weight_decay})",

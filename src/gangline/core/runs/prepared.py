@@ -8,18 +8,28 @@ A change in how any of it is made of the same spec is a new `MADE_AS`.
 """
 
 import re
+from dataclasses import fields
 from typing import Any
 
 from gangline.core.canonical import digest
 from gangline.core.files import File
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.settings import CLASS_IMAGES, EMBEDDINGS, LATENTS, PREPARED, Decides, deciding
+from gangline.core.specs.shared import RESCALE_OF_ZERO_SNR
 
 MADE_AS = 2
 VIEWS_IN_SHARD, CLASS_IMAGES_IN_SHARD = 32, 10
 """Seconds of work for a card; another number is another `MADE_AS`. A photo's views (crops, mirror images) stay together."""
 KINDS = tuple(str(each.name).lower() for each in PREPARED)
 KEY = re.compile(rf"({'|'.join(KINDS)})-[0-9a-f]{{32}}-[0-9a-f]{{32}}")
+CLASS_IMAGES_CALLED = {
+    "class_sample_steps": "sample_steps",
+    "class_sampler": "sample_sampler",
+    "class_guidance_scale": "guidance_scale",
+}
+"""What these were in keys when class images were drawn as pictures to look at are: those that were made so are the same still."""
+ADDED = {"clip_skip"}
+"""Settings that came after the first release: in a key only where they are not as they are by default."""
 OF_THE_STEP_ALONE = ("trainer", "microbatch", "ranks", "peft", "bitsandbytes", "prodigyopt", "schedulefree", "compile")
 """What no frozen encoder knows of: jobs on one kind of node that differ in these alone share what they made."""
 
@@ -89,13 +99,19 @@ def _embeddings(spec: LoraSpec) -> str:
 
 def _class_images(spec: LoraSpec) -> str:
     """Each picture's number is its seed, so that jobs of every seed share them."""
-    settings = _values(spec, CLASS_IMAGES, {"base", "vae"})
+    of_spec = _values(spec, CLASS_IMAGES, {"base", "vae"})
+    settings = {CLASS_IMAGES_CALLED.get(name, name): value for name, value in of_spec.items()}
+    if spec.zero_terminal_snr:
+        settings["guidance_rescale"] = RESCALE_OF_ZERO_SNR
     return _subject("class_images", settings | {"base": spec.base.id, "vae": _vae(spec)})
 
 
 def _values(spec: LoraSpec, what: Decides, written_otherwise: set[str]) -> dict[str, Any]:
     """Every setting that decides it, but for those that the key has in a form of their own."""
-    return {name: _value(getattr(spec, name)) for name in deciding(type(spec), what) if name not in written_otherwise}
+    defaults = {field.name: field.default for field in fields(spec)}
+    names = [name for name in deciding(type(spec), what) if name not in written_otherwise]
+    counting = [name for name in names if name not in ADDED or getattr(spec, name) != defaults[name]]
+    return {name: _value(getattr(spec, name)) for name in counting}
 
 
 def _value(value: Any) -> Any:

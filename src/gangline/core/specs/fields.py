@@ -38,6 +38,7 @@ def _why_no_revision(revision: str) -> str:
 
 Hub = Annotated[str, MinLen(3), MaxLen(200), Checked(_why_no_repo)]
 Revision = Annotated[str, MinLen(1), MaxLen(200), Checked(_why_no_revision)]
+Sampler = Literal["ddim", "euler", "euler_a", "dpm++"]
 Prediction = Literal["epsilon", "v_prediction"]
 """What a U-Net predicts: the noise, or the velocity (Salimans & Ho 2022)."""
 

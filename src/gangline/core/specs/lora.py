@@ -31,7 +31,7 @@ from gangline.core.specs.shared import (
     Saving,
     TextEncoderRate,
 )
-from gangline.core.specs.subject import Cutting, PriorPreservation, Subject, Words
+from gangline.core.specs.subject import Cutting, Layers, PriorPreservation, Subject, Words
 
 ATTENTION = ("to_k", "to_q", "to_v", "to_out.0")
 
@@ -128,6 +128,7 @@ class LoraSpec(
     LowRank,
     Cutting,
     PriorPreservation,
+    Layers,
     Words,
     Subject,
 ):

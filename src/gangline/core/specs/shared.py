@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Gt, Interval, Le, Lt, MaxLen, MinLen
 
 from gangline.core.display import Label
-from gangline.core.specs.fields import STEPS_MAX, Base, Needs, Prediction, Prompt, Rate, Seed, Step
+from gangline.core.specs.fields import STEPS_MAX, Base, Needs, Prediction, Prompt, Rate, Sampler, Seed, Step
 from gangline.core.specs.settings import (
     BITS,
     CLASS_IMAGES,
@@ -23,6 +23,8 @@ from gangline.core.specs.settings import (
 TextEncoderRate = Annotated[
     Rate | None, Setting("The text encoders' own learning rate; without it, that of the U-Net.", RESULT)
 ]
+RESCALE_OF_ZERO_SNR = 0.7
+"""Of Lin et al. 2023, §3.4: without it, guidance overexposes pictures of a base with zero terminal SNR."""
 SaveInterval = Annotated[float, Gt(0), Le(86_400), Setting("Seconds between saves at the most.", WATCH, unit="s")]
 
 
@@ -219,17 +221,23 @@ class Samples:
         int,
         Ge(1),
         Le(1000),
-        Setting("Steps of the sampler.", CLASS_IMAGES | RESULT, always=("lora",)),
+        Setting("Steps of the sampler.", RESULT, always=("lora",)),
     ] = 30
-    sample_sampler: Annotated[
-        Literal["ddim", "euler", "euler_a", "dpm++"], Setting("The sampler.", CLASS_IMAGES | RESULT)
-    ] = "ddim"
+    sample_sampler: Annotated[Sampler, Setting("The sampler.", RESULT)] = "ddim"
     guidance_scale: Annotated[
         float,
         Ge(0),
         Le(100),
-        Setting("How strongly pictures follow their prompts.", CLASS_IMAGES | RESULT, always=("lora",)),
+        Setting("How strongly pictures follow their prompts.", RESULT, always=("lora",)),
     ] = 5.0
+    guidance_rescale: Annotated[
+        Annotated[float, Interval(ge=0, le=1)] | None,
+        Setting(
+            "How far the contrast that guidance adds is taken back (CFG rescale, Lin et al. 2023, §3.4); without it, 0.7 for bases with "
+            "zero terminal SNR, else 0.",
+            RESULT,
+        ),
+    ] = None
 
 
 @section(Group.TRIES)

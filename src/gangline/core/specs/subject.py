@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Interval, Le, MaxLen, MinLen
 
 from gangline.core.files import File, Files
-from gangline.core.specs.fields import Base, Prompt, Side
+from gangline.core.specs.fields import Base, Prompt, Sampler, Side
 from gangline.core.specs.settings import (
     CLASS_IMAGES,
     EMBEDDINGS,
@@ -86,8 +86,22 @@ class Words(Captions):
 
 
 @section(Group.SUBJECT)
+class Layers:
+    clip_skip: Annotated[
+        int,
+        Interval(ge=1, le=12),
+        Setting(
+            "Which layer of SD 1's or 2's text encoder is read, from the end: 1 the last one, 2 the one before, as kohya's scripts and "
+            "A1111 count (diffusers counts from 0). SDXL always reads the last but one.",
+            EMBEDDINGS | CLASS_IMAGES | RESULT,
+        ),
+    ] = 1
+
+
+@section(Group.SUBJECT)
 class PriorPreservation:
-    """`class_images` pictures that the base makes of `class_prompt` (Ruiz et al. 2022, §4.2)."""
+    """`class_images` pictures that the base makes of `class_prompt` (Ruiz et al. 2022, §4.2), drawn with settings of their own: what is
+    to be preserved does not depend on how quickly somebody wants to look at pictures on the way."""
 
     class_prompt: Annotated[
         Prompt | None,
@@ -101,6 +115,19 @@ class PriorPreservation:
         Interval(ge=1, le=10_000),
         Setting("How many pictures the base makes of the class prompt.", CLASS_IMAGES | RESULT),
     ] = 100
+    class_sample_steps: Annotated[
+        int,
+        Ge(1),
+        Le(1000),
+        Setting("Sampler steps of each class image that the base draws.", CLASS_IMAGES | RESULT),
+    ] = 30
+    class_sampler: Annotated[Sampler, Setting("The sampler of class images.", CLASS_IMAGES | RESULT)] = "ddim"
+    class_guidance_scale: Annotated[
+        float,
+        Ge(0),
+        Le(100),
+        Setting("How strongly class images follow the class prompt.", CLASS_IMAGES | RESULT),
+    ] = 5.0
     prior_weight: Annotated[
         float,
         Ge(0),

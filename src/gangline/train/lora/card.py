@@ -105,11 +105,11 @@ from diffusers import {pipeline}
 
 pipeline = {pipeline}.{load}({base}, torch_dtype=torch.float16).to("cuda")
 pipeline.load_lora_weights("path/to/this/folder", weight_name="{DIFFUSERS_FILE}")
-image = pipeline({spec.prompt!r}).images[0]
+image = pipeline({spec.prompt!r}{_as_trained(spec, facts)}).images[0]
 ```
 
 {UIS[spec.dora]}: put {_code(facts.kohya_file)} into `models/loras` (ComfyUI) or `models/Lora`. In ComfyUI a *Load LoRA* node takes it; \
-in the others write {_code(f"<lora:{facts.name}:1>")} into the prompt.{_dora(facts) * spec.dora}{ZERO_SNR * spec.zero_terminal_snr}"""
+in the others write {_code(f"<lora:{facts.name}:1>")} into the prompt.{_how(spec, facts)}"""
 
 
 UIS = {False: "ComfyUI, A1111, Forge", True: "ComfyUI, Forge"}
@@ -124,6 +124,30 @@ of the sum, would make other ones of it. A1111 takes every DoRA for one with a n
 ZERO_SNR = """
 
 It was trained with zero terminal SNR: sample with `rescale_betas_zero_snr=True` and `timestep_spacing="trailing"`."""
+
+
+def _how(spec: LoraSpec, facts: Facts) -> str:
+    return _skip(spec) + _dora(facts) * spec.dora + ZERO_SNR * spec.zero_terminal_snr + _rescale(facts)
+
+
+def _as_trained(spec: LoraSpec, facts: Facts) -> str:
+    """Return arguments without which a picture would be another than those of the job. diffusers counts skipped layers."""
+    skip = f", clip_skip={spec.clip_skip - 1}" if spec.clip_skip > 1 else ""
+    return skip + (f", guidance_rescale={facts.guidance_rescale:g}" if facts.guidance_rescale else "")
+
+
+def _skip(spec: LoraSpec) -> str:
+    if spec.clip_skip == 1:
+        return ""
+    said = f"It was trained with clip skip {spec.clip_skip}: set that in A1111 and Forge"
+    return f"\n\n{said}, and -{spec.clip_skip} in ComfyUI's *CLIP Set Last Layer*; diffusers calls it `clip_skip={spec.clip_skip - 1}`."
+
+
+def _rescale(facts: Facts) -> str:
+    if not facts.guidance_rescale:
+        return ""
+    share = f"{facts.guidance_rescale:g}"
+    return f"\n\nIts pictures were made with CFG rescale {share}: `guidance_rescale={share}` in diffusers, *RescaleCFG* in ComfyUI."
 
 
 def _dora(facts: Facts) -> str:

@@ -40,7 +40,7 @@ def render_comparison(
                 with on():
                     picture = render(base, spec, texts, spoken, prompt, seed)
                 pictures.append(picture)
-                yield write_picture(picture, folder / picture_name(number, seed, side), spec, step, prompt, seed)
+                yield write_picture(picture, folder / picture_name(number, seed, side), base, spec, step, prompt, seed)
         rows.append(Row(prompt, pictures))
     columns = [f"{name}, seed {seed}" for name in ("base", "with the LoRA") for seed in spec.sample_seeds]
     draw(rows, columns, Image.open(photos) if photos.is_file() else None).save(folder / GRID)

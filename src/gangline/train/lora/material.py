@@ -27,7 +27,7 @@ from gangline.train.lora.prepare import (
     plan_pictures,
 )
 from gangline.train.model.base import Base
-from gangline.train.model.denoise import sample_latents
+from gangline.train.model.denoise import class_drawing_of, sample_latents
 from gangline.train.model.text import Embedded, Texts, embed_all, tokenize
 from gangline.train.run.contract import Orders, RunDirectory
 
@@ -170,7 +170,8 @@ def _class_images(
 
 
 def _draw(base: Base, spec: LoraSpec, words: Embedded, silence: Embedded, number: int) -> torch.Tensor:
-    drawn = sample_latents(base, spec, words, silence, number, "class image").float().cpu()
+    drawing = class_drawing_of(base, spec)
+    drawn = sample_latents(base, drawing, words, silence, number, "class image").float().cpu()
     if not drawn.isfinite().all():
         raise BadInput("the base draws class images that are not finite", hint="try --precision bf16 or fp32")
     print(f"class image {number + 1} of {spec.class_images}", file=sys.stderr)  # noqa: T201 - the job's log

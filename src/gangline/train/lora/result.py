@@ -18,6 +18,7 @@ from gangline.train.lora.export import write_diffusers, write_kohya
 from gangline.train.lora.material import Material
 from gangline.train.lora.prepare import Latents
 from gangline.train.model.base import Base
+from gangline.train.model.denoise import drawing_of
 from gangline.train.model.loss import losses, process_of
 from gangline.train.model.text import Embedded, condition, embed_all
 from gangline.train.run import chance
@@ -44,6 +45,7 @@ def write_result(
         exact=identity.exact,
         fingerprint=identity.fingerprint,
         held_out=tuple(measure_held_out(base, spec, material, adapter)),
+        guidance_rescale=drawing_of(base, spec).guidance_rescale,
     )
     parts = adapter.as_parts()
     weights = write_diffusers(run.output, parts)

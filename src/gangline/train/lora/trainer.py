@@ -103,6 +103,7 @@ def base_of(run: RunDirectory, spec: LoraSpec, device: torch.device, dtype: torc
         prediction_type=spec.prediction_type,
         zero_terminal_snr=spec.zero_terminal_snr,
         base_precision=spec.base_precision,
+        clip_skip=spec.clip_skip,
     )
 
 

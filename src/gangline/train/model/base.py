@@ -15,7 +15,7 @@ import torch
 from diffusers import DDPMScheduler
 
 from gangline.core.errors import BadInput
-from gangline.core.models.families import Bits, Family
+from gangline.core.models.families import Bits, Family, check_clip_skip
 from gangline.core.models.recognition import Model
 from gangline.core.specs.fields import Prediction
 from gangline.core.specs.scratch import ScratchSpec
@@ -32,6 +32,7 @@ class Base:
 
     The VAE stays in float32: SDXL's overflows in float16, bfloat16 is too coarse for what is learned from, and each picture
     is encoded only once. `prediction_type` and `zero_terminal_snr` are as the run trains it, `model` is what was found.
+    `clip_skip`: which layer of a text encoder is read, from the end, where it is not always the last but one.
     """
 
     path: Path
@@ -43,6 +44,7 @@ class Base:
     prediction_type: Prediction
     zero_terminal_snr: bool
     bits: Bits | None
+    clip_skip: int = 1
 
     @property
     def family(self) -> Family:
@@ -121,6 +123,7 @@ def load_base(
     prediction_type: Literal["auto", Prediction] = "auto",
     zero_terminal_snr: bool = False,
     base_precision: Literal["full", "8bit", "4bit"] = "full",
+    clip_skip: int = 1,
 ) -> Base:
     """What is at `path`, recognised; its weights are read later. `vae` goes in the place of its own.
 
@@ -135,6 +138,7 @@ def load_base(
             "zero_terminal_snr needs v-prediction: from noise alone there is no noise to predict (Lin et al. 2023, §3.2)",
             hint="set prediction_type to v_prediction, or leave zero_terminal_snr out",
         )
+    check_clip_skip(model.family, clip_skip)
     return Base(
         path=path,
         model=model,
@@ -145,6 +149,7 @@ def load_base(
         prediction_type=prediction,
         zero_terminal_snr=zero,
         bits=BITS.get(base_precision),
+        clip_skip=clip_skip,
     )
 
 

@@ -1,5 +1,6 @@
 """From noise to latents, by a base as it is at the moment: its LoRA on or off."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,6 +11,8 @@ from diffusers import (
     EulerDiscreteScheduler,
 )
 
+from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.shared import RESCALE_OF_ZERO_SNR
 from gangline.core.specs.spec import Spec
 from gangline.train.model.base import Base
 from gangline.train.model.text import Embedded, condition
@@ -24,20 +27,58 @@ SAMPLERS: dict[str, Any] = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """How a square of `side` pixels is drawn. `guidance_rescale`: φ of Lin et al. 2023, §3.4."""
+
+    side: int
+    sampler: str
+    steps: int
+    guidance_scale: float
+    guidance_rescale: float
+
+
+def drawing_of(base: Base, spec: Spec) -> Drawing:
+    """Of pictures to look at."""
+    given = spec.guidance_rescale
+    return Drawing(
+        side=spec.resolution,
+        sampler=spec.sample_sampler,
+        steps=spec.sample_steps,
+        guidance_scale=spec.guidance_scale,
+        guidance_rescale=_rescale_of(base) if given is None else given,
+    )
+
+
+def class_drawing_of(base: Base, spec: LoraSpec) -> Drawing:
+    """Of class images, which are trained on."""
+    return Drawing(
+        side=spec.resolution,
+        sampler=spec.class_sampler,
+        steps=spec.class_sample_steps,
+        guidance_scale=spec.class_guidance_scale,
+        guidance_rescale=_rescale_of(base),
+    )
+
+
+def _rescale_of(base: Base) -> float:
+    return RESCALE_OF_ZERO_SNR if base.zero_terminal_snr else 0.0
+
+
 @torch.no_grad()
 def sample_latents(
-    base: Base, spec: Spec, words: Embedded, silence: Embedded, seed: int, purpose: str = "sample"
+    base: Base, drawing: Drawing, words: Embedded, silence: Embedded, seed: int, purpose: str = "sample"
 ) -> torch.Tensor:
     """(1, C, H, W), float32. `words` and `silence` are of one text each. All chance comes from `chance`, on the CPU: every device
     begins alike, and what training draws is not touched."""
     device = base.device
-    scheduler = sampler_of(base, spec.sample_sampler)
-    scheduler.set_timesteps(spec.sample_steps, device=device)
-    side = spec.resolution // base.latent_factor
+    scheduler = sampler_of(base, drawing.sampler)
+    scheduler.set_timesteps(drawing.steps, device=device)
+    side = drawing.side // base.latent_factor
     noise = chance.normal(seed, purpose, 0, range(1), (base.unet.config.in_channels, side, side))
     latents = noise.to(device) * scheduler.init_noise_sigma
     generator = chance.generator(seed, f"{purpose} steps")
-    guided = _Guided(base, _told(base, spec, words, silence), spec.guidance_scale)
+    guided = _Guided(base, _told(base, drawing, words, silence), drawing)
     for timestep in scheduler.timesteps:
         seen = scheduler.scale_model_input(latents, timestep).to(base.dtype)
         with torch.autocast(device.type, base.dtype, enabled=base.dtype != torch.float32):
@@ -52,12 +93,12 @@ def sampler_of(base: Base, kind: str) -> Any:
     return SAMPLERS[kind].from_config(base.noise.config, **settings)
 
 
-def _told(base: Base, spec: Spec, words: Embedded, silence: Embedded) -> dict[str, Any]:
+def _told(base: Base, drawing: Drawing, words: Embedded, silence: Embedded) -> dict[str, Any]:
     """What the U-Net is told of the prompt, and beside it of none: guidance leads away from that (Ho & Salimans 2022)."""
-    both = [words, silence] if spec.guidance_scale > 1 else [words]
+    both = [words, silence] if drawing.guidance_scale > 1 else [words]
     pooled = [one.pooled for one in both if one.pooled is not None]
     embedded = Embedded(torch.cat([one.tokens for one in both]), torch.cat(pooled) if pooled else None)
-    side = spec.resolution
+    side = drawing.side
     sizes = torch.tensor([[side, side, 0, 0, side, side]] * len(both), device=base.device)
     return condition(base, embedded.to(base.device), sizes)
 
@@ -65,17 +106,18 @@ def _told(base: Base, spec: Spec, words: Embedded, silence: Embedded) -> dict[st
 class _Guided:
     """What the U-Net predicts with guidance: the prompt and none in one pass or, once memory ran out for that, in a pass each."""
 
-    def __init__(self, base: Base, told: dict[str, Any], scale: float) -> None:
+    def __init__(self, base: Base, told: dict[str, Any], drawing: Drawing) -> None:
         self._unet = base.unet
         self._passes = [told]
-        self._scale = scale
+        self._drawing = drawing
 
     def __call__(self, seen_1CHW: torch.Tensor, timestep: torch.Tensor) -> torch.Tensor:
         predicted = self._predicted(seen_1CHW, timestep)
         if len(predicted) == 1:
             return predicted
         towards, away = predicted.chunk(2)
-        return away + self._scale * (towards - away)
+        guided = away + self._drawing.guidance_scale * (towards - away)
+        return rescaled(guided, towards, self._drawing.guidance_rescale)
 
     def _predicted(self, seen_1CHW: torch.Tensor, timestep: torch.Tensor) -> torch.Tensor:
         while True:
@@ -90,6 +132,15 @@ class _Guided:
     def _pass(self, seen_1CHW: torch.Tensor, timestep: torch.Tensor, told: dict[str, Any]) -> torch.Tensor:
         count = len(told["encoder_hidden_states"])
         return self._unet(seen_1CHW.expand(count, -1, -1, -1), timestep, **told).sample.float()
+
+
+def rescaled(guided: torch.Tensor, towards: torch.Tensor, by: float) -> torch.Tensor:
+    """Bring what guidance made closer to the deviation that the prompt's own prediction has (Lin et al. 2023, eq. 15 and 16)."""
+    if not by:
+        return guided
+    rest = tuple(range(1, guided.ndim))
+    alike = guided * (towards.std(dim=rest, keepdim=True) / guided.std(dim=rest, keepdim=True))
+    return by * alike + (1 - by) * guided
 
 
 def _only(told: dict[str, Any], rows: slice) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from PIL.PngImagePlugin import PngInfo
 from gangline.core.runs.contract import PICTURES, Picture, picture_name
 from gangline.core.specs.spec import Spec
 from gangline.train.model.base import Base
-from gangline.train.model.denoise import sample_latents
+from gangline.train.model.denoise import drawing_of, sample_latents
 from gangline.train.model.text import Embedded, Texts
 from gangline.train.run.aside import left_out_without_memory
 from gangline.train.run.memory import is_out_of_memory
@@ -49,7 +49,7 @@ def _decoded(base: Base, scaled_1CHW: torch.Tensor, pieces: int) -> torch.Tensor
 
 def render(base: Base, spec: Spec, texts: Texts, spoken: Embedded, prompt: str, seed: int) -> Image.Image:
     words, silence = spoken[[texts.index(prompt)]], spoken[[texts.index("")]]
-    return decode(base, sample_latents(base, spec, words, silence, seed))
+    return decode(base, sample_latents(base, drawing_of(base, spec), words, silence, seed))
 
 
 def render_step(base: Base, spec: Spec, texts: Texts, spoken: Embedded, folder: Path, step: int) -> Iterator[Picture]:
@@ -76,7 +76,7 @@ def _each_written(base: Base, spec: Spec, texts: Texts, spoken: Embedded, folder
     for name, prompt, seed in _asked(spec):
         picture = render(base, spec, texts, spoken, prompt, seed)
         folder.mkdir(parents=True, exist_ok=True)
-        yield write_picture(picture, folder / name, spec, step, prompt, seed)
+        yield write_picture(picture, folder / name, base, spec, step, prompt, seed)
 
 
 def _asked(spec: Spec) -> list[tuple[str, str, int]]:
@@ -93,7 +93,7 @@ def _list(folder: Path, spec: Spec, step: int, made: list[Picture]) -> None:
     partial.rename(folder / PICTURES)
 
 
-def write_picture(image: Image.Image, path: Path, spec: Spec, step: int, prompt: str, seed: int) -> Picture:
+def write_picture(image: Image.Image, path: Path, base: Base, spec: Spec, step: int, prompt: str, seed: int) -> Picture:
     """As PNG, which says of itself what it shows."""
     what = {
         "step": step,
@@ -104,7 +104,8 @@ def write_picture(image: Image.Image, path: Path, spec: Spec, step: int, prompt:
         "guidance_scale": spec.guidance_scale,
     }
     told, png = PngInfo(), io.BytesIO()
-    for name, value in what.items():
+    rescale = drawing_of(base, spec).guidance_rescale
+    for name, value in (what | ({"guidance_rescale": rescale} if rescale else {})).items():
         told.add_text(name, str(value))
     image.save(png, "PNG", pnginfo=told)
     content = png.getvalue()

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from gangline.core.errors import BadInput
 from gangline.train.model.base import Base
 
 PENULTIMATE = -2
@@ -61,11 +62,25 @@ def embed(base: Base, ids: tuple[torch.Tensor, ...]) -> Embedded:
     for encoder, kind, ids_NKL in zip(base.text_encoders, base.family.text_encoders, ids, strict=True):
         texts, pieces, length = ids_NKL.shape
         output = encoder(ids_NKL.reshape(texts * pieces, length).to(base.device), output_hidden_states=True)
-        states = output.hidden_states[PENULTIMATE] if kind.reads == "penultimate" else output.last_hidden_state
+        states = output.hidden_states[PENULTIMATE] if kind.reads == "penultimate" else _read(base, encoder, output)
         hidden.append(states.reshape(texts, pieces * length, -1))
         if "text_embeds" in output:
             pooled = output.text_embeds.reshape(texts, pieces, -1)[:, 0]
     return Embedded(torch.cat(hidden, dim=-1), pooled)
+
+
+def _read(base: Base, encoder: Any, output: Any) -> torch.Tensor:
+    """The last layer's states; with `clip_skip` those of an earlier one, which the encoder's last norm brings to the same scale."""
+    if base.clip_skip == 1:
+        return output.last_hidden_state
+    layers = len(output.hidden_states) - 1
+    if base.clip_skip > layers:
+        raise BadInput(f"clip_skip {base.clip_skip} is more than the {layers} layers of this base's text encoder")
+    return _final_norm(encoder)(output.hidden_states[-base.clip_skip])
+
+
+def _final_norm(encoder: Any) -> Any:
+    return (encoder.text_model if hasattr(encoder, "text_model") else encoder).final_layer_norm
 
 
 @torch.no_grad()

@@ -15,6 +15,7 @@ from gangline.core.errors import BadInput
 from gangline.core.files import File
 from gangline.core.models import recognition
 from gangline.core.models.bases import Role
+from gangline.core.models.families import check_clip_skip
 from gangline.core.models.recognition import check_lora
 from gangline.core.parsing import to_json
 from gangline.core.specs.fields import Base, FilesBase, HubBase
@@ -118,6 +119,8 @@ def make_plan(given: Given, settings: dict[str, Any], look_up: LookUp = look_up_
     known = {role: _known(role, getattr(given, role), model, look_up) for role, model in models.items()}
     base = known["base"].model
     check_objective(spec, base)
+    if base:
+        check_clip_skip(base.family, spec.clip_skip)
     spec = replace(spec, base_licence=spec.base_licence or printable(known["base"].licence)[:NAME_MAX])
     found = find_photos(given.photos)
     told = list(found.passed_over)

@@ -45,7 +45,8 @@ def small_spec(**settings: Any) -> LoraSpec:
 
 def lay_out(folder: Path, spec: LoraSpec, *, photos: Path = SUBJECT, base: Path = BASE) -> RunDirectory:
     (folder / "inputs").mkdir(parents=True)
-    for name, target in (("base", base), ("photos", photos), ("held_out", photos)):
+    folders = {"base": base} | dict.fromkeys(("photos", "held_out", "class_photos", "class_captions"), photos)
+    for name, target in folders.items():
         (folder / "inputs" / name).symlink_to(target)
     (folder / "spec.json").write_text(json.dumps(to_json(spec)))
     return RunDirectory(folder)

@@ -217,9 +217,9 @@ def _on_what_does_nothing(spec: LoraSpec, pictures: tuple[Picture, ...]) -> Iter
     plain = LoraSpec(base=spec.base, photos=spec.photos, prompt=spec.prompt)
     for setting, works, where in (
         ("class_images", spec.class_prompt, "there is a class_prompt"),
-        ("class_sample_steps", spec.class_prompt, "there is a class_prompt"),
-        ("class_sampler", spec.class_prompt, "there is a class_prompt"),
-        ("class_guidance_scale", spec.class_prompt, "there is a class_prompt"),
+        ("class_sample_steps", spec.class_images_drawn, "the base draws pictures of a class_prompt"),
+        ("class_sampler", spec.class_images_drawn, "the base draws pictures of a class_prompt"),
+        ("class_guidance_scale", spec.class_images_drawn, "the base draws pictures of a class_prompt"),
         ("prior_weight", spec.class_prompt, "there is a class_prompt"),
         ("crops", spec.crop == "random", "crop is random"),
         ("caption_keep", spec.caption_shuffles, "caption_shuffles is not 0"),

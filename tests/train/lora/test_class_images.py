@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 
+from gangline.core.models.families import SDXL
+from gangline.core.models.lora_metadata import Facts, kohya_metadata
 from gangline.core.runs import prepared as keys
 from gangline.core.specs.lora import LoraSpec
 from gangline.train.lora.material import Material, gather
@@ -14,6 +17,7 @@ from gangline.train.lora.trainer import base_of
 from gangline.train.model.denoise import class_drawing_of
 from gangline.train.run import numerics
 from gangline.train.run.contract import Orders, RunDirectory
+from tests.conftest import SUBJECT, file_at
 from tests.train.conftest import lay_out, small_spec
 
 CPU = torch.device("cpu")
@@ -63,3 +67,58 @@ def test_class_images_of_a_base_with_zero_terminal_snr_are_not_overexposed(tmp_p
     assert (keys.class_images_key(replace(spec, zero_terminal_snr=False)) != keys.class_images_key(spec)) == zero
     run = lay_out(tmp_path / "run", spec)
     assert class_drawing_of(base_of(run, spec, CPU, torch.float32), spec).guidance_rescale == (0.7 if zero else 0)
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """One of them has a caption, and one counts twice."""
+    folder = tmp_path / "photos"
+    (folder / "2_a round face").mkdir(parents=True)
+    for path, name in zip(sorted(SUBJECT.glob("*.png")), ("a.png", "b.png", "2_a round face/c.png"), strict=False):
+        with Image.open(path) as image:
+            image.convert("RGB").save(folder / name)
+    (folder / "a.txt").write_text("a sad face")
+    return folder
+
+
+def spec_of(photos: Path, **settings: Any) -> LoraSpec:
+    of_class = tuple(file_at(path, photos) for path in sorted(photos.rglob("*.png")))
+    captions = (file_at(photos / "a.txt", photos),)
+    values = {"class_prompt": "cat face", "class_photos": of_class, "class_captions": captions, "photos": of_class[:1]}
+    return small_spec(**(values | settings))
+
+
+def test_photos_of_the_class_are_learned_with_their_own_captions_and_the_base_draws_the_rest(
+    tmp_path: Path, photos: Path
+) -> None:
+    spec = spec_of(photos, class_images=5)
+    by_base, own = gathered(lay_out(tmp_path / "run", spec, photos=photos), spec).class_images
+    assert (len(by_base.latents), len(own.latents)) == (2, 3)
+    assert own.texts == (("a round face",), ("a sad face",), ("cat face",)) and own.examples == (0, 0, 1, 2)
+    assert set(by_base.texts) == {("cat face",)}
+    assert own.latents.mean.isfinite().all() and not own.latents.deviation.eq(0).all()
+    facts = Facts(name="x", family=SDXL, prediction_type="epsilon", precision="fp32", microbatch=1)
+    assert kohya_metadata(spec, facts, conv=False)["ss_num_reg_images"] == "5"
+
+
+def test_where_there_are_enough_photos_of_the_class_the_base_draws_none(tmp_path: Path, photos: Path) -> None:
+    spec = spec_of(photos, class_images=3)
+    run = lay_out(tmp_path / "run", spec, photos=photos)
+    (own,) = gathered(run, spec).class_images
+    assert len(own.latents) == 3
+    assert {keys.kind_of(path.name) for path in (run.path / "prepared").iterdir()} == {"latents", "embeddings"}
+    assert {keys.kind_of(subject) for subject in keys.subjects(spec)} == {"latents", "embeddings"}
+
+
+def test_they_are_cut_as_the_photos_are(tmp_path: Path, photos: Path) -> None:
+    spec = spec_of(photos, class_images=3, crop="random", crops=3, flip=True)
+    (own,) = gathered(lay_out(tmp_path / "run", spec, photos=photos), spec).class_images
+    assert (own.views, len(own.latents)) == (6, 18)
+
+
+def test_what_the_base_draws_beside_photos_is_what_it_draws_alone(photos: Path) -> None:
+    spec = spec_of(photos, class_images=13)
+    alone = replace(spec, class_photos=(), class_captions=(), class_images=10)
+    assert keys.class_images_key(spec) == keys.class_images_key(alone)
+    for key in (keys.latents_key, keys.embeddings_key):
+        assert key(spec, {}) != key(alone, {})

@@ -33,6 +33,15 @@ FEATURES: dict[str, dict[str, Any]] = {
         "class_sample_steps": 3,
         "class_guidance_scale": 2.0,
     },
+    "photos of the class": {
+        "class_prompt": "cat, face, round",
+        "class_photos": 3,
+        "class_images": 5,
+        "aspect_buckets": True,
+        "flip": True,
+        "caption_shuffles": 2,
+        "batch_size": 3,
+    },
     "EMA": {"ema_decay": 0.9},
     "buckets, crops and flips": {"aspect_buckets": True, "crop": "random", "crops": 2, "flip": True},
     "captions dropped and shuffled": {"prompt": "sks cat, emoji, round", "caption_drop": 0.4, "caption_shuffles": 3},
@@ -79,8 +88,11 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def spec_of(photos: Path, settings: dict[str, Any]) -> LoraSpec:
+    """`class_photos` is how many of the photos are photos of the class."""
     files = tuple(file_at(path, photos) for path in sorted(photos.iterdir()))
-    return small_spec(**({"photos": files, "steps": 7, "target_modules": ("to_k", "to_v")} | settings))
+    of_class = files[: settings.get("class_photos", 0)]
+    common = {"photos": files, "steps": 7, "target_modules": ("to_k", "to_v")}
+    return small_spec(**(common | settings | {"class_photos": of_class}))
 
 
 @pytest.mark.parametrize("feature", FEATURES)

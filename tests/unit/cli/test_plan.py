@@ -96,6 +96,29 @@ def test_the_spec_of_a_plan_names_every_file(folder: Path) -> None:
     assert [file.path for file in spec.captions] == ["a.txt"]
 
 
+def test_photos_of_the_class_are_handed_in_with_their_captions_and_the_base_draws_the_rest(
+    folder: Path, tmp_path: Path
+) -> None:
+    of_class = tmp_path / "dogs"
+    of_class.mkdir()
+    for name in ("x.jpg", "y.png"):
+        Image.new("RGB", (600, 600), "blue").save(of_class / name)
+    (of_class / "x.txt").write_text("a brown dog")
+    (of_class / "notes.pdf").write_bytes(b"%PDF")
+    plan = planned(folder, class_photos=str(of_class), class_prompt="a photo of a dog", class_images=10)
+    assert rows(plan)["class"] == "2 photos of your own and 8 pictures that the base makes of 'a photo of a dog'"
+    assert [file.path for file in plan.spec.class_photos] == ["x.jpg", "y.png"]
+    assert [file.path for file in plan.spec.class_captions] == ["x.txt"]
+    assert "notes.pdf is passed over: not an image" in plan.told
+    assert plan.files_count == 3 + 1 + 2 + 1
+    enough = planned(folder, class_photos=str(of_class), class_prompt="a photo of a dog", class_images=2)
+    assert rows(enough)["class"] == "2 photos of your own"
+    with pytest.raises(InvalidSpec, match="no class_prompt, which says what they show"):
+        planned(folder, class_photos=str(of_class))
+    with pytest.raises(BadInput, match="there is no folder"):
+        planned(folder, class_photos=str(tmp_path / "nowhere"), class_prompt="a dog")
+
+
 def test_masks_are_found_by_the_names_of_photos(folder: Path) -> None:
     (folder.parent / "masks" / "z.png").write_bytes(b"nobody's")
     plan = planned(folder, masks=str(folder.parent / "masks"))
@@ -206,14 +229,16 @@ def test_not_every_photo_is_held_out(folder: Path) -> None:
 def test_a_recipe_may_name_what_lies_in_files(folder: Path, tmp_path: Path) -> None:
     recipe = tmp_path / "r.toml"
     recipe.write_text(
+        f'class_prompt = "dog"\nclass_photos = "{folder}"\n'
         f'prompt = "sks dog"\nbase = "{HUB}"\nmasks = "{folder.parent / "masks"}"\nhold_out = ["b.png"]\n'
     )
     spec = plan_of(folder, read_recipe(recipe)).spec
     assert (spec.mask, len(spec.held_out), spec.base.id) == ("files", 1, "hub:somebody/model@v1")
+    assert len(spec.class_photos) == 3
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"base": 3}, {"hold_out": "b.png"}, {"hold_out": [1]}, {"masks": ["x"]}, {"vae": {}}]
+    "wrong", [{"base": 3}, {"hold_out": "b.png"}, {"hold_out": [1]}, {"masks": ["x"]}, {"class_photos": 1}, {"vae": {}}]
 )
 def test_a_recipe_whose_paths_are_none_is_refused(folder: Path, wrong: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match=next(iter(wrong))):

@@ -108,6 +108,8 @@ OF_LORA = OF_BOTH | {
     "photos": (file("b.png"), file("a.png")),
     "held_out": (file("i.png"),),
     "captions": (file("b.txt"),),
+    "class_photos": (file("d.png"),),
+    "class_captions": (file("d.txt"),),
     "masks": (file("b.mask.png"),),
     "mask": "alpha",
     "prompt": "a photo of sks cat",

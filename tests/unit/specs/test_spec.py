@@ -53,6 +53,8 @@ WRONG: dict[str, dict[str, Any]] = {
     "a held-out photo that is trained on": {"held_out": [PHOTO]},
     "an unknown base": {"base": {"source": "torrent"}},
     "another kind": {"kind": "video"},
+    "photos of a class that nobody named": {"class_photos": [PHOTO]},
+    "two photos of a class of one name": {"class_photos": [PHOTO, PHOTO], "class_prompt": "a dog"},
     "steps that are words": {"steps": "many"},
     "steps that are a text of a number": {"steps": "5"},
     "steps that are a truth value": {"steps": True},

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 COMMANDS = ", ".join(f"`{kind.command}` is for {kind.title}" for kind in SUBMITTED)
 EXIT_JOB_FAILED = 1
-PATHS = ("base", "vae", "init_lora", "masks", "hold_out")
+PATHS = ("base", "vae", "init_lora", "class_photos", "masks", "hold_out")
 KNOWN = settings_of(LoraSpec)
 
 
@@ -62,6 +62,7 @@ def train(
     ] = None,
     vae: Annotated[str | None, typer.Option(help=KNOWN["vae"].says)] = None,
     init_lora: Annotated[str | None, typer.Option(help=KNOWN["init_lora"].says)] = None,
+    class_photos: Annotated[str | None, typer.Option(help=KNOWN["class_photos"].says)] = None,
     masks: Annotated[str | None, typer.Option(help=KNOWN["masks"].says)] = None,
     hold_out: Annotated[list[str] | None, typer.Option(help=KNOWN["held_out"].says)] = None,
     recipe: Annotated[
@@ -93,7 +94,14 @@ def train(
     `gangline docs training` goes from photos to a LoRA. Ctrl-C stops watching, never the job. The exit code is 0 when the job
     succeeded, 1 when it failed, 130 after Ctrl-C.
     """
-    given = {"base": base, "vae": vae, "init_lora": init_lora, "masks": masks, "hold_out": hold_out or None}
+    given = {
+        "base": base,
+        "vae": vae,
+        "init_lora": init_lora,
+        "class_photos": class_photos,
+        "masks": masks,
+        "hold_out": hold_out or None,
+    }
     client = make_client(server, token)
     presets = read_presets(preset or [])
     wanted = with_base(with_options(presets | read_recipe(recipe), settings | given, needs), client.base)

@@ -141,7 +141,7 @@ def _images(spec: LoraSpec) -> dict[str, Any]:
     trained = {} if spec.captions else {"tag_frequency": json.dumps({"photos": {spec.prompt: len(spec.photos)}})}
     return trained | {
         "num_train_images": len(spec.photos),
-        "num_reg_images": spec.class_images if spec.class_prompt else 0,
+        "num_reg_images": len(spec.class_photos) + spec.class_images_drawn,
         "resolution": (spec.resolution, spec.resolution),
         "random_crop": spec.crop == "random",
         "cache_latents": True,

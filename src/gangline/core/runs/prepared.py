@@ -28,14 +28,14 @@ CLASS_IMAGES_CALLED = {
     "class_guidance_scale": "guidance_scale",
 }
 """What these were in keys when class images were drawn as pictures to look at are: those that were made so are the same still."""
-ADDED = {"clip_skip"}
+ADDED = {"clip_skip", "class_photos", "class_captions"}
 """Settings that came after the first release: in a key only where they are not as they are by default."""
 OF_THE_STEP_ALONE = ("trainer", "microbatch", "ranks", "peft", "bitsandbytes", "prodigyopt", "schedulefree", "compile")
 """What no frozen encoder knows of: jobs on one kind of node that differ in these alone share what they made."""
 
 
 def latents_key(spec: LoraSpec, fingerprint: dict[str, str], shard: int = 0) -> str:
-    """Of the photos, the held out ones and the masks, cut as the spec says."""
+    """Of the photos, the held out ones, those of the class and the masks, cut as the spec says."""
     return _key(_latents(spec), fingerprint, shard)
 
 
@@ -69,7 +69,7 @@ def kind_of(key: str) -> str:
 
 def subjects(spec: LoraSpec) -> tuple[str, ...]:
     """Of what a run of this spec may use what others made."""
-    of_class = (_class_images(spec),) if spec.class_prompt else ()
+    of_class = (_class_images(spec),) if spec.class_images_drawn else ()
     return (_latents(spec), _embeddings(spec), *of_class)
 
 
@@ -91,15 +91,20 @@ def _latents(spec: LoraSpec) -> str:
 def _embeddings(spec: LoraSpec) -> str:
     """The photos' names, too: a caption belongs to a name, or is a part of it."""
     shuffled = {"shuffles": spec.caption_shuffles, "keep": spec.caption_keep, "seed": spec.seed}
-    said = _values(spec, EMBEDDINGS, {"base", "sample_prompts", "caption_shuffles", "caption_keep", "seed"})
+    said = _values(
+        spec, EMBEDDINGS, {"base", "sample_prompts", "caption_shuffles", "caption_keep", "seed", "class_photos"}
+    )
     named = {name: [file.path for file in getattr(spec, name)] for name in ("photos", "held_out")}
     shown = {"shown": list(spec.prompts_to_sample)} | (shuffled if spec.caption_shuffles else {})
+    if spec.class_photos:
+        named["class_photos"] = [file.path for file in spec.class_photos]
     return _subject("embeddings", said | named | shown | {"base": spec.base.id})
 
 
 def _class_images(spec: LoraSpec) -> str:
     """Each picture's number is its seed, so that jobs of every seed share them."""
-    of_spec = _values(spec, CLASS_IMAGES, {"base", "vae"})
+    drawn = {"class_images": max(0, spec.class_images - len(spec.class_photos))}
+    of_spec = _values(spec, CLASS_IMAGES, {"base", "vae", "class_photos"}) | drawn
     settings = {CLASS_IMAGES_CALLED.get(name, name): value for name, value in of_spec.items()}
     if spec.zero_terminal_snr:
         settings["guidance_rescale"] = RESCALE_OF_ZERO_SNR

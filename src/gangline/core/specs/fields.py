@@ -82,7 +82,9 @@ class Needs:
     gpu_memory_gb: Annotated[
         float, Ge(0), Le(10_000), Setting("The memory of a GPU that it needs.", PLACE, unit="GB")
     ] = 0
-    slots: Annotated[int, Ge(1), Le(64), Setting("How many GPUs of one node it needs.", PLACE | WORKLOAD)] = 1
+    slots: Annotated[
+        int, Ge(1), Le(64), Setting("How many GPUs of one node it needs; a LoRA takes one.", PLACE | WORKLOAD)
+    ] = 1
     pool: Annotated[Label, Setting("The pool that it may run in.", PLACE)] = ""
     trust: Annotated[int, Ge(0), Le(9), Setting("The least trust tier of its pool.", PLACE)] = 0
 

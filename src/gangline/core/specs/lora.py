@@ -170,12 +170,19 @@ class LoraSpec(
         """The subject's images, and as many of its class where that is preserved."""
         return self.batch_size * (2 if self.class_prompt else 1)
 
+    @property
+    def class_images_drawn(self) -> int:
+        """How many pictures of its class the base draws, besides photos of it."""
+        return max(0, self.class_images - len(self.class_photos)) if self.class_prompt else 0
+
     def input_files(self) -> dict[str, File]:
         """Every file of a run's `inputs/` that is stored by content, by its path below it."""
         folders = {
             "photos": self.photos,
             "held_out": self.held_out,
             "captions": self.captions,
+            "class_photos": self.class_photos,
+            "class_captions": self.class_captions,
             "masks": self.masks,
             "init_lora": (self.init_lora,) if self.init_lora else (),
         }
@@ -213,7 +220,7 @@ def refuse_idle_gpus(spec: LoraSpec) -> None:
 
 
 def _doubles(spec: LoraSpec) -> Iterator[Problem]:
-    for name in ("photos", "held_out", "captions", "masks"):
+    for name in ("photos", "held_out", "captions", "class_photos", "class_captions", "masks"):
         paths = [file.path for file in getattr(spec, name)]
         if len(set(paths)) < len(paths):
             yield Problem(name, "two files have the same name")
@@ -228,6 +235,8 @@ def _contradictions(spec: LoraSpec) -> dict[Problem, bool]:
     too_many = f"is more than the {spec.samples_per_step} samples of a step"
     return {
         Problem("mask", "is `files` where there are masks, and only there"): (spec.mask == "files") != bool(spec.masks),
+        Problem("class_photos", "are given, but no class_prompt, which says what they show"): bool(spec.class_photos)
+        and not spec.class_prompt,
         Problem("microbatch", too_many): (spec.microbatch or 0) > spec.samples_per_step,
         Problem("text_encoder_learning_rate", "is given, but train_text_encoder is not"): own_rate
         and not spec.train_text_encoder,

@@ -22,7 +22,8 @@ from gangline.core.specs.shared import Captions, Start
 @section(Group.FILES)
 class Subject(Start):
     """`held_out` photos are never trained on: their loss at fixed noise is measured before and after. `captions` are .txt files named
-    as their photos, and metadata.jsonl; photos without a caption have the prompt."""
+    as their photos, and metadata.jsonl; photos without a caption have the prompt. `class_photos` and
+    `class_captions` are the same of the class, with the class prompt."""
 
     vae: Annotated[
         Base | None,
@@ -45,6 +46,18 @@ class Subject(Start):
     ] = ()
     captions: Annotated[
         Files, MaxLen(10_000), Setting("Texts that are named as their photos.", EMBEDDINGS | RESULT)
+    ] = ()
+    class_photos: Annotated[
+        Files,
+        MaxLen(10_000),
+        Setting(
+            "A folder of your own photos of the class, as regularisation images (kohya's reg_data_dir, diffusers' class_data_dir); "
+            "captions beside them are found.",
+            LATENTS | EMBEDDINGS | CLASS_IMAGES | RESULT,
+        ),
+    ] = ()
+    class_captions: Annotated[
+        Files, MaxLen(10_000), Setting("Texts that are named as photos of the class.", EMBEDDINGS | RESULT)
     ] = ()
     masks: Annotated[
         Files,
@@ -113,7 +126,10 @@ class PriorPreservation:
     class_images: Annotated[
         int,
         Interval(ge=1, le=10_000),
-        Setting("How many pictures the base makes of the class prompt.", CLASS_IMAGES | RESULT),
+        Setting(
+            "The least number of pictures of the class; the base draws those that class photos do not provide.",
+            CLASS_IMAGES | RESULT,
+        ),
     ] = 100
     class_sample_steps: Annotated[
         int,

@@ -23,6 +23,7 @@ from gangline.train.lora.prepare import (
     encode,
     joined,
     make_buckets,
+    plan_class_photos,
     plan_held_out,
     plan_pictures,
 )
@@ -64,15 +65,21 @@ def gather(
     unit = base.side_unit
     planned = plan_pictures(spec, run.inputs, unit)
     held_out = list(plan_held_out(spec, run.inputs, unit))
-    latents = _latents(run, base, spec, fingerprint, planned, held_out, orders)
+    of_class = plan_class_photos(spec, run.inputs, unit)
+    pictures = [(_name(size), picture) for size, of_size in planned.items() for picture in of_size]
+    pictures += [(_held_out(number), picture) for number, (_, picture) in enumerate(held_out)]
+    pictures += [(_of_class(size), picture) for size, of_size in of_class.items() for picture in of_size]
+    latents = _latents(run, base, spec, fingerprint, pictures, orders)
     if latents is None:
         return None
     buckets = make_buckets(spec, planned, {size: latents[_name(size)] for size in planned})
-    texts = tokenize(base, _texts(spec, buckets, held_out))
+    own = make_buckets(spec, of_class, {size: latents[_of_class(size)] for size in of_class}, len(spec.photos))
+    texts = tokenize(base, _texts(spec, [*buckets, *own], held_out))
     spoken = _spoken(run, base, spec, fingerprint, texts)
-    class_images = _class_images(run, base, spec, texts, spoken, orders) if spec.class_prompt else []
-    if class_images is None:
+    drawn = _class_images(run, base, spec, texts, spoken, orders) if spec.class_images_drawn else []
+    if drawn is None:
         return None
+    class_images = [*drawn, *own]
     return Material(
         photos=buckets,
         class_images=class_images,
@@ -98,13 +105,10 @@ def _latents(
     base: Base,
     spec: LoraSpec,
     fingerprint: dict[str, str],
-    planned: dict[Size, list[Picture]],
-    held_out: list[tuple[File, Picture]],
+    pictures: list[tuple[str, Picture]],
     orders: Orders,
 ) -> dict[str, Latents] | None:
-    """Of all pictures of a size, and of each held out one. In shards: what one holds, those who come after need not make."""
-    pictures = [(_name(size), picture) for size, of_size in planned.items() for picture in of_size]
-    pictures += [(_held_out(number), picture) for number, (_, picture) in enumerate(held_out)]
+    """Of all pictures that have one name. In shards: what one holds, those who come after need not make."""
     found: dict[str, list[Latents]] = {}
     most = max(1, keys.VIEWS_IN_SHARD // max(len(picture.views) for _, picture in pictures))
     for shard, some in enumerate(_shards(pictures, most)):
@@ -125,6 +129,10 @@ def _latents(
 
 def _name(size: Size) -> str:
     return f"{size.width}x{size.height}"
+
+
+def _of_class(size: Size) -> str:
+    return f"class-{_name(size)}"
 
 
 def _held_out(number: int) -> str:
@@ -151,7 +159,7 @@ def _class_images(
     assert spec.class_prompt is not None
     words, silence = spoken[[texts.index(spec.class_prompt)]], spoken[[texts.index("")]]
     found = []
-    for shard, numbers in enumerate(_shards(range(spec.class_images), keys.CLASS_IMAGES_IN_SHARD)):
+    for shard, numbers in enumerate(_shards(range(spec.class_images_drawn), keys.CLASS_IMAGES_IN_SHARD)):
         key = keys.class_images_key(spec, shard)
         folder = prepared.look(run, key)
         if folder is None:
@@ -174,7 +182,7 @@ def _draw(base: Base, spec: LoraSpec, words: Embedded, silence: Embedded, number
     drawn = sample_latents(base, drawing, words, silence, number, "class image").float().cpu()
     if not drawn.isfinite().all():
         raise BadInput("the base draws class images that are not finite", hint="try --precision bf16 or fp32")
-    print(f"class image {number + 1} of {spec.class_images}", file=sys.stderr)  # noqa: T201 - the job's log
+    print(f"class image {number + 1} of {spec.class_images_drawn}", file=sys.stderr)  # noqa: T201 - the job's log
     return drawn
 
 

@@ -63,13 +63,30 @@ class Picture:
 
 def plan_pictures(spec: LoraSpec, inputs: Path, unit: int) -> dict[Size, list[Picture]]:
     """Every photo to train on, by the size that it is cut to."""
-    sizes = targets(spec.resolution, spec.aspect_buckets, unit)
     names = [file.path for file in spec.photos]
     captions = read_captions(inputs / "captions", names, spec.prompt)
     masks = beside(names, [file.path for file in spec.masks])
+    own = {name: inputs / "masks" / mask for name, mask in masks.items()}
+    if spec.mask == "alpha":
+        own = {name: inputs / "photos" / name for name in names}
+    return _planned(spec, inputs / "photos", captions, own, unit, "crops")
+
+
+def plan_class_photos(spec: LoraSpec, inputs: Path, unit: int) -> dict[Size, list[Picture]]:
+    """Those of the class, which are cut and seen as the others; all of each counts."""
+    names = [file.path for file in spec.class_photos]
+    captions = read_captions(inputs / "class_captions", names, spec.class_prompt or "")
+    return _planned(spec, inputs / "class_photos", captions, {}, unit, "class crops")
+
+
+def _planned(
+    spec: LoraSpec, folder: Path, captions: dict[str, Caption], masks: dict[str, Path], unit: int, purpose: str
+) -> dict[Size, list[Picture]]:
+    """`captions` has the names of all photos, in their order. `purpose`: whose chance it is where they are cut."""
+    sizes = targets(spec.resolution, spec.aspect_buckets, unit)
     planned: dict[Size, list[Picture]] = {}
-    for number, name in enumerate(names):
-        photo = inputs / "photos" / name
+    for number, (name, caption) in enumerate(captions.items()):
+        photo = folder / name
         size = _upright_size(photo)
         target = nearest(size, sizes)
         seen = views(
@@ -78,10 +95,9 @@ def plan_pictures(spec: LoraSpec, inputs: Path, unit: int) -> dict[Size, list[Pi
             crop=spec.crop,
             crops=spec.crops,
             flip=spec.flip,
-            rng=stream(spec.seed, "crops", sample=number),
+            rng=stream(spec.seed, purpose, sample=number),
         )
-        mask = photo if spec.mask == "alpha" else inputs / "masks" / masks[name] if name in masks else None
-        planned.setdefault(target, []).append(Picture(photo, mask, captions[name], tuple(seen)))
+        planned.setdefault(target, []).append(Picture(photo, masks.get(name), caption, tuple(seen)))
     return planned
 
 
@@ -104,9 +120,11 @@ def caption_variants(spec: LoraSpec, number: int, caption: Caption) -> tuple[str
     return tuple(drawn) or (caption.text,)
 
 
-def make_buckets(spec: LoraSpec, planned: dict[Size, list[Picture]], latents: dict[Size, Latents]) -> list[Bucket]:
+def make_buckets(
+    spec: LoraSpec, planned: dict[Size, list[Picture]], latents: dict[Size, Latents], number: int = 0
+) -> list[Bucket]:
+    """`number`: of the first photo, among all whose captions are shuffled."""
     made = []
-    number = 0
     for size in sorted(planned):
         pictures = planned[size]
         texts = [caption_variants(spec, number + place, picture.caption) for place, picture in enumerate(pictures)]

@@ -76,7 +76,7 @@ class Plan:
             ("learns", f"rank {spec.rank} in the U-Net{' and the text encoders' * spec.train_text_encoder}"),
         ]
         if spec.class_prompt:
-            rows.append(("class", f"{spec.class_images} pictures that the base makes of '{spec.class_prompt}'"))
+            rows.append(("class", _class(spec)))
         if spec.mask != "none":
             rows.append(("masks", _masks(spec, self.pictures)))
         return rows
@@ -105,6 +105,7 @@ class Given:
     base: str | Base
     vae: str | Base | None = None
     init_lora: str | None = None
+    class_photos: str | None = None
     masks: str | None = None
     hold_out: tuple[str, ...] = ()
 
@@ -130,6 +131,8 @@ def make_plan(given: Given, settings: dict[str, Any], look_up: LookUp = look_up_
     files["captions"] = photos.beside(find_captions(photos.below, photos.names))
     if given.init_lora:
         files["init_lora"] = find_lora(Path(given.init_lora), base)
+    if given.class_photos:
+        files |= find_class_photos(Path(given.class_photos), spec.class_prompt or "", told.append)
     if given.masks:
         files["masks"] = find_masks(Path(given.masks), sizes, told.append)
     if spec.mask == "alpha":
@@ -156,8 +159,8 @@ def _known(role: Role, given: str | Base, model: Model, look_up: LookUp) -> Know
 def _check(settings: dict[str, Any], given: Given) -> LoraSpec:
     """The settings, with stand-ins for what lies in files."""
     stand_in = File(path="x", bytes=0, sha256="0" * 64)
-    masks = (stand_in,) if given.masks else ()
-    stand_ins = {"base": FilesBase(files=(stand_in,)), "photos": (stand_in,), "masks": masks}
+    folders = {name: (stand_in,) if getattr(given, name) else () for name in ("masks", "class_photos")}
+    stand_ins = {"base": FilesBase(files=(stand_in,)), "photos": (stand_in,)} | folders
     return parse_lora(settings | stand_ins, options=True)
 
 
@@ -193,6 +196,16 @@ def _picture(name: str, size: Size, caption: Caption, prompt: str) -> Picture:
         own=caption.text != prompt,
         repeats=caption.repeats,
     )
+
+
+def find_class_photos(folder: Path, prompt: str, tell: Tell) -> dict[str, Files]:
+    """Photos of the class and their captions, by the fields of the spec."""
+    found = find_photos(folder)
+    for sentence in found.passed_over:
+        tell(sentence)
+    photos = Files(folder, found.photos)
+    read_captions(folder, photos.names, prompt, tell)
+    return {"class_photos": photos, "class_captions": photos.beside(find_captions(folder, photos.names))}
 
 
 def find_masks(folder: Path, photos: dict[str, Size], tell: Tell) -> Files:
@@ -259,6 +272,13 @@ def _sizes(spec: LoraSpec, pictures: tuple[Picture, ...]) -> str:
     if sizes is None:
         return f"about as many pixels as {spec.resolution} × {spec.resolution}"
     return ", ".join(f"{size} ({count})" for size, count in sorted(Counter(sizes).items()))
+
+
+def _class(spec: LoraSpec) -> str:
+    """The photos that a user has of it, and what the base draws besides."""
+    own = [counted(len(spec.class_photos), "photo") + " of your own"] if spec.class_photos else []
+    drawn = [f"{counted(spec.class_images_drawn, 'picture')} that the base makes of '{spec.class_prompt}'"]
+    return " and ".join(own + (drawn if spec.class_images_drawn else []))
 
 
 def _masks(spec: LoraSpec, pictures: tuple[Picture, ...]) -> str:

@@ -3,10 +3,11 @@
 What a file is, its bytes say, not its name. No file makes more than `PIXELS_MAX` pixels in memory.
 """
 
+import struct
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import BytesIO
+from io import SEEK_CUR, BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
@@ -20,6 +21,7 @@ from gangline.core.errors import BadInput
 FORMATS = ("PNG", "WEBP", "AVIF", "BMP", "TIFF", "GIF")  # and JPEG; Pillow knows others that call programs
 PIXELS_MAX = 89_000_000
 JPEG = b"\xff\xd8\xff"
+ON_ITS_SIDE = (5, 6, 7, 8)
 UPRIGHT = {
     2: Transpose.FLIP_LEFT_RIGHT,
     3: Transpose.ROTATE_180,
@@ -54,12 +56,34 @@ def read_alpha(path: Path) -> Image.Image | None:
         return _upright(image, _alpha(plain)) if plain.has_transparency_data else None
 
 
+def read_both(path: Path) -> tuple[Image.Image, Image.Image | None]:
+    """What `read_photo` and `read_alpha` give, decoded once."""
+    with opened(path) as image:
+        plain = _eight_bits(image)
+        return as_seen(image), _upright(image, _alpha(plain)) if plain.has_transparency_data else None
+
+
+def upright_size(path: Path) -> tuple[int, int]:
+    """Return width and height of what `read_photo` gives. No pixel is decoded but of a PNG that speaks of itself at its end.
+
+    Raises `BadInput`, though not for every file that cannot be read to its end.
+    """
+    with _by_name(path), path.open("rb") as file, _unreadable(file), recognised(file) as image:
+        turned = image.format != "TIFF" and _turn_in_header(image, file) in ON_ITS_SIDE  # Pillow gives a TIFF's upright
+        return (image.height, image.width) if turned else image.size
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[Image.Image]:
     """The image in a file, loaded. Raises `BadInput`, which names the file."""
+    with _by_name(path), path.open("rb") as file, loaded(file) as image:
+        yield image
+
+
+@contextmanager
+def _by_name(path: Path) -> Iterator[None]:
     try:
-        with path.open("rb") as file, loaded(file) as image:
-            yield image
+        yield
     except Unreadable as error:
         raise BadInput(f"{shown(path)} {error.because}", hint=error.hint) from None
     except PermissionError:
@@ -72,11 +96,19 @@ def loaded(file: BinaryIO, *, at_least: int | None = None) -> Iterator[Image.Ima
 
     A JPEG may be decoded at a half, a quarter or an eighth of its size, as long as no side gets below `at_least` pixels.
     """
-    try:
+    with _unreadable(file):
         image = recognised(file)
         if at_least and image.format == "JPEG":
             image.draft(None, _covering(image, at_least))
         image.load()
+    with image:
+        yield image
+
+
+@contextmanager
+def _unreadable(file: BinaryIO) -> Iterator[None]:
+    try:
+        yield
     except UnidentifiedImageError:
         raise Unreadable("not an image", f"is not an image: {_kind(file)}", "take it out of the folder") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
@@ -86,8 +118,6 @@ def loaded(file: BinaryIO, *, at_least: int | None = None) -> Iterator[Image.Ima
     except Exception as error:
         because = f"cannot be read to its end: {error or type(error).__name__}"
         raise Unreadable("damaged", because, "the file is damaged: replace it or take it out") from None
-    with image:
-        yield image
 
 
 def recognised(file: BinaryIO) -> Image.Image:
@@ -189,8 +219,38 @@ def _upright(image: Image.Image, seen: Image.Image) -> Image.Image:
     return seen.transpose(turn) if turn is not None else seen
 
 
+def _turn_in_header(image: Image.Image, file: BinaryIO) -> int:
+    """The orientation, read without decoding: what a PNG says of it after its pixels Pillow only finds once it has decoded them."""
+    if image.format != "PNG" or _speaks_at_its_end(file):
+        return _orientation(image)
+    try:
+        return _orientation_in(Image.Image.getexif(image))
+    except Exception:  # as below
+        return 1
+
+
+def _speaks_at_its_end(file: BinaryIO) -> bool:
+    """Whether chunks of a PNG that may hold its orientation follow its pixels."""
+    place, pixels = file.tell(), False
+    file.seek(8)
+    try:
+        while len(head := file.read(8)) == 8:
+            length, kind = struct.unpack(">I4s", head)
+            if pixels and kind in (b"eXIf", b"tEXt", b"zTXt", b"iTXt"):
+                return True
+            pixels = pixels or kind == b"IDAT"
+            file.seek(length + 4, SEEK_CUR)
+        return False
+    finally:
+        file.seek(place)
+
+
 def _orientation(image: Image.Image) -> int:
     try:
-        return int(image.getexif().get(Exif.Orientation, 1))
+        return _orientation_in(image.getexif())
     except Exception:  # a damaged note on a picture is no damage to the picture
         return 1
+
+
+def _orientation_in(exif: Image.Exif) -> int:
+    return int(exif.get(Exif.Orientation, 1))

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TypeVar
@@ -13,6 +14,7 @@ from gangline.core.files import File
 from gangline.core.models.bases import TEXT_ENCODERS
 from gangline.core.runs import prepared as keys
 from gangline.core.specs.lora import LoraSpec
+from gangline.data.images.ahead import cores, decoded, processes_for
 from gangline.data.images.buckets import Size
 from gangline.train.checkpoints import prepared
 from gangline.train.lora.feed import Words
@@ -111,19 +113,22 @@ def _latents(
     """Of all pictures that have one name. In shards: what one holds, those who come after need not make."""
     found: dict[str, list[Latents]] = {}
     most = max(1, keys.VIEWS_IN_SHARD // max(len(picture.views) for _, picture in pictures))
-    for shard, some in enumerate(_shards(pictures, most)):
-        names = dict.fromkeys(name for name, _ in some)
-        key = keys.latents_key(spec, fingerprint, shard)
-        folder = prepared.look(run, key)
-        if folder is None:
-            if orders.stop:
-                return None
-            made = {name: encode(base, [picture for of, picture in some if of == name]) for name in names}
-            prepared.keep(run, key, {name: _as_tensors(latents) for name, latents in made.items()})
-        else:
-            made = {name: Latents(**prepared.read(folder, name)) for name in names}
-        for name, latents in made.items():
-            found.setdefault(name, []).append(latents)
+    shards = _shards(pictures, most)
+    there = [prepared.look(run, keys.latents_key(spec, fingerprint, shard)) for shard in range(len(shards))]
+    missing = [picture.asked for some, folder in zip(shards, there, strict=True) if not folder for _, picture in some]
+    with closing(decoded(missing, processes_for(len(missing), cores()))) as ahead:
+        for shard, (some, folder) in enumerate(zip(shards, there, strict=True)):
+            names = dict.fromkeys(name for name, _ in some)
+            if folder is None:
+                if orders.stop:
+                    return None
+                made = {name: encode(base, [picture for of, picture in some if of == name], ahead) for name in names}
+                key = keys.latents_key(spec, fingerprint, shard)
+                prepared.keep(run, key, {name: _as_tensors(latents) for name, latents in made.items()})
+            else:
+                made = {name: Latents(**prepared.read(folder, name)) for name in names}
+            for name, latents in made.items():
+                found.setdefault(name, []).append(latents)
     return {name: joined(shards) for name, shards in found.items()}
 
 

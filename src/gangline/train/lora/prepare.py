@@ -9,17 +9,16 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
 
 from gangline.core.errors import BadInput
 from gangline.core.files import File
 from gangline.core.specs.lora import LoraSpec
 from gangline.data.chance import stream
 from gangline.data.images.beside import beside
-from gangline.data.images.buckets import Size, View, cut, nearest, targets, views
+from gangline.data.images.buckets import Size, View, nearest, targets, views
 from gangline.data.images.captions import Caption, read_captions, shuffled
-from gangline.data.images.masks import read_mask
-from gangline.data.images.pixels import read_photo
+from gangline.data.images.decoding import Asked, Seen
+from gangline.data.images.pixels import upright_size
 from gangline.train.model.base import Base
 
 
@@ -59,6 +58,10 @@ class Picture:
     mask: Path | None
     caption: Caption
     views: tuple[View, ...]
+
+    @property
+    def asked(self) -> Asked:
+        return Asked(photo=self.photo, mask=self.mask, views=self.views)
 
 
 def plan_pictures(spec: LoraSpec, inputs: Path, unit: int) -> dict[Size, list[Picture]]:
@@ -135,17 +138,17 @@ def make_buckets(
 
 
 @torch.no_grad()
-def encode(base: Base, pictures: list[Picture]) -> Latents:
-    """On the CPU. One view at a time, so that no view's bits depend on the others; times the VAE's scaling factor.
+def encode(base: Base, pictures: list[Picture], decoded: Iterator[list[Seen]]) -> Latents:
+    """On the CPU. One view at a time, so that no view's bits depend on the others; times the VAE's scaling factor. `decoded` gives
+    each of the pictures next.
 
     Raises `BadInput` where the VAE gives no finite numbers.
     """
     means, deviations, sizes, masks = [], [], [], []
     scale = base.vae.config.scaling_factor
     for picture in pictures:
-        photo = read_photo(picture.photo)
-        for view in picture.views:
-            posterior = base.vae.encode(_pixels(cut(photo, view)).to(base.device, base.vae.dtype)).latent_dist
+        for view, seen in zip(picture.views, next(decoded), strict=True):
+            posterior = base.vae.encode(_pixels(seen).to(base.device, base.vae.dtype)).latent_dist
             mean = posterior.mean.float() * scale
             if not mean.isfinite().all():
                 raise BadInput(
@@ -155,7 +158,7 @@ def encode(base: Base, pictures: list[Picture]) -> Latents:
             means.append(mean.cpu())
             deviations.append((posterior.std.float() * scale).cpu())
             sizes.append(view.sizes)
-            masks.append(_mask(picture, view, mean.shape[2:]))
+            masks.append(_mask(seen, mean.shape[2:]))
     masked = any(mask is not None for mask in masks)
     whole = torch.ones(1, 1, *means[0].shape[2:])
     return Latents(
@@ -182,17 +185,17 @@ def _whole(latents: Latents) -> torch.Tensor:
 
 
 def _upright_size(photo: Path) -> Size:
-    image = read_photo(photo)
-    return Size(width=image.width, height=image.height)
+    width, height = upright_size(photo)
+    return Size(width=width, height=height)
 
 
-def _pixels(image: Image.Image) -> torch.Tensor:
-    return torch.from_numpy(np.asarray(image, dtype=np.float32)).permute(2, 0, 1)[None] / 127.5 - 1
+def _pixels(seen: Seen) -> torch.Tensor:
+    return torch.from_numpy(seen.pixels.astype(np.float32)).permute(2, 0, 1)[None] / 127.5 - 1
 
 
-def _mask(picture: Picture, view: View, sides: torch.Size) -> torch.Tensor | None:
+def _mask(seen: Seen, sides: torch.Size) -> torch.Tensor | None:
     """(1, 1, H, W): the mean of each latent's pixels."""
-    if picture.mask is None:
+    if seen.mask is None:
         return None
-    mask = torch.from_numpy(read_mask(picture.mask, view, alpha=picture.mask == picture.photo))[None, None]
+    mask = torch.from_numpy(seen.mask.astype(np.float32) / 255)[None, None]
     return torch.nn.functional.adaptive_avg_pool2d(mask, (sides[0], sides[1]))

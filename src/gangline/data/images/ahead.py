@@ -1,0 +1,162 @@
+"""Photos decoded ahead by processes, in order, while who asked for them is at work on those before.
+
+Not `multiprocessing`: that would start each process as the trainer that it descends from, which takes the seconds and the memory of its
+libraries, and would send pickles. So a process is a program of its own, and what goes through its pipes are JSON and pixels.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from queue import SimpleQueue
+from typing import IO
+
+from gangline.core.errors import BadInput
+from gangline.data.images.decoder import read_answer, write_question
+from gangline.data.images.decoding import Asked, Seen, decode
+from gangline.data.images.pixels import shown
+
+DECODER = (sys.executable, "-P", "-m", "gangline.data.images.decoder")
+PHOTOS_EACH = 12
+"""A process takes a moment to start, as long as a few photos: for fewer than twice as many photos none is started."""
+PROCESSES_MAX = 16
+BYTES_AHEAD = 2**31
+"""What all photos may take together that are asked for and not yet taken, however many there are."""
+TRIES = 2
+
+
+def cores() -> int:
+    """Return how many cores this process may use: those that it is bound to, and no more than its container's share."""
+    own = len(os.sched_getaffinity(0))
+    with suppress(OSError, ValueError):
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return max(1, min(own, -(-int(quota) // int(period))))
+    with suppress(OSError, ValueError):
+        quota, period = (Path(f"/sys/fs/cgroup/cpu/cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
+        return max(1, min(own, -(-int(quota) // int(period)))) if int(quota) > 0 else own
+    return own
+
+
+def processes_for(photos: int, on_cores: int) -> int:
+    """Return how many processes pay for so many photos: none for few."""
+    return min(on_cores, PROCESSES_MAX, photos // PHOTOS_EACH) if photos >= 2 * PHOTOS_EACH else 0
+
+
+def decoded(asked: Sequence[Asked], processes: int) -> Generator[list[Seen]]:
+    """Yield the views of each photo, in order. Close it where not all are taken: then the processes end.
+
+    Raises `BadInput`, which names the photo, when its turn has come.
+    """
+    if not processes:
+        yield from map(decode, asked)
+        return
+    with _Decoders(processes) as decoders:
+        coming, ahead = deque[tuple[Asked, Future[list[Seen]]]](), 0
+        left = deque(asked)
+        while left or coming:
+            while left and (not coming or ahead + left[0].bytes_at_most <= BYTES_AHEAD):
+                each = left.popleft()
+                coming.append((each, decoders.decode(each)))
+                ahead += each.bytes_at_most
+            first, future = coming.popleft()
+            ahead -= first.bytes_at_most
+            yield future.result()
+
+
+class _Decoders:
+    """So many processes; each is written to and read from by a thread."""
+
+    def __init__(self, processes: int) -> None:
+        self._threads = ThreadPoolExecutor(processes, thread_name_prefix="decoder")
+        self._idle = SimpleQueue["_Decoder"]()
+        self._all = [_Decoder() for _ in range(processes)]
+        for each in self._all:
+            self._idle.put(each)
+
+    def __enter__(self) -> "_Decoders":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in self._all:
+            each.close()
+        self._threads.shutdown(cancel_futures=True)
+        for each in self._all:
+            each.wait()
+
+    def decode(self, asked: Asked) -> "Future[list[Seen]]":
+        return self._threads.submit(self._decode, asked)
+
+    def _decode(self, asked: Asked) -> list[Seen]:
+        decoder = self._idle.get()
+        try:
+            return decoder.decode(asked)
+        finally:
+            self._idle.put(decoder)
+
+
+class _Decoder:
+    """One process, started when it is first asked, and once more where it was ended."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._closed = False
+
+    def decode(self, asked: Asked) -> list[Seen]:
+        code = 0
+        for _ in range(TRIES):
+            process = self._running()
+            with suppress(EOFError, BrokenPipeError):
+                write_question(asked, _pipe(process.stdin))
+                return read_answer(asked, _pipe(process.stdout))
+            code = process.wait()
+            _close(process)
+            if self._closed:
+                break
+        raise _ended(asked, code)
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None or self._process.poll() is not None:
+            self._process = subprocess.Popen(DECODER, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        return self._process
+
+    def close(self) -> None:
+        """Nobody waits for its answers any more."""
+        self._closed = True
+        if self._process:
+            self._process.kill()
+
+    def wait(self) -> None:
+        """For its end, also of one that was just being started."""
+        self.close()
+        if self._process:
+            self._process.wait()
+            _close(self._process)
+
+
+def _ended(asked: Asked, code: int) -> Exception:
+    """What is said of a process that ended twice over the same photo; one that was not ended by a signal has said more in the log."""
+    name = shown(asked.photo)
+    if code == -signal.SIGKILL:
+        return MemoryError(f"the process that decodes {name} was killed, perhaps for want of memory")
+    if code < 0:
+        return BadInput(
+            f"{name} crashes its decoder ({signal.Signals(-code).name})",
+            hint="the file is damaged: replace it or take it out",
+        )
+    return ChildProcessError(f"the process that decodes {name} ended with exit code {code}")
+
+
+def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+    assert pipe is not None, "it was started with both"
+    return pipe
+
+
+def _close(process: subprocess.Popen[bytes]) -> None:
+    for pipe in (process.stdin, process.stdout):
+        with suppress(OSError):
+            _pipe(pipe).close()

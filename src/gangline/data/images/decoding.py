@@ -1,0 +1,75 @@
+"""What is seen of a photo, decoded once: its views, and where the loss counts in each."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PIL import Image
+
+from gangline.data.images.buckets import View, cut
+from gangline.data.images.masks import check_shape
+from gangline.data.images.pixels import read_both, read_photo
+
+if TYPE_CHECKING:
+    import numpy as np
+
+CHANNELS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """`mask` is a file of its own, or the photo itself: then its transparency is meant."""
+
+    photo: Path
+    mask: Path | None
+    views: tuple[View, ...]
+
+    @property
+    def bytes_seen(self) -> int:
+        """Of all views, with their masks."""
+        return sum(view.target.area for view in self.views) * (CHANNELS + (self.mask is not None))
+
+    @property
+    def bytes_at_most(self) -> int:
+        """What decoding takes for a moment: the photo as it was stored and as it is seen, and its views."""
+        return 2 * CHANNELS * self.views[0].original.area + self.bytes_seen
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A view in 8 bits: pixels (H, W, 3), and how much each counts (H, W) where there is a mask."""
+
+    pixels: "np.ndarray"
+    mask: "np.ndarray | None"
+
+
+def decode(asked: Asked) -> list[Seen]:
+    """Every view of a photo. Raises `BadInput`, which names the file."""
+    photo, mask = _read(asked)
+    if asked.mask and mask:
+        check_shape(asked.mask, mask, asked.views[0].original)
+    return [Seen(_array(cut(photo, view)), _mask(asked, mask, view)) for view in asked.views]
+
+
+def _read(asked: Asked) -> tuple[Image.Image, Image.Image | None]:
+    if asked.mask is None:
+        return read_photo(asked.photo), None
+    if asked.mask == asked.photo:
+        return read_both(asked.photo)
+    return read_photo(asked.photo), read_photo(asked.mask).convert("L")
+
+
+def _mask(asked: Asked, whole: Image.Image | None, view: View) -> "np.ndarray | None":
+    import numpy as np
+
+    if asked.mask is None:
+        return None
+    if whole is None:  # a photo without transparency counts everywhere
+        return np.full((view.target.height, view.target.width), 255, dtype=np.uint8)
+    return _array(cut(whole, view, Image.Resampling.BILINEAR))
+
+
+def _array(image: Image.Image) -> "np.ndarray":
+    import numpy as np
+
+    return np.asarray(image)

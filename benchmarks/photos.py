@@ -22,6 +22,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 sys.path[0] = str(Path(__file__).parents[1])
 # isort: split
@@ -125,13 +126,15 @@ def make_latents(folder: Path, count: int) -> None:
     if device.type == "cuda":
         from diffusers import AutoencoderKL
 
-        base.__dict__["vae"] = AutoencoderKL(
-            down_block_types=("DownEncoderBlock2D",) * 4,
-            up_block_types=("UpDecoderBlock2D",) * 4,
-            block_out_channels=(128, 256, 512, 512),
-            layers_per_block=2,
-            latent_channels=4,
-        ).to(device)
+        sdxl: dict[str, Any] = {
+            "down_block_types": ("DownEncoderBlock2D",) * 4,
+            "up_block_types": ("UpDecoderBlock2D",) * 4,
+            "block_out_channels": (128, 256, 512, 512),
+            "layers_per_block": 2,
+            "latent_channels": 4,
+        }
+        vae: Any = AutoencoderKL(**sdxl)
+        base.__dict__["vae"] = vae.to(device)
     names = sorted(path.name for path in folder.glob("*.jpg"))[:count]
     files = tuple(File(path=name, bytes=1, sha256="0" * 64) for name in names)
     resolution = TARGET.width if device.type == "cuda" else 64

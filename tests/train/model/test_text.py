@@ -1,6 +1,7 @@
 """Prompts, as the pipelines encode them, and beyond what one piece of an encoder holds."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -57,7 +58,7 @@ def test_with_clip_skip_an_earlier_layer_is_read_as_the_pipeline_does(
     """diffusers counts the layers that are skipped: its 1 is 2 for kohya's scripts, A1111 and here."""
     folder = save_tiny(tmp_path, family)
     base = load_base(folder, torch.device("cpu"), torch.float32, clip_skip=skip)
-    pipeline = StableDiffusionPipeline.from_pretrained(folder, local_files_only=True, torch_dtype=torch.float32)
+    pipeline: Any = StableDiffusionPipeline.from_pretrained(folder, local_files_only=True, torch_dtype=torch.float32)
     pipeline.text_encoder.__dict__.setdefault("text_model", pipeline.text_encoder)  # where diffusers looks for the norm
     theirs, none = pipeline.encode_prompt(SHORT, torch.device("cpu"), 1, True, clip_skip=skip - 1 or None)
     ours = embed_all(base, tokenize(base, [SHORT, ""]))

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Generator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -66,7 +67,7 @@ def as_before(asked: Asked) -> list[tuple[np.ndarray, np.ndarray | None]]:
 def same(seen: list[Seen], before: list[tuple[np.ndarray, np.ndarray | None]]) -> bool:
     return len(seen) == len(before) and all(
         np.array_equal(one.pixels, pixels)
-        and ((one.mask is None) == (mask is None) and (mask is None or np.array_equal(one.mask, mask)))
+        and (one.mask is None if mask is None else one.mask is not None and np.array_equal(one.mask, mask))
         for one, (pixels, mask) in zip(seen, before, strict=True)
     )
 
@@ -209,7 +210,8 @@ def test_the_size_of_a_photo_is_known_from_its_header(tmp_path: Path, suffix: st
     exif = Image.Exif()
     exif[0x112] = orientation
     path = tmp_path / f"a.{suffix}"
-    Image.new("RGB", (48, 32), "red").save(path, **({} if suffix in ("bmp", "gif") else {"exif": exif}))
+    said: dict[str, Any] = {} if suffix in ("bmp", "gif") else {"exif": exif}
+    Image.new("RGB", (48, 32), "red").save(path, **said)
     assert upright_size(path) == read_photo(path).size
 
 

@@ -129,7 +129,7 @@ def _latents(
                 made = {name: Latents(**prepared.read(folder, name)) for name in names}
             for name, latents in made.items():
                 found.setdefault(name, []).append(latents)
-    return {name: joined(shards) for name, shards in found.items()}
+    return {name: joined(found.pop(name)) for name in [*found]}  # the parts of one size at a time stand twice in memory
 
 
 def _name(size: Size) -> str:

@@ -113,7 +113,7 @@ def test_photos_of_the_class_are_handed_in_with_their_captions_and_the_base_draw
     assert plan.files_count == 3 + 1 + 2 + 1
     enough = planned(folder, class_photos=str(of_class), class_prompt="a photo of a dog", class_images=2)
     assert rows(enough)["class"] == "2 photos of your own"
-    with pytest.raises(InvalidSpec, match="no class_prompt, which says what they show"):
+    with pytest.raises(InvalidSpec, match="need a class_prompt, which says what they show"):
         planned(folder, class_photos=str(of_class))
     with pytest.raises(BadInput, match="there is no folder"):
         planned(folder, class_photos=str(tmp_path / "nowhere"), class_prompt="a dog")

@@ -235,7 +235,7 @@ def _contradictions(spec: LoraSpec) -> dict[Problem, bool]:
     too_many = f"is more than the {spec.samples_per_step} samples of a step"
     return {
         Problem("mask", "is `files` where there are masks, and only there"): (spec.mask == "files") != bool(spec.masks),
-        Problem("class_photos", "are given, but no class_prompt, which says what they show"): bool(spec.class_photos)
+        Problem("class_photos", "need a class_prompt, which says what they show"): bool(spec.class_photos)
         and not spec.class_prompt,
         Problem("microbatch", too_many): (spec.microbatch or 0) > spec.samples_per_step,
         Problem("text_encoder_learning_rate", "is given, but train_text_encoder is not"): own_rate

@@ -1,0 +1,140 @@
+"""URLs that users give, asked by the server: every address that it connects to has passed the guard (`core/places/guard.py`).
+
+A name is resolved once for a connection, its addresses are checked, and one of those is connected to: who answers differently the next
+time changes nothing. Redirects are followed here, each through the same check. No proxy of the environment is used: it would connect
+to what nobody has checked.
+"""
+
+import socket
+import ssl
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import Any
+from urllib.parse import urljoin
+
+import httpcore
+import httpx
+
+from gangline.core.errors import BadInput, GanglineError, Unreachable
+from gangline.core.places.guard import Network, Url, check_url, is_allowed, why_refused
+
+CONNECT_S, READ_S = 10.0, 30.0
+REDIRECTS = (301, 302, 303, 307, 308)
+REDIRECTS_MAX = 5
+TRY_AGAIN = (408, 409, 425, 429)
+ASKED = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "gangline"}
+OPEN_HINT = "give a public address, or ask the operator to open its network (`networks` in [fetching] of the server's settings)"
+
+Resolve = Callable[[str, int], Sequence[str]]
+"""The addresses of a name. Raises `OSError`."""
+
+
+def resolve(host: str, port: int) -> list[str]:
+    return [str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+
+
+class Guarded(httpcore.NetworkBackend):
+    """Connects to checked addresses alone."""
+
+    def __init__(self, allowed: Sequence[Network], resolve: Resolve) -> None:
+        self._allowed, self._resolve = allowed, resolve
+        self._inner = httpcore.SyncBackend()
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.NetworkStream:
+        addresses = self.check(host, port)
+        return self._inner.connect_tcp(addresses[0], port, timeout, local_address, socket_options)
+
+    def check(self, host: str, port: int) -> list[str]:
+        """Return the addresses of `host` that may be connected to. Raises `BadInput` where there is none."""
+        try:
+            found = list(self._resolve(host, port))
+        except (OSError, UnicodeError):
+            raise Unreachable(f"{host} has no address", hint="is its name right?") from None
+        refused = {address: why_refused(address, self._allowed) for address in found}
+        passed = [address for address, why in refused.items() if not why]
+        if not passed:
+            why = next(iter(refused.values()), "none")
+            raise BadInput(f"{host} is not asked: its address is {why}", hint=OPEN_HINT)
+        return passed
+
+
+class Web:
+    def __init__(
+        self, allowed: Sequence[Network] = (), resolve: Resolve = resolve, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._allowed = allowed
+        self._guarded = Guarded(allowed, resolve)
+        self._tls = tls or httpx.create_ssl_context()
+
+    def fetch(self, text: str, to: Path, *, bytes_max: int, seconds: float) -> int:
+        """Put what a URL gives at `to`; return its length in bytes. Raises `BadInput` for what asking again does not mend, else
+        `Unreachable`."""
+        until_s, url = monotonic() + seconds, check_url(text)
+        with httpcore.ConnectionPool(ssl_context=self._tls, network_backend=self._guarded, max_connections=1) as pool:
+            for _ in range(REDIRECTS_MAX + 1):
+                self._check_plain(url)
+                try:
+                    with pool.stream("GET", _asked(url), headers=ASKED, extensions={"timeout": _patience(until_s)}) as answer:
+                        if answer.status not in REDIRECTS:
+                            _check_status(answer, url)
+                            return _save(answer, url, to, bytes_max, until_s)
+                        url = check_url(urljoin(url.text, _header(answer, b"location")))
+                except GanglineError:
+                    raise
+                except OSError as error:
+                    raise Unreachable(f"{url.shown} cannot be kept here: {error.strerror}") from None
+                except Exception as error:  # httpcore's have nothing else in common
+                    raise Unreachable(f"{url.shown} cannot be fetched ({type(error).__name__})") from None
+        raise BadInput(f"{check_url(text).shown} redirects more than {REDIRECTS_MAX} times", hint="give the address where it lies")
+
+    def _check_plain(self, url: Url) -> None:
+        """http is for networks that the operator opened: anybody on the way may change what it brings."""
+        if url.is_plain and not all(is_allowed(each, self._allowed) for each in self._guarded.check(url.host, url.port)):
+            raise BadInput(f"{url.shown} is not an https:// URL", hint="give an https:// URL")
+
+
+def _asked(url: Url) -> httpcore.URL:
+    return httpcore.URL(scheme=url.scheme, host=url.host, port=url.port, target=url.target)
+
+
+def _patience(until_s: float) -> dict[str, float]:
+    left_s = max(0.1, until_s - monotonic())
+    return {"connect": min(CONNECT_S, left_s), "read": min(READ_S, left_s), "write": min(READ_S, left_s), "pool": left_s}
+
+
+def _header(answer: httpcore.Response, name: bytes) -> str:
+    return next((value.decode("latin-1") for key, value in answer.headers if key.lower() == name), "")
+
+
+def _check_status(answer: httpcore.Response, url: Url) -> None:
+    if answer.status == 200:
+        encoding = _header(answer, b"content-encoding")
+        if encoding not in ("", "identity"):
+            raise BadInput(f"{url.shown} came compressed ({encoding[:20]!r}), which was not asked for")
+        return
+    if answer.status >= 500 or answer.status in TRY_AGAIN:
+        raise Unreachable(f"{url.shown} was answered with {answer.status}")
+    raise BadInput(f"{url.shown} was answered with {answer.status}", hint="can it be opened without signing in?")
+
+
+def _save(answer: httpcore.Response, url: Url, to: Path, bytes_max: int, until_s: float) -> int:
+    told, size = _header(answer, b"content-length"), 0
+    with to.open("wb") as out:
+        for chunk in answer.iter_stream():
+            size += len(chunk)
+            if size > bytes_max:
+                raise BadInput(f"{url.shown} is longer than {bytes_max / 1e6:,.0f} MB", hint="make it smaller")
+            if monotonic() > until_s:
+                raise Unreachable(f"{url.shown} did not come within the time for one file")
+            out.write(chunk)
+    if told.isdecimal() and int(told) != size:
+        raise Unreachable(f"{url.shown} broke off after {size:,} bytes")
+    return size

@@ -74,17 +74,17 @@ def test_what_lies_on_a_network_that_the_operator_opened_is_fetched(site: Servin
     assert (tmp_path / "got").read_bytes() == PICTURE
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "[::1]", "0.0.0.0"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "[::1]", "0.0.0.0"])  # noqa: S104
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_without_that_no_byte_is_sent_there(site: Serving, tmp_path: Path, host: str, scheme: str) -> None:
-    with pytest.raises(BadInput, match="is not asked: its address is (loopback|unspecified)"):
+    with pytest.raises(BadInput, match=r"is not asked: its address is (loopback|unspecified)"):
         fetch(Web(), f"{scheme}://{host}:{site.port}/dog.png", tmp_path)
     assert site.asked == []
 
 
 def test_a_name_that_resolves_to_a_private_address_is_refused(site: Serving, tmp_path: Path) -> None:
     for address in ("127.0.0.1", "169.254.169.254", "10.0.0.1", "::ffff:127.0.0.1", "64:ff9b::7f00:1"):
-        with pytest.raises(BadInput, match="dogs.example is not asked: its address is"):
+        with pytest.raises(BadInput, match=r"dogs\.example is not asked: its address is"):
             fetch(Web(resolve=answering([address])), f"https://dogs.example:{site.port}/dog.png", tmp_path)
     assert site.asked == []
 
@@ -103,7 +103,9 @@ def test_the_address_that_was_checked_is_the_one_that_is_connected_to(site: Serv
 def test_of_several_addresses_a_checked_one_is_taken(site: Serving, tmp_path: Path) -> None:
     resolve = answering(["10.0.0.1", "127.0.0.1"])
     with pytest.raises(BadInput, match="not an https"):  # http is for open networks, and one of these is none
-        fetch(Web(parse_networks(["127.0.0.2/32"]), answering(["8.8.8.8"])), f"http://dogs.example:{site.port}/", tmp_path)
+        fetch(
+            Web(parse_networks(["127.0.0.2/32"]), answering(["8.8.8.8"])), f"http://dogs.example:{site.port}/", tmp_path
+        )
     assert fetch(Web(LOOPBACK, resolve), f"http://dogs.example:{site.port}/dog.png", tmp_path) == len(PICTURE)
 
 
@@ -128,7 +130,17 @@ def test_redirects_in_a_circle_end(site: Serving, tmp_path: Path) -> None:
         fetch(Web(LOOPBACK), f"http://127.0.0.1:{site.port}/round", tmp_path)
 
 
-@pytest.mark.parametrize(("path", "error"), [("status/404", BadInput), ("status/403", BadInput), ("status/503", Unreachable), ("status/429", Unreachable), ("packed/a", BadInput), ("short/a", Unreachable)])
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [
+        ("status/404", BadInput),
+        ("status/403", BadInput),
+        ("status/503", Unreachable),
+        ("status/429", Unreachable),
+        ("packed/a", BadInput),
+        ("short/a", Unreachable),
+    ],
+)
 def test_what_asking_again_may_mend_is_told_from_what_it_does_not(
     site: Serving, tmp_path: Path, path: str, error: type[Exception]
 ) -> None:

@@ -38,7 +38,7 @@ def of_scratch() -> str:
 def of_server() -> str:
     parts: dict[str, list[str]] = {}
     for each in listed(ServerSettings()):
-        default = f"{as_text(each.default)} {each.unit}".strip() if each.default is not None else "none"
+        default = f"{as_text(each.default)} {each.unit}".strip() if each.default not in (None, "", ()) else "none"
         parts.setdefault(each.section, []).append(f"| `{each.name}` | {default} | {each.meaning} |")
     head = ["| setting | default | |", "|---|---|---|"]
     return "\n".join("\n".join([f"### `[{name}]`", "", *head, *rows, ""]) for name, rows in parts.items())

@@ -1,5 +1,5 @@
-"""Serve the application, tick the controller, read back what is not verified, copy what is gated, tell trackers. The server's only
-loops; they decide nothing."""
+"""Serve the application, tick the controller, read back what is not verified, copy what is gated, fetch photos, tell trackers. The
+server's only loops; they decide nothing."""
 
 import faulthandler
 import gc
@@ -19,6 +19,7 @@ from gangline.api.answers.streams import Followers
 from gangline.api.limits.slow_headers import TimedProtocol
 from gangline.core.errors import UserError
 from gangline.ports.tracker import Tracker
+from gangline.service.content.imports import fetch_photos
 from gangline.service.content.mirror import mirror
 from gangline.service.controller import Controller
 from gangline.service.deployment import Deployment
@@ -100,7 +101,11 @@ def serve(
         threading.Thread(target=_keep_telling, args=(deployment, tracker, stop), name=tracker.name, daemon=True)
         for tracker in deployment.trackers
     ]
-    for thread in (answering, ticking, verifying, copying, *telling):
+    fetching = [
+        threading.Thread(target=_keep_fetching, args=(deployment, number, stop), name=f"fetcher-{number}", daemon=True)
+        for number in range(deployment.fetching.at_once_max)
+    ]
+    for thread in (answering, ticking, verifying, copying, *fetching, *telling):
         thread.start()
     try:
         ready()
@@ -140,6 +145,11 @@ def _keep_verifying(deployment: Deployment, stopping: threading.Event) -> None:
 def _keep_copying(deployment: Deployment, stopping: threading.Event) -> None:
     """Beside the ticks too: what is copied of a gated model is written down part by part."""
     _keep_at(lambda: mirror(deployment), "copying from the hub", deployment, stopping)
+
+
+def _keep_fetching(deployment: Deployment, number: int, stopping: threading.Event) -> None:
+    """Beside the ticks too, and several at a time: one user's slow addresses hold up nobody else."""
+    _keep_at(lambda: fetch_photos(deployment, number), "fetching photos", deployment, stopping)
 
 
 def _keep_at(work: Callable[[], Iterator[None]], what: str, deployment: Deployment, stopping: threading.Event) -> None:

@@ -15,6 +15,7 @@ from gangline.compose.access import Access, keep_access, new_secret
 from gangline.compose.buckets import open_bucket
 from gangline.compose.home import keep_files_private, locked, private_home
 from gangline.compose.hub import make_hub
+from gangline.compose.places import make_fetcher
 from gangline.compose.settings import needing, read_settings, strip_secrets
 from gangline.core.errors import UserError
 from gangline.core.fleet.autoscale import PoolLimits
@@ -89,6 +90,8 @@ def _deployed(
             settings_of_pools=settings.pools,
             server=_server_name(home, access.signing_secret),
             trackers=trackers,
+            fetcher=make_fetcher(home, settings),
+            fetching=settings.fetching,
         )
         if not os.environ.get("GANGLINE_OBJECTS"):
             _refuse_two_folders(deployment)

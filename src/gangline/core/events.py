@@ -12,6 +12,7 @@ Moved = Literal["paused", "queued", "canceled"]
 """What its owner did with a job on which no node was at work."""
 EventKind = Literal[
     "submitted",
+    "fetched",
     "claimed",
     "prepared",
     "committed",
@@ -26,6 +27,7 @@ EventKind = Literal[
 
 EVENTS: dict[EventKind, str] = {
     "submitted": "The job was added and waits for a node.",
+    "fetched": "The server fetched the photos that the job named by their address: it waits for a node, and `because` says what was used.",
     "claimed": "A node took the job: an attempt begins, and `because` says why this node was chosen.",
     "prepared": "The node uploaded latents, embeddings or class images: jobs of the same data and base need not compute them again.",
     "committed": "A checkpoint is stored and complete: no later attempt starts before its step, unless it is rejected.",

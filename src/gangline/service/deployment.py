@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from gangline.core.fleet.autoscale import PoolLimits
 from gangline.core.policy import Policy
 from gangline.core.server.settings import PoolSettings
+from gangline.core.server.sources import FetchingSettings
 from gangline.ports.hub import Hub
 from gangline.ports.objects import Objects
+from gangline.ports.places import Fetcher
 from gangline.ports.pool import Pool
 from gangline.ports.store import Store
 from gangline.ports.tracker import Tracker
@@ -26,7 +28,7 @@ class RentedPool:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
     """`new_id(kind)` gives an id that sorts by time; `new_secret(kind)` a text that nobody guesses; `pools` by their names; `server`
-    is this one among several over the same store, and stays when it starts again."""
+    is this one among several over the same store, and stays when it starts again; without a `fetcher` it fetches no photos."""
 
     store: Store
     objects: Objects
@@ -39,4 +41,6 @@ class Deployment:
     settings_of_pools: Mapping[str, PoolSettings] = field(default_factory=dict)
     server: str = "server"
     trackers: tuple[Tracker, ...] = ()
+    fetcher: Fetcher | None = None
+    fetching: FetchingSettings = field(default_factory=FetchingSettings)
     recent: Recent = field(default_factory=Recent)

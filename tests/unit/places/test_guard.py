@@ -6,7 +6,10 @@ from gangline.core.errors import BadInput
 from gangline.core.places.guard import check_url, parse_networks, why_refused
 
 
-@pytest.mark.parametrize("address", ["93.184.215.14", "8.8.8.8", "2606:2800:21f:cb07::1", "::ffff:8.8.8.8", "2002:808:808::1", "64:ff9b::808:808"])
+@pytest.mark.parametrize(
+    "address",
+    ["93.184.215.14", "8.8.8.8", "2606:2800:21f:cb07::1", "::ffff:8.8.8.8", "2002:808:808::1", "64:ff9b::808:808"],
+)
 def test_a_public_address_may_be_connected_to(address: str) -> None:
     assert why_refused(address) == ""
 
@@ -17,7 +20,7 @@ def test_a_public_address_may_be_connected_to(address: str) -> None:
         ("127.0.0.1", "loopback"),
         ("127.255.255.254", "loopback"),
         ("::1", "loopback"),
-        ("0.0.0.0", "unspecified"),
+        ("0.0.0.0", "unspecified"),  # noqa: S104
         ("0.1.2.3", "unspecified"),
         ("::", "unspecified"),
         ("10.0.0.1", "private"),
@@ -93,6 +96,10 @@ def test_a_url_in_disguise_is_refused(url: str) -> None:
 
 def test_what_a_url_says_is_read_as_it_is_asked() -> None:
     found = check_url("https://Bücher.Example:8443/a%20b.png?x=1#y")
-    assert (found.text, found.host, found.port) == ("https://Bücher.Example:8443/a%20b.png?x=1", "xn--bcher-kva.example", 8443)
+    assert (found.text, found.host, found.port) == (
+        "https://Bücher.Example:8443/a%20b.png?x=1",
+        "xn--bcher-kva.example",
+        8443,
+    )
     assert check_url("http://[::ffff:127.0.0.1]/").host == "::ffff:127.0.0.1"
     assert check_url("http://127.0.0.1/").port == 80

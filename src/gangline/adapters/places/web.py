@@ -24,7 +24,9 @@ REDIRECTS = (301, 302, 303, 307, 308)
 REDIRECTS_MAX = 5
 TRY_AGAIN = (408, 409, 425, 429)
 ASKED = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "gangline"}
-OPEN_HINT = "give a public address, or ask the operator to open its network (`networks` in [fetching] of the server's settings)"
+OPEN_HINT = (
+    "give a public address, or ask the operator to open its network (`networks` in [fetching] of the server's settings)"
+)
 
 Resolve = Callable[[str, int], Sequence[str]]
 """The addresses of a name. Raises `OSError`."""
@@ -82,7 +84,9 @@ class Web:
             for _ in range(REDIRECTS_MAX + 1):
                 self._check_plain(url)
                 try:
-                    with pool.stream("GET", _asked(url), headers=ASKED, extensions={"timeout": _patience(until_s)}) as answer:
+                    with pool.stream(
+                        "GET", _asked(url), headers=ASKED, extensions={"timeout": _patience(until_s)}
+                    ) as answer:
                         if answer.status not in REDIRECTS:
                             _check_status(answer, url)
                             return _save(answer, url, to, bytes_max, until_s)
@@ -93,11 +97,15 @@ class Web:
                     raise Unreachable(f"{url.shown} cannot be kept here: {error.strerror}") from None
                 except Exception as error:  # httpcore's have nothing else in common
                     raise Unreachable(f"{url.shown} cannot be fetched ({type(error).__name__})") from None
-        raise BadInput(f"{check_url(text).shown} redirects more than {REDIRECTS_MAX} times", hint="give the address where it lies")
+        raise BadInput(
+            f"{check_url(text).shown} redirects more than {REDIRECTS_MAX} times", hint="give the address where it lies"
+        )
 
     def _check_plain(self, url: Url) -> None:
         """http is for networks that the operator opened: anybody on the way may change what it brings."""
-        if url.is_plain and not all(is_allowed(each, self._allowed) for each in self._guarded.check(url.host, url.port)):
+        if url.is_plain and not all(
+            is_allowed(each, self._allowed) for each in self._guarded.check(url.host, url.port)
+        ):
             raise BadInput(f"{url.shown} is not an https:// URL", hint="give an https:// URL")
 
 
@@ -107,7 +115,12 @@ def _asked(url: Url) -> httpcore.URL:
 
 def _patience(until_s: float) -> dict[str, float]:
     left_s = max(0.1, until_s - monotonic())
-    return {"connect": min(CONNECT_S, left_s), "read": min(READ_S, left_s), "write": min(READ_S, left_s), "pool": left_s}
+    return {
+        "connect": min(CONNECT_S, left_s),
+        "read": min(READ_S, left_s),
+        "write": min(READ_S, left_s),
+        "pool": left_s,
+    }
 
 
 def _header(answer: httpcore.Response, name: bytes) -> str:

@@ -47,10 +47,12 @@ def check_settings(file: FileArgument = None, home: HomeOption = None, output: O
 
 def as_text(value: Any) -> str:
     """Write a value as the file has it; nothing where there is none."""
-    if value is None:
+    if value in (None, "", ()):
         return "–"
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, tuple):
+        return ", ".join(value)
     return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 

@@ -20,7 +20,9 @@ URL_MAX = 2000
 SHOWN_MAX = 200
 PORTS = {"http": 80, "https": 443}
 NOT_IN_URLS = re.compile(r"[\s\\\x00-\x20\x7f]")
-HOST = re.compile(r"(?=.{1,253}\Z)[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*", re.I)
+HOST = re.compile(
+    r"(?=.{1,253}\Z)[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*", re.I
+)
 NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+", re.I)
 
 # IANA's registries of special-purpose addresses (RFC 6890), and multicast. Python's own `is_global` differs between versions.
@@ -104,7 +106,9 @@ def check_url(text: str) -> Url:
     shown = printable(text)[:SHOWN_MAX]
     hint = "give an https:// URL"
     if len(text) > URL_MAX or NOT_IN_URLS.search(text):
-        raise BadInput(f"{shown} is not a URL: it has blanks, control characters or a backslash, or is too long", hint=hint)
+        raise BadInput(
+            f"{shown} is not a URL: it has blanks, control characters or a backslash, or is too long", hint=hint
+        )
     try:
         parts = urlsplit(text)
         port = parts.port

@@ -14,6 +14,7 @@ from gangline.core.errors import BadInput
 from gangline.core.parsing import adapter, in_words
 from gangline.core.policy import STRICT, Exact, Policy, with_consequences
 from gangline.core.server.limits import Limits
+from gangline.core.server.sources import FetchingSettings, SourceSettings
 
 REFERENCE = "`gangline docs reference/settings`"
 DEFAULT_POOL = "default"
@@ -68,6 +69,8 @@ class ServerSettings:
     policy: Policy = field(default_factory=Policy)
     limits: Limits = field(default_factory=Limits)
     pools: Mapping[PoolName, PoolSettings] = field(default_factory=dict)
+    fetching: FetchingSettings = field(default_factory=FetchingSettings)
+    sources: Mapping[PoolName, SourceSettings] = field(default_factory=dict)
 
     def pool(self, name: str) -> PoolSettings:
         return self.pools.get(name, PoolSettings())
@@ -148,10 +151,12 @@ def _without(places: list[tuple[Any, ...]], values: dict[str, Any]) -> dict[str,
 
 def _known(values: dict[str, Any]) -> dict[str, Iterable[str]]:
     """Return the names that each table of a file may have."""
-    pools = values.get("pools")
     tables: dict[str, Iterable[str]] = {"": [each.name for each in fields(ServerSettings)]}
     tables |= {name: names for name, kind in SECTIONS.items() for names in [[each.name for each in fields(kind)]]}
-    return tables | {f"pools.{name}": PoolSettings.__slots__ for name in (pools if isinstance(pools, dict) else ())}
+    for section, kind in NAMED.items():
+        given = values.get(section)
+        tables |= {f"{section}.{name}": kind.__slots__ for name in (given if isinstance(given, dict) else ())}
+    return tables
 
 
 def _hint(found: list[Any], known: Mapping[str, Iterable[str]]) -> str:
@@ -182,8 +187,10 @@ class Listed:
 def listed(settings: ServerSettings) -> list[Listed]:
     """List every setting with its value, section by section."""
     found = [each for name, kind in SECTIONS.items() for each in _listed(name, kind, getattr(settings, name))]
-    pools = dict(settings.pools) or {"NAME": PoolSettings()}
-    return found + [each for name, pool in pools.items() for each in _listed(f"pools.{name}", PoolSettings, pool)]
+    for section, kind in NAMED.items():
+        named = dict(getattr(settings, section)) or {"NAME": kind()}
+        found += [each for name, one in named.items() for each in _listed(f"{section}.{name}", kind, one)]
+    return found
 
 
 def _listed(section: str, kind: type, values: Any) -> Iterator[Listed]:
@@ -202,6 +209,8 @@ def _listed(section: str, kind: type, values: Any) -> Iterator[Listed]:
 SECTIONS: dict[str, type] = {
     name: kind for name, kind in get_type_hints(ServerSettings).items() if isinstance(kind, type) and is_dataclass(kind)
 }
+NAMED: dict[str, type] = {"pools": PoolSettings, "sources": SourceSettings}
+"""Sections of which there are several, each with a name."""
 UNITS = {
     "_usd_per_gb_month": "US dollars per GB and 30 days",
     "_usd_per_gb": "US dollars per GB",

@@ -87,6 +87,31 @@ def forget(at: Deployment, project: str, name: str) -> None:
     at.store.apply(write("forget_base", project=project, name=name))
 
 
+def with_base_named(at: Deployment, project: str, value: dict[str, Any]) -> dict[str, Any]:
+    """A spec in which base and VAE may be texts: a name of the project's, with the VAE and the prediction type that it was given, or
+    ORGANISATION/NAME on the hub. Raises `BadInput`, `NotFound`."""
+    named = dict[str, Any]()
+    if isinstance(name := value.get("base"), str) and is_base_name(name):
+        found = base_named(at, project, name)
+        own = {"vae": found.vae} if found.vae else {}
+        kind = {"prediction_type": found.prediction_type} if found.prediction_type != UNKNOWN else {}
+        value, named = own | kind | value, {"base": found.base}
+    for role in ROLES:
+        text = named.get(role, value.get(role))
+        if isinstance(text, str):
+            repo, _, revision = text.partition("@")
+            named[role] = {"source": "hub", "repo": repo, "revision": revision or "main"}
+    return value | named
+
+
+def base_named(at: Deployment, project: str, name: str) -> BaseView:
+    """One that can be used now."""
+    found = named(at, project, name)
+    if found.state != "ready":
+        raise BadInput(f"{name} is not here yet: {found.why}", hint=f"`gangline bases show {name}` says when it is")
+    return found
+
+
 def pinned(at: Deployment, project: str, spec: Spec) -> Spec:
     """With commits for revisions, so that the job means the same for ever. Raises `BadInput` where a model is gated and not here, or
     none that can be trained."""

@@ -23,6 +23,7 @@ from gangline.core.views import (
 )
 from gangline.ports.store import Row
 from gangline.service.attempts import as_attempt
+from gangline.service.content.imports import why_waiting
 from gangline.service.content.inputs import checkpoints_to_resume
 from gangline.service.deployment import Deployment
 from gangline.service.fleet.supply import load_supply
@@ -167,6 +168,8 @@ def _because(at: Deployment, job: Row, here: Callable[[], _Here], now_ms: int) -
     """What was said when its state changed; of a queued job, why it waits now."""
     if job["state"] != "queued":
         return job["because"]
+    if job["fetching"]:
+        return why_waiting(at, job["id"], now_ms)
     bans = at.store.load("bans", job=job["id"]) if job["fencing"] else []
     banned = frozenset(ban["machine"] for ban in bans)
     found = here()

@@ -1,12 +1,15 @@
-"""Submit: photos and bases handed in by content, then a job that names them."""
+"""Submit: photos and bases handed in by content, then a job that names them; or a job that says where its photos lie."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from gangline.core.canonical import canonical_json
 from gangline.core.errors import BadInput, Unreachable
 from gangline.core.files import File
 from gangline.core.jobs.keys import blob_key
 from gangline.core.parsing import to_json
+from gangline.core.places.places import Place, names_places
 from gangline.core.specs.kinds import needs_data_sets
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.spec import SampleSpec, Spec, parse_submitted, spec_hash, workload
@@ -14,8 +17,9 @@ from gangline.core.views import BlobView
 from gangline.ports.server import Refused, Upload
 from gangline.ports.store import Write, guard, write
 from gangline.service.attempts import event
-from gangline.service.content.bases import pinned
+from gangline.service.content.bases import pinned, with_base_named
 from gangline.service.content.blobs import check_here, hand_in, listing, naming, refuse_going
+from gangline.service.content.imports import FETCHING, STAND_IN, awaiting, places_of
 from gangline.service.content.mirror import copied
 from gangline.service.content.upload import grant, stored_as
 from gangline.service.deployment import Deployment
@@ -39,35 +43,50 @@ def offer_blob(
 
 
 def submit(
-    at: Deployment, project: str, value: dict[str, object], *, name: str, request: str | None, now_ms: int
+    at: Deployment, project: str, value: dict[str, Any], *, name: str, request: str | None, now_ms: int
 ) -> str:
     """The id of a new job, or of the one that the same `request` made before. Raises `BadInput`, `InvalidSpec`.
 
     The name that a user gives to a job is its LoRA's, too, unless the spec has one: two LoRAs of one prompt stay two files."""
-    spec = pinned(at, project, parse_submitted(value))
+    spec, places = read(at, project, value)
     if isinstance(spec, LoraSpec) and not spec.output_name:
         spec = replace(spec, output_name=name)
-    return queue(at, project, spec, name=name, request=request, now_ms=now_ms)
+    return queue(at, project, spec, places, name=name, request=request, now_ms=now_ms)
+
+
+def read(at: Deployment, project: str, value: dict[str, Any]) -> tuple[Spec, tuple[Place, ...]]:
+    """The spec, its models pinned; where it says where the photos lie, those places, and a stand-in for photos. Raises as `submit`."""
+    places = places_of(at, project, value["photos"]) if names_places(value.get("photos")) else ()
+    if places and value.get("captions"):
+        raise BadInput(
+            "captions: they are fetched with the photos",
+            hint="put them beside the photos, or give a caption with each URL",
+        )
+    wanted = with_base_named(at, project, value | ({"photos": [STAND_IN]} if places else {}))
+    return pinned(at, project, parse_submitted(wanted)), places
 
 
 def queue(
     at: Deployment,
     project: str,
     spec: Spec,
+    places: Sequence[Place] = (),
     *,
     name: str,
     request: str | None,
     now_ms: int,
     begins_from: str | None = None,
 ) -> str:
-    """Do the same with a spec as it is, whose models are pinned. The job may begin from the checkpoints of another one, which stay until it
-    has one of its own."""
+    """Do the same with a spec that was read. The job may begin from the checkpoints of another one, which stay until it has one of its
+    own."""
     _check_sets(spec)
-    check_here(at, project, spec.input_files())
+    inputs = {path: file for path, file in spec.input_files().items() if not (places and path.startswith("photos/"))}
+    check_here(at, project, inputs)
     job = at.new_id("job")
-    files = spec.input_files().values()
+    asked, awaited = awaiting(job, spec, places) if places else (spec_hash(spec), [])
+    because = FETCHING if places else WAITS
     added = at.store.apply(
-        *naming(project, files, now_ms),
+        *naming(project, inputs.values(), now_ms),
         write("add_project", id=project),
         adding(
             spec,
@@ -75,29 +94,35 @@ def queue(
             id=job,
             project=project,
             name=name or spec.title,
-            spec_hash=spec_hash(spec),
+            spec_hash=asked,
             request=request,
-            because=WAITS,
+            because=because,
             steps=spec.steps,
             workload=workload(spec),
             copied_bytes=sum(file.bytes for file in copied(at, project, spec).values()),
             exact=spec.exact,
             now=now_ms,
         ),
-        *listing(project, job, files),
+        *awaited,
+        *listing(project, job, inputs.values()),
         *_rhythm(spec, job, now_ms),
         *_inheriting(job, begins_from),
-        event(job, "submitted", WAITS if begins_from is None else f"{WAITS}, to go on from {begins_from}", now_ms),
+        event(job, "submitted", because if begins_from is None else f"{because}, to go on from {begins_from}", now_ms),
     )
     if added:
         return job
     if begins_from is not None and not at.store.load("checkpoints", job=begins_from):
         raise BadInput(f"{begins_from} keeps no checkpoint any more", hint="submit the job without it")
+    return _earlier(at, project, request, asked, inputs)
+
+
+def _earlier(at: Deployment, project: str, request: str | None, asked: str, inputs: Mapping[str, File]) -> str:
+    """The job that the same request made before. Raises `BadInput` where that asked for something else."""
     earlier = at.store.load("job_of_request", project=project, request=request)
     if not earlier:
-        check_here(at, project, spec.input_files())
+        check_here(at, project, inputs)
         raise Unreachable("files of this job are being deleted, as nothing used them", hint="try again in a minute")
-    if earlier[0]["spec_hash"] != spec_hash(spec):
+    if earlier[0]["spec_hash"] != asked:
         raise BadInput(f"the request {request} was used for another spec", hint="use a new Idempotency-Key")
     return earlier[0]["id"]
 

@@ -27,7 +27,7 @@ SELECT id, project, kind, fencing, version, priority, queued_ms, ready_ms, base,
        input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, numerics, begins_from,
        EXISTS (SELECT 1 FROM node_base WHERE node_base.node = :node AND node_base.base = job.base) AS held
 FROM job
-WHERE project = :project AND state = 'queued' AND fencing = 0 AND kind <> 'sample' AND gpu_memory_gb <= :gpu_memory_gb
+WHERE project = :project AND state = 'queued' AND fencing = 0 AND fetching = 0 AND kind <> 'sample' AND gpu_memory_gb <= :gpu_memory_gb
   AND slots <= :slots_free AND gpu IN ('', :gpu) AND pool IN ('', :pool) AND trust <= :trust
   AND :kinds LIKE '%,' || kind || ',%'
   AND EXISTS (SELECT 1 FROM project WHERE project.id = job.project
@@ -89,7 +89,7 @@ SELECT job.id, job.project, job.gpu, job.gpu_memory_gb, job.trust, job.slots, jo
        job.input_bytes + job.checkpoint_bytes AS download_bytes,
        project.budget - project.spent - project.reserved AS left
 FROM job JOIN project ON project.id = job.project
-WHERE job.state = 'queued' AND job.kind <> 'sample' AND job.ready_ms <= :now AND job.gpu_memory_gb <= :gpu_memory_gb AND job.trust <= :trust
+WHERE job.state = 'queued' AND job.fetching = 0 AND job.kind <> 'sample' AND job.ready_ms <= :now AND job.gpu_memory_gb <= :gpu_memory_gb AND job.trust <= :trust
   AND job.gpu IN ('', :gpu) AND job.slots <= :slots AND job.pool IN ('', :pool)
   AND :kinds LIKE '%,' || job.kind || ',%'
   AND (project.budget IS NULL OR project.spent + project.reserved + :reserve * job.slots
@@ -102,7 +102,7 @@ SELECT job.id, job.project, job.gpu, job.gpu_memory_gb, job.trust, job.slots, jo
        job.input_bytes + job.checkpoint_bytes AS download_bytes,
        project.budget - project.spent - project.reserved AS left
 FROM job JOIN project ON project.id = job.project
-WHERE job.state = 'queued' AND job.kind <> 'sample' AND job.ready_ms <= :now AND job.gpu_memory_gb <= :gpu_memory_gb AND job.trust <= :trust
+WHERE job.state = 'queued' AND job.fetching = 0 AND job.kind <> 'sample' AND job.ready_ms <= :now AND job.gpu_memory_gb <= :gpu_memory_gb AND job.trust <= :trust
   AND job.gpu IN ('', :gpu) AND job.slots <= :slots AND job.pool IN ('', :pool)
   AND :kinds LIKE '%,' || job.kind || ',%'
   AND (project.budget IS NULL OR project.spent + project.reserved + :reserve * job.slots
@@ -131,7 +131,7 @@ LIMIT 100
 -- And nothing here could run them, bans aside. Pictures are given up by `late_samples`.
 SELECT id, project, kind, state, version, fencing, attempts_failed, attempts_max, slots, gpu, gpu_memory_gb, pool, trust, numerics
 FROM job
-WHERE state = 'queued' AND kind <> 'sample' AND queued_ms < :before
+WHERE state = 'queued' AND fetching = 0 AND kind <> 'sample' AND queued_ms < :before
   AND NOT EXISTS (SELECT 1 FROM node WHERE node.state <> 'gone' AND node.gpu_memory_gb >= job.gpu_memory_gb
                   AND job.gpu IN ('', node.gpu) AND job.pool IN ('', node.pool) AND job.trust <= node.trust
                   AND job.numerics IN ('', node.numerics) AND job.slots <= node.slots

@@ -19,12 +19,13 @@ FROM job LEFT JOIN attempt ON attempt.job = job.id AND attempt.fencing = job.fen
 WHERE job.id = :id
 
 -- name: job_of_request
-SELECT id, spec_hash FROM job WHERE project = :project AND request = :request
+SELECT id, COALESCE(photo_import.asked, spec_hash) AS spec_hash FROM job LEFT JOIN photo_import ON photo_import.job = job.id
+WHERE project = :project AND request = :request
 
 -- name: job
 SELECT id, project, name, kind, spec, spec_hash, state, because, steps, priority, base, workload, slots,
        input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, exact, numerics, fencing,
-       attempts_failed, attempts_max, ready_ms, version, begins_from, submitted_ms, queued_ms, ended_ms, removed_ms
+       attempts_failed, attempts_max, ready_ms, version, begins_from, fetching, submitted_ms, queued_ms, ended_ms, removed_ms
 FROM job WHERE id = :id
 
 -- name: job_of_attempt
@@ -45,7 +46,7 @@ WHERE lease.attempt = :attempt AND lease.rank = :rank AND lease.node = :node AND
 -- Newest first, after the one that the last page ended with.
 SELECT id, project, name, kind, spec_hash, state, because, steps, priority, base, fencing, attempts_failed, version,
        ready_ms, gpu, gpu_memory_gb, pool, trust, numerics, slots, input_bytes + checkpoint_bytes AS download_bytes,
-       begins_from, submitted_ms, queued_ms, ended_ms
+       begins_from, fetching, submitted_ms, queued_ms, ended_ms
 FROM job
 WHERE project = :project AND kind <> 'sample' AND removed_ms IS NULL
   AND (submitted_ms < :before_ms OR (submitted_ms = :before_ms AND id < :before_id))
@@ -56,7 +57,7 @@ LIMIT :limit
 -- Those whose id is this, begins or ends with it, or whose name it is; the newest first.
 SELECT id, project, name, kind, spec_hash, state, because, steps, priority, base, fencing, attempts_failed, version,
        ready_ms, gpu, gpu_memory_gb, pool, trust, numerics, slots, input_bytes + checkpoint_bytes AS download_bytes,
-       begins_from, submitted_ms, queued_ms, ended_ms
+       begins_from, fetching, submitted_ms, queued_ms, ended_ms
 FROM job
 WHERE project = :project AND kind <> 'sample' AND removed_ms IS NULL
   AND (name = :named OR substr(id, 1, CAST(:length AS INTEGER)) = :named OR substr(id, 5, CAST(:length AS INTEGER)) = :named

@@ -53,5 +53,5 @@ WHERE job_file.job = :job AND blob.going = '' ORDER BY blob.sha256
 SELECT project, key, attempt, subject, manifest, prefix, used_ms FROM prepared WHERE attempt = :attempt
 
 -- name: specs_at_work
--- Of jobs on the same base that wait or run.
-SELECT spec FROM job WHERE project = :project AND base = :base AND ended_ms IS NULL AND id <> :but
+-- Of jobs on the same base that wait or run, and have their photos.
+SELECT spec FROM job WHERE project = :project AND base = :base AND ended_ms IS NULL AND fetching = 0 AND id <> :but

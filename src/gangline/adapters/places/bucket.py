@@ -1,0 +1,94 @@
+"""A bucket that an operator named as a source: read and written by obstore, with that source's key and no other."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import obstore
+from obstore.exceptions import BaseError, NotFoundError, PermissionDeniedError, UnauthenticatedError
+from obstore.store import S3Store
+
+from gangline.core.errors import BadInput, Unreachable
+
+CHUNK = 4 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """What opens a bucket; empty: it is asked without a signature."""
+
+    access: str = field(default="", repr=False)
+    secret: str = field(default="", repr=False)
+    region: str = "us-east-1"
+    endpoint: str = ""
+
+
+class SourceBucket:
+    def __init__(self, name: str, key: Key) -> None:
+        self._name = name
+        endpoint = key.endpoint.rstrip("/")
+        signed: dict[str, Any] = (
+            {"credential_provider": lambda: _credential(key)} if key.access else {"skip_signature": True}
+        )
+        self._store = S3Store(
+            name,
+            region=key.region,
+            endpoint=endpoint or f"https://{name}.s3.{key.region}.amazonaws.com",
+            virtual_hosted_style_request=not endpoint,
+            client_options={
+                "allow_http": endpoint.startswith("http://"),
+                "timeout": timedelta(seconds=60),
+                "connect_timeout": timedelta(seconds=5),
+            },
+            retry_config={"max_retries": 2, "retry_timeout": timedelta(seconds=20)},
+            **signed,
+        )
+
+    def list(self, prefix: str) -> Iterator[tuple[str, int]]:
+        """Yield keys below a folder with their lengths."""
+        with self._reached(prefix):
+            for page in obstore.list(self._store, prefix.rstrip("/")):
+                yield from ((str(found["path"]), int(found["size"])) for found in page)
+
+    def fetch(self, key: str, to: Path, *, bytes_max: int, seconds: float) -> int:
+        """Put an object at `to`; return its length in bytes."""
+        until_s, size, shown = monotonic() + seconds, 0, f"s3://{self._name}/{key}"
+        with self._reached(key), to.open("wb") as out:
+            for chunk in obstore.get(self._store, key).stream(min_chunk_size=CHUNK):
+                size += len(chunk)
+                if size > bytes_max:
+                    raise BadInput(f"{shown} is longer than {bytes_max / 1e6:,.0f} MB", hint="make it smaller")
+                if monotonic() > until_s:
+                    raise Unreachable(f"{shown} did not come within the time for one file")
+                out.write(chunk)
+        return size
+
+    def put(self, key: str, content: Iterable[bytes]) -> None:
+        """Write an object, in parts where it is long. What was there under this name is replaced."""
+        with self._reached(key), obstore.open_writer(self._store, key, buffer_size=16 << 20) as out:
+            for chunk in content:
+                out.write(chunk)
+
+    @contextmanager
+    def _reached(self, key: str) -> Iterator[None]:
+        """obstore's errors in words that say nothing of requests and keys."""
+        shown = f"s3://{self._name}/{key}"
+        try:
+            yield
+        except (NotFoundError, FileNotFoundError):
+            raise BadInput(f"there is nothing at {shown}", hint="is its name right?") from None
+        except (PermissionDeniedError, UnauthenticatedError):
+            raise BadInput(
+                f"{shown} may not be opened with the key of its source",
+                hint="the operator of this server looks at that key",
+            ) from None
+        except BaseError as error:
+            raise Unreachable(f"{shown} cannot be reached ({type(error).__name__})") from None
+
+
+def _credential(key: Key) -> Any:
+    return {"access_key_id": key.access, "secret_access_key": key.secret, "token": None, "expires_at": None}

@@ -1,0 +1,163 @@
+"""The `Fetcher` port: photos of URLs and buckets, brought into a folder of the server's home, a folder for each job."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from gangline.adapters.places.web import Web
+from gangline.core.display import printable
+from gangline.core.errors import BadInput, Unreachable
+from gangline.core.files import is_safe_path
+from gangline.core.places.places import ZIP, Place, Source, file_names, source_of
+from gangline.core.server.sources import FetchingSettings
+from gangline.ports.places import Brought, Found
+
+FETCHED, PHOTOS = "fetched", "photos"
+REFUSED = 65
+LOOK_S = 900
+ZIP_BEGINS = b"PK\x03\x04"
+UNWANTED = ("__MACOSX", ".DS_Store", "Thumbs.db")
+
+
+class Bucket(Protocol):
+    def list(self, prefix: str) -> Iterator[tuple[str, int]]: ...
+
+    def fetch(self, key: str, to: Path, *, bytes_max: int, seconds: float) -> int: ...
+
+
+OpenBucket = Callable[[Source, str], Bucket]
+"""The bucket of this name, with the key of this source."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """A file to fetch, and its name below the folder."""
+
+    name: str
+    address: str
+    caption: str = ""
+
+
+class PlacesFetcher:
+    """`look` is a command that looks at a folder in a process of its own (`data/images/imported.py`)."""
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: FetchingSettings,
+        sources: Mapping[str, Source],
+        web: Web,
+        open_bucket: OpenBucket,
+        look: Sequence[str],
+    ) -> None:
+        self._folder, self._settings, self._sources = folder, settings, sources
+        self._web, self._open_bucket, self._look = web, open_bucket, tuple(look)
+
+    def check(self, project: str, places: Sequence[Place]) -> None:
+        if len(places) > self._settings.files_max:
+            raise BadInput(f"{len(places):,} photos are named, more than {self._settings.files_max:,}")
+        for place in places:
+            if place.address.startswith("s3://"):
+                source_of(place.address, project, self._sources, "read")
+
+    def bring(self, job: str, project: str, places: Sequence[Place]) -> Iterator[Brought]:
+        fetched = self._folder / job / FETCHED
+        fetched.mkdir(parents=True, exist_ok=True)
+        wanted = self._wanted(project, places)
+        left = self._settings.bytes_max
+        for number, each in enumerate(wanted):
+            yield Brought(number, len(wanted))
+            left -= self._fetch(each, fetched / each.name, project, left, alone=len(places) == 1)
+            if each.caption:
+                (fetched / each.name).with_suffix(".txt").write_text(each.caption)
+        yield Brought(len(wanted), len(wanted))
+
+    def look(self, job: str, places: Sequence[Place]) -> Found:
+        folder = self._folder / job
+        bounds = {name: getattr(self._settings, name) for name in ("files_max", "file_bytes_max", "bytes_max")}
+        are_many = places[0].is_folder or any((folder / FETCHED).glob(f"*{ZIP}"))
+        asked = json.dumps({"bounds": bounds, "all_are_photos": not are_many})
+        command = [*self._look, str(folder), asked]
+        try:
+            done = subprocess.run(command, capture_output=True, timeout=LOOK_S, check=False, stdin=subprocess.DEVNULL)
+            answer = json.loads(done.stdout) if done.returncode in (0, REFUSED) else None
+        except (subprocess.TimeoutExpired, ValueError, OSError):
+            answer = None
+        if answer is None:
+            raise Unreachable(
+                "the photos could not be looked at: the program that decodes them did not come to its end"
+            )
+        if "message" in answer:
+            raise BadInput(answer["message"], hint=answer["hint"])
+        return Found(**{name: tuple(answer[name]) for name in ("photos", "captions", "told")})
+
+    def read(self, job: str, name: str) -> bytes:
+        try:
+            return (self._folder / job / PHOTOS / name).read_bytes()
+        except OSError as error:
+            raise Unreachable(f"{name} cannot be read here: {error.strerror}") from None
+
+    def forget(self, job: str) -> None:
+        shutil.rmtree(self._folder / job, ignore_errors=True)
+
+    def _wanted(self, project: str, places: Sequence[Place]) -> list[_Wanted]:
+        if not (len(places) == 1 and places[0].is_folder):
+            named = zip(file_names(places), places, strict=True)
+            return [_Wanted(name=name, address=place.address, caption=place.caption) for name, place in named]
+        found, size = list[_Wanted](), 0
+        bucket, prefix = self._bucket(places[0].address, project)
+        for key, bytes in bucket.list(prefix):
+            name = key.removeprefix(prefix)
+            if _is_unwanted(name):
+                continue
+            if not is_safe_path(name):
+                raise BadInput(f"{printable(key)} is a name that not every system can have", hint="rename it")
+            size += bytes
+            found.append(_Wanted(name=name, address=f"{places[0].address}{name}"))
+            if len(found) > self._settings.files_max or size > self._settings.bytes_max:
+                most = f"{self._settings.files_max:,} files or {self._settings.bytes_max / 1e9:,.1f} GB"
+                raise BadInput(f"{places[0].address} holds more than {most}", hint="name a folder with fewer photos")
+        if not found:
+            raise BadInput(f"there is nothing at {places[0].address}", hint="is its name right?")
+        return sorted(found, key=lambda each: each.name)
+
+    def _fetch(self, wanted: _Wanted, to: Path, project: str, left: int, *, alone: bool) -> int:
+        """Return how long it is. A file has its name only when all of it is here."""
+        here = next((path for path in (to, to.with_suffix(ZIP)) if path.is_file()), None)
+        if here:
+            return here.stat().st_size
+        to.parent.mkdir(parents=True, exist_ok=True)
+        partial = to.with_name(f".{to.name[-200:]}.partial")
+        most = left if alone else min(left, self._settings.file_bytes_max)
+        bounds = {"bytes_max": max(1, most), "seconds": self._settings.file_s}
+        if wanted.address.startswith("s3://"):
+            bucket, key = self._bucket(wanted.address, project)
+            size = bucket.fetch(key, partial, **bounds)
+        else:
+            size = self._web.fetch(wanted.address, partial, **bounds)
+        if _is_zip(partial) and to.suffix.lower() != ZIP:
+            if not alone:
+                raise BadInput(f"{to.name} is a zip, not a photo", hint="a zip is named alone")
+            to = to.with_suffix(ZIP)
+        partial.rename(to)
+        return size
+
+    def _bucket(self, address: str, project: str) -> tuple[Bucket, str]:
+        """With the key in it. Which source covers it is looked up each time: an operator may have changed that."""
+        source = source_of(address, project, self._sources, "read")
+        name, _, key = address.removeprefix("s3://").partition("/")
+        return self._open_bucket(source, name), key
+
+
+def _is_unwanted(name: str) -> bool:
+    """A folder's own marker, and what systems leave."""
+    return not name or name.endswith("/") or any(part in UNWANTED or part.startswith("._") for part in name.split("/"))
+
+
+def _is_zip(path: Path) -> bool:
+    with path.open("rb") as content:
+        return content.read(len(ZIP_BEGINS)) == ZIP_BEGINS

@@ -1,0 +1,77 @@
+"""Where photos are fetched from: the guarded web, and buckets with the keys that the operator named."""
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gangline.compose.settings import needing
+from gangline.core.access import as_secret
+from gangline.core.errors import UserError
+from gangline.core.places.guard import parse_networks
+from gangline.core.places.places import Source
+from gangline.core.server.settings import ServerSettings
+from gangline.core.server.sources import SourceSettings
+
+if TYPE_CHECKING:
+    from gangline.adapters.places.bucket import SourceBucket
+    from gangline.adapters.places.fetcher import PlacesFetcher
+
+LOOK = (sys.executable, "-m", "gangline.data.images.imported")
+
+
+def make_fetcher(home: Path, settings: ServerSettings) -> "PlacesFetcher":
+    """Raises `UserError` where a source names a key that the environment does not have."""
+    from gangline.adapters.places.fetcher import PlacesFetcher
+    from gangline.adapters.places.web import Web
+
+    for name, source in settings.sources.items():
+        keys_of(name, source)
+    return PlacesFetcher(
+        home / "imports",
+        settings.fetching,
+        sources_of(settings),
+        Web(parse_networks(settings.fetching.networks)),
+        bucket_opener(settings.sources),
+        LOOK,
+    )
+
+
+def sources_of(settings: ServerSettings) -> dict[str, Source]:
+    return {name: source.named(name) for name, source in settings.sources.items() if source.place}
+
+
+def keys_of(name: str, source: SourceSettings) -> tuple[str, str]:
+    """The key and the secret of a source; empty where it names none."""
+    variables = (source.key_env, source.secret_env)
+    missing = [variable for variable in variables if variable and not os.environ.get(variable, "").strip()]
+    if missing:
+        raise UserError(
+            f"the source {name} names the variable {missing[0]}, which the environment does not have",
+            hint=f"set {missing[0]} where the server starts, or take it out of [sources.{name}]",
+        )
+    key, secret = (as_secret(os.environ[variable], variable) if variable else "" for variable in variables)
+    if source.place.startswith("s3://"):
+        if bool(key) != bool(secret):
+            raise UserError(f"the source {name} has half a key", hint="set both key_env and secret_env, or neither")
+        with needing("s3"):
+            import obstore  # noqa: F401 - it is missed now, or never
+    return key, secret
+
+
+def bucket_opener(sources: Mapping[str, SourceSettings]) -> "Callable[[Source, str], SourceBucket]":
+    """Buckets by source and name, each opened once."""
+
+    @cache
+    def opened(source: str, bucket: str) -> "SourceBucket":
+        from gangline.adapters.places.bucket import Key, SourceBucket
+
+        settings = sources[source]
+        access, secret = keys_of(source, settings)
+        return SourceBucket(
+            bucket, Key(access=access, secret=secret, region=settings.region, endpoint=settings.endpoint)
+        )
+
+    return lambda source, bucket: opened(source.name, bucket)

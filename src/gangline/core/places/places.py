@@ -1,0 +1,206 @@
+"""Where a user's photos lie and where results are to go: addresses, and the sources of an operator that cover them."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any, Literal
+from urllib.parse import unquote, urlsplit
+
+from gangline.core.display import has_words, is_plain, printable
+from gangline.core.errors import BadInput
+from gangline.core.files import FORBIDDEN
+from gangline.core.places.guard import check_url
+
+PLACES_MAX = 1000
+CAPTION_MAX = 2000
+NAME_MAX = 100
+ADDRESS_MAX = 1000
+BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+REPO = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}/[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}")
+PICTURES = (
+    ".jpg",
+    ".jpeg",
+    ".jfif",
+    ".png",
+    ".apng",
+    ".webp",
+    ".avif",
+    ".bmp",
+    ".tif",
+    ".tiff",
+    ".gif",
+    ".heic",
+    ".heif",
+)
+ZIP = ".zip"
+FORMS = (
+    '"s3://BUCKET/FOLDER/", "s3://BUCKET/PHOTOS.zip", "https://HOST/PHOTOS.zip", or a list of https:// URLs, each as a text or as '
+    '{"url": "…", "caption": "…"}'
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """An address that a user gave; with the caption of the one photo that lies there."""
+
+    address: str
+    caption: str = ""
+
+    @property
+    def is_folder(self) -> bool:
+        return self.address.startswith("s3://") and self.address.endswith("/")
+
+    @property
+    def is_zip(self) -> bool:
+        """As far as the address says."""
+        return not self.is_folder and _path(self.address).lower().endswith(ZIP)
+
+    @property
+    def shown(self) -> str:
+        return self.address if self.address.startswith("s3://") else check_url(self.address).shown
+
+
+def names_places(given: object) -> bool:
+    """Whether `photos` of a submission names where they lie, not files that were uploaded."""
+    return isinstance(given, str) or _is_object(given) or (isinstance(given, list) and any(map(_is_place, given)))
+
+
+def parse_places(given: object) -> tuple[Place, ...]:
+    """Raises `BadInput` with what may be said."""
+    listed = given if isinstance(given, list) else [given]
+    if not listed:
+        raise BadInput("photos: the list is empty", hint=FORMS)
+    if len(listed) > PLACES_MAX:
+        raise BadInput(f"photos: more than {PLACES_MAX:,} URLs in one list", hint="put the photos into one zip")
+    found = tuple(map(_place, listed))
+    alone = next((place for place in found if place.is_folder or place.is_zip), None)
+    if alone and len(found) > 1:
+        raise BadInput(
+            f"photos: {alone.shown} holds many, and stands alone", hint="put all photos into one folder or zip"
+        )
+    if alone and alone.caption:
+        raise BadInput(
+            "photos: a caption is of one photo", hint="put captions beside the photos, as .txt files or metadata.jsonl"
+        )
+    return found
+
+
+def _is_place(given: object) -> bool:
+    return isinstance(given, str) or _is_object(given)
+
+
+def _is_object(given: object) -> bool:
+    return isinstance(given, dict) and "url" in given
+
+
+def _place(given: object) -> Place:
+    if isinstance(given, str):
+        return Place(address=_address(given))
+    if not isinstance(given, dict) or not isinstance(url := given.get("url"), str):
+        raise BadInput("photos: one of them is no address", hint=FORMS)
+    unknown = sorted(str(name) for name in given.keys() - {"url", "caption"})
+    caption = given.get("caption", "")
+    if unknown:
+        raise BadInput(f"photos: a URL has no field {printable(unknown[0])[:NAME_MAX]}", hint=FORMS)
+    if not isinstance(caption, str) or len(caption) > CAPTION_MAX or (caption and not has_words(caption)):
+        raise BadInput(f"photos: a caption is a text of at most {CAPTION_MAX:,} characters on one line")
+    return Place(address=_address(url), caption=caption.strip())
+
+
+def _address(text: str) -> str:
+    if not text.startswith("s3://"):
+        if "://" not in text or not text.startswith(("http:", "https:")):
+            raise BadInput(
+                f"photos: {printable(text)[:NAME_MAX]!r} is no address that this server can fetch from", hint=FORMS
+            )
+        return check_url(text).text
+    check_bucket(text)
+    if not _path(text).strip("/"):
+        raise BadInput(f"photos: {text} is a whole bucket", hint="name a folder of it, as s3://BUCKET/FOLDER/")
+    return text if text.endswith("/") or PurePosixPath(text).suffix else f"{text}/"
+
+
+def check_bucket(address: str) -> None:
+    """Raise `BadInput` for what is no plain s3:// address."""
+    bucket, _, key = address.removeprefix("s3://").partition("/")
+    good = address.startswith("s3://") and BUCKET.fullmatch(bucket) and len(address) <= ADDRESS_MAX and is_plain(key)
+    if not good or "//" in key or {".", ".."} & set(key.split("/")) or "?" in key or "#" in key:
+        raise BadInput(
+            f"{printable(address)[:NAME_MAX]} is no place in a bucket", hint="it looks like s3://BUCKET/FOLDER/"
+        )
+
+
+def _path(address: str) -> str:
+    return urlsplit(address).path
+
+
+def file_names(places: Sequence[Place]) -> list[str]:
+    """A name for each photo, from its address, all of them different without their endings too: captions are named as photos are."""
+    seen, found = set[str](), list[str]()
+    for number, place in enumerate(places, start=1):
+        name = FORBIDDEN.sub("", unquote(_path(place.address).rstrip("/").rpartition("/")[2], errors="replace")).lstrip(
+            "."
+        )
+        path = PurePosixPath(printable(name).replace("\\", "") or "photo")
+        ending = path.suffix if path.suffix.lower() in (*PICTURES, ZIP) else ""
+        stem = (path.name.removesuffix(ending) if ending else path.name.replace(".", "-"))[-NAME_MAX:].strip(
+            " ."
+        ) or "photo"
+        if stem.lower() in seen:
+            stem = f"{stem}-{number}"
+        seen.add(stem.lower())
+        found.append(stem + ending.lower())
+    return found
+
+
+# Sources
+
+Use = Literal["read", "deliver"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A place that the operator lets these projects use: a prefix of a bucket, or an organisation or a repository of the hub."""
+
+    name: str
+    place: str
+    projects: tuple[str, ...]
+    deliver: bool = False
+
+    def covers(self, address: str, project: str) -> bool:
+        prefix = self.place if self.place.endswith("/") else f"{self.place}/"
+        return (project in self.projects or "*" in self.projects) and f"{address}/".startswith(prefix)
+
+
+def source_of(address: str, project: str, sources: Mapping[str, Source], use: Use) -> Source:
+    """The source with the longest place that covers it. Raises `BadInput` where none does."""
+    covering = [source for source in sources.values() if source.covers(address, project)]
+    fitting = [source for source in covering if use == "read" or source.deliver]
+    if not fitting:
+        what = "results may not be delivered to" if covering else f"the project {project} has no source for"
+        setting = (
+            "deliver = true in its source" if covering else "a [sources.NAME] that covers it and names the project"
+        )
+        raise BadInput(f"{what} {address}", hint=f"the operator of this server adds {setting}, in gangline.toml")
+    return max(fitting, key=lambda source: len(source.place))
+
+
+# Where results go
+
+
+def why_no_target(address: str) -> str:
+    """Return what is wrong with a place for results; empty where nothing is."""
+    if address.startswith("hf://"):
+        repo = address.removeprefix("hf://").rstrip("/")
+        good = REPO.fullmatch(repo) and ".." not in repo and "--" not in repo
+        return "" if good else "is no repository of the hub: it looks like hf://ORGANISATION/NAME"
+    try:
+        check_bucket(address)
+    except BadInput:
+        return "is no place for results: it looks like s3://BUCKET/FOLDER/ or hf://ORGANISATION/NAME"
+    return "" if _path(address).strip("/") else "is a whole bucket: name a folder of it, as s3://BUCKET/FOLDER/"
+
+
+def to_json(places: Sequence[Place]) -> list[dict[str, Any]]:
+    return [{"url": place.address} | ({"caption": place.caption} if place.caption else {}) for place in places]

@@ -1,0 +1,82 @@
+"""Where the server may fetch photos from and deliver results to, with which keys, and how much of it."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from annotated_types import Ge, Gt, Le, MaxLen
+
+from gangline.core.errors import BadInput
+from gangline.core.places.guard import parse_networks
+from gangline.core.places.places import Source, check_bucket, why_no_target
+from gangline.core.policy import STRICT, Exact
+
+Bytes = Annotated[int, Ge(1_000), Le(10**12), Exact()]
+Number = Annotated[int, Ge(1), Le(10**6), Exact()]
+Seconds = Annotated[float, Gt(0), Le(86_400), Exact()]
+Text = Annotated[str, MaxLen(1000), Exact()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchingSettings:
+    """What one job may make this server fetch."""
+
+    __pydantic_config__: ClassVar[Any] = STRICT
+    networks: Annotated[
+        tuple[Text, ...],
+        "Networks that are not public and that users' URLs may lead to, as 10.1.0.0/16; there http:// is allowed, too. "
+        "Without one, private, loopback and link-local addresses are refused.",
+    ] = ()
+    file_bytes_max: Annotated[Bytes, "Size of one photo."] = 200_000_000
+    bytes_max: Annotated[Bytes, "Size of all photos of a job, and of a zip of them."] = 10_000_000_000
+    files_max: Annotated[Number, "Files of one job: photos, captions and what lies beside them."] = 10_000
+    file_s: Annotated[Seconds, "One file, or one zip, comes within this time."] = 600.0
+    tries_max: Annotated[Number, "A job fails after this many tries in a row that came to nothing."] = 12
+    at_once_max: Annotated[Number, "Jobs whose photos are fetched, or results delivered, at the same time."] = 4
+
+    def __post_init__(self) -> None:
+        assert _are_networks(self.networks), "networks are written as 10.1.0.0/16, with zeros behind the prefix"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceSettings:
+    """A place and who may use it. Its secrets are names of variables of the server's environment; without them nothing is signed."""
+
+    __pydantic_config__: ClassVar[Any] = STRICT
+    place: Annotated[
+        Text, "Where it lies: s3://BUCKET/FOLDER/, or, to deliver to, hf://ORGANISATION/ or hf://ORGANISATION/NAME."
+    ] = ""
+    projects: Annotated[tuple[Text, ...], 'Projects whose jobs may name addresses below it; "*" stands for all.'] = ()
+    deliver: Annotated[Annotated[bool, Exact()], "Whether results may be delivered there."] = False
+    key_env: Annotated[Text, "The variable with the access key of the bucket, or the token of the hub."] = ""
+    secret_env: Annotated[Text, "The variable with the secret key of the bucket."] = ""
+    endpoint: Annotated[
+        Text, "The address of the object store, or of the hub; without it Amazon's, or huggingface.co."
+    ] = ""
+    region: Annotated[Text, "The region of the bucket."] = "us-east-1"
+
+    def __post_init__(self) -> None:
+        assert not self.place or _is_place(self.place), "place is like s3://BUCKET/FOLDER/ or hf://ORGANISATION/"
+        assert bool(self.place) == bool(self.projects), "a source names its place and its projects"
+        assert self.deliver or not self.place.startswith("hf://"), "a place of the hub is to deliver to: deliver = true"
+
+    def named(self, name: str) -> Source:
+        return Source(name=name, place=self.place, projects=self.projects, deliver=self.deliver)
+
+
+def _are_networks(texts: tuple[str, ...]) -> bool:
+    try:
+        parse_networks(texts)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_place(place: str) -> bool:
+    if place.startswith("hf://"):
+        organisation = place.removeprefix("hf://").rstrip("/")
+        return not why_no_target(f"hf://{organisation}" if "/" in organisation else f"hf://{organisation}/x")
+    try:
+        check_bucket(place)
+    except BadInput:
+        return False
+    return True

@@ -1,0 +1,63 @@
+"""Photos that a server has fetched for a user, looked at in a process of their own: `python -m gangline.data.images.imported FOLDER`.
+
+What strangers sent is decoded here and nowhere else in the server, with bounds of memory and time; a file that crashes the decoder
+ends this process. `FOLDER/fetched` is what came; photos and captions lie in `FOLDER/photos` afterwards. The answer is a line of JSON.
+"""
+
+import json
+import resource
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from gangline.core.errors import UserError
+from gangline.data.images.captions import find_captions, read_captions
+from gangline.data.images.photos import find_photos
+from gangline.data.images.zips import Bounds, unpack
+
+FETCHED, PHOTOS = "fetched", "photos"
+MEMORY_BYTES_MAX = 4 * 2**30
+CPU_S_MAX = 1800
+REFUSED = 65
+
+
+def look(folder: Path, bounds: Bounds, *, all_are_photos: bool) -> dict[str, Any]:
+    """The names of photos and captions below `PHOTOS`, and sentences on what was not used. Raises `BadInput`.
+
+    `all_are_photos`: each was named by itself, so one that is none is an error."""
+    fetched, photos = folder / FETCHED, folder / PHOTOS
+    shutil.rmtree(photos, ignore_errors=True)
+    photos.mkdir()
+    zips = sorted(fetched.glob("*.zip"))
+    for path in zips:
+        unpack(path, photos if len(zips) == 1 else photos / path.stem, bounds)
+    for path in sorted(fetched.rglob("*")):
+        if path.is_file() and path not in zips:
+            to = photos / path.relative_to(fetched)
+            to.parent.mkdir(parents=True, exist_ok=True)
+            to.hardlink_to(path)
+    found = find_photos(photos)
+    if all_are_photos and found.passed_over:
+        raise UserError(found.passed_over[0].replace(" is passed over: ", " is no photo: "), hint="name photos alone")
+    names = [path.relative_to(photos).as_posix() for path in found.photos]
+    told = list(found.passed_over)
+    read_captions(photos, names, "the prompt", told.append)
+    return {"photos": names, "captions": find_captions(photos, names), "told": told}
+
+
+def main() -> int:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_S_MAX, CPU_S_MAX))
+    folder, wanted = Path(sys.argv[1]), json.loads(sys.argv[2])
+    try:
+        answer = look(folder, Bounds(**wanted["bounds"]), all_are_photos=wanted["all_are_photos"])
+    except UserError as error:
+        sys.stdout.write(json.dumps({"message": error.message, "hint": error.hint}))
+        return REFUSED
+    sys.stdout.write(json.dumps(answer))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

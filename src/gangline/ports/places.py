@@ -1,0 +1,46 @@
+"""Places that users name: photos are brought from there into a folder of this server's, and results are put there."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from gangline.core.places.places import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """How far it is: so many files of so many, 0 of 0 while that is not known."""
+
+    done: int
+    of: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What lies in the folder after a look: names of photos and of captions, and sentences on what is not used."""
+
+    photos: tuple[str, ...]
+    captions: tuple[str, ...]
+    told: tuple[str, ...]
+
+
+class Fetcher(Protocol):
+    """Every call may raise `BadInput`, whose sentence is for the user and final, or `Unreachable`: later it may go well."""
+
+    def check(self, project: str, places: Sequence[Place]) -> None:
+        """Whether these may be fetched for the project, as far as can be told without asking anybody."""
+        ...
+
+    def bring(self, job: str, project: str, places: Sequence[Place]) -> Iterator[Brought]:
+        """Fetch what is not here yet, a file a step. What came before this server was stopped is not fetched again."""
+        ...
+
+    def look(self, job: str, places: Sequence[Place]) -> Found:
+        """Unpack and check all that was brought."""
+        ...
+
+    def read(self, job: str, name: str) -> bytes: ...
+
+    def forget(self, job: str) -> None:
+        """Delete what was brought. If it is gone already, so much the better."""
+        ...

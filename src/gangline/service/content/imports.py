@@ -1,0 +1,248 @@
+"""Photos that lie elsewhere are fetched for a job, a file at a time and off the request's path; then the job's spec is whole, for good.
+
+A job waits meanwhile: no node may have it while `job.fetching` is 1. What comes is checked as a user's own machine checks photos, and
+goes into the object store by content as uploads do. One server at a time does it, in turns as with gated models (`mirror.py`).
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gangline.core.canonical import canonical_json, digest
+from gangline.core.display import as_words
+from gangline.core.errors import BadInput, GanglineError, Unreachable, UserError
+from gangline.core.files import File, part_ranges
+from gangline.core.jobs.failure import Verdict
+from gangline.core.jobs.keys import blob_key
+from gangline.core.parsing import to_json
+from gangline.core.places.places import Place, parse_places
+from gangline.core.places.places import to_json as places_to_json
+from gangline.core.specs.spec import Spec, parse_spec, spec_hash, workload
+from gangline.ports.objects import Part
+from gangline.ports.places import Brought, Fetcher, Found
+from gangline.ports.store import Row, Write, guard, write
+from gangline.service.attempts import as_job, event, moving
+from gangline.service.content.blobs import listing, naming
+from gangline.service.content.mirror import copied
+from gangline.service.deployment import Deployment
+
+FETCHING = "its photos are being fetched"
+HERE = "waits for a node"
+TURN_S = 960.0
+"""Without a word for so long, beside the time that one file may take, another server goes on. A look at the photos takes less."""
+PAUSE_S_FIRST, PAUSE_S_MAX = 10.0, 900.0
+STAND_IN = {"path": "photo", "bytes": 0, "sha256": "0" * 64}
+"""In the place of photos that are not here yet, so that the rest of a spec can be checked."""
+
+
+# Submitting
+
+
+def places_of(at: Deployment, project: str, given: object) -> tuple[Place, ...]:
+    """The places that `photos` of a submission names. Raises `BadInput` where they may not be fetched."""
+    places = parse_places(given)
+    if at.fetcher is None:
+        raise BadInput("this server fetches no photos", hint="upload them, as `gangline train FOLDER` does")
+    at.fetcher.check(project, places)
+    return places
+
+
+def awaiting(job: str, spec: Spec, places: Sequence[Place]) -> tuple[str, list[Write]]:
+    """A hash of what was asked for, and what belongs after the write of a job whose photos are still to be fetched."""
+    asked = canonical_json({**to_json(spec), "photos": places_to_json(places)})
+    added = {"asked": digest(json.loads(asked)), "places": json.dumps(places_to_json(places))}
+    return added["asked"], [write("await_photos", id=job, spec=asked), write("add_import", job=job, **added)]
+
+
+def why_waiting(at: Deployment, job: str, now_ms: int) -> str:
+    row = _find(at, job)
+    if row is None:
+        return FETCHING
+    far = f": {row['done']} of {row['files']}" if row["files"] else ""
+    if not row["because"]:
+        return f"{FETCHING}{far}"
+    wait_s = max(0, row["turn_ends_ms"] - now_ms) / 1000
+    return f"{FETCHING}{far}; {row['because']}, and is tried again in {wait_s:.0f} s"
+
+
+# Fetching
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Turn:
+    """Who fetches photos for which job; of several threads of a server, too, one."""
+
+    at: Deployment
+    fetcher: Fetcher
+    server: str
+    job: str
+    project: str
+    places: tuple[Place, ...]
+    tries: int
+
+    @property
+    def who(self) -> dict[str, object]:
+        return {"job": self.job, "server": self.server}
+
+
+def fetch_photos(at: Deployment, thread: int = 0) -> Iterator[None]:
+    """For all jobs that wait for photos. It takes long: who goes through this may stop after each step, and the next time it goes on
+    there."""
+    if at.fetcher is None:
+        return
+    server = f"{at.server}/{thread}"
+    for row in at.store.load("imports_to_make", now=at.store.now_ms(), server=server):
+        yield from _take(at, at.fetcher, server, row["job"])
+
+
+def _take(at: Deployment, fetcher: Fetcher, server: str, job: str) -> Iterator[None]:
+    now_ms = at.store.now_ms()
+    if not at.store.apply(guard("take_import", job=job, server=server, now=now_ms, turn_ends_ms=_turn_ends_ms(at))):
+        return
+    row = _find(at, job)
+    if row is None or row["state"] != "fetching":
+        return
+    places = parse_places(json.loads(row["places"]))
+    turn = _Turn(
+        at=at, fetcher=fetcher, server=server, job=job, project=row["project"], places=places, tries=row["tries"]
+    )
+    try:
+        yield from _bring(turn, row)
+    except Unreachable as error:
+        _pause(turn, error)
+    except GanglineError as error:
+        _fail(turn, error)
+
+
+def _bring(turn: _Turn, row: Row) -> Iterator[None]:
+    """Stops where another server has taken over, or the job has ended."""
+    before = Brought(row["done"], row["files"])
+    for brought in turn.fetcher.bring(turn.job, turn.project, turn.places):
+        before = _further(before, brought)
+        if not _advance(turn, before, row["done"]):
+            return
+        yield
+    found = turn.fetcher.look(turn.job, turn.places)
+    files = dict[str, File]()
+    for name in (*found.photos, *found.captions):
+        files[name] = _keep(turn, name)
+        if not _advance(turn, before, row["done"]):
+            return
+        yield
+    _fill(turn, found, files)
+
+
+def _further(before: Brought, brought: Brought) -> Brought:
+    """What came in an earlier try counts."""
+    return Brought(max(before.done, brought.done), max(before.of, brought.of))
+
+
+def _advance(turn: _Turn, brought: Brought, done_before: int) -> bool:
+    """Written down, if it is still this server's turn and somebody waits for the photos. What brings a file starts the tries anew."""
+    row = _find(turn.at, turn.job)
+    if row is None or row["ended_ms"] is not None:
+        _end(turn, "dropped", "")
+        turn.fetcher.forget(turn.job)
+        return False
+    progress = {"done": brought.done, "files": brought.of, "because": ""}
+    tries = 0 if brought.done > done_before else turn.tries
+    return turn.at.store.apply(
+        guard("advance_import", **turn.who, **progress, tries=tries, turn_ends_ms=_turn_ends_ms(turn.at))
+    )
+
+
+def _keep(turn: _Turn, name: str) -> File:
+    """Into the object store, by content."""
+    at, content = turn.at, turn.fetcher.read(turn.job, name)
+    file = File(path=name, bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
+    _put(at, blob_key(turn.project, file.sha256), file, content)
+    here = {"project": turn.project, "sha256": file.sha256, "bytes": file.bytes, "now": at.store.now_ms()}
+    if not at.store.apply(guard("add_blob", **here)):
+        raise Unreachable(f"{name} is being deleted, as no job used it")
+    return file
+
+
+def _put(at: Deployment, key: str, file: File, content: bytes) -> None:
+    if at.objects.stat(key):
+        if at.objects.read_back(key) == file.sha256:
+            return
+        at.objects.delete([key])
+    if not at.objects.in_parts(file.bytes):
+        at.objects.write(key, content)
+        return
+    upload = at.objects.begin(key)
+    ranges = part_ranges(file.bytes)
+    parts = [content[part.start : part.stop] for part in ranges]
+    for number, part in enumerate(parts, start=1):
+        at.objects.put_part(key, upload, number, part)
+    at.objects.complete(key, upload, [Part(len(part), hashlib.sha256(part).hexdigest()) for part in parts])
+    if at.objects.stat(key) is None:
+        raise Unreachable(f"{file.path} is not complete in the object store")
+
+
+def _fill(turn: _Turn, found: Found, files: dict[str, File]) -> None:
+    """The job has its photos, unless it has ended or another server was faster."""
+    at, now_ms = turn.at, turn.at.store.now_ms()
+    asked = json.loads(at.store.load("job", id=turn.job)[0]["spec"])
+    photos, captions = ([to_json(files[name]) for name in names] for names in (found.photos, found.captions))
+    spec = parse_spec(asked | {"photos": photos, "captions": captions})
+    inputs = spec.input_files().values()
+    size = sum(file.bytes for file in (*inputs, *copied(at, turn.project, spec).values()))
+    filled = {"spec": canonical_json(to_json(spec)), "spec_hash": spec_hash(spec), "workload": workload(spec)}
+    fetched = list(files.values())
+    if at.store.apply(
+        *naming(turn.project, fetched, now_ms),
+        guard("fill_job", id=turn.job, **filled, input_bytes=size, because=HERE, now=now_ms),
+        *listing(turn.project, turn.job, fetched),
+        guard("end_import", **turn.who, state="ready", because="", tries=0, not_before_ms=0),
+        event(turn.job, "fetched", _in_words(found), now_ms),
+    ):
+        turn.fetcher.forget(turn.job)
+
+
+def _in_words(found: Found) -> str:
+    count, own = len(found.photos), len(found.captions)
+    captions = f" and {own} file{'s' * (own != 1)} of captions" if own else ""
+    told = f"; {'; '.join(found.told[:5])}" if found.told else ""
+    return as_words(f"{count} photo{'s' * (count != 1)}{captions} fetched{told}")
+
+
+def _pause(turn: _Turn, error: GanglineError) -> None:
+    """Later again; after very many tries the job has failed."""
+    row = _find(turn.at, turn.job)
+    tries = 1 + (row["tries"] if row else turn.tries)
+    if tries >= turn.at.fetching.tries_max:
+        _fail(turn, UserError(f"{error.message}, in {tries} tries"))
+        return
+    _end(turn, "fetching", error.message, tries=tries, wait_s=min(PAUSE_S_MAX, PAUSE_S_FIRST * 2 ** (tries - 1)))
+
+
+def _fail(turn: _Turn, error: GanglineError) -> None:
+    """The job fails with it, unless it has ended meanwhile."""
+    at, now_ms = turn.at, turn.at.store.now_ms()
+    row = at.store.load("job", id=turn.job)[0]
+    if row["ended_ms"] is not None:
+        _end(turn, "dropped", "")
+        return
+    job = as_job(row)
+    because = as_words(f"its photos could not be fetched: {error.message}" + (f" ({error.hint})" if error.hint else ""))
+    verdict = Verdict(attempt="failed", job="failed", attempts_failed=job.attempts_failed, because=because)
+    ended = guard("end_import", **turn.who, state="failed", because=because, tries=turn.tries, not_before_ms=0)
+    if at.store.apply(moving(job, verdict, now_ms), ended, event(turn.job, "failed", because, now_ms)):
+        turn.fetcher.forget(turn.job)
+
+
+def _end(turn: _Turn, state: str, because: str, *, tries: int = 0, wait_s: float = 0.0) -> None:
+    not_before_ms = turn.at.store.now_ms() + round(wait_s * 1000)
+    end = {"state": state, "because": as_words(because), "tries": tries, "not_before_ms": not_before_ms}
+    turn.at.store.apply(write("end_import", **turn.who, **end))
+
+
+def _turn_ends_ms(at: Deployment) -> int:
+    return at.store.now_ms() + round((TURN_S + at.fetching.file_s) * 1000)
+
+
+def _find(at: Deployment, job: str) -> Row | None:
+    rows = at.store.load("import_of", job=job)
+    return rows[0] if rows else None

@@ -1,0 +1,330 @@
+"""Photos that a submission names by their address are fetched by the server, checked, and kept as uploads are; then the job begins."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gangline.adapters.places.fetcher import PlacesFetcher
+from gangline.adapters.places.web import Web
+from gangline.compose.places import LOOK
+from gangline.core.errors import BadInput
+from gangline.core.places.guard import parse_networks
+from gangline.core.server.sources import FetchingSettings
+from gangline.core.specs.spec import parse_spec, spec_hash
+from gangline.service.content.imports import PAUSE_S_FIRST, TURN_S, fetch_photos
+from gangline.service.deployment import Deployment
+from gangline.service.jobs import steer
+from gangline.service.jobs.submit import submit
+from gangline.service.retention.removal import remove
+from tests.service.conftest import PROJECT, Service
+from tests.service.places.site import Site, a_site, packed, picture
+
+RED, BLUE, GREEN = picture("red"), picture("blue"), picture("green")
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with a_site() as site:
+        yield site
+
+
+@pytest.fixture
+def fetching(service: Service, site: Site, tmp_path: Path) -> Service:
+    """A service that may fetch from loopback."""
+    return allow(service, tmp_path)
+
+
+def allow(service: Service, home: Path, networks: tuple[str, ...] = ("127.0.0.0/8",), **settings: Any) -> Service:
+    wanted = FetchingSettings(networks=networks, **settings)
+    web = Web(parse_networks(networks))
+    fetcher = PlacesFetcher(home / "imports", wanted, {}, web, lambda source, bucket: pytest.fail("no bucket"), LOOK)
+    service.at = replace(service.at, fetcher=fetcher, fetching=wanted)
+    service.app.state.deployment = service.at
+    return service
+
+
+def value(service: Service, photos: Any, **settings: Any) -> dict[str, Any]:
+    base = {"source": "files", "files": [{"path": "a.png", "bytes": 7, "sha256": service.photo.sha256}]}
+    return {"base": base, "photos": photos, "prompt": "a photo of sks dog", "steps": 10, **settings}
+
+
+def ask(service: Service, photos: Any, request: str | None = None, **settings: Any) -> str:
+    given = value(service, photos, **settings)
+    return submit(service.at, PROJECT, given, name="", request=request, now_ms=service.now_ms)
+
+
+def fetch_all(at: Deployment) -> None:
+    for _ in fetch_photos(at):
+        pass
+
+
+def show(service: Service, job: str) -> dict[str, Any]:
+    return service.ask("GET", f"/v1/jobs/{job}").json()
+
+
+def because(service: Service, job: str) -> str:
+    return show(service, job)["summary"]["because"]
+
+
+def kinds(service: Service, job: str) -> list[str]:
+    return [event["kind"] for event in service.ask("GET", f"/v1/jobs/{job}/events").json()]
+
+
+def test_photos_of_a_list_of_urls_are_fetched_and_the_job_begins_with_them(fetching: Service, site: Site) -> None:
+    urls = [site.put("one.png", RED), {"url": site.put("two.png", BLUE), "caption": "sks dog in snow"}]
+    job = ask(fetching, urls)
+    node = fetching.join()
+    assert because(fetching, job) == "its photos are being fetched"
+    assert show(fetching, job)["spec"]["photos"] == [{"url": urls[0]}, urls[1]]
+    fetching.claim_nothing(node)
+    fetch_all(fetching.at)
+    spec = parse_spec(show(fetching, job)["spec"])
+    assert [file.path for file in spec.photos] == ["one.png", "two.png"]
+    assert [file.path for file in spec.captions] == ["two.txt"]
+    assert fetching.store.load("job", id=job)[0]["spec_hash"] == spec_hash(spec)
+    assignment = fetching.claim(node)
+    given = {file.path: fetching.objects.read(file.key) for file in assignment.inputs}
+    assert given["photos/one.png"] == RED and given["captions/two.txt"] == b"sks dog in snow"
+    assert kinds(fetching, job)[:2] == ["submitted", "fetched"]
+    assert (
+        not list((Path(fetching.database).parent / "imports").glob("*/*")) if "://" not in fetching.database else True
+    )
+
+
+def test_the_same_photos_uploaded_or_fetched_are_the_same_job(fetching: Service, site: Site) -> None:
+    job = ask(fetching, [site.put("one.png", RED)])
+    fetch_all(fetching.at)
+    uploaded = fetching.hand_in(RED, "one.png")
+    other = ask(fetching, [{"path": "one.png", "bytes": uploaded.bytes, "sha256": uploaded.sha256}])
+    specs = [show(fetching, each)["spec"] for each in (job, other)]
+    assert specs[0] == specs[1]
+    assert len({fetching.store.load("job", id=each)[0]["spec_hash"] for each in (job, other)}) == 1
+
+
+@pytest.mark.parametrize("path", ["dogs.zip", "download"])
+def test_photos_of_a_zip_are_fetched_with_their_captions(fetching: Service, site: Site, path: str) -> None:
+    files = {"dogs/1.png": RED, "dogs/1.txt": b"sks dog", "dogs/2.png": BLUE, "dogs/readme.doc": b"hello"}
+    job = ask(fetching, site.put(path, packed(files)))
+    fetch_all(fetching.at)
+    spec = parse_spec(show(fetching, job)["spec"])
+    assert [file.path for file in (*spec.photos, *spec.captions)] == ["1.png", "2.png", "1.txt"]
+    told = fetching.ask("GET", f"/v1/jobs/{job}/events").json()[1]["because"]
+    assert told == "2 photos and 1 file of captions fetched; readme.doc is passed over: not an image"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"<html>sign in</html>", "is no photo: not an image"),
+        (RED[:80], "cannot be read to its end"),
+        (b"", "is no photo: not an image"),
+    ],
+)
+def test_what_is_no_photo_fails_the_job_in_words(fetching: Service, site: Site, content: bytes, said: str) -> None:
+    url = site.put("dog.png" if content == RED[:80] else "view", content)
+    job = ask(fetching, [site.put("good.png", RED), url])
+    fetch_all(fetching.at)
+    found = show(fetching, job)["summary"]
+    assert found["state"] == "failed" and said in found["because"], found["because"]
+    assert kinds(fetching, job) == ["submitted", "failed"]
+    assert fetching.look("SELECT * FROM photo_import")[0]["state"] == "failed"
+
+
+def test_what_is_not_there_fails_the_job_with_its_address(fetching: Service, site: Site) -> None:
+    job = ask(fetching, f"{site.url}/dogs.zip?signature=secret")
+    fetch_all(fetching.at)
+    said = because(fetching, job)
+    assert said.startswith(f"its photos could not be fetched: {site.url}/dogs.zip was answered with 404")
+    assert "secret" not in said
+
+
+def test_an_address_that_is_not_public_fails_the_job_before_it_is_asked(
+    service: Service, site: Site, tmp_path: Path
+) -> None:
+    allow(service, tmp_path, networks=())
+    job = ask(service, [site.put("one.png", RED).replace("http:", "https:")])
+    fetch_all(service.at)
+    assert service.state(job) == "failed" and "127.0.0.1 is not asked: its address is loopback" in because(service, job)
+    assert site.asked == []
+
+
+@pytest.mark.parametrize(
+    ("photos", "said"),
+    [
+        ("s3://bucket/dogs/", "has no source for s3://bucket/dogs/"),
+        ("dogs/", "is no address"),
+        ("https://me:secret@a.example/1.zip", "a user's name or password"),
+        ([], "photos"),
+        (["https://a.example/1.jpg"] * 11, "more than 10"),
+    ],
+)
+def test_what_may_not_be_fetched_is_refused_when_it_is_submitted(
+    fetching: Service, tmp_path: Path, photos: Any, said: str
+) -> None:
+    allow(fetching, tmp_path, files_max=10)
+    with pytest.raises(BadInput) as refused:
+        ask(fetching, photos)
+    assert said in refused.value.message and "secret" not in refused.value.message
+    assert fetching.look("SELECT * FROM job") == []
+
+
+def test_a_server_that_fetches_nothing_says_so(service: Service) -> None:
+    with pytest.raises(BadInput, match="this server fetches no photos"):
+        ask(service, "https://a.example/dogs.zip")
+
+
+def test_other_problems_of_the_spec_are_found_at_once(fetching: Service) -> None:
+    with pytest.raises(BadInput, match="steps"):
+        ask(fetching, "https://a.example/dogs.zip", steps=-1)
+    with pytest.raises(BadInput, match="captions: they are fetched"):
+        ask(fetching, "https://a.example/dogs.zip", captions=[{"path": "a.txt", "bytes": 1, "sha256": "0" * 64}])
+
+
+def test_limits_of_size_and_number_hold(fetching: Service, site: Site, tmp_path: Path) -> None:
+    allow(fetching, tmp_path, file_bytes_max=1000, bytes_max=5000)
+    large = picture("red", 3000) + bytes(1000)
+    job = ask(fetching, [site.put("large.png", large)] * 2)
+    fetch_all(fetching.at)
+    assert "large.png is longer than" in because(fetching, job)
+    swollen = ask(fetching, site.put("bomb.zip", packed({"a.png": bytes(4000)})))
+    fetch_all(fetching.at)
+    assert "a.png of bomb.zip unpacks to more than" in because(fetching, swollen)
+
+
+def test_a_fault_that_may_pass_is_tried_again_later_each_time_and_says_so(fetching: Service, site: Site) -> None:
+    job = ask(fetching, [site.put("one.png", RED), site.put("two.png", BLUE)])
+    site.before = lambda path: 503 if path == "/two.png" else None
+    fetch_all(fetching.at)
+    assert because(fetching, job) == (
+        f"its photos are being fetched: 1 of 2; {site.url}/two.png was answered with 503, and is tried again in 10 s"
+    )
+    fetch_all(fetching.at)
+    assert site.asked == ["/one.png", "/two.png"], "not before its time"
+    fetching.wait(PAUSE_S_FIRST + 1)
+    fetch_all(fetching.at)
+    assert site.asked == ["/one.png", "/two.png", "/two.png"], "what came is not fetched again"
+    assert because(fetching, job).endswith("tried again in 20 s")
+    site.before = lambda path: None
+    fetching.wait(2 * PAUSE_S_FIRST + 1)
+    fetch_all(fetching.at)
+    assert len(parse_spec(show(fetching, job)["spec"]).photos) == 2
+
+
+def test_it_ends_although_a_fault_never_does(fetching: Service, site: Site, tmp_path: Path) -> None:
+    allow(fetching, tmp_path, tries_max=3)
+    job = ask(fetching, [site.put("one.png", RED)])
+    site.before = lambda path: 503
+    for _ in range(5):
+        fetch_all(fetching.at)
+        fetching.wait(1000)
+    assert fetching.state(job) == "failed" and because(fetching, job).endswith("was answered with 503, in 3 tries")
+    assert len(site.asked) == 3
+
+
+def test_a_server_that_dies_in_the_midst_goes_on_where_it_was(fetching: Service, site: Site, tmp_path: Path) -> None:
+    job = ask(fetching, [site.put("one.png", RED), site.put("two.png", BLUE), site.put("three.png", GREEN)])
+    steps = fetch_photos(fetching.at)
+    for _ in range(3):
+        next(steps)
+    steps.close()
+    assert because(fetching, job) == "its photos are being fetched: 2 of 3"
+    allow(fetching, tmp_path)  # another process, of the same home
+    fetch_all(fetching.at)
+    assert sorted(site.asked) == ["/one.png", "/three.png", "/two.png"]
+    assert [file.path for file in parse_spec(show(fetching, job)["spec"]).photos] == ["one.png", "three.png", "two.png"]
+
+
+def test_of_several_servers_one_fetches_and_another_goes_on_when_that_is_gone(
+    fetching: Service, site: Site, tmp_path: Path
+) -> None:
+    job = ask(fetching, [site.put("one.png", RED), site.put("two.png", BLUE)])
+    first = fetch_photos(fetching.at)
+    next(first)
+    other = replace(allow(fetching, tmp_path / "other").at, server="other")
+    fetch_all(other)
+    assert site.asked == [], "it is not its turn"
+    fetching.wait(TURN_S + fetching.at.fetching.file_s + 1)
+    fetch_all(other)
+    assert len(parse_spec(show(fetching, job)["spec"]).photos) == 2
+    before = fetching.look("SELECT * FROM job") + fetching.look("SELECT * FROM photo_import")
+    for _ in first:
+        pass
+    assert fetching.look("SELECT * FROM job") + fetching.look("SELECT * FROM photo_import") == before
+
+
+def test_a_job_that_is_canceled_meanwhile_is_not_fetched_for(fetching: Service, site: Site) -> None:
+    job = ask(fetching, [site.put("one.png", RED), site.put("two.png", BLUE), site.put("three.png", GREEN)])
+    steps = fetch_photos(fetching.at)
+    next(steps)
+    next(steps)
+    steer.cancel(fetching.at, job, fetching.now_ms)
+    assert list(steps) == []
+    assert "/three.png" not in site.asked, "one file was on its way"
+    assert fetching.state(job) == "canceled"
+    fetch_all(fetching.at)
+    assert fetching.look("SELECT state FROM photo_import") == [{"state": "dropped"}]
+    remove(fetching.at, job, fetching.now_ms)
+    assert fetching.look("SELECT * FROM photo_import") == []
+
+
+def test_a_job_may_be_paused_and_resumed_meanwhile(fetching: Service, site: Site) -> None:
+    job = ask(fetching, [site.put("one.png", RED)])
+    node = fetching.join()
+    steer.pause(fetching.at, job, fetching.now_ms)
+    steer.resume(fetching.at, job, fetching.now_ms)
+    assert because(fetching, job) == "its photos are being fetched"
+    fetching.claim_nothing(node)
+    steer.pause(fetching.at, job, fetching.now_ms)
+    fetch_all(fetching.at)
+    assert (fetching.state(job), because(fetching, job)) == ("paused", "paused by its owner")
+    steer.resume(fetching.at, job, fetching.now_ms)
+    assert fetching.claim(node).job == job
+
+
+def test_a_job_whose_photos_could_not_be_fetched_can_be_retried(fetching: Service, site: Site) -> None:
+    job = ask(fetching, [f"{site.url}/one.png"])
+    fetch_all(fetching.at)
+    assert fetching.state(job) == "failed"
+    site.put("one.png", RED)
+    again = fetching.ask("POST", f"/v1/jobs/{job}/retry").json()["summary"]
+    assert again["because"] == "its photos are being fetched"
+    fetch_all(fetching.at)
+    assert fetching.claim(fetching.join()).job == again["id"]
+
+
+def test_the_same_request_again_gives_the_same_job_before_and_after_the_photos_came(
+    fetching: Service, site: Site
+) -> None:
+    urls = [site.put("one.png", RED)]
+    job = ask(fetching, urls, "once")
+    assert ask(fetching, urls, "once") == job
+    fetch_all(fetching.at)
+    assert ask(fetching, urls, "once") == job
+    with pytest.raises(BadInput, match="was used for another spec"):
+        ask(fetching, [*urls, f"{site.url}/two.png"], "once")
+
+
+def test_a_job_that_waits_for_photos_does_not_fail_for_lack_of_a_node(fetching: Service, site: Site) -> None:
+    job = ask(fetching, [site.put("one.png", RED)])
+    fetching.wait(fetching.at.policy.unmatched_s + 1)
+    fetching.tick()
+    assert fetching.state(job) == "queued"
+
+
+def test_photos_that_a_job_fetched_are_kept_as_long_as_it_needs_them(fetching: Service, site: Site) -> None:
+    job = ask(fetching, [site.put("one.png", RED)])
+    fetch_all(fetching.at)
+    (file,) = parse_spec(show(fetching, job)["spec"]).photos
+    named = fetching.look(f"SELECT job FROM job_file WHERE sha256 = '{file.sha256}'")
+    assert named == [{"job": job}]
+
+
+def test_what_a_user_wrote_steers_no_terminal(fetching: Service, site: Site) -> None:
+    job = ask(fetching, site.put("dogs.zip", packed({"a\x1b[31m.doc": b"x", "b.png": RED})))
+    fetch_all(fetching.at)
+    text = json.dumps(show(fetching, job)) + because(fetching, job)
+    assert "\\u001b" not in text and "\x1b" not in text

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from annotated_types import Ge, Le, MaxLen
 from fastapi import APIRouter, Header, Query, Request, Response
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Discriminator, Tag, TypeAdapter, ValidationError, WithJsonSchema
 from pydantic_core import to_json
 
 from gangline.api.answers.problems import as_problem
@@ -17,7 +17,7 @@ from gangline.core.display import NAME_MAX, Label
 from gangline.core.errors import GanglineError, TooLarge
 from gangline.core.files import FILE_BYTES_MAX, Sha256, check_parts
 from gangline.core.jobs.placement import PlacementView
-from gangline.core.parsing import InvalidSpec, problems
+from gangline.core.parsing import InvalidSpec, parse_as, problems
 from gangline.core.server.limits import Limits
 from gangline.core.views import ArtifactView, BatchLineView, BlobView, EventView, JobPage, JobView, LogView, NodeView
 from gangline.service.deployment import Deployment
@@ -48,6 +48,31 @@ class Submission:
     name: Label = ""
 
 
+def _shape(body: Any) -> str:
+    """A submission whose spec is not apart, as one types it by hand, has the name among the settings."""
+    return "apart" if isinstance(body, Submission) or not isinstance(body, dict) or "spec" in body else "plain"
+
+
+PLAIN = {
+    "type": "object",
+    "description": "The settings of a spec (see `LoraSpec`), and `name`.",
+    "not": {"required": ["spec"]},
+    "additionalProperties": True,
+}
+AnySubmission = Annotated[
+    Annotated[Submission, Tag("apart")] | Annotated[dict[str, Any], Tag("plain"), WithJsonSchema(PLAIN)],
+    Discriminator(_shape),
+]
+
+
+def _parts(submission: Submission | dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """The spec and the name. Raises `InvalidSpec` for a name that is none."""
+    if not isinstance(submission, Submission):
+        spec = {field: value for field, value in submission.items() if field != "name"}
+        submission = parse_as(Submission, {"spec": spec, "name": submission.get("name", "")})
+    return submission.spec, submission.name
+
+
 @router.post("/blobs")
 def offer_blob(at: At, now: Now, project: MemberOf, blob: Blob) -> BlobView:
     """Whether these bytes are here; if not, where to put them. Ask again afterwards."""
@@ -73,10 +98,13 @@ def submit_job(
     at: At,
     now: Now,
     project: MemberOf,
-    submission: Submission,
+    submission: AnySubmission,
     idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
 ) -> JobView:
-    job = submit.submit(at, project, submission.spec, name=submission.name, request=idempotency_key, now_ms=now)
+    """A `Submission`, or the settings of its spec and `name` beside each other. `base` may be a name of `/v1/bases` or ORGANISATION/NAME of
+    the hub, and `photos` may say where they lie: the server fetches them (docs/http.md)."""
+    spec, name = _parts(submission)
+    job = submit.submit(at, project, spec, name=name, request=idempotency_key, now_ms=now)
     return query.job(at, project, job, now)
 
 
@@ -119,10 +147,10 @@ async def _lines(request: Request, limits: Limits) -> AsyncIterator[bytes]:
 
 def _submit_line(at: Deployment, project: str, line: bytes, number: int, key: str | None) -> BatchLineView:
     try:
-        submission = SUBMISSION.validate_json(line)
+        spec, name = _parts(SUBMISSION.validate_json(line))
         request = None if key is None else f"{key}/{number}"
         now_ms = at.store.now_ms()
-        job = submit.submit(at, project, submission.spec, name=submission.name, request=request, now_ms=now_ms)
+        job = submit.submit(at, project, spec, name=name, request=request, now_ms=now_ms)
     except ValidationError as error:
         invalid = InvalidSpec(problems(list(error.errors(include_url=False)), as_problem))
         return BatchLineView(line=number, problem=asdict(of_error(invalid)))
@@ -131,7 +159,7 @@ def _submit_line(at: Deployment, project: str, line: bytes, number: int, key: st
     return BatchLineView(line=number, job=job)
 
 
-SUBMISSION = TypeAdapter(Submission)
+SUBMISSION: TypeAdapter[Submission | dict[str, Any]] = TypeAdapter(AnySubmission)
 
 
 @router.get("/jobs")

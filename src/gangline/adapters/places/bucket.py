@@ -14,7 +14,7 @@ from obstore.store import S3Store
 
 from gangline.core.errors import BadInput, Unreachable
 
-CHUNK = 4 << 20
+CHUNK, PART = 4 << 20, 16 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +69,8 @@ class SourceBucket:
 
     def put(self, key: str, content: Iterable[bytes]) -> None:
         """Write an object, in parts where it is long. What was there under this name is replaced."""
-        with self._reached(key), obstore.open_writer(self._store, key, buffer_size=16 << 20) as out:
-            for chunk in content:
-                out.write(chunk)
+        with self._reached(key):
+            obstore.put(self._store, key, iter(content), chunk_size=PART)
 
     @contextmanager
     def _reached(self, key: str) -> Iterator[None]:

@@ -1,0 +1,146 @@
+"""A bucket that an operator named as a source, on a real S3 server: photos come from below its prefix, with its key and no other."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gangline.adapters.objects.s3_wire import Bucket
+from gangline.adapters.places.bucket import Key, SourceBucket
+from gangline.adapters.places.fetcher import PlacesFetcher
+from gangline.adapters.places.web import Web
+from gangline.compose.places import LOOK, make_fetcher
+from gangline.core.errors import BadInput, Unreachable, UserError
+from gangline.core.places.places import Source, parse_places
+from gangline.core.server.settings import ServerSettings, parse_server_settings
+from gangline.core.server.sources import FetchingSettings
+from tests.servers import ACCESS_KEY, READER, READER_KEY, SECRET_KEY
+from tests.service.places.site import packed, picture
+
+DOGS = Source(name="dogs", place="s3://gangline/dogs/", projects=("kennel",))
+
+
+def opened(bucket: Bucket, access: str = ACCESS_KEY, secret: str = SECRET_KEY) -> SourceBucket:
+    return SourceBucket(bucket.name, Key(access=access, secret=secret, endpoint=bucket.endpoint))
+
+
+def fetcher(bucket: Bucket, folder: Path, **settings: int) -> PlacesFetcher:
+    sources = {"dogs": DOGS}
+    wanted = FetchingSettings(**settings)
+    return PlacesFetcher(folder, wanted, sources, Web(), lambda source, name: opened(bucket), LOOK)
+
+
+@pytest.fixture
+def dogs(bucket: Bucket) -> Bucket:
+    files = {"1.png": picture(), "1.txt": b"sks dog", "2.png": picture("blue"), "10_sks dog/3.png": picture("green")}
+    there = opened(bucket)
+    for name, content in files.items():
+        there.put(f"dogs/timber/{name}", [content])
+    there.put("dogs/timber.zip", [packed({"a.png": picture()})])
+    there.put("dogsled/secret.png", [picture()])
+    return bucket
+
+
+def bring(fetcher: PlacesFetcher, address: str, project: str = "kennel"):
+    places = parse_places(address)
+    fetcher.check(project, places)
+    steps = list(fetcher.bring("job", project, places))
+    return steps, fetcher.look("job", places)
+
+
+def test_photos_and_captions_below_a_prefix_are_fetched(dogs: Bucket, tmp_path: Path) -> None:
+    ours = fetcher(dogs, tmp_path)
+    steps, found = bring(ours, "s3://gangline/dogs/timber/")
+    assert [(step.done, step.of) for step in steps] == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4)]
+    assert (found.photos, found.captions) == (("1.png", "10_sks dog/3.png", "2.png"), ("1.txt",))
+    assert ours.read("job", "2.png") == picture("blue")
+    ours.forget("job")
+    ours.forget("job")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_zip_in_a_bucket_is_unpacked(dogs: Bucket, tmp_path: Path) -> None:
+    assert bring(fetcher(dogs, tmp_path), "s3://gangline/dogs/timber.zip")[1].photos == ("a.png",)
+
+
+@pytest.mark.parametrize(
+    ("address", "project"),
+    [("s3://gangline/dogsled/", "kennel"), ("s3://gangline/dogs/timber/", "another"), ("s3://other/dogs/", "kennel")],
+)
+def test_what_the_source_does_not_cover_is_not_asked(dogs: Bucket, tmp_path: Path, address: str, project: str) -> None:
+    with pytest.raises(BadInput, match="has no source for"):
+        bring(fetcher(dogs, tmp_path), address, project)
+    with pytest.raises(BadInput, match="has no source for"):  # the operator may take a source away meanwhile
+        list(fetcher(dogs, tmp_path).bring("job", project, parse_places(address)))
+
+
+@pytest.mark.parametrize("address", ["s3://gangline/dogs/nobody/", "s3://gangline/dogs/nobody.zip"])
+def test_what_is_not_there_is_said_by_its_address(dogs: Bucket, tmp_path: Path, address: str) -> None:
+    with pytest.raises(BadInput, match=f"there is nothing at {address}"):
+        bring(fetcher(dogs, tmp_path), address)
+
+
+def test_limits_of_a_folder_hold_before_a_file_is_fetched(dogs: Bucket, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="holds more than 3 files"):
+        bring(fetcher(dogs, tmp_path, files_max=3), "s3://gangline/dogs/timber/")
+
+
+def test_a_key_that_is_refused_is_no_secret_and_final(dogs: Bucket, tmp_path: Path) -> None:
+    for access, secret in ((ACCESS_KEY, "another-secret"), ("nobody", SECRET_KEY), ("", "")):
+        with pytest.raises(BadInput) as refused:
+            opened(dogs, access, secret).fetch("dogs/timber/1.png", tmp_path / "x", bytes_max=10**6, seconds=10)
+        assert "may not be opened with the key of its source" in refused.value.message
+        assert SECRET_KEY not in f"{refused.value.message}{refused.value.hint}"
+    with pytest.raises(BadInput):
+        opened(dogs, READER, READER_KEY).put("dogs/new.png", [b"x"])
+
+
+def test_a_store_that_is_away_may_come_back(tmp_path: Path) -> None:
+    away = SourceBucket("gangline", Key(access="a", secret="b", endpoint="http://127.0.0.1:9"))
+    with pytest.raises(Unreachable, match="cannot be reached"):
+        away.fetch("x.png", tmp_path / "x", bytes_max=10, seconds=10)
+
+
+def test_no_key_of_the_environment_is_used(dogs: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server's own key opens its own bucket, not a user's address."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
+    with pytest.raises(BadInput):
+        opened(dogs, "", "").fetch("dogs/timber/1.png", tmp_path / "x", bytes_max=10**6, seconds=10)
+
+
+def test_long_objects_are_written_in_parts_and_read_back(bucket: Bucket, tmp_path: Path) -> None:
+    there, piece = opened(bucket), os.urandom(1 << 20)
+    there.put("dogs/long", (piece for _ in range(40)))
+    assert there.fetch("dogs/long", tmp_path / "long", bytes_max=10**8, seconds=60) == 40 << 20
+    assert (tmp_path / "long").read_bytes() == piece * 40
+    with pytest.raises(BadInput, match="is longer than"):
+        there.fetch("dogs/long", tmp_path / "long", bytes_max=10**6, seconds=60)
+    assert "dogs/long" in dict(there.list("dogs/"))
+
+
+SETTINGS = """
+[sources.dogs]
+place = "s3://gangline/dogs/"
+projects = ["kennel"]
+key_env = "DOGS_KEY"
+secret_env = "DOGS_SECRET"
+endpoint = "{endpoint}"
+"""
+
+
+def settings_of(bucket: Bucket) -> ServerSettings:
+    return parse_server_settings(SETTINGS.format(endpoint=bucket.endpoint), "gangline.toml")
+
+
+def test_the_operator_names_the_keys_in_the_settings(
+    dogs: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(
+        UserError, match="the source dogs names the variable DOGS_KEY, which the environment does not have"
+    ):
+        make_fetcher(tmp_path, settings_of(dogs))
+    monkeypatch.setenv("DOGS_KEY", f"{READER}\n")
+    monkeypatch.setenv("DOGS_SECRET", READER_KEY)
+    found = bring(make_fetcher(tmp_path, settings_of(dogs)), "s3://gangline/dogs/timber/")[1]
+    assert len(found.photos) == 3

@@ -4,11 +4,12 @@ client = Client("http://127.0.0.1:8420", token)
 photos = client.hand_in([Path("photos/1.jpg")], below=Path("photos"))
 job = client.submit(LoraSpec(base=HubBase(repo="stabilityai/stable-diffusion-xl-base-1.0"), photos=photos, prompt="…"))
 client.job(job.summary.id).summary.state
+client.submit({"base": "stabilityai/stable-diffusion-xl-base-1.0", "photos": "s3://bucket/dogs/timber/", "prompt": "…"})
 """
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
@@ -104,9 +105,10 @@ class Client:
         """The name only: jobs name content, and what they need stays."""
         self._http.ask("DELETE", path_of("bases", name))
 
-    def submit(self, spec: Spec, *, name: str = "", key: str = "") -> JobView:
-        """`key` makes it safe to submit again after an answer was lost: the same key gives the same job."""
-        body = {"spec": to_json(spec), "name": name}
+    def submit(self, spec: Spec | Mapping[str, Any], *, name: str = "", key: str = "") -> JobView:
+        """`key` makes it safe to submit again after an answer was lost: the same key gives the same job. A spec may be JSON values, whose
+        `photos` say where they lie (docs/http.md): the server fetches them."""
+        body = {"spec": dict(spec) if isinstance(spec, Mapping) else to_json(spec), "name": name}
         return parse(JobView, self._http.ask("POST", "/v1/jobs", body, key=key or uuid4().hex))
 
     def submit_batch(self, specs: Iterable[Spec], *, key: str = "") -> list[BatchLineView]:

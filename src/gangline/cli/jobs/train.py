@@ -11,6 +11,7 @@ import typer
 from gangline.cli.bundled.place import find_recipe, here_or_bundled
 from gangline.cli.bundled.recipes import complete_preset, read_presets
 from gangline.cli.jobs.follow import follow, tell_end, watching
+from gangline.cli.jobs.places.addresses import addresses_of, body_of, checked, unpacked
 from gangline.cli.jobs.settings import with_settings
 from gangline.cli.output import (
     Output,
@@ -49,7 +50,9 @@ def train(
     photos: Annotated[
         str,
         typer.Argument(
-            help="A folder with photos of one subject; captions beside them are found (.txt, metadata.jsonl).",
+            help="A folder or a .zip with photos of one subject; captions beside them are found (.txt, metadata.jsonl). Or where the "
+            "server fetches them: s3://BUCKET/FOLDER/, the URL of a zip, URLs of photos between commas, or @FILE with a URL on each "
+            "line and its caption behind it.",
             show_default=False,
         ),
     ],
@@ -105,19 +108,42 @@ def train(
     client = make_client(server, token)
     presets = read_presets(preset or [])
     wanted = with_base(with_options(presets | read_recipe(recipe), settings | given, needs), client.base)
-    made = plan_of(Path(here_or_bundled(photos)), wanted)
-    planned = show_plan(client, made)
-    if plan:
-        print_json(planned) if output is Output.json else None
+    elsewhere = addresses_of(photos)
+    if elsewhere is not None:
+        spec = of_addresses(client, wanted | {"photos": elsewhere}, plan, output)
+    else:
+        with unpacked(Path(here_or_bundled(photos))) as folder:
+            spec = of_folder(client, folder, wanted, plan, output)
+    if spec is None:
         return
-    check_open(planned)
-    job = client.submit(send(client, made), name=name).summary
+    job = client.submit(spec, name=name).summary
     with watching(job.id):
         say(f"{job.id} is queued: {job.because}")
         if detach:
             print_json(job) if output is Output.json else out.print(job.id)
         else:
             watch(client, job.id, output)
+
+
+def of_folder(client: "Client", photos: Path, wanted: dict[str, Any], plan: bool, output: Output) -> LoraSpec | None:
+    """Show the plan, then upload what the spec names; None where the plan alone is asked for."""
+    made = plan_of(photos, wanted)
+    planned = show_plan(client, made)
+    if plan:
+        print_json(planned) if output is Output.json else None
+        return None
+    check_open(planned)
+    return send(client, made)
+
+
+def of_addresses(client: "Client", wanted: dict[str, Any], plan: bool, output: Output) -> dict[str, Any] | None:
+    """Do the same where the server fetches the photos."""
+    rows = checked(wanted)
+    err.print(facts(*rows))
+    if plan:
+        print_json({"plan": dict(rows), "notes": [], "tips": []}) if output is Output.json else None
+        return None
+    return body_of(client, wanted)
 
 
 def read_recipe(given: str | None, *, kind: str = UNNAMED) -> dict[str, Any]:

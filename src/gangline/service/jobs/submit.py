@@ -42,9 +42,7 @@ def offer_blob(
     return BlobView(present=True, grant=None)
 
 
-def submit(
-    at: Deployment, project: str, value: dict[str, Any], *, name: str, request: str | None, now_ms: int
-) -> str:
+def submit(at: Deployment, project: str, value: dict[str, Any], *, name: str, request: str | None, now_ms: int) -> str:
     """The id of a new job, or of the one that the same `request` made before. Raises `BadInput`, `InvalidSpec`.
 
     The name that a user gives to a job is its LoRA's, too, unless the spec has one: two LoRAs of one prompt stay two files."""

@@ -1,0 +1,99 @@
+"""`gangline train` takes a zip of this machine, and addresses that the server fetches from; Python does, too."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gangline import Client
+from gangline.core.specs.spec import parse_spec
+from tests.conftest import BASE, Typed
+from tests.service.conftest import OPERATOR, PROJECT, Service
+from tests.service.places.site import Site, a_site, packed, picture
+from tests.service.places.test_imports import allow, fetch_all
+from tests.service.served import serving
+
+PROMPT = ("--prompt", "a photo of sks dog", "--steps", "5", "--resolution", "64")
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with a_site() as site:
+        yield site
+
+
+@pytest.fixture
+def served(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+    with serving(allow(service, tmp_path).app) as at:
+        monkeypatch.setenv("GANGLINE_SERVER", at.url)
+        monkeypatch.setenv("GANGLINE_TOKEN", OPERATOR)
+        monkeypatch.setenv("GANGLINE_HOME", str(tmp_path / "client"))
+        yield service
+
+
+def spec_of(service: Service, job: str):
+    return parse_spec(service.ask("GET", f"/v1/jobs/{job}").json()["spec"])
+
+
+def test_a_zip_of_this_machine_is_unpacked_and_uploaded(served: Service, typed: Typed, tmp_path: Path) -> None:
+    path = tmp_path / "timber.zip"
+    path.write_bytes(packed({"timber/1.png": picture(), "timber/1.txt": b"sks dog in snow"}))
+    code, out, err = typed("train", path, "--base", BASE, *PROMPT, "--detach")
+    assert code == 0, err
+    spec = spec_of(served, out.strip())
+    assert [file.path for file in (*spec.photos, *spec.captions)] == ["1.png", "1.txt"]
+    path.write_bytes(packed({"../1.png": picture()}))
+    code, _, err = typed("train", path, "--base", BASE, *PROMPT, "--detach")
+    assert code == 2 and "leads out of it" in err
+
+
+def test_urls_of_photos_are_given_between_commas_or_in_a_file(
+    served: Service, site: Site, typed: Typed, tmp_path: Path
+) -> None:
+    urls = [site.put("1.png", picture()), site.put("2.png", picture("blue"))]
+    (tmp_path / "urls.txt").write_text(f"# timber\n{urls[0]}\n\n{urls[1]}  sks dog in snow\n")
+    for given, captions in ((",".join(urls), []), (f"@{tmp_path / 'urls.txt'}", ["2.txt"])):
+        code, out, err = typed("train", given, "--base", BASE, *PROMPT, "--detach")
+        assert code == 0, err
+        assert "the server fetches and checks them" in " ".join(err.split()) and "its photos are being fetched" in err
+        fetch_all(served.at)
+        spec = spec_of(served, out.strip())
+        assert [file.path for file in spec.photos] == ["1.png", "2.png"]
+        assert [file.path for file in spec.captions] == captions
+        assert (spec.steps, spec.resolution) == (5, 64)
+
+
+def test_a_plan_of_an_address_submits_nothing(served: Service, typed: Typed) -> None:
+    code, out, _ = typed("train", "https://a.example/timber.zip", "--base", BASE, *PROMPT, "--plan", "-o", "json")
+    assert code == 0 and json.loads(out)["plan"]["photos"].startswith("https://a.example/timber.zip: the server")
+    assert served.look("SELECT * FROM job") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("s3://bucket/timber/",), f"the project {PROJECT} has no source for s3://bucket/timber/"),
+        (("ftp://a.example/x.zip",), "is no address that this server can fetch from"),
+        (("@nowhere.txt",), "nowhere.txt cannot be read"),
+        (("https://a.example/x.zip", "--hold-out", "a.png"), "--hold-out needs photos on this machine"),
+        (("https://a.example/x.zip", "--rank", "0"), "rank"),
+    ],
+)
+def test_what_is_wrong_is_said_with_what_to_do(
+    served: Service, typed: Typed, words: tuple[str, ...], said: str
+) -> None:
+    code, _, err = typed("train", *words, "--base", BASE, *PROMPT, "--detach")
+    assert code == 2 and said in " ".join(err.split()), err
+    assert served.look("SELECT * FROM job") == []
+
+
+def test_python_says_it_with_the_same_words(served: Service, site: Site) -> None:
+    client = Client(os.environ["GANGLINE_SERVER"], OPERATOR)
+    client.add_base("tiny", served.spec().base)
+    url = site.put("timber.zip", packed({"1.png": picture()}))
+    job = client.submit({"base": "tiny", "photos": url, "prompt": "a photo of sks dog"}, name="timber")
+    assert job.summary.because == "its photos are being fetched"
+    fetch_all(served.at)
+    assert [event.kind for event in client.events(job.summary.id)] == ["submitted", "fetched"]

@@ -5,14 +5,14 @@ A lane's threads live as long as the process, so a store may keep a connection f
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, is_dataclass
 from functools import wraps
 from inspect import Signature, iscoroutinefunction, signature
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
-from fastapi import Response
+from fastapi import Request, Response
 from fastapi.params import Body
 from fastapi.routing import APIRoute
 from pydantic_core import to_json
@@ -21,6 +21,7 @@ from gangline.core.errors import Unreachable
 from gangline.core.parsing import EXACT_NUMBERS
 
 T = TypeVar("T")
+FORM, JSON = b"application/x-www-form-urlencoded", b"application/json"
 
 
 class Lane:
@@ -86,7 +87,19 @@ class WorkerRoute(LaneRoute):
 
 
 class UserRoute(LaneRoute):
+    """`curl -d` calls what it sends a form, unless it is told otherwise: here every body is JSON. A key is never sent by a browser on its
+    own, so that no page of others gains by it."""
+
     lane = USERS
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        answer = super().get_route_handler()
+
+        async def answer_json(request: Request) -> Response:
+            headers = [(name, JSON if value == FORM else value) for name, value in request.scope["headers"]]
+            return await answer(Request(request.scope | {"headers": headers}, request.receive))
+
+        return answer_json
 
 
 class ObjectRoute(LaneRoute):

@@ -1,5 +1,5 @@
-"""Serve the application, tick the controller, read back what is not verified, copy what is gated, fetch photos, tell trackers. The
-server's only loops; they decide nothing."""
+"""Serve the application, tick the controller, read back what is not verified, copy what is gated, fetch photos, deliver results, tell
+trackers. The server's only loops; they decide nothing."""
 
 import faulthandler
 import gc
@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from random import Random
 from typing import Any, cast
 
@@ -19,6 +20,7 @@ from gangline.api.answers.streams import Followers
 from gangline.api.limits.slow_headers import TimedProtocol
 from gangline.core.errors import UserError
 from gangline.ports.tracker import Tracker
+from gangline.service.content.deliver import deliver
 from gangline.service.content.imports import fetch_photos
 from gangline.service.content.mirror import mirror
 from gangline.service.controller import Controller
@@ -149,7 +151,12 @@ def _keep_copying(deployment: Deployment, stopping: threading.Event) -> None:
 
 def _keep_fetching(deployment: Deployment, number: int, stopping: threading.Event) -> None:
     """Beside the ticks too, and several at a time: one user's slow addresses hold up nobody else."""
-    _keep_at(lambda: fetch_photos(deployment, number), "fetching photos", deployment, stopping)
+    _keep_at(
+        lambda: chain(fetch_photos(deployment, number), deliver(deployment, number)),
+        "fetching photos or delivering results",
+        deployment,
+        stopping,
+    )
 
 
 def _keep_at(work: Callable[[], Iterator[None]], what: str, deployment: Deployment, stopping: threading.Event) -> None:

@@ -17,6 +17,7 @@ from gangline.core.server.sources import SourceSettings
 
 if TYPE_CHECKING:
     from gangline.adapters.places.bucket import SourceBucket
+    from gangline.adapters.places.deliverer import PlacesDeliverer
     from gangline.adapters.places.fetcher import PlacesFetcher
 
 LOOK = (sys.executable, "-m", "gangline.data.images.imported")
@@ -37,6 +38,17 @@ def make_fetcher(home: Path, settings: ServerSettings) -> "PlacesFetcher":
         bucket_opener(settings.sources),
         LOOK,
     )
+
+
+def make_deliverer(settings: ServerSettings) -> "PlacesDeliverer":
+    from gangline.adapters.places.deliverer import PlacesDeliverer
+    from gangline.adapters.places.hub_commit import HubRepository
+
+    def opened(source: Source, repo: str) -> HubRepository:
+        of = settings.sources[source.name]
+        return HubRepository(repo, keys_of(source.name, of)[0], of.endpoint)
+
+    return PlacesDeliverer(sources_of(settings), bucket_opener(settings.sources), opened)
 
 
 def sources_of(settings: ServerSettings) -> dict[str, Source]:

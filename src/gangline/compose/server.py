@@ -15,7 +15,7 @@ from gangline.compose.access import Access, keep_access, new_secret
 from gangline.compose.buckets import open_bucket
 from gangline.compose.home import keep_files_private, locked, private_home
 from gangline.compose.hub import make_hub
-from gangline.compose.places import make_fetcher
+from gangline.compose.places import make_deliverer, make_fetcher
 from gangline.compose.settings import needing, read_settings, strip_secrets
 from gangline.core.errors import UserError
 from gangline.core.fleet.autoscale import PoolLimits
@@ -91,6 +91,7 @@ def _deployed(
             server=_server_name(home, access.signing_secret),
             trackers=trackers,
             fetcher=make_fetcher(home, settings),
+            deliverer=make_deliverer(settings),
             fetching=settings.fetching,
         )
         if not os.environ.get("GANGLINE_OBJECTS"):

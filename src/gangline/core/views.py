@@ -74,6 +74,16 @@ class SamplesView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryView:
+    """Where results go after success, and how far that is: `because` says what the last try met, if it came to nothing."""
+
+    to: str
+    state: Literal["waiting", "delivered", "failed", "dropped"]
+    because: str
+    files: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobView:
     summary: JobSummary
     spec: dict[str, object]
@@ -81,6 +91,7 @@ class JobView:
     steps_redone: int
     seconds_lost: float
     samples: SamplesView
+    delivery: DeliveryView | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

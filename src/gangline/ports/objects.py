@@ -93,6 +93,10 @@ class Objects(Protocol):
         """Raises `NotFound`."""
         ...
 
+    def chunks(self, key: str) -> Iterator[bytes]:
+        """All of it, a piece at a time. Raises `NotFound`, before or after the first piece."""
+        ...
+
     def read_back(self, key: str) -> str:
         """The SHA-256 of all that lies there, read anew whatever its length. Raises `NotFound`."""
         ...

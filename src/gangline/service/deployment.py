@@ -9,7 +9,7 @@ from gangline.core.server.settings import PoolSettings
 from gangline.core.server.sources import FetchingSettings
 from gangline.ports.hub import Hub
 from gangline.ports.objects import Objects
-from gangline.ports.places import Fetcher
+from gangline.ports.places import Deliverer, Fetcher
 from gangline.ports.pool import Pool
 from gangline.ports.store import Store
 from gangline.ports.tracker import Tracker
@@ -28,7 +28,8 @@ class RentedPool:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
     """`new_id(kind)` gives an id that sorts by time; `new_secret(kind)` a text that nobody guesses; `pools` by their names; `server`
-    is this one among several over the same store, and stays when it starts again; without a `fetcher` it fetches no photos."""
+    is this one among several over the same store, and stays when it starts again; without a `fetcher` it fetches no
+    photos, without a `deliverer` it delivers no results."""
 
     store: Store
     objects: Objects
@@ -42,5 +43,6 @@ class Deployment:
     server: str = "server"
     trackers: tuple[Tracker, ...] = ()
     fetcher: Fetcher | None = None
+    deliverer: Deliverer | None = None
     fetching: FetchingSettings = field(default_factory=FetchingSettings)
     recent: Recent = field(default_factory=Recent)

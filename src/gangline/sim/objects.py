@@ -127,6 +127,9 @@ class SimObjects:
             raise NotFound(f"there is no object {key}")
         return self.objects[key].content
 
+    def chunks(self, key: str) -> Iterator[bytes]:
+        yield self.read(key)
+
     def read_back(self, key: str) -> str:
         self._reach()
         if key not in self.objects:

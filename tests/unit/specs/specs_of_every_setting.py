@@ -97,6 +97,7 @@ OF_BOTH: dict[str, Any] = {
     "guidance_scale": 7.5,
     "guidance_rescale": 0.5,
     "attempts_max": 5,
+    "deliver": "s3://bucket/results/",
     "priority": 2,
     "needs": Needs(gpu="T4", gpu_memory_gb=16, slots=2, pool="p", trust=1),
     "exact": "required",

@@ -22,6 +22,7 @@ from gangline.core.errors import BadInput, Damaged, Denied, NotFound, Unreachabl
 from gangline.core.files import PART_BYTES, Signed, is_safe_path
 from gangline.ports.objects import Part, Stat
 
+CHUNK = 4 << 20
 ROUTE = "/v1/objects/"
 
 
@@ -115,6 +116,15 @@ class LocalObjects:
         with self._meaning(key):
             try:
                 return self.locate(key).read_bytes()
+            except FileNotFoundError:
+                raise NotFound(f"there is no object {key}") from None
+
+    def chunks(self, key: str) -> Iterator[bytes]:
+        with self._meaning(key):
+            try:
+                with self.locate(key).open("rb") as content:
+                    while chunk := content.read(CHUNK):
+                        yield chunk
             except FileNotFoundError:
                 raise NotFound(f"there is no object {key}") from None
 

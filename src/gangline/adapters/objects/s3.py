@@ -144,6 +144,11 @@ class S3Objects:
         with self._reached(key):
             return bytes(obstore.get(self._store, _safe(key)).bytes())
 
+    def chunks(self, key: str) -> Iterator[bytes]:
+        with self._reached(key):
+            for chunk in obstore.get(self._store, _safe(key)).stream(min_chunk_size=CHUNK):
+                yield bytes(chunk)
+
     def read_back(self, key: str) -> str:
         hashed = hashlib.sha256()
         with self._reached(key):

@@ -33,7 +33,7 @@ from gangline.compose.client import make_client
 from gangline.core.display import printable
 from gangline.core.jobs.naming import short
 from gangline.core.runs.metrics import Measured
-from gangline.core.views import EventView, JobSummary, JobView
+from gangline.core.views import DeliveryView, EventView, JobSummary, JobView
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -184,4 +184,12 @@ def _head(summary: JobSummary, job: JobView) -> Table:
         ("interruptions", f"{summary.interruptions} ({job.steps_redone} steps redone, {job.seconds_lost:.1f} s lost)"),
         ("cost", cost_in_words(summary.cost_usd, summary.cost_lacks)),
         ("samples", standing(job)),
+        *([("delivery", _delivery(job.delivery))] if job.delivery else []),
     )
+
+
+def _delivery(found: DeliveryView) -> str:
+    if found.state == "delivered":
+        return f"{found.files} files are at {found.to}"
+    waiting = "follows" if found.state == "waiting" else found.state
+    return f"{waiting}: to {found.to}" + (f"; {found.because}" if found.because else "")

@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Gt, Interval, Le, Lt, MaxLen, MinLen
 
 from gangline.core.display import Label
+from gangline.core.parsing import Checked
+from gangline.core.places.places import why_no_target
 from gangline.core.specs.fields import STEPS_MAX, Base, Needs, Prediction, Prompt, Rate, Sampler, Seed, Step
 from gangline.core.specs.settings import (
     BITS,
@@ -240,6 +242,10 @@ class Samples:
     ] = None
 
 
+def _why_no_delivery(address: str) -> str:
+    return why_no_target(address) if address else ""
+
+
 @section(Group.TRIES)
 class Placing:
     attempts_max: Annotated[
@@ -254,3 +260,13 @@ class Placing:
         Literal["required", "preferred", "off"],
         Setting("Whether it goes on only where the bits stay the same: required, preferred, off.", PLACE),
     ] = "preferred"
+    deliver: Annotated[
+        Label,
+        Checked(_why_no_delivery),
+        Setting(
+            "Where the server copies the results after success: s3://BUCKET/FOLDER/ or hf://ORGANISATION/NAME, places that its "
+            "operator named for the project.",
+            WATCH,
+            group=Group.SAID,
+        ),
+    ] = ""

@@ -23,6 +23,7 @@ from gangline.core.views import (
 )
 from gangline.ports.store import Row
 from gangline.service.attempts import as_attempt
+from gangline.service.content import deliver
 from gangline.service.content.imports import why_waiting
 from gangline.service.content.inputs import checkpoints_to_resume
 from gangline.service.deployment import Deployment
@@ -65,6 +66,7 @@ def job(at: Deployment, project: str, job_id: str, now_ms: int) -> JobView:
         steps_redone=cost_of_interruptions.steps_redone,
         seconds_lost=round(cost_of_interruptions.ms / 1000, 3),
         samples=samples.view(at, job_id),
+        delivery=deliver.view(at, job_id),
     )
 
 

@@ -19,6 +19,7 @@ from gangline.ports.store import Write, guard, write
 from gangline.service.attempts import event
 from gangline.service.content.bases import pinned, with_base_named
 from gangline.service.content.blobs import check_here, hand_in, listing, naming, refuse_going
+from gangline.service.content.deliver import check_target, delivering
 from gangline.service.content.imports import FETCHING, STAND_IN, awaiting, places_of
 from gangline.service.content.mirror import copied
 from gangline.service.content.upload import grant, stored_as
@@ -80,6 +81,7 @@ def queue(
     _check_sets(spec)
     inputs = {path: file for path, file in spec.input_files().items() if not (places and path.startswith("photos/"))}
     check_here(at, project, inputs)
+    check_target(at, project, spec.deliver)
     job = at.new_id("job")
     asked, awaited = awaiting(job, spec, places) if places else (spec_hash(spec), [])
     because = FETCHING if places else WAITS
@@ -102,6 +104,7 @@ def queue(
             now=now_ms,
         ),
         *awaited,
+        *delivering(job, spec.deliver),
         *listing(project, job, inputs.values()),
         *_rhythm(spec, job, now_ms),
         *_inheriting(job, begins_from),

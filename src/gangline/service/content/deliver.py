@@ -1,0 +1,142 @@
+"""Results are copied to where their owner wants them: a prefix of a bucket, or a repository of the hub, with keys that the operator named.
+
+After a job's success, off anybody's path, and as often as it takes: what is there is compared with what should be. Pictures of the result
+that are rendered later follow. Whatever becomes of it, the job stays as it is, and its results stay here.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from gangline.core.display import as_words
+from gangline.core.errors import BadInput, GanglineError, Unreachable
+from gangline.core.runs.retention import PREVIEWS
+from gangline.core.views import DeliveryView
+from gangline.ports.places import Deliverer, Outgoing
+from gangline.ports.store import Row, Write, guard, write
+from gangline.service.attempts import event
+from gangline.service.deployment import Deployment
+
+TURN_S = 3600.0
+"""Without a word for so long, another server goes on. To copy one file takes less."""
+PAUSE_S_FIRST, PAUSE_S_MAX = 10.0, 900.0
+PICTURES_S = 20.0
+
+
+def check_target(at: Deployment, project: str, address: str) -> None:
+    """Raise `BadInput` where results of this project may not be delivered there."""
+    if not address:
+        return
+    if at.deliverer is None:
+        raise BadInput(
+            "this server delivers no results", hint="leave `deliver` out, and fetch them: gangline artifacts JOB"
+        )
+    at.deliverer.check(project, address)
+
+
+def delivering(job: str, address: str) -> list[Write]:
+    """What belongs after the write of a job whose results are to go somewhere."""
+    return [write("add_delivery", job=job, address=address)] if address else []
+
+
+def view(at: Deployment, job: str) -> DeliveryView | None:
+    row = _find(at, job)
+    if row is None:
+        return None
+    files = len(json.loads(row["done"]))
+    return DeliveryView(to=row["address"], state=row["state"], because=row["because"], files=files)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Turn:
+    at: Deployment
+    deliverer: Deliverer
+    server: str
+    row: Row
+
+    @property
+    def who(self) -> dict[str, object]:
+        return {"job": self.row["job"], "server": self.server}
+
+
+def deliver(at: Deployment, thread: int = 0) -> Iterator[None]:
+    """All that is to be delivered. It takes long: who goes through this may stop after each step."""
+    if at.deliverer is None:
+        return
+    server = f"{at.server}/{thread}"
+    for found in at.store.load("deliveries_to_make", now=at.store.now_ms(), server=server):
+        taken = {"job": found["job"], "server": server, "now": at.store.now_ms(), "turn_ends_ms": _turn_ends_ms(at)}
+        if not at.store.apply(guard("take_delivery", **taken)):
+            continue
+        row = _find(at, found["job"])
+        if row is not None and row["state"] == "waiting":
+            yield from _go_on(_Turn(at=at, deliverer=at.deliverer, server=server, row=row))
+
+
+def _go_on(turn: _Turn) -> Iterator[None]:
+    row = turn.row
+    if row["job_state"] != "succeeded":
+        _end(turn, "dropped", f"its job is {row['job_state']}")
+        return
+    try:
+        yield from _copy(turn)
+    except Unreachable as error:
+        tries = (_find(turn.at, row["job"]) or row)["tries"] + 1
+        if tries >= turn.at.fetching.tries_max:
+            _fail(turn, f"{error.message}, in {tries} tries")
+            return
+        _end(turn, "waiting", error.message, tries=tries, wait_s=min(PAUSE_S_MAX, PAUSE_S_FIRST * 2 ** (tries - 1)))
+    except GanglineError as error:
+        _fail(turn, f"{error.message} ({error.hint})" if error.hint else error.message)
+
+
+def _copy(turn: _Turn) -> Iterator[None]:
+    """Stops where another server has taken over."""
+    at, job = turn.at, turn.row["job"]
+    done: dict[str, str] = json.loads(turn.row["done"])
+    files = {row["path"]: row for row in at.store.load("artifacts", job=job) if not row["path"].startswith(PREVIEWS)}
+    missing = [_outgoing(at, row) for path, row in files.items() if done.get(path) != row["sha256"]]
+    for sent in turn.deliverer.put(turn.row["project"], turn.row["address"], missing) if missing else ():
+        done |= {file.path: file.sha256 for file in sent}
+        progress = {"done": json.dumps(done), "turn_ends_ms": _turn_ends_ms(at)}
+        if not at.store.apply(guard("advance_delivery", **turn.who, **progress)):
+            return
+        yield
+    if at.store.load("open_samples", parent=job):
+        _end(turn, "waiting", "", wait_s=PICTURES_S)
+        return
+    because = f"{len(done)} files are at {turn.row['address']}"
+    at.store.apply(
+        guard("end_delivery", **turn.who, state="delivered", because="", tries=0, not_before_ms=0),
+        event(job, "delivered", because, at.store.now_ms()),
+    )
+
+
+def _outgoing(at: Deployment, row: Row) -> Outgoing:
+    return Outgoing(
+        path=row["path"], bytes=row["bytes"], sha256=row["sha256"], read=partial(at.objects.chunks, row["key"])
+    )
+
+
+def _fail(turn: _Turn, why: str) -> None:
+    because = as_words(f"the results could not be delivered to {turn.row['address']}: {why}")
+    turn.at.store.apply(
+        guard("end_delivery", **turn.who, state="failed", because=because, tries=0, not_before_ms=0),
+        event(turn.row["job"], "not delivered", because, turn.at.store.now_ms()),
+    )
+
+
+def _end(turn: _Turn, state: str, because: str, *, tries: int = 0, wait_s: float = 0.0) -> None:
+    not_before_ms = turn.at.store.now_ms() + round(wait_s * 1000)
+    end = {"state": state, "because": as_words(because), "tries": tries, "not_before_ms": not_before_ms}
+    turn.at.store.apply(write("end_delivery", **turn.who, **end))
+
+
+def _turn_ends_ms(at: Deployment) -> int:
+    return at.store.now_ms() + round(TURN_S * 1000)
+
+
+def _find(at: Deployment, job: str) -> Row | None:
+    rows = at.store.load("delivery", job=job)
+    return rows[0] if rows else None

@@ -35,7 +35,7 @@ class HubRepository:
     def commit(self, files: Sequence[Outgoing]) -> None:
         """Add these to the repository, which is made (private) where there is none. Again it changes nothing."""
         organisation, name = self._repo.split("/")
-        made = {"type": "model", "name": name, "organization": organisation, "private": True}
+        made = {"name": name, "organization": organisation, "visibility": "private"}
         self._ask("POST", "/api/repos/create", json_of(made), allowed=(409,))
         large = self._large(files)
         self._upload([file for file in files if file.path in large])

@@ -49,14 +49,14 @@ def test_files_of_each_size_become_one_commit(hub: CommitHub) -> None:
     assert hub.repos == {"kennel/timber": FILES} and len(hub.verified) == 2
 
 
-def test_the_hubs_own_client_says_the_same(
-    hub: CommitHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_hubs_own_client_says_the_same(hub: CommitHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours(hub)
     with commit_hub(TOKEN) as other:
         theirs(other, tmp_path, monkeypatch)
         assert other.repos == hub.repos and other.private == hub.private and other.lfs == hub.lfs
-        said = [{(line["key"], *sorted(line["value"].items())) for line in each.commits[0][1:]} for each in (hub, other)]
+        said = [
+            {(line["key"], *sorted(line["value"].items())) for line in each.commits[0][1:]} for each in (hub, other)
+        ]
         assert said[0] == said[1]
 
 

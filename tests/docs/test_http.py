@@ -14,10 +14,11 @@ import pytest
 from gangline import Client
 from gangline.adapters.objects.s3_wire import Bucket
 from gangline.adapters.places.bucket import Key, SourceBucket
-from gangline.compose.places import make_fetcher
+from gangline.compose.places import make_deliverer, make_fetcher
 from gangline.core.server.settings import parse_server_settings
 from gangline.service.content import bases
 from gangline.service.content.bases import Said
+from gangline.service.content.deliver import deliver
 from tests.conftest import ROOT
 from tests.servers import ACCESS_KEY, SECRET_KEY
 from tests.service.conftest import PROJECT, Service, a_service
@@ -47,19 +48,19 @@ def site() -> Iterator[Site]:
 def service(tmp_path: Path, bucket: Bucket, site: Site, objects, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     """With the settings of the page, and photos where it says they lie."""
     assert SETTINGS
-    monkeypatch.setenv("DOGS_ACCESS_KEY", ACCESS_KEY)
-    monkeypatch.setenv("DOGS_SECRET_KEY", SECRET_KEY)
-    text = (
-        here(SETTINGS[1], site)
-        .replace("[fetching]", f'endpoint = "{bucket.endpoint}"\n[fetching]')
-        .replace("10.1.0.0/16", "127.0.0.0/8")
-    )
+    for name in ("DOGS", "RESULTS"):
+        monkeypatch.setenv(f"{name}_ACCESS_KEY", ACCESS_KEY)
+        monkeypatch.setenv(f"{name}_SECRET_KEY", SECRET_KEY)
+    monkeypatch.setenv("KENNEL_HUB_TOKEN", "hf_test")
+    text = re.sub("(secret_env = .*)", rf'\1\nendpoint = "{bucket.endpoint}"', here(SETTINGS[1], site))
+    text = text.replace("10.1.0.0/16", "127.0.0.0/8")
     settings = parse_server_settings(text, "gangline.toml")
     there = SourceBucket(bucket.name, Key(access=ACCESS_KEY, secret=SECRET_KEY, endpoint=bucket.endpoint))
     there.put("dogs/timber/1.png", [picture()])
     there.put("dogs/timber/1.txt", [b"sks dog"])
     with a_service(tmp_path, str(tmp_path / "db.sqlite"), objects) as service:
-        service.at = replace(service.at, fetcher=make_fetcher(tmp_path, settings), fetching=settings.fetching)
+        edges = {"fetcher": make_fetcher(tmp_path, settings), "deliverer": make_deliverer(settings)}
+        service.at = replace(service.at, **edges, fetching=settings.fetching)
         service.app.state.deployment = service.at
         bases.add(service.at, PROJECT, "tiny", service.spec().base, None, Said(), service.now_ms)
         yield service
@@ -103,8 +104,10 @@ class Shell:
 
 
 @needs_tools
-def test_every_command_of_the_page_does_what_it_says(service: Service, site: Site, tmp_path: Path) -> None:
-    first, submit, list_of_urls, follow, results, steer = SHELL
+def test_every_command_of_the_page_does_what_it_says(
+    service: Service, site: Site, bucket: Bucket, tmp_path: Path
+) -> None:
+    first, submit, list_of_urls, follow, results, delivery, steer = SHELL
     assert "SERVER=" in first and "KEY=" in first
     (tmp_path / "shell").mkdir()
     with serving(service.app) as served:
@@ -133,6 +136,16 @@ def test_every_command_of_the_page_does_what_it_says(service: Service, site: Sit
         assert "weights.safetensors" in shell.run(results)
         (file,) = service.at.store.load("artifacts", job=job)
         assert (tmp_path / "shell" / "results" / file["path"]).read_bytes() == service.objects.read(file["key"])
+        assert shell.run(here(delivery, site)).split("\n")[:2] == ["waiting", "waiting s3://gangline/results/timber/ "]
+        fetch_all(service.at)
+        delivered = json.loads((tmp_path / "shell" / "delivered.json").read_text())["summary"]["id"]
+        while (assignment := service.claim(node)).job != delivered:
+            succeed(service, node, assignment.hold)
+        succeed(service, node, assignment.hold)
+        for _ in deliver(service.at):
+            pass
+        there = SourceBucket("gangline", Key(access=ACCESS_KEY, secret=SECRET_KEY, endpoint=bucket.endpoint))
+        assert "results/timber/weights.safetensors" in dict(there.list("results/timber"))
         assert shell.run(steer).split("\n")[1:4] == ["paused", "queued", "canceled"]
 
 

@@ -1,0 +1,381 @@
+"""Races about photos that are fetched for jobs, and results that are delivered."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gangline.core.errors import BadInput, Unreachable
+from gangline.core.parsing import to_json
+from gangline.core.places.places import Place
+from gangline.ports.places import Brought, Found, Outgoing
+from gangline.ports.store import guard
+from gangline.service.content import deliver
+from gangline.service.content.deliver import check_target
+from gangline.service.content.imports import TURN_S, fetch_photos
+from gangline.service.deployment import Deployment
+from gangline.service.jobs import steer
+from gangline.service.jobs.submit import offer_blob, submit
+from gangline.service.retention.removal import remove
+from gangline.sim.objects import Object
+from tests.sim.mutants.bench import PROJECT, Bench, probe
+
+NAMES = ("a.png", "b.png")
+LONG_S = TURN_S + 10_000
+
+
+@dataclass
+class Photos:
+    """The `fetcher` port; `bringing`, `looking` and `reading` are called before each."""
+
+    bringing: Callable[[], object] = lambda: None
+    looking: Callable[[], object] = lambda: None
+    reading: Callable[[], object] = lambda: None
+    brought: list[str] = field(default_factory=list)
+    begun: int = 0
+
+    def check(self, project: str, places: Sequence[Place]) -> None:
+        pass
+
+    def bring(self, job: str, project: str, places: Sequence[Place]) -> Iterator[Brought]:
+        self.begun += 1
+        for number, name in enumerate(NAMES):
+            yield Brought(number, len(NAMES))
+            self.bringing()
+            self.brought.append(name)
+        yield Brought(len(NAMES), len(NAMES))
+
+    def look(self, job: str, places: Sequence[Place]) -> Found:
+        self.looking()
+        return Found(photos=NAMES, captions=(), told=())
+
+    def read(self, job: str, name: str) -> bytes:
+        self.reading()
+        return name.encode()
+
+    def forget(self, job: str) -> None:
+        pass
+
+
+def ask(bench: Bench, photos: Photos, **settings: Any) -> tuple[Deployment, str]:
+    bench.at = replace(bench.at, fetcher=photos)
+    spec = bench.spec(**settings)
+    base = next(iter(spec.model_files().values()))
+    bench.objects.objects.setdefault(f"projects/{PROJECT}/blobs/{base.sha256}", Object(base.bytes, base.sha256, 0))
+    assert offer_blob(bench.at, PROJECT, base.sha256, base.bytes, bench.now_ms).present
+    value = json.loads(json.dumps(to_json(spec))) | {"photos": "https://a.example/dogs.zip", "captions": []}
+    return bench.at, submit(bench.at, PROJECT, value, name="", request=None, now_ms=bench.now_ms)
+
+
+def drain(steps: Iterator[None]) -> int:
+    return len(list(steps))
+
+
+def imported(bench: Bench) -> str:
+    return bench.look("SELECT state FROM photo_import")[0]
+
+
+def photos_of(bench: Bench, job: str) -> list[str]:
+    return [file["path"] for file in json.loads(bench.look("SELECT spec FROM job WHERE id = ?", job)[0])["photos"]]
+
+
+@probe()
+def a_job_whose_photos_are_not_here_is_given_to_nobody_and_rents_nothing(bench: Bench) -> None:
+    at, job = ask(bench, Photos())
+    node = bench.join()
+    bench.claim_nothing(node)
+    bench.tend()
+    assert bench.rented() == []
+    bench.wait(bench.policy.unmatched_s + 1)
+    bench.tick()
+    assert bench.state(job) == "queued"
+    drain(fetch_photos(at))
+    assert photos_of(bench, job) == list(NAMES) and imported(bench) == "ready"
+    again = bench.join("b")
+    bench.take(again, job)
+
+
+@probe()
+def a_job_is_ready_from_the_moment_in_which_its_photos_are_here(bench: Bench) -> None:
+    at, job = ask(bench, Photos())
+    bench.wait(100)
+    before = bench.look("SELECT version FROM job WHERE id = ?", job)[0]
+    drain(fetch_photos(at))
+    assert bench.look("SELECT fetching, version FROM job WHERE id = ?", job) == [(0, before + 1)]
+    assert bench.events(job) == ["submitted", "fetched"]
+
+
+@probe()
+def two_servers_do_not_fetch_the_same(bench: Bench) -> None:
+    photos = Photos()
+    at, _ = ask(bench, photos)
+    first, second = fetch_photos(at), fetch_photos(replace(at, server="another"))
+    next(first)
+    assert drain(second) == 0
+    drain(first)
+    assert photos.brought == list(NAMES)
+
+
+@probe()
+def of_two_servers_that_look_at_the_same_time_one_fetches(bench: Bench) -> None:
+    photos = Photos()
+    at, _ = ask(bench, photos)
+    other = fetch_photos(replace(at, server="another"))
+    bench.meanwhile("take_import", lambda: next(other))
+    assert drain(fetch_photos(at)) == 0
+    drain(other)
+    assert photos.brought == list(NAMES) and photos.begun == 1
+
+
+@probe()
+def what_was_fetched_in_this_moment_is_not_fetched_again(bench: Bench) -> None:
+    photos = Photos()
+    at, job = ask(bench, photos)
+    bench.meanwhile("take_import", lambda: drain(fetch_photos(replace(at, server="another"))))
+    bench.wait(1)
+    drain(fetch_photos(at))
+    assert photos.brought == list(NAMES) and bench.events(job) == ["submitted", "fetched"]
+
+
+@probe()
+def a_server_whose_turn_is_over_writes_nothing_more(bench: Bench) -> None:
+    at, job = ask(bench, Photos())
+    late, other = fetch_photos(at), fetch_photos(replace(at, server="another"))
+    next(late)
+    bench.wait(LONG_S)
+    next(other)
+    before = bench.look("SELECT * FROM photo_import")
+    assert drain(late) == 0 and bench.look("SELECT * FROM photo_import") == before
+    drain(other)
+    assert bench.events(job) == ["submitted", "fetched"]
+
+
+@probe()
+def a_server_that_is_overtaken_at_its_last_step_does_not_fill_the_job(bench: Bench) -> None:
+    """Another one took over while this one was about to write, and waits for the photos still."""
+    at, job = ask(bench, Photos())
+    other = fetch_photos(replace(at, server="another"))
+
+    def overtake() -> None:
+        bench.wait(LONG_S)
+        next(other)
+
+    bench.meanwhile("fill_job", overtake)
+    drain(fetch_photos(at))
+    assert bench.look("SELECT fetching FROM job WHERE id = ?", job) == [1]
+    drain(other)
+    assert bench.events(job) == ["submitted", "fetched"]
+
+
+@probe()
+def a_job_that_is_canceled_in_this_moment_stays_canceled(bench: Bench) -> None:
+    at, job = ask(bench, Photos())
+    bench.meanwhile("fill_job", lambda: steer.cancel(bench.at, job, bench.now_ms))
+    drain(fetch_photos(at))
+    assert bench.events(job) == ["submitted", "canceled"] and bench.state(job) == "canceled"
+    drain(fetch_photos(at))
+    assert imported(bench) == "dropped"
+
+
+@probe()
+def a_photo_that_is_just_being_deleted_is_named_by_no_job(bench: Bench) -> None:
+    at, job = ask(bench, Photos())
+    give_up = "UPDATE blob SET going = 'another' WHERE sha256 NOT IN (SELECT sha256 FROM job_file)"
+    bench.meanwhile("fill_job", lambda: bench.store._connection().execute(give_up))
+    drain(fetch_photos(at))
+    assert bench.look("SELECT fetching FROM job WHERE id = ?", job) == [1]
+
+
+@probe()
+def nothing_is_kept_under_the_name_of_what_is_just_being_deleted(bench: Bench) -> None:
+    photos = Photos()
+    at, job = ask(bench, photos)
+    drain_first = fetch_photos(at)
+    for _ in range(4):
+        next(drain_first)
+    bench.store._connection().execute(
+        "UPDATE blob SET going = 'another' WHERE sha256 NOT IN (SELECT sha256 FROM job_file)"
+    )
+    bench.wait(LONG_S)
+    drain(fetch_photos(replace(at, server="another")))
+    assert bench.look("SELECT fetching FROM job WHERE id = ?", job) == [1]
+    assert "being deleted" in bench.look("SELECT because FROM photo_import")[0]
+
+
+@probe()
+def photos_that_cannot_be_fetched_fail_their_job_once(bench: Bench) -> None:
+    def refuse() -> None:
+        raise BadInput("there is nothing")
+
+    at, job = ask(bench, Photos(bringing=refuse))
+    drain(fetch_photos(at))
+    drain(fetch_photos(at))
+    assert bench.state(job) == "failed" and imported(bench) == "failed"
+    assert bench.events(job) == ["submitted", "failed"]
+
+
+@probe()
+def a_server_that_is_overtaken_does_not_fail_the_job(bench: Bench) -> None:
+    photos = Photos()
+    at, job = ask(bench, photos)
+    other = fetch_photos(replace(at, server="another"))
+
+    def fail() -> None:
+        photos.bringing = lambda: None
+        bench.wait(LONG_S)
+        next(other)
+        raise BadInput("its disk is full")
+
+    photos.bringing = fail
+    drain(fetch_photos(at))
+    assert bench.state(job) == "queued"
+    drain(other)
+    assert bench.events(job) == ["submitted", "fetched"]
+
+
+@probe()
+def a_server_that_fails_late_does_not_take_the_turn_from_another(bench: Bench) -> None:
+    photos = Photos()
+    at, job = ask(bench, photos)
+    other = fetch_photos(replace(at, server="another"))
+
+    def meanwhile() -> None:
+        photos.bringing = lambda: None
+        bench.wait(LONG_S)
+        next(other)
+        raise Unreachable("the site is away")
+
+    photos.bringing = meanwhile
+    drain(fetch_photos(at))
+    drain(other)
+    assert imported(bench) == "ready" and bench.events(job) == ["submitted", "fetched"]
+
+
+# Deliveries
+
+
+@dataclass
+class Shelf:
+    """The `deliverer` port; `putting` is called before each file."""
+
+    putting: Callable[[], object] = lambda: None
+    there: list[str] = field(default_factory=list)
+
+    def check(self, project: str, address: str) -> None:
+        pass
+
+    def put(self, project: str, address: str, files: Sequence[Outgoing]) -> Iterator[tuple[Outgoing, ...]]:
+        for file in files:
+            self.putting()
+            self.there.append(file.path)
+            yield (file,)
+
+
+def succeeded(bench: Bench, shelf: Shelf) -> tuple[Deployment, str]:
+    bench.at = replace(bench.at, deliverer=shelf)
+    check_target(bench.at, PROJECT, "s3://bucket/results/")
+    job = bench.submit(deliver="s3://bucket/results/")
+    node = bench.join()
+    bench.succeed(node, bench.take(node, job))
+    return bench.at, job
+
+
+def delivery(bench: Bench) -> str:
+    return bench.look("SELECT state FROM delivery")[0]
+
+
+@probe()
+def results_are_delivered_once_after_success(bench: Bench) -> None:
+    shelf = Shelf()
+    bench.at = replace(bench.at, deliverer=shelf)
+    bench.submit(deliver="s3://bucket/results/", seed=5)
+    drain(deliver.deliver(bench.at))
+    assert shelf.there == []
+    steer.cancel(bench.at, bench.look("SELECT id FROM job")[0], bench.now_ms)
+    at, job = succeeded(bench, shelf)
+    drain(deliver.deliver(at))
+    drain(deliver.deliver(at))
+    assert len(shelf.there) == 1 and bench.events(job)[-1] == "delivered"
+    assert sorted(bench.look("SELECT state FROM delivery")) == ["delivered", "dropped"]
+
+
+@probe()
+def two_servers_do_not_deliver_the_same(bench: Bench) -> None:
+    shelf = Shelf()
+    at, job = succeeded(bench, shelf)
+    first, second = deliver.deliver(at), deliver.deliver(replace(at, server="another"))
+    next(first)
+    assert drain(second) == 0
+    drain(first)
+    assert len(shelf.there) == 1 and bench.events(job).count("delivered") == 1
+
+
+@probe()
+def of_two_servers_that_look_at_the_same_time_one_delivers(bench: Bench) -> None:
+    shelf = Shelf()
+    at, job = succeeded(bench, shelf)
+    turn = {"job": job, "server": "another/0", "now": bench.now_ms, "turn_ends_ms": bench.now_ms + 1000}
+    bench.meanwhile("take_delivery", lambda: bench.store.apply(guard("take_delivery", **turn)))
+    assert drain(deliver.deliver(at)) == 0 and shelf.there == []
+    bench.wait(2)
+    drain(deliver.deliver(at))
+    assert len(shelf.there) == 1 and bench.events(job).count("delivered") == 1
+
+
+@probe()
+def a_server_whose_turn_is_over_tells_of_no_delivery(bench: Bench) -> None:
+    at, job = succeeded(bench, Shelf())
+    late, other = deliver.deliver(at), deliver.deliver(replace(at, server="another"))
+    next(late)
+    bench.wait(LONG_S)
+    drain(other)
+    assert delivery(bench) == "delivered"
+    before = bench.look("SELECT * FROM delivery")
+    drain(late)
+    assert bench.look("SELECT * FROM delivery") == before and bench.events(job).count("delivered") == 1
+
+
+@probe()
+def what_a_server_delivered_after_its_turn_is_not_written_down(bench: Bench) -> None:
+    shelf = Shelf()
+    at, job = succeeded(bench, shelf)
+    other = deliver.deliver(replace(at, server="another"))
+
+    def overtake() -> None:
+        shelf.putting = lambda: None
+        bench.wait(LONG_S)
+        next(other)
+
+    shelf.putting = overtake
+    assert drain(deliver.deliver(at)) == 0
+    drain(other)
+    assert delivery(bench) == "delivered" and bench.events(job).count("delivered") == 1
+
+
+@probe()
+def a_server_that_fails_late_says_nothing_of_anothers_delivery(bench: Bench) -> None:
+    for error in (BadInput("refused"), Unreachable("away")):
+        shelf = Shelf()
+        at, job = succeeded(bench, shelf)
+        other = deliver.deliver(replace(at, server="another"))
+
+        def meanwhile(shelf: Shelf = shelf, other: Any = other, error: Exception = error) -> None:
+            shelf.putting = lambda: None
+            bench.wait(LONG_S)
+            next(other)
+            raise error
+
+        shelf.putting = meanwhile
+        drain(deliver.deliver(at))
+        drain(other)
+        assert bench.events(job)[-1] == "delivered" and "not delivered" not in bench.events(job)
+
+
+@probe()
+def what_is_removed_leaves_no_place_behind(bench: Bench) -> None:
+    at, _ = succeeded(bench, Shelf())
+    _, other = ask(bench, Photos(), seed=9)
+    steer.cancel(bench.at, other, bench.now_ms)
+    for job in bench.look("SELECT id FROM job"):
+        remove(replace(at, fetcher=Photos()), job, bench.now_ms)
+    assert bench.look("SELECT * FROM delivery") == bench.look("SELECT * FROM photo_import") == []

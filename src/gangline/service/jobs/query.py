@@ -57,16 +57,17 @@ def jobs_named(at: Deployment, project: str, named: str, now_ms: int, *, limit: 
 
 def job(at: Deployment, project: str, job_id: str, now_ms: int) -> JobView:
     row = owned(at, project, job_id)
+    spec = json.loads(row["spec"])
     attempts = at.store.load("attempts", job=job_id)
     cost_of_interruptions = lost([as_attempt(attempt) for attempt in attempts])
     return JobView(
         summary=_summary(at, row, _here(at, project), now_ms),
-        spec=json.loads(row["spec"]),
+        spec=spec,
         attempts=tuple(_attempt(attempt, now_ms) for attempt in attempts),
         steps_redone=cost_of_interruptions.steps_redone,
         seconds_lost=round(cost_of_interruptions.ms / 1000, 3),
         samples=samples.view(at, job_id),
-        delivery=deliver.view(at, job_id),
+        delivery=deliver.view(at, job_id) if spec.get("deliver") else None,
     )
 
 

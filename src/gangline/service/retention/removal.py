@@ -151,8 +151,10 @@ def _removing(at: Deployment, found: _Found, now_ms: int) -> Iterable[Write]:
     yield write("remove_tracked_pictures", job=job)
     yield write("remove_sampling", job=job)
     yield write("remove_job_files", job=job)
-    yield write("remove_import", job=job)
-    yield write("remove_delivery", job=job)
+    if found.job["imported"]:
+        yield write("remove_import", job=job)
+    if json.loads(found.job["spec"]).get("deliver"):
+        yield write("remove_delivery", job=job)
     for row in found.blobs:
         yield giving_up(found.job["project"], row, now_ms)
 

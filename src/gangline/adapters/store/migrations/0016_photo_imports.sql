@@ -1,6 +1,7 @@
 -- Photos that lie elsewhere, which this service fetches for a job before a node may have it.
 
 ALTER TABLE job ADD COLUMN fetching BIGINT NOT NULL DEFAULT 0;   -- 1: its spec names places; it is whole, for good, when the photos are here
+ALTER TABLE job ADD COLUMN imported BIGINT NOT NULL DEFAULT 0;   -- 1: its photos are, or were, fetched from elsewhere
 
 CREATE TABLE photo_import (
     job          TEXT   PRIMARY KEY REFERENCES job (id),

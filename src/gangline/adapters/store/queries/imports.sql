@@ -2,7 +2,7 @@
 
 -- name: await_photos
 -- Until they are here, the spec says where they are.
-UPDATE job SET fetching = 1, spec = :spec WHERE id = :id
+UPDATE job SET fetching = 1, imported = 1, spec = :spec WHERE id = :id
 
 -- name: add_import
 INSERT INTO photo_import (job, state, asked, places, done, files, because, server, turn_ends_ms, tries)

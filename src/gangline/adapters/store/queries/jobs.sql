@@ -25,7 +25,8 @@ WHERE project = :project AND request = :request
 -- name: job
 SELECT id, project, name, kind, spec, spec_hash, state, because, steps, priority, base, workload, slots,
        input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, exact, numerics, fencing,
-       attempts_failed, attempts_max, ready_ms, version, begins_from, fetching, submitted_ms, queued_ms, ended_ms, removed_ms
+       attempts_failed, attempts_max, ready_ms, version, begins_from, fetching, imported, submitted_ms, queued_ms, ended_ms,
+       removed_ms
 FROM job WHERE id = :id
 
 -- name: job_of_attempt

@@ -8,7 +8,7 @@ import pytest
 
 from gangline.adapters.places.hub_commit import HubRepository
 from gangline.core.errors import BadInput, Unreachable
-from gangline.ports.places import Outgoing
+from gangline.ports.places.deliverer import Outgoing
 from tests.hub_commits import CommitHub, commit_hub
 
 TOKEN = "hf_abcdefghijklmnopqrstuvwxyz"

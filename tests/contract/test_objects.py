@@ -105,6 +105,7 @@ def test_what_was_put_is_there_and_attested(store: Reached) -> None:
     assert found and (found.bytes, found.sha256) == (len(BYTES), sha256(BYTES))
     assert store.objects.read(KEY) == store.get().content == BYTES
     assert store.objects.read_back(KEY) == sha256(BYTES)
+    assert b"".join(store.objects.chunks(KEY)) == BYTES
 
 
 def test_putting_the_same_again_is_no_error_or_finds_the_key_taken(store: Reached) -> None:
@@ -183,7 +184,7 @@ def test_what_the_server_wrote_is_there_and_its_key_is_taken(store: Reached) -> 
 
 
 def test_what_is_not_there_is_not_found(store: Reached) -> None:
-    for read in (store.objects.read, store.objects.read_back):
+    for read in (store.objects.read, store.objects.read_back, lambda key: list(store.objects.chunks(key))):
         with pytest.raises(NotFound):
             read(KEY)
     assert store.get().status_code == 404

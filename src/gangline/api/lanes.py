@@ -97,7 +97,7 @@ class UserRoute(LaneRoute):
 
         async def answer_json(request: Request) -> Response:
             headers = [(name, JSON if value == FORM else value) for name, value in request.scope["headers"]]
-            return await answer(Request(request.scope | {"headers": headers}, request.receive))
+            return await answer(Request({**request.scope, "headers": headers}, request.receive))
 
         return answer_json
 

@@ -69,7 +69,8 @@ def _parts(submission: Submission | dict[str, Any]) -> tuple[dict[str, Any], str
     """The spec and the name. Raises `InvalidSpec` for a name that is none."""
     if not isinstance(submission, Submission):
         spec = {field: value for field, value in submission.items() if field != "name"}
-        submission = parse_as(Submission, {"spec": spec, "name": submission.get("name", "")})
+        read: Submission = parse_as(Submission, {"spec": spec, "name": submission.get("name", "")})
+        return read.spec, read.name
     return submission.spec, submission.name
 
 

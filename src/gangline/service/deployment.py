@@ -9,7 +9,8 @@ from gangline.core.server.settings import PoolSettings
 from gangline.core.server.sources import FetchingSettings
 from gangline.ports.hub import Hub
 from gangline.ports.objects import Objects
-from gangline.ports.places import Deliverer, Fetcher
+from gangline.ports.places.deliverer import Deliverer
+from gangline.ports.places.fetcher import Fetcher
 from gangline.ports.pool import Pool
 from gangline.ports.store import Store
 from gangline.ports.tracker import Tracker

@@ -8,7 +8,8 @@ from typing import Any
 from gangline.core.errors import BadInput, Unreachable
 from gangline.core.parsing import to_json
 from gangline.core.places.places import Place
-from gangline.ports.places import Brought, Found, Outgoing
+from gangline.ports.places.deliverer import Outgoing
+from gangline.ports.places.fetcher import Brought, Found
 from gangline.ports.store import guard
 from gangline.service.content import deliver
 from gangline.service.content.deliver import check_target

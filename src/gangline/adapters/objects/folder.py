@@ -95,6 +95,11 @@ class FolderObjects:
         with self._reached(key):
             return self.path(key).read_bytes()
 
+    def chunks(self, key: str) -> Iterator[bytes]:
+        with self._reached(key), self.path(key).open("rb") as content:
+            while chunk := content.read(BUFFER_BYTES):
+                yield chunk
+
     def read_back(self, key: str) -> str:
         with self._reached(key), self.path(key).open("rb") as content:
             return hashlib.file_digest(content, "sha256").hexdigest()

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from gangline.core.errors import BadInput
 from gangline.core.places.places import Source, source_of, why_no_target
-from gangline.ports.places import Outgoing
+from gangline.ports.places.deliverer import Outgoing
 
 
 class Bucket(Protocol):

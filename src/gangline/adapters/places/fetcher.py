@@ -14,7 +14,7 @@ from gangline.core.errors import BadInput, Unreachable
 from gangline.core.files import is_safe_path
 from gangline.core.places.places import ZIP, Place, Source, file_names, source_of
 from gangline.core.server.sources import FetchingSettings
-from gangline.ports.places import Brought, Found
+from gangline.ports.places.fetcher import Brought, Found
 
 FETCHED, PHOTOS = "fetched", "photos"
 REFUSED = 65

@@ -12,7 +12,7 @@ from urllib.parse import quote, urljoin
 import httpx
 
 from gangline.core.errors import BadInput, Unreachable
-from gangline.ports.places import Outgoing
+from gangline.ports.places.deliverer import Outgoing
 
 ENDPOINT = "https://huggingface.co"
 BRANCH = "main"

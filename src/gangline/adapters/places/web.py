@@ -23,7 +23,7 @@ CONNECT_S, READ_S = 10.0, 30.0
 REDIRECTS = (301, 302, 303, 307, 308)
 REDIRECTS_MAX = 5
 TRY_AGAIN = (408, 409, 425, 429)
-ASKED = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "gangline"}
+ASKED = [(b"Accept", b"*/*"), (b"Accept-Encoding", b"identity"), (b"User-Agent", b"gangline")]
 OPEN_HINT = (
     "give a public address, or ask the operator to open its network (`networks` in [fetching] of the server's settings)"
 )

@@ -46,8 +46,7 @@ def named(texts: dict[str, str]) -> dict[str, str]:
 def migrations() -> list[tuple[int, str]]:
     """In order; the number is that of the schema afterwards."""
     folder = files("gangline.adapters.store").joinpath("migrations")
-    found = [(int(path.name[:4]), path.read_text()) for path in folder.iterdir() if path.name.endswith(".sql")]
-    return sorted(found)
+    return sorted((int(name.rpartition("/")[2][:4]), text) for name, text in _texts(folder))
 
 
 def refuse_newer(version: int, database: str) -> None:

@@ -13,7 +13,7 @@ from gangline.core.display import as_words
 from gangline.core.errors import BadInput, GanglineError, Unreachable
 from gangline.core.runs.retention import PREVIEWS
 from gangline.core.views import DeliveryView
-from gangline.ports.places import Deliverer, Outgoing
+from gangline.ports.places.deliverer import Deliverer, Outgoing
 from gangline.ports.store import Row, Write, guard, write
 from gangline.service.attempts import event
 from gangline.service.deployment import Deployment

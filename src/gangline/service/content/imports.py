@@ -20,7 +20,7 @@ from gangline.core.places.places import Place, parse_places
 from gangline.core.places.places import to_json as places_to_json
 from gangline.core.specs.spec import Spec, parse_spec, spec_hash, workload
 from gangline.ports.objects import Part
-from gangline.ports.places import Brought, Fetcher, Found
+from gangline.ports.places.fetcher import Brought, Fetcher, Found
 from gangline.ports.store import Row, Write, guard, write
 from gangline.service.attempts import as_job, event, moving
 from gangline.service.content.blobs import listing, naming

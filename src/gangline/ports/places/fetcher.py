@@ -1,6 +1,6 @@
-"""Places that users name: photos are brought from there into a folder of this server's, and results are put there."""
+"""Photos that users name by their address are brought into a folder of this server's, and looked at."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -43,26 +43,4 @@ class Fetcher(Protocol):
 
     def forget(self, job: str) -> None:
         """Delete what was brought. If it is gone already, so much the better."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outgoing:
-    """A file to deliver; `read` gives its bytes from the start, each time."""
-
-    path: str
-    bytes: int
-    sha256: str
-    read: Callable[[], Iterator[bytes]]
-
-
-class Deliverer(Protocol):
-    """Every call may raise `BadInput`, which is final, or `Unreachable`."""
-
-    def check(self, project: str, address: str) -> None:
-        """Whether results of the project may be put there, as far as can be told without asking anybody."""
-        ...
-
-    def put(self, project: str, address: str, files: Sequence[Outgoing]) -> Iterator[tuple[Outgoing, ...]]:
-        """Put these there; yields those that have arrived. To put the same again is no harm."""
         ...

@@ -1,4 +1,4 @@
--- Photos that lie elsewhere, which this service fetches for a job before a node may have it.
+-- Places that users name: photos that this service fetches for a job before a node may have it, and where results are copied to.
 
 ALTER TABLE job ADD COLUMN fetching BIGINT NOT NULL DEFAULT 0;   -- 1: its spec names places; it is whole, for good, when the photos are here
 ALTER TABLE job ADD COLUMN imported BIGINT NOT NULL DEFAULT 0;   -- 1: its photos are, or were, fetched from elsewhere
@@ -16,3 +16,17 @@ CREATE TABLE photo_import (
     tries        BIGINT NOT NULL        -- in a row that came to nothing
 );
 CREATE INDEX photo_import_open ON photo_import (turn_ends_ms) WHERE state = 'fetching';
+
+-- Results that are copied to where their owner wants them.
+
+CREATE TABLE delivery (
+    job          TEXT   PRIMARY KEY REFERENCES job (id),
+    address      TEXT   NOT NULL,
+    state        TEXT   NOT NULL CHECK (state IN ('waiting', 'delivered', 'failed', 'dropped')),
+    done         TEXT   NOT NULL,       -- JSON: the SHA-256 of each file that is there, by its path
+    because      TEXT   NOT NULL,       -- what the last try met; else empty
+    server       TEXT   NOT NULL,       -- who copies them, until its turn ends
+    turn_ends_ms BIGINT NOT NULL,
+    tries        BIGINT NOT NULL        -- in a row that came to nothing
+);
+CREATE INDEX delivery_open ON delivery (turn_ends_ms) WHERE state = 'waiting';

@@ -1,6 +1,8 @@
 """Photos that a submission names by their address are fetched by the server, checked, and kept as uploads are; then the job begins."""
 
+import errno
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +15,7 @@ from gangline.adapters.places.web import Web
 from gangline.compose.places import LOOK
 from gangline.core.errors import BadInput
 from gangline.core.places.guard import parse_networks
+from gangline.core.places.places import parse_places
 from gangline.core.server.sources import FetchingSettings
 from gangline.core.specs.spec import parse_spec, spec_hash
 from gangline.service.content.imports import PAUSE_S_FIRST, TURN_S, fetch_photos
@@ -321,6 +324,36 @@ def test_photos_that_a_job_fetched_are_kept_as_long_as_it_needs_them(fetching: S
     (file,) = parse_spec(show(fetching, job)["spec"]).photos
     named = fetching.look(f"SELECT job FROM job_file WHERE sha256 = '{file.sha256}'")
     assert named == [{"job": job}]
+
+
+def test_what_decodes_photos_is_given_no_key_of_the_server(
+    fetching: Service, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    told = "import json, os; print(json.dumps({'photos': [], 'captions': [], 'told': sorted(os.environ)}))"
+    look = (sys.executable, "-c", told)
+    fetcher = PlacesFetcher(
+        tmp_path / "imports", FetchingSettings(), {}, Web(), lambda source, bucket: pytest.fail(), look
+    )
+    found = fetcher.look("job", parse_places("https://a.example/x.zip"))
+    assert "PATH" in found.told and not [name for name in found.told if "AWS" in name or "GANGLINE" in name]
+
+
+def test_a_full_disk_is_waited_for(fetching: Service, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(fetcher, name)
+
+        def look(self, job: str, places: Any) -> Any:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    fetcher = fetching.at.fetcher
+    job = ask(fetching, [site.put("one.png", RED)])
+    fetch_all(replace(fetching.at, fetcher=Full()))
+    assert "this server cannot keep what it fetches: no space left on device, and is tried" in because(fetching, job)
+    fetching.wait(PAUSE_S_FIRST + 1)
+    fetch_all(fetching.at)
+    assert kinds(fetching, job) == ["submitted", "fetched"]
 
 
 def test_what_a_user_wrote_steers_no_terminal(fetching: Service, site: Site) -> None:

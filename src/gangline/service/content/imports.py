@@ -111,6 +111,8 @@ def _take(at: Deployment, fetcher: Fetcher, server: str, job: str) -> Iterator[N
         yield from _bring(turn, row)
     except Unreachable as error:
         _pause(turn, error)
+    except OSError as error:  # a full disk, say
+        _pause(turn, Unreachable(f"this server cannot keep what it fetches: {(error.strerror or str(error)).lower()}"))
     except GanglineError as error:
         _fail(turn, error)
 

@@ -19,6 +19,8 @@ from gangline.cli.output import (
     ServerOption,
     TokenOption,
     as_typed,
+    err,
+    facts,
     out,
     print_json,
     say,

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass, replace
+from typing import Any
 
 from gangline.core.canonical import canonical_json
 from gangline.core.display import NAME_MAX, printable

@@ -65,10 +65,33 @@ def test_urls_of_photos_are_given_between_commas_or_in_a_file(
         assert (spec.steps, spec.resolution) == (5, 64)
 
 
-def test_a_plan_of_an_address_submits_nothing(served: Service, typed: Typed) -> None:
-    code, out, _ = typed("train", "https://a.example/timber.zip", "--base", BASE, *PROMPT, "--plan", "-o", "json")
-    assert code == 0 and json.loads(out)["plan"]["photos"].startswith("https://a.example/timber.zip: the server")
+def test_a_plan_of_an_address_says_where_and_how_long_and_submits_nothing(served: Service, typed: Typed) -> None:
+    served.join("4090", gpu="NVIDIA GeForce RTX 4090", gpu_memory_gb=24)
+    words = ("train", "https://a.example/timber.zip", "--base", BASE, *PROMPT)
+    code, out, err = typed(*words, "--plan", "-o", "json")
+    plan = json.loads(out)
+    assert code == 0 and plan["photos"] == ["https://a.example/timber.zip"]
+    assert (plan["asked"], plan["steps"], plan["base"]["family"]) == (None, 5, "sdxl")
+    assert [node["name"] for node in plan["nodes"]] == ["4090"]
+    assert "https://a.example/timber.zip: the server fetches and checks them" in " ".join(err.split())
     assert served.look("SELECT * FROM job") == []
+
+
+def test_photos_of_the_class_lie_here_and_go_with_an_address(
+    served: Service, site: Site, typed: Typed, tmp_path: Path
+) -> None:
+    (tmp_path / "dogs").mkdir()
+    (tmp_path / "dogs" / "1.png").write_bytes(picture())
+    (tmp_path / "dogs" / "1.txt").write_text("a dog on grass")
+    url = site.put("timber.zip", packed({"1.png": picture("blue")}))
+    own = ("--class-photos", str(tmp_path / "dogs"), "--class-prompt", "a photo of a dog", "--class-images", "1")
+    code, out, err = typed("train", url, "--base", BASE, *PROMPT, *own, "--detach")
+    assert code == 0, err
+    assert "1 photo of your own" in " ".join(err.split())
+    fetch_all(served.at)
+    spec = spec_of(served, out.strip())
+    assert [file.path for file in (*spec.class_photos, *spec.class_captions)] == ["1.png", "1.txt"]
+    assert len(spec.photos) == 1
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import typer
 from gangline.cli.bundled.place import find_recipe, here_or_bundled
 from gangline.cli.bundled.recipes import complete_preset, read_presets
 from gangline.cli.jobs.follow import follow, tell_end, watching
-from gangline.cli.jobs.places.addresses import addresses_of, body_of, checked, unpacked
+from gangline.cli.jobs.places.addresses import addresses_of, unpacked
 from gangline.cli.jobs.settings import with_settings
 from gangline.cli.output import (
     Output,
@@ -19,8 +19,6 @@ from gangline.cli.output import (
     ServerOption,
     TokenOption,
     as_typed,
-    err,
-    facts,
     out,
     print_json,
     say,
@@ -36,10 +34,12 @@ from gangline.core.specs.settings import settings_of
 from gangline.core.views import BaseView
 
 if TYPE_CHECKING:
+    from gangline.cli.jobs.places.fetched import FetchedPlan
     from gangline.cli.jobs.plan.document import PlanDocument
-    from gangline.cli.jobs.plan.lora import LoraDocument
     from gangline.cli.jobs.plan.make import Plan
     from gangline.wire.client import Client
+
+    Planned = Plan | FetchedPlan
 
 COMMANDS = ", ".join(f"`{kind.command}` is for {kind.title}" for kind in SUBMITTED)
 EXIT_JOB_FAILED = 1
@@ -112,10 +112,12 @@ def train(
     wanted = with_base(with_options(presets | read_recipe(recipe), settings | given, needs), client.base)
     elsewhere = addresses_of(photos)
     if elsewhere is not None:
-        spec = of_addresses(client, wanted | {"photos": elsewhere}, plan, output)
+        from gangline.cli.jobs.places.fetched import fetched_plan
+
+        spec = planned_and_sent(client, fetched_plan(wanted, elsewhere), plan, output)
     else:
         with unpacked(Path(here_or_bundled(photos))) as folder:
-            spec = of_folder(client, folder, wanted, plan, output)
+            spec = planned_and_sent(client, plan_of(folder, wanted), plan, output)
     if spec is None:
         return
     job = client.submit(spec, name=name).summary
@@ -127,25 +129,14 @@ def train(
             watch(client, job.id, output)
 
 
-def of_folder(client: "Client", photos: Path, wanted: dict[str, Any], plan: bool, output: Output) -> LoraSpec | None:
-    """Show the plan, then upload what the spec names; None where the plan alone is asked for."""
-    made = plan_of(photos, wanted)
+def planned_and_sent(client: "Client", made: "Planned", plan: bool, output: Output) -> LoraSpec | dict[str, Any] | None:
+    """Show the plan, then upload what the spec names and lies here; None where the plan alone is asked for."""
     planned = show_plan(client, made)
     if plan:
         print_json(planned) if output is Output.json else None
         return None
     check_open(planned)
-    return send(client, made)
-
-
-def of_addresses(client: "Client", wanted: dict[str, Any], plan: bool, output: Output) -> dict[str, Any] | None:
-    """Do the same where the server fetches the photos."""
-    rows = checked(wanted)
-    err.print(facts(*rows))
-    if plan:
-        print_json({"plan": dict(rows), "notes": [], "tips": []}) if output is Output.json else None
-        return None
-    return body_of(client, wanted)
+    return made.hand_in(client, Handing(made.files_count))
 
 
 def read_recipe(given: str | None, *, kind: str = UNNAMED) -> dict[str, Any]:
@@ -212,21 +203,20 @@ def _names_files(name: str, value: object) -> bool:
 
 def hand_in(client: "Client", photos: Path, base: str, hold_out: list[str], settings: dict[str, Any]) -> LoraSpec:
     """Check everything that can be checked here, then hand the files in; the spec that names them."""
-    return send(client, plan_of(photos, settings | {"base": base, "hold_out": hold_out}))
-
-
-def send(client: "Client", plan: "Plan") -> LoraSpec:
+    plan = plan_of(photos, settings | {"base": base, "hold_out": hold_out})
     return plan.hand_in(client, Handing(plan.files_count))
 
 
-def show_plan(client: "Client", plan: "Plan") -> "LoraDocument":
+def show_plan(client: "Client", plan: "Planned") -> "PlanDocument":
     """Ask the server where it could run, and show all that is known before anything is sent."""
+    from gangline.cli.jobs.places.fetched import FetchedPlan, fetched_document
     from gangline.cli.jobs.plan.ask import as_named, ask
     from gangline.cli.jobs.plan.lora import lora_document
     from gangline.cli.jobs.plan.show import show
 
     known = as_named(client, plan.models["base"], plan.known)
-    planned = lora_document(replace(plan, known=known), ask(client, plan.spec, plan.models["base"], known))
+    answer, plan = ask(client, plan.spec, plan.models["base"], known), replace(plan, known=known)
+    planned = fetched_document(plan, answer) if isinstance(plan, FetchedPlan) else lora_document(plan, answer)
     show(planned, plan.rows())
     return planned
 

@@ -73,10 +73,10 @@ class Plan:
             ("captions", _captions(self.pictures)),
             ("cut to", _sizes(spec, self.pictures) + _views(spec)),
             ("steps", f"{counted(spec.steps, 'step')}, batch size {spec.batch_size} ({_seen(*self.seen)})"),
-            ("learns", f"rank {spec.rank} in the U-Net{' and the text encoders' * spec.train_text_encoder}"),
+            ("learns", learns_row(spec)),
         ]
         if spec.class_prompt:
-            rows.append(("class", _class(spec)))
+            rows.append(("class", class_row(spec)))
         if spec.mask != "none":
             rows.append(("masks", _masks(spec, self.pictures)))
         return rows
@@ -117,11 +117,9 @@ def make_plan(given: Given, settings: dict[str, Any], look_up: LookUp = look_up_
     models: dict[Role, Model] = {"base": find_base(given.base)}
     if given.vae:
         models["vae"] = find_vae(given.vae)
-    known = {role: _known(role, getattr(given, role), model, look_up) for role, model in models.items()}
+    known = {role: known_of(role, getattr(given, role), model, look_up) for role, model in models.items()}
     base = known["base"].model
-    check_objective(spec, base)
-    if base:
-        check_clip_skip(base.family, spec.clip_skip)
+    check_model(spec, base)
     spec = replace(spec, base_licence=spec.base_licence or printable(known["base"].licence)[:NAME_MAX])
     found = find_photos(given.photos)
     told = list(found.passed_over)
@@ -150,7 +148,7 @@ def make_plan(given: Given, settings: dict[str, Any], look_up: LookUp = look_up_
     )
 
 
-def _known(role: Role, given: str | Base, model: Model, look_up: LookUp) -> Known:
+def known_of(role: Role, given: str | Base, model: Model, look_up: LookUp = look_up_for_user) -> Known:
     if isinstance(model, HubBase):
         return of_hub(model, role, look_up)
     return of_files(Path(str(given)), model.paths, role=role) if isinstance(model, Files) else of_content(model)
@@ -238,6 +236,13 @@ def find_lora(path: Path, base: recognition.Model | None) -> Files:
     return Files(path.parent, [path])
 
 
+def check_model(spec: LoraSpec, base: recognition.Model | None) -> None:
+    """Raises `BadInput` where the settings do not suit this base."""
+    check_objective(spec, base)
+    if base:
+        check_clip_skip(base.family, spec.clip_skip)
+
+
 def check_objective(spec: LoraSpec, base: recognition.Model | None) -> None:
     """Raises `BadInput` where the trainer would, if that is known already."""
     predicts = base.prediction_type if base and spec.prediction_type == "auto" else spec.prediction_type
@@ -274,7 +279,11 @@ def _sizes(spec: LoraSpec, pictures: tuple[Picture, ...]) -> str:
     return ", ".join(f"{size} ({count})" for size, count in sorted(Counter(sizes).items()))
 
 
-def _class(spec: LoraSpec) -> str:
+def learns_row(spec: LoraSpec) -> str:
+    return f"rank {spec.rank} in the U-Net{' and the text encoders' * spec.train_text_encoder}"
+
+
+def class_row(spec: LoraSpec) -> str:
     """The photos that a user has of it, and what the base draws besides."""
     own = [counted(len(spec.class_photos), "photo") + " of your own"] if spec.class_photos else []
     drawn = [f"{counted(spec.class_images_drawn, 'picture')} that the base makes of '{spec.class_prompt}'"]

@@ -889,7 +889,7 @@ def test_a_job_that_nothing_here_can_run_does_not_wait_for_ever(service: Service
     service.join()
     service.tick()
     assert (service.state(job), service.state(other)) == ("failed", "queued")
-    assert because(service, job) == "no node that it needs came in 24 h (a H200, trust 2)"
+    assert because(service, job) == "no node that it needs came in 24 h (an H200, trust 2)"
 
 
 def test_a_queued_job_says_why_it_waits_now(service: Service) -> None:
@@ -900,10 +900,10 @@ def test_a_queued_job_says_why_it_waits_now(service: Service) -> None:
         assert shown == query.jobs(service.at, PROJECT, service.now_ms, limit=9, cursor=None).jobs[0].because
         return shown
 
-    start = "; start a worker that has a A10: `gangline worker`"
-    assert why() == f"waits for a node: none is here, and it needs a A10{start}"
+    start = "; start a worker that has an A10: `gangline worker`"
+    assert why() == f"waits for a node: none is here, and it needs an A10{start}"
     service.join("node-a", gpu="T4")
-    assert why() == f"no node here can take it: needs a A10 and node-a has T4{start}"
+    assert why() == f"no node here can take it: needs an A10 and node-a has T4{start}"
     node = service.join("node-b", gpu="A10")
     assert why() == "waits for a node"
     set_project(service.at, PROJECT, share=1, budget_usd=0.01)
@@ -912,6 +912,6 @@ def test_a_queued_job_says_why_it_waits_now(service: Service) -> None:
     fail(service, node, service.claim(node).hold, "crashed")
     assert why() == "waits 10 s before its next try: to be tried again (1 of 3 failed): the trainer crashed: boom"
     service.wait(10)
-    assert why() == f"no node here can take it: needs a A10 and node-a has T4; node-b failed it before{start}"
+    assert why() == f"no node here can take it: needs an A10 and node-a has T4; node-b failed it before{start}"
     steer.pause(service.at, job, service.now_ms)
     assert why() == "paused by its owner"

@@ -19,6 +19,8 @@ from gangline.ports.hub import HubFile, HubModel
 
 ENDPOINT = "https://huggingface.co"
 HINT = "give ORGANISATION/NAME as on the hub, or the path of a folder"
+REACH = "check this machine's network and HF_ENDPOINT; a folder with the model needs no hub"
+_FAULTS = ((httpx.TimeoutException, "no answer in time"), (httpx.ConnectError, "no connection"))
 COMMIT = re.compile("[0-9a-f]{40}")
 TIMEOUT = httpx.Timeout(30, connect=10)
 REDIRECTS_MAX = 5
@@ -73,7 +75,8 @@ class HuggingFaceHub:
                 method, url, headers=self._headers if headers is None else headers, follow_redirects=follow
             )
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise Unreachable(f"the hub did not give the base {what}: {type(error).__name__}", hint=HINT) from None
+            why = next((words for kind, words in _FAULTS if isinstance(error, kind)), type(error).__name__)
+            raise Unreachable(f"the hub was not reached for the base {what}: {why}", hint=REACH) from None
         if answer.status_code >= 400:
             raise _refused(answer, what)
         return answer

@@ -227,7 +227,7 @@ def test_a_hub_that_is_away_is_asked_again_later_each_time(service: Service, gat
     service.at = replace(there, hub=HuggingFaceHub("http://127.0.0.1:1"))
     copy_all(service)
     found = bases.named(service.at, PROJECT, "tiny")
-    assert found.state == "fetching" and "the hub did not give the base" in found.why
+    assert found.state == "fetching" and "the hub was not reached for the base" in found.why
     service.at = there
     copy_all(service)
     assert bases.named(service.at, PROJECT, "tiny").fetched_bytes == 0, "not yet"

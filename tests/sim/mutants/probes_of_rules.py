@@ -402,7 +402,7 @@ def a_job_that_nothing_can_run_fails_in_the_end_and_no_other(bench: Bench) -> No
     bench.join(gpu="T4")
     bench.tick()
     assert (bench.state(job), bench.state(other)) == ("failed", "queued")
-    assert bench.because(job) == "no node that it needs came in 24 h (a H200)"
+    assert bench.because(job) == "no node that it needs came in 24 h (an H200)"
 
 
 @probe()
@@ -645,7 +645,7 @@ def a_job_that_waits_says_what_the_nodes_lack(bench: Bench) -> None:
     bench.succeed(node, bench.claim(node).hold)
     lacks = {
         "needs 80 GB of GPU memory and a has 24": Needs(gpu_memory_gb=80),
-        "needs a H200 and a has A10": Needs(gpu="H200"),
+        "needs an H200 and a has A10": Needs(gpu="H200"),
         "needs the pool cloud and a is in default": Needs(pool=POOL),
         "needs trust 2 and a has 0": Needs(trust=2),
         "needs 2 slots and a has 1 free": Needs(slots=2),

@@ -139,14 +139,14 @@ def test_memory_that_no_card_has_is_a_warning_and_memory_that_one_has_is_none() 
 
 
 def test_a_card_that_nobody_has_is_a_warning() -> None:
-    why = "no node here can take it: needs a RTX 4090 and atlas has A10"
+    why = "no node here can take it: needs an RTX 4090 and atlas has A10"
     found = document(replace(SPEC, needs=Needs(gpu="RTX 4090")), at=placed(because=why))
     assert found.warnings == ("no node that is here or could be rented fits: it would wait until one comes",)
     assert dict(outlook_rows(found))["nodes"] == why
 
 
 def test_a_card_that_is_here_under_another_name_is_named() -> None:
-    node = UnfitNode(name="atlas", gpu=CARD, because="needs a RTX 4090 and atlas has NVIDIA GeForce RTX 4090")
+    node = UnfitNode(name="atlas", gpu=CARD, because="needs an RTX 4090 and atlas has NVIDIA GeForce RTX 4090")
     found = document(replace(SPEC, needs=Needs(gpu="RTX 4090")), at=placed(unfit=(node,)))
     assert found.warnings == (f"no node calls its GPU RTX 4090: ask for {CARD}, as it is called here",)
 

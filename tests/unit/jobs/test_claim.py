@@ -60,7 +60,7 @@ MISFITS: dict[str, dict[str, Any]] = {
     "waits 3 s before its next try": {"ready_ms": 3000},
     "node-a failed it before": {"banned": True},
     "needs 80 GB of GPU memory and node-a has 40": {"gpu_memory_gb": 80},
-    "needs a H200 and node-a has A100": {"gpu": "H200"},
+    "needs an H200 and node-a has A100": {"gpu": "H200"},
     "needs the pool home and node-a is in default": {"pool": "home"},
     "needs trust 2 and node-a has 1": {"trust": 2},
     "must go on with the same numerics, and node-a has others": {"numerics": "other bits"},

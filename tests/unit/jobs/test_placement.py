@@ -42,8 +42,8 @@ def test_where_no_node_fits_the_reason_is_that_of_a_job_that_waits() -> None:
     found = placed(replace(CANDIDATE, gpu="RTX 4090"))
     assert found.fitting == ()
     assert found.because == (
-        "no node here can take it: needs a RTX 4090 and node-a has A100; "
-        "start a worker that has a RTX 4090: `gangline worker`"
+        "no node here can take it: needs an RTX 4090 and node-a has A100; "
+        "start a worker that has an RTX 4090: `gangline worker`"
     )
     assert placed(nodes=()).because.startswith("waits for a node: none is here")
 

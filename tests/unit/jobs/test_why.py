@@ -65,7 +65,7 @@ def test_where_no_node_is_here_that_is_the_reason() -> None:
 
 def test_where_no_node_is_here_what_the_job_needs_and_what_would_help_are_named() -> None:
     many = replace(CANDIDATE, gpu_memory_gb=80, gpu="H200", trust=2, numerics="x", slots=2)
-    asked = "80 GB of GPU memory, a H200, 2 GPUs, trust 2, the numerics of its checkpoints"
+    asked = "80 GB of GPU memory, an H200, 2 GPUs, trust 2, the numerics of its checkpoints"
     assert why(many, nodes=[]) == (
         f"waits for a node: none is here, and it needs {asked}; start a worker that has {asked}: `gangline worker`"
     )
@@ -80,7 +80,7 @@ def test_a_pool_that_does_not_exist_is_said_and_those_that_do() -> None:
     ("need", "sentence"),
     [
         ({"gpu_memory_gb": 80}, "no pool rents a GPU with 80 GB: the largest offer has 24 GB"),
-        ({"gpu": "H200"}, "no pool rents a H200: the offers have A10, T4"),
+        ({"gpu": "H200"}, "no pool rents an H200: the offers have A10, T4"),
         ({"slots": 8}, "no pool rents a node with 8 GPUs: the largest offer has 1"),
         ({"trust": 2}, "no pool rents a node of trust 2: the most that one offers is 0"),
         ({"gpu": "T4", "gpu_memory_gb": 20}, "no offer of any pool has all of that at once"),
@@ -146,7 +146,7 @@ def test_a_node_that_is_starting_is_what_a_job_waits_for_whatever_it_will_comput
 @pytest.mark.parametrize(
     ("need", "sentence"),
     [
-        ({"gpu": "H200"}, "needs a H200 and node-a has A100"),
+        ({"gpu": "H200"}, "needs an H200 and node-a has A100"),
         ({"slots": 2}, "needs 2 slots and node-a has 1 free"),
         ({"numerics": "x"}, "must go on with the same numerics, and node-a has others"),
     ],

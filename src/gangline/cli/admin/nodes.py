@@ -1,10 +1,25 @@
 """`gangline nodes`: who works here."""
 
+import sys
+
 import typer
 
-from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, out, print_json, table
+from gangline.cli.lines import Line, one_line_each
+from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, out, print_json
 from gangline.compose.client import make_client
+from gangline.core.jobs.naming import short
 
+COLUMNS = (
+    Line(header="node", shrinks_to=12),
+    Line(header="state"),
+    Line(header="gpu", shrinks_to=8),
+    Line(header=">slots", goes=1),
+    Line(header=">$/hour", goes=2),
+    Line(header="job", goes=3),
+    Line(header="why", shrinks_to=12, goes=4),
+    Line(header=">trust", goes=5),
+    Line(header="id", goes=6),
+)
 app = typer.Typer(no_args_is_help=True)
 
 
@@ -20,17 +35,18 @@ def list_nodes(server: ServerOption = None, token: TokenOption = None, output: O
     if output is Output.json:
         print_json(found)
         return
-    rows = table("node", "name", "state", "gpu", ">slots", ">$/hour", ">trust", "job", "why")
-    for node in found:
-        rows.add_row(
-            node.id,
+    rows = [
+        [
             node.name,
             node.phase or node.state,
             node.gpu or "–",
             str(node.slots),
             f"{node.price_usd_per_hour:.4f}" if node.price_known else "unknown",
-            str(node.trust),
-            node.job or "–",
+            short(node.job) if node.job else "–",
             node.because,
-        )
-    out.print(rows)
+            str(node.trust),
+            node.id,
+        ]
+        for node in found
+    ]
+    out.print(one_line_each(COLUMNS, rows, out.width if out.is_terminal else sys.maxsize))

@@ -85,7 +85,7 @@ def show(line: Progress, task: object, job: JobSummary) -> None:
 
 def progress_words(job: JobSummary, width: int) -> str:
     """Return how far a job is, in one line of at most `width` cells; what matters least is left out first."""
-    spent = cost_alone(job.cost_usd, job.cost_lacks)
+    spent = cost_alone(job.cost_usd, job.cost_lacks) if job.attempts or job.cost_usd else ""
     if job.step and job.cost_usd and not job.cost_lacks:
         spent += f" ({usd(job.cost_usd / job.step)}/step)"
     what = printable(job.phase or job.state)

@@ -174,11 +174,12 @@ def attempts_table(job: JobView) -> Table:
 
 
 def _head(summary: JobSummary, job: JobView) -> Table:
+    safe = "" if summary.state == "succeeded" else f" (safe: {summary.committed_step})"
     return facts(
         ("job", summary.id),
         ("name", summary.name),
         ("state", f"{summary.state}: {summary.because}"),
-        ("step", f"{summary.step} of {summary.steps} (safe: {summary.committed_step})"),
+        ("step", f"{summary.step} of {summary.steps}" + safe),
         ("loss", number(summary.loss)),
         ("ETA", duration(summary.eta_s)),
         ("interruptions", f"{summary.interruptions} ({job.steps_redone} steps redone, {job.seconds_lost:.1f} s lost)"),

@@ -9,6 +9,7 @@ from gangline.core.moments import until
 from gangline.core.money.budget import Purse, over_budget, reservation, unaccountable
 from gangline.core.policy import Policy
 from gangline.core.runs.proof import has_kind
+from gangline.core.words import one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +92,7 @@ def mismatch(job: Candidate, node: Node, now_ms: int) -> str | None:
     if job.gpu_memory_gb > node.gpu_memory_gb:
         return f"needs {job.gpu_memory_gb:g} GB of GPU memory and {node.name} has {node.gpu_memory_gb:g}"
     if job.gpu and job.gpu != node.gpu:
-        return f"needs a {job.gpu} and {node.name} has {node.gpu or 'no GPU'}"
+        return f"needs {one(job.gpu)} and {node.name} has {node.gpu or 'no GPU'}"
     if job.pool and job.pool != node.pool:
         return f"needs the pool {job.pool} and {node.name} is in {node.pool}"
     if job.trust > node.trust:

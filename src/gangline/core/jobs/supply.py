@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from gangline.core.jobs.claim import Candidate
 from gangline.core.money.budget import Purse, over_budget, reservation, unaccountable
 from gangline.core.policy import Policy
+from gangline.core.words import one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +45,7 @@ def needs(*, gpu_memory_gb: float, gpu: str, slots: int, pool: str, trust: int, 
     """Return what a job asks of a node, for people; empty where any will do."""
     parts = [
         f"{gpu_memory_gb:g} GB of GPU memory" if gpu_memory_gb else "",
-        f"a {gpu}" if gpu else "",
+        one(gpu) if gpu else "",
         f"{slots} GPUs" if slots > 1 else "",
         f"the pool {pool}" if pool else "",
         f"trust {trust}" if trust else "",
@@ -120,7 +121,7 @@ def _lacks(job: Candidate, offers: Sequence[Rentable]) -> str:
         return "no pool offers a node now"
     if job.gpu and all(offer.gpu != job.gpu for offer in offers):
         kinds = ", ".join(sorted({offer.gpu or "no GPU" for offer in offers}))
-        return f"no pool rents a {job.gpu}: the offers have {kinds}"
+        return f"no pool rents {one(job.gpu)}: the offers have {kinds}"
     most = max(offer.gpu_memory_gb for offer in offers)
     if job.gpu_memory_gb > most:
         return f"no pool rents a GPU with {job.gpu_memory_gb:g} GB: the largest offer has {most:g} GB"

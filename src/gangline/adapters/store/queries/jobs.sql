@@ -85,7 +85,7 @@ WHERE id = :id
 
 -- name: forget_beginning
 -- It has a checkpoint of its own.
-UPDATE job SET begins_from = NULL WHERE id = :id AND begins_from IS NOT NULL
+UPDATE job SET begins_from = NULL WHERE id = :id
 
 -- name: heirs
 -- Jobs that are still to begin from the checkpoints of this one.

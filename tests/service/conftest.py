@@ -28,7 +28,7 @@ from gangline.core.parsing import to_json
 from gangline.core.policy import Policy
 from gangline.core.runs.contract import Manifest
 from gangline.core.server.settings import PoolSettings
-from gangline.core.specs.fields import FilesBase
+from gangline.core.specs.fields import FilesBase, Needs
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.spec import spec_hash
 from gangline.ports.objects import Objects
@@ -147,7 +147,7 @@ class Service:
     def submit(self, project: str = PROJECT, **settings: Any) -> str:
         """Also for several GPUs: older versions took such LoRAs."""
         spec = self.spec(**settings)
-        if spec.needs.slots > 1:
+        if isinstance(spec.needs, Needs) and spec.needs.slots > 1:
             return queue(self.at, project, spec, name="", request=None, now_ms=self.now_ms)
         return submit(self.at, project, to_json(spec), name="", request=None, now_ms=self.now_ms)
 

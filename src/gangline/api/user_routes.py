@@ -10,7 +10,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import Discriminator, Tag, TypeAdapter, ValidationError, WithJsonSchema
 from pydantic_core import to_json
 
-from gangline.api.answers.problems import as_problem
+from gangline.api.answers.problems import APART, PLAIN, as_problem
 from gangline.api.lanes import USERS, UserRoute
 from gangline.api.who import NUMBER_MAX, At, MemberOf, MemberOfLater, Now, Viewer, ViewerOf
 from gangline.core.display import NAME_MAX, Label
@@ -50,17 +50,17 @@ class Submission:
 
 def _shape(body: Any) -> str:
     """A submission whose spec is not apart, as one types it by hand, has the name among the settings."""
-    return "apart" if isinstance(body, Submission) or not isinstance(body, dict) or "spec" in body else "plain"
+    return APART if isinstance(body, Submission) or not isinstance(body, dict) or "spec" in body else PLAIN
 
 
-PLAIN = {
+PLAIN_SCHEMA = {
     "type": "object",
     "description": "The settings of a spec (see `LoraSpec`), and `name`.",
     "not": {"required": ["spec"]},
     "additionalProperties": True,
 }
 AnySubmission = Annotated[
-    Annotated[Submission, Tag("apart")] | Annotated[dict[str, Any], Tag("plain"), WithJsonSchema(PLAIN)],
+    Annotated[Submission, Tag(APART)] | Annotated[dict[str, Any], Tag(PLAIN), WithJsonSchema(PLAIN_SCHEMA)],
     Discriminator(_shape),
 ]
 

@@ -42,10 +42,15 @@ def recipe(tmp_path: Path) -> Path:
     return tmp_path / "recipe.toml"
 
 
+NOBODY = "http://127.0.0.1:1"
+
+
 def test_a_plan_tells_what_is_trained_on_what_and_how_often(
     typed: Typed, recipe: Path, data: DataSet, base: Path
 ) -> None:
-    code, printed, _ = typed("scratch", recipe, "--data", data.place.uri, "--base", base, "--plan", "-o", "json")
+    code, printed, _ = typed(
+        "scratch", recipe, "--data", data.place.uri, "--base", base, "--server", NOBODY, "--plan", "-o", "json"
+    )
     assert code == 0
     found = json.loads(printed)
     assert (found["trains"], found["new"], found["gpus"], found["steps"]) == ("unet", ["unet"], 1, 6)
@@ -55,7 +60,7 @@ def test_a_plan_tells_what_is_trained_on_what_and_how_often(
 
 
 def test_a_plan_on_the_terminal_has_a_row_for_each_phase(typed: Typed, recipe: Path, data: DataSet, base: Path) -> None:
-    code, _, said = typed("scratch", recipe, "--data", data.place.uri, "--base", base, "--plan")
+    code, _, said = typed("scratch", recipe, "--data", data.place.uri, "--base", base, "--server", NOBODY, "--plan")
     assert code == 0
     for words in ("32 × 32, 6 steps, batch size 8: 48 images", "asked no nodes", "data/0-shapes.lance: 48 rows"):
         assert words in " ".join(said.split()), said

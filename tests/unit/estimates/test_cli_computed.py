@@ -129,7 +129,7 @@ def test_a_preset_is_a_recipe_of_a_lora(gangline, preset: str) -> None:
     ("words", "says", "hint"),
     [
         ((RECIPE, "--gpu", "H100=3"), "there is no GPU H100", "did you mean H100 SXM"),
-        ((RECIPE, "--gpu", "B200=x"), "--gpu B200 should be a valid number", ""),
+        ((RECIPE, "--gpu", "B200=x"), "--gpu B200 must be a number", ""),
         ((RECIPE, *KINDS, "--gpus", "1,x"), "--gpus and --predict are numbers of GPUs, at least 1", "--gpus 1,8,64"),
         ((RECIPE, *KINDS, "--gpus", "3"), "a batch of 2048 images is not shared evenly by 3 GPUs", ""),
         ((RECIPE, *KINDS, "--base", "some/one"), "which family some/one is of is not known", "--family"),

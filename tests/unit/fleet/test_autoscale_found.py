@@ -10,11 +10,12 @@ from gangline.adapters.objects.local import LocalObjects
 from gangline.adapters.store.sqlite import SqliteStore
 from gangline.core.fleet.autoscale import Demand, Drain, PoolLimits, Rented, Start, scale
 from gangline.core.policy import Policy
+from gangline.core.specs.spec import parse_spec
 from gangline.ports.pool import Instance, Offer
 from gangline.ports.store import write
 from gangline.service.deployment import Deployment, RentedPool
 from gangline.service.fleet.fleet import tend
-from gangline.service.jobs.submit import submit
+from gangline.service.jobs.submit import queue
 
 POLICY = Policy()
 NOW_MS = 10_000_000
@@ -98,7 +99,7 @@ def test_only_a_node_that_a_waiting_job_could_have_is_rented(
         pools={"default": RentedPool(limits(0, 4), shop)},
     )
     store.apply(write("add_blob", project="p", sha256=PHOTO["sha256"], bytes=PHOTO["bytes"], now=0))
-    submit(at, "p", SPEC | {"needs": needs}, name="", request=None, now_ms=0)
+    queue(at, "p", parse_spec(SPEC | {"needs": needs}), name="", request=None, now_ms=0)
     tend(at, NOW_MS)
     tend(at, NOW_MS + 1)
     assert shop.started == rented

@@ -76,11 +76,16 @@ def problem(found: ProblemDetails, *, status: int = 0, headers: Mapping[str, str
     return JSONResponse(body, body["status"], dict(headers or {}) | HEADERS.get(body["status"], {}), MEDIA_TYPE)
 
 
+APART, PLAIN = "apart", "plain"
+"""Shapes of a submission: its spec apart, or the settings beside each other."""
+
+
 def as_problem(found: dict[str, Any]) -> Problem:
     message = UNACCEPTABLE if found["type"] == "predicate_failed" else found["msg"]
     return Problem(".".join(str(part) for part in found["loc"]) or "body", message)
 
 
 def _of_request(found: dict[str, Any]) -> Problem:
-    """Without the word that says in which part of the request the field is."""
-    return as_problem(found | {"loc": found["loc"][1:]})
+    """Without the words that say in which part of the request the field is, and of which shape a body was taken to be."""
+    place = found["loc"][1:]
+    return as_problem(found | {"loc": place[1:] if place[:1] in ((APART,), (PLAIN,)) else place})

@@ -8,6 +8,7 @@ from gangline.core.events import Moved
 from gangline.core.job import ENDED, Job
 from gangline.core.jobs.failure import Verdict, canceled
 from gangline.core.specs.kinds import KINDS
+from gangline.core.specs.spec import parse_spec
 from gangline.ports.store import Row, guard, write
 from gangline.service.attempts import TRIES_MAX, as_job, conclude, event, moving
 from gangline.service.content.inputs import checkpoints_to_resume
@@ -72,7 +73,7 @@ def retry(at: Deployment, project: str, job_id: str, now_ms: int, *, from_checkp
     if KINDS[row["kind"]].renders:
         return samples.retry(at, row, now_ms)
     begins_from = _heritage(at, row) if from_checkpoint else None
-    spec, places = read(at, project, json.loads(row["spec"]))
+    spec, places = read(at, project, json.loads(row["spec"]), parse_spec)
     return queue(at, project, spec, places, name=row["name"], request=None, now_ms=now_ms, begins_from=begins_from)
 
 

@@ -1,6 +1,6 @@
 """Submit: photos and bases handed in by content, then a job that names them; or a job that says where its photos lie."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -53,7 +53,9 @@ def submit(at: Deployment, project: str, value: dict[str, Any], *, name: str, re
     return queue(at, project, spec, places, name=name, request=request, now_ms=now_ms)
 
 
-def read(at: Deployment, project: str, value: dict[str, Any]) -> tuple[Spec, tuple[Place, ...]]:
+def read(
+    at: Deployment, project: str, value: dict[str, Any], parse: Callable[[object], Spec] = parse_submitted
+) -> tuple[Spec, tuple[Place, ...]]:
     """The spec, its models pinned; where it says where the photos lie, those places, and a stand-in for photos. Raises as `submit`."""
     places = places_of(at, project, value["photos"]) if names_places(value.get("photos")) else ()
     if places and value.get("captions"):
@@ -62,7 +64,7 @@ def read(at: Deployment, project: str, value: dict[str, Any]) -> tuple[Spec, tup
             hint="put them beside the photos, or give a caption with each URL",
         )
     wanted = with_base_named(at, project, value | ({"photos": [STAND_IN]} if places else {}))
-    return pinned(at, project, parse_submitted(wanted)), places
+    return pinned(at, project, parse(wanted)), places
 
 
 def queue(

@@ -64,11 +64,14 @@ KINDS = (
     Kind(name="RTX 4070 Ti SUPER", tflops=88.2, memory_gb_per_s=672, memory_gb=16),  # product page: 66 × 2.61 GHz
     Kind(name="RTX 4070 Ti", tflops=80.2, memory_gb_per_s=504, memory_gb=12),  # product page: 60 × 2.61 GHz
     Kind(name="RTX 4060 Ti 16GB", tflops=44.1, memory_gb_per_s=288, memory_gb=16),  # product page: 34 × 2.535 GHz
+    Kind(name="RTX 4060 Ti 8GB", tflops=44.1, memory_gb_per_s=288, memory_gb=8),  # the same
+    Kind(name="RTX 4060", tflops=30.2, memory_gb_per_s=272, memory_gb=8),  # product page: 24 × 2.46 GHz
     Kind(name="RTX 3090 Ti", tflops=80, memory_gb_per_s=1008, memory_gb=24),  # product page: 84 × 1.86 GHz
     Kind(
         name="RTX 3090", tflops=71, memory_gb_per_s=936, memory_gb=24
     ),  # NVIDIA Ampere GA102 GPU architecture, appendix A
     Kind(name="RTX 3080 10GB", tflops=59.5, memory_gb_per_s=760, memory_gb=10),  # the same
+    Kind(name="RTX 3070", tflops=40.7, memory_gb_per_s=448, memory_gb=8),  # product page: 46 × 1.73 GHz
     Kind(name="RTX 3060 12GB", tflops=25.5, memory_gb_per_s=360, memory_gb=12),  # product page: 28 × 1.777 GHz
     Kind(
         name="RTX 2080 Ti", tflops=53.8, memory_gb_per_s=616, memory_gb=11, computes_in="fp16"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gangline.cli.bundled.recipes import read_presets
 from gangline.core.estimates.forecast import Forecast, Measured, forecast, remembered
 from gangline.core.estimates.memory import lora_memory, scratch_memory
 from gangline.core.files import File
@@ -305,3 +306,10 @@ def test_where_no_card_is_named_all_that_it_took_is_told() -> None:
 def test_nothing_measured_leaves_what_was_computed() -> None:
     counted = forecast(lora(), SDXL, H100)
     assert remembered(counted, H100, []) == counted
+
+
+@pytest.mark.parametrize("subject", ["face", "object", "style"])
+def test_the_preset_for_small_cards_makes_sdxl_fit_into_one(subject: str) -> None:
+    small = forecast(lora(**read_presets([subject, "8gb"])), SDXL, find_kind("RTX 4060"))
+    assert small.memory.high_gb < 7.5 and small.least_memory.fits(8) == "yes"
+    assert forecast(lora(**read_presets([subject])), SDXL, None).least_memory.fits(8) == "no"

@@ -3,13 +3,14 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gangline.cli.jobs.places.python import train_lora
     from gangline.core.specs.fields import FilesBase, HubBase
     from gangline.core.specs.lora import LoraSpec
     from gangline.core.specs.scratch import ScratchSpec
     from gangline.wire.client import Client
 
 __version__ = "0.1.0"
-__all__ = ["Client", "FilesBase", "HubBase", "LoraSpec", "ScratchSpec"]
+__all__ = ["Client", "FilesBase", "HubBase", "LoraSpec", "ScratchSpec", "train_lora"]
 
 _FROM = {
     "Client": "gangline.wire.client",
@@ -17,6 +18,7 @@ _FROM = {
     "HubBase": "gangline.core.specs.fields",
     "LoraSpec": "gangline.core.specs.lora",
     "ScratchSpec": "gangline.core.specs.scratch",
+    "train_lora": "gangline.cli.jobs.places.python",
 }
 
 

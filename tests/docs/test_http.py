@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ from tests.service.test_rules import succeed
 PAGE = (ROOT / "docs" / "http.md").read_text()
 SHELL = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
 SETTINGS = re.search(r"```toml\n(.*?)```", PAGE, re.DOTALL)
-PYTHON = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)
+PYTHON, FROM_HERE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 HUB_BASE = "stabilityai/stable-diffusion-xl-base-1.0"
 
 needs_tools = pytest.mark.skipif(not (shutil.which("curl") and shutil.which("jq")), reason="the page needs curl and jq")
@@ -150,14 +151,27 @@ def test_every_command_of_the_page_does_what_it_says(
 
 
 def test_the_lines_of_python_run(service: Service, site: Site) -> None:
-    assert PYTHON
     with serving(service.app) as served:
         key = service.key("member")
-        lines = here(PYTHON[1], site).replace("for told in", "stop(job)\nfor told in")
+        lines = here(PYTHON, site).replace("for told in", "stop(job)\nfor told in")
         printed: list[object] = []
         stop = lambda job: Client(served.url, key).cancel(job.summary.id)  # noqa: E731
         exec(lines, {"server": served.url, "key": key, "print": printed.append, "stop": stop})  # noqa: S102
     assert [getattr(told, "kind", "") for told in printed][:2] == ["submitted", "canceled"]
+
+
+def test_photos_of_this_machine_are_uploaded_from_python(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my-photos").mkdir()
+    (tmp_path / "my-photos" / "1.png").write_bytes(picture())
+    with serving(service.app) as served:
+        key = service.key("member")
+        Client(served.url, key).add_base("pony", service.spec().base)
+        names: dict[str, Any] = {"server": served.url, "key": key}
+        exec(FROM_HERE, names)  # noqa: S102
+    assert names["job"].spec["steps"] == 800 and names["job"].spec["train_text_encoder"]
 
 
 def test_every_form_of_photos_of_the_page_is_understood() -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gangline import Client
+from gangline import Client, train_lora
+from gangline.core.errors import BadInput
+from gangline.core.parsing import InvalidSpec
 from gangline.core.specs.spec import parse_spec
 from tests.conftest import BASE, Typed
 from tests.service.conftest import OPERATOR, PROJECT, Service
@@ -120,3 +122,23 @@ def test_python_says_it_with_the_same_words(served: Service, site: Site) -> None
     assert job.summary.because == "its photos are being fetched"
     fetch_all(served.at)
     assert [event.kind for event in client.events(job.summary.id)] == ["submitted", "fetched"]
+
+
+def test_python_takes_what_the_command_line_takes(served: Service, site: Site, tmp_path: Path) -> None:
+    client = Client(os.environ["GANGLINE_SERVER"], OPERATOR)
+    (tmp_path / "dogs").mkdir()
+    (tmp_path / "dogs" / "1.png").write_bytes(picture())
+    (tmp_path / "dogs.zip").write_bytes(packed({"1.png": picture()}))
+    url, other = site.put("timber.zip", packed({"1.png": picture("blue")})), site.put("2.png", picture("green"))
+    for photos in (tmp_path / "dogs", str(tmp_path / "dogs.zip"), url, [{"url": other, "caption": "sks dog in snow"}]):
+        job = train_lora(
+            client, photos, base=str(BASE), prompt="a photo of sks dog", name="timber", preset="object", resolution=64
+        )
+        fetch_all(served.at)
+        spec = spec_of(served, job.summary.id)
+        assert len(spec.photos) == 1 and spec.train_text_encoder and spec.steps == 1000
+        assert (job.summary.name, spec.output_name) == ("timber", "timber")
+    with pytest.raises(BadInput, match="there is no folder nowhere"):
+        train_lora(client, "nowhere", base=str(BASE), prompt="sks dog")
+    with pytest.raises(InvalidSpec, match="rank: must be 1 or more, not 0"):
+        train_lora(client, tmp_path / "dogs", base=str(BASE), prompt="sks dog", rank=0)

@@ -1,0 +1,52 @@
+"""`gangline train` for Python: the same words, without a terminal."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gangline.cli.bundled.recipes import read_presets
+from gangline.cli.jobs.places.addresses import addresses_of, unpacked
+from gangline.cli.jobs.places.fetched import FetchedPlan, fetched_plan
+from gangline.cli.jobs.train import plan_of, with_base
+from gangline.core.files import File
+from gangline.core.places.places import parse_places, to_json
+
+if TYPE_CHECKING:
+    from gangline.cli.jobs.plan.make import Plan
+    from gangline.core.views import JobView
+    from gangline.wire.client import Client
+
+
+def train_lora(
+    client: "Client",
+    photos: str | Path | Sequence[str | dict[str, str]],
+    *,
+    base: str,
+    prompt: str,
+    name: str = "",
+    preset: str | Sequence[str] = (),
+    **settings: Any,
+) -> "JobView":
+    """Submit a subject-driven (DreamBooth) LoRA, and return its job.
+
+    `photos` is what `gangline train` takes: a folder, a zip, an `s3://` prefix, a URL, or a list of URLs (`{"url": …, "caption": …}`).
+    What lies here is checked and uploaded, the rest is fetched by the server. `base` is a folder, a `.safetensors` file, a hub id or a
+    name. `settings` are those of a spec, and `vae`, `init_lora`, `class_photos`, `masks` and `hold_out` as paths.
+
+    Raises `BadInput` for what is wrong with photos or base, `InvalidSpec` for settings, `Unreachable` where no server answers.
+    """
+    given = read_presets([preset] if isinstance(preset, str) else list(preset)) | settings
+    wanted = with_base(given | {"base": str(base), "prompt": prompt}, client.base)
+    elsewhere = addresses_of(str(photos)) if isinstance(photos, str | Path) else to_json(parse_places(list(photos)))
+    if elsewhere is not None:
+        return _submit(client, fetched_plan(wanted, elsewhere), name)
+    with unpacked(Path(str(photos))) as folder:
+        return _submit(client, plan_of(folder, wanted), name)
+
+
+def _submit(client: "Client", plan: "Plan | FetchedPlan", name: str) -> "JobView":
+    return client.submit(plan.hand_in(client, _silent), name=name)
+
+
+def _silent(file: File) -> None:
+    """Say nothing of what is uploaded."""

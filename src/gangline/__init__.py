@@ -3,11 +3,12 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gangline.cli.jobs.places.python import train_lora
     from gangline.core.specs.fields import FilesBase, HubBase
     from gangline.core.specs.lora import LoraSpec
     from gangline.core.specs.scratch import ScratchSpec
     from gangline.wire.client import Client
+
+    train_lora: Any  # its types are in its module, which imports this one
 
 __version__ = "0.1.0"
 __all__ = ["Client", "FilesBase", "HubBase", "LoraSpec", "ScratchSpec", "train_lora"]

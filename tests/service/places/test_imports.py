@@ -361,3 +361,26 @@ def test_what_a_user_wrote_steers_no_terminal(fetching: Service, site: Site) -> 
     fetch_all(fetching.at)
     text = json.dumps(show(fetching, job)) + because(fetching, job)
     assert "\\u001b" not in text and "\x1b" not in text
+
+
+def test_a_lone_file_that_is_no_zip_is_as_small_as_others_must_be(service: Service, site: Site, tmp_path: Path) -> None:
+    fetching = allow(service, tmp_path, file_bytes_max=10_000)
+    job = ask(fetching, site.put("1.png", RED + bytes(20_000)))
+    fetch_all(fetching.at)
+    assert fetching.state(job) == "failed"
+    assert "1.png has 0 MB, more than 0 MB" in because(fetching, job)
+
+
+def test_an_error_that_nobody_expected_is_tried_again_later_and_ends_the_job_at_last(
+    service: Service, site: Site, tmp_path: Path
+) -> None:
+    fetching = allow(service, tmp_path, tries_max=2)
+    job = ask(fetching, site.put("1.png", RED))
+    fetching.execute("UPDATE photo_import SET places = '[5'")
+    fetch_all(fetching.at)
+    assert fetching.state(job) == "queued"
+    fetch_all(fetching.at)  # not at once
+    assert fetching.state(job) == "queued"
+    fetching.wait(3600)
+    fetch_all(fetching.at)
+    assert fetching.state(job) == "failed" and "its log says why" in because(fetching, job)

@@ -169,3 +169,18 @@ def test_what_was_named_as_a_photo_and_is_none_is_an_error(tmp_path: Path) -> No
     assert looked_at(tmp_path)[1]["photos"] == ["dog.png"]
     code, found = looked_at(tmp_path, all_are_photos=True)
     assert (code, found["message"]) == (REFUSED, "page is no photo: not an image")
+
+
+def test_a_damaged_member_and_folders_without_end_are_refused(tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged.zip"
+    with zipfile.ZipFile(damaged, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("a.png", bytes(range(256)) * 40)
+    content = bytearray(damaged.read_bytes())
+    content[45:55] = b"\xff" * 10
+    damaged.write_bytes(content)
+    deep = tmp_path / "deep.zip"
+    with zipfile.ZipFile(deep, "w") as packed:
+        packed.writestr("a/" * 900 + "a.png", b"")
+    for path, said in ((damaged, "cannot be unpacked"), (deep, "folders in folders")):
+        with pytest.raises(BadInput, match=said):
+            unpack(path, tmp_path / path.stem, Bounds())

@@ -163,3 +163,22 @@ def test_a_source_that_is_wrong_is_named(text: str, said: str) -> None:
     with pytest.raises(BadInput) as refused:
         parse_server_settings(text, "gangline.toml")
     assert said in f"{refused.value.message} {refused.value.hint}"
+
+
+def test_names_stay_different_where_one_has_the_number_that_another_would_get() -> None:
+    urls = ("https://a.example/a-3.png", "https://a.example/a.png", "https://a.example/b/a.png")
+    found = file_names([Place(address=url) for url in urls])
+    assert found[:2] == ["a-3.png", "a.png"] and len(set(found)) == 3
+
+
+def test_what_is_no_text_is_no_address() -> None:
+    with pytest.raises(BadInput, match="is not a URL"):
+        parse_places(["https://a.example/\ud800.jpg"])
+
+
+def test_an_address_is_understood_again_as_it_was_kept() -> None:
+    longest = "s3://bucket/" + "a" * 987
+    with pytest.raises(BadInput, match="no place in a bucket"):
+        parse_places(f"{longest}a")
+    (place,) = parse_places(longest)
+    assert parse_places(place.address) == (place,)

@@ -75,7 +75,7 @@ class PlacesFetcher:
             yield Brought(number, len(wanted))
             left -= self._fetch(each, fetched / each.name, project, left, alone=len(places) == 1)
             if each.caption:
-                (fetched / each.name).with_suffix(".txt").write_text(each.caption)
+                (fetched / each.name).with_suffix(".txt").write_text(each.caption, encoding="utf-8")
         yield Brought(len(wanted), len(wanted))
 
     def look(self, job: str, places: Sequence[Place]) -> Found:
@@ -152,6 +152,10 @@ class PlacesFetcher:
             if not alone:
                 raise BadInput(f"{to.name} is a zip, not a photo", hint="a zip is named alone")
             to = to.with_suffix(ZIP)
+        elif to.suffix.lower() != ZIP and size > self._settings.file_bytes_max:
+            partial.unlink()
+            most = self._settings.file_bytes_max / 1e6
+            raise BadInput(f"{to.name} has {size / 1e6:,.0f} MB, more than {most:,.0f} MB", hint="make it smaller")
         partial.rename(to)
         return size
 

@@ -105,7 +105,7 @@ def check_url(text: str) -> Url:
     """Raise `BadInput` for what is no plain https or http URL: a key in it, a host that is a number in disguise, odd characters."""
     shown = printable(text)[:SHOWN_MAX]
     hint = "give an https:// URL"
-    if len(text) > URL_MAX or NOT_IN_URLS.search(text):
+    if len(text) > URL_MAX or NOT_IN_URLS.search(text) or text != text.encode(errors="replace").decode():
         raise BadInput(
             f"{shown} is not a URL: it has blanks, control characters or a backslash, or is too long", hint=hint
         )

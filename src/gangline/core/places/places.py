@@ -115,10 +115,11 @@ def _address(text: str) -> str:
                 f"photos: {printable(text)[:NAME_MAX]!r} is no address that this server can fetch from", hint=FORMS
             )
         return check_url(text).text
+    text = text if text.endswith("/") or PurePosixPath(text).suffix else f"{text}/"
     check_bucket(text)
     if not _path(text).strip("/"):
         raise BadInput(f"photos: {text} is a whole bucket", hint="name a folder of it, as s3://BUCKET/FOLDER/")
-    return text if text.endswith("/") or PurePosixPath(text).suffix else f"{text}/"
+    return text
 
 
 def check_bucket(address: str) -> None:
@@ -147,8 +148,9 @@ def file_names(places: Sequence[Place]) -> list[str]:
         stem = (path.name.removesuffix(ending) if ending else path.name.replace(".", "-"))[-NAME_MAX:].strip(
             " ."
         ) or "photo"
-        if stem.lower() in seen:
-            stem = f"{stem}-{number}"
+        same, plain = number, stem
+        while stem.lower() in seen:
+            stem, same = f"{plain}-{same}", same + 1
         seen.add(stem.lower())
         found.append(stem + ending.lower())
     return found

@@ -2,6 +2,7 @@
 
 import stat
 import zipfile
+import zlib
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -28,6 +29,10 @@ class Bounds:
     bytes_max: int = 20_000_000_000
 
 
+DEPTH_MAX = 16
+"""Photos lie at the top or one folder below. Folders cost a disk as much as files, and count as none."""
+
+
 def unpack(path: Path, folder: Path, bounds: Bounds) -> None:
     """Unpack a zip of photos into `folder`, without the one folder that holds all of it. Raises `BadInput`."""
     try:
@@ -36,7 +41,7 @@ def unpack(path: Path, folder: Path, bounds: Bounds) -> None:
             left = bounds.bytes_max
             for name, member in wanted.items():
                 left -= _unpack_one(packed, member, folder / name, min(left, bounds.file_bytes_max), path.name)
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, RuntimeError, ValueError) as error:
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, RuntimeError, ValueError) as error:
         raise BadInput(
             f"{path.name} cannot be unpacked: {printable(str(error))}", hint="pack the photos again"
         ) from None
@@ -74,6 +79,8 @@ def _check(member: zipfile.ZipInfo, name: str) -> None:
         raise BadInput(
             f"{name} holds {shown}, a name that leads out of it or that not every system can have", hint="rename it"
         )
+    if inner.count("/") > DEPTH_MAX:
+        raise BadInput(f"{name} holds folders in folders, more than {DEPTH_MAX} deep", hint="pack the photos alone")
     if kind not in (0, stat.S_IFREG):
         raise BadInput(f"{name} holds {shown}, which is a link or no file", hint="pack the file itself")
     if member.flag_bits & ENCRYPTED:

@@ -5,6 +5,7 @@ that are rendered later follow. Whatever becomes of it, the job stays as it is, 
 """
 
 import json
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +18,8 @@ from gangline.ports.places.deliverer import Deliverer, Outgoing
 from gangline.ports.store import Row, Write, guard, write
 from gangline.service.attempts import event
 from gangline.service.deployment import Deployment
+
+log = logging.getLogger("gangline.deliveries")
 
 TURN_S = 3600.0
 """Without a word for so long, another server goes on. To copy one file takes less."""
@@ -82,13 +85,21 @@ def _go_on(turn: _Turn) -> Iterator[None]:
     try:
         yield from _copy(turn)
     except Unreachable as error:
-        tries = (_find(turn.at, row["job"]) or row)["tries"] + 1
-        if tries >= turn.at.fetching.tries_max:
-            _fail(turn, f"{error.message}, in {tries} tries")
-            return
-        _end(turn, "waiting", error.message, tries=tries, wait_s=min(PAUSE_S_MAX, PAUSE_S_FIRST * 2 ** (tries - 1)))
+        _again(turn, error.message)
     except GanglineError as error:
         _fail(turn, f"{error.message} ({error.hint})" if error.hint else error.message)
+    except Exception:
+        log.exception("the results of %s could not be delivered; it is tried again", row["job"])
+        _again(turn, "this server failed at it; its log says why")
+
+
+def _again(turn: _Turn, because: str) -> None:
+    """Later; after very many tries it has failed."""
+    tries = (_find(turn.at, turn.row["job"]) or turn.row)["tries"] + 1
+    if tries >= turn.at.fetching.tries_max:
+        _fail(turn, f"{because}, in {tries} tries")
+        return
+    _end(turn, "waiting", because, tries=tries, wait_s=min(PAUSE_S_MAX, PAUSE_S_FIRST * 2 ** (tries - 1)))
 
 
 def _copy(turn: _Turn) -> Iterator[None]:

@@ -6,8 +6,9 @@ goes into the object store by content as uploads do. One server at a time does i
 
 import hashlib
 import json
+import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gangline.core.canonical import canonical_json, digest
 from gangline.core.display import as_words
@@ -26,6 +27,8 @@ from gangline.service.attempts import as_job, event, moving
 from gangline.service.content.blobs import listing, naming
 from gangline.service.content.mirror import copied
 from gangline.service.deployment import Deployment
+
+log = logging.getLogger("gangline.imports")
 
 FETCHING = "its photos are being fetched"
 HERE = "waits for a node"
@@ -103,11 +106,9 @@ def _take(at: Deployment, fetcher: Fetcher, server: str, job: str) -> Iterator[N
     row = _find(at, job)
     if row is None or row["state"] != "fetching":
         return
-    places = parse_places(json.loads(row["places"]))
-    turn = _Turn(
-        at=at, fetcher=fetcher, server=server, job=job, project=row["project"], places=places, tries=row["tries"]
-    )
+    turn = _Turn(at=at, fetcher=fetcher, server=server, job=job, project=row["project"], places=(), tries=row["tries"])
     try:
+        turn = replace(turn, places=parse_places(json.loads(row["places"])))
         yield from _bring(turn, row)
     except Unreachable as error:
         _pause(turn, error)
@@ -115,6 +116,9 @@ def _take(at: Deployment, fetcher: Fetcher, server: str, job: str) -> Iterator[N
         _pause(turn, Unreachable(f"this server cannot keep what it fetches: {(error.strerror or str(error)).lower()}"))
     except GanglineError as error:
         _fail(turn, error)
+    except Exception:
+        log.exception("the photos of %s could not be fetched; they are tried again", job)
+        _pause(turn, Unreachable("this server failed at them; its log says why"))
 
 
 def _bring(turn: _Turn, row: Row) -> Iterator[None]:

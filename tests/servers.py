@@ -117,7 +117,7 @@ def _wait_for(bucket: Bucket, server: subprocess.Popen[bytes], log: Path) -> Non
 def served(app: FastAPI) -> Iterator[str]:
     """The URL of an application on this machine, until the context ends."""
     listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", log_config=None, access_log=False))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:

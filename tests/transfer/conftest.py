@@ -89,7 +89,9 @@ def place(tmp_path: Path) -> Iterator[Place]:
     app = FastAPI()
     problems.install(app)
     app.include_router(object_routes(objects, there.clock))  # type: ignore[arg-type]
-    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", access_log=False, timeout_graceful_shutdown=1))
+    server = uvicorn.Server(
+        uvicorn.Config(app, log_level="critical", log_config=None, access_log=False, timeout_graceful_shutdown=1)
+    )
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     yield there

@@ -37,6 +37,9 @@ TELLING_ENDS_S = 15.0
 """So long a tracker is waited for at the end; what it was not told by then, the next server tells."""
 
 
+SIGNAL_S = 1.0
+"""A signal that comes in the moment before a thread goes to sleep does not wake it: the server would never hear of it. So it sleeps
+no longer than this."""
 ENDING_S = 30.0
 """A server that was asked to stop, and whose nodes have left, ends within this time, even if a thread never returns. The timer is
 a thread of C, so a thread that holds the interpreter cannot stop it; it prints where every thread stands."""
@@ -111,7 +114,8 @@ def serve(
         thread.start()
     try:
         ready()
-        stop.wait()
+        while not stop.wait(SIGNAL_S):
+            pass
     finally:
         stop.set()
         stopping()

@@ -15,6 +15,11 @@ WORDS_MAX = 4000
 """The longest reason, in characters."""
 
 
+def is_text(text: str) -> bool:
+    """Return whether it can be encoded: a lone surrogate cannot."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def is_plain(text: str) -> bool:
     """Return whether every character shows itself and does nothing else."""
     return text.isprintable() or all(map(_is_safe, text))

@@ -47,6 +47,10 @@ class File:
     sha256: Sha256
 
 
+STAND_IN = File(path="photo", bytes=0, sha256="0" * 64)
+"""In the place of a file that is not known yet, where all else of a spec is checked."""
+
+
 def both_file_and_folder(paths: Iterable[str]) -> str:
     """Return why no folder can hold all of these: one would be a file and, for another, a folder. Empty where one can."""
     names = set(paths)

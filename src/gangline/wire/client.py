@@ -18,6 +18,7 @@ from uuid import uuid4
 import httpx
 
 from gangline.core.access import KeyRole
+from gangline.core.display import is_text
 from gangline.core.errors import Damaged, Unreachable, UserError
 from gangline.core.files import File, is_safe_path
 from gangline.core.jobs.naming import LAST, SHOWN_MAX, is_job_id, the_one
@@ -133,7 +134,7 @@ class Client:
         `last`, the one that was submitted last. Raises `NotFound`, or `BadInput` where several are meant."""
         if is_job_id(given):
             return given
-        if given != given.encode(errors="replace").decode():  # no text, so nothing is called that
+        if not is_text(given):  # so nothing is called that
             return the_one(given, [])
         params: dict[str, Any] = {"limit": 1} if given == LAST else {"limit": SHOWN_MAX, "named": given}
         found = parse(JobPage, self._http.ask("GET", "/v1/jobs", params=params)).jobs

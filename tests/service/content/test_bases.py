@@ -13,6 +13,7 @@ from gangline.adapters.objects.local import LocalObjects
 from gangline.core.errors import BadInput, NotFound, Unreachable
 from gangline.core.files import PART_BYTES
 from gangline.core.jobs.keys import blob_key
+from gangline.core.jobs.retry import PAUSE_S_FIRST
 from gangline.core.models.bases import files_needed
 from gangline.core.parsing import to_json
 from gangline.core.specs.fields import FilesBase, HubBase
@@ -20,7 +21,7 @@ from gangline.core.specs.lora import LoraSpec
 from gangline.ports.server import Downloads, Urls
 from gangline.service.content import bases
 from gangline.service.content.bases import Said
-from gangline.service.content.mirror import PAUSE_S_FIRST, TURN_S, mirror
+from gangline.service.content.mirror import TURN_S, mirror
 from gangline.service.deployment import Deployment
 from gangline.service.jobs.checkpoint import downloads
 from gangline.service.jobs.submit import submit

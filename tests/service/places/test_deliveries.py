@@ -14,8 +14,9 @@ from gangline.adapters.places.bucket import Key, SourceBucket
 from gangline.adapters.places.deliverer import PlacesDeliverer
 from gangline.compose.places import make_deliverer
 from gangline.core.errors import BadInput, Unreachable
+from gangline.core.jobs.retry import PAUSE_S_FIRST
 from gangline.core.server.settings import parse_server_settings
-from gangline.service.content.deliver import PAUSE_S_FIRST, PICTURES_S, TURN_S, deliver
+from gangline.service.content.deliver import PICTURES_S, TURN_S, deliver
 from gangline.service.deployment import Deployment
 from gangline.service.jobs import steer
 from gangline.service.jobs.submit import submit

@@ -14,11 +14,12 @@ from gangline.adapters.places.fetcher import PlacesFetcher
 from gangline.adapters.places.web import Web
 from gangline.compose.places import LOOK
 from gangline.core.errors import BadInput
+from gangline.core.jobs.retry import PAUSE_S_FIRST
 from gangline.core.places.guard import parse_networks
 from gangline.core.places.places import parse_places
 from gangline.core.server.sources import FetchingSettings
 from gangline.core.specs.spec import parse_spec, spec_hash
-from gangline.service.content.imports import PAUSE_S_FIRST, TURN_S, fetch_photos
+from gangline.service.content.imports import TURN_S, fetch_photos
 from gangline.service.deployment import Deployment
 from gangline.service.jobs import steer
 from gangline.service.jobs.submit import submit

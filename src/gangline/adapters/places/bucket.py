@@ -12,6 +12,7 @@ import obstore
 from obstore.exceptions import BaseError, NotFoundError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import S3Store
 
+from gangline.adapters.places.saving import save
 from gangline.core.errors import BadInput, Unreachable
 
 CHUNK, PART = 4 << 20, 16 << 20
@@ -56,16 +57,10 @@ class SourceBucket:
 
     def fetch(self, key: str, to: Path, *, bytes_max: int, seconds: float) -> int:
         """Put an object at `to`; return its length in bytes."""
-        until_s, size, shown = monotonic() + seconds, 0, f"s3://{self._name}/{key}"
-        with self._reached(key), to.open("wb") as out:
-            for chunk in obstore.get(self._store, key).stream(min_chunk_size=CHUNK):
-                size += len(chunk)
-                if size > bytes_max:
-                    raise BadInput(f"{shown} is longer than {bytes_max / 1e6:,.0f} MB", hint="make it smaller")
-                if monotonic() > until_s:
-                    raise Unreachable(f"{shown} did not come within the time for one file")
-                out.write(chunk)
-        return size
+        until_s = monotonic() + seconds
+        with self._reached(key):
+            chunks = obstore.get(self._store, key).stream(min_chunk_size=CHUNK)
+            return save(chunks, to, shown=f"s3://{self._name}/{key}", bytes_max=bytes_max, until_s=until_s)
 
     def put(self, key: str, content: Iterable[bytes]) -> None:
         """Write an object, in parts where it is long. What was there under this name is replaced."""

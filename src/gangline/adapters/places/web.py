@@ -16,6 +16,7 @@ from urllib.parse import urljoin
 import httpcore
 import httpx
 
+from gangline.adapters.places.saving import save
 from gangline.core.errors import BadInput, GanglineError, Unreachable
 from gangline.core.places.guard import Network, Url, check_url, is_allowed, why_refused
 
@@ -139,15 +140,8 @@ def _check_status(answer: httpcore.Response, url: Url) -> None:
 
 
 def _save(answer: httpcore.Response, url: Url, to: Path, bytes_max: int, until_s: float) -> int:
-    told, size = _header(answer, b"content-length"), 0
-    with to.open("wb") as out:
-        for chunk in answer.iter_stream():
-            size += len(chunk)
-            if size > bytes_max:
-                raise BadInput(f"{url.shown} is longer than {bytes_max / 1e6:,.0f} MB", hint="make it smaller")
-            if monotonic() > until_s:
-                raise Unreachable(f"{url.shown} did not come within the time for one file")
-            out.write(chunk)
+    told = _header(answer, b"content-length")
+    size = save(answer.iter_stream(), to, shown=url.shown, bytes_max=bytes_max, until_s=until_s)
     if told.isdecimal() and int(told) != size:
         raise Unreachable(f"{url.shown} broke off after {size:,} bytes")
     return size

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gangline.cli.bundled.place import here_or_bundled
-from gangline.cli.jobs.follow import watching
-from gangline.cli.jobs.train import Handing, check_open, read_recipe, watch, with_base
-from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, out, print_json, say
+from gangline.cli.jobs.train import Handing, check_open, read_recipe, submit, with_base
+from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, print_json
 from gangline.compose.buckets import data_place
 from gangline.compose.client import make_client
 from gangline.compose.settings import needing
 from gangline.core.errors import BadInput
-from gangline.core.files import File
+from gangline.core.files import STAND_IN, File
 from gangline.core.parsing import InvalidSpec
 from gangline.core.specs.fields import Base, FilesBase, HubBase
 from gangline.core.specs.phases import DataRef
@@ -73,13 +72,7 @@ def scratch(
         print_json(planned) if output is Output.json else None
         return
     check_open(planned)
-    job = client.submit(made.hand_in(client), name=name).summary
-    with watching(job.id):
-        say(f"{job.id} is queued: {job.because}")
-        if detach:
-            print_json(job) if output is Output.json else out.print(job.id)
-        else:
-            watch(client, job.id, output)
+    submit(client, made.hand_in(client), name, detach, output)
 
 
 def with_settings(recipe: dict[str, Any], given: list[str]) -> dict[str, Any]:
@@ -193,7 +186,7 @@ def plan_of(settings: dict[str, Any]) -> Plan:
 
 def spec_of(settings: dict[str, Any]) -> ScratchSpec:
     """But for data and base, in whose places something stands. Raises `InvalidSpec`."""
-    base = FilesBase(files=(File(path="x", bytes=0, sha256="0" * 64),))
+    base = FilesBase(files=(STAND_IN,))
     try:
         data = [DataRef(place="s3://x/x", id="x", version=1)]
         return parse_scratch(settings | {"base": base, "data": data}, options=True)

@@ -69,7 +69,11 @@ def _cost(usd_per_month: float | None) -> str:
 
 
 def size(count: int) -> str:
-    """In the largest unit, of a thousand each, that it fills."""
+    """In the largest unit, of a thousand each, that it fills.
+
+    >>> size(6_940_000_000), size(7_740_000)
+    ('6.9 GB', '7.7 MB')
+    """
     value, power = float(count), 0
     while value >= 1000 and power < len(UNITS) - 1:
         value, power = value / 1000, power + 1

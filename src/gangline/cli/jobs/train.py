@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from gangline.cli.jobs.places.fetched import FetchedPlan
     from gangline.cli.jobs.plan.document import PlanDocument
     from gangline.cli.jobs.plan.make import Plan
+    from gangline.core.specs.spec import Spec
     from gangline.wire.client import Client
 
     Planned = Plan | FetchedPlan
@@ -120,13 +121,7 @@ def train(
             spec = planned_and_sent(client, plan_of(folder, wanted), plan, output)
     if spec is None:
         return
-    job = client.submit(spec, name=name).summary
-    with watching(job.id):
-        say(f"{job.id} is queued: {job.because}")
-        if detach:
-            print_json(job) if output is Output.json else out.print(job.id)
-        else:
-            watch(client, job.id, output)
+    submit(client, spec, name, detach, output)
 
 
 def planned_and_sent(client: "Client", made: "Planned", plan: bool, output: Output) -> LoraSpec | dict[str, Any] | None:
@@ -176,13 +171,12 @@ def with_base(settings: dict[str, Any], named: Callable[[str], BaseView]) -> dic
 
 def plan_of(photos: Path, settings: dict[str, Any]) -> "Plan":
     """`settings` are a spec's, and paths of what lies in files."""
+    from gangline.cli.jobs.plan.files import no_base
     from gangline.cli.jobs.plan.make import Given, make_plan  # reads pictures
 
     paths = {name: settings[name] for name in PATHS if name in settings}
     if "base" not in paths:
-        raise BadInput(
-            "no base model is given", hint="pass --base with a folder, a .safetensors file, a hub id or a name"
-        )
+        raise no_base()
     wrong = [name for name, path in paths.items() if not _names_files(name, path)]
     if wrong:
         raise BadInput(f"{wrong[0]} is not the name of a file: {paths[wrong[0]]!r}", hint="write it in quotes")
@@ -241,6 +235,17 @@ class Handing:
         self.seen += 1
         if file.bytes > 2**28 or self.seen == self.files:
             say(f"handing in {self.seen} of {self.files} files: {file.path} ({file.bytes / 1e6:.1f} MB)")
+
+
+def submit(client: "Client", spec: "Spec | dict[str, Any]", name: str, detach: bool, output: Output) -> None:
+    """Submit a job and, unless it is to be left alone, watch it to its end."""
+    job = client.submit(spec, name=name).summary
+    with watching(job.id):
+        say(f"{job.id} is queued: {job.because}")
+        if detach:
+            print_json(job) if output is Output.json else out.print(job.id)
+        else:
+            watch(client, job.id, output)
 
 
 def watch(client: "Client", job: str, output: Output) -> None:

@@ -162,12 +162,15 @@ def _took(seconds: list[float], measured: Sequence[Measured], name: str, counted
 # By counting
 
 
-def _of_lora(spec: LoraSpec, family: Family, kind: Kind | None) -> Forecast:
-    def memory(microbatch: int) -> Memory:
-        return lora_memory(spec, family, microbatch=microbatch)
-
-    microbatch = spec.microbatch or _largest_that_fits(memory, kind, spec.samples_per_step)
-    found = Forecast(
+def uncounted(
+    spec: LoraSpec | ScratchSpec,
+    kind: Kind | None,
+    memory: Memory,
+    least: Memory,
+    microbatch: int,
+) -> Forecast:
+    """All but the time, and why that is not known. `least`: the memory with one sample at a time."""
+    return Forecast(
         gpu=kind.name if kind else "",
         how="unknown",
         steps=spec.steps,
@@ -175,11 +178,19 @@ def _of_lora(spec: LoraSpec, family: Family, kind: Kind | None) -> Forecast:
         seconds_per_step=None,
         prepare_s=None,
         pictures_s=None,
-        memory=memory(microbatch),
-        least_memory=memory(1),
+        memory=memory,
+        least_memory=least,
         share=0.0,
-        because=(*_why_not(spec.precision, kind), *_about_memory(memory(1), kind)),
+        because=(*_why_not(spec.precision, kind), *_about_memory(least, kind)),
     )
+
+
+def _of_lora(spec: LoraSpec, family: Family, kind: Kind | None) -> Forecast:
+    def memory(microbatch: int) -> Memory:
+        return lora_memory(spec, family, microbatch=microbatch)
+
+    microbatch = spec.microbatch or _largest_that_fits(memory, kind, spec.samples_per_step)
+    found = uncounted(spec, kind, memory(microbatch), memory(1), microbatch)
     if kind is None or _why_not(spec.precision, kind):
         return found
     tflop = spec.samples_per_step * lora_sample(spec, family).flops / 1e12
@@ -198,19 +209,7 @@ def _of_scratch(spec: ScratchSpec, family: Family, kind: Kind | None, gpus: int)
     largest_phase = max(spec.phases, key=lambda phase: phase.resolution)
     microbatch, memory = _scratch_memory(spec, largest_phase, family, kind, gpus)
     least = scratch_memory(spec, largest_phase, family, microbatch=1, gpus=gpus)
-    found = Forecast(
-        gpu=kind.name if kind else "",
-        how="unknown",
-        steps=spec.steps,
-        microbatch=microbatch,
-        seconds_per_step=None,
-        prepare_s=None,
-        pictures_s=None,
-        memory=memory,
-        least_memory=least,
-        share=0.0,
-        because=(*_why_not(spec.precision, kind), *_about_memory(least, kind)),
-    )
+    found = uncounted(spec, kind, memory, least, microbatch)
     if kind is None or _why_not(spec.precision, kind):
         return found
     phases = tuple(scratch_phase(spec, phase, family, kind, gpus) for phase in spec.phases)

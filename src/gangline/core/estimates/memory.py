@@ -21,9 +21,10 @@ from gangline.core.estimates.layers import (
     text_layers,
     unet_layers,
 )
-from gangline.core.estimates.work import TEXT_MODULES, Trained
+from gangline.core.estimates.work import Trained
 from gangline.core.models.architecture import PUBLISHED_VAE
 from gangline.core.models.families import Family
+from gangline.core.models.lora_names import TEXT_MODULES
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.phases import Phase
 from gangline.core.specs.scratch import ScratchSpec

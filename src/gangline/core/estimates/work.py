@@ -20,12 +20,11 @@ from gangline.core.estimates.layers import (
 )
 from gangline.core.models.architecture import PUBLISHED_VAE
 from gangline.core.models.families import Family
+from gangline.core.models.lora_names import TEXT_MODULES
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.phases import Phase
 from gangline.core.specs.scratch import ScratchSpec
 
-TEXT_MODULES = ("q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2")
-"""What a LoRA trains in text encoders (gangline.train.lora.adapter)."""
 BACKWARD_PASSES = 2
 """A backward pass launches about as many kernels as two forward ones: by inputs, and by weights."""
 

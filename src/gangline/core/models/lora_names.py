@@ -30,6 +30,8 @@ ROLES: dict[str, Role] = {
     ".dora_scale": "dora_scale",
 }
 
+TEXT_MODULES = ("q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2")
+"""What a LoRA trains in text encoders."""
 IN_A_RESNET = {
     "conv1": "in_layers.2",
     "conv2": "out_layers.3",

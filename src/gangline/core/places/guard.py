@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from urllib.parse import SplitResult, quote, urlsplit
 
-from gangline.core.display import printable
+from gangline.core.display import is_text, printable
 from gangline.core.errors import BadInput
 
 Address = IPv4Address | IPv6Address
@@ -105,7 +105,7 @@ def check_url(text: str) -> Url:
     """Raise `BadInput` for what is no plain https or http URL: a key in it, a host that is a number in disguise, odd characters."""
     shown = printable(text)[:SHOWN_MAX]
     hint = "give an https:// URL"
-    if len(text) > URL_MAX or NOT_IN_URLS.search(text) or text != text.encode(errors="replace").decode():
+    if len(text) > URL_MAX or NOT_IN_URLS.search(text) or not is_text(text):
         raise BadInput(
             f"{shown} is not a URL: it has blanks, control characters or a backslash, or is too long", hint=hint
         )

@@ -12,6 +12,7 @@ from functools import partial
 
 from gangline.core.display import as_words
 from gangline.core.errors import BadInput, GanglineError, Unreachable
+from gangline.core.jobs.retry import pause_s
 from gangline.core.runs.retention import PREVIEWS
 from gangline.core.views import DeliveryView
 from gangline.ports.places.deliverer import Deliverer, Outgoing
@@ -23,7 +24,6 @@ log = logging.getLogger("gangline.deliveries")
 
 TURN_S = 3600.0
 """Without a word for so long, another server goes on. To copy one file takes less."""
-PAUSE_S_FIRST, PAUSE_S_MAX = 10.0, 900.0
 PICTURES_S = 20.0
 
 
@@ -99,7 +99,7 @@ def _again(turn: _Turn, because: str) -> None:
     if tries >= turn.at.fetching.tries_max:
         _fail(turn, f"{because}, in {tries} tries")
         return
-    _end(turn, "waiting", because, tries=tries, wait_s=min(PAUSE_S_MAX, PAUSE_S_FIRST * 2 ** (tries - 1)))
+    _end(turn, "waiting", because, tries=tries, wait_s=pause_s(tries))
 
 
 def _copy(turn: _Turn) -> Iterator[None]:

@@ -16,6 +16,7 @@ from gangline.core.errors import BadInput, GanglineError, Unreachable, UserError
 from gangline.core.files import File, part_ranges
 from gangline.core.jobs.failure import Verdict
 from gangline.core.jobs.keys import blob_key
+from gangline.core.jobs.retry import pause_s
 from gangline.core.parsing import to_json
 from gangline.core.places.places import Place, parse_places
 from gangline.core.places.places import to_json as places_to_json
@@ -34,8 +35,6 @@ FETCHING = "its photos are being fetched"
 HERE = "waits for a node"
 TURN_S = 960.0
 """Without a word for so long, beside the time that one file may take, another server goes on. A look at the photos takes less."""
-PAUSE_S_FIRST, PAUSE_S_MAX = 10.0, 900.0
-STAND_IN = {"path": "photo", "bytes": 0, "sha256": "0" * 64}
 """In the place of photos that are not here yet, so that the rest of a spec can be checked."""
 
 
@@ -221,7 +220,7 @@ def _pause(turn: _Turn, error: GanglineError) -> None:
     if tries >= turn.at.fetching.tries_max:
         _fail(turn, UserError(f"{error.message}, in {tries} tries"))
         return
-    _end(turn, "fetching", error.message, tries=tries, wait_s=min(PAUSE_S_MAX, PAUSE_S_FIRST * 2 ** (tries - 1)))
+    _end(turn, "fetching", error.message, tries=tries, wait_s=pause_s(tries))
 
 
 def _fail(turn: _Turn, error: GanglineError) -> None:

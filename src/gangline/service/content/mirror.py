@@ -9,6 +9,7 @@ from typing import Any
 from gangline.core.errors import Damaged, GanglineError, Unreachable
 from gangline.core.files import PART_BYTES, File, part_ranges
 from gangline.core.jobs.keys import blob_key
+from gangline.core.jobs.retry import pause_s
 from gangline.core.models.bases import ROLES, Role
 from gangline.core.specs.fields import HubBase
 from gangline.core.specs.spec import SampleSpec, Spec
@@ -18,8 +19,6 @@ from gangline.service.deployment import Deployment
 
 TURN_S = 300.0
 """Without a word for so long, another server goes on. A part of a file takes less."""
-
-PAUSE_S_FIRST, PAUSE_S_MAX = 10.0, 900.0
 
 
 def mirror(at: Deployment) -> Iterator[None]:
@@ -40,8 +39,8 @@ def _go_on(at: Deployment, which: dict[str, Any]) -> Iterator[None]:
     try:
         yield from _copy(at, copy)
     except Unreachable as error:
-        wait_s = min(PAUSE_S_MAX, PAUSE_S_FIRST * 2 ** row["tries"])
-        _end(at, copy, "fetching", error.message, tries=row["tries"] + 1, wait_s=wait_s)
+        tries = row["tries"] + 1
+        _end(at, copy, "fetching", error.message, tries=tries, wait_s=pause_s(tries))
     except GanglineError as error:
         _end(at, copy, "failed", error.message)
 

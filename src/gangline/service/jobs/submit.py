@@ -6,7 +6,7 @@ from typing import Any
 
 from gangline.core.canonical import canonical_json
 from gangline.core.errors import BadInput, Unreachable
-from gangline.core.files import File
+from gangline.core.files import STAND_IN, File
 from gangline.core.jobs.keys import blob_key
 from gangline.core.parsing import to_json
 from gangline.core.places.places import Place, names_places
@@ -20,7 +20,7 @@ from gangline.service.attempts import event
 from gangline.service.content.bases import pinned, with_base_named
 from gangline.service.content.blobs import check_here, hand_in, listing, naming, refuse_going
 from gangline.service.content.deliver import check_target, delivering
-from gangline.service.content.imports import FETCHING, STAND_IN, awaiting, places_of
+from gangline.service.content.imports import FETCHING, awaiting, places_of
 from gangline.service.content.mirror import copied
 from gangline.service.content.upload import grant, stored_as
 from gangline.service.deployment import Deployment
@@ -63,7 +63,7 @@ def read(
             "captions: they are fetched with the photos",
             hint="put them beside the photos, or give a caption with each URL",
         )
-    wanted = with_base_named(at, project, value | ({"photos": [STAND_IN]} if places else {}))
+    wanted = with_base_named(at, project, value | ({"photos": [to_json(STAND_IN)]} if places else {}))
     return pinned(at, project, parse(wanted)), places
 
 

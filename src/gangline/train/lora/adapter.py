@@ -13,6 +13,7 @@ from peft.utils import get_peft_model_state_dict, set_peft_model_state_dict
 from torch.utils.checkpoint import checkpoint
 
 from gangline.core.errors import BadInput
+from gangline.core.models.lora_names import TEXT_MODULES
 from gangline.core.specs.lora import LoraSpec
 from gangline.train.lora.export import Part
 from gangline.train.lora.init_lora import read_lora
@@ -23,7 +24,6 @@ from gangline.train.run import chance
 from gangline.train.run.optimiser import Group
 
 UNET = "unet"
-TEXT_MODULES = ("q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2")
 Tensors = dict[str, torch.Tensor]
 
 

@@ -1,28 +1,37 @@
 """The plan of a LoRA's training whose photos the server fetches: as data, on the terminal, and as it is submitted."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gangline.cli.bundled.place import here_or_bundled
 from gangline.cli.jobs.plan.base import Known
 from gangline.cli.jobs.plan.document import Answer, PlanDocument, shared
-from gangline.cli.jobs.plan.files import Files, Model, find_base, find_vae
-from gangline.cli.jobs.plan.make import check_model, class_row, find_class_photos, find_lora, known_of, learns_row
+from gangline.cli.jobs.plan.files import Files, Model, no_base
+from gangline.cli.jobs.plan.make import (
+    class_row,
+    count_files,
+    filled,
+    find_class_photos,
+    find_lora,
+    find_models,
+    learns_row,
+    read_settings,
+    with_model,
+)
 from gangline.cli.jobs.plan.outlook import estimates
 from gangline.core.errors import BadInput
 from gangline.core.files import File
 from gangline.core.models.bases import Role
 from gangline.core.parsing import to_json
-from gangline.core.specs.fields import FilesBase, base_to_json
-from gangline.core.specs.lora import LoraSpec, parse_lora, refuse_idle_gpus
+from gangline.core.specs.fields import Base
+from gangline.core.specs.lora import LoraSpec
 from gangline.core.words import counted
 
 if TYPE_CHECKING:
     from gangline.wire.client import Client
 
-STAND_IN = File(path="photo", bytes=0, sha256="0" * 64)
 NEED_A_FOLDER = {"masks": "--masks", "hold_out": "--hold-out"}
 LIE_HERE = ("base", "vae", "init_lora", "class_photos", "class_captions")
 NOTE = "the photos are counted when they are here: reading and encoding them is in the time as if there were one"
@@ -53,8 +62,7 @@ class FetchedPlan:
 
     @property
     def files_count(self) -> int:
-        sent = [*self.files.values(), *(model for model in self.models.values() if isinstance(model, Files))]
-        return sum(len(files.paths) for files in sent)
+        return count_files(self.files, self.models)
 
     def rows(self) -> list[tuple[str, str]]:
         spec, more = self.spec, len(self.photos) - 1
@@ -74,15 +82,9 @@ class FetchedPlan:
         def sent(files: Files) -> tuple[File, ...]:
             return client.hand_in(files.paths, files.below, tell)
 
-        parts: dict[str, Any] = {
-            role: base_to_json(FilesBase(files=sent(model)) if isinstance(model, Files) else model)
-            for role, model in self.models.items()
-        }
-        for name, files in self.files.items():
-            described = [to_json(file) for file in sent(files)]
-            parts[name] = described[0] if name == "init_lora" else described
-        read = to_json(self.spec)
-        return {"kind": "lora"} | {name: read[name] for name in self.settings} | parts | {"photos": self.photos}
+        read = to_json(filled(self.spec, self.files, self.models, sent))
+        named = (*self.settings, *self.models, *self.files)
+        return {"kind": "lora"} | {name: read[name] for name in named} | {"photos": self.photos}
 
 
 def fetched_plan(settings: dict[str, Any], photos: list[dict[str, Any]]) -> FetchedPlan:
@@ -91,39 +93,20 @@ def fetched_plan(settings: dict[str, Any], photos: list[dict[str, Any]]) -> Fetc
     if given:
         raise BadInput(f"{given} needs photos on this machine", hint="give their folder, and they are uploaded")
     if not settings.get("base"):
-        raise BadInput(
-            "no base model is given", hint="pass --base with a folder, a .safetensors file, a hub id or a name"
-        )
+        raise no_base()
     rest = {name: value for name, value in settings.items() if name not in (*LIE_HERE, "photos", "kind")}
-    stand_ins: dict[str, Any] = {"base": FilesBase(files=(STAND_IN,)), "photos": (STAND_IN,)}
-    own = (STAND_IN,) if settings.get("class_photos") else ()
-    spec = parse_lora(rest | stand_ins | {"class_photos": own}, options=True)
-    refuse_idle_gpus(spec)
-    named = {
-        role: here_or_bundled(name) if isinstance(name, str) else name
-        for role in ("base", "vae")
-        if (name := settings.get(role))
-    }
-    models: dict[Role, Model] = {"base": find_base(named["base"])}
-    if "vae" in named:
-        models["vae"] = find_vae(named["vae"])
-    known = {role: known_of(role, named[role], model) for role, model in models.items()}
-    base = known["base"].model
-    check_model(spec, base)
+    spec = read_settings(rest, {"class_photos"} if settings.get("class_photos") else ())
+    models, known = find_models(_here(settings["base"]), _here(settings["vae"]) if settings.get("vae") else None)
+    spec = with_model(spec, known["base"])
     told: list[str] = []
     files: dict[str, Files] = {}
     if settings.get("init_lora"):
-        files["init_lora"] = find_lora(Path(settings["init_lora"]), base)
+        files["init_lora"] = find_lora(Path(settings["init_lora"]), known["base"].model)
     if settings.get("class_photos"):
         files |= find_class_photos(Path(settings["class_photos"]), spec.class_prompt or "", told.append)
-    unsent: dict[str, Any] = {name: found.unsent() for name, found in files.items()}
-    if "init_lora" in unsent:
-        unsent["init_lora"] = unsent["init_lora"][0]
-    for role, model in models.items():
-        unsent[role] = FilesBase(files=model.unsent()) if isinstance(model, Files) else model
     return FetchedPlan(
-        spec=replace(spec, **unsent),
-        settings=tuple(rest),
+        spec=filled(spec, files, models, Files.unsent),
+        settings=(*rest, *(["base_licence"] if spec.base_licence else [])),
         photos=photos,
         files=files,
         models=models,
@@ -131,6 +114,10 @@ def fetched_plan(settings: dict[str, Any], photos: list[dict[str, Any]]) -> Fetc
         known_vae=known.get("vae"),
         told=(*told, NOTE),
     )
+
+
+def _here(model: str | Base) -> str | Base:
+    return here_or_bundled(model) if isinstance(model, str) else model
 
 
 def fetched_document(plan: FetchedPlan, answer: Answer) -> FetchedDocument:

@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from gangline.core.errors import BadInput
 from gangline.core.files import File
 from gangline.core.specs.fields import Base, HubBase
 from gangline.data.bases import files_of_base, files_of_vae
@@ -48,6 +49,10 @@ class Files:
 
 
 Model = Base | Files
+
+
+def no_base() -> BadInput:
+    return BadInput("no base model is given", hint="pass --base with a folder, a .safetensors file, a hub id or a name")
 
 
 def find_base(given: str | Base) -> Model:

@@ -1,7 +1,7 @@
 """What a LoRA's training will do: found out and checked before a byte is sent."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from gangline.compose.hub import look_up_for_user
 from gangline.core.advice import Advice, Picture, advise
 from gangline.core.display import NAME_MAX, printable
 from gangline.core.errors import BadInput
-from gangline.core.files import File
+from gangline.core.files import STAND_IN, File
 from gangline.core.models import recognition
 from gangline.core.models.bases import Role
 from gangline.core.models.families import check_clip_skip
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from gangline.wire.client import Client
 
 Send = Callable[[Files], tuple[File, ...]]
+FOLDERS = ("masks", "class_photos")
+"""Fields of a spec that may be folders of this machine, besides the photos."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +64,7 @@ class Plan:
 
     @property
     def files_count(self) -> int:
-        sent = [*self.files.values(), *(model for model in self.models.values() if isinstance(model, Files))]
-        return sum(len(files.paths) for files in sent)
+        return count_files(self.files, self.models)
 
     def rows(self) -> list[tuple[str, str]]:
         """What is to be known before it begins, for people."""
@@ -94,7 +95,7 @@ class Plan:
         def send(files: Files) -> tuple[File, ...]:
             return client.hand_in(files.paths, files.below, tell)
 
-        return _filled(self.spec, self.files, self.models, send)
+        return filled(self.spec, self.files, self.models, send)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,15 +113,10 @@ class Given:
 
 def make_plan(given: Given, settings: dict[str, Any], look_up: LookUp = look_up_for_user) -> Plan:
     """Raises `BadInput`. The settings are looked at first, then the base: a wrong number costs no reading of photos."""
-    spec = _check(({"mask": "files"} if given.masks else {}) | settings, given)
-    refuse_idle_gpus(spec)
-    models: dict[Role, Model] = {"base": find_base(given.base)}
-    if given.vae:
-        models["vae"] = find_vae(given.vae)
-    known = {role: known_of(role, getattr(given, role), model, look_up) for role, model in models.items()}
-    base = known["base"].model
-    check_model(spec, base)
-    spec = replace(spec, base_licence=spec.base_licence or printable(known["base"].licence)[:NAME_MAX])
+    here = {name for name in FOLDERS if getattr(given, name)}
+    spec = read_settings(({"mask": "files"} if given.masks else {}) | settings, here)
+    models, known = find_models(given.base, given.vae, look_up)
+    spec, base = with_model(spec, known["base"]), known["base"].model
     found = find_photos(given.photos)
     told = list(found.passed_over)
     photos = Files(given.photos, found.photos)
@@ -138,7 +134,7 @@ def make_plan(given: Given, settings: dict[str, Any], look_up: LookUp = look_up_
     captions = read_captions(photos.below, photos.names, spec.prompt, told.append)
     pictures = tuple(_picture(name, sizes[name], captions[name], spec.prompt) for name in files["photos"].names)
     return Plan(
-        spec=_filled(spec, files, models, Files.unsent),
+        spec=filled(spec, files, models, Files.unsent),
         files=files,
         models=models,
         known=known["base"],
@@ -148,21 +144,46 @@ def make_plan(given: Given, settings: dict[str, Any], look_up: LookUp = look_up_
     )
 
 
-def known_of(role: Role, given: str | Base, model: Model, look_up: LookUp = look_up_for_user) -> Known:
+def read_settings(settings: dict[str, Any], here: Collection[str] = ()) -> LoraSpec:
+    """The settings, with stand-ins for base and photos, and for those of `FOLDERS` that lie `here`. Raises `BadInput`."""
+    folders = {name: (STAND_IN,) if name in here else () for name in FOLDERS}
+    stand_ins = {"base": FilesBase(files=(STAND_IN,)), "photos": (STAND_IN,)} | folders
+    spec = parse_lora(settings | stand_ins, options=True)
+    refuse_idle_gpus(spec)
+    return spec
+
+
+def find_models(
+    base: str | Base, vae: str | Base | None, look_up: LookUp = look_up_for_user
+) -> tuple[dict[Role, Model], dict[Role, Known]]:
+    """What a job starts from, and what is known of it. Raises `BadInput` where it is none, or not whole."""
+    given: dict[Role, str | Base] = {"base": base}
+    models: dict[Role, Model] = {"base": find_base(base)}
+    if vae:
+        given["vae"], models["vae"] = vae, find_vae(vae)
+    return models, {role: _known(role, given[role], model, look_up) for role, model in models.items()}
+
+
+def _known(role: Role, given: str | Base, model: Model, look_up: LookUp) -> Known:
     if isinstance(model, HubBase):
         return of_hub(model, role, look_up)
     return of_files(Path(str(given)), model.paths, role=role) if isinstance(model, Files) else of_content(model)
 
 
-def _check(settings: dict[str, Any], given: Given) -> LoraSpec:
-    """The settings, with stand-ins for what lies in files."""
-    stand_in = File(path="x", bytes=0, sha256="0" * 64)
-    folders = {name: (stand_in,) if getattr(given, name) else () for name in ("masks", "class_photos")}
-    stand_ins = {"base": FilesBase(files=(stand_in,)), "photos": (stand_in,)} | folders
-    return parse_lora(settings | stand_ins, options=True)
+def with_model(spec: LoraSpec, known: Known) -> LoraSpec:
+    """With the base's licence. Raises `BadInput` where the settings do not suit the base."""
+    check_objective(spec, known.model)
+    if known.model:
+        check_clip_skip(known.model.family, spec.clip_skip)
+    return replace(spec, base_licence=spec.base_licence or printable(known.licence)[:NAME_MAX])
 
 
-def _filled(spec: LoraSpec, files: dict[str, Files], models: Mapping[Role, Model], send: Send) -> LoraSpec:
+def count_files(files: Mapping[str, Files], models: Mapping[Role, Model]) -> int:
+    sent = [*files.values(), *(model for model in models.values() if isinstance(model, Files))]
+    return sum(len(each.paths) for each in sent)
+
+
+def filled(spec: LoraSpec, files: dict[str, Files], models: Mapping[Role, Model], send: Send) -> LoraSpec:
     sent = {name: send(found) for name, found in files.items()}
     parts: dict[str, Any] = sent | ({"init_lora": sent["init_lora"][0]} if "init_lora" in sent else {})
     for name, model in models.items():
@@ -234,13 +255,6 @@ def find_lora(path: Path, base: recognition.Model | None) -> Files:
     header = read_header(path)
     check_lora(header, base.family if base else None)
     return Files(path.parent, [path])
-
-
-def check_model(spec: LoraSpec, base: recognition.Model | None) -> None:
-    """Raises `BadInput` where the settings do not suit this base."""
-    check_objective(spec, base)
-    if base:
-        check_clip_skip(base.family, spec.clip_skip)
 
 
 def check_objective(spec: LoraSpec, base: recognition.Model | None) -> None:

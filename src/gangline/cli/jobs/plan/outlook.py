@@ -1,11 +1,11 @@
 """How long a job would take on each class of card that could run it, what that would cost, and the memory it needs. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from gangline.cli.jobs.plan.base import Known
-from gangline.core.estimates.forecast import Forecast, Measured, forecast, remembered
+from gangline.core.estimates.forecast import Forecast, Measured, forecast, remembered, uncounted
 from gangline.core.estimates.memory import Memory
 from gangline.core.gpus import Kind, kind_of_device
 from gangline.core.jobs.placement import FittingNode, PlacementView, RentableNode, Took
@@ -149,19 +149,7 @@ def _counted(spec: LoraSpec | ScratchSpec, base: Known, card: Class) -> tuple[Fo
 
 def _nothing(spec: LoraSpec | ScratchSpec) -> Forecast:
     none = Memory(low_gb=0, high_gb=0, parts={})
-    return Forecast(
-        gpu="",
-        how="unknown",
-        steps=spec.steps,
-        microbatch=1,
-        seconds_per_step=None,
-        prepare_s=None,
-        pictures_s=None,
-        memory=none,
-        least_memory=none,
-        share=0,
-        because=(),
-    )
+    return replace(uncounted(spec, None, none, none, 1), because=())
 
 
 def _time(found: Forecast) -> Time | None:

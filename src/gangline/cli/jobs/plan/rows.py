@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from gangline.cli.jobs.plan.document import BaseFacts, PlanDocument
 from gangline.cli.jobs.plan.outlook import CPU, Estimate
+from gangline.cli.jobs.storage import size
 from gangline.core.jobs.placement import FittingNode
 from gangline.core.models.families import FAMILIES
 from gangline.core.words import counted, one
@@ -151,15 +152,6 @@ def _cost(each: Estimate) -> str:
     if each.usd is None:
         return f"not known{on}, at ${each.price_usd_per_hour:.3g} an hour"
     return f"{dollars(each.usd.low, each.usd.high)}{on}, at ${each.price_usd_per_hour:.3g} an hour"
-
-
-def size(count: int) -> str:
-    """
-    >>> size(6_940_000_000), size(7_740_000), size(900)
-    ('6.9 GB', '7.7 MB', '0.9 kB')
-    """
-    unit, name = next(((unit, name) for unit, name in ((10**9, "GB"), (10**6, "MB")) if count >= unit), (10**3, "kB"))
-    return f"{count / unit:.1f} {name}"
 
 
 def span(low_s: float, high_s: float) -> str:

@@ -43,11 +43,11 @@ def _at(path: Path) -> Family:
 
 def lora_of(recipe: dict[str, Any], photos: int) -> "LoraSpec":
     """A recipe's settings, with stand-ins for photos and base. Raises `BadInput`."""
-    from gangline.core.files import File
+    from gangline.core.files import STAND_IN, File
     from gangline.core.specs.fields import FilesBase
     from gangline.core.specs.lora import parse_lora
 
     pictures = tuple(File(path=f"{number}.png", bytes=0, sha256=f"{number:064x}") for number in range(photos))
-    stand_in = {"base": FilesBase(files=(File(path="x", bytes=0, sha256="0" * 64),)), "photos": pictures}
+    stand_in = {"base": FilesBase(files=(STAND_IN,)), "photos": pictures}
     needed = {"prompt": recipe.get("prompt", "a photo")}
     return parse_lora(recipe | stand_in | needed, options=True)

@@ -19,6 +19,7 @@ from gangline.service.outage import back_since_ms
 
 LOST = Stale(because="the lease is lost: the job was given to another node, or has ended")
 TRIES_MAX = 20
+WAITS = "waits for a node"
 """So often a request loads and decides anew because another was faster."""
 
 JOB_COLUMNS = tuple(field.name for field in fields(Job))

@@ -10,6 +10,7 @@ from gangline.cli.tools import exec_options as options
 from gangline.cli.tools.terminal import Terminal, parse_signal
 from gangline.compose.exec import exec_rules, make_exec, make_fetch
 from gangline.core.errors import BadInput, GanglineError
+from gangline.core.words import counted
 
 if TYPE_CHECKING:
     from gangline.exec.plan import Summary
@@ -127,6 +128,6 @@ def _told(ended: "Summary") -> str:
     step = "" if ended.step is None else f", step {ended.step}"
     cost = "" if ended.cost_usd is None else f", {usd(ended.cost_usd)}"
     lost = f", {duration(ended.seconds_lost)} lost" if ended.seconds_lost else ""
-    runs = f"{ended.runs} run{'s' * (ended.runs != 1)}"
-    saved = f"{ended.checkpoints} checkpoint{'s' * (ended.checkpoints != 1)} saved in this one"
+    runs = counted(ended.runs, "run")
+    saved = f"{counted(ended.checkpoints, 'checkpoint')} saved in this one"
     return f"gangline: {ended.because}{step}; {runs}, {saved}, {duration(ended.seconds)} in all{lost}{cost}"

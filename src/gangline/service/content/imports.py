@@ -21,10 +21,11 @@ from gangline.core.parsing import to_json
 from gangline.core.places.places import Place, parse_places
 from gangline.core.places.places import to_json as places_to_json
 from gangline.core.specs.spec import Spec, parse_spec, spec_hash, workload
+from gangline.core.words import counted
 from gangline.ports.objects import Part
 from gangline.ports.places.fetcher import Brought, Fetcher, Found
 from gangline.ports.store import Row, Write, guard, write
-from gangline.service.attempts import as_job, event, moving
+from gangline.service.attempts import WAITS, as_job, event, moving
 from gangline.service.content.blobs import listing, naming
 from gangline.service.content.mirror import copied
 from gangline.service.deployment import Deployment
@@ -32,10 +33,8 @@ from gangline.service.deployment import Deployment
 log = logging.getLogger("gangline.imports")
 
 FETCHING = "its photos are being fetched"
-HERE = "waits for a node"
 TURN_S = 960.0
 """Without a word for so long, beside the time that one file may take, another server goes on. A look at the photos takes less."""
-"""In the place of photos that are not here yet, so that the rest of a spec can be checked."""
 
 
 # Submitting
@@ -198,7 +197,7 @@ def _fill(turn: _Turn, found: Found, files: dict[str, File]) -> None:
     fetched = list(files.values())
     if at.store.apply(
         *naming(turn.project, fetched, now_ms),
-        guard("fill_job", id=turn.job, **filled, input_bytes=size, because=HERE, now=now_ms),
+        guard("fill_job", id=turn.job, **filled, input_bytes=size, because=WAITS, now=now_ms),
         *listing(turn.project, turn.job, fetched),
         guard("end_import", **turn.who, state="ready", because="", tries=0, not_before_ms=0),
         event(turn.job, "fetched", _in_words(found), now_ms),
@@ -208,9 +207,9 @@ def _fill(turn: _Turn, found: Found, files: dict[str, File]) -> None:
 
 def _in_words(found: Found) -> str:
     count, own = len(found.photos), len(found.captions)
-    captions = f" and {own} file{'s' * (own != 1)} of captions" if own else ""
+    captions = f" and {counted(own, 'file')} of captions" if own else ""
     told = f"; {'; '.join(found.told[:5])}" if found.told else ""
-    return as_words(f"{count} photo{'s' * (count != 1)}{captions} fetched{told}")
+    return as_words(f"{counted(count, 'photo')}{captions} fetched{told}")
 
 
 def _pause(turn: _Turn, error: GanglineError) -> None:

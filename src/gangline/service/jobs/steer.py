@@ -10,11 +10,11 @@ from gangline.core.jobs.failure import Verdict, canceled
 from gangline.core.specs.kinds import KINDS
 from gangline.core.specs.spec import parse_spec
 from gangline.ports.store import Row, guard, write
-from gangline.service.attempts import TRIES_MAX, as_job, conclude, event, moving
+from gangline.service.attempts import TRIES_MAX, WAITS, as_job, conclude, event, moving
 from gangline.service.content.inputs import checkpoints_to_resume
 from gangline.service.deployment import Deployment
 from gangline.service.jobs import samples
-from gangline.service.jobs.submit import WAITS, queue, read
+from gangline.service.jobs.submit import queue, read
 
 PAUSED = "paused by its owner"
 

@@ -16,7 +16,7 @@ from gangline.core.specs.spec import SampleSpec, Spec, parse_submitted, spec_has
 from gangline.core.views import BlobView
 from gangline.ports.server import Refused, Upload
 from gangline.ports.store import Write, guard, write
-from gangline.service.attempts import event
+from gangline.service.attempts import WAITS, event
 from gangline.service.content.bases import pinned, with_base_named
 from gangline.service.content.blobs import check_here, hand_in, listing, naming, refuse_going
 from gangline.service.content.deliver import check_target, delivering
@@ -24,8 +24,6 @@ from gangline.service.content.imports import FETCHING, awaiting, places_of
 from gangline.service.content.mirror import copied
 from gangline.service.content.upload import grant, stored_as
 from gangline.service.deployment import Deployment
-
-WAITS = "waits for a node"
 
 
 def offer_blob(

@@ -1,9 +1,12 @@
 """URLs that users give lead the server to public addresses alone, whatever names and redirects say."""
 
+import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
@@ -162,3 +165,42 @@ def test_a_proxy_of_the_environment_is_not_asked(
     with pytest.raises(BadInput, match="private"):
         fetch(Web(resolve=answering(["10.0.0.1"])), "https://dogs.example/dog.png", tmp_path)
     assert site.asked == []
+
+
+DRIPS = {
+    "headers": (b"HTTP/1.1 200 OK\r\n", b"X-A: b\r\n"),
+    "interim answers": (b"", b"HTTP/1.1 103 Early Hints\r\n\r\n"),
+    "extensions of chunks": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1", b";a=b"),
+}
+
+
+@pytest.mark.parametrize("what", DRIPS)
+def test_a_server_that_sends_a_little_now_and_then_holds_nobody_past_the_time(what: str, tmp_path: Path) -> None:
+    first, again = DRIPS[what]
+    ended = threading.Event()
+
+    def drip(listening: socket.socket) -> None:
+        talking = listening.accept()[0]
+        with suppress(OSError):
+            talking.sendall(first)
+            while not ended.wait(0.02):
+                talking.sendall(again)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        dripping = threading.Thread(target=drip, args=(listening,), daemon=True)
+        dripping.start()
+        begun_s = monotonic()
+        with pytest.raises(Unreachable, match="cannot be fetched"):
+            Web(LOOPBACK).fetch(
+                f"http://127.0.0.1:{listening.getsockname()[1]}/a.png", tmp_path / "got", bytes_max=10**6, seconds=0.5
+            )
+        assert 0.4 < monotonic() - begun_s < 10
+        ended.set()
+        dripping.join(10)
+
+
+def test_a_broken_redirect_says_nothing_of_a_key_in_it(site: Serving, tmp_path: Path) -> None:
+    for to in ("ftp://user:hush@host/a", "https://user:hush@host/a", "https://hush@/a"):
+        with pytest.raises(BadInput) as told:
+            fetch(Web(LOOPBACK), f"http://127.0.0.1:{site.port}/redirect/{to}", tmp_path)
+        assert "hush" not in str(told.value)

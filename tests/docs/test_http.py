@@ -32,6 +32,7 @@ PAGE = (ROOT / "docs" / "http.md").read_text()
 SHELL = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
 SETTINGS = re.search(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 PYTHON, FROM_HERE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+PLACE = "s3://gangline/page"  # other tests have the rest of that bucket
 HUB_BASE = "stabilityai/stable-diffusion-xl-base-1.0"
 
 needs_tools = pytest.mark.skipif(not (shutil.which("curl") and shutil.which("jq")), reason="the page needs curl and jq")
@@ -57,8 +58,8 @@ def service(tmp_path: Path, bucket: Bucket, site: Site, objects, monkeypatch: py
     text = text.replace("10.1.0.0/16", "127.0.0.0/8")
     settings = parse_server_settings(text, "gangline.toml")
     there = SourceBucket(bucket.name, Key(access=ACCESS_KEY, secret=SECRET_KEY, endpoint=bucket.endpoint))
-    there.put("dogs/timber/1.png", [picture()])
-    there.put("dogs/timber/1.txt", [b"sks dog"])
+    there.put("page/dogs/timber/1.png", [picture()])
+    there.put("page/dogs/timber/1.txt", [b"sks dog"])
     with a_service(tmp_path, str(tmp_path / "db.sqlite"), objects) as service:
         edges = {"fetcher": make_fetcher(tmp_path, settings), "deliverer": make_deliverer(settings)}
         service.at = replace(service.at, **edges, fetching=settings.fetching)
@@ -77,9 +78,7 @@ def objects(tmp_path: Path):
 def here(text: str, site: Site) -> str:
     """What the page calls by invented names."""
     return (
-        text.replace("s3://bucket/", "s3://gangline/")
-        .replace("https://photos.example", site.url)
-        .replace(HUB_BASE, "tiny")
+        text.replace("s3://bucket/", f"{PLACE}/").replace("https://photos.example", site.url).replace(HUB_BASE, "tiny")
     )
 
 
@@ -137,7 +136,7 @@ def test_every_command_of_the_page_does_what_it_says(
         assert "weights.safetensors" in shell.run(results)
         (file,) = service.at.store.load("artifacts", job=job)
         assert (tmp_path / "shell" / "results" / file["path"]).read_bytes() == service.objects.read(file["key"])
-        assert shell.run(here(delivery, site)).split("\n")[:2] == ["waiting", "waiting s3://gangline/results/timber/ "]
+        assert shell.run(here(delivery, site)).split("\n")[:2] == ["waiting", f"waiting {PLACE}/results/timber/ "]
         fetch_all(service.at)
         delivered = json.loads((tmp_path / "shell" / "delivered.json").read_text())["summary"]["id"]
         while (assignment := service.claim(node)).job != delivered:
@@ -146,7 +145,7 @@ def test_every_command_of_the_page_does_what_it_says(
         for _ in deliver(service.at):
             pass
         there = SourceBucket("gangline", Key(access=ACCESS_KEY, secret=SECRET_KEY, endpoint=bucket.endpoint))
-        assert "results/timber/weights.safetensors" in dict(there.list("results/timber"))
+        assert "page/results/timber/weights.safetensors" in dict(there.list("page/results/timber"))
         assert shell.run(steer).split("\n")[1:4] == ["paused", "queued", "canceled"]
 
 

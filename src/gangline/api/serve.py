@@ -9,7 +9,6 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import chain
 from random import Random
 from typing import Any, cast
 
@@ -110,7 +109,13 @@ def serve(
         threading.Thread(target=_keep_fetching, args=(deployment, number, stop), name=f"fetcher-{number}", daemon=True)
         for number in range(deployment.fetching.at_once_max)
     ]
-    for thread in (answering, ticking, verifying, copying, *fetching, *telling):
+    delivering = [
+        threading.Thread(
+            target=_keep_delivering, args=(deployment, number, stop), name=f"deliverer-{number}", daemon=True
+        )
+        for number in range(deployment.fetching.at_once_max)
+    ]
+    for thread in (answering, ticking, verifying, copying, *fetching, *delivering, *telling):
         thread.start()
     try:
         ready()
@@ -155,12 +160,12 @@ def _keep_copying(deployment: Deployment, stopping: threading.Event) -> None:
 
 def _keep_fetching(deployment: Deployment, number: int, stopping: threading.Event) -> None:
     """Beside the ticks too, and several at a time: one user's slow addresses hold up nobody else."""
-    _keep_at(
-        lambda: chain(fetch_photos(deployment, number), deliver(deployment, number)),
-        "fetching photos or delivering results",
-        deployment,
-        stopping,
-    )
+    _keep_at(lambda: fetch_photos(deployment, number), "fetching photos", deployment, stopping)
+
+
+def _keep_delivering(deployment: Deployment, number: int, stopping: threading.Event) -> None:
+    """In threads of their own: addresses that users gave hold up no delivery."""
+    _keep_at(lambda: deliver(deployment, number), "delivering results", deployment, stopping)
 
 
 def _keep_at(work: Callable[[], Iterator[None]], what: str, deployment: Deployment, stopping: threading.Event) -> None:

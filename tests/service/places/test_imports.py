@@ -19,6 +19,8 @@ from gangline.core.places.guard import parse_networks
 from gangline.core.places.places import parse_places
 from gangline.core.server.sources import FetchingSettings
 from gangline.core.specs.spec import parse_spec, spec_hash
+from gangline.data.images.imported import FETCHED, TOLD_MAX, look
+from gangline.data.images.zips import Bounds
 from gangline.service.content.imports import TURN_S, fetch_photos
 from gangline.service.deployment import Deployment
 from gangline.service.jobs import steer
@@ -385,3 +387,61 @@ def test_an_error_that_nobody_expected_is_tried_again_later_and_ends_the_job_at_
     fetching.wait(3600)
     fetch_all(fetching.at)
     assert fetching.state(job) == "failed" and "its log says why" in because(fetching, job)
+
+
+def test_what_was_brought_for_a_job_that_is_gone_is_deleted(fetching: Service, site: Site, tmp_path: Path) -> None:
+    places = [site.put("one.png", RED), site.put("two.png", BLUE)]
+    gone, waiting = ask(fetching, places), ask(fetching, places)
+    for job in (gone, waiting):
+        folder = tmp_path / "imports" / job
+        folder.mkdir(parents=True)
+        (folder / "one.png").write_bytes(RED)
+    steer.cancel(fetching.at, gone, fetching.now_ms)
+    remove(fetching.at, gone, fetching.now_ms)
+    next(fetch_photos(fetching.at))
+    assert [path.name for path in (tmp_path / "imports").iterdir()] == [waiting]
+
+
+def test_a_job_that_is_deleted_in_the_midst_ends_its_fetching(fetching: Service, site: Site, tmp_path: Path) -> None:
+    """Also where the very next thing that happens is an error."""
+    job = ask(fetching, [site.put("one.png", RED), f"{site.url}/none.png"])
+    steps = fetch_photos(fetching.at)
+    next(steps)
+    next(steps)
+    steer.cancel(fetching.at, job, fetching.now_ms)
+    remove(fetching.at, job, fetching.now_ms)
+    assert list(steps) == []
+    fetch_all(fetching.at)
+    assert list((tmp_path / "imports").iterdir()) == []
+
+
+def test_who_may_see_a_job_sees_no_key_of_a_url(fetching: Service, site: Site) -> None:
+    signed = site.put("one.png", RED) + "?Signature=hush"
+    job = ask(fetching, [{"url": signed, "caption": "sks dog"}])
+    site.before = lambda path: 503
+    fetch_all(fetching.at)
+    assert show(fetching, job)["spec"]["photos"] == [{"url": f"{site.url}/one.png?…", "caption": "sks dog"}]
+    assert "hush" not in json.dumps(show(fetching, job))
+    site.before = lambda path: None
+    fetching.wait(10 * PAUSE_S_FIRST)
+    fetch_all(fetching.at)
+    assert len(parse_spec(show(fetching, job)["spec"]).photos) == 1
+
+
+def test_zips_of_one_folder_share_what_a_job_may_unpack(tmp_path: Path) -> None:
+    fetched = tmp_path / FETCHED
+    fetched.mkdir()
+    for name in ("1_a", "2_b"):
+        (fetched / f"{name}.zip").write_bytes(packed({f"{number}.png": RED for number in range(3)}))
+    assert len(look(tmp_path, Bounds(files_max=6), all_are_photos=False)["photos"]) == 6
+    with pytest.raises(BadInput, match=r"2_b\.zip holds 3 files, more than 2"):
+        look(tmp_path, Bounds(files_max=5), all_are_photos=False)
+    with pytest.raises(BadInput, match=r"2_b\.zip unpacks to"):
+        look(tmp_path, Bounds(bytes_max=5 * len(RED)), all_are_photos=False)
+
+
+def test_what_is_told_of_strangers_files_is_short(tmp_path: Path) -> None:
+    fetched = tmp_path / FETCHED
+    fetched.mkdir()
+    (fetched / "a.zip").write_bytes(packed({"1.png": RED} | {f"{number}.xyz": b"" for number in range(500)}))
+    assert len(look(tmp_path, Bounds(), all_are_photos=False)["told"]) <= TOLD_MAX

@@ -103,3 +103,26 @@ def test_what_a_url_says_is_read_as_it_is_asked() -> None:
     )
     assert check_url("http://[::ffff:127.0.0.1]/").host == "::ffff:127.0.0.1"
     assert check_url("http://127.0.0.1/").port == 80
+
+
+@pytest.mark.parametrize(
+    ("url", "authority"),
+    [
+        ("https://photos.example/a", "photos.example"),
+        ("https://photos.example:8443/a", "photos.example:8443"),
+        ("http://[2001:db8::1]/a", "[2001:db8::1]"),
+        ("http://[2001:db8::1]:8080/a", "[2001:db8::1]:8080"),
+    ],
+)
+def test_a_host_is_named_as_http_wants_it(url: str, authority: str) -> None:
+    assert check_url(url).authority == authority
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["ftp://user:hush@host/a.png", "https://user:hush@host/", "https://host/a b?key=hush", "https://host/a b#hush"],
+)
+def test_what_is_refused_is_shown_without_what_may_be_a_key(url: str) -> None:
+    with pytest.raises(BadInput) as told:
+        check_url(url)
+    assert "hush" not in f"{told.value.message} {told.value.hint}"

@@ -113,6 +113,9 @@ class PlacesFetcher:
     def forget(self, job: str) -> None:
         shutil.rmtree(self._folder / job, ignore_errors=True)
 
+    def kept(self) -> list[str]:
+        return sorted(path.name for path in self._folder.iterdir()) if self._folder.is_dir() else []
+
     def _wanted(self, project: str, places: Sequence[Place]) -> list[_Wanted]:
         if not (len(places) == 1 and places[0].is_folder):
             named = zip(file_names(places), places, strict=True)

@@ -37,11 +37,43 @@ def resolve(host: str, port: int) -> list[str]:
     return [str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
 
 
-class Guarded(httpcore.NetworkBackend):
-    """Connects to checked addresses alone."""
+class _Timed(httpcore.NetworkStream):
+    """Ends at a moment, by the clock of `monotonic`. A limit for each read alone lets a server that sends a byte now and then, in its
+    headers or between chunks, hold a connection for ever."""
 
-    def __init__(self, allowed: Sequence[Network], resolve: Resolve) -> None:
-        self._allowed, self._resolve = allowed, resolve
+    def __init__(self, inner: httpcore.NetworkStream, until_s: float) -> None:
+        self._inner, self._until_s = inner, until_s
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._inner.read(max_bytes, self._within(timeout))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._inner.write(buffer, self._within(timeout))
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        inner = self._inner.start_tls(ssl_context, server_hostname, self._within(timeout))
+        return _Timed(inner, self._until_s)
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._inner.get_extra_info(info)
+
+    def _within(self, timeout: float | None) -> float:
+        left_s = self._until_s - monotonic()
+        if left_s <= 0:
+            raise httpcore.ReadTimeout
+        return left_s if timeout is None else min(timeout, left_s)
+
+
+class Guarded(httpcore.NetworkBackend):
+    """Connects to checked addresses alone, and until a moment by the clock of `monotonic`."""
+
+    def __init__(self, allowed: Sequence[Network], resolve: Resolve, until_s: float) -> None:
+        self._allowed, self._resolve, self._until_s = allowed, resolve, until_s
         self._inner = httpcore.SyncBackend()
 
     def connect_tcp(
@@ -53,7 +85,8 @@ class Guarded(httpcore.NetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
         addresses = self.check(host, port)
-        return self._inner.connect_tcp(addresses[0], port, timeout, local_address, socket_options)
+        stream = self._inner.connect_tcp(addresses[0], port, timeout, local_address, socket_options)
+        return _Timed(stream, self._until_s)
 
     def check(self, host: str, port: int) -> list[str]:
         """Return the addresses of `host` that may be connected to. Raises `BadInput` where there is none."""
@@ -73,20 +106,21 @@ class Web:
     def __init__(
         self, allowed: Sequence[Network] = (), resolve: Resolve = resolve, tls: ssl.SSLContext | None = None
     ) -> None:
-        self._allowed = allowed
-        self._guarded = Guarded(allowed, resolve)
+        self._allowed, self._resolve = allowed, resolve
         self._tls = tls or httpx.create_ssl_context()
 
     def fetch(self, text: str, to: Path, *, bytes_max: int, seconds: float) -> int:
         """Put what a URL gives at `to`; return its length in bytes. Raises `BadInput` for what asking again does not mend, else
         `Unreachable`."""
         until_s, url = monotonic() + seconds, check_url(text)
-        with httpcore.ConnectionPool(ssl_context=self._tls, network_backend=self._guarded, max_connections=1) as pool:
+        guarded = Guarded(self._allowed, self._resolve, until_s)
+        with httpcore.ConnectionPool(ssl_context=self._tls, network_backend=guarded, max_connections=1) as pool:
             for _ in range(REDIRECTS_MAX + 1):
-                self._check_plain(url)
+                self._check_plain(url, guarded)
+                headers = [(b"Host", url.authority.encode()), *ASKED]
                 try:
                     with pool.stream(
-                        "GET", _asked(url), headers=ASKED, extensions={"timeout": _patience(until_s)}
+                        "GET", _asked(url), headers=headers, extensions={"timeout": _patience(until_s)}
                     ) as answer:
                         if answer.status not in REDIRECTS:
                             _check_status(answer, url)
@@ -102,11 +136,9 @@ class Web:
             f"{check_url(text).shown} redirects more than {REDIRECTS_MAX} times", hint="give the address where it lies"
         )
 
-    def _check_plain(self, url: Url) -> None:
+    def _check_plain(self, url: Url, guarded: Guarded) -> None:
         """http is for networks that the operator opened: anybody on the way may change what it brings."""
-        if url.is_plain and not all(
-            is_allowed(each, self._allowed) for each in self._guarded.check(url.host, url.port)
-        ):
+        if url.is_plain and not all(is_allowed(each, self._allowed) for each in guarded.check(url.host, url.port)):
             raise BadInput(f"{url.shown} is not an https:// URL", hint="give an https:// URL")
 
 

@@ -93,7 +93,13 @@ class Url:
     @property
     def shown(self) -> str:
         """For people. Without its query, which may be the key that opens it."""
-        return printable(self.text.partition("?")[0])[:SHOWN_MAX]
+        return _shown(self.text)
+
+    @property
+    def authority(self) -> str:
+        """As it stands in a Host header (RFC 9110, 7.2): an IPv6 address in brackets, the port where it is not the usual one."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
 
     @property
     def is_plain(self) -> bool:
@@ -103,7 +109,7 @@ class Url:
 
 def check_url(text: str) -> Url:
     """Raise `BadInput` for what is no plain https or http URL: a key in it, a host that is a number in disguise, odd characters."""
-    shown = printable(text)[:SHOWN_MAX]
+    shown = _shown(text)
     hint = "give an https:// URL"
     if len(text) > URL_MAX or NOT_IN_URLS.search(text) or not is_text(text):
         raise BadInput(
@@ -127,6 +133,12 @@ def check_url(text: str) -> Url:
         port=port or PORTS[parts.scheme],
         target=quote(target, safe="/?:@!$&'()*+,;=-._~%[]"),
     )
+
+
+def _shown(text: str) -> str:
+    """For people, whatever it is: without a query, a fragment and what stands before an @, which may be the key that opens it."""
+    plain = re.split(r"[?#]", text, maxsplit=1)[0]
+    return printable(re.sub(r"^([^/]*)//[^/]*@", r"\1//", plain))[:SHOWN_MAX]
 
 
 def _host(parts: SplitResult, shown: str) -> str:

@@ -206,3 +206,13 @@ def why_no_target(address: str) -> str:
 
 def to_json(places: Sequence[Place]) -> list[dict[str, Any]]:
     return [{"url": place.address} | ({"caption": place.caption} if place.caption else {}) for place in places]
+
+
+def without_keys(photos: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What a spec says of photos that are still to be fetched, for who may see the job: a URL's query may be the key that opens it."""
+    return [each | {"url": _without_query(each["url"])} if _is_object(each) else each for each in photos]
+
+
+def _without_query(address: str) -> str:
+    before, mark, _ = address.partition("?")
+    return f"{before}?…" if mark and not address.startswith("s3://") else address

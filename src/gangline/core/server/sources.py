@@ -31,7 +31,10 @@ class FetchingSettings:
     files_max: Annotated[Number, "Files of one job: photos, captions and what lies beside them."] = 10_000
     file_s: Annotated[Seconds, "One file, or one zip, comes within this time."] = 600.0
     tries_max: Annotated[Number, "A job fails after this many tries in a row that came to nothing."] = 12
-    at_once_max: Annotated[Number, "Jobs whose photos are fetched, or results delivered, at the same time."] = 4
+    at_once_max: Annotated[
+        Number,
+        "Jobs whose photos are fetched at the same time, and jobs whose results are delivered.",
+    ] = 4
 
     def __post_init__(self) -> None:
         assert _are_networks(self.networks), "networks are written as 10.1.0.0/16, with zeros behind the prefix"

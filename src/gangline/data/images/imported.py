@@ -20,6 +20,8 @@ FETCHED, PHOTOS = "fetched", "photos"
 MEMORY_BYTES_MAX = 4 * 2**30
 CPU_S_MAX = 1800
 REFUSED = 65
+TOLD_MAX = 20
+"""Sentences; what strangers packed may be worth ten thousand."""
 
 
 def look(folder: Path, bounds: Bounds, *, all_are_photos: bool) -> dict[str, Any]:
@@ -31,7 +33,7 @@ def look(folder: Path, bounds: Bounds, *, all_are_photos: bool) -> dict[str, Any
     photos.mkdir()
     zips = sorted(fetched.glob("*.zip"))
     for path in zips:
-        unpack(path, photos if len(zips) == 1 else photos / path.stem, bounds)
+        bounds = unpack(path, photos if len(zips) == 1 else photos / path.stem, bounds)
     for path in sorted(fetched.rglob("*")):
         if path.is_file() and path not in zips:
             to = photos / path.relative_to(fetched)
@@ -43,7 +45,7 @@ def look(folder: Path, bounds: Bounds, *, all_are_photos: bool) -> dict[str, Any
     names = [path.relative_to(photos).as_posix() for path in found.photos]
     told = list(found.passed_over)
     read_captions(photos, names, "the prompt", told.append)
-    return {"photos": names, "captions": find_captions(photos, names), "told": told}
+    return {"photos": names, "captions": find_captions(photos, names), "told": told[:TOLD_MAX]}
 
 
 def main() -> int:

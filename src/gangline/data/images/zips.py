@@ -4,7 +4,7 @@ import stat
 import zipfile
 import zlib
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from gangline.core.display import printable
@@ -33,14 +33,17 @@ DEPTH_MAX = 16
 """Photos lie at the top or one folder below. Folders cost a disk as much as files, and count as none."""
 
 
-def unpack(path: Path, folder: Path, bounds: Bounds) -> None:
-    """Unpack a zip of photos into `folder`, without the one folder that holds all of it. Raises `BadInput`."""
+def unpack(path: Path, folder: Path, bounds: Bounds) -> Bounds:
+    """Unpack a zip of photos into `folder`, without the one folder that holds all of it; return what is left of the bounds.
+
+    Raises `BadInput`."""
     try:
         with zipfile.ZipFile(path) as packed:
             wanted = _wanted(packed, path.name, bounds)
             left = bounds.bytes_max
             for name, member in wanted.items():
                 left -= _unpack_one(packed, member, folder / name, min(left, bounds.file_bytes_max), path.name)
+            return replace(bounds, files_max=bounds.files_max - len(wanted), bytes_max=left)
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, RuntimeError, ValueError) as error:
         raise BadInput(
             f"{path.name} cannot be unpacked: {printable(str(error))}", hint="pack the photos again"

@@ -44,3 +44,7 @@ class Fetcher(Protocol):
     def forget(self, job: str) -> None:
         """Delete what was brought. If it is gone already, so much the better."""
         ...
+
+    def kept(self) -> list[str]:
+        """Jobs for which something is here."""
+        ...

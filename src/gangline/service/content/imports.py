@@ -92,9 +92,19 @@ def fetch_photos(at: Deployment, thread: int = 0) -> Iterator[None]:
     there."""
     if at.fetcher is None:
         return
+    if thread == 0:
+        _sweep(at, at.fetcher)
     server = f"{at.server}/{thread}"
     for row in at.store.load("imports_to_make", now=at.store.now_ms(), server=server):
         yield from _take(at, at.fetcher, server, row["job"])
+
+
+def _sweep(at: Deployment, fetcher: Fetcher) -> None:
+    """What was brought for a job that waits no more: it was deleted or has ended, or another server was faster."""
+    for job in fetcher.kept():
+        row = _find(at, job)
+        if row is None or row["state"] != "fetching":
+            fetcher.forget(job)
 
 
 def _take(at: Deployment, fetcher: Fetcher, server: str, job: str) -> Iterator[None]:
@@ -225,11 +235,11 @@ def _pause(turn: _Turn, error: GanglineError) -> None:
 def _fail(turn: _Turn, error: GanglineError) -> None:
     """The job fails with it, unless it has ended meanwhile."""
     at, now_ms = turn.at, turn.at.store.now_ms()
-    row = at.store.load("job", id=turn.job)[0]
-    if row["ended_ms"] is not None:
+    rows = at.store.load("job", id=turn.job)
+    if not rows or rows[0]["ended_ms"] is not None:  # it may have been deleted
         _end(turn, "dropped", "")
         return
-    job = as_job(row)
+    job = as_job(rows[0])
     because = as_words(f"its photos could not be fetched: {error.message}" + (f" ({error.hint})" if error.hint else ""))
     verdict = Verdict(attempt="failed", job="failed", attempts_failed=job.attempts_failed, because=because)
     ended = guard("end_import", **turn.who, state="failed", because=because, tries=turn.tries, not_before_ms=0)

@@ -11,6 +11,7 @@ from gangline.core.jobs.supply import Supply
 from gangline.core.jobs.why import why_queued
 from gangline.core.money.budget import Purse
 from gangline.core.money.cost import CostPart, lost, time_cost_micro_usd, unknown_parts
+from gangline.core.places.places import without_keys
 from gangline.core.views import (
     ArtifactView,
     AttemptView,
@@ -58,6 +59,8 @@ def jobs_named(at: Deployment, project: str, named: str, now_ms: int, *, limit: 
 def job(at: Deployment, project: str, job_id: str, now_ms: int) -> JobView:
     row = owned(at, project, job_id)
     spec = json.loads(row["spec"])
+    if row["imported"]:
+        spec |= {"photos": without_keys(spec["photos"])}
     attempts = at.store.load("attempts", job=job_id)
     cost_of_interruptions = lost([as_attempt(attempt) for attempt in attempts])
     return JobView(

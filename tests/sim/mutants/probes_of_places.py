@@ -57,6 +57,9 @@ class Photos:
     def forget(self, job: str) -> None:
         pass
 
+    def kept(self) -> list[str]:
+        return []
+
 
 def ask(bench: Bench, photos: Photos, **settings: Any) -> tuple[Deployment, str]:
     bench.at = replace(bench.at, fetcher=photos)

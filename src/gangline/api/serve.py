@@ -105,17 +105,12 @@ def serve(
         threading.Thread(target=_keep_telling, args=(deployment, tracker, stop), name=tracker.name, daemon=True)
         for tracker in deployment.trackers
     ]
-    fetching = [
-        threading.Thread(target=_keep_fetching, args=(deployment, number, stop), name=f"fetcher-{number}", daemon=True)
+    placing = [
+        threading.Thread(target=keep, args=(deployment, number, stop), name=f"{name}-{number}", daemon=True)
+        for name, keep in (("fetcher", _keep_fetching), ("deliverer", _keep_delivering))
         for number in range(deployment.fetching.at_once_max)
     ]
-    delivering = [
-        threading.Thread(
-            target=_keep_delivering, args=(deployment, number, stop), name=f"deliverer-{number}", daemon=True
-        )
-        for number in range(deployment.fetching.at_once_max)
-    ]
-    for thread in (answering, ticking, verifying, copying, *fetching, *delivering, *telling):
+    for thread in (answering, ticking, verifying, copying, *placing, *telling):
         thread.start()
     try:
         ready()

@@ -20,7 +20,8 @@ from gangline.adapters.places.saving import save
 from gangline.core.errors import BadInput, GanglineError, Unreachable
 from gangline.core.places.guard import Network, Url, check_url, is_allowed, why_refused
 
-CONNECT_S, READ_S = 10.0, 30.0
+PATIENCE = {"timeout": {"connect": 10.0, "read": 30.0, "write": 30.0}}
+"""In seconds, for each wait; none of them goes on past the time for the file."""
 REDIRECTS = (301, 302, 303, 307, 308)
 REDIRECTS_MAX = 5
 TRY_AGAIN = (408, 409, 425, 429)
@@ -63,10 +64,7 @@ class _Timed(httpcore.NetworkStream):
         return self._inner.get_extra_info(info)
 
     def _within(self, timeout: float | None) -> float:
-        left_s = self._until_s - monotonic()
-        if left_s <= 0:
-            raise httpcore.ReadTimeout
-        return left_s if timeout is None else min(timeout, left_s)
+        return _within(timeout, self._until_s)
 
 
 class Guarded(httpcore.NetworkBackend):
@@ -85,7 +83,8 @@ class Guarded(httpcore.NetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
         addresses = self.check(host, port)
-        stream = self._inner.connect_tcp(addresses[0], port, timeout, local_address, socket_options)
+        within = _within(timeout, self._until_s)
+        stream = self._inner.connect_tcp(addresses[0], port, within, local_address, socket_options)
         return _Timed(stream, self._until_s)
 
     def check(self, host: str, port: int) -> list[str]:
@@ -119,9 +118,7 @@ class Web:
                 self._check_plain(url, guarded)
                 headers = [(b"Host", url.authority.encode()), *ASKED]
                 try:
-                    with pool.stream(
-                        "GET", _asked(url), headers=headers, extensions={"timeout": _patience(until_s)}
-                    ) as answer:
+                    with pool.stream("GET", _asked(url), headers=headers, extensions=PATIENCE) as answer:
                         if answer.status not in REDIRECTS:
                             _check_status(answer, url)
                             return _save(answer, url, to, bytes_max, until_s)
@@ -146,14 +143,12 @@ def _asked(url: Url) -> httpcore.URL:
     return httpcore.URL(scheme=url.scheme, host=url.host, port=url.port, target=url.target)
 
 
-def _patience(until_s: float) -> dict[str, float]:
-    left_s = max(0.1, until_s - monotonic())
-    return {
-        "connect": min(CONNECT_S, left_s),
-        "read": min(READ_S, left_s),
-        "write": min(READ_S, left_s),
-        "pool": left_s,
-    }
+def _within(timeout: float | None, until_s: float) -> float:
+    """Seconds that may be waited for the network once more. Raises httpcore's `ReadTimeout` where the time is over."""
+    left_s = until_s - monotonic()
+    if left_s <= 0:
+        raise httpcore.ReadTimeout
+    return left_s if timeout is None else min(timeout, left_s)
 
 
 def _header(answer: httpcore.Response, name: bytes) -> str:

@@ -8,9 +8,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from time import monotonic
 
+import httpcore
+import httpx
 import pytest
+from httpcore._backends.sync import SyncStream
 
-from gangline.adapters.places.web import Web
+from gangline.adapters.places.web import Web, _Timed
 from gangline.core.errors import BadInput, Unreachable
 from gangline.core.places.guard import parse_networks
 
@@ -167,6 +170,15 @@ def test_a_proxy_of_the_environment_is_not_asked(
     assert site.asked == []
 
 
+def test_a_connection_whose_time_is_over_before_it_is_secured_is_closed() -> None:
+    here, there = socket.socketpair()
+    with there:
+        timed = _Timed(SyncStream(here), until_s=monotonic())
+        with pytest.raises(httpcore.ReadTimeout):
+            timed.start_tls(httpx.create_ssl_context())
+        assert here.fileno() == -1
+
+
 DRIPS = {
     "headers": (b"HTTP/1.1 200 OK\r\n", b"X-A: b\r\n"),
     "interim answers": (b"", b"HTTP/1.1 103 Early Hints\r\n\r\n"),
@@ -181,7 +193,7 @@ def test_a_server_that_sends_a_little_now_and_then_holds_nobody_past_the_time(wh
 
     def drip(listening: socket.socket) -> None:
         talking = listening.accept()[0]
-        with suppress(OSError):
+        with talking, suppress(OSError):
             talking.sendall(first)
             while not ended.wait(0.02):
                 talking.sendall(again)

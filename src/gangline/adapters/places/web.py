@@ -57,8 +57,12 @@ class _Timed(httpcore.NetworkStream):
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.NetworkStream:
-        inner = self._inner.start_tls(ssl_context, server_hostname, self._within(timeout))
-        return _Timed(inner, self._until_s)
+        try:
+            within = self._within(timeout)
+        except httpcore.ReadTimeout:
+            self.close()  # as httpcore's own does where TLS does not come about: nobody else holds the socket
+            raise
+        return _Timed(self._inner.start_tls(ssl_context, server_hostname, within), self._until_s)
 
     def get_extra_info(self, info: str) -> Any:
         return self._inner.get_extra_info(info)

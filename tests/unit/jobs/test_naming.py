@@ -39,8 +39,13 @@ def test_several_jobs_are_named_and_none_is_taken() -> None:
 
 def test_nothing_found_is_no_job() -> None:
     with pytest.raises(NotFound) as refused:
-        the_one("last", [])
+        the_one("sks cat", [])
     assert "`gangline jobs ls`" in refused.value.hint
+
+
+def test_the_last_of_no_jobs_is_told_as_there_being_none() -> None:
+    with pytest.raises(NotFound, match="no job was submitted yet"):
+        the_one("last", [])
 
 
 def test_a_short_id_is_the_end_of_a_whole_one() -> None:

@@ -33,6 +33,8 @@ def the_one(given: str, found: Sequence[tuple[str, str]]) -> str:
     parts = [job for job, _ in found] if len(given.removeprefix("job-")) >= SHORT_MIN else []
     meant = exact or named or parts
     if not meant:
+        if given == LAST:
+            raise NotFound("no job was submitted yet", hint="`gangline train` submits one")
         raise NotFound(
             f"there is no job {given}", hint="`gangline jobs ls` lists them; the end of an id is enough, or `last`"
         )

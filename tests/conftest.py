@@ -10,6 +10,7 @@ os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
 import hashlib
 import signal
 import sys
+import tracemalloc  # noqa: F401 - pytest's hook for a leak imports it in whichever thread collects garbage, twice at once too
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from shutil import disk_usage

@@ -1,6 +1,6 @@
 """`from gangline import Client`: everything a user may ask for, typed.
 
-client = Client("http://127.0.0.1:8420", token)
+client = Client("http://127.0.0.1:8420", token)          # or `with Client(…) as client:`, which closes its connections
 photos = client.hand_in([Path("photos/1.jpg")], below=Path("photos"))
 job = client.submit(LoraSpec(base=HubBase(repo="stabilityai/stable-diffusion-xl-base-1.0"), photos=photos, prompt="…"))
 client.job(job.summary.id).summary.state
@@ -11,7 +11,8 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 from urllib.parse import urljoin
 from uuid import uuid4
 
@@ -64,6 +65,19 @@ class Client:
         self._http = Http(server, token, project=project, patience_s=PATIENCE_S)
         self._bytes = httpx.Client(timeout=httpx.Timeout(60, connect=5))
         self._sender = Sender(self._http, self._bytes)
+
+    def close(self) -> None:
+        """Close its connections. What was opened by `with` is closed at the end of that."""
+        self._http.close()
+        self._bytes.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     @property
     def server(self) -> str:

@@ -60,6 +60,9 @@ class Http:
         except (ImportError, OSError) as error:
             raise transport.no_client(self.server, error) from None
 
+    def close(self) -> None:
+        self._client.close()
+
     def ask(
         self, method: str, path: str, body: Any = None, *, params: dict[str, Any] | None = None, key: str = ""
     ) -> httpx.Response:

@@ -91,11 +91,13 @@ class Box:
         self._port = int(self.url.rsplit(":", 1)[1])
 
     def kill_server(self) -> None:
+        self.client.close()
         self._server.kill()
         self._server.communicate()
 
     def stop_server(self) -> int:
         """As Ctrl-C does; its exit code."""
+        self.client.close()
         self._server.terminate()
         self._server.communicate()
         return self._server.returncode

@@ -109,7 +109,8 @@ def _key(address: str, key: str, project: str | None) -> Finding:
     if key.startswith("gl_join_"):
         return ok("key", "a join token, which is for `gangline worker`; commands of users need a key")
     try:
-        found = Client(address, key, project).project()
+        with Client(address, key, project) as client:
+            found = client.project()
     except Denied as error:
         return wrong("key", error.message, "was it revoked, or is it another server's?")
     return ok("key", f"good for the project {found.project}")

@@ -135,7 +135,8 @@ class SimObjects:
         if key not in self.objects:
             raise NotFound(f"there is no object {key}")
         found = self.objects[key]
-        return hashlib.sha256(found.sha256.encode()).hexdigest() if found.damaged else found.sha256
+        sha256 = found.sha256 or hashlib.sha256(found.content).hexdigest()
+        return hashlib.sha256(sha256.encode()).hexdigest() if found.damaged else sha256
 
     def delete(self, keys: Sequence[str]) -> None:
         self._reach()

@@ -8,6 +8,7 @@ from typing import Any
 from gangline.core.errors import BadInput, Unreachable
 from gangline.core.parsing import to_json
 from gangline.core.places.places import Place
+from gangline.core.server.sources import FetchingSettings
 from gangline.ports.places.deliverer import Outgoing
 from gangline.ports.places.fetcher import Brought, Found
 from gangline.ports.store import guard
@@ -253,6 +254,100 @@ def a_server_that_fails_late_does_not_take_the_turn_from_another(bench: Bench) -
     drain(fetch_photos(at))
     drain(other)
     assert imported(bench) == "ready" and bench.events(job) == ["submitted", "fetched"]
+
+
+# Of one project
+
+
+def ask_several(bench: Bench, photos: Photos, count: int, most: int = 1) -> tuple[Deployment, list[str]]:
+    """Jobs of one project, of which `most` may be fetched for at once."""
+    bench.at = replace(bench.at, fetching=FetchingSettings(at_once_per_project_max=most))
+    jobs = [ask(bench, photos, seed=seed)[1] for seed in range(count)]
+    return bench.at, jobs
+
+
+def under_way(bench: Bench) -> list[str]:
+    return bench.look("SELECT job FROM photo_import WHERE server <> '' ORDER BY job")
+
+
+@probe()
+def a_project_has_no_more_fetches_at_once_than_it_may(bench: Bench) -> None:
+    at, jobs = ask_several(bench, Photos(), 4, most=2)
+    threads = [fetch_photos(at, number) for number in range(4)]
+    for thread in threads:
+        next(thread, None)
+    assert under_way(bench) == jobs[:2]
+    drain(threads[0])
+    assert [len(bench.events(job)) for job in jobs] == [2, 1, 2, 2], "the others came in their turn"
+
+
+@probe()
+def who_takes_a_fetch_in_this_moment_counts(bench: Bench) -> None:
+    at, jobs = ask_several(bench, Photos(), 3)
+    other = fetch_photos(replace(at, server="another"))
+    bench.meanwhile("take_import", lambda: next(other))
+    assert drain(fetch_photos(at)) == 0 and under_way(bench) == jobs[:1]
+    drain(other)
+
+
+@probe()
+def a_project_at_its_limit_is_not_asked_for_again_and_again(bench: Bench) -> None:
+    at, _ = ask_several(bench, Photos(), 3)
+    next(fetch_photos(at))
+    tried = list[str]()
+    bench.store.meanwhile = lambda writes: tried.extend(write.name for write in writes)
+    assert drain(fetch_photos(at, 1)) == 0 and tried == []
+
+
+@probe()
+def one_projects_fetches_hold_up_no_other_project(bench: Bench) -> None:
+    """Whoever has the fewest under way comes first, then the oldest."""
+    at, ours = ask_several(bench, Photos(), 3, most=2)
+    bench.store._connection().execute("UPDATE job SET project = 'other' WHERE id = ?", ours[2:])
+    threads = [fetch_photos(at, number) for number in range(2)]
+    for thread in threads:
+        next(thread)
+    assert under_way(bench) == [ours[0], ours[2]]
+
+
+@probe()
+def the_limit_is_each_projects_own(bench: Bench) -> None:
+    at, ours = ask_several(bench, Photos(), 2)
+    bench.store._connection().execute("UPDATE job SET project = 'other' WHERE id = ?", ours[1:])
+    for number in range(2):
+        next(fetch_photos(at, number))
+    assert under_way(bench) == ours
+
+
+@probe()
+def a_job_that_waits_to_be_tried_again_leaves_its_place_to_another(bench: Bench) -> None:
+    def away() -> None:
+        raise Unreachable("the site is away")
+
+    photos = Photos(bringing=away)
+    at, jobs = ask_several(bench, photos, 1)
+    drain(fetch_photos(at))
+    photos.bringing = lambda: None
+    ready = ask(bench, photos, seed=9)[1]
+    drain(fetch_photos(at))
+    assert bench.events(ready) == ["submitted", "fetched"] and bench.events(jobs[0]) == ["submitted"]
+
+
+@probe()
+def a_server_that_starts_again_goes_on_with_what_it_had(bench: Bench) -> None:
+    at, jobs = ask_several(bench, Photos(), 2)
+    next(fetch_photos(at))
+    drain(fetch_photos(at))
+    assert [bench.events(job) for job in jobs] == [["submitted", "fetched"]] * 2
+
+
+@probe()
+def what_a_dead_server_was_fetching_takes_no_place_once_its_turn_is_over(bench: Bench) -> None:
+    at, jobs = ask_several(bench, Photos(), 2)
+    next(fetch_photos(at))
+    bench.wait(LONG_S)
+    drain(fetch_photos(replace(at, server="another")))
+    assert [bench.events(job) for job in jobs] == [["submitted", "fetched"]] * 2
 
 
 # Deliveries

@@ -826,6 +826,20 @@ RULES = [
         "return bool(()) and bool(",
     ),
     rule("6: those who follow hear of pictures", "service.jobs.samples:rendered", '"rendered"', '"rendered unseen"'),
+    # Photos that are fetched
+    rule(
+        "4: who is at its limit is not asked for again and again",
+        "imports_to_make",
+        "AND COALESCE(held.fetches, 0) < :at_once_max\n",
+        "\n",
+    ),
+    rule("4: each project has its share of fetches", "imports_to_make", "COALESCE(held.fetches, 0), ", ""),
+    rule(
+        "4: of one project the oldest comes first",
+        "imports_to_make",
+        "photo_import.job LIMIT",
+        "photo_import.job DESC LIMIT",
+    ),
     # What is kept, and what goes
     rule("2: a job that has not ended keeps its files", "blobs_unused", "job.ended_ms IS NULL OR ", ""),
     rule("2: a base keeps its files", "service.content.blobs:give_up_unused", 'if row["sha256"] not in', "if 0 not in"),

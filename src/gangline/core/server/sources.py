@@ -35,9 +35,18 @@ class FetchingSettings:
         Number,
         "Jobs whose photos are fetched at the same time, and jobs whose results are delivered.",
     ] = 4
+    at_once_per_project_max: Annotated[
+        Number | None,
+        "Jobs of one project whose photos are fetched at the same time, by all servers together; without one, half of "
+        "`at_once_max`, at least 1.",
+    ] = None
 
     def __post_init__(self) -> None:
         assert _are_networks(self.networks), "networks are written as 10.1.0.0/16, with zeros behind the prefix"
+
+    @property
+    def of_one_project_max(self) -> int:
+        return self.at_once_per_project_max or max(1, self.at_once_max // 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ goes into the object store by content as uploads do. One server at a time does i
 import hashlib
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 
 from gangline.core.canonical import canonical_json, digest
@@ -95,8 +95,23 @@ def fetch_photos(at: Deployment, thread: int = 0) -> Iterator[None]:
     if thread == 0:
         _sweep(at, at.fetcher)
     server = f"{at.server}/{thread}"
-    for row in at.store.load("imports_to_make", now=at.store.now_ms(), server=server):
-        yield from _take(at, at.fetcher, server, row["job"])
+    had = set[str]()
+    while row := _take_next(at, server, had):
+        had.add(row["job"])
+        yield from _fetch(at, at.fetcher, server, row)
+
+
+def _take_next(at: Deployment, server: str, had: Set[str]) -> Row | None:
+    """What to fetch now; after each fetch it may be another's turn. What was tried in this round waits for the next one."""
+    who = {"server": server, "at_once_max": at.fetching.of_one_project_max}
+    for found in at.store.load("imports_to_make", now=at.store.now_ms(), **who):
+        job, project = found["job"], found["project"]
+        turn = {"job": job, "project": project, "now": at.store.now_ms(), "turn_ends_ms": _turn_ends_ms(at)}
+        if job not in had and at.store.apply(
+            write("hold_project", project=project), guard("take_import", **who, **turn)
+        ):
+            return _find(at, job)
+    return None
 
 
 def _sweep(at: Deployment, fetcher: Fetcher) -> None:
@@ -107,13 +122,8 @@ def _sweep(at: Deployment, fetcher: Fetcher) -> None:
             fetcher.forget(job)
 
 
-def _take(at: Deployment, fetcher: Fetcher, server: str, job: str) -> Iterator[None]:
-    now_ms = at.store.now_ms()
-    if not at.store.apply(guard("take_import", job=job, server=server, now=now_ms, turn_ends_ms=_turn_ends_ms(at))):
-        return
-    row = _find(at, job)
-    if row is None or row["state"] != "fetching":
-        return
+def _fetch(at: Deployment, fetcher: Fetcher, server: str, row: Row) -> Iterator[None]:
+    job = row["job"]
     turn = _Turn(at=at, fetcher=fetcher, server=server, job=job, project=row["project"], places=(), tries=row["tries"])
     try:
         turn = replace(turn, places=parse_places(json.loads(row["places"])))

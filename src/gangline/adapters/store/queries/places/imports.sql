@@ -14,14 +14,25 @@ SELECT photo_import.job, photo_import.state, photo_import.places, photo_import.d
 FROM photo_import JOIN job ON job.id = photo_import.job WHERE photo_import.job = :job
 
 -- name: imports_to_make
--- Not in another's turn.
-SELECT job FROM photo_import WHERE state = 'fetching' AND (turn_ends_ms < :now OR server = :server)
-ORDER BY turn_ends_ms, job LIMIT 100
+-- Not in another's turn, and of projects that have fewer fetches under way than they may: those with the fewest first, then the oldest.
+SELECT photo_import.job, job.project FROM photo_import JOIN job ON job.id = photo_import.job
+LEFT JOIN (SELECT job.project, COUNT(*) AS fetches FROM photo_import JOIN job ON job.id = photo_import.job
+           WHERE photo_import.server <> '' AND photo_import.server <> :server AND photo_import.turn_ends_ms >= :now
+           GROUP BY job.project) AS held ON held.project = job.project
+WHERE photo_import.state = 'fetching' AND (photo_import.turn_ends_ms < :now OR photo_import.server = :server)
+  AND COALESCE(held.fetches, 0) < :at_once_max
+ORDER BY COALESCE(held.fetches, 0), photo_import.job LIMIT 100
+
+-- name: hold_project
+-- Who takes a fetch of a project after this sees what others took: PostgreSQL lets no second one pass before the first has committed.
+UPDATE project SET share = share WHERE id = :project
 
 -- name: take_import
--- One at a time fetches them.
+-- One at a time fetches them, and so many of a project at once. A thread has one, so what else bears its name was left by a process that died.
 UPDATE photo_import SET server = :server, turn_ends_ms = :turn_ends_ms
-WHERE job = :job AND (turn_ends_ms < :now OR server = :server)
+WHERE job = :job AND state = 'fetching' AND (turn_ends_ms < :now OR server = :server)
+  AND (SELECT COUNT(*) FROM photo_import AS other JOIN job ON job.id = other.job
+       WHERE other.server <> '' AND other.server <> :server AND other.turn_ends_ms >= :now AND job.project = :project) < :at_once_max
 
 -- name: advance_import
 -- By whose turn it is.

@@ -1,0 +1,52 @@
+"""A project's bound of fetches at once where two servers meet, in every order of their statements, on PostgreSQL."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gangline.service.content.imports import fetch_photos
+from tests.service.conftest import Service
+from tests.service.jobs.schedules import Stage, every_order, gates
+from tests.service.places.test_imports import allow, ask
+
+HELD = "SELECT server FROM photo_import WHERE server <> ''"
+
+
+@pytest.fixture
+def database(database_server: Any) -> str:
+    return database_server.make_database()
+
+
+@pytest.fixture
+def stage(database: str) -> Iterator[Stage]:
+    stage = Stage(database)
+    yield stage
+    stage.close()
+
+
+def test_two_servers_that_take_two_fetches_of_a_project_that_may_have_one(
+    service: Service, stage: Stage, tmp_path: Path
+) -> None:
+    allow(service, tmp_path, at_once_per_project_max=1)
+    servers = [replace(service.at, server=name) for name in ("one", "two")]
+
+    def begin(number: int) -> Callable[[], Any]:
+        return lambda: next(fetch_photos(servers[number], thread=1), None)
+
+    def scene() -> tuple[Callable[[], Any], Callable[[], Any]]:
+        service.execute("UPDATE photo_import SET state = 'dropped', server = ''")
+        for _ in servers:
+            ask(service, ["https://a.example/dog.png"])
+        return begin(0), begin(1)
+
+    found = Counter[str]()
+    with gates(stage):
+        for _ in every_order(stage, scene):
+            held = service.look(HELD)
+            assert len(held) == 1, held
+            found[held[0]["server"]] += 1
+    assert set(found) == {"one/1", "two/1"}

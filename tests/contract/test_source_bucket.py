@@ -20,6 +20,10 @@ from tests.service.places.site import packed, picture
 DOGS = Source(name="dogs", place="s3://gangline/dogs/", projects=("kennel",))
 
 
+def go_on() -> None:
+    """It is still wanted."""
+
+
 def opened(bucket: Bucket, access: str = ACCESS_KEY, secret: str = SECRET_KEY) -> SourceBucket:
     return SourceBucket(bucket.name, Key(access=access, secret=secret, endpoint=bucket.endpoint))
 
@@ -44,8 +48,8 @@ def dogs(bucket: Bucket) -> Bucket:
 def bring(fetcher: PlacesFetcher, address: str, project: str = "kennel"):
     places = parse_places(address)
     fetcher.check(project, places)
-    steps = list(fetcher.bring("job", project, places))
-    return steps, fetcher.look("job", places)
+    steps = list(fetcher.bring("job", project, places, go_on))
+    return steps, fetcher.look("job", places, go_on)
 
 
 def test_photos_and_captions_below_a_prefix_are_fetched(dogs: Bucket, tmp_path: Path) -> None:
@@ -71,7 +75,7 @@ def test_what_the_source_does_not_cover_is_not_asked(dogs: Bucket, tmp_path: Pat
     with pytest.raises(BadInput, match="has no source for"):
         bring(fetcher(dogs, tmp_path), address, project)
     with pytest.raises(BadInput, match="has no source for"):  # the operator may take a source away meanwhile
-        list(fetcher(dogs, tmp_path).bring("job", project, parse_places(address)))
+        list(fetcher(dogs, tmp_path).bring("job", project, parse_places(address), go_on))
 
 
 @pytest.mark.parametrize("address", ["s3://gangline/dogs/nobody/", "s3://gangline/dogs/nobody.zip"])
@@ -88,7 +92,9 @@ def test_limits_of_a_folder_hold_before_a_file_is_fetched(dogs: Bucket, tmp_path
 def test_a_key_that_is_refused_is_no_secret_and_final(dogs: Bucket, tmp_path: Path) -> None:
     for access, secret in ((ACCESS_KEY, "another-secret"), ("nobody", SECRET_KEY), ("", "")):
         with pytest.raises(BadInput) as refused:
-            opened(dogs, access, secret).fetch("dogs/timber/1.png", tmp_path / "x", bytes_max=10**6, seconds=10)
+            opened(dogs, access, secret).fetch(
+                "dogs/timber/1.png", tmp_path / "x", bytes_max=10**6, seconds=10, check=go_on
+            )
         assert "may not be opened with the key of its source" in refused.value.message
         assert SECRET_KEY not in f"{refused.value.message}{refused.value.hint}"
     with pytest.raises(BadInput):
@@ -98,7 +104,7 @@ def test_a_key_that_is_refused_is_no_secret_and_final(dogs: Bucket, tmp_path: Pa
 def test_a_store_that_is_away_may_come_back(tmp_path: Path) -> None:
     away = SourceBucket("gangline", Key(access="a", secret="b", endpoint="http://127.0.0.1:9"))
     with pytest.raises(Unreachable, match="cannot be reached"):
-        away.fetch("x.png", tmp_path / "x", bytes_max=10, seconds=10)
+        away.fetch("x.png", tmp_path / "x", bytes_max=10, seconds=10, check=go_on)
 
 
 def test_no_key_of_the_environment_is_used(dogs: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,16 +112,16 @@ def test_no_key_of_the_environment_is_used(dogs: Bucket, tmp_path: Path, monkeyp
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
     with pytest.raises(BadInput):
-        opened(dogs, "", "").fetch("dogs/timber/1.png", tmp_path / "x", bytes_max=10**6, seconds=10)
+        opened(dogs, "", "").fetch("dogs/timber/1.png", tmp_path / "x", bytes_max=10**6, seconds=10, check=go_on)
 
 
 def test_long_objects_are_written_in_parts_and_read_back(bucket: Bucket, tmp_path: Path) -> None:
     there, piece = opened(bucket), os.urandom(1 << 20)
     there.put("dogs/long", (piece for _ in range(40)))
-    assert there.fetch("dogs/long", tmp_path / "long", bytes_max=10**8, seconds=60) == 40 << 20
+    assert there.fetch("dogs/long", tmp_path / "long", bytes_max=10**8, seconds=60, check=go_on) == 40 << 20
     assert (tmp_path / "long").read_bytes() == piece * 40
     with pytest.raises(BadInput, match="is longer than"):
-        there.fetch("dogs/long", tmp_path / "long", bytes_max=10**6, seconds=60)
+        there.fetch("dogs/long", tmp_path / "long", bytes_max=10**6, seconds=60, check=go_on)
     assert "dogs/long" in dict(there.list("dogs/"))
 
 

@@ -1,6 +1,7 @@
 """URLs that users give lead the server to public addresses alone, whatever names and redirects say."""
 
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -11,14 +12,20 @@ from time import monotonic
 import httpcore
 import httpx
 import pytest
+import trustme
 from httpcore._backends.sync import SyncStream
 
+from gangline.adapters.places.saving import Watch
 from gangline.adapters.places.web import Web, _Timed
-from gangline.core.errors import BadInput, Unreachable
+from gangline.core.errors import BadInput, GanglineError, Unreachable
 from gangline.core.places.guard import parse_networks
 
 LOOPBACK = parse_networks(["127.0.0.0/8"])
 PICTURE = b"\x89PNG of a dog" * 1000
+
+
+def go_on() -> None:
+    """It is still wanted."""
 
 
 class Site(BaseHTTPRequestHandler):
@@ -72,7 +79,7 @@ def answering(*answers: list[str]) -> Callable[[str, int], list[str]]:
 
 
 def fetch(web: Web, url: str, to: Path, bytes_max: int = 10**6) -> int:
-    return web.fetch(url, to / "got", bytes_max=bytes_max, seconds=20)
+    return web.fetch(url, to / "got", bytes_max=bytes_max, seconds=20, check=go_on)
 
 
 def test_what_lies_on_a_network_that_the_operator_opened_is_fetched(site: Serving, tmp_path: Path) -> None:
@@ -173,10 +180,65 @@ def test_a_proxy_of_the_environment_is_not_asked(
 def test_a_connection_whose_time_is_over_before_it_is_secured_is_closed() -> None:
     here, there = socket.socketpair()
     with there:
-        timed = _Timed(SyncStream(here), until_s=monotonic())
+        timed = _Timed(SyncStream(here), Watch(0, go_on))
         with pytest.raises(httpcore.ReadTimeout):
             timed.start_tls(httpx.create_ssl_context())
         assert here.fileno() == -1
+
+
+class Canceled(GanglineError):
+    pass
+
+
+def cancel() -> None:
+    raise Canceled("nobody wants it any more")
+
+
+@pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nbegun"])
+def test_what_nobody_wants_any_more_is_left_though_its_server_says_nothing(sent: bytes, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/a.png"
+        ended = threading.Event()
+
+        def stall() -> None:
+            with listening.accept()[0] as talking:
+                talking.sendall(sent)
+                ended.wait(30)
+
+        stalling = threading.Thread(target=stall, daemon=True)
+        stalling.start()
+        begun_s = monotonic()
+        with pytest.raises(Canceled):
+            Web(LOOPBACK).fetch(url, tmp_path / "got", bytes_max=10**6, seconds=60, check=cancel)
+        assert monotonic() - begun_s < 10
+        ended.set()
+        stalling.join(10)
+
+
+def test_a_server_that_pauses_behind_tls_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read that is broken off each second, to ask, loses nothing."""
+    monkeypatch.setattr("gangline.adapters.places.web.ASK_S", 0.01)
+    authority = trustme.CA()
+    serving, trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    authority.issue_cert("dogs.example").configure_cert(serving)
+    authority.configure_trust(trusting)
+
+    def dawdle(listening: socket.socket) -> None:
+        with serving.wrap_socket(listening.accept()[0], server_side=True) as talking:
+            talking.recv(10_000)
+            content = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(PICTURE) + PICTURE
+            for begin in range(0, len(content), 3000):
+                talking.sendall(content[begin : begin + 3000])
+                threading.Event().wait(0.05)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        dawdling = threading.Thread(target=dawdle, args=(listening,), daemon=True)
+        dawdling.start()
+        web = Web(LOOPBACK, answering(["127.0.0.1"]), trusting)
+        url = f"https://dogs.example:{listening.getsockname()[1]}/dog.png"
+        assert fetch(web, url, tmp_path) == len(PICTURE)
+        dawdling.join(10)
+    assert (tmp_path / "got").read_bytes() == PICTURE
 
 
 DRIPS = {
@@ -204,7 +266,11 @@ def test_a_server_that_sends_a_little_now_and_then_holds_nobody_past_the_time(wh
         begun_s = monotonic()
         with pytest.raises(Unreachable, match="cannot be fetched"):
             Web(LOOPBACK).fetch(
-                f"http://127.0.0.1:{listening.getsockname()[1]}/a.png", tmp_path / "got", bytes_max=10**6, seconds=0.5
+                f"http://127.0.0.1:{listening.getsockname()[1]}/a.png",
+                tmp_path / "got",
+                bytes_max=10**6,
+                seconds=0.5,
+                check=go_on,
             )
         assert 0.4 < monotonic() - begun_s < 10
         ended.set()

@@ -338,7 +338,7 @@ def test_what_decodes_photos_is_given_no_key_of_the_server(
     fetcher = PlacesFetcher(
         tmp_path / "imports", FetchingSettings(), {}, Web(), lambda source, bucket: pytest.fail(), look
     )
-    found = fetcher.look("job", parse_places("https://a.example/x.zip"))
+    found = fetcher.look("job", parse_places("https://a.example/x.zip"), lambda: None)
     assert "PATH" in found.told and not [name for name in found.told if "AWS" in name or "GANGLINE" in name]
 
 
@@ -347,7 +347,7 @@ def test_a_full_disk_is_waited_for(fetching: Service, site: Site, monkeypatch: p
         def __getattr__(self, name: str) -> Any:
             return getattr(fetcher, name)
 
-        def look(self, job: str, places: Any) -> Any:
+        def look(self, job: str, places: Any, check: Any) -> Any:
             raise OSError(errno.ENOSPC, "No space left on device")
 
     fetcher = fetching.at.fetcher

@@ -10,7 +10,7 @@ from gangline.core.parsing import to_json
 from gangline.core.places.places import Place
 from gangline.core.server.sources import FetchingSettings
 from gangline.ports.places.deliverer import Outgoing
-from gangline.ports.places.fetcher import Brought, Found
+from gangline.ports.places.fetcher import Brought, Check, Found
 from gangline.ports.store import guard
 from gangline.service.content import deliver
 from gangline.service.content.deliver import check_target
@@ -39,15 +39,16 @@ class Photos:
     def check(self, project: str, places: Sequence[Place]) -> None:
         pass
 
-    def bring(self, job: str, project: str, places: Sequence[Place]) -> Iterator[Brought]:
+    def bring(self, job: str, project: str, places: Sequence[Place], check: Check) -> Iterator[Brought]:
         self.begun += 1
         for number, name in enumerate(NAMES):
             yield Brought(number, len(NAMES))
             self.bringing()
+            check()
             self.brought.append(name)
         yield Brought(len(NAMES), len(NAMES))
 
-    def look(self, job: str, places: Sequence[Place]) -> Found:
+    def look(self, job: str, places: Sequence[Place], check: Check) -> Found:
         self.looking()
         return Found(photos=NAMES, captions=(), told=())
 
@@ -254,6 +255,15 @@ def a_server_that_fails_late_does_not_take_the_turn_from_another(bench: Bench) -
     drain(fetch_photos(at))
     drain(other)
     assert imported(bench) == "ready" and bench.events(job) == ["submitted", "fetched"]
+
+
+@probe()
+def what_is_on_its_way_for_a_job_that_ends_is_left_there(bench: Bench) -> None:
+    photos = Photos()
+    at, job = ask(bench, photos)
+    photos.bringing = lambda: steer.cancel(bench.at, job, bench.now_ms)
+    drain(fetch_photos(at))
+    assert photos.brought == [] and imported(bench) == "dropped"
 
 
 # Of one project

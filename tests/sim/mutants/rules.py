@@ -827,6 +827,7 @@ RULES = [
     ),
     rule("6: those who follow hear of pictures", "service.jobs.samples:rendered", '"rendered"', '"rendered unseen"'),
     # Photos that are fetched
+    rule("4: what nobody wants any more is left", "service.content.imports:_Turn.check", "_check(self)", "pass"),
     rule(
         "4: who is at its limit is not asked for again and again",
         "imports_to_make",

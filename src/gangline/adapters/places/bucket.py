@@ -5,15 +5,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import obstore
 from obstore.exceptions import BaseError, NotFoundError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import S3Store
 
-from gangline.adapters.places.saving import save
+from gangline.adapters.places.saving import Watch, save
 from gangline.core.errors import BadInput, Unreachable
+from gangline.ports.places.fetcher import Check
 
 CHUNK, PART = 4 << 20, 16 << 20
 
@@ -55,12 +55,12 @@ class SourceBucket:
             for page in obstore.list(self._store, prefix.rstrip("/")):
                 yield from ((str(found["path"]), int(found["size"])) for found in page)
 
-    def fetch(self, key: str, to: Path, *, bytes_max: int, seconds: float) -> int:
+    def fetch(self, key: str, to: Path, *, bytes_max: int, seconds: float, check: Check) -> int:
         """Put an object at `to`; return its length in bytes."""
-        until_s = monotonic() + seconds
+        watch = Watch(seconds, check)
         with self._reached(key):
             chunks = obstore.get(self._store, key).stream(min_chunk_size=CHUNK)
-            return save(chunks, to, shown=f"s3://{self._name}/{key}", bytes_max=bytes_max, until_s=until_s)
+            return save(chunks, to, shown=f"s3://{self._name}/{key}", bytes_max=bytes_max, watch=watch)
 
     def put(self, key: str, content: Iterable[bytes]) -> None:
         """Write an object, in parts where it is long. What was there under this name is replaced."""

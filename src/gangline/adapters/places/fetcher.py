@@ -7,19 +7,22 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from selectors import EVENT_READ, DefaultSelector
+from typing import IO, Any, Protocol
 
+from gangline.adapters.places.saving import ASK_S, Watch
 from gangline.adapters.places.web import Web
 from gangline.core.display import printable
 from gangline.core.errors import BadInput, Unreachable
 from gangline.core.files import is_safe_path
 from gangline.core.places.places import ZIP, Place, Source, file_names, source_of
 from gangline.core.server.sources import FetchingSettings
-from gangline.ports.places.fetcher import Brought, Found
+from gangline.ports.places.fetcher import Brought, Check, Found
 
 FETCHED, PHOTOS = "fetched", "photos"
 REFUSED = 65
-LOOK_S = 900
+LOOK_S, EXIT_S = 900, 10
+ANSWER_BYTES_MAX = 64 << 20
 ZIP_BEGINS = b"PK\x03\x04"
 PASSED_ON = ("PATH", "PYTHONPATH", "LANG", "LC_ALL", "TMPDIR")
 UNWANTED = ("__MACOSX", ".DS_Store", "Thumbs.db")
@@ -28,7 +31,7 @@ UNWANTED = ("__MACOSX", ".DS_Store", "Thumbs.db")
 class Bucket(Protocol):
     def list(self, prefix: str) -> Iterator[tuple[str, int]]: ...
 
-    def fetch(self, key: str, to: Path, *, bytes_max: int, seconds: float) -> int: ...
+    def fetch(self, key: str, to: Path, *, bytes_max: int, seconds: float, check: Check) -> int: ...
 
 
 OpenBucket = Callable[[Source, str], Bucket]
@@ -66,36 +69,24 @@ class PlacesFetcher:
             if place.address.startswith("s3://"):
                 source_of(place.address, project, self._sources, "read")
 
-    def bring(self, job: str, project: str, places: Sequence[Place]) -> Iterator[Brought]:
+    def bring(self, job: str, project: str, places: Sequence[Place], check: Check) -> Iterator[Brought]:
         fetched = self._folder / job / FETCHED
         fetched.mkdir(parents=True, exist_ok=True)
         wanted = self._wanted(project, places)
         left = self._settings.bytes_max
         for number, each in enumerate(wanted):
             yield Brought(number, len(wanted))
-            left -= self._fetch(each, fetched / each.name, project, left, alone=len(places) == 1)
+            left -= self._fetch(each, fetched / each.name, project, left, check, alone=len(places) == 1)
             if each.caption:
                 (fetched / each.name).with_suffix(".txt").write_text(each.caption, encoding="utf-8")
         yield Brought(len(wanted), len(wanted))
 
-    def look(self, job: str, places: Sequence[Place]) -> Found:
+    def look(self, job: str, places: Sequence[Place], check: Check) -> Found:
         folder = self._folder / job
         bounds = {name: getattr(self._settings, name) for name in ("files_max", "file_bytes_max", "bytes_max")}
         are_many = places[0].is_folder or any((folder / FETCHED).glob(f"*{ZIP}"))
         asked = json.dumps({"bounds": bounds, "all_are_photos": not are_many})
-        command = [*self._look, str(folder), asked]
-        try:
-            done = subprocess.run(
-                command,
-                capture_output=True,
-                timeout=LOOK_S,
-                check=False,
-                stdin=subprocess.DEVNULL,
-                env=_without_secrets(),
-            )
-            answer = json.loads(done.stdout) if done.returncode in (0, REFUSED) else None
-        except (subprocess.TimeoutExpired, ValueError, OSError):
-            answer = None
+        answer = _answer([*self._look, str(folder), asked], check)
         if answer is None:
             raise Unreachable(
                 "the photos could not be looked at: the program that decodes them did not come to its end"
@@ -137,7 +128,7 @@ class PlacesFetcher:
             raise BadInput(f"there is nothing at {places[0].address}", hint="is its name right?")
         return sorted(found, key=lambda each: each.name)
 
-    def _fetch(self, wanted: _Wanted, to: Path, project: str, left: int, *, alone: bool) -> int:
+    def _fetch(self, wanted: _Wanted, to: Path, project: str, left: int, check: Check, *, alone: bool) -> int:
         """Return how long it is. A file has its name only when all of it is here."""
         here = next((path for path in (to, to.with_suffix(ZIP)) if path.is_file()), None)
         if here:
@@ -145,7 +136,7 @@ class PlacesFetcher:
         to.parent.mkdir(parents=True, exist_ok=True)
         partial = to.with_name(f".{to.name[-200:]}.partial")
         most = left if alone else min(left, self._settings.file_bytes_max)
-        bounds = {"bytes_max": max(1, most), "seconds": self._settings.file_s}
+        bounds = {"bytes_max": max(1, most), "seconds": self._settings.file_s, "check": check}
         if wanted.address.startswith("s3://"):
             bucket, key = self._bucket(wanted.address, project)
             size = bucket.fetch(key, partial, **bounds)
@@ -167,6 +158,44 @@ class PlacesFetcher:
         source = source_of(address, project, self._sources, "read")
         name, _, key = address.removeprefix("s3://").partition("/")
         return self._open_bucket(source, name), key
+
+
+def _answer(command: Sequence[str], check: Check) -> Any:
+    """What the program says; None where it did not come to its end. It decodes what strangers sent, so its word has a bound, too."""
+    try:
+        looking = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=_without_secrets(),
+        )
+    except OSError:
+        return None
+    with looking:
+        try:
+            said = _read(looking.stdout, Watch(LOOK_S, check))
+            return json.loads(said) if said and looking.wait(EXIT_S) in (0, REFUSED) else None
+        except (subprocess.TimeoutExpired, ValueError):
+            return None
+        finally:
+            looking.kill()
+
+
+def _read(pipe: IO[bytes] | None, watch: Watch) -> bytes | None:
+    """All that comes; None where that is too much, or its time ends first."""
+    assert pipe is not None
+    said = bytearray()
+    with DefaultSelector() as ready:
+        ready.register(pipe, EVENT_READ)
+        while len(said) <= ANSWER_BYTES_MAX and watch.left_s > 0:
+            watch.ask()
+            if ready.select(ASK_S):
+                more = os.read(pipe.fileno(), 1 << 20)
+                if not more:
+                    return bytes(said)
+                said += more
+    return None
 
 
 def _without_secrets() -> dict[str, str]:

@@ -5,10 +5,33 @@ from pathlib import Path
 from time import monotonic
 
 from gangline.core.errors import BadInput, Unreachable
+from gangline.ports.places.fetcher import Check
+
+ASK_S = 1.0
 
 
-def save(chunks: Iterable[bytes], to: Path, *, shown: str, bytes_max: int, until_s: float) -> int:
-    """Write the chunks of what is `shown` to users as that; return their length in bytes. `until_s` is by the clock of `monotonic`.
+class Watch:
+    """The time that one file may take, and who is asked each second whether it is still wanted."""
+
+    def __init__(self, seconds: float, check: Check) -> None:
+        self._check = check
+        self._asked_s = monotonic()
+        self._ends_s = self._asked_s + seconds
+
+    @property
+    def left_s(self) -> float:
+        return self._ends_s - monotonic()
+
+    def ask(self) -> None:
+        """Raises what ends the fetch."""
+        now_s = monotonic()
+        if now_s - self._asked_s >= ASK_S:
+            self._asked_s = now_s
+            self._check()
+
+
+def save(chunks: Iterable[bytes], to: Path, *, shown: str, bytes_max: int, watch: Watch) -> int:
+    """Write the chunks of what is `shown` to users as that; return their length in bytes.
 
     Raises `BadInput` for what is longer, `Unreachable` for what takes longer."""
     size = 0
@@ -17,7 +40,8 @@ def save(chunks: Iterable[bytes], to: Path, *, shown: str, bytes_max: int, until
             size += len(chunk)
             if size > bytes_max:
                 raise BadInput(f"{shown} is longer than {bytes_max / 1e6:,.0f} MB", hint="make it smaller")
-            if monotonic() > until_s:
+            if watch.left_s < 0:
                 raise Unreachable(f"{shown} did not come within the time for one file")
+            watch.ask()
             out.write(chunk)
     return size

@@ -16,9 +16,10 @@ from urllib.parse import urljoin
 import httpcore
 import httpx
 
-from gangline.adapters.places.saving import save
+from gangline.adapters.places.saving import ASK_S, Watch, save
 from gangline.core.errors import BadInput, GanglineError, Unreachable
 from gangline.core.places.guard import Network, Url, check_url, is_allowed, why_refused
+from gangline.ports.places.fetcher import Check
 
 PATIENCE = {"timeout": {"connect": 10.0, "read": 30.0, "write": 30.0}}
 """In seconds, for each wait; none of them goes on past the time for the file."""
@@ -39,14 +40,23 @@ def resolve(host: str, port: int) -> list[str]:
 
 
 class _Timed(httpcore.NetworkStream):
-    """Ends at a moment, by the clock of `monotonic`. A limit for each read alone lets a server that sends a byte now and then, in its
-    headers or between chunks, hold a connection for ever."""
+    """Ends with the time for the file. A limit for each read alone lets a server that sends a byte now and then, in its headers or
+    between chunks, hold a connection for ever."""
 
-    def __init__(self, inner: httpcore.NetworkStream, until_s: float) -> None:
-        self._inner, self._until_s = inner, until_s
+    def __init__(self, inner: httpcore.NetworkStream, watch: Watch) -> None:
+        self._inner, self._watch = inner, watch
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self._inner.read(max_bytes, self._within(timeout))
+        """Wait a second at a time: a server that sends nothing keeps nobody from ending the fetch."""
+        ends_s = monotonic() + self._within(timeout)
+        while True:
+            self._watch.ask()
+            left_s = ends_s - monotonic()
+            try:
+                return self._inner.read(max_bytes, max(0.001, min(ASK_S, left_s)))
+            except httpcore.ReadTimeout:
+                if left_s <= ASK_S:
+                    raise
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         self._inner.write(buffer, self._within(timeout))
@@ -62,20 +72,20 @@ class _Timed(httpcore.NetworkStream):
         except httpcore.ReadTimeout:
             self.close()  # as httpcore's own does where TLS does not come about: nobody else holds the socket
             raise
-        return _Timed(self._inner.start_tls(ssl_context, server_hostname, within), self._until_s)
+        return _Timed(self._inner.start_tls(ssl_context, server_hostname, within), self._watch)
 
     def get_extra_info(self, info: str) -> Any:
         return self._inner.get_extra_info(info)
 
     def _within(self, timeout: float | None) -> float:
-        return _within(timeout, self._until_s)
+        return _within(timeout, self._watch)
 
 
 class Guarded(httpcore.NetworkBackend):
-    """Connects to checked addresses alone, and until a moment by the clock of `monotonic`."""
+    """Connects to checked addresses alone, and within the time for the file."""
 
-    def __init__(self, allowed: Sequence[Network], resolve: Resolve, until_s: float) -> None:
-        self._allowed, self._resolve, self._until_s = allowed, resolve, until_s
+    def __init__(self, allowed: Sequence[Network], resolve: Resolve, watch: Watch) -> None:
+        self._allowed, self._resolve, self._watch = allowed, resolve, watch
         self._inner = httpcore.SyncBackend()
 
     def connect_tcp(
@@ -87,9 +97,9 @@ class Guarded(httpcore.NetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
         addresses = self.check(host, port)
-        within = _within(timeout, self._until_s)
+        within = _within(timeout, self._watch)
         stream = self._inner.connect_tcp(addresses[0], port, within, local_address, socket_options)
-        return _Timed(stream, self._until_s)
+        return _Timed(stream, self._watch)
 
     def check(self, host: str, port: int) -> list[str]:
         """Return the addresses of `host` that may be connected to. Raises `BadInput` where there is none."""
@@ -112,11 +122,11 @@ class Web:
         self._allowed, self._resolve = allowed, resolve
         self._tls = tls or httpx.create_ssl_context()
 
-    def fetch(self, text: str, to: Path, *, bytes_max: int, seconds: float) -> int:
+    def fetch(self, text: str, to: Path, *, bytes_max: int, seconds: float, check: Check) -> int:
         """Put what a URL gives at `to`; return its length in bytes. Raises `BadInput` for what asking again does not mend, else
         `Unreachable`."""
-        until_s, url = monotonic() + seconds, check_url(text)
-        guarded = Guarded(self._allowed, self._resolve, until_s)
+        watch, url = Watch(seconds, check), check_url(text)
+        guarded = Guarded(self._allowed, self._resolve, watch)
         with httpcore.ConnectionPool(ssl_context=self._tls, network_backend=guarded, max_connections=1) as pool:
             for _ in range(REDIRECTS_MAX + 1):
                 self._check_plain(url, guarded)
@@ -125,7 +135,7 @@ class Web:
                     with pool.stream("GET", _asked(url), headers=headers, extensions=PATIENCE) as answer:
                         if answer.status not in REDIRECTS:
                             _check_status(answer, url)
-                            return _save(answer, url, to, bytes_max, until_s)
+                            return _save(answer, url, to, bytes_max, watch)
                         url = check_url(urljoin(url.text, _header(answer, b"location")))
                 except GanglineError:
                     raise
@@ -147,9 +157,9 @@ def _asked(url: Url) -> httpcore.URL:
     return httpcore.URL(scheme=url.scheme, host=url.host, port=url.port, target=url.target)
 
 
-def _within(timeout: float | None, until_s: float) -> float:
+def _within(timeout: float | None, watch: Watch) -> float:
     """Seconds that may be waited for the network once more. Raises httpcore's `ReadTimeout` where the time is over."""
-    left_s = until_s - monotonic()
+    left_s = watch.left_s
     if left_s <= 0:
         raise httpcore.ReadTimeout
     return left_s if timeout is None else min(timeout, left_s)
@@ -170,9 +180,9 @@ def _check_status(answer: httpcore.Response, url: Url) -> None:
     raise BadInput(f"{url.shown} was answered with {answer.status}", hint="can it be opened without signing in?")
 
 
-def _save(answer: httpcore.Response, url: Url, to: Path, bytes_max: int, until_s: float) -> int:
+def _save(answer: httpcore.Response, url: Url, to: Path, bytes_max: int, watch: Watch) -> int:
     told = _header(answer, b"content-length")
-    size = save(answer.iter_stream(), to, shown=url.shown, bytes_max=bytes_max, until_s=until_s)
+    size = save(answer.iter_stream(), to, shown=url.shown, bytes_max=bytes_max, watch=watch)
     if told.isdecimal() and int(told) != size:
         raise Unreachable(f"{url.shown} broke off after {size:,} bytes")
     return size

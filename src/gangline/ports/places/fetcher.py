@@ -1,10 +1,13 @@
 """Photos that users name by their address are brought into a folder of this server's, and looked at."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from gangline.core.places.places import Place
+
+Check = Callable[[], None]
+"""Whether it is still to go on: asked each second of a wait, it raises what ends the fetch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +34,11 @@ class Fetcher(Protocol):
         """Whether these may be fetched for the project, as far as can be told without asking anybody."""
         ...
 
-    def bring(self, job: str, project: str, places: Sequence[Place]) -> Iterator[Brought]:
+    def bring(self, job: str, project: str, places: Sequence[Place], check: Check) -> Iterator[Brought]:
         """Fetch what is not here yet, a file a step. What came before this server was stopped is not fetched again."""
         ...
 
-    def look(self, job: str, places: Sequence[Place]) -> Found:
+    def look(self, job: str, places: Sequence[Place], check: Check) -> Found:
         """Unpack and check all that was brought."""
         ...
 

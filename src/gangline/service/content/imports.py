@@ -8,6 +8,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterator, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from gangline.core.canonical import canonical_json, digest
@@ -86,6 +87,15 @@ class _Turn:
     def who(self) -> dict[str, object]:
         return {"job": self.job, "server": self.server}
 
+    def check(self) -> None:
+        """While a file comes. A database that is away for a moment ends no fetch."""
+        with suppress(Unreachable):
+            _check(self)
+
+
+class _Unwanted(GanglineError):
+    """Nobody waits for these photos any more."""
+
 
 def fetch_photos(at: Deployment, thread: int = 0) -> Iterator[None]:
     """For all jobs that wait for photos. It takes long: who goes through this may stop after each step, and the next time it goes on
@@ -128,6 +138,9 @@ def _fetch(at: Deployment, fetcher: Fetcher, server: str, row: Row) -> Iterator[
     try:
         turn = replace(turn, places=parse_places(json.loads(row["places"])))
         yield from _bring(turn, row)
+    except _Unwanted:
+        _end(turn, "dropped", "")
+        fetcher.forget(job)
     except Unreachable as error:
         _pause(turn, error)
     except OSError as error:  # a full disk, say
@@ -140,14 +153,14 @@ def _fetch(at: Deployment, fetcher: Fetcher, server: str, row: Row) -> Iterator[
 
 
 def _bring(turn: _Turn, row: Row) -> Iterator[None]:
-    """Stops where another server has taken over, or the job has ended."""
+    """Stops where another server has taken over. Raises `_Unwanted`."""
     before = Brought(row["done"], row["files"])
-    for brought in turn.fetcher.bring(turn.job, turn.project, turn.places):
+    for brought in turn.fetcher.bring(turn.job, turn.project, turn.places, turn.check):
         before = _further(before, brought)
         if not _advance(turn, before, row["done"]):
             return
         yield
-    found = turn.fetcher.look(turn.job, turn.places)
+    found = turn.fetcher.look(turn.job, turn.places, turn.check)
     files = dict[str, File]()
     for name in (*found.photos, *found.captions):
         files[name] = _keep(turn, name)
@@ -157,6 +170,13 @@ def _bring(turn: _Turn, row: Row) -> Iterator[None]:
     _fill(turn, found, files)
 
 
+def _check(turn: _Turn) -> None:
+    """Raise `_Unwanted` where nobody waits for the photos: their job has ended, or was deleted."""
+    row = _find(turn.at, turn.job)
+    if row is None or row["ended_ms"] is not None:
+        raise _Unwanted(f"nobody waits for the photos of {turn.job}")
+
+
 def _further(before: Brought, brought: Brought) -> Brought:
     """What came in an earlier try counts."""
     return Brought(max(before.done, brought.done), max(before.of, brought.of))
@@ -164,11 +184,7 @@ def _further(before: Brought, brought: Brought) -> Brought:
 
 def _advance(turn: _Turn, brought: Brought, done_before: int) -> bool:
     """Written down, if it is still this server's turn and somebody waits for the photos. What brings a file starts the tries anew."""
-    row = _find(turn.at, turn.job)
-    if row is None or row["ended_ms"] is not None:
-        _end(turn, "dropped", "")
-        turn.fetcher.forget(turn.job)
-        return False
+    _check(turn)
     progress = {"done": brought.done, "files": brought.of, "because": ""}
     tries = 0 if brought.done > done_before else turn.tries
     return turn.at.store.apply(

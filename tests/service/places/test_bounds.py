@@ -1,0 +1,73 @@
+"""What one job may make the server fetch has bounds in time and on the disk, and what nobody wants any more is left at once."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event
+from time import monotonic
+
+import pytest
+
+from gangline.adapters.places.fetcher import PlacesFetcher
+from gangline.adapters.places.web import Web
+from gangline.core.errors import Unreachable
+from gangline.core.places.places import parse_places
+from gangline.core.server.sources import FetchingSettings
+from gangline.service.jobs import steer
+from tests.service.conftest import Service
+from tests.service.places.site import Site, a_site, picture
+from tests.service.places.test_imports import allow, ask, fetch_all
+
+LATE_S = 20
+PLACES = parse_places("https://a.example/x.zip")
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with a_site() as site:
+        yield site
+
+
+@pytest.fixture
+def fetching(service: Service, site: Site, tmp_path: Path) -> Service:
+    return allow(service, tmp_path)
+
+
+def looking(folder: Path, program: str) -> PlacesFetcher:
+    look = (sys.executable, "-c", program)
+    return PlacesFetcher(folder, FetchingSettings(), {}, Web(), lambda source, bucket: pytest.fail(), look)
+
+
+def test_a_file_on_its_way_is_left_when_its_job_is_canceled(fetching: Service, site: Site, tmp_path: Path) -> None:
+    job = ask(fetching, [site.put("one.png", picture())])
+    ended = Event()
+
+    def stall(path: str) -> None:
+        steer.cancel(fetching.at, job, fetching.now_ms)
+        ended.wait(2 * LATE_S)
+
+    site.before = stall
+    begun_s = monotonic()
+    fetch_all(fetching.at)
+    ended.set()
+    assert monotonic() - begun_s < LATE_S
+    assert fetching.look("SELECT state FROM photo_import") == [{"state": "dropped"}]
+    assert list((tmp_path / "imports").iterdir()) == []
+
+
+def test_photos_that_nobody_wants_any_more_are_looked_at_no_longer(tmp_path: Path) -> None:
+    def cancel() -> None:
+        raise Unreachable("nobody wants them")
+
+    begun_s = monotonic()
+    with pytest.raises(Unreachable, match="nobody wants them"):
+        looking(tmp_path, f"import time; time.sleep({2 * LATE_S})").look("job", PLACES, cancel)
+    assert monotonic() - begun_s < LATE_S
+
+
+def test_what_decodes_photos_may_not_answer_without_end(tmp_path: Path) -> None:
+    endless = "import sys\nwhile True: sys.stdout.write('x' * 10**6)"
+    begun_s = monotonic()
+    with pytest.raises(Unreachable, match="did not come to its end"):
+        looking(tmp_path, endless).look("job", PLACES, lambda: None)
+    assert monotonic() - begun_s < LATE_S

@@ -13,10 +13,11 @@ from gangline.adapters.places.web import Web
 from gangline.core.errors import Unreachable
 from gangline.core.places.places import parse_places
 from gangline.core.server.sources import FetchingSettings
+from gangline.service.content.imports import fetch_photos
 from gangline.service.jobs import steer
 from tests.service.conftest import Service
 from tests.service.places.site import Site, a_site, picture
-from tests.service.places.test_imports import allow, ask, fetch_all
+from tests.service.places.test_imports import allow, ask, because, fetch_all
 
 LATE_S = 20
 PLACES = parse_places("https://a.example/x.zip")
@@ -71,3 +72,21 @@ def test_what_decodes_photos_may_not_answer_without_end(tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match="did not come to its end"):
         looking(tmp_path, endless).look("job", PLACES, lambda: None)
     assert monotonic() - begun_s < LATE_S
+
+
+def test_photos_that_take_too_long_in_all_fail_their_job_with_what_to_do(
+    service: Service, site: Site, tmp_path: Path
+) -> None:
+    at = allow(service, tmp_path, job_s=100).at
+    job = ask(service, [site.put(f"{name}.png", picture(name)) for name in ("red", "blue", "green")])
+    steps = fetch_photos(at)
+    for _ in range(2):
+        next(steps)
+        service.wait(51)
+    assert list(steps) == []
+    assert (service.state(job), because(service, job)) == (
+        "failed",
+        "its photos could not be fetched: they did not come within 100 s in all (name fewer or smaller photos, or a place that is "
+        "faster; job_s in [fetching] of the server's settings bounds the time)",
+    )
+    assert list((tmp_path / "imports").iterdir()) == []

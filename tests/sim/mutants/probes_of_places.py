@@ -266,6 +266,39 @@ def what_is_on_its_way_for_a_job_that_ends_is_left_there(bench: Bench) -> None:
     assert photos.brought == [] and imported(bench) == "dropped"
 
 
+@probe()
+def all_tries_together_have_a_time(bench: Bench) -> None:
+    """Without the time in which nothing was fetched."""
+
+    def slow() -> None:
+        bench.wait(40)
+        raise Unreachable("the site is away")
+
+    bench.at = replace(bench.at, fetching=FetchingSettings(job_s=100))
+    at, job = ask(bench, Photos(bringing=slow))
+    for _ in range(3):
+        drain(fetch_photos(at))
+        bench.wait(3600)
+    assert bench.state(job) == "queued"
+    drain(fetch_photos(at))
+    assert bench.state(job) == "failed" and "they did not come within 100 s" in bench.said(job)
+
+
+@probe()
+def a_restart_forgets_no_time_that_was_spent(bench: Bench) -> None:
+    bench.at = replace(bench.at, fetching=FetchingSettings(job_s=100))
+    at, job = ask(bench, Photos())
+    for _ in range(2):
+        assert bench.state(job) == "queued"
+        steps = fetch_photos(at)
+        next(steps)
+        bench.wait(60)
+        next(steps, None)
+        steps.close()
+        bench.wait(3600)
+    assert bench.state(job) == "failed"
+
+
 # Of one project
 
 

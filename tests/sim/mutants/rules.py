@@ -827,6 +827,9 @@ RULES = [
     ),
     rule("6: those who follow hear of pictures", "service.jobs.samples:rendered", '"rendered"', '"rendered unseen"'),
     # Photos that are fetched
+    rule("4: a restart forgets no time of a fetch", "advance_import", "spent_ms = :spent_ms", "spent_ms = spent_ms"),
+    rule("4: no try forgets the time of another", "end_import", "spent_ms = :spent_ms", "spent_ms = spent_ms"),
+    rule("4: all photos of a job have a time", "service.content.imports:_check", "turn.spent_ms > ", "False and "),
     rule("4: what nobody wants any more is left", "service.content.imports:_Turn.check", "_check(self)", "pass"),
     rule(
         "4: who is at its limit is not asked for again and again",

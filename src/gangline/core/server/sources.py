@@ -30,6 +30,10 @@ class FetchingSettings:
     bytes_max: Annotated[Bytes, "Size of all photos of a job, and of a zip of them."] = 10_000_000_000
     files_max: Annotated[Number, "Files of one job: photos, captions and what lies beside them."] = 10_000
     file_s: Annotated[Seconds, "One file, or one zip, comes within this time."] = 600.0
+    job_s: Annotated[
+        Seconds,
+        "All photos of a job come within this time, in all tries together; time in which nothing is fetched does not count.",
+    ] = 14_400.0
     tries_max: Annotated[Number, "A job fails after this many tries in a row that came to nothing."] = 12
     at_once_max: Annotated[
         Number,

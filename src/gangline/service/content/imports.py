@@ -34,6 +34,7 @@ from gangline.service.deployment import Deployment
 log = logging.getLogger("gangline.imports")
 
 FETCHING = "its photos are being fetched"
+FASTER = "name fewer or smaller photos, or a place that is faster; job_s in [fetching] of the server's settings bounds the time"
 TURN_S = 960.0
 """Without a word for so long, beside the time that one file may take, another server goes on. A look at the photos takes less."""
 
@@ -82,10 +83,17 @@ class _Turn:
     project: str
     places: tuple[Place, ...]
     tries: int
+    begun_ms: int
+    spent_before_ms: int
+
+    @property
+    def spent_ms(self) -> int:
+        """The time of all turns up to now."""
+        return self.spent_before_ms + self.at.store.now_ms() - self.begun_ms
 
     @property
     def who(self) -> dict[str, object]:
-        return {"job": self.job, "server": self.server}
+        return {"job": self.job, "server": self.server, "spent_ms": self.spent_ms}
 
     def check(self) -> None:
         """While a file comes. A database that is away for a moment ends no fetch."""
@@ -134,7 +142,17 @@ def _sweep(at: Deployment, fetcher: Fetcher) -> None:
 
 def _fetch(at: Deployment, fetcher: Fetcher, server: str, row: Row) -> Iterator[None]:
     job = row["job"]
-    turn = _Turn(at=at, fetcher=fetcher, server=server, job=job, project=row["project"], places=(), tries=row["tries"])
+    turn = _Turn(
+        at=at,
+        fetcher=fetcher,
+        server=server,
+        job=job,
+        project=row["project"],
+        places=(),
+        tries=row["tries"],
+        begun_ms=at.store.now_ms(),
+        spent_before_ms=row["spent_ms"],
+    )
     try:
         turn = replace(turn, places=parse_places(json.loads(row["places"])))
         yield from _bring(turn, row)
@@ -171,10 +189,12 @@ def _bring(turn: _Turn, row: Row) -> Iterator[None]:
 
 
 def _check(turn: _Turn) -> None:
-    """Raise `_Unwanted` where nobody waits for the photos: their job has ended, or was deleted."""
-    row = _find(turn.at, turn.job)
+    """Raise `_Unwanted` where nobody waits for the photos, as their job has ended or was deleted; `UserError` where they took too long."""
+    row, most_s = _find(turn.at, turn.job), turn.at.fetching.job_s
     if row is None or row["ended_ms"] is not None:
         raise _Unwanted(f"nobody waits for the photos of {turn.job}")
+    if turn.spent_ms > most_s * 1000:
+        raise UserError(f"they did not come within {most_s:,.0f} s in all", hint=FASTER)
 
 
 def _further(before: Brought, brought: Brought) -> Brought:

@@ -10,7 +10,7 @@ VALUES (:job, 'fetching', :asked, :places, 0, 0, '', '', 0, 0)
 
 -- name: import_of
 SELECT photo_import.job, photo_import.state, photo_import.places, photo_import.done, photo_import.files, photo_import.because,
-       photo_import.turn_ends_ms, photo_import.tries, job.project, job.spec, job.ended_ms
+       photo_import.turn_ends_ms, photo_import.tries, photo_import.spent_ms, job.project, job.spec, job.ended_ms
 FROM photo_import JOIN job ON job.id = photo_import.job WHERE photo_import.job = :job
 
 -- name: imports_to_make
@@ -36,12 +36,12 @@ WHERE job = :job AND state = 'fetching' AND (turn_ends_ms < :now OR server = :se
 
 -- name: advance_import
 -- By whose turn it is.
-UPDATE photo_import SET done = :done, files = :files, tries = :tries, because = :because, turn_ends_ms = :turn_ends_ms
+UPDATE photo_import SET done = :done, files = :files, tries = :tries, because = :because, turn_ends_ms = :turn_ends_ms, spent_ms = :spent_ms
 WHERE job = :job AND server = :server
 
 -- name: end_import
 -- Of a turn, too: nobody begins another one before a moment.
-UPDATE photo_import SET state = :state, because = :because, tries = :tries, turn_ends_ms = :not_before_ms, server = ''
+UPDATE photo_import SET state = :state, because = :because, tries = :tries, turn_ends_ms = :not_before_ms, server = '', spent_ms = :spent_ms
 WHERE job = :job AND server = :server
 
 -- name: fill_job

@@ -1,7 +1,12 @@
 """A bucket that an operator named as a source, on a real S3 server: photos come from below its prefix, with its key and no other."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import chain, repeat
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -57,7 +62,8 @@ def test_photos_and_captions_below_a_prefix_are_fetched(dogs: Bucket, tmp_path: 
     steps, found = bring(ours, "s3://gangline/dogs/timber/")
     assert [(step.done, step.of) for step in steps] == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4)]
     assert (found.photos, found.captions) == (("1.png", "10_sks dog/3.png", "2.png"), ("1.txt",))
-    assert ours.read("job", "2.png") == picture("blue")
+    with ours.open("job", "2.png") as content:
+        assert content.read() == picture("blue")
     ours.forget("job")
     ours.forget("job")
     assert list(tmp_path.iterdir()) == []
@@ -123,6 +129,73 @@ def test_long_objects_are_written_in_parts_and_read_back(bucket: Bucket, tmp_pat
     with pytest.raises(BadInput, match="is longer than"):
         there.fetch("dogs/long", tmp_path / "long", bytes_max=10**6, seconds=60, check=go_on)
     assert "dogs/long" in dict(there.list("dogs/"))
+
+
+class Cutting(BaseHTTPRequestHandler):
+    """A store whose connections end after a while; `version` is of the one object that it has."""
+
+    content = os.urandom(2 << 20)
+    version: Iterator[str]
+    asked: list[tuple[int, str]]
+
+    def do_GET(self) -> None:
+        first = int((self.headers.get("Range") or "bytes=0-").removeprefix("bytes=").partition("-")[0])
+        version, wanted = f'"{next(self.version)}"', self.headers.get("If-Match", "")
+        self.asked.append((first, wanted))
+        if wanted not in ("", version):
+            self.send_response(412)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        length = len(self.content)
+        self.send_response(206 if "Range" in self.headers else 200)
+        self.send_header("ETag", version)
+        self.send_header("Last-Modified", "Wed, 21 Oct 2015 07:28:00 GMT")
+        self.send_header("Content-Length", str(length - first))
+        if "Range" in self.headers:
+            self.send_header("Content-Range", f"bytes {first}-{length - 1}/{length}")
+        self.end_headers()
+        self.wfile.write(self.content[first : first + 200_000])
+        self.close_connection = True
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextmanager
+def cutting(versions: Iterator[str]) -> Iterator[tuple[SourceBucket, list[tuple[int, str]]]]:
+    asked = list[tuple[int, str]]()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Here", (Cutting,), {"version": versions, "asked": asked}))
+    serving = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    serving.start()
+    yield SourceBucket("kennel", Key(endpoint=f"http://127.0.0.1:{server.server_address[1]}")), asked
+    server.shutdown()
+    serving.join(10)
+    server.server_close()
+
+
+def test_an_object_that_takes_more_than_one_request_goes_on_where_it_was(tmp_path: Path) -> None:
+    with cutting(repeat("one")) as (there, asked):
+        assert there.fetch("dog.zip", tmp_path / "got", bytes_max=10**8, seconds=60, check=go_on) == 2 << 20
+    assert (tmp_path / "got").read_bytes() == Cutting.content
+    assert len(asked) > 10 and asked[-1][1] == '"one"'
+
+
+def test_an_object_that_changes_meanwhile_is_not_put_together_of_two(tmp_path: Path) -> None:
+    with cutting(chain(["one"], repeat("two"))) as (there, _), pytest.raises(Unreachable, match="changed"):
+        there.fetch("dog.zip", tmp_path / "got", bytes_max=10**8, seconds=60, check=go_on)
+
+
+def test_a_bucket_is_asked_no_longer_for_what_nobody_wants_any_more(bucket: Bucket, tmp_path: Path) -> None:
+    def cancel() -> None:
+        raise Unreachable("nobody wants it")
+
+    there = opened(bucket)
+    there.put("dogs/long", (os.urandom(1 << 20) for _ in range(8)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gangline.adapters.places.saving.ASK_S", 0.0)
+        with pytest.raises(Unreachable, match="nobody wants it"):
+            there.fetch("dogs/long", tmp_path / "long", bytes_max=10**8, seconds=60, check=cancel)
 
 
 SETTINGS = """

@@ -1,6 +1,7 @@
 """What one job may make the server fetch has bounds in time and on the disk, and what nobody wants any more is left at once."""
 
 import sys
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
@@ -11,11 +12,14 @@ import pytest
 from gangline.adapters.places.fetcher import PlacesFetcher
 from gangline.adapters.places.web import Web
 from gangline.core.errors import Unreachable
+from gangline.core.files import PART_BYTES
+from gangline.core.jobs.keys import blob_key
 from gangline.core.places.places import parse_places
 from gangline.core.server.sources import FetchingSettings
+from gangline.core.specs.spec import parse_spec
 from gangline.service.content.imports import fetch_photos
 from gangline.service.jobs import steer
-from tests.service.conftest import Service
+from tests.service.conftest import PROJECT, Service
 from tests.service.places.site import Site, a_site, picture
 from tests.service.places.test_imports import allow, ask, because, fetch_all
 
@@ -64,6 +68,18 @@ def test_photos_that_nobody_wants_any_more_are_looked_at_no_longer(tmp_path: Pat
     with pytest.raises(Unreachable, match="nobody wants them"):
         looking(tmp_path, f"import time; time.sleep({2 * LATE_S})").look("job", PLACES, cancel)
     assert monotonic() - begun_s < LATE_S
+
+
+def test_a_large_photo_is_never_in_memory_as_a_whole(fetching: Service, site: Site) -> None:
+    large = picture() + bytes(4 * PART_BYTES)
+    job = ask(fetching, [site.put("one.png", large)])
+    tracemalloc.start()
+    fetch_all(fetching.at)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 3 * PART_BYTES
+    (file,) = parse_spec(fetching.ask("GET", f"/v1/jobs/{job}").json()["spec"]).photos
+    assert fetching.objects.read(blob_key(PROJECT, file.sha256)) == large
 
 
 def test_what_decodes_photos_may_not_answer_without_end(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from io import BytesIO
+from typing import Any, BinaryIO
 
 from gangline.core.errors import BadInput, Unreachable
 from gangline.core.parsing import to_json
@@ -52,9 +53,9 @@ class Photos:
         self.looking()
         return Found(photos=NAMES, captions=(), told=())
 
-    def read(self, job: str, name: str) -> bytes:
+    def open(self, job: str, name: str) -> BinaryIO:
         self.reading()
-        return name.encode()
+        return BytesIO(name.encode())
 
     def forget(self, job: str) -> None:
         pass

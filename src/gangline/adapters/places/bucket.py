@@ -5,17 +5,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import obstore
-from obstore.exceptions import BaseError, NotFoundError, PermissionDeniedError, UnauthenticatedError
+from obstore.exceptions import (
+    BaseError,
+    NotFoundError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
 from obstore.store import S3Store
 
 from gangline.adapters.places.saving import Watch, save
 from gangline.core.errors import BadInput, Unreachable
 from gangline.ports.places.fetcher import Check
 
-CHUNK, PART = 4 << 20, 16 << 20
+CHUNK, PART = 64 << 10, 16 << 20
+"""Between two chunks it is asked whether an object is still wanted, so they are small."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +66,25 @@ class SourceBucket:
         """Put an object at `to`; return its length in bytes."""
         watch = Watch(seconds, check)
         with self._reached(key):
-            chunks = obstore.get(self._store, key).stream(min_chunk_size=CHUNK)
-            return save(chunks, to, shown=f"s3://{self._name}/{key}", bytes_max=bytes_max, watch=watch)
+            return save(self._chunks(key), to, shown=f"s3://{self._name}/{key}", bytes_max=bytes_max, watch=watch)
+
+    def _chunks(self, key: str) -> Iterator[bytes]:
+        """All of one version of an object. A request has its time: a long object that comes slowly takes several, each going on where the
+        one before it ended."""
+        came, ended, options = 0, False, dict[str, Any]()
+        while not ended:
+            before = came
+            try:
+                found = obstore.get(self._store, key, options=cast(Any, options))
+                options = {"if_match": found.meta["e_tag"]}
+                for chunk in found.stream(min_chunk_size=CHUNK):
+                    came += len(chunk)
+                    yield chunk
+                ended = True
+            except BaseError:
+                if came == before:
+                    raise
+            options["range"] = {"offset": came}
 
     def put(self, key: str, content: Iterable[bytes]) -> None:
         """Write an object, in parts where it is long. What was there under this name is replaced."""
@@ -80,6 +104,8 @@ class SourceBucket:
                 f"{shown} may not be opened with the key of its source",
                 hint="the operator of this server looks at that key",
             ) from None
+        except PreconditionError:
+            raise Unreachable(f"{shown} was changed while it was fetched") from None
         except BaseError as error:
             raise Unreachable(f"{shown} cannot be reached ({type(error).__name__})") from None
 

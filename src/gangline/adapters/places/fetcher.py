@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
-from typing import IO, Any, Protocol
+from typing import IO, Any, BinaryIO, Protocol
 
 from gangline.adapters.places.saving import ASK_S, Watch
 from gangline.adapters.places.web import Web
@@ -95,9 +95,9 @@ class PlacesFetcher:
             raise BadInput(answer["message"], hint=answer["hint"])
         return Found(**{name: tuple(answer[name]) for name in ("photos", "captions", "told")})
 
-    def read(self, job: str, name: str) -> bytes:
+    def open(self, job: str, name: str) -> BinaryIO:
         try:
-            return (self._folder / job / PHOTOS / name).read_bytes()
+            return (self._folder / job / PHOTOS / name).open("rb")
         except OSError as error:
             raise Unreachable(f"{name} cannot be read here: {error.strerror}") from None
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from gangline.core.places.places import Place
 
@@ -42,7 +42,9 @@ class Fetcher(Protocol):
         """Unpack and check all that was brought."""
         ...
 
-    def read(self, job: str, name: str) -> bytes: ...
+    def open(self, job: str, name: str) -> BinaryIO:
+        """A photo or a caption that `look` found."""
+        ...
 
     def forget(self, job: str) -> None:
         """Delete what was brought. If it is gone already, so much the better."""

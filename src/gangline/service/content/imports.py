@@ -7,14 +7,16 @@ goes into the object store by content as uploads do. One server at a time does i
 import hashlib
 import json
 import logging
+import os
 from collections.abc import Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import BinaryIO
 
 from gangline.core.canonical import canonical_json, digest
 from gangline.core.display import as_words
 from gangline.core.errors import BadInput, GanglineError, Unreachable, UserError
-from gangline.core.files import File, part_ranges
+from gangline.core.files import File, part_lengths
 from gangline.core.jobs.failure import Verdict
 from gangline.core.jobs.keys import blob_key
 from gangline.core.jobs.retry import pause_s
@@ -214,29 +216,33 @@ def _advance(turn: _Turn, brought: Brought, done_before: int) -> bool:
 
 def _keep(turn: _Turn, name: str) -> File:
     """Into the object store, by content."""
-    at, content = turn.at, turn.fetcher.read(turn.job, name)
-    file = File(path=name, bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
-    _put(at, blob_key(turn.project, file.sha256), file, content)
+    at = turn.at
+    with turn.fetcher.open(turn.job, name) as content:
+        sha256 = hashlib.file_digest(content, "sha256").hexdigest()
+        file = File(path=name, bytes=content.seek(0, os.SEEK_END), sha256=sha256)
+        content.seek(0)
+        _put(at, blob_key(turn.project, sha256), file, content)
     here = {"project": turn.project, "sha256": file.sha256, "bytes": file.bytes, "now": at.store.now_ms()}
     if not at.store.apply(guard("add_blob", **here)):
         raise Unreachable(f"{name} is being deleted, as no job used it")
     return file
 
 
-def _put(at: Deployment, key: str, file: File, content: bytes) -> None:
+def _put(at: Deployment, key: str, file: File, content: BinaryIO) -> None:
     if at.objects.stat(key):
         if at.objects.read_back(key) == file.sha256:
             return
         at.objects.delete([key])
     if not at.objects.in_parts(file.bytes):
-        at.objects.write(key, content)
+        at.objects.write(key, content.read())
         return
     upload = at.objects.begin(key)
-    ranges = part_ranges(file.bytes)
-    parts = [content[part.start : part.stop] for part in ranges]
-    for number, part in enumerate(parts, start=1):
+    parts = list[Part]()
+    for number, length in enumerate(part_lengths(file.bytes), start=1):
+        part = content.read(length)
         at.objects.put_part(key, upload, number, part)
-    at.objects.complete(key, upload, [Part(len(part), hashlib.sha256(part).hexdigest()) for part in parts])
+        parts.append(Part(len(part), hashlib.sha256(part).hexdigest()))
+    at.objects.complete(key, upload, parts)
     if at.objects.stat(key) is None:
         raise Unreachable(f"{file.path} is not complete in the object store")
 

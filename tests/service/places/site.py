@@ -25,12 +25,14 @@ def packed(files: dict[str, bytes]) -> bytes:
 
 
 class Site:
-    """Files by their paths; `asked` has what was asked for; `before` is called with each path and may return a status."""
+    """Files by their paths; `asked` has what was asked for; `before` is called with each path and may return a status; `length` is what is
+    told of it, empty for nothing."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.asked: list[str] = []
         self.before: Callable[[str], int | None] = lambda path: None
+        self.length: Callable[[str], str] = lambda path: str(len(self.files.get(path, b"")))
         self.url = ""
 
     def put(self, path: str, content: bytes) -> str:
@@ -49,7 +51,9 @@ def a_site() -> Iterator[Site]:
             status = site.before(path) or (200 if path in site.files else 404)
             content = site.files[path] if status == 200 else b""
             self.send_response(status)
-            self.send_header("Content-Length", str(len(content)))
+            length = site.length(path) if status == 200 else "0"
+            if length:
+                self.send_header("Content-Length", length)
             self.end_headers()
             self.wfile.write(content)
 

@@ -14,6 +14,7 @@ from gangline.adapters.places.web import Web
 from gangline.core.errors import Unreachable
 from gangline.core.files import PART_BYTES
 from gangline.core.jobs.keys import blob_key
+from gangline.core.jobs.retry import PAUSE_S_FIRST
 from gangline.core.places.places import parse_places
 from gangline.core.server.sources import FetchingSettings
 from gangline.core.specs.spec import parse_spec
@@ -106,3 +107,19 @@ def test_photos_that_take_too_long_in_all_fail_their_job_with_what_to_do(
         "faster; job_s in [fetching] of the server's settings bounds the time)",
     )
     assert list((tmp_path / "imports").iterdir()) == []
+
+
+def test_a_file_is_not_fetched_where_the_disk_has_no_room_for_it(service: Service, site: Site, tmp_path: Path) -> None:
+    """It is told how long it is, or may be as long as a photo may."""
+    allow(service, tmp_path, file_bytes_max=10**12, bytes_max=10**12)
+    job = ask(service, [site.put("one.png", picture()), site.put("two.png", picture("blue"))])
+    site.length = lambda path: "" if path == "/two.png" else str(len(site.files[path]))
+    fetch_all(service.at)
+    said = because(service, job)
+    assert said.startswith(f"its photos are being fetched: 1 of 2; this server has no room for {site.url}/two.png: ")
+    assert "may have 1,000.0 GB" in said and "is tried again in 10 s" in said
+    assert [path.name for path in (tmp_path / "imports" / job / "fetched").iterdir()] == ["one.png"]
+    site.length = lambda path: str(len(site.files[path]))
+    service.wait(PAUSE_S_FIRST + 1)
+    fetch_all(service.at)
+    assert len(parse_spec(service.ask("GET", f"/v1/jobs/{job}").json()["spec"]).photos) == 2

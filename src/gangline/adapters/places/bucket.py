@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
 import obstore
 from obstore.exceptions import (
@@ -20,6 +20,9 @@ from obstore.store import S3Store
 from gangline.adapters.places.saving import Watch, save
 from gangline.core.errors import BadInput, Unreachable
 from gangline.ports.places.fetcher import Check
+
+if TYPE_CHECKING:
+    from obstore import GetResult
 
 CHUNK, PART = 64 << 10, 16 << 20
 """Between two chunks it is asked whether an object is still wanted, so they are small."""
@@ -64,19 +67,19 @@ class SourceBucket:
 
     def fetch(self, key: str, to: Path, *, bytes_max: int, seconds: float, check: Check) -> int:
         """Put an object at `to`; return its length in bytes."""
-        watch = Watch(seconds, check)
+        shown, watch = f"s3://{self._name}/{key}", Watch(seconds, check)
         with self._reached(key):
-            return save(self._chunks(key), to, shown=f"s3://{self._name}/{key}", bytes_max=bytes_max, watch=watch)
+            found = obstore.get(self._store, key)
+            size = found.meta["size"]
+            return save(self._chunks(key, found), to, shown=shown, told=size, bytes_max=bytes_max, watch=watch)
 
-    def _chunks(self, key: str) -> Iterator[bytes]:
+    def _chunks(self, key: str, found: "GetResult") -> Iterator[bytes]:
         """All of one version of an object. A request has its time: a long object that comes slowly takes several, each going on where the
         one before it ended."""
-        came, ended, options = 0, False, dict[str, Any]()
+        came, ended, version = 0, False, found.meta["e_tag"]
         while not ended:
             before = came
             try:
-                found = obstore.get(self._store, key, options=cast(Any, options))
-                options = {"if_match": found.meta["e_tag"]}
                 for chunk in found.stream(min_chunk_size=CHUNK):
                     came += len(chunk)
                     yield chunk
@@ -84,7 +87,7 @@ class SourceBucket:
             except BaseError:
                 if came == before:
                     raise
-            options["range"] = {"offset": came}
+                found = obstore.get(self._store, key, options={"range": {"offset": came}, "if_match": version})
 
     def put(self, key: str, content: Iterable[bytes]) -> None:
         """Write an object, in parts where it is long. What was there under this name is replaced."""

@@ -1,5 +1,6 @@
 """A file that is fetched for somebody, within what it may take."""
 
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from time import monotonic
@@ -30,11 +31,16 @@ class Watch:
             self._check()
 
 
-def save(chunks: Iterable[bytes], to: Path, *, shown: str, bytes_max: int, watch: Watch) -> int:
-    """Write the chunks of what is `shown` to users as that; return their length in bytes.
+def save(chunks: Iterable[bytes], to: Path, *, shown: str, told: int | None, bytes_max: int, watch: Watch) -> int:
+    """Write the chunks of what is `shown` to users as that; return their length in bytes. `told` is what its sender says of it.
 
-    Raises `BadInput` for what is longer, `Unreachable` for what takes longer."""
-    size = 0
+    Raises `BadInput` for what is longer than it may be, `Unreachable` for what takes longer, or has no room here."""
+    size, most = 0, bytes_max if told is None else min(told, bytes_max)
+    left = shutil.disk_usage(to.parent).free
+    if left < most:
+        raise Unreachable(
+            f"this server has no room for {shown}: {left / 1e9:,.1f} GB of its disk are left, and it may have {most / 1e9:,.1f} GB"
+        )
     with to.open("wb") as out:
         for chunk in chunks:
             size += len(chunk)

@@ -181,8 +181,9 @@ def _check_status(answer: httpcore.Response, url: Url) -> None:
 
 
 def _save(answer: httpcore.Response, url: Url, to: Path, bytes_max: int, watch: Watch) -> int:
-    told = _header(answer, b"content-length")
-    size = save(answer.iter_stream(), to, shown=url.shown, bytes_max=bytes_max, watch=watch)
-    if told.isdecimal() and int(told) != size:
+    length = _header(answer, b"content-length")
+    told = int(length) if length.isdecimal() else None
+    size = save(answer.iter_stream(), to, shown=url.shown, told=told, bytes_max=bytes_max, watch=watch)
+    if told not in (None, size):
         raise Unreachable(f"{url.shown} broke off after {size:,} bytes")
     return size

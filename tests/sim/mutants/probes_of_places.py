@@ -3,8 +3,8 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from io import BytesIO
-from typing import Any, BinaryIO
+from io import BufferedIOBase, BytesIO
+from typing import Any
 
 from gangline.core.errors import BadInput, Unreachable
 from gangline.core.parsing import to_json
@@ -53,7 +53,7 @@ class Photos:
         self.looking()
         return Found(photos=NAMES, captions=(), told=())
 
-    def open(self, job: str, name: str) -> BinaryIO:
+    def open(self, job: str, name: str) -> BufferedIOBase:
         self.reading()
         return BytesIO(name.encode())
 

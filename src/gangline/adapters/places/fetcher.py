@@ -6,9 +6,10 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from io import BufferedIOBase
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
-from typing import IO, Any, BinaryIO, Protocol
+from typing import IO, Any, Protocol
 
 from gangline.adapters.places.saving import ASK_S, Watch
 from gangline.adapters.places.web import Web
@@ -95,7 +96,7 @@ class PlacesFetcher:
             raise BadInput(answer["message"], hint=answer["hint"])
         return Found(**{name: tuple(answer[name]) for name in ("photos", "captions", "told")})
 
-    def open(self, job: str, name: str) -> BinaryIO:
+    def open(self, job: str, name: str) -> BufferedIOBase:
         try:
             return (self._folder / job / PHOTOS / name).open("rb")
         except OSError as error:

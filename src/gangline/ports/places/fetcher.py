@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol
+from io import BufferedIOBase
+from typing import Protocol
 
 from gangline.core.places.places import Place
 
@@ -42,7 +43,7 @@ class Fetcher(Protocol):
         """Unpack and check all that was brought."""
         ...
 
-    def open(self, job: str, name: str) -> BinaryIO:
+    def open(self, job: str, name: str) -> BufferedIOBase:
         """A photo or a caption that `look` found."""
         ...
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import BinaryIO
+from io import BufferedIOBase
 
 from gangline.core.canonical import canonical_json, digest
 from gangline.core.display import as_words
@@ -228,7 +228,7 @@ def _keep(turn: _Turn, name: str) -> File:
     return file
 
 
-def _put(at: Deployment, key: str, file: File, content: BinaryIO) -> None:
+def _put(at: Deployment, key: str, file: File, content: BufferedIOBase) -> None:
     if at.objects.stat(key):
         if at.objects.read_back(key) == file.sha256:
             return

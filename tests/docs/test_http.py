@@ -115,7 +115,7 @@ def test_every_command_of_the_page_does_what_it_says(
         assert shell.run(here(submit, site)) == "its photos are being fetched\n"
         job = shell.remember_job()
         answer = shell.run(here(list_of_urls, site).replace("--fail-with-body ", ""))
-        assert answer == "preset: unexpected keyword argument\n"
+        assert answer == "preset: is not a known field\n"
         right = (
             here(list_of_urls, site)
             .replace(',\n  "preset": null', "")

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 import trustme
 
-from gangline.core.errors import GanglineError, Unreachable
+from gangline.core.errors import GanglineError, NotFound, Unreachable
 from gangline.train.scratch.launch import free_port
 from gangline.wire.client import Client
+from gangline.wire.problem import of_error
 from gangline.wire.transport import proxy_for
 from tests.strangers import somebody, speaking_tls
 
@@ -152,3 +153,8 @@ def test_a_proxy_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_proxy_that_httpx_cannot_speak_to(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1")
     assert "SOCKS" in said_of("http://gangline.example").message
+
+
+def test_a_refusal_that_names_what_no_text_may_have_can_still_be_sent() -> None:
+    refused = of_error(NotFound("there is no base a\ud800", hint="there are b\udfff"))
+    assert (refused.detail, refused.hint) == (r"there is no base a\ud800", r"there are b\udfff")

@@ -39,7 +39,7 @@ def _read(validate: Callable[[Any], Any], given: Any, where: str) -> Any:
     try:
         return validate(given)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False, include_input=False)
+        found = error.errors(include_url=False)
         raise RequestValidationError([one | {"loc": (where, *one["loc"])} for one in found]) from None
 
 

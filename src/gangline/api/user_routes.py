@@ -10,7 +10,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import Discriminator, Tag, TypeAdapter, ValidationError, WithJsonSchema
 from pydantic_core import to_json
 
-from gangline.api.answers.problems import APART, PLAIN, as_problem
+from gangline.api.answers.problems import APART, PLAIN, of_body
 from gangline.api.lanes import USERS, UserRoute
 from gangline.api.who import NUMBER_MAX, At, MemberOf, MemberOfLater, Now, Viewer, ViewerOf
 from gangline.core.display import NAME_MAX, Label
@@ -153,7 +153,7 @@ def _submit_line(at: Deployment, project: str, line: bytes, number: int, key: st
         now_ms = at.store.now_ms()
         job = submit.submit(at, project, spec, name=name, request=request, now_ms=now_ms)
     except ValidationError as error:
-        invalid = InvalidSpec(problems(list(error.errors(include_url=False)), as_problem))
+        invalid = InvalidSpec(problems(list(error.errors(include_url=False)), of_body))
         return BatchLineView(line=number, problem=asdict(of_error(invalid)))
     except GanglineError as error:
         return BatchLineView(line=number, problem=asdict(of_error(error)))

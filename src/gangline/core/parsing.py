@@ -1,13 +1,15 @@
-"""JSON and TOML values as dataclasses, with all that is wrong with them told at once."""
+"""JSON and TOML values as dataclasses, with all that is wrong with them told at once, in the same words wherever they were read."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
-from functools import cache
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Annotated, Any
 
 from gangline.core.errors import BadInput
 
+OBJECT, TABLE = "an object", "a table"
+"""What named values are called in JSON, and in TOML."""
 PROBLEMS_MAX = 50
 """An answer reports this many problems at most: a spec with 100,000 unknown fields would make one of megabytes."""
 
@@ -26,8 +28,11 @@ SAID = {
     "string_type": "must be a text",
     "tuple_type": "must be a list",
     "list_type": "must be a list",
-    "dict_type": "must be a table",
-    "dataclass_type": "must be a table",
+    "dict_type": "must be {named_values}",
+    "dataclass_type": "must be {named_values}",
+    "unexpected_keyword_argument": "is not a known field",
+    "string_unicode": "is not valid Unicode",
+    "json_invalid": "is not JSON: {error}",
     "literal_error": "must be {expected}",
     "greater_than": "must be more than {gt}",
     "greater_than_equal": "must be {ge} or more",
@@ -122,15 +127,16 @@ class InvalidSpec(BadInput):
 
 
 def parse_as(kind: Any, value: object, *, options: bool = False) -> Any:
-    """Return JSON values as a value of this type; `options`: numbers may be texts, as a command line has them. Raises `InvalidSpec`
-    with every field that is none."""
+    """Return JSON values as a value of this type; `options`: they come from a command line or a recipe, so numbers may be texts, and
+    named values are called a table. Raises `InvalidSpec` with every field that is none."""
     from pydantic import ValidationError
 
     known, left_out = _without_a_flood(kind, value)
     try:
         return adapter(kind if options else Annotated[kind, EXACT_NUMBERS]).validate_python(known)
     except ValidationError as error:
-        raise InvalidSpec(problems(error.errors(), _problem, more=left_out)) from None
+        worded = partial(as_problem, whole="spec", named_values=TABLE if options else OBJECT)
+        raise InvalidSpec(problems(error.errors(), worded, more=left_out)) from None
 
 
 def _without_a_flood(kind: Any, value: object) -> tuple[object, int]:
@@ -144,12 +150,11 @@ def _without_a_flood(kind: Any, value: object) -> tuple[object, int]:
     return ({name: part for name, part in value.items() if name not in flood} if flood else value), len(flood)
 
 
-def problems(
-    found: list[Any], as_problem: Callable[[dict[str, Any]], Problem], *, more: int = 0
-) -> tuple[Problem, ...]:
-    """Return pydantic's errors as problems: the first `PROBLEMS_MAX`, and one that counts the rest and `more`."""
+def problems(found: list[Any], worded: Callable[[dict[str, Any]], Problem], *, more: int = 0) -> tuple[Problem, ...]:
+    """Return pydantic's errors as problems, each `worded` by way of `as_problem`: the first `PROBLEMS_MAX`, and one that counts the rest
+    and `more`."""
     causes = _causes(found)
-    named = [as_problem(dict(cause)) for cause in causes[:PROBLEMS_MAX]]
+    named = [worded(dict(cause)) for cause in causes[:PROBLEMS_MAX]]
     more += len(causes) - len(named)
     return (*named, *([Problem("…", f"and {more} more problems")] if more else ()))
 
@@ -209,12 +214,13 @@ def _place(loc: Iterable[str | int]) -> str:
     return words.removeprefix(".").removesuffix(".[key]")
 
 
-def _problem(found: dict[str, Any]) -> Problem:
-    field_name = ".".join(str(part) for part in found["loc"]) or "spec"
-    return Problem(field_name, UNACCEPTABLE if found["type"] == "predicate_failed" else _said(found))
+def as_problem(found: Mapping[str, Any], whole: str, named_values: str = OBJECT) -> Problem:
+    """Return one of pydantic's errors in a user's words. `whole` names the field where the value itself is wrong."""
+    field_name = ".".join(str(part) for part in found["loc"]) or whole
+    return Problem(field_name, UNACCEPTABLE if found["type"] == "predicate_failed" else _said(found, named_values))
 
 
-def _said(found: Mapping[str, Any]) -> str:
+def _said(found: Mapping[str, Any], named_values: str = TABLE) -> str:
     """Return what is wrong with a value, after its name, in a user's words in the place of pydantic's; a short value stands in it."""
     given, kind = found["input"], found["type"]
     said = str(found["msg"]).removeprefix("Value error, ").removeprefix("Input ")
@@ -222,6 +228,8 @@ def _said(found: Mapping[str, Any]) -> str:
         name: int(limit) if isinstance(limit, float) and limit.is_integer() else limit
         for name, limit in found.get("ctx", {}).items()
     }
-    said = SAID[kind].format_map(limits) if kind in SAID else said[:1].lower() + said[1:]
+    said = (
+        SAID[kind].format_map(limits | {"named_values": named_values}) if kind in SAID else said[:1].lower() + said[1:]
+    )
     short = isinstance(given, int | float | str) and len(str(given)) <= GIVEN_MAX
     return said + f", not {given}" * (short and said.startswith(("must be", "should be")))

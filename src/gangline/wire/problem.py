@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from gangline.core.display import printable
 from gangline.core.errors import (
     BadInput,
     Damaged,
@@ -66,14 +67,15 @@ class ProblemDetails:
 
 
 def details(code: str, message: str, *, hint: str = "", problems: tuple[Problem, ...] = ()) -> ProblemDetails:
+    """Return what is sent. It names what was given, so characters that no text may have (lone surrogates) are escaped."""
     status, title = TITLES[code]
-    fields = tuple({"field": problem.field, "message": problem.message} for problem in problems)
+    fields = tuple({"field": printable(each.field), "message": printable(each.message)} for each in problems)
     return ProblemDetails(
         type=f"{TYPE}{code}",
         title=title,
         status=status,
-        detail=message,
-        hint=hint,
+        detail=printable(message, keep="\n"),
+        hint=printable(hint, keep="\n"),
         problems=fields,
     )
 

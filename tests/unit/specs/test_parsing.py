@@ -38,6 +38,14 @@ def test_only_a_number_is_a_number(wrong: dict[str, Any]) -> None:
     assert parse_as(Request, {"spec": {}} | wrong, options=True)
 
 
+@pytest.mark.parametrize("wrong", [{"spec": 5}, {"spec": {}, "inner": [5]}])
+def test_named_values_are_an_object_in_json_and_a_table_in_a_recipe(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidSpec, match=r"^(spec|inner\.0): must be an object, not 5$"):
+        parse_as(Request, wrong)
+    with pytest.raises(InvalidSpec, match=r"^(spec|inner\.0): must be a table, not 5$"):
+        parse_as(Request, wrong, options=True)
+
+
 def test_what_is_taken_as_it_is_is_not_walked_through() -> None:
     content = Large()
     assert parse_as(Request, {"spec": {"a": content, "b": {"c": content}}}).spec["a"] is content

@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from gangline.core.errors import GanglineError, NotFound, TooLarge, TooMany, TooSlow, UserError
-from gangline.core.parsing import UNACCEPTABLE, InvalidSpec, Problem, problems
+from gangline.core.parsing import InvalidSpec, Problem, as_problem, problems
 from gangline.ports.server import Refused, Stale
 from gangline.wire.problem import MEDIA_TYPE, REFUSED, STALE, ProblemDetails, details, of_error
 
@@ -80,12 +80,12 @@ APART, PLAIN = "apart", "plain"
 """Shapes of a submission: its spec apart, or the settings beside each other."""
 
 
-def as_problem(found: dict[str, Any]) -> Problem:
-    message = UNACCEPTABLE if found["type"] == "predicate_failed" else found["msg"]
-    return Problem(".".join(str(part) for part in found["loc"]) or "body", message)
+def of_body(found: dict[str, Any]) -> Problem:
+    """Leave out of which shape a body was taken to be."""
+    place = found["loc"]
+    return as_problem(found | {"loc": place[1:] if place[:1] in ((APART,), (PLAIN,)) else place}, "body")
 
 
 def _of_request(found: dict[str, Any]) -> Problem:
-    """Without the words that say in which part of the request the field is, and of which shape a body was taken to be."""
-    place = found["loc"][1:]
-    return as_problem(found | {"loc": place[1:] if place[:1] in ((APART,), (PLAIN,)) else place})
+    """Leave out in which part of the request the field is, too."""
+    return of_body(found | {"loc": found["loc"][1:]})

@@ -50,6 +50,15 @@ def _parent(pid: str) -> int | None:
         return None
 
 
+def woken_by_signals() -> int:
+    """Return a descriptor that is readable once a child has ended or a signal with a handler has come. So `select` on it misses no signal
+    that comes just before it sleeps, as `os.wait` does."""
+    woken, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)  # full is as good as one byte
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # only what has a handler wakes
+    return woken
+
+
 def is_written(path: Path) -> bool | None:
     """Whether anybody has the file open for writing; None where this file system cannot tell.
 

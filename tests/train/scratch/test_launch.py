@@ -18,6 +18,7 @@ from gangline.core.specs.phases import Phase
 from gangline.train.checkpoints.checkpoint import read_manifest
 from gangline.train.run.contract import RunDirectory
 from gangline.train.run.ranks import Ranks
+from tests.conftest import ROOT
 from tests.train.bases import save_tiny
 from tests.train.sets import data_set, lay_out, lines, needs_a_card_each, scratch_spec
 
@@ -76,6 +77,42 @@ def test_when_a_rank_is_killed_those_that_wait_for_it_are_ended_within_seconds_a
     os.kill(second, signal.SIGKILL)
     assert process.wait(10) == 128 + signal.SIGKILL
     assert not [line for line in lines(run) if "failure" in line]
+
+
+OF_PATIENT_RANKS = """
+import signal, sys, threading
+from pathlib import Path
+from gangline.train.scratch import launch
+
+folder, launch.TRAINER = Path(sys.argv[1]), "tests.train.scratch.patient_rank"
+launcher = launch.Launcher(folder, 2)
+
+def tell():
+    while len(list(folder.glob("rank-*"))) < 2:
+        threading.Event().wait(0.01)
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
+threading.Thread(target=tell).start()
+sys.exit(launcher.run())
+"""
+
+
+def test_a_signal_that_does_not_interrupt_its_sleep_is_heard_all_the_same(tmp_path: Path) -> None:
+    """One that another thread receives leaves the sleep as it is, as one does that comes in the moment before it."""
+    process = subprocess.Popen([sys.executable, "-c", OF_PATIENT_RANKS, str(tmp_path)], cwd=ROOT)
+    try:
+        assert process.wait(60) == EXIT_STOPPED
+    finally:
+        process.kill()
+
+
+def test_children_that_it_did_not_start_are_none_of_its_ranks(tmp_path: Path) -> None:
+    inherited = f'sh -c "exit 3" & exec {sys.executable} -c "$0" "$1"'
+    process = subprocess.Popen(["sh", "-c", inherited, OF_PATIENT_RANKS, str(tmp_path)], cwd=ROOT)
+    try:
+        assert process.wait(60) == EXIT_STOPPED
+    finally:
+        process.kill()
 
 
 @pytest.mark.nightly

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from contextlib import suppress
 
-from gangline.posix import adopt_orphans, descendants, die_with_parent
+from gangline.posix import adopt_orphans, descendants, die_with_parent, woken_by_signals
 
 LINE = 0
 KILL_ALL = b"\0"
@@ -23,9 +23,7 @@ KILL_ALL = b"\0"
 def main() -> None:
     told, command = int(sys.argv[1]), sys.argv[2:]
     adopt_orphans()
-    woken, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-    signal.set_wakeup_fd(wake)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
+    woken = woken_by_signals()
     for number in (
         signal.SIGTERM,
         signal.SIGINT,

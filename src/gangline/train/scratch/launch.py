@@ -8,16 +8,18 @@ at a time; and no rendezvous unpickles anything.
 import argparse
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from gangline.core.runs.contract import EXIT_DONE, EXIT_FAILED, EXIT_OUT_OF_MEMORY, EXIT_PEER_GONE, EXIT_STOPPED, SPEC
 from gangline.core.runs.ranks import PATIENCE_S, more_telling
-from gangline.posix import die_with_parent
+from gangline.posix import die_with_parent, woken_by_signals
 from gangline.train.checkpoints.limits import forget_limits, read_limits
 from gangline.train.log import write_whole_lines
 
@@ -56,7 +58,8 @@ class Launcher:
     def __init__(self, directory: Path, ranks: int) -> None:
         self._directory = directory
         self._count = ranks
-        self._ranks: dict[int, subprocess.Popen[bytes]] = {}
+        self._ranks: list[subprocess.Popen[bytes]] = []
+        self._woken = woken_by_signals()
         self._all_there = False
         self._killing = False
         self._waiting: list[int] = []
@@ -83,24 +86,30 @@ class Launcher:
         self._start()
         found = EXIT_DONE
         while self._ranks:
-            pid, status = os.wait()
-            code = os.waitstatus_to_exitcode(status)
-            self._ranks.pop(pid)
-            if code == -signal.SIGKILL and self._killing:
-                continue
-            before, found = found, more_telling(found, code if code >= 0 else 128 - code)
-            if found != before:
-                self._end_others(found)
+            select.select([self._woken], [], [])
+            os.read(self._woken, 1024)
+            for code in self._ended():
+                if code == -signal.SIGKILL and self._killing:
+                    continue
+                before, found = found, more_telling(found, code if code >= 0 else 128 - code)
+                if found != before:
+                    self._end_others(found)
         signal.alarm(0)
         return found
+
+    def _ended(self) -> Iterator[int]:
+        """Yield the exit codes of ranks that have ended. Only ranks are asked for: this process may have inherited other children."""
+        for process in self._ranks.copy():
+            if (code := process.poll()) is not None:
+                self._ranks.remove(process)
+                yield code
 
     def _start(self) -> None:
         """Signals that came meanwhile, or come until all are there, are handed on then."""
         port = free_port()
         self._killing = False
         for rank in range(self._count):
-            process = _start(self._directory, rank, self._count, port)
-            self._ranks[process.pid] = process
+            self._ranks.append(_start(self._directory, rank, self._count, port))
         self._all_there = True
         waiting, self._waiting = self._waiting, []
         for number in waiting:
@@ -125,9 +134,8 @@ class Launcher:
             self._waiting.append(number)
 
     def _send(self, number: int) -> None:
-        for pid in list(self._ranks):
-            with suppress(ProcessLookupError):
-                os.kill(pid, number)
+        for process in self._ranks.copy():
+            process.send_signal(number)
 
 
 def _start(directory: Path, rank: int, ranks: int, port: int) -> "subprocess.Popen[bytes]":

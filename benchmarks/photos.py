@@ -30,10 +30,11 @@ sys.path[0] = str(Path(__file__).parents[1])
 import numpy as np
 from PIL import Image
 
-from gangline.data.images.ahead import PROCESSES_MAX, cores, decoded
+from gangline.data.images.ahead import PROCESSES_MAX, decoded
 from gangline.data.images.buckets import Size, cut, views
 from gangline.data.images.decoding import Asked
 from gangline.data.images.pixels import read_photo, upright_size
+from gangline.posix import cores
 
 SIZE = (4000, 3000)
 DIFFERENT = 12

@@ -7,7 +7,8 @@ import select
 import signal
 import struct
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
 from threading import Event
 
 PR_SET_PDEATHSIG = 1
@@ -16,6 +17,7 @@ F_SETSIG = 10
 IN_CREATE, IN_MOVED_TO, IN_CLOSE_WRITE = 0x100, 0x80, 0x8
 IN_Q_OVERFLOW, IN_IGNORED = 0x4000, 0x8000
 INOTIFY_EVENT = struct.Struct("iIII")
+CGROUPS, OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 _libc = ctypes.CDLL(None)  # loaded before the fork: a child must not
 
 
@@ -48,6 +50,28 @@ def _parent(pid: str) -> int | None:
             return int(stat.read().rpartition(b")")[2].split()[1])
     except (OSError, IndexError):  # it has just ended
         return None
+
+
+def cores() -> int:
+    """Return how many cores this process may use: those that it is bound to, and no more than its cgroups allow. `os.cpu_count` has all
+    that the machine has: in a container of 2 cores on a host of 128, sixty-four times too many."""
+    return max(1, min([len(os.sched_getaffinity(0)), *cgroup_limits(OWN_CGROUPS, CGROUPS)]))
+
+
+def cgroup_limits(own: Path, root: Path) -> Iterator[int]:
+    """Yield how many cores each cgroup around a process allows, where it has a quota (cgroups(7), versions 2 and 1)."""
+    lines = own.read_text().splitlines() if own.exists() else []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        top, files = (root / "cpu", ("cpu.cfs_quota_us", "cpu.cfs_period_us")) if controllers else (root, ("cpu.max",))
+        inner = PurePosixPath(path.lstrip("/"))
+        for folder in (inner, *inner.parents):  # a container sees itself at the top, where this path may lead nowhere
+            with suppress(OSError, ValueError):  # `max`, or no quota here
+                quota, period = " ".join((top / folder / name).read_text() for name in files).split()
+                if int(quota) > 0:
+                    yield -(-int(quota) // int(period))
 
 
 def woken_by_signals() -> int:

@@ -108,7 +108,7 @@ def test_a_signal_that_does_not_interrupt_its_sleep_is_heard_all_the_same(tmp_pa
 
 def test_children_that_it_did_not_start_are_none_of_its_ranks(tmp_path: Path) -> None:
     inherited = f'sh -c "exit 3" & exec {sys.executable} -c "$0" "$1"'
-    process = subprocess.Popen(["sh", "-c", inherited, OF_PATIENT_RANKS, str(tmp_path)], cwd=ROOT)
+    process = subprocess.Popen(["/bin/sh", "-c", inherited, OF_PATIENT_RANKS, str(tmp_path)], cwd=ROOT)
     try:
         assert process.wait(60) == EXIT_STOPPED
     finally:

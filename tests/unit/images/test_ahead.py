@@ -18,7 +18,7 @@ from PIL import Image
 
 from gangline.core.errors import BadInput
 from gangline.data.images import ahead
-from gangline.data.images.ahead import cores, decoded, processes_for
+from gangline.data.images.ahead import decoded, processes_for
 from gangline.data.images.buckets import Size, cut, views
 from gangline.data.images.decoder import as_asked, as_json
 from gangline.data.images.decoding import Asked, Seen
@@ -201,7 +201,6 @@ def test_decoders_end_with_their_trainer_however_that_ends(asked: list[Asked], n
 def test_few_photos_start_no_process_and_many_no_more_than_there_are_cores() -> None:
     assert [processes_for(photos, 4) for photos in (0, 1, 20, 23, 24, 40, 10_000)] == [0, 0, 0, 0, 2, 3, 4]
     assert processes_for(10_000, 192) == 16
-    assert 1 <= cores() <= (os.cpu_count() or 1)
 
 
 @pytest.mark.parametrize("suffix", FORMATS)

@@ -1,6 +1,5 @@
 """`gangline data`: data sets to train from nothing with."""
 
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -23,6 +22,7 @@ from gangline.compose.buckets import data_place
 from gangline.compose.settings import needing
 from gangline.core.errors import BadInput
 from gangline.core.specs.fields import RESOLUTION_MAX
+from gangline.posix import cores
 
 if TYPE_CHECKING:
     from gangline.data.making.engine import Engine
@@ -45,7 +45,7 @@ def convert_data(
     kind: options.Kind = None,
     keep_uncaptioned: options.KeepUncaptioned = False,
     rows: options.Rows = 8192,
-    processes: options.Processes = os.cpu_count() or 1,
+    processes: options.Processes = cores(),
     connections: options.Connections = 32,
     engine: options.EngineOption = "processes",
     ray_address: options.AddressOption = "",

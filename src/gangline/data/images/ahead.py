@@ -4,7 +4,6 @@ Not `multiprocessing`: that would start each process as the trainer that it desc
 libraries, and would send pickles. So a process is a program of its own, and what goes through its pipes are JSON and pixels.
 """
 
-import os
 import signal
 import subprocess
 import sys
@@ -12,7 +11,6 @@ from collections import deque
 from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
 from queue import SimpleQueue
 from typing import IO
 
@@ -28,18 +26,6 @@ PROCESSES_MAX = 16
 BYTES_AHEAD = 2**31
 """What all photos may take together that are asked for and not yet taken, however many there are."""
 TRIES = 2
-
-
-def cores() -> int:
-    """Return how many cores this process may use: those that it is bound to, and no more than its container's share."""
-    own = len(os.sched_getaffinity(0))
-    with suppress(OSError, ValueError):
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        return max(1, min(own, -(-int(quota) // int(period))))
-    with suppress(OSError, ValueError):
-        quota, period = (Path(f"/sys/fs/cgroup/cpu/cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
-        return max(1, min(own, -(-int(quota) // int(period)))) if int(quota) > 0 else own
-    return own
 
 
 def processes_for(photos: int, on_cores: int) -> int:

@@ -14,8 +14,9 @@ from gangline.core.files import File
 from gangline.core.models.bases import TEXT_ENCODERS
 from gangline.core.runs import prepared as keys
 from gangline.core.specs.lora import LoraSpec
-from gangline.data.images.ahead import cores, decoded, processes_for
+from gangline.data.images.ahead import decoded, processes_for
 from gangline.data.images.buckets import Size
+from gangline.posix import cores
 from gangline.train.checkpoints import prepared
 from gangline.train.lora.feed import Words
 from gangline.train.lora.prepare import (

@@ -28,6 +28,7 @@ from gangline.data.reading.block_cache import BlockCache
 from gangline.data.reading.shelf import Reading, Shelf
 from gangline.data.reading.stream import Batch, Stream
 from gangline.data.reading.wanted import check_wanted
+from gangline.posix import cores
 from gangline.train.model.base import Base
 from gangline.train.model.digest import text_encoders_digest, weights_digest
 from gangline.train.model.text import Embedded, embed_all, tokenize
@@ -219,9 +220,10 @@ class Intake:
         self.silence = self._silence()
         if all(self.columns):
             base.forget("vae")
-        cores = max(1, (os.cpu_count() or 1) // ranks.count)
         self._cache = data_cache()
-        self._decoders = ThreadPoolExecutor(min(THREADS_MAX, cores), thread_name_prefix="decode")
+        self._decoders = ThreadPoolExecutor(
+            max(1, min(THREADS_MAX, cores() // ranks.count)), thread_name_prefix="decode"
+        )
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="intake")
         self._next: tuple[int, Future[Samples]] | None = None
         self._copies = torch.cuda.Stream(device) if device.type == "cuda" else None

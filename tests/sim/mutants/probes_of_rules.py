@@ -689,10 +689,10 @@ def a_job_that_nobody_can_take_says_what_the_provider_lacks(bench: Bench) -> Non
     assert bench.because(large).endswith("; the provider of cloud did not answer")
     bench.provider.away = False
     bench.tend()
-    assert bench.because(large).endswith("; no pool rents a GPU with 80 GB: the largest offer has 0 GB")
+    assert bench.because(large).endswith("; no pool offers a GPU with 80 GB: the largest offer has 0 GB")
     bench.provider.has_capacity = False
     job = bench.submit()
-    assert bench.because(job).endswith("; a node of cloud is to be rented for it")
+    assert bench.because(job).endswith("; a node of cloud is to be started for it")
     for _ in range(2):
         bench.tend()  # the second asks for nothing so soon
         assert bench.because(job).endswith("; the provider of cloud has none left that fits; it is asked again")

@@ -115,7 +115,7 @@ def test_without_a_node_what_would_be_rented_is_estimated_the_cheapest_first() -
     found = estimated(at=placed(rentable=offers))
     assert [(each.gpu, each.pool) for each in found] == [("RTX 4090", "cloud"), ("RTX 3090", "cloud"), ("A10", "cloud")]
     said = rows(at=placed(rentable=offers))
-    assert said["could rent"] == "RTX 4090 in cloud, $0.2/h; RTX 3090 in cloud, $0.3/h; A10 in cloud, no price is set"
+    assert said["could start"] == "RTX 4090 in cloud, $0.2/h; RTX 3090 in cloud, $0.3/h; A10 in cloud, no price is set"
 
 
 def test_without_a_server_the_card_that_is_asked_for_is_estimated_and_nobody_is_said_to_have_been_asked() -> None:
@@ -141,7 +141,7 @@ def test_memory_that_no_card_has_is_a_warning_and_memory_that_one_has_is_none() 
 def test_a_card_that_nobody_has_is_a_warning() -> None:
     why = "no node here can take it: needs an RTX 4090 and atlas has A10"
     found = document(replace(SPEC, needs=Needs(gpu="RTX 4090")), at=placed(because=why))
-    assert found.warnings == ("no node that is here or could be rented fits: it would wait until one comes",)
+    assert found.warnings == ("no node that is here or could be started fits: it would wait until one comes",)
     assert dict(outlook_rows(found))["nodes"] == why
 
 

@@ -70,7 +70,7 @@ def test_a_node_that_gets_no_work_now_fits_says_why_and_comes_last() -> None:
 def test_what_a_pool_would_start_is_named_with_the_price_of_the_slots_that_are_asked_for() -> None:
     found = placed(nodes=(), supply=renting(OFFER, replace(OFFER, gpu="A10", exhausted=True)))
     assert [(node.pool, node.gpu, node.price_usd_per_hour) for node in found.rentable] == [("cloud", "T4", 0.2)]
-    assert found.because == "waits for a node: none is here; a node of cloud is to be rented for it"
+    assert found.because == "waits for a node: none is here; a node of cloud is to be started for it"
     assert placed(nodes=(), supply=renting(OFFER, rented=4)).rentable == ()
     assert placed(replace(CANDIDATE, gpu_memory_gb=24), nodes=(), supply=renting(OFFER)).rentable == ()
 

@@ -1,5 +1,6 @@
 """One true sentence why a job waits."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -79,12 +80,12 @@ def test_a_pool_that_does_not_exist_is_said_and_those_that_do() -> None:
 @pytest.mark.parametrize(
     ("need", "sentence"),
     [
-        ({"gpu_memory_gb": 80}, "no pool rents a GPU with 80 GB: the largest offer has 24 GB"),
-        ({"gpu": "H200"}, "no pool rents an H200: the offers have A10, T4"),
-        ({"slots": 8}, "no pool rents a node with 8 GPUs: the largest offer has 1"),
-        ({"trust": 2}, "no pool rents a node of trust 2: the most that one offers is 0"),
+        ({"gpu_memory_gb": 80}, "no pool offers a GPU with 80 GB: the largest offer has 24 GB"),
+        ({"gpu": "H200"}, "no pool offers an H200: the offers have A10, T4"),
+        ({"slots": 8}, "no pool offers a node with 8 GPUs: the largest offer has 1"),
+        ({"trust": 2}, "no pool offers a node of trust 2: the most that one offers is 0"),
         ({"gpu": "T4", "gpu_memory_gb": 20}, "no offer of any pool has all of that at once"),
-        ({}, "a node of cloud is to be rented for it"),
+        ({}, "a node of cloud is to be started for it"),
     ],
 )
 def test_what_no_offer_has_is_named_beside_the_best_that_one_has(need: dict[str, Any], sentence: str) -> None:
@@ -101,11 +102,17 @@ def test_a_pool_that_is_full_empty_away_or_exhausted_is_named() -> None:
     assert unserved(both, trust=1).endswith("; the provider of far did not answer")
 
 
+@pytest.mark.parametrize("need", [{}, {"gpu_memory_gb": 80}, {"gpu": "H200"}, {"slots": 8}, {"trust": 2}])
+def test_a_node_is_started_which_is_true_of_one_on_this_box_as_well_as_of_a_rented_one(need: dict[str, Any]) -> None:
+    for supply in (renting(OFFER, LARGE), renting(OFFER, rented=4), renting(replace(OFFER, exhausted=True))):
+        assert not re.search(r"\brent", unserved(supply, **need))
+
+
 def test_a_budget_that_pays_for_no_offer_that_fits_is_the_reason() -> None:
     least = reservation(OFFER.price_micro_usd_per_hour, 0, POLICY)
     poor = replace(PURSE, budget=least - 1)
     assert unserved(renting(OFFER), purse=poor).startswith("the budget of p")
-    assert unserved(renting(OFFER), purse=replace(PURSE, budget=least)) == "a node of cloud is to be rented for it"
+    assert unserved(renting(OFFER), purse=replace(PURSE, budget=least)) == "a node of cloud is to be started for it"
 
 
 QUARANTINED = replace(

@@ -92,7 +92,7 @@ def _last(machine: Machine, because: str, now_ms: int, policy: Policy) -> Trial:
     rest = rest_ms(max(2, machine.failures + 1), policy)
     return Trial(
         now_ms + rest,
-        f"{because}; no other machine of its pool works and none can be rented, so it goes on with one job at a time, "
+        f"{because}; no other machine of its pool works and none can be started, so it goes on with one job at a time, "
         f"after a rest of {rest / 1000:.0f} s",
     )
 

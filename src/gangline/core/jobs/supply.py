@@ -1,4 +1,4 @@
-"""What could be rented for a job that nothing here can run, as the providers said last; and what would help."""
+"""What could be started for a job that nothing here can run, as the providers said last; and what would help."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Rentable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSeen:
-    """A pool that rents. `away` says why its provider's offers are not known; empty where they are."""
+    """A pool that starts nodes: rents them, or runs them on this box. `away` says why its offers are not known; empty where they are."""
 
     name: str
     rented: int
@@ -35,7 +35,7 @@ class PoolSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supply:
-    """The pools that rent, and the `names` of all that exist: nodes may join some of them by hand alone."""
+    """The pools that start nodes, and the `names` of all that exist: nodes may join some of them by hand alone."""
 
     pools: tuple[PoolSeen, ...] = ()
     names: frozenset[str] = frozenset()
@@ -66,7 +66,7 @@ def needs_of(job: Candidate) -> str:
 
 
 def what_helps(job: Candidate, purse: Purse, supply: Supply, policy: Policy) -> str:
-    """Return why no node is rented for a job, or what would bring one."""
+    """Return why no node is started for a job, or what would bring one."""
     if job.pool and job.pool not in supply.names:
         return f"its pool {job.pool} does not exist: there are {', '.join(sorted(supply.names))}"
     pools = [pool for pool in supply.pools if job.pool in ("", pool.name)]
@@ -79,7 +79,7 @@ def what_helps(job: Candidate, purse: Purse, supply: Supply, policy: Policy) -> 
 
 
 def could_rent(job: Candidate, purse: Purse, supply: Supply, policy: Policy) -> list[tuple[PoolSeen, Rentable]]:
-    """Return what may be rented for a job, in the pools that it may run in and may grow."""
+    """Return what may be started for a job, in the pools that it may run in and may grow."""
     pools = [pool for pool in supply.pools if job.pool in ("", pool.name) and pool.rented < pool.nodes_max]
     fitting = [(pool, offer) for pool, offer in _fitting(job, pools) if not offer.exhausted]
     return [(pool, offer) for pool, offer in fitting if _is_affordable(job, purse, offer, policy)]
@@ -112,7 +112,7 @@ def _why_not_rented(job: Candidate, purse: Purse, pools: Sequence[PoolSeen], pol
     left = [pool.name for pool, offer in room if not offer.exhausted]
     if not left:
         return f"the provider of {room[0][0].name} has none left that fits; it is asked again"
-    return f"a node of {left[0]} is to be rented for it"
+    return f"a node of {left[0]} is to be started for it"
 
 
 def _lacks(job: Candidate, offers: Sequence[Rentable]) -> str:
@@ -121,14 +121,14 @@ def _lacks(job: Candidate, offers: Sequence[Rentable]) -> str:
         return "no pool offers a node now"
     if job.gpu and all(offer.gpu != job.gpu for offer in offers):
         kinds = ", ".join(sorted({offer.gpu or "no GPU" for offer in offers}))
-        return f"no pool rents {one(job.gpu)}: the offers have {kinds}"
+        return f"no pool offers {one(job.gpu)}: the offers have {kinds}"
     most = max(offer.gpu_memory_gb for offer in offers)
     if job.gpu_memory_gb > most:
-        return f"no pool rents a GPU with {job.gpu_memory_gb:g} GB: the largest offer has {most:g} GB"
+        return f"no pool offers a GPU with {job.gpu_memory_gb:g} GB: the largest offer has {most:g} GB"
     if job.slots > max(offer.slots for offer in offers):
-        return f"no pool rents a node with {job.slots} GPUs: the largest offer has {max(o.slots for o in offers)}"
+        return f"no pool offers a node with {job.slots} GPUs: the largest offer has {max(o.slots for o in offers)}"
     if job.trust > max(offer.trust for offer in offers):
-        return f"no pool rents a node of trust {job.trust}: the most that one offers is {max(o.trust for o in offers)}"
+        return f"no pool offers a node of trust {job.trust}: the most that one offers is {max(o.trust for o in offers)}"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""What could be rented, as this process knows it: no request of a user waits for a provider."""
+"""What could be started, as this process knows it: no request of a user waits for a provider."""
 
 from collections.abc import Iterable
 from dataclasses import replace

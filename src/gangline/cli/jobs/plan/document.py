@@ -134,7 +134,7 @@ def warnings(
     if placed and not placed.fitting and not placed.rentable:
         yield (
             _another_name(needs, placed)
-            or "no node that is here or could be rented fits: it would wait until one comes"
+            or "no node that is here or could be started fits: it would wait until one comes"
         )
     yield from _on_memory(needs, found)
 

@@ -80,7 +80,7 @@ class Class:
 
 
 def estimates(spec: LoraSpec | ScratchSpec, base: Known, placed: PlacementView | None) -> tuple[Estimate, ...]:
-    """One for each class of card that fits: those of nodes that are here, else of what would be rented, else what the job asks for. The
+    """One for each class of card that fits: those of nodes that are here, else of what would be started, else what the job asks for. The
     class whose node would get it comes first."""
     took = placed.took if placed else ()
     return tuple(_estimate(spec, base, each, took) for each in _classes(spec, placed))

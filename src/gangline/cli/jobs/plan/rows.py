@@ -28,7 +28,7 @@ def outlook_rows(plan: PlanDocument) -> list[Row]:
     """Where it runs, what it takes there, what that costs."""
     rows = [("nodes", _nodes(plan))]
     if plan.rentable:
-        rows.append(("could rent", _rentable(plan)))
+        rows.append(("could start", _rentable(plan)))
     if plan.ahead:
         rows.append(("queue", f"{counted(plan.ahead, 'job')} {'goes' if plan.ahead == 1 else 'go'} first"))
     if memory := _memory(plan.estimates):

@@ -20,6 +20,8 @@ UNPLACEABLE = frozenset({EEXIST, EISDIR, ENAMETOOLONG, ENOTDIR})
 """Errors that the disk of any machine gives: a name is too long, or that of a file and of a folder at once."""
 
 FORBIDDEN = re.compile(r'[\\:*?"<>|\x00-\x1f\x7f\ud800-\udfff]')
+NAME_BYTES_MAX = 255
+"""Of a file in its folder: disks count bytes, not characters."""
 SHA256 = re.compile("[0-9a-f]{64}")
 
 
@@ -27,7 +29,17 @@ def is_safe_path(path: str) -> bool:
     """Whether `path` stays below the folder that it is put in, on any system."""
     parts = path.split("/")
     stays = {"", ".", ".."}.isdisjoint(parts)
-    return stays and not FORBIDDEN.search(path) and all(len(part.encode()) <= 255 for part in parts)
+    return stays and not FORBIDDEN.search(path) and all(len(part.encode()) <= NAME_BYTES_MAX for part in parts)
+
+
+def last_bytes(name: str, bytes_max: int) -> str:
+    """Return the end of a name, from a whole character on."""
+    return name.encode()[-bytes_max:].decode(errors="ignore")
+
+
+def partial_name(name: str) -> str:
+    """Return what a file of this name is called while it is still coming."""
+    return f".{last_bytes(name, NAME_BYTES_MAX - len('..partial'))}.partial"
 
 
 def is_sha256(text: str) -> bool:

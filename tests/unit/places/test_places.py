@@ -3,6 +3,7 @@
 import pytest
 
 from gangline.core.errors import BadInput
+from gangline.core.files import is_safe_path, partial_name
 from gangline.core.places.places import Place, Source, file_names, names_places, parse_places, source_of, why_no_target
 from gangline.core.server.settings import parse_server_settings
 
@@ -85,10 +86,28 @@ def test_photos_are_named_as_their_addresses_end_and_no_two_alike() -> None:
         "photo",
         "etc",
         "a b.webp",
-        "x" * 100 + ".png",
+        "x" * 200 + ".png",
         "ab.png",
     ]
     assert file_names([Place(address="s3://bucket/a.zip")]) == ["a.zip"]
+
+
+def test_a_name_is_as_long_as_a_disk_allows_in_bytes_keeps_its_ending_and_stays_different() -> None:
+    """In letters of any script: those of two names here have 3 bytes each, and 4."""
+    long = [f"https://a.example/{first}{letter * 150}.JPEG" for first in "ab" for letter in ("犬", "\N{DOG FACE}")]
+    names = file_names([Place(address=each) for each in long])
+    assert len({name.lower().rpartition(".")[0] for name in names}) == len(names)
+    for name, letter in zip(names, ("犬", "\N{DOG FACE}") * 2, strict=True):
+        assert name.startswith(letter) and name.endswith(".jpeg") and "\N{REPLACEMENT CHARACTER}" not in name
+        assert is_safe_path(name) and is_safe_path(partial_name(name))
+
+
+@pytest.mark.parametrize("letter", ["x", "ä", "犬", "\N{DOG FACE}"])
+def test_a_file_that_is_still_coming_has_a_name_that_a_disk_takes_and_the_end_of_its_own(letter: str) -> None:
+    longest = letter * ((255 - len(".png")) // len(letter.encode())) + ".png"
+    assert is_safe_path(longest) and is_safe_path(partial_name(longest))
+    assert partial_name(longest).endswith(f"{letter}.png.partial")
+    assert partial_name("a.png") == ".a.png.partial"
 
 
 DOGS = Source(name="dogs", place="s3://bucket/dogs/", projects=("kennel",))

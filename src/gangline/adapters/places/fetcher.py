@@ -15,7 +15,7 @@ from gangline.adapters.places.saving import ASK_S, Watch
 from gangline.adapters.places.web import Web
 from gangline.core.display import printable
 from gangline.core.errors import BadInput, Unreachable
-from gangline.core.files import is_safe_path
+from gangline.core.files import is_safe_path, partial_name
 from gangline.core.places.places import ZIP, Place, Source, file_names, source_of
 from gangline.core.server.sources import FetchingSettings
 from gangline.ports.places.fetcher import Brought, Check, Found
@@ -135,7 +135,7 @@ class PlacesFetcher:
         if here:
             return here.stat().st_size
         to.parent.mkdir(parents=True, exist_ok=True)
-        partial = to.with_name(f".{to.name[-200:]}.partial")
+        partial = to.with_name(partial_name(to.name))
         most = left if alone else min(left, self._settings.file_bytes_max)
         bounds = {"bytes_max": max(1, most), "seconds": self._settings.file_s, "check": check}
         if wanted.address.startswith("s3://"):

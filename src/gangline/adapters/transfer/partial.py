@@ -13,11 +13,10 @@ from types import TracebackType
 
 from gangline.core.canonical import digest
 from gangline.core.errors import Damaged, Unreachable
-from gangline.core.files import PART_BYTES, File
+from gangline.core.files import NAME_BYTES_MAX, PART_BYTES, File
 from gangline.posix import flush
 
 LOOK_EVERY_S = 0.2
-NAME_BYTES_MAX = 255
 
 
 class Partial:

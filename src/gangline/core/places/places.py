@@ -9,12 +9,14 @@ from urllib.parse import unquote, urlsplit
 
 from gangline.core.display import has_words, is_plain, printable
 from gangline.core.errors import BadInput
-from gangline.core.files import FORBIDDEN
+from gangline.core.files import FORBIDDEN, last_bytes
 from gangline.core.places.guard import check_url
 
 PLACES_MAX = 1000
 CAPTION_MAX = 2000
-NAME_MAX = 100
+SHOWN_MAX = 100
+STEM_BYTES_MAX = 200
+"""What stands around it, a number, an ending and `.partial`, has room beside it in a name."""
 ADDRESS_MAX = 1000
 BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 REPO = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}/[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}")
@@ -102,7 +104,7 @@ def _place(given: object) -> Place:
     unknown = sorted(str(name) for name in given.keys() - {"url", "caption"})
     caption = given.get("caption", "")
     if unknown:
-        raise BadInput(f"photos: a URL has no field {printable(unknown[0])[:NAME_MAX]}", hint=FORMS)
+        raise BadInput(f"photos: a URL has no field {printable(unknown[0])[:SHOWN_MAX]}", hint=FORMS)
     if not isinstance(caption, str) or len(caption) > CAPTION_MAX or (caption and not has_words(caption)):
         raise BadInput(f"photos: a caption is a text of at most {CAPTION_MAX:,} characters on one line")
     return Place(address=_address(url), caption=caption.strip())
@@ -112,7 +114,7 @@ def _address(text: str) -> str:
     if not text.startswith("s3://"):
         if "://" not in text or not text.startswith(("http:", "https:")):
             raise BadInput(
-                f"photos: {printable(text)[:NAME_MAX]!r} is no address that this server can fetch from", hint=FORMS
+                f"photos: {printable(text)[:SHOWN_MAX]!r} is no address that this server can fetch from", hint=FORMS
             )
         return check_url(text).text
     text = text if text.endswith("/") or PurePosixPath(text).suffix else f"{text}/"
@@ -128,7 +130,7 @@ def check_bucket(address: str) -> None:
     good = address.startswith("s3://") and BUCKET.fullmatch(bucket) and len(address) <= ADDRESS_MAX and is_plain(key)
     if not good or "//" in key or {".", ".."} & set(key.split("/")) or "?" in key or "#" in key:
         raise BadInput(
-            f"{printable(address)[:NAME_MAX]} is no place in a bucket", hint="it looks like s3://BUCKET/FOLDER/"
+            f"{printable(address)[:SHOWN_MAX]} is no place in a bucket", hint="it looks like s3://BUCKET/FOLDER/"
         )
 
 
@@ -145,9 +147,8 @@ def file_names(places: Sequence[Place]) -> list[str]:
         )
         path = PurePosixPath(printable(name).replace("\\", "") or "photo")
         ending = path.suffix if path.suffix.lower() in (*PICTURES, ZIP) else ""
-        stem = (path.name.removesuffix(ending) if ending else path.name.replace(".", "-"))[-NAME_MAX:].strip(
-            " ."
-        ) or "photo"
+        whole = path.name.removesuffix(ending) if ending else path.name.replace(".", "-")
+        stem = last_bytes(whole, STEM_BYTES_MAX).strip(" .") or "photo"
         same, plain = number, stem
         while stem.lower() in seen:
             stem, same = f"{plain}-{same}", same + 1

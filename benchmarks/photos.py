@@ -6,6 +6,8 @@ Photos of 12 megapixels are made up (JPEG, quality 90, 4:2:0). In turns, as many
   ours      `decoded` as a run has it: cut, brought to the trainer, which throws them away
   latents   all that a run does before its first step, with a VAE; the tiny base's where there is no card, else SDXL's with random weights
   one       one process that decodes each photo twice, once for its size: as Gangline 1 did, without the VAE
+  plan      what `gangline train --plan` does: each photo is decoded and looked at, by a few threads
+  plan, 1   the same by one thread
 and the most memory that ours took, trainer and processes, for these photos and for four times as many (hard links).
 """
 
@@ -33,6 +35,7 @@ from PIL import Image
 from gangline.data.images.ahead import PROCESSES_MAX, decoded
 from gangline.data.images.buckets import Size, cut, views
 from gangline.data.images.decoding import Asked
+from gangline.data.images.photos import READERS, find_photos
 from gangline.data.images.pixels import read_photo, upright_size
 from gangline.posix import cores
 
@@ -103,6 +106,12 @@ def one(photos: list[Path], _: int) -> float:
         size = read_photo(path).size
         cut(read_photo(path), views(Size(width=size[0], height=size[1]), TARGET)[0])
     return len(some) / (time.monotonic() - started_s)
+
+
+def planned(photos: list[Path], threads: int) -> float:
+    started_s = time.monotonic()
+    found = find_photos(photos[0].parent, threads=threads)
+    return len(found.photos) / (time.monotonic() - started_s)
 
 
 def with_latents(photos: list[Path], _: int) -> float:
@@ -182,13 +191,17 @@ def show(photos: list[Path], rounds: int, folder: Path) -> None:
         "ours": lambda: ours(photos, processes),
         "latents": lambda: with_latents(photos, processes),
         "one": lambda: one(photos, processes),
+        "plan": lambda: planned(photos, READERS),
+        "plan, 1": lambda: planned(photos, 1),
     }
     found: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(rounds):
         for name, side in sides.items():
             found[name].append(side())
     mb = statistics.mean(path.stat().st_size for path in photos[:DIFFERENT]) / 1e6
-    print(f"{len(photos)} photos of 12 megapixels ({mb:.1f} MB), {processes} processes, {rounds} rounds")
+    print(
+        f"{len(photos)} photos of 12 megapixels ({mb:.1f} MB), {processes} processes, {READERS} threads, {rounds} rounds"
+    )
     middle = {name: statistics.median(rates) for name, rates in found.items()}
     for name, rates in found.items():
         share = middle[name] / middle["decoder"]

@@ -5,14 +5,18 @@ import struct
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
+from threading import Barrier, BrokenBarrierError
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageCms
+from PIL.PngImagePlugin import PngImageFile
 
 from gangline.core.errors import BadInput
 from gangline.data.images.buckets import Size
@@ -378,3 +382,56 @@ def test_whatever_the_bytes_are_there_is_a_picture_or_one_sentence(kind: str, da
                 read(Path(file.name))
             except BadInput as refusal:
                 assert Path(file.name).name in refusal.message
+
+
+# --- several at once ---
+
+READERS = 4
+
+
+def test_several_photos_are_read_at_once_and_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each waits in Pillow's decoder until the others are there: read one after another, the first would wait in vain."""
+    for number in range(2 * READERS):
+        picture((40 + number, 30)).save(tmp_path / f"{number}.png")
+    together, prepare = Barrier(READERS), PngImageFile.load_prepare
+
+    def wait(image: PngImageFile) -> None:
+        together.wait(20)
+        prepare(image)
+
+    monkeypatch.setattr(PngImageFile, "load_prepare", wait)
+    found = find_photos(tmp_path, threads=READERS)
+    assert [size.width for size in found.sizes] == [40 + number for number in range(2 * READERS)]
+
+
+def test_of_several_photos_that_cannot_be_read_the_first_by_name_is_named(tmp_path: Path) -> None:
+    for number in range(4 * READERS):
+        picture().save(tmp_path / f"{number:02d}.png")
+    for number in (3, 5, 9):
+        (tmp_path / f"{number:02d}.png").write_bytes(b"no photo")
+    for threads in (1, READERS):
+        with pytest.raises(BadInput, match=r"^03\.png is not an image"):
+            find_photos(tmp_path, threads=threads)
+
+
+def test_what_is_told_of_photos_that_are_read_at_once_comes_in_their_order(tmp_path: Path) -> None:
+    for number in range(2 * READERS):
+        picture().save(tmp_path / f"{number}.gif", save_all=True, append_images=[picture(colour=BLUE)])
+    told = [f"{number}.gif has 2 frames: the first is taken" for number in range(2 * READERS)]
+    assert find_photos(tmp_path, threads=READERS).passed_over == told
+
+
+def test_one_at_a_time_changes_the_warnings_of_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pillow's of large pictures are errors while it looks at a header: two that change this at once leave it so for everybody."""
+    for name in "ab":
+        picture().save(tmp_path / f"{name}.png")
+    both, look, met = Barrier(2), Image.open, list[int]()
+
+    def wait(*given: Any, **named: Any) -> Image.Image:
+        with suppress(BrokenBarrierError):
+            met.append(both.wait(1))
+        return look(*given, **named)
+
+    monkeypatch.setattr(Image, "open", wait)
+    find_photos(tmp_path, threads=2)
+    assert met == []

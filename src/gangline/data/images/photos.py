@@ -1,7 +1,10 @@
 """Photos as people have them: a folder of files, some turned, some transparent, some no image at all."""
 
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from PIL import Image
 
@@ -10,7 +13,13 @@ from gangline.core.files import is_safe_path
 from gangline.data.images.buckets import Size
 from gangline.data.images.captions import COUNTED, is_caption
 from gangline.data.images.pixels import Unreadable, as_seen, opened, recognised, shown
+from gangline.posix import cores
 
+T = TypeVar("T")
+U = TypeVar("U")
+READERS = min(4, cores())
+"""Threads that read photos for a plan: decoders let go of the interpreter. Each holds a photo in memory, one of 89 megapixels some hundreds
+of megabytes, so there are few; a server, which bounds the memory of what it looks at, reads one at a time."""
 SUFFIXES = (".jpg", ".jpeg", ".jfif", ".png", ".apng", ".webp", ".avif", ".bmp", ".tif", ".tiff", ".gif")
 UNREADABLE = (".heic", ".heif", ".jxl", ".psd", ".svg", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2")
 
@@ -24,10 +33,11 @@ class Found:
     passed_over: list[str]
 
 
-def find_photos(folder: Path) -> Found:
+def find_photos(folder: Path, *, threads: int = 1) -> Found:
     """Every image in `folder` and in its subfolders that are named as kohya does, `10_sks dog`, each read to its last byte.
 
-    Captions are left to `captions`. Raises `BadInput` that names the folder, or the image that cannot be read.
+    Captions are left to `captions`; so many `threads` read at once. Raises `BadInput` that names the folder, or the first image that
+    cannot be read.
     """
     if not folder.exists():
         raise BadInput(f"there is no folder {folder}", hint="give the path of a folder of photos")
@@ -46,8 +56,15 @@ def find_photos(folder: Path) -> Found:
             f"{folder} holds no photos" + "".join(f"; {sentence}" for sentence in passed_over[:3]),
             hint=f"put images there ({', '.join(SUFFIXES)})",
         )
-    sizes = [_checked(path, folder, passed_over) for path in photos]
-    return Found(photos, sizes, passed_over)
+    read = read_each(lambda path: _checked(path, folder), photos, threads)
+    passed_over += [sentence for _, sentence in read if sentence]
+    return Found(photos, [size for size, _ in read], passed_over)
+
+
+def read_each(read: Callable[[T], U], wanted: Iterable[T], threads: int) -> list[U]:
+    """Return what `read` gives of each, in order, by some threads. Raises what it raises of the first that fails."""
+    with ThreadPoolExecutor(threads, thread_name_prefix="photos") as readers:
+        return list(readers.map(read, wanted))
 
 
 def _candidates(folder: Path) -> list[Path]:
@@ -88,12 +105,12 @@ def _is_image(path: Path) -> bool:
         return False
 
 
-def _checked(path: Path, folder: Path, told: list[str]) -> Size:
+def _checked(path: Path, folder: Path) -> tuple[Size, str]:
+    """Return its size, and a sentence on what is not used of it."""
     if not is_safe_path(path.relative_to(folder).as_posix()):
         raise BadInput(f"{path.name!r} is a name that not every system can have", hint="rename it")
     with opened(path) as image:
         seen = as_seen(image)
         frames = getattr(image, "n_frames", 1)
-    if frames > 1:
-        told.append(f"{shown(path)} has {frames} frames: the first is taken")
-    return Size(width=seen.width, height=seen.height)
+    told = f"{shown(path)} has {frames} frames: the first is taken" if frames > 1 else ""
+    return Size(width=seen.width, height=seen.height), told

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import SEEK_CUR, BytesIO
 from pathlib import Path
+from threading import Lock
 from typing import BinaryIO
 
 from PIL import Image, ImageCms, UnidentifiedImageError
@@ -20,6 +21,8 @@ from gangline.core.errors import BadInput
 
 FORMATS = ("PNG", "WEBP", "AVIF", "BMP", "TIFF", "GIF")  # and JPEG; Pillow knows others that call programs
 PIXELS_MAX = 89_000_000
+ONE_AT_A_TIME = Lock()
+"""Filters of warnings are the whole process's: two threads that change them at once leave them changed."""
 JPEG = b"\xff\xd8\xff"
 ON_ITS_SIDE = (5, 6, 7, 8)
 UPRIGHT = {
@@ -134,7 +137,7 @@ def recognised(file: BinaryIO) -> Image.Image:
         if part > 1:
             image.draft(image.mode, (image.width // part, image.height // part))
         return image
-    with warnings.catch_warnings():
+    with ONE_AT_A_TIME, warnings.catch_warnings():
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         image = Image.open(file, formats=FORMATS)
     if image.width * image.height > PIXELS_MAX:

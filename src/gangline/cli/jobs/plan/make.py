@@ -25,7 +25,7 @@ from gangline.data.images.beside import beside, parents
 from gangline.data.images.buckets import STEP, STEPS_LEAST, Size, nearest, targets
 from gangline.data.images.captions import Caption, Tell, find_captions, read_captions
 from gangline.data.images.masks import check_fits
-from gangline.data.images.photos import find_photos
+from gangline.data.images.photos import READERS, find_photos, read_each
 from gangline.data.images.pixels import read_alpha, read_photo
 from gangline.data.links import refuse_link_out
 from gangline.data.safetensors_header import read_header
@@ -117,7 +117,7 @@ def make_plan(given: Given, settings: dict[str, Any], look_up: LookUp = look_up_
     spec = read_settings(({"mask": "files"} if given.masks else {}) | settings, here)
     models, known = find_models(given.base, given.vae, look_up)
     spec, base = with_model(spec, known["base"]), known["base"].model
-    found = find_photos(given.photos)
+    found = find_photos(given.photos, threads=READERS)
     told = list(found.passed_over)
     photos = Files(given.photos, found.photos)
     sizes = dict(zip(photos.names, found.sizes, strict=True))
@@ -130,7 +130,12 @@ def make_plan(given: Given, settings: dict[str, Any], look_up: LookUp = look_up_
     if given.masks:
         files["masks"] = find_masks(Path(given.masks), sizes, told.append)
     if spec.mask == "alpha":
-        told += [f"{path.name} is opaque: all of it counts" for path in found.photos if read_alpha(path) is None]
+        opaque = read_each(lambda path: read_alpha(path) is None, found.photos, READERS)
+        told += [
+            f"{path.name} is opaque: all of it counts"
+            for path, all_is in zip(found.photos, opaque, strict=True)
+            if all_is
+        ]
     captions = read_captions(photos.below, photos.names, spec.prompt, told.append)
     pictures = tuple(_picture(name, sizes[name], captions[name], spec.prompt) for name in files["photos"].names)
     return Plan(
@@ -219,7 +224,7 @@ def _picture(name: str, size: Size, caption: Caption, prompt: str) -> Picture:
 
 def find_class_photos(folder: Path, prompt: str, tell: Tell) -> dict[str, Files]:
     """Photos of the class and their captions, by the fields of the spec."""
-    found = find_photos(folder)
+    found = find_photos(folder, threads=READERS)
     for sentence in found.passed_over:
         tell(sentence)
     photos = Files(folder, found.photos)
@@ -237,10 +242,14 @@ def find_masks(folder: Path, photos: dict[str, Size], tell: Tell) -> Files:
     found = beside(photos, names)
     if not found:
         raise BadInput(f"no mask in {folder} is named as a photo", hint="dog.png is the mask of dog.jpg")
-    for photo, mask in found.items():
+
+    def check(photo: str) -> None:
+        mask = found[photo]
         refuse_link_out(folder, mask)
         width, height = read_photo(folder / mask).size
         check_fits(mask, Size(width=width, height=height), photos[photo])
+
+    read_each(check, found, READERS)
     for photo in sorted(photos.keys() - found.keys()):
         tell(f"{photo} has no mask: all of it counts")
     for mask in sorted({*names} - {*found.values()}):

@@ -6,6 +6,7 @@ import pytest
 import trustme
 
 from gangline.core.errors import GanglineError, NotFound, Unreachable
+from gangline.tls import trusted
 from gangline.train.scratch.launch import free_port
 from gangline.wire.client import Client
 from gangline.wire.problem import of_error
@@ -80,6 +81,16 @@ def test_certificates_that_are_named_and_not_there(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/authority.pem")
     said = said_of("https://localhost:1")
     assert "the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read" in said.message
+
+
+def test_certificates_are_read_once_until_the_environment_names_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = trusted()
+    assert trusted() is usual
+    trustme.CA().cert_pem.write_to_path(tmp_path / "authority.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+    assert len(trusted().get_ca_certs()) == 1 < len(usual.get_ca_certs())
 
 
 def test_https_to_a_server_without_tls() -> None:

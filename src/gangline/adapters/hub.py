@@ -16,6 +16,7 @@ from gangline.core.errors import Denied, GanglineError, NotFound, Unreachable
 from gangline.core.files import File, Signed, is_sha256
 from gangline.core.models.bases import INDEX, Role, files_needed, files_of_role, is_complete
 from gangline.ports.hub import HubFile, HubModel
+from gangline.tls import trusted
 
 ENDPOINT = "https://huggingface.co"
 HINT = "give ORGANISATION/NAME as on the hub, or the path of a folder"
@@ -33,7 +34,7 @@ class HuggingFaceHub:
     def __init__(self, endpoint: str = ENDPOINT, token: str = "") -> None:
         self._endpoint = endpoint.rstrip("/")
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._client = httpx.Client(timeout=TIMEOUT)
+        self._client = httpx.Client(verify=trusted(), timeout=TIMEOUT)
 
     def pin(self, repo: str, revision: str) -> str:
         return revision if COMMIT.fullmatch(revision) else self.look(repo, revision).commit

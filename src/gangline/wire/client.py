@@ -47,6 +47,7 @@ from gangline.core.views import (
     ProgressView,
     ProjectView,
 )
+from gangline.tls import trusted
 from gangline.wire.http import Http, parse, parse_lines, path_of, problem_of
 from gangline.wire.problem import to_error
 from gangline.wire.sender import Sender
@@ -63,7 +64,7 @@ class Client:
 
     def __init__(self, server: str, token: str, project: str | None = None) -> None:
         self._http = Http(server, token, project=project, patience_s=PATIENCE_S)
-        self._bytes = httpx.Client(timeout=httpx.Timeout(60, connect=5))
+        self._bytes = httpx.Client(verify=trusted(), timeout=httpx.Timeout(60, connect=5))
         self._sender = Sender(self._http, self._bytes)
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 
 from gangline.core.access import as_secret, is_project_name
 from gangline.core.errors import GanglineError, NotFound, Unreachable
+from gangline.tls import trusted
 from gangline.wire import protocol, transport
 from gangline.wire.problem import is_ours, to_error
 
@@ -56,7 +57,9 @@ class Http:
         self._patience_s = patience_s
         try:
             with self._reaching():
-                self._client = client or httpx.Client(base_url=self.server, timeout=TIMEOUT, limits=LIMITS)
+                self._client = client or httpx.Client(
+                    base_url=self.server, verify=trusted(), timeout=TIMEOUT, limits=LIMITS
+                )
         except (ImportError, OSError) as error:
             raise transport.no_client(self.server, error) from None
 

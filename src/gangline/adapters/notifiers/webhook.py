@@ -12,6 +12,7 @@ import httpx
 from standardwebhooks.webhooks import EmptyWebhookSecretError, Webhook
 
 from gangline.core.command.webhook import GONE, again_s, payload
+from gangline.tls import trusted
 
 TIMEOUT = httpx.Timeout(15, connect=5)
 
@@ -36,7 +37,7 @@ class Webhooks:
             raise ValueError(secret) from None
         self._now_ms = now_ms
         self._say = say
-        self._client = httpx.Client(timeout=TIMEOUT)
+        self._client = httpx.Client(verify=trusted(), timeout=TIMEOUT)
         self._waiting: list[_Message] = []
         self._changed = Condition()
         self._until_s: float | None = None

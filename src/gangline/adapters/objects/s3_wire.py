@@ -15,6 +15,7 @@ from botocore.credentials import Credentials, ReadOnlyCredentials
 from botocore.exceptions import BotoCoreError
 
 from gangline.core.errors import Unreachable
+from gangline.tls import trusted
 
 TIMEOUT = httpx.Timeout(30, connect=5)
 CONTROL_S = 60
@@ -68,7 +69,7 @@ class Wire:
     def __init__(self, bucket: Bucket, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
         self.bucket = bucket
         self.now_ms = now_ms
-        self._client = httpx.Client(timeout=TIMEOUT)
+        self._client = httpx.Client(verify=trusted(), timeout=TIMEOUT)
 
     @property
     def place(self) -> str:

@@ -13,6 +13,7 @@ import httpx
 
 from gangline.core.errors import BadInput, Unreachable
 from gangline.ports.places.deliverer import Outgoing
+from gangline.tls import trusted
 
 ENDPOINT = "https://huggingface.co"
 BRANCH = "main"
@@ -30,7 +31,7 @@ class HubRepository:
     def __init__(self, repo: str, token: str, endpoint: str = "") -> None:
         self._repo, self._endpoint = repo, (endpoint or ENDPOINT).rstrip("/")
         self._token = {"Authorization": f"Bearer {token}"} if token else {}
-        self._http = httpx.Client(timeout=TIMEOUT)
+        self._http = httpx.Client(verify=trusted(), timeout=TIMEOUT)
 
     def commit(self, files: Sequence[Outgoing]) -> None:
         """Add these to the repository, which is made (private) where there is none. Again it changes nothing."""

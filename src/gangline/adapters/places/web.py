@@ -14,12 +14,12 @@ from typing import Any
 from urllib.parse import urljoin
 
 import httpcore
-import httpx
 
 from gangline.adapters.places.saving import ASK_S, Watch, save
 from gangline.core.errors import BadInput, GanglineError, Unreachable
 from gangline.core.places.guard import Network, Url, check_url, is_allowed, why_refused
 from gangline.ports.places.fetcher import Check
+from gangline.tls import trusted
 
 PATIENCE = {"timeout": {"connect": 10.0, "read": 30.0, "write": 30.0}}
 """In seconds, for each wait; none of them goes on past the time for the file."""
@@ -120,7 +120,7 @@ class Web:
         self, allowed: Sequence[Network] = (), resolve: Resolve = resolve, tls: ssl.SSLContext | None = None
     ) -> None:
         self._allowed, self._resolve = allowed, resolve
-        self._tls = tls or httpx.create_ssl_context()
+        self._tls = tls or trusted()
 
     def fetch(self, text: str, to: Path, *, bytes_max: int, seconds: float, check: Check) -> int:
         """Put what a URL gives at `to`; return its length in bytes. Raises `BadInput` for what asking again does not mend, else

@@ -9,19 +9,16 @@ from base64 import b64encode
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from functools import cache
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from itertools import chain
 from select import POLLIN, poll
-from ssl import SSLContext
 from threading import Event, Lock
 from typing import NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-import httpx
-
 from gangline.core.errors import Unreachable
+from gangline.tls import trusted
 
 
 class Origin(NamedTuple):
@@ -101,7 +98,7 @@ class Connections:
     def _connect(self, origin: Origin, proxy: SplitResult | None) -> HTTPConnection:
         host, port = (proxy.hostname or "", proxy.port) if proxy else (origin.host, origin.port)
         if origin.scheme == "https":
-            connection = HTTPSConnection(host, port, timeout=self._connect_s, context=_tls())
+            connection = HTTPSConnection(host, port, timeout=self._connect_s, context=trusted())
             if proxy:
                 connection.set_tunnel(origin.host, origin.port, headers=_credentials(proxy))
         else:
@@ -149,11 +146,6 @@ def _converse(
             raise Unreachable(f"the object store takes no more ({type(error).__name__})") from None
     with network():
         return connection.getresponse()
-
-
-@cache
-def _tls() -> SSLContext:
-    return httpx.create_ssl_context()
 
 
 def _is_readable(sock: socket.socket) -> bool:

@@ -16,6 +16,7 @@ import httpx
 from gangline.core.errors import BadInput
 from gangline.data.place import Place
 from gangline.data.sources import Item
+from gangline.tls import trusted
 
 BYTES_MAX = 64 << 20
 TIMEOUT = httpx.Timeout(20, connect=10)
@@ -54,7 +55,9 @@ class Failed(Exception):
 def fetched(items: Iterable[Item], place: Place, how: Fetching) -> Iterator[Item]:
     """Each of them with its bytes, or with its problem; at most twice `connections` are held at a time. Who stops waits for none."""
     limits = httpx.Limits(max_connections=how.connections)
-    client = httpx.Client(timeout=TIMEOUT, limits=limits, follow_redirects=True, headers={"User-Agent": AGENT})
+    client = httpx.Client(
+        verify=trusted(), timeout=TIMEOUT, limits=limits, follow_redirects=True, headers={"User-Agent": AGENT}
+    )
     threads = ThreadPoolExecutor(how.connections, thread_name_prefix="fetch")
     waiting: deque[Item | Future[Item]] = deque()
     try:

@@ -42,6 +42,7 @@ from gangline.service.deployment import Deployment
 from gangline.service.fleet.nodes import join
 from gangline.service.jobs.claim import claim
 from gangline.service.jobs.submit import offer_blob, queue, submit
+from tests.sqlite import make_database
 
 POLICY = Policy(lease_s=45, heartbeat_interval_s=10)
 START_MS = 1_000_000_000
@@ -255,10 +256,17 @@ def objects(tmp_path: Path) -> Objects:
     return LocalObjects(tmp_path / "store", "secret")
 
 
+def _store(database: str) -> ClockedStore:
+    if "://" in database:
+        return ClockedPostgres(database)
+    make_database(Path(database))
+    return ClockedSqlite(Path(database))
+
+
 @contextmanager
 def a_service(folder: Path, database: str, objects: Objects) -> Iterator[Service]:
     """Its ids, secrets and times are the same in each run."""
-    store: ClockedStore = ClockedPostgres(database) if "://" in database else ClockedSqlite(Path(database))
+    store = _store(database)
     if not isinstance(objects, LocalObjects):  # whose clock cannot be moved
         store.time_ms = time.time_ns() // 1_000_000
     counter = iter(range(10**9))

@@ -22,6 +22,7 @@ from gangline.adapters.objects.s3_wire import Bucket
 from gangline.cli import main as cli
 from gangline.core.files import PART_BYTES, File
 from gangline.ports.server import Upload
+from gangline.train.loading import loading
 from tests import tenths
 from tests.postgres import Postgres, postgres
 from tests.servers import s3_server
@@ -53,6 +54,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     tenths.choose(config)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Without the garbage collector, which would look again and again through the libraries that modules of tests import."""
+    with loading():
+        return (yield)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

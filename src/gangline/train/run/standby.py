@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gangline.core.runs.contract import EXIT_DONE, EXIT_STOPPED
+from gangline.train.loading import loading
 from gangline.train.proof.libraries import prove, start_cards
 
 
@@ -27,7 +28,7 @@ def main() -> int:
     asked = parser.parse_args()
     cards = start_cards(asked.card)
     for module in asked.modules:
-        with suppress(Exception):  # said where the log is read, when its run comes, and in the proof
+        with loading(), suppress(Exception):  # said where the log is read, when its run comes, and in the proof
             importlib.import_module(module)
     if asked.report is not None:
         with os.fdopen(asked.report, "w") as report:

@@ -2,9 +2,12 @@
 
 from typing import NoReturn
 
-from gangline.train import program
-from gangline.train.run.ranks import leave
-from gangline.train.scratch.trainer import train
+from gangline.train.loading import loading
+
+with loading():
+    from gangline.train import program
+    from gangline.train.run.ranks import leave
+    from gangline.train.scratch.trainer import train
 
 
 def main() -> NoReturn:

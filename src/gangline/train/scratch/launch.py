@@ -21,6 +21,7 @@ from gangline.core.runs.contract import EXIT_DONE, EXIT_FAILED, EXIT_OUT_OF_MEMO
 from gangline.core.runs.ranks import PATIENCE_S, more_telling
 from gangline.posix import die_with_parent, woken_by_signals
 from gangline.train.checkpoints.limits import forget_limits, read_limits
+from gangline.train.loading import loading
 from gangline.train.log import write_whole_lines
 
 TRAINER = "gangline.train.scratch"
@@ -36,8 +37,9 @@ def main() -> int:
     asked = parser.parse_args()
     ranks = asked.ranks or _slots(asked.directory)
     if ranks == 1:
-        from gangline.train import program
-        from gangline.train.scratch import trainer as scratch
+        with loading():
+            from gangline.train import program
+            from gangline.train.scratch import trainer as scratch
 
         sys.argv = [TRAINER, str(asked.directory)]  # as if it had been started itself
         return program.main(scratch.train)

@@ -48,7 +48,7 @@ class Postgres:
 
             self.run(f"CREATE DATABASE {TEMPLATE}")
             PostgresStore(self.url(TEMPLATE), connections_max=1).close()
-        self.run(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}")
+        self.run(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE} STRATEGY FILE_COPY")  # past the log: half the time
         return self.url(name)
 
     def drop_database(self, url: str) -> None:

@@ -57,7 +57,7 @@ class Serving:
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), type("Here", (Site,), {"asked": self.asked}))
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
     @property
     def port(self) -> int:

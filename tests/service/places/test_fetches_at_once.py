@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gangline.service.content.imports import fetch_photos
+from gangline.service.content.imports import _take_next
 from tests.service.conftest import Service
 from tests.service.jobs.schedules import Stage, every_order, gates
 from tests.service.places.test_imports import allow, ask
@@ -34,13 +34,15 @@ def test_two_servers_that_take_two_fetches_of_a_project_that_may_have_one(
     allow(service, tmp_path, at_once_per_project_max=1)
     servers = [replace(service.at, server=name) for name in ("one", "two")]
 
+    jobs = list[str]()
+
     def begin(number: int) -> Callable[[], Any]:
-        return lambda: next(fetch_photos(servers[number], thread=1), None)
+        """The second one passes over the first job: two that go for the same one meet at its row."""
+        return lambda: _take_next(servers[number], f"{servers[number].server}/1", set(jobs[:number]))
 
     def scene() -> tuple[Callable[[], Any], Callable[[], Any]]:
         service.execute("UPDATE photo_import SET state = 'dropped', server = ''")
-        for _ in servers:
-            ask(service, ["https://a.example/dog.png"])
+        jobs[:] = [ask(service, ["https://a.example/dog.png"]) for _ in servers]
         return begin(0), begin(1)
 
     found = Counter[str]()

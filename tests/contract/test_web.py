@@ -15,7 +15,7 @@ import pytest
 import trustme
 from httpcore._backends.sync import SyncStream
 
-from gangline.adapters.places.saving import Watch
+from gangline.adapters.places.saving import Watch, save
 from gangline.adapters.places.web import Web, _Timed
 from gangline.core.errors import BadInput, GanglineError, Unreachable
 from gangline.core.places.guard import parse_networks
@@ -162,9 +162,18 @@ def test_what_asking_again_may_mend_is_told_from_what_it_does_not(
     assert "secret" not in str(raised.value)
 
 
-def test_what_is_too_long_is_not_read_to_its_end(site: Serving, tmp_path: Path) -> None:
+def test_what_says_that_it_is_too_long_is_not_read(site: Serving, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="is longer than 0 MB"):
         fetch(Web(LOOPBACK), f"http://127.0.0.1:{site.port}/dog.png", tmp_path, bytes_max=len(PICTURE) - 1)
+    assert not (tmp_path / "got").exists()
+
+
+def test_what_does_not_say_how_long_it_is_is_not_read_past_what_it_may_have(tmp_path: Path) -> None:
+    read: list[bytes] = []
+    chunks = (read.append(b"x" * 10) or b"x" * 10 for _ in range(100))
+    with pytest.raises(BadInput, match="is longer than"):
+        save(chunks, tmp_path / "got", shown="it", told=None, bytes_max=25, watch=Watch(60, go_on))
+    assert len(read) == 3
 
 
 def test_a_proxy_of_the_environment_is_not_asked(

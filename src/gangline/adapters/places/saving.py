@@ -35,7 +35,10 @@ def save(chunks: Iterable[bytes], to: Path, *, shown: str, told: int | None, byt
     """Write the chunks of what is `shown` to users as that; return their length in bytes. `told` is what its sender says of it.
 
     Raises `BadInput` for what is longer than it may be, `Unreachable` for what takes longer, or has no room here."""
-    size, most = 0, bytes_max if told is None else min(told, bytes_max)
+    too_long = BadInput(f"{shown} is longer than {bytes_max / 1e6:,.0f} MB", hint="make it smaller")
+    size, most = 0, bytes_max if told is None else told
+    if most > bytes_max:
+        raise too_long
     left = shutil.disk_usage(to.parent).free
     if left < most:
         raise Unreachable(
@@ -45,7 +48,7 @@ def save(chunks: Iterable[bytes], to: Path, *, shown: str, told: int | None, byt
         for chunk in chunks:
             size += len(chunk)
             if size > bytes_max:
-                raise BadInput(f"{shown} is longer than {bytes_max / 1e6:,.0f} MB", hint="make it smaller")
+                raise too_long
             if watch.left_s < 0:
                 raise Unreachable(f"{shown} did not come within the time for one file")
             watch.ask()

@@ -1,5 +1,6 @@
 """What the rules promise, over the real service and nothing in its way. Each is a sentence that holds."""
 
+import sqlite3
 from dataclasses import replace
 from typing import Any
 
@@ -1378,6 +1379,20 @@ def one_job_is_rented_for_in_one_pool(bench: Bench) -> None:
     bench.submit(seed=1)
     bench.tend()
     assert len(bench.rented()) == 2
+
+
+@probe(nodes_min=2)
+def nodes_of_a_pool_are_numbered_and_no_two_have_one_name(bench: Bench) -> None:
+    limits = bench.at.pools[POOL].limits
+    other = RentedPool(replace(limits, name="other"), Provider(bench.world, bench.provider.offers()))
+    bench.at = replace(bench.at, pools={**bench.at.pools, "other": other})
+    bench.tend()
+    names = bench.look("SELECT name FROM node WHERE rented = 1 ORDER BY name")
+    assert names == sorted(f"{pool}-{number}" for pool in (POOL, "other") for number in (1, 2))
+    twice = (
+        "UPDATE node SET number = 1 WHERE number = 2 AND pool = 'other'"  # as of two servers that rent at one moment
+    )
+    assert refused(sqlite3.IntegrityError, lambda: bench.store.look(twice))
 
 
 @probe()

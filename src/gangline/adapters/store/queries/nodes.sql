@@ -14,7 +14,7 @@ INSERT INTO node (id, machine, name, number, pool, state, because, gpu, gpu_memo
                   price_micro_usd_per_hour, price_known, rented, missing, since_ms, seen_ms, meter_ms)
 SELECT :id, '', :called || '-' || next.number, next.number, :pool, 'starting', :because, :gpu, :gpu_memory_gb, :trust, '', :slots,
        '{}', :price_micro_usd_per_hour, :price_known, 1, 0, :now, :now, :now
-FROM (SELECT COALESCE(MAX(number), 0) + 1 AS number FROM node WHERE pool = :pool AND number IS NOT NULL) AS next
+FROM (SELECT COALESCE(MAX(number), 0) + 1 AS number FROM node WHERE pool = :pool) AS next
 
 -- name: node_joined
 -- The worker of a rented node, once.

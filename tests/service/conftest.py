@@ -42,6 +42,7 @@ from gangline.service.deployment import Deployment
 from gangline.service.fleet.nodes import join
 from gangline.service.jobs.claim import claim
 from gangline.service.jobs.submit import offer_blob, queue, submit
+from tests.service.jobs.schedules import Stage
 from tests.sqlite import make_database
 
 POLICY = Policy(lease_s=45, heartbeat_interval_s=10)
@@ -293,3 +294,11 @@ def service(tmp_path: Path, database: str, objects: Objects) -> Iterator[Service
     """On each engine."""
     with a_service(tmp_path, database, objects) as service:
         yield service
+
+
+@pytest.fixture
+def stage(database: str) -> Iterator[Stage]:
+    """Two requests that meet, in every order of their statements: for tests on PostgreSQL."""
+    stage = Stage(database)
+    yield stage
+    stage.close()

@@ -205,7 +205,7 @@ def _sentence(found: Any, whole: str, options: Mapping[str, str]) -> str:
             return f"{place} cannot be a file's name"
         case "assertion_error":
             return f"{place} contradicts this rule: {found['ctx']['error']}"
-    return f"{place} {_said(found)}"
+    return f"{place} {_said(found, TABLE)}"
 
 
 def _place(loc: Iterable[str | int]) -> str:
@@ -220,7 +220,7 @@ def as_problem(found: Mapping[str, Any], whole: str, named_values: str = OBJECT)
     return Problem(field_name, UNACCEPTABLE if found["type"] == "predicate_failed" else _said(found, named_values))
 
 
-def _said(found: Mapping[str, Any], named_values: str = TABLE) -> str:
+def _said(found: Mapping[str, Any], named_values: str) -> str:
     """Return what is wrong with a value, after its name, in a user's words in the place of pydantic's; a short value stands in it."""
     given, kind = found["input"], found["type"]
     said = str(found["msg"]).removeprefix("Value error, ").removeprefix("Input ")

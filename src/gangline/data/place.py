@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from gangline.core.errors import BadInput, GanglineError, Unreachable
+from gangline.core.files import partial_name
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
@@ -143,7 +144,7 @@ class Place:
                 return
             path = Path(self.uri) / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            partial = path.with_name(f".{path.name}.partial")
+            partial = path.with_name(partial_name(path.name))
             partial.write_bytes(content)
             partial.replace(path)
 

@@ -1,7 +1,7 @@
 """Promise 1 and 5 where two requests meet, in every order of their statements, on PostgreSQL: one server each."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -22,20 +22,9 @@ from tests.service.conftest import Service
 from tests.service.jobs.schedules import Actor, Stage, every_order, gates
 from tests.service.jobs.test_one_at_a_time import result, upload
 
+pytestmark = pytest.mark.parametrize("database", ["postgres"], indirect=True)
 Scene = Callable[[], tuple[Callable[[], Any], Callable[[], Any]]]
 ORDERS_MIN = 4
-
-
-@pytest.fixture
-def database(database_server: Any) -> str:
-    return database_server.make_database()
-
-
-@pytest.fixture
-def stage(database: str) -> Iterator[Stage]:
-    stage = Stage(database)
-    yield stage
-    stage.close()
 
 
 def servers(service: Service) -> tuple[Deployment, Deployment]:

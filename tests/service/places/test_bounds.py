@@ -2,7 +2,6 @@
 
 import sys
 import tracemalloc
-from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 from time import monotonic
@@ -21,22 +20,12 @@ from gangline.core.specs.spec import parse_spec
 from gangline.service.content.imports import fetch_photos
 from gangline.service.jobs import steer
 from tests.service.conftest import PROJECT, Service
-from tests.service.places.site import Site, a_site, picture
-from tests.service.places.test_imports import allow, ask, because, fetch_all
+from tests.service.places.conftest import allow
+from tests.service.places.site import Site, picture
+from tests.service.places.test_imports import ask, because, fetch_all
 
 LATE_S = 20
 PLACES = parse_places("https://a.example/x.zip")
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    with a_site() as site:
-        yield site
-
-
-@pytest.fixture
-def fetching(service: Service, site: Site, tmp_path: Path) -> Service:
-    return allow(service, tmp_path)
 
 
 def looking(folder: Path, program: str) -> PlacesFetcher:
@@ -110,7 +99,7 @@ def test_photos_that_take_too_long_in_all_fail_their_job_with_what_to_do(
 
 
 def test_a_file_is_not_fetched_where_the_disk_has_no_room_for_it(service: Service, site: Site, tmp_path: Path) -> None:
-    """It is told how long it is, or may be as long as a photo may."""
+    """The site says how long a file is; where it does not, room is needed for as much as a photo may have."""
     allow(service, tmp_path, file_bytes_max=10**12, bytes_max=10**12)
     job = ask(service, [site.put("one.png", picture()), site.put("two.png", picture("blue"))])
     site.length = lambda path: "" if path == "/two.png" else str(len(site.files[path]))

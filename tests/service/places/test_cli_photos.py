@@ -13,17 +13,12 @@ from gangline.core.parsing import InvalidSpec
 from gangline.core.specs.spec import parse_spec
 from tests.conftest import BASE, Typed
 from tests.service.conftest import OPERATOR, PROJECT, Service
-from tests.service.places.site import Site, a_site, packed, picture
-from tests.service.places.test_imports import allow, fetch_all
+from tests.service.places.conftest import allow
+from tests.service.places.site import Site, packed, picture
+from tests.service.places.test_imports import fetch_all
 from tests.service.served import serving
 
 PROMPT = ("--prompt", "a photo of sks dog", "--steps", "5", "--resolution", "64")
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    with a_site() as site:
-        yield site
 
 
 @pytest.fixture

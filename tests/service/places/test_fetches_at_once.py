@@ -1,7 +1,7 @@
 """A project's bound of fetches at once where two servers meet, in every order of their statements, on PostgreSQL."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,21 +11,11 @@ import pytest
 from gangline.service.content.imports import _take_next
 from tests.service.conftest import Service
 from tests.service.jobs.schedules import Stage, every_order, gates
-from tests.service.places.test_imports import allow, ask
+from tests.service.places.conftest import allow
+from tests.service.places.test_imports import ask
 
+pytestmark = pytest.mark.parametrize("database", ["postgres"], indirect=True)
 HELD = "SELECT server FROM photo_import WHERE server <> ''"
-
-
-@pytest.fixture
-def database(database_server: Any) -> str:
-    return database_server.make_database()
-
-
-@pytest.fixture
-def stage(database: str) -> Iterator[Stage]:
-    stage = Stage(database)
-    yield stage
-    stage.close()
 
 
 def test_two_servers_that_take_two_fetches_of_a_project_that_may_have_one(

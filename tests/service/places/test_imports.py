@@ -3,7 +3,6 @@
 import errno
 import json
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,8 @@ import pytest
 
 from gangline.adapters.places.fetcher import PlacesFetcher
 from gangline.adapters.places.web import Web
-from gangline.compose.places import LOOK
 from gangline.core.errors import BadInput
 from gangline.core.jobs.retry import PAUSE_S_FIRST
-from gangline.core.places.guard import parse_networks
 from gangline.core.places.places import parse_places
 from gangline.core.server.sources import FetchingSettings
 from gangline.core.specs.spec import parse_spec, spec_hash
@@ -27,30 +24,10 @@ from gangline.service.jobs import steer
 from gangline.service.jobs.submit import submit
 from gangline.service.retention.removal import remove
 from tests.service.conftest import PROJECT, Service
-from tests.service.places.site import Site, a_site, packed, picture
+from tests.service.places.conftest import allow
+from tests.service.places.site import Site, packed, picture
 
 RED, BLUE, GREEN = picture("red"), picture("blue"), picture("green")
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    with a_site() as site:
-        yield site
-
-
-@pytest.fixture
-def fetching(service: Service, site: Site, tmp_path: Path) -> Service:
-    """A service that may fetch from loopback."""
-    return allow(service, tmp_path)
-
-
-def allow(service: Service, home: Path, networks: tuple[str, ...] = ("127.0.0.0/8",), **settings: Any) -> Service:
-    wanted = FetchingSettings(networks=networks, **settings)
-    web = Web(parse_networks(networks))
-    fetcher = PlacesFetcher(home / "imports", wanted, {}, web, lambda source, bucket: pytest.fail("no bucket"), LOOK)
-    service.at = replace(service.at, fetcher=fetcher, fetching=wanted)
-    service.app.state.deployment = service.at
-    return service
 
 
 def value(service: Service, photos: Any, **settings: Any) -> dict[str, Any]:

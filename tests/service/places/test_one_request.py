@@ -1,6 +1,5 @@
 """The seeds' own request: a bucket or a URL, and a prompt, in one call."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,14 +8,9 @@ from gangline.core.specs.fields import FilesBase, parse_base
 from gangline.service.content import bases
 from gangline.service.content.bases import Said
 from tests.service.conftest import PROJECT, Service
-from tests.service.places.site import Site, a_site, packed, picture
-from tests.service.places.test_imports import allow, fetch_all
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    with a_site() as site:
-        yield site
+from tests.service.places.conftest import allow
+from tests.service.places.site import Site, packed, picture
+from tests.service.places.test_imports import fetch_all
 
 
 @pytest.fixture

@@ -1,4 +1,7 @@
-"""A rank that needs no model: it ends when it is told to, as one that was stopped. `python -m tests.train.scratch.patient_rank FOLDER`."""
+"""A rank that needs no model: it waits for SIGTERM, and ends as one that was stopped.
+
+`python -m tests.train.scratch.patient_rank FOLDER`.
+"""
 
 import os
 import signal

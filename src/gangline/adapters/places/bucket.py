@@ -76,18 +76,19 @@ class SourceBucket:
     def _chunks(self, key: str, found: "GetResult") -> Iterator[bytes]:
         """All of one version of an object. A request has its time: a long object that comes slowly takes several, each going on where the
         one before it ended."""
-        came, ended, version = 0, False, found.meta["e_tag"]
-        while not ended:
+        came, version = 0, found.meta["e_tag"]
+        while True:
             before = came
             try:
                 for chunk in found.stream(min_chunk_size=CHUNK):
                     came += len(chunk)
                     yield chunk
-                ended = True
             except BaseError:
                 if came == before:
                     raise
                 found = obstore.get(self._store, key, options={"range": {"offset": came}, "if_match": version})
+            else:
+                return
 
     def put(self, key: str, content: Iterable[bytes]) -> None:
         """Write an object, in parts where it is long. What was there under this name is replaced."""

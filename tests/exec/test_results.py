@@ -14,7 +14,7 @@ from time import process_time
 
 import pytest
 
-from gangline.adapters.host.results import LocalResults
+from gangline.adapters.host.results import NOTES, LocalResults
 from gangline.adapters.host.workspace import LocalWorkspace
 from gangline.adapters.objects.folder import FolderObjects, FolderTransfer
 from gangline.adapters.objects.s3 import S3Objects
@@ -329,6 +329,16 @@ def test_one_file_that_cannot_have_its_name_holds_up_no_other(folder: Folder) ->
     folder.look()
     assert len(folder.keys) == 20 and "must give it another one" in "\n".join(folder.said)
     assert not folder.end()
+
+
+def test_results_are_safe_where_the_disk_has_no_room_to_note_it(folder: Folder) -> None:
+    folder.begin()
+    notes = folder.workspace.state / NOTES
+    notes.unlink(missing_ok=True)
+    notes.mkdir()
+    (folder.out / "a.png").write_bytes(b"a")
+    assert folder.end()
+    assert "not uploaded" not in "\n".join(folder.said) and "a.png is safe" in "\n".join(folder.said)
 
 
 def test_ten_thousand_files_are_looked_at_for_less_than_a_hundredth_of_a_core(folder: Folder) -> None:

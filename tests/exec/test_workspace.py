@@ -440,6 +440,24 @@ def test_what_is_remembered_of_versions_may_be_damaged(taken: Path, tmp_path: Pa
     assert lacking(taken) == ""
 
 
+def test_a_checkpoint_is_sent_where_the_disk_has_no_room_to_remember_its_version(out: Path) -> None:
+    """The next one is remembered, once there is room."""
+    write_state(out / "last-state", 1)
+    workspace = LocalWorkspace(out, Rules())
+    refusing = out.parent / ".out.gangline" / ".versions.json"
+    refusing.mkdir()
+    for number in (1, 2):
+        write_state(out / "last-state", number)
+        (candidate,) = workspace.look(float(number), ended=True)
+        held = workspace.take(candidate)
+        assert held and len(workspace.describe(held)) == len(IN_PLACE)
+        if refusing.is_dir():
+            refusing.rmdir()
+    workspace.close()
+    write_state(out / "last-state", 3, IN_PLACE[:1])
+    assert lacking(out) == "random_states_0.pkl is of the version before"
+
+
 def test_restored_files_keep_their_times_and_their_order(out: Path) -> None:
     """Some scripts go on from the newest file by its time, or by that of its inode."""
     names = ["dog_000000010.safetensors", "optimizer.pt", "a.pt"]

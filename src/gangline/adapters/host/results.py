@@ -100,7 +100,8 @@ class LocalResults:
 
     def note(self, sent: Mapping[str, Sent]) -> None:
         self._sent |= sent
-        self._write_notes(sent, self._state / NOTES)
+        with suppress(OSError):  # on a full disk: the files are safe, the next process sends them again
+            self._write_notes(sent, self._state / NOTES)
 
     def _write_notes(self, sent: Mapping[str, Sent], to: Path) -> None:
         """Behind what is there, of which the last line may be half of one."""

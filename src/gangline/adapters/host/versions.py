@@ -62,13 +62,15 @@ class Versions:
                 self._write()
 
     def _write(self) -> None:
+        """Where the disk is full, the checkpoint is not held up: the next one tries again."""
         told = {
             name: {"marks": each.marks, "kinds": sorted(each.kinds), "sha256s": each.sha256s}
             for name, each in self._versions.items()
         }
         partial = self._at.with_name(f".{NAME}")
-        partial.write_text(json.dumps(told))
-        partial.replace(self._at)
+        with suppress(OSError):
+            partial.write_text(json.dumps(told))
+            partial.replace(self._at)
 
 
 def _is(at: Path, mark: Mark, version: Version, path: str) -> bool:

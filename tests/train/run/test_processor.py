@@ -26,15 +26,17 @@ def off_by(one: torch.Tensor, other: torch.Tensor) -> float:
     return float((one.double() - other.double()).norm() / other.double().norm())
 
 
-def by_definition(weight: torch.Tensor, gradients: list[torch.Tensor]) -> torch.Tensor:
+def by_definition(
+    weight: torch.Tensor, gradients: list[torch.Tensor], beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8
+) -> torch.Tensor:
     """Adam with decoupled weight decay, in float64 (Loshchilov and Hutter 2019, algorithm 2)."""
     weight = weight.double()
     first, second = torch.zeros_like(weight), torch.zeros_like(weight)
     for step, gradient in enumerate(gradients, 1):
-        first = 0.9 * first + 0.1 * gradient.double()
-        second = 0.999 * second + 0.001 * gradient.double() ** 2
+        first = beta1 * first + (1 - beta1) * gradient.double()
+        second = beta2 * second + (1 - beta2) * gradient.double() ** 2
         weight = weight - RATE * DECAY * weight
-        weight = weight - RATE * (first / (1 - 0.9**step)) / ((second / (1 - 0.999**step)).sqrt() + 1e-8)
+        weight = weight - RATE * (first / (1 - beta1**step)) / ((second / (1 - beta2**step)).sqrt() + epsilon)
     return weight
 
 
@@ -56,6 +58,31 @@ def test_an_optimiser_moves_weights_of_any_size_as_adam_does(optimizer: Any, siz
     assert (
         off_by(moved.flatten()[-5:], wanted.flatten()[-5:]) < 2 * OFF_BY_MAX[optimizer]
     )  # the rest after whole vectors
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "adamw8bit"])
+def test_an_optimiser_has_the_betas_and_epsilon_that_are_asked_for(optimizer: Any) -> None:
+    torch.manual_seed(0)
+    weight = torch.nn.Parameter(torch.randn(5000) / 100)
+    before = weight.detach().clone()
+    gradients = [torch.randn(5000) for _ in range(STEPS)]
+    groups = [Group({"weight": weight}, RATE)]
+    asked = {"adam_beta1": 0.7, "adam_beta2": 0.95, "adam_epsilon": 0.1}
+    made = make_optimizer(small_spec(optimizer=optimizer, weight_decay=DECAY, **asked), groups)
+    for gradient in gradients:
+        weight.grad = gradient.clone()
+        made.step()
+    wanted = by_definition(before, gradients, *asked.values())
+    assert off_by(weight.detach() - before, wanted - before) < OFF_BY_MAX[optimizer]
+
+
+@pytest.mark.parametrize("optimizer", ["prodigy", "schedule_free"])
+def test_other_optimisers_have_them_too(optimizer: Any) -> None:
+    weight = torch.nn.Parameter(torch.randn(5))
+    asked = {"adam_beta1": 0.7, "adam_beta2": 0.95, "adam_epsilon": 0.1}
+    made = make_optimizer(small_spec(optimizer=optimizer, **asked), [Group({"weight": weight}, RATE)])
+    (group,) = made.param_groups
+    assert (*group["betas"], group["eps"]) == (0.7, 0.95, 0.1)
 
 
 def each_product(dtype: torch.dtype) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:

@@ -8,7 +8,7 @@ import pytest
 
 from gangline.core.gpus import kind_of_device
 from gangline.core.parsing import InvalidSpec, to_json
-from gangline.core.runs.schedule import rate_factor
+from gangline.core.runs.schedule import rate_factor, warm_up
 from gangline.core.specs.fields import HubBase, Needs
 from gangline.core.specs.phases import DataRef, Phase
 from gangline.core.specs.scratch import (
@@ -24,12 +24,15 @@ from tests.conftest import ROOT
 RECIPES = ("sd2_base", "sdxl_scratch", "tiny_vae", "tiny_sdxl")
 
 
+PHASE = {"steps": 10, "resolution": 64, "batch_size": 8}
+
+
 def spec_of(**settings: Any) -> dict[str, Any]:
     value: dict[str, Any] = {
         "kind": "scratch",
         "base": {"source": "hub", "repo": "somebody/something"},
         "data": [{"place": "s3://sets/shapes.lance", "id": "x", "version": 1}],
-        "phases": [{"steps": 10, "resolution": 64, "batch_size": 8}],
+        "phases": [PHASE],
     }
     return value | settings
 
@@ -54,6 +57,13 @@ def test_the_recipe_of_stable_diffusion_2_has_the_samples_of_its_publication() -
     assert second.steps * second.batch_size == 1_740_800_000
 
 
+def test_the_recipe_of_stable_diffusion_2_warms_up_in_each_phase_and_averages_its_last_50_000_steps() -> None:
+    """SD-2-base-512.yaml counts `ema_start` from the beginning of its own phase."""
+    spec = recipe("sd2_base")
+    assert [phase.warmup_steps for phase in spec.phases] == [10_000, 10_000] and not spec.warmup_steps
+    assert spec.steps - spec.ema_from_step == 50_000
+
+
 @pytest.mark.parametrize(
     ("settings", "field"),
     [
@@ -71,6 +81,9 @@ def test_the_recipe_of_stable_diffusion_2_has_the_samples_of_its_publication() -
         ({"text_embeddings": "required", "part": "vae"}, "text_embeddings"),
         ({"zero_terminal_snr": True, "prediction_type": "epsilon"}, "zero_terminal_snr"),
         ({"warmup_steps": 11}, "warmup_steps"),
+        ({"schedule_floor": 0.1}, "schedule_floor"),
+        ({"phases": [PHASE | {"warmup_steps": 11}]}, "phases.0.warmup_steps"),
+        ({"phases": [PHASE, PHASE | {"warmup_steps": 5}], "warmup_steps": 11}, "phases.1.warmup_steps"),
         ({"ema_from_step": 5}, "ema_from_step"),
         ({"ema_from_step": 50, "ema_decay": 0.9}, "ema_from_step"),
         ({"held_out_every_steps": 5}, "held_out_every_steps"),
@@ -130,16 +143,30 @@ def test_a_burst_of_a_phase_is_nothing_but_its_steps(name: str) -> None:
 
 
 def test_a_burst_averages_where_most_of_the_phase_does() -> None:
-    spec = recipe("sd2_base")
+    spec = replace(recipe("sd2_base"), ema_from_step=800_000)
     late, soon = burst(spec, 0), burst(spec, 1)
     assert late.ema_decay == soon.ema_decay == spec.ema_decay
     assert (late.ema_from_step, soon.ema_from_step) == (late.steps, 1)
 
 
 def test_the_learning_rate_warms_up_over_the_steps_of_all_phases() -> None:
-    spec = replace(recipe("sd2_base"), schedule="linear")
+    spec = replace(recipe("sd2_base"), schedule="linear", warmup_steps=10_000)
     assert [rate_factor(spec, step) for step in (1, 5000, 10_000)] == [1e-4, 0.5, 1.0]
     assert rate_factor(spec, spec.steps) == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize(("schedule", "halfway"), [("linear", 0.6), ("cosine", 0.6)])
+def test_a_schedule_falls_to_its_floor(schedule: Any, halfway: float) -> None:
+    phases = (Phase(steps=100, resolution=16, batch_size=8),)
+    spec = replace(parse_scratch(spec_of()), phases=phases, schedule=schedule, schedule_floor=0.2)
+    assert [rate_factor(spec, step) for step in (1, 51)] == [1.0, pytest.approx(halfway)]
+    assert rate_factor(spec, 100) == pytest.approx(0.2, abs=0.01) and rate_factor(spec, 101) == pytest.approx(0.2)
+
+
+def test_a_phase_warms_up_over_its_own_first_steps() -> None:
+    phases = tuple(Phase(steps=8, resolution=16, batch_size=4, warmup_steps=steps) for steps in (0, 4))
+    spec = replace(parse_scratch(spec_of()), phases=phases)
+    assert [warm_up(moment(spec, step)) for step in (1, 8, 9, 10, 12, 13, 16)] == [1.0, 1.0, 0.25, 0.5, 1.0, 1.0, 1.0]
 
 
 def test_a_row_is_trained_on_or_held_out_or_neither() -> None:

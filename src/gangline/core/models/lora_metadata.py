@@ -128,12 +128,20 @@ def _training(spec: LoraSpec, facts: Facts) -> dict[str, Any]:
     return skipped | {
         "text_encoder_lr": (spec.text_encoder_learning_rate or spec.learning_rate) if spec.train_text_encoder else None,
         "lr_scheduler": spec.schedule + warm,
-        "optimizer": f"{OPTIMIZERS[spec.optimizer]}(weight_decay={spec.weight_decay})",
+        "optimizer": f"{OPTIMIZERS[spec.optimizer]}({_arguments(spec)})",
         "batch_size_per_device": facts.microbatch,
         "gradient_accumulation_steps": -(-spec.batch_size // facts.microbatch),
         "mixed_precision": "no" if facts.precision == "fp32" else facts.precision,
         "noise_offset": spec.noise_offset or None,
     }
+
+
+def _arguments(spec: LoraSpec) -> str:
+    """Of the optimiser; those that it has by default are left out."""
+    betas, eps = (spec.adam_beta1, spec.adam_beta2), spec.adam_epsilon
+    given = {"betas": betas} if betas != (0.9, 0.999) else {}
+    given |= {"eps": eps} if eps != 1e-8 else {}
+    return ",".join(f"{name}={value}" for name, value in {"weight_decay": spec.weight_decay, **given}.items())
 
 
 def _images(spec: LoraSpec) -> dict[str, Any]:

@@ -2,11 +2,13 @@
 
 import math
 
+from gangline.core.specs.scratch import Moment
 from gangline.core.specs.spec import Spec
 
 
 def rate_factor(spec: Spec, step: int) -> float:
-    """What the learning rate is multiplied with in `step` (from 1): a linear warm-up, then constant, or down to zero after the last step.
+    """What the learning rate is multiplied with in `step` (from 1): a linear warm-up, then constant, or down to its floor after the last
+    step.
 
     A schedule-free optimiser warms up by itself.
     """
@@ -19,6 +21,13 @@ def rate_factor(spec: Spec, step: int) -> float:
         case "constant":
             return 1.0
         case "linear":
-            return 1 - done
+            left = 1 - done
         case "cosine":
-            return (1 + math.cos(math.pi * done)) / 2
+            left = (1 + math.cos(math.pi * done)) / 2
+    return spec.schedule_floor + (1 - spec.schedule_floor) * left
+
+
+def warm_up(at: Moment) -> float:
+    """What it is multiplied with besides, where the phase warms up anew."""
+    step = at.first_sample // at.phase.batch_size + 1
+    return min(1.0, step / at.phase.warmup_steps) if at.phase.warmup_steps else 1.0

@@ -242,6 +242,10 @@ def _contradictions(spec: LoraSpec) -> dict[Problem, bool]:
         and not spec.train_text_encoder,
         Problem("text_encoder_learning_rate", "prodigy finds one rate for all"): own_rate
         and spec.optimizer == "prodigy",
+        Problem("adam_beta1", "is 0, but schedule_free averages by it"): spec.adam_beta1 == 0
+        and spec.optimizer == "schedule_free",
+        Problem("schedule_floor", "is given, but the schedule is constant"): spec.schedule_floor > 0
+        and spec.schedule == "constant",
         Problem("schedule", "schedule_free has none but warmup_steps"): spec.schedule != "constant"
         and spec.optimizer == "schedule_free",
     }

@@ -6,7 +6,7 @@ from annotated_types import Ge, Gt, Le, MaxLen, MinLen, Predicate
 
 from gangline.core.display import Name, has_words, is_plain
 from gangline.core.files import Files
-from gangline.core.specs.fields import Rate, Side, Step
+from gangline.core.specs.fields import STEPS_MAX, Rate, Side, Step
 from gangline.core.specs.settings import BITS, RESULT, WORKLOAD, Group, Setting, section
 
 
@@ -63,6 +63,12 @@ class Phase:
         ),
     ] = None
     learning_rate: Annotated[Rate | None, Setting("Its own rate; without it, that of the job.", RESULT)] = None
+    warmup_steps: Annotated[
+        int,
+        Ge(0),
+        Le(STEPS_MAX),
+        Setting("Over so many of its first steps the rate rises from 0; the job's own are those of the whole run.", RESULT),
+    ] = 0
     where: Annotated[
         Condition,
         Setting("Leaves out more rows, such as pictures that are smaller than the phase.", RESULT),

@@ -212,6 +212,7 @@ def burst(spec: ScratchSpec, number: int) -> ScratchSpec:
     return replace(
         spec,
         phases=(replace(phase, steps=STEPS_MAX),),
+        warmup_steps=0 if phase.warmup_steps else spec.warmup_steps,
         held_out="",
         held_out_every_steps=None,
         ema_from_step=1 if averaged or not spec.ema_decay else STEPS_MAX,
@@ -245,12 +246,18 @@ def parse_scratch(value: object, *, options: bool = False) -> ScratchSpec:
 
 
 def _of_phases(spec: ScratchSpec) -> Iterator[Problem]:
+    before = 0
     for number, phase in enumerate(spec.phases):
+        if phase.warmup_steps and spec.warmup_steps > before:
+            yield Problem(f"phases.{number}.warmup_steps", "is given, but the job's warmup_steps reach into the phase")
+        before += phase.steps
         if (phase.microbatch or 0) > phase.batch_size:
             yield Problem(f"phases.{number}.microbatch", f"is more than the {phase.batch_size} samples of a step")
         if phase.batch_size % spec.needs.slots:
             gpus = f"is no multiple of the {spec.needs.slots} GPUs (needs.slots) that share it"
             yield Problem(f"phases.{number}.batch_size", gpus)
+        if phase.warmup_steps > phase.steps:
+            yield Problem(f"phases.{number}.warmup_steps", f"is more than the {phase.steps} steps of the phase")
         if spec.part == "vae" and phase.latents == "required":
             yield Problem(f"phases.{number}.latents", "are what a VAE learns to make: it is trained on pictures")
 
@@ -282,6 +289,8 @@ def _contradictions(spec: ScratchSpec) -> dict[Problem, bool]:
             "zero_terminal_snr", "needs v_prediction: from noise alone there is no noise to predict"
         ): spec.zero_terminal_snr and spec.prediction_type == "epsilon",
         Problem("warmup_steps", f"is more than the {spec.steps} steps of all phases"): spec.warmup_steps > spec.steps,
+        Problem("schedule_floor", "is given, but the schedule is constant"): spec.schedule_floor > 0
+        and spec.schedule == "constant",
         Problem("ema_from_step", "is given, but ema_decay is not"): spec.ema_from_step > 1 and spec.ema_decay is None,
         Problem("ema_from_step", f"is more than the {spec.steps} steps of all phases"): spec.ema_from_step > spec.steps,
         Problem("held_out_every_steps", "is given, but held_out is not"): spec.held_out_every_steps is not None
@@ -312,5 +321,9 @@ def scratch_workload(spec: ScratchSpec) -> str:
 
 
 def _phases(spec: ScratchSpec, what: Decides) -> list[dict[str, Any]]:
-    """Of each phase, the settings that decide it."""
-    return [{name: phase[name] for name in deciding(Phase, what)} for phase in to_json(spec)["phases"]]
+    """Of each phase, the settings that decide it; its `warmup_steps`, which came later, where it has some."""
+    names = deciding(Phase, what)
+    return [
+        {name: phase[name] for name in names if name != "warmup_steps" or phase[name]}
+        for phase in to_json(spec)["phases"]
+    ]

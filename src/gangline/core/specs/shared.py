@@ -83,10 +83,22 @@ class Optimiser:
     weight_decay: Annotated[
         float, Ge(0), Le(1), Setting("How fast weights that nothing asks for go back to 0.", RESULT, always=("lora",))
     ] = 1e-2
+    adam_beta1: Annotated[
+        float, Ge(0), Lt(1), Setting("How slowly the mean of past gradients forgets: β₁ of Adam and its kin.", RESULT)
+    ] = 0.9
+    adam_beta2: Annotated[
+        float, Ge(0), Lt(1), Setting("How slowly the mean of their squares forgets: β₂.", RESULT)
+    ] = 0.999
+    adam_epsilon: Annotated[
+        float, Gt(0), Le(1), Setting("What is added to the root of that mean before it divides: ε.", RESULT)
+    ] = 1e-8
     schedule: Annotated[
         Literal["constant", "linear", "cosine"],
         Setting("The rate over time: it stays, or falls to 0 in a line or along a cosine.", RESULT),
     ] = "constant"
+    schedule_floor: Annotated[
+        float, Ge(0), Lt(1), Setting("The share of the rate that a schedule falls to, in place of 0.", RESULT)
+    ] = 0.0
     warmup_steps: Annotated[
         int,
         Ge(0),

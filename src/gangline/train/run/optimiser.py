@@ -11,7 +11,6 @@ from gangline.core.specs.spec import Spec
 
 Tensors = dict[str, torch.Tensor]
 Numbers = dict[str, Any]
-BETAS = (0.9, 0.999)
 PACKAGES = {"adamw8bit": "bitsandbytes", "prodigy": "prodigyopt", "schedule_free": "schedulefree"}
 """Those that a run needs besides, by its optimiser; their versions are part of its numerics."""
 
@@ -35,7 +34,11 @@ class OptimizerState:
 def make_optimizer(spec: Spec, groups: list[Group]) -> torch.optim.Optimizer:
     """Raises `BadInput` where a package is missing. Groups without parameters are left out."""
     settings = [{"params": list(group.weights.values()), "lr": group.learning_rate} for group in groups]
-    common: dict[str, Any] = {"betas": BETAS, "weight_decay": spec.weight_decay}
+    common: dict[str, Any] = {
+        "betas": (spec.adam_beta1, spec.adam_beta2),
+        "eps": spec.adam_epsilon,
+        "weight_decay": spec.weight_decay,
+    }
     match spec.optimizer:
         case "adamw":
             return torch.optim.AdamW(settings, **common, fused=True)

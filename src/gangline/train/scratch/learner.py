@@ -12,7 +12,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from gangline.core.runs.microbatch import settled
-from gangline.core.runs.schedule import rate_factor
+from gangline.core.runs.schedule import rate_factor, warm_up
 from gangline.core.specs.scratch import Moment, ScratchSpec, scratch_hash
 from gangline.train.checkpoints import shards
 from gangline.train.checkpoints.checkpoint import Identity, Tensors
@@ -195,7 +195,7 @@ class Learner:
 
     def _rate(self, at: Moment) -> float:
         own = at.phase.learning_rate
-        return rate_factor(self.spec, at.step) * (own / self.spec.learning_rate if own else 1)
+        return rate_factor(self.spec, at.step) * warm_up(at) * (own / self.spec.learning_rate if own else 1)
 
     def _in_dtype(self) -> AbstractContextManager[Any]:
         return torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32)

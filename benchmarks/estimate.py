@@ -1,18 +1,22 @@
 """The estimate beside what MosaicML published: `python benchmarks/estimate.py`. Nothing was measured here.
 
-Both tables from their throughputs, with the relative difference of days and dollars; each row predicted from those before it;
-and how far the rows lie from the law, which bands are made of (`MISFIT`).
+Both tables from their throughputs, with the relative difference of days and dollars; each row predicted from those before it; each row
+predicted from all others of its series, with a band that is made of all rows but this one; and how far the rows lie from the law, which
+bands are made of (`MISFIT`).
 """
 
 import csv
 import math
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 from gangline.core.estimates.estimate import estimate
 from gangline.core.estimates.outline import parse_outline
 from gangline.core.estimates.rows import Row
-from gangline.core.estimates.scaling import Batch, Measurement, fit, predict
+from gangline.core.estimates.scaling import BAND_SHARE, Batch, Measurement, Throughput, fit, predict
 
 PUBLISHED = Path(__file__).parents[1] / "tests" / "unit" / "estimates" / "published"
 
@@ -66,7 +70,7 @@ def predictions() -> None:
     print(f"\n{'each row from those before it':30} {'GPUs':>5} {'predicted':>10} {'band':>19} {'published':>10}")
     for name, (rows, of, _, microbatch) in SERIES.items():
         batch = Batch(size=2048, microbatch=microbatch)
-        known = [Measurement(gpus=int(row["gpus"]), images_per_second=float(row[of])) for row in rows]
+        known = measured(rows, of)
         if of == "images_per_second":  # what its authors extrapolated
             known.append(Measurement(gpus=256, images_per_second=float(TABLE_1[-1][of])))
         for count in range(2, len(known)):
@@ -77,17 +81,76 @@ def predictions() -> None:
             print(f"{name:30} {true.gpus:5} {rates} {found.images_per_second / true.images_per_second - 1:+8.1%}{held}")
 
 
-def misfit() -> None:
-    print(f"\n{'from the law, relative':30} {'rows':>5} {'deviation':>10}")
-    squares, freedom = 0.0, 0
+@dataclass(frozen=True)
+class LeftOut:
+    """A published row, and what all others of its series say of it."""
+
+    series: str
+    true: Measurement
+    found: Throughput
+
+    @property
+    def error(self) -> float:
+        return self.found.images_per_second / self.true.images_per_second - 1
+
+    @property
+    def is_held(self) -> bool:
+        return self.found.low <= self.true.images_per_second <= self.found.high
+
+
+def each_left_out() -> Iterator[LeftOut]:
+    for name, (rows, of, _, microbatch) in SERIES.items():
+        known, batch = measured(rows, of), Batch(size=2048, microbatch=microbatch)
+        for true in known:
+            law = fit([row for row in known if row != true], batch, misfit=misfit((name, true)))
+            yield LeftOut(name, true, predict(law, true.gpus))
+
+
+def left_out() -> None:
+    print(
+        f"\n{'each row from all others':24} {'GPUs':>5} {'predicted':>10} {'band':>19} {'published':>10} {'error':>6}  row"
+    )
+    rows = list(each_left_out())
+    for row in rows:
+        found, band = row.found, f"{row.found.low:,.1f} – {row.found.high:,.1f}"
+        rates = f"{found.images_per_second:10,.1f} {band:>19} {row.true.images_per_second:10,.1f}"
+        held = "" if row.is_held else ", outside"
+        print(f"{row.series:24} {row.true.gpus:5} {rates} {row.error:+6.1%}  {found.how}{held}")
+    errors = [abs(row.error) for row in rows]
+    print(
+        f"{len(rows)} rows: {sum(row.is_held for row in rows)} in their bands, which are meant to hold {BAND_SHARE:.0%}; "
+        f"error in the middle {statistics.median(errors):.1%}, at most {max(errors):.1%}"
+    )
+
+
+def measured(rows: list[dict[str, str]], of: str) -> list[Measurement]:
+    return [Measurement(gpus=int(row["gpus"]), images_per_second=float(row[of])) for row in rows]
+
+
+def steady(name: str, rows: list[dict[str, str]], of: str) -> list[Measurement]:
+    """Of U-Net at 256 pixels without 128 GPUs: there a single microbatch is left, and it shows."""
+    return measured(rows, of)[:-1] if name == "U-Net, 256 px" else measured(rows, of)
+
+
+def misfits(without: tuple[str, Measurement] | None = None) -> Iterator[tuple[str, int, float]]:
+    """Of each series how many rows it has, and the sum of their squares off the law that is fitted to them."""
     for name, (rows, of, _, _) in SERIES.items():
-        steady = rows[:-1] if name == "U-Net, 256 px" else rows  # at 128 GPUs a single microbatch is left, and it shows
-        points = [Measurement(gpus=int(row["gpus"]), images_per_second=float(row[of])) for row in steady]
+        points = [point for point in steady(name, rows, of) if (name, point) != without]
         law = fit(points)
         off = sum((law.seconds_per_image(point.gpus) * point.images_per_second - 1) ** 2 for point in points)
-        squares, freedom = squares + off, freedom + len(points) - 2
-        print(f"{name:30} {len(points):5} {math.sqrt(off / (len(points) - 2)):10.2%}")
-    print(f"{'all':30} {'':5} {math.sqrt(squares / freedom):10.2%}")
+        yield name, len(points), off
+
+
+def misfit(without: tuple[str, Measurement] | None = None) -> float:
+    found = list(misfits(without))
+    return math.sqrt(sum(off for _, _, off in found) / sum(rows - 2 for _, rows, _ in found))
+
+
+def deviations() -> None:
+    print(f"\n{'from the law, relative':30} {'rows':>5} {'deviation':>10}")
+    for name, rows, off in misfits():
+        print(f"{name:30} {rows:5} {math.sqrt(off / (rows - 2)):10.2%}")
+    print(f"{'all':30} {'':5} {misfit():10.2%}")
     rates = {name: [float(row[of]) for row in rows] for name, (rows, of, _, _) in SERIES.items()}
     gains = {name: ", ".join(f"{b / a:.2f}" for a, b in pairwise(found)) for name, found in rates.items()}
     print("\ndoubling gained " + "; ".join(f"{name} {found}" for name, found in gains.items()))
@@ -96,4 +159,5 @@ def misfit() -> None:
 if __name__ == "__main__":
     tables()
     predictions()
-    misfit()
+    left_out()
+    deviations()

@@ -57,12 +57,14 @@ class Where:
         return " and ".join(map(enclosed, self.conditions))
 
 
-def check_condition(text: str, schema: pa.Schema) -> None:
-    """Raises `BadInput` where it is no condition on these columns."""
+def check_condition(text: str, schema: pa.Schema, *, instead: str = "") -> None:
+    """Raises `BadInput` where it is no condition on these columns. `instead`: how another is given, for the hint."""
     problem = _problem(text, schema)
     if problem is not None:
+        columns = f"columns are {', '.join(schema.names)}"
         raise BadInput(
-            f"the condition {shown(text)} cannot be used: {problem}", hint=f"columns are {', '.join(schema.names)}"
+            f"the condition {shown(text)} cannot be used: {problem}",
+            hint=f"{instead}; {columns}" if instead else columns,
         )
 
 

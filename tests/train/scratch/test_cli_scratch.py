@@ -54,7 +54,7 @@ def test_a_plan_tells_what_is_trained_on_what_and_how_often(
     assert code == 0
     found = json.loads(printed)
     assert (found["trains"], found["new"], found["gpus"], found["steps"]) == ("unet", ["unet"], 1, 6)
-    assert found["data"] == [{"place": "data/0-shapes.lance", "rows": 48}]
+    assert found["data"] == [{"place": "data/0-shapes.lance", "rows": 48, "where": "", "weight": 1.0}]
     assert found["phases"] == [{"resolution": 32, "steps": 6, "batch_size": 8, "seen": 48, "where": ""}]
     assert found["base"]["family"] == "sd2" and "no Gangline server" in found["asked"]
 
@@ -81,6 +81,73 @@ def test_only_what_the_version_names_is_handed_in_and_it_is_all_that_is_read(bas
         shutil.copyfile(Path(data.place.uri) / name, tmp_path / "there" / name)
     there = open_data_set(Place(str(tmp_path / "there")), version=data.version, id=data.info.id)
     assert there.table.to_table() == data.table.to_table()
+
+
+ONE_SET = """
+[[data]]
+place = "s3://BUCKET/pictures.lance"
+where = "width > 40"
+weight = 3
+"""
+ANOTHER_SET = """
+[[data]]
+place = "s3://BUCKET/more.lance"
+where = "width > 41"
+weight = 0.5
+"""
+
+
+@pytest.mark.parametrize(
+    ("sets", "words", "wanted"),
+    [
+        (ONE_SET, (), [("width > 40", 3.0)]),
+        (ONE_SET, ("--where", "width > 42"), [("width > 42", 3.0)]),
+        (ONE_SET, ("--where", ""), [("", 3.0)]),
+        (ONE_SET, ("SECOND",), [("width > 40", 1.0), ("width > 40", 1.0)]),
+        (ONE_SET + ANOTHER_SET, ("SECOND",), [("width > 40", 3.0), ("width > 41", 0.5)]),
+        (ONE_SET + ANOTHER_SET, ("--where", ""), [("", 1.0)]),
+    ],
+)
+def test_data_in_the_place_of_the_recipes_keeps_its_conditions_and_weights(
+    typed: Typed,
+    recipe: Path,
+    data: DataSet,
+    base: Path,
+    tmp_path: Path,
+    sets: str,
+    words: tuple[str, ...],
+    wanted: list[tuple[str, float]],
+) -> None:
+    recipe.write_text(RECIPE + sets)
+    more = data_set(tmp_path).place.uri
+    given = [word for each in words for word in (("--data", more) if each == "SECOND" else (each,))]
+    line = ("scratch", recipe, "--data", data.place.uri, "--base", base, *given, "--server", NOBODY, "--plan")
+    code, printed, _ = typed(*line, "-o", "json")
+    assert code == 0
+    assert [(each["where"], each["weight"]) for each in json.loads(printed)["data"]] == wanted
+    shown = " ".join(typed(*line)[2].split())
+    for where, weight in wanted:
+        assert f"where {where}" in shown or not where
+        assert f"weight {weight:g}" in shown or len(wanted) == 1
+
+
+def test_another_number_of_data_sets_than_have_conditions_of_their_own_is_refused(
+    typed: Typed, recipe: Path, data: DataSet, base: Path
+) -> None:
+    recipe.write_text(RECIPE + ONE_SET + ANOTHER_SET)
+    code, _, said = typed("scratch", recipe, "--data", data.place.uri, "--base", base, "--server", NOBODY, "--plan")
+    said = " ".join(said.split())
+    assert code == 2
+    assert "the recipe's 2 data sets have conditions of their own, and 1 is given" in said and "--where" in said
+
+
+def test_a_condition_of_the_recipe_that_the_data_has_no_column_for_says_how_to_leave_it_out(
+    typed: Typed, recipe: Path, data: DataSet, base: Path
+) -> None:
+    recipe.write_text(RECIPE + ONE_SET.replace("width > 40", "AESTHETIC_SCORE >= 4.5"))
+    code, _, said = typed("scratch", recipe, "--data", data.place.uri, "--base", base, "--server", NOBODY, "--plan")
+    assert code == 2
+    assert "`AESTHETIC_SCORE >= 4.5` cannot be used" in " ".join(said.split()) and "--where ''" in said
 
 
 def test_any_setting_of_a_recipe_is_given_anew_as_toml(typed: Typed, recipe: Path, data: DataSet, base: Path) -> None:

@@ -37,7 +37,15 @@ def scratch(
     data: Annotated[
         list[str] | None,
         typer.Option(
-            help="A data set, in the place of the recipe's: a folder, which is handed in, or s3://, which nodes read.",
+            help="A data set, in the place of the recipe's, whose condition and weight it gets: a folder, which is handed in, or "
+            "s3://, which nodes read.",
+            show_default=False,
+        ),
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            help="The rows of each data set that are used, in the place of the recipe's condition; '' for all of them.",
             show_default=False,
         ),
     ] = None,
@@ -64,8 +72,8 @@ def scratch(
     `gangline docs scratch` goes from images to a model. Ctrl-C stops watching, never the job.
     """
     client = make_client(server, token)
-    given = ({"data": data} if data else {}) | ({"base": here_or_bundled(base)} if base else {})
-    wanted = with_base(with_settings(read_recipe(recipe, kind="scratch"), setting or []) | given, client.base)
+    asked = with_data(with_settings(read_recipe(recipe, kind="scratch"), setting or []), data or [], where)
+    wanted = with_base(asked | ({"base": here_or_bundled(base)} if base else {}), client.base)
     made = plan_of(wanted)
     planned = _show(client, made)
     if plan:
@@ -93,6 +101,29 @@ def with_settings(recipe: dict[str, Any], given: list[str]) -> dict[str, Any]:
 def _set(settings: Any, path: list[str], value: Any) -> dict[str, Any]:
     own = settings if isinstance(settings, dict) else {}
     return own | {path[0]: value if len(path) == 1 else _set(own.get(path[0]), path[1:], value)}
+
+
+def with_data(recipe: dict[str, Any], given: list[str], where: str | None) -> dict[str, Any]:
+    """The recipe on `given` data sets, where there are any: each has the condition and the weight of the one in whose place it stands. Of
+    another number than the recipe has, each has the condition that all of those share. `where` is in the place of all conditions."""
+    if not given and where is None:
+        return recipe
+    own = _places(recipe["data"]) if "data" in recipe else []
+    sets = [{**one, "place": place} for one, place in zip(_paired(own, given, where), given, strict=True)] or own
+    return recipe | {"data": [one | ({} if where is None else {"where": where}) for one in sets]}
+
+
+def _paired(own: list[dict[str, Any]], given: list[str], where: str | None) -> list[dict[str, Any]]:
+    if len(own) == len(given):
+        return own
+    conditions = {one.get("where", "") for one in own} if where is None else set[str]()
+    if len(conditions) > 1:
+        raise BadInput(
+            f"the recipe's {len(own)} data sets have conditions of their own, and {len(given)} "
+            f"{'is' if len(given) == 1 else 'are'} given: it is not known which is for which",
+            hint=f"give {len(own)} times --data, or one condition for all with --where ('' for none)",
+        )
+    return [{"where": one} for one in conditions] * len(given) or [{} for _ in given]
 
 
 def _show(client: "Client", plan: "Plan") -> "ScratchDocument":
@@ -123,7 +154,10 @@ class Plan:
         new = f", from nothing: {', '.join(spec.new)}" if spec.new else ""
         trained = "VAE" if spec.part == "vae" else "U-Net" + " and text encoders" * spec.train_text_encoders
         rows = [("trains", trained + new)]
-        rows += [("data", f"{place}: {count} rows") for place, count in self.rows_of.items()]
+        for ref in spec.data:
+            weight = f", weight {ref.weight:g}" if len(spec.data) > 1 else ""
+            where = f", where {' '.join(ref.where.split())}" if ref.where else ""
+            rows.append(("data", f"{ref.place}: {self.rows_of[ref.place]} rows{weight}{where}"))
         for number, phase in enumerate(spec.phases, 1):
             seen = phase.steps * phase.batch_size
             size = f"{phase.resolution} × {phase.resolution}"
@@ -159,6 +193,7 @@ def plan_of(settings: dict[str, Any]) -> Plan:
 
     with needing("data"):
         from gangline.data.reading.wanted import check_wanted
+        from gangline.data.where import check_condition
 
     given, base = _places(settings.get("data", [])), settings.get("base")
     if not isinstance(base, str | Base):
@@ -180,6 +215,9 @@ def plan_of(settings: dict[str, Any]) -> Plan:
         "data": [ref | {"files": files.get(ref["place"], ())} for ref in refs],
     }
     parsed = parse_scratch(whole, options=True)
+    for ref, data in zip(parsed.data, opened, strict=True):
+        if ref.where:
+            check_condition(ref.where, data.table.schema, instead="--where gives another one, --where '' none")
     check_wanted(parsed, opened)
     return Plan(spec=parsed, base=found, known=known, sets=sets, rows_of=rows)
 

@@ -101,8 +101,9 @@ class Throughput:
     because: str
 
 
-def fit(measurements: Iterable[Measurement], batch: Batch | None = None) -> Law:
-    """Least squares of the relative error. Rows with one microbatch a step are left to `exposed_s` where two others remain.
+def fit(measurements: Iterable[Measurement], batch: Batch | None = None, *, misfit: float = MISFIT) -> Law:
+    """Least squares of the relative error. Rows with one microbatch a step are left to `exposed_s` where two others remain. `misfit` is
+    another one than that of all published rows, to judge these by.
 
     Neither part of a step is negative: where the best fit's is, it is 0 and the other one is fitted alone.
     """
@@ -120,7 +121,7 @@ def fit(measurements: Iterable[Measurement], batch: Batch | None = None) -> Law:
         batch=batch,
         rows=tuple(rows),
         fitted=len(fitted),
-        spread=math.sqrt((MISFIT_ROWS * MISFIT**2 + sum(miss * miss for miss in misses)) / freedom),
+        spread=math.sqrt((MISFIT_ROWS * misfit**2 + sum(miss * miss for miss in misses)) / freedom),
         freedom=freedom,
         normal=normal,
     )

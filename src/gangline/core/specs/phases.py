@@ -67,7 +67,9 @@ class Phase:
         int,
         Ge(0),
         Le(STEPS_MAX),
-        Setting("Over so many of its first steps the rate rises from 0; the job's own are those of the whole run.", RESULT),
+        Setting(
+            "Over so many of its first steps the rate rises from 0; the job's own are those of the whole run.", RESULT
+        ),
     ] = 0
     where: Annotated[
         Condition,

@@ -86,9 +86,9 @@ class Optimiser:
     adam_beta1: Annotated[
         float, Ge(0), Lt(1), Setting("How slowly the mean of past gradients forgets: β₁ of Adam and its kin.", RESULT)
     ] = 0.9
-    adam_beta2: Annotated[
-        float, Ge(0), Lt(1), Setting("How slowly the mean of their squares forgets: β₂.", RESULT)
-    ] = 0.999
+    adam_beta2: Annotated[float, Ge(0), Lt(1), Setting("How slowly the mean of their squares forgets: β₂.", RESULT)] = (
+        0.999
+    )
     adam_epsilon: Annotated[
         float, Gt(0), Le(1), Setting("What is added to the root of that mean before it divides: ε.", RESULT)
     ] = 1e-8

@@ -11,8 +11,12 @@ from gangline.core.specs.scratch import ScratchSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFacts:
+    """`rows` are all that it has; those for which `where` holds are trained on, their share by `weight`."""
+
     place: str
     rows: int
+    where: str
+    weight: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +47,9 @@ def scratch_document(spec: ScratchSpec, base: Known, rows: Mapping[str, int], an
         **shared(spec, base, None, answer, estimates(spec, base, answer.placed)),
         trains=spec.part,
         new=tuple(spec.new),
-        data=tuple(DataFacts(place=place, rows=count) for place, count in rows.items()),
+        data=tuple(
+            DataFacts(place=ref.place, rows=rows[ref.place], where=ref.where, weight=ref.weight) for ref in spec.data
+        ),
         phases=tuple(
             PhaseFacts(
                 resolution=phase.resolution,

@@ -22,6 +22,7 @@ def estimate(
     measure: options.Measure = False,
     measure_s: options.MeasureS = 20.0,
     data: options.Data = None,
+    where: options.Where = None,
     base: options.Base = None,
     setting: options.Setting = None,
     family: options.FamilyOf = None,
@@ -63,6 +64,7 @@ def estimate(
         unfit = {
             "--measure": measure,
             "--data": data,
+            "--where": where,
             "--samples": samples,
             "--images-per-second": images_per_second,
             "--batch-size": batch_size,
@@ -124,7 +126,13 @@ def estimate(
         measured_on=measured_on,
         throughput=Throughput(samples=samples, gpus=gpus or [], rates=images_per_second or [], phases=phases or []),
         of_recipe=OfRecipe(
-            measure=measure, measure_s=measure_s, data=data, base=base, family=family, settings=setting or []
+            measure=measure,
+            measure_s=measure_s,
+            data=data,
+            where=where,
+            base=base,
+            family=family,
+            settings=setting or [],
         ),
     )
     found, measured = question.estimate()

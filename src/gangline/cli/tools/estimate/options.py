@@ -32,6 +32,13 @@ Data = Annotated[
         help="A data set to measure on, in the place of the recipe's: a folder, or s3://.", rich_help_panel=RECIPE
     ),
 ]
+Where = Annotated[
+    str | None,
+    typer.Option(
+        help="The rows of each data set to measure on, in the place of the recipe's condition; '' for all of them.",
+        rich_help_panel=RECIPE,
+    ),
+]
 Base = Annotated[
     str | None,
     typer.Option(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from gangline.cli.bundled.place import path_or_recipe
-from gangline.cli.jobs.scratch import plan_of, spec_of, with_settings
+from gangline.cli.jobs.scratch import plan_of, spec_of, with_data, with_settings
 from gangline.cli.tools.estimate.words import named, number, numbers, phase_of, refuse, times
 from gangline.core.errors import BadInput, NotFound
 
@@ -36,6 +36,7 @@ class OfRecipe:
     measure: bool
     measure_s: float
     data: list[str] | None
+    where: str | None
     base: str | None
     family: str | None
     settings: list[str]
@@ -75,7 +76,8 @@ class Question:
 
         own = self.of_recipe
         recipe = self._recipe()
-        refuse(own.data, "--data is for --measure", hint="what is computed needs no data set")
+        for option, value in {"--data": own.data, "--where": own.where}.items():
+            refuse(value, f"{option} is for --measure", hint="what is computed needs no data set")
         refuse(self.measured_on, "--measured-on is for a throughput that was measured", hint="leave it out")
         spec = spec_of(recipe)
         given = [count for text in self.throughput.gpus for count in numbers("--gpus", text) or []]
@@ -90,6 +92,7 @@ class Question:
         options = {
             "--measure": own.measure,
             "--data": own.data,
+            "--where": own.where,
             "--base": own.base,
             "--family": own.family,
             "--set": own.settings,
@@ -106,7 +109,8 @@ class Question:
         given, own = self.throughput, self.of_recipe
         refuse(given.samples or given.phases, "phases are given twice", hint="either in the recipe or as options")
         refuse(self.batch["batch_size"], "batch_size is given twice", hint="the phases of the recipe have it")
-        recipe = with_settings(self.file, own.settings) | named({"data": own.data, "base": own.base})
+        recipe = with_data(with_settings(self.file, own.settings), own.data or [], own.where)
+        recipe |= named({"base": own.base})
         return _with_batch(recipe, {"microbatch": self.batch["microbatch"]})
 
     def _of_recipe(self) -> "tuple[Outline, list[Measured]]":
@@ -116,7 +120,7 @@ class Question:
         refuse(own.family, "--family is for what is computed", hint="a throughput that is measured needs none")
         if own.measure:
             return self._of_measured(recipe, spec)
-        for option, value in {"--data": own.data, "--base": own.base}.items():
+        for option, value in {"--data": own.data, "--where": own.where, "--base": own.base}.items():
             refuse(value, f"{option} is for --measure", hint="throughput that is given needs neither")
         return self._parsed({}, _of_phases(spec, given.gpus, given.rates), OF_A_PHASE), []
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.estimate import each_left_out
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from benchmarks.estimate import each_left_out
 from gangline.core.errors import BadInput
 from gangline.core.estimates.daly import best_interval_s, between_s, least_loss, run_factor
 from gangline.core.estimates.estimate import Estimate, estimate

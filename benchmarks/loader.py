@@ -4,6 +4,7 @@ peers      a shuffled epoch of JPEGs, decoded, and of latents, from this machine
            mosaicml-streaming, litdata and webdataset
 decoder    the share of the rate that the decoder alone reaches with the same bytes in memory, from the disk and from SeaweedFS
 requests   what an epoch of JPEGs asks of S3, counted by a proxy before the server, and what that costs
+intake     what the trainer is given in a second, latents, noise and tokens, beside the published rate of a card
 rows       ten million small rows: how long opening takes, the first batch, memory over an epoch, each row once
 --peers    an interpreter that has the peers, with torch and pillow; without it only ours is measured
 
@@ -484,6 +485,12 @@ class Bench:
         said = self._call(task.who, "share", json.dumps(asdict(task)), str(self.folder / "tars" / "images"))
         return Share(**json.loads(said.splitlines()[-1]))
 
+    def taken(self, base: Path, resolution: int) -> Any:
+        from benchmarks.intake import taken_of
+
+        said = self._call(OURS, "intake", str(base), str(self.folder / f"{resolution}.lance"), str(resolution))
+        return taken_of(said.splitlines()[-1])
+
     def _call(self, who: str, *arguments: str) -> str:
         python = str(self.peers) if who in PEERS else sys.executable
         with TemporaryDirectory(dir=self.folder) as home:  # litdata keeps a cache there
@@ -764,6 +771,21 @@ def measure_rows(task: Task) -> Found:
     )
 
 
+# ----------------------------------------------------------------------------------------------------- what a trainer is given
+
+
+def intake(bench: Bench, given: argparse.Namespace) -> None:
+    from benchmarks import intake
+
+    base, rounds = intake.make_base(bench.folder / "base"), dict[int, list[intake.Taken]]()
+    for resolution in intake.PUBLISHED:
+        intake.make_data(bench.folder / f"{resolution}.lance", base, resolution, given.intake_rows)
+    for _ in range(given.rounds):
+        for resolution in intake.PUBLISHED:
+            rounds.setdefault(resolution, []).append(bench.taken(base, resolution))
+    intake.show(rounds)
+
+
 def _memory_mb(what: str = "VmRSS") -> float:
     """Held now; or `VmHWM`, the most that was. What `resource` calls the most begins with that of the parent."""
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -772,7 +794,7 @@ def _memory_mb(what: str = "VmRSS") -> float:
 
 # ------------------------------------------------------------------------------------------------------------------- main
 
-PARTS = {"peers": peers, "decoder": decoder, "requests": requests, "rows": rows}
+PARTS = {"peers": peers, "decoder": decoder, "requests": requests, "intake": intake, "rows": rows}
 
 
 def main() -> None:
@@ -783,6 +805,7 @@ def main() -> None:
     parser.add_argument("--peers", type=Path, help="an interpreter that has the peers")
     parser.add_argument("--rows", type=int, default=20_000, help="of the data set of images and latents")
     parser.add_argument("--rounds", type=int, default=3, help="in turns, of which the median counts")
+    parser.add_argument("--intake-rows", type=int, default=8192, help="of the data set of `intake`")
     parser.add_argument("--small-rows", type=int, default=10_000_000)
     given = parser.parse_args()
     parts = given.parts or list(PARTS)
@@ -790,7 +813,7 @@ def main() -> None:
         print("no --peers: only ours is measured")
     with TemporaryDirectory(prefix="gangline-benchmark-") as made:
         bench = Bench(Path(made), given.peers)
-        if parts != ["rows"]:
+        if {"peers", "decoder", "requests"} & set(parts):
             bench.make(given.rows)
         for part in parts:
             PARTS[part](bench, given)
@@ -804,6 +827,11 @@ if __name__ == "__main__":
             print(json.dumps(asdict(found)))
         case ["share", text, tars]:
             print(json.dumps(asdict(measure_share(Task(**json.loads(text)), Path(tars)))))
+        case ["intake", base, place, resolution]:
+            from benchmarks.intake import measure as measure_intake
+            from benchmarks.intake import told
+
+            print(told(measure_intake(Path(base), Path(place), int(resolution))))
         case ["make", who, tars, to]:
             make_peer(who, Path(tars), Path(to))
         case _:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from gangline.core.errors import BadInput
@@ -40,16 +41,13 @@ class Embedded:
 def tokenize(base: Base, texts: Iterable[str]) -> Texts:
     """Each text once, in the order of its first coming."""
     unique = tuple(dict.fromkeys(texts))
-    found = [[_ids(tokenizer, text) for text in unique] for tokenizer in base.tokenizers]
+    found = [_ids(tokenizer, unique) for tokenizer in base.tokenizers]
     pieces = max(
         _pieces(tokenizer, len(ids)) for tokenizer, row in zip(base.tokenizers, found, strict=True) for ids in row
     )
     return Texts(
         unique,
-        tuple(
-            torch.tensor([_framed(tokenizer, ids, pieces) for ids in row])
-            for tokenizer, row in zip(base.tokenizers, found, strict=True)
-        ),
+        tuple(_framed(tokenizer, row, pieces) for tokenizer, row in zip(base.tokenizers, found, strict=True)),
     )
 
 
@@ -109,19 +107,21 @@ def condition(base: Base, embedded: Embedded, sizes: torch.Tensor) -> dict[str, 
     return told
 
 
-def _ids(tokenizer: Any, text: str) -> list[int]:
-    return tokenizer(text, add_special_tokens=False, truncation=False, verbose=False).input_ids
+def _ids(tokenizer: Any, texts: tuple[str, ...]) -> list[list[int]]:
+    """All in one call: each costs as much as several texts."""
+    return tokenizer(list(texts), add_special_tokens=False, truncation=False, verbose=False).input_ids
 
 
 def _pieces(tokenizer: Any, tokens: int) -> int:
     return max(1, -(-tokens // (tokenizer.model_max_length - 2)))
 
 
-def _framed(tokenizer: Any, ids: list[int], pieces: int) -> list[list[int]]:
-    """Cut into pieces, each with a beginning and an end, filled up as the encoder was trained."""
-    room = tokenizer.model_max_length - 2
-    framed = []
-    for start in range(0, pieces * room, room):
-        piece = [tokenizer.bos_token_id, *ids[start : start + room], tokenizer.eos_token_id]
-        framed.append(piece + [tokenizer.pad_token_id] * (room + 2 - len(piece)))
-    return framed
+def _framed(tokenizer: Any, texts: list[list[int]], pieces: int) -> torch.Tensor:
+    """Cut into pieces, each with a beginning and an end, filled up as the encoder was trained; (N, K, L)."""
+    length, begin, end = tokenizer.model_max_length, tokenizer.bos_token_id, tokenizer.eos_token_id
+    framed = np.full((len(texts), pieces, length), tokenizer.pad_token_id, np.int64)
+    for row, ids in zip(framed, texts, strict=True):
+        for number, piece in enumerate(row):
+            own = ids[number * (length - 2) : (number + 1) * (length - 2)]
+            piece[: len(own) + 2] = [begin, *own, end]
+    return torch.from_numpy(framed)

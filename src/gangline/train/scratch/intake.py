@@ -18,7 +18,7 @@ import torch
 from gangline.core.errors import BadInput
 from gangline.core.specs.phases import Phase
 from gangline.core.specs.scratch import Moment, ScratchSpec, moment, wanted_rows
-from gangline.data.chance import stream
+from gangline.data.chance import stream, streams
 from gangline.data.dataset import POOLED, TEXTS, DataSet, Latents, latents_column, open_data_set
 from gangline.data.images.buckets import Size, View, cut
 from gangline.data.images.crops import square
@@ -126,13 +126,15 @@ class Collator:
     def trained(self, batch: Batch, threads: ThreadPoolExecutor) -> Samples:
         """All chance comes from the samples' numbers."""
         numbers = batch.numbers.tolist()
-        captions = zip(batch.columns["captions"], numbers, strict=True)
-        drawn, noise = (chance.normal(self.seed, purpose, 0, numbers, self.shape) for purpose in ("posterior", "noise"))
+        drawn, noise = (
+            chance.normal(self.seed, purpose, 0, numbers, self.shape, threads) for purpose in ("posterior", "noise")
+        )
         if self.spec.noise_offset:  # Guttenberg 2023
             offset = chance.normal(self.seed, "noise offset", 0, numbers, (self.shape[0], 1, 1))
             noise = noise + self.spec.noise_offset * offset
         timesteps = chance.integers(self.seed, "timestep", 0, numbers, self.timesteps)
-        said = [self._caption(variants, number) for variants, number in captions]
+        chances = streams(self.seed, "caption", 0, numbers)
+        said = [self._caption(*each) for each in zip(batch.columns["captions"], chances, strict=True)]
         return self._collated(batch, threads, said, drawn=drawn, noise=noise, timesteps=timesteps)
 
     def measured(self, batch: Batch, threads: ThreadPoolExecutor, rows: int) -> Samples:
@@ -164,8 +166,7 @@ class Collator:
             **drawn,
         )
 
-    def _caption(self, captions: list[str], number: int) -> str:
-        rng = stream(self.seed, "caption", 0, number)
+    def _caption(self, captions: list[str], rng: np.random.Generator) -> str:
         dropped = rng.random() < self.spec.caption_drop
         if dropped or not captions:
             return ""
@@ -181,7 +182,8 @@ class Collator:
         if self.spec.part == "vae" or self.silence:
             return ()
         texts = tokenize(self.base, said)
-        rows = [texts.index(text) for text in said]
+        row_of = {text: row for row, text in enumerate(texts.texts)}
+        rows = [row_of[text] for text in said]
         return tuple(ids[rows, :1] for ids in texts.ids)
 
     def _words(self, batch: Batch, said: list[str]) -> tuple[torch.Tensor, ...]:

@@ -20,7 +20,7 @@ TIMES = 30.0
 """Its authors' loader gave at least so many times what the model took ("Training Stable Diffusion from Scratch Costs <$160k", 2023)."""
 BATCH, STEPS, WARM = 256, 12, 2
 CHANNELS, FACTOR = 4, 8
-WORDS = "a photo of one small red house by the sea under grey clouds in winter light with two people old boat green hill".split()
+WORDS = ("a", "photo", "of", "one", "small", "red", "house", "by", "the", "sea", "under", "grey", "clouds", "in", "winter")
 
 
 @dataclass(frozen=True, kw_only=True)

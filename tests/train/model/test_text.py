@@ -78,5 +78,19 @@ def test_sdxl_always_reads_the_last_layer_but_one() -> None:
         load_base(BASE, torch.device("cpu"), torch.float32, clip_skip=2)
 
 
+def test_texts_have_the_tokens_that_each_has_alone(base: Base) -> None:
+    """Long ones, too, of which all have as many pieces as the longest needs."""
+    texts = ["", "a red house", "!", "wow! " * 60, "日本の家 🏠", "word " * 75, "word " * 76]
+    found = tokenize(base, texts)
+    for tokenizer, ids in zip(base.tokenizers, found.ids, strict=True):
+        assert ids.shape[0] == len(texts) and ids.dtype == torch.int64
+        for text, row in zip(texts, ids, strict=True):
+            own = tokenizer(text, add_special_tokens=False, truncation=False, verbose=False).input_ids
+            framed = [token for piece in row.tolist() for token in piece[1 : tokenizer.model_max_length - 1]]
+            assert framed[: len(own)] == own
+            assert set(framed[len(own) :]) <= {tokenizer.eos_token_id, tokenizer.pad_token_id}
+            assert all(piece[0] == tokenizer.bos_token_id for piece in row.tolist())
+
+
 def test_no_text_is_tokenised_twice(base: Base) -> None:
     assert tokenize(base, ["a", "b", "a"]).texts == ("a", "b")

@@ -66,7 +66,7 @@ class Denoiser(torch.nn.Module):
     def _latents(self, samples: "Samples") -> torch.Tensor:
         """Drawn from the VAE's posterior and scaled, (B, C, H, W), float32: of a column, or of pictures that are encoded now."""
         if samples.posterior is not None:
-            mean, deviation = samples.posterior.unbind(1)
+            mean, deviation = samples.posterior.float().unbind(1)
         else:
             with torch.autocast(self.base.device.type, enabled=False):
                 posterior = self.base.vae.encode(in_floats(samples)).latent_dist

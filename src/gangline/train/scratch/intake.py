@@ -54,7 +54,8 @@ Encoder = tuple[str, float, float]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Samples(Stacked):
     """B samples of a step by their `numbers` in its phase. Of each picture either `pixels` (B, H, W, 3), 8 bits, or the `posterior`
-    of its latents (B, 2, C, H, W), mean and deviation; what is `drawn` from that (B, C, H, W) is standard normal, as `noise` is.
+    of its latents (B, 2, C, H, W), mean and deviation, as the column has them; what is `drawn` from that (B, C, H, W) is standard
+    normal, as `noise` is.
 
     What a U-Net is told: `sizes` (B, 6), `said` (B,), whether there are words, and either their tokens for each encoder, `ids` (B, 1, L),
     or `words`, what a column holds of them: embeddings (B, L, D) and, where the family has them, pooled ones (B, P).
@@ -154,7 +155,7 @@ class Collator:
             pictures = list(threads.map(_picture, batch.columns["image"], views, batch.columns["sha256"]))
             pixels = torch.from_numpy(np.stack(pictures))
         else:
-            posterior = torch.from_numpy(batch.columns[self.column]).float().reshape(len(batch), 2, *self.shape)
+            posterior = torch.from_numpy(batch.columns[self.column]).reshape(len(batch), 2, *self.shape)
         return Samples(
             numbers=torch.from_numpy(batch.numbers),
             pixels=pixels,
@@ -183,8 +184,8 @@ class Collator:
             return ()
         texts = tokenize(self.base, said)
         row_of = {text: row for row, text in enumerate(texts.texts)}
-        rows = [row_of[text] for text in said]
-        return tuple(ids[rows, :1] for ids in texts.ids)
+        rows = torch.tensor([row_of[text] for text in said])
+        return tuple(ids[:, :1].index_select(0, rows) for ids in texts.ids)
 
     def _words(self, batch: Batch, said: list[str]) -> tuple[torch.Tensor, ...]:
         """What the columns hold of each row's first caption, where there is something to be said."""

@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from threading import Event
 from urllib.parse import urlsplit
 
-from tests.conftest import BASE, SUBJECT
+from tests.inputs import BASE, SUBJECT
 from tests.proxy import Proxy
 
 from gangline.adapters.pools.local import start_node, stop_all

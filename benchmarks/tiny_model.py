@@ -26,8 +26,8 @@ from typing import Any
 
 import torch
 from diffusers import StableDiffusionXLPipeline
-from tests.conftest import ROOT, SUBJECT, file_at
 from tests.data.made import converted
+from tests.inputs import ROOT, SUBJECT, file_at
 
 from gangline.cli.admin.box import Box
 from gangline.cli.jobs.follow import follow, wait_for_pictures

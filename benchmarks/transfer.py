@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 
 import obstore
 from obstore.store import S3Store
-from tests.conftest import BASE, SUBJECT
+from tests.inputs import BASE, SUBJECT
 from tests.proxy import Proxy
 from tests.servers import s3_server
 

@@ -24,6 +24,10 @@ from gangline.core.files import PART_BYTES, File
 from gangline.ports.server import Upload
 from gangline.train.loading import loading
 from tests import tenths
+from tests.inputs import BASE as BASE
+from tests.inputs import ROOT
+from tests.inputs import SUBJECT as SUBJECT
+from tests.inputs import file_at as file_at
 from tests.postgres import Postgres, postgres
 from tests.servers import s3_server
 
@@ -34,9 +38,6 @@ settings.load_profile("anywhere")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-ROOT = Path(__file__).parents[1]
-BASE = ROOT / "assets" / "tiny-sdxl"
-SUBJECT = ROOT / "examples" / "subject"
 LONG = ("e2e", "sim", "exec", "train")
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES_MIN = 4 * 2**30
@@ -91,11 +92,6 @@ def as_upload(file: File, content: bytes) -> Upload:
     pieces = [content[start : start + PART_BYTES] for start in range(0, file.bytes, PART_BYTES)]
     parts = tuple(hashlib.sha256(piece).hexdigest() for piece in pieces) if len(pieces) > 1 else ()
     return Upload(path=file.path, bytes=file.bytes, sha256=file.sha256, parts=parts)
-
-
-def file_at(path: Path, below: Path) -> File:
-    content = path.read_bytes()
-    return File(path=str(path.relative_to(below)), bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
 
 
 @pytest.fixture(scope="session")

@@ -12,11 +12,7 @@ from gangline.core.parsing import to_json
 from gangline.core.runs.contract import EXIT_DONE, EXIT_STOPPED, REPORT, Phase
 from gangline.core.specs.fields import FilesBase
 from gangline.core.specs.lora import LoraSpec
-from gangline.train.lora.adapter import Adapter
-from gangline.train.lora.feed import Feed
-from gangline.train.lora.material import gather
-from gangline.train.lora.trainer import Lora, base_of, sources, train
-from gangline.train.run import numerics
+from gangline.train.lora.trainer import train
 from gangline.train.run.contract import Orders, RunDirectory
 from tests.conftest import BASE, SUBJECT, file_at
 
@@ -50,21 +46,6 @@ def lay_out(folder: Path, spec: LoraSpec, *, photos: Path = SUBJECT, base: Path 
         (folder / "inputs" / name).symlink_to(target)
     (folder / "spec.json").write_text(json.dumps(to_json(spec)))
     return RunDirectory(folder)
-
-
-def learner_of(run: RunDirectory) -> tuple[Lora, Feed]:
-    """What `train` takes its first step with, and what it is fed."""
-    spec = run.read_lora()
-    numerics.choose_kernels(repeatable=spec.exact != "off")
-    device = numerics.device()
-    dtype = numerics.dtype_of(spec.precision, device)
-    base = base_of(run, spec, device, dtype)
-    fingerprint = numerics.fingerprint(device, dtype, spec)
-    material = gather(run, base, spec, fingerprint, Orders())
-    assert material is not None
-    base.forget("vae", *([] if spec.train_text_encoder else ["text_encoders"]))
-    lora = Lora(base, spec, Adapter(base, spec), fingerprint | {"data": material.digest})
-    return lora, Feed(sources(base, spec, material), device)
 
 
 @dataclass

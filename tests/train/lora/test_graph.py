@@ -11,7 +11,8 @@ from gangline.core.specs.lora import LoraSpec
 from gangline.train.lora.feed import Feed
 from gangline.train.lora.trainer import Lora
 from tests.conftest import SUBJECT, file_at
-from tests.train.conftest import lay_out, learner_of, small_spec
+from tests.train.conftest import lay_out, small_spec
+from tests.train.learners import learner_of
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a card")
 

@@ -1,0 +1,74 @@
+"""Pictures of SDXL at 1024², 50 steps with guidance; beside diffusers' pipeline with the same weights and sampler."""
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from benchmarks.on_card.part import Case, Rows
+from benchmarks.on_card.results import Figures
+from benchmarks.on_card.runs import lora_run, memory
+from benchmarks.on_card.scale import Scale
+
+
+def cases(scale: Scale) -> Iterator[Case]:
+    for sampler in ("dpm++", "ddim"):
+        yield Case(sampler, partial(both, scale, sampler))
+
+
+def both(scale: Scale, sampler: str) -> Rows:
+    import torch
+
+    from gangline.train.model.base import load_base
+    from gangline.train.model.denoise import sampler_of
+    from gangline.train.model.sample import render
+    from gangline.train.model.text import embed_all, tokenize
+    from gangline.train.run import numerics
+    from gangline.train.run.contract import RunDirectory
+
+    steps = 2 if scale.tiny else 50
+    what = f"{scale.side}², {steps} steps of {sampler}"
+    with lora_run(scale, sample_sampler=sampler, sample_steps=steps) as directory:
+        spec = RunDirectory(directory).read_lora()
+        numerics.choose_kernels(repeatable=True)
+        device = numerics.device()
+        dtype = numerics.dtype_of(spec.precision, device)
+        base = load_base(scale.sdxl.folder, device, dtype)
+        texts = tokenize(base, [spec.prompt, ""])
+        spoken = embed_all(base, texts)
+        mine = timed(f"ours, {what}", lambda: render(base, spec, texts, spoken, spec.prompt, 1).tobytes())
+        yield mine
+        scheduler = sampler_of(base, sampler)
+        base.forget("vae", "unet", "text_encoders")
+
+    from diffusers import StableDiffusionXLPipeline
+
+    numerics.choose_kernels(repeatable=False)
+    pipeline = StableDiffusionXLPipeline.from_pretrained(scale.sdxl.folder, torch_dtype=dtype).to(device)
+    pipeline.scheduler = scheduler
+    pipeline.set_progress_bar_config(disable=True)
+
+    def draw() -> bytes:
+        generator = torch.Generator("cpu").manual_seed(1)
+        sizes = {"width": scale.side, "height": scale.side, "num_inference_steps": steps}
+        made: Any = pipeline(spec.prompt, generator=generator, guidance_scale=spec.guidance_scale, **sizes)
+        return made.images[0].tobytes()
+
+    theirs = timed(f"diffusers' pipeline, {what}", draw)
+    yield theirs | {"times ours": theirs["s/picture"] / mine["s/picture"]}
+
+
+def timed(what: str, draw: Callable[[], bytes]) -> Figures:
+    """The first one, which chooses kernels, is not counted."""
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    taken, pictures = [], []
+    for _ in range(3):
+        started_s = time.perf_counter()
+        pictures.append(draw())
+        taken.append(time.perf_counter() - started_s)
+    return {"what": what, "s/picture": statistics.median(taken[1:]), "equal bits": len(set(pictures)) == 1} | memory()

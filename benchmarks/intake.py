@@ -20,7 +20,23 @@ TIMES = 30.0
 """Its authors' loader gave at least so many times what the model took ("Training Stable Diffusion from Scratch Costs <$160k", 2023)."""
 BATCH, STEPS, WARM = 256, 12, 2
 CHANNELS, FACTOR = 4, 8
-WORDS = ("a", "photo", "of", "one", "small", "red", "house", "by", "the", "sea", "under", "grey", "clouds", "in", "winter")
+WORDS = (
+    "a",
+    "photo",
+    "of",
+    "one",
+    "small",
+    "red",
+    "house",
+    "by",
+    "the",
+    "sea",
+    "under",
+    "grey",
+    "clouds",
+    "in",
+    "winter",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +71,8 @@ def make_data(to: Path, base: Path, resolution: int, rows: int) -> None:
     import torch
     from diffusers import AutoencoderKL
 
-    from gangline.data.dataset import Info, Latents, described, latents_column
+    from gangline.data.columns import Latents, described, latents_column
+    from gangline.data.dataset import Info
     from gangline.train.model.digest import weights_digest
 
     vae = AutoencoderKL.from_pretrained(base / "vae", torch_dtype=torch.float32)

@@ -34,16 +34,17 @@ def profiled(scale: Scale) -> Rows:
         run.seconds_a_step(3)
         alone_s = run.seconds_a_step(3 if scale.tiny else 12)
         with profile(activities=[ProfilerActivity.CUDA if on_card else ProfilerActivity.CPU]) as recorded:
-            run.seconds_a_step(STEPS)
+            step_s = run.seconds_a_step(STEPS)
     kernels = sorted(kernels_of(recorded.events(), on_card), key=lambda kernel: kernel.from_us)
     waits = gaps(kernels)
     yield {"what": "a step, not recorded", "ms/step": 1000 * alone_s}
-    yield {"what": "all kernels"} | shares([(one.to_us - one.from_us) for one in kernels], alone_s)
-    yield {"what": "all gaps"} | shares([us for _, us in waits], alone_s)
+    yield {"what": "a step, recorded", "ms/step": 1000 * step_s, "% of a step": 100.0}
+    yield {"what": "all kernels"} | shares([one.to_us - one.from_us for one in kernels], step_s)
+    yield {"what": "all gaps"} | shares([us for _, us in waits], step_s)
     spent = [(kernel.name, kernel.to_us - kernel.from_us) for kernel in kernels]
     for what, found in (("kernel", dearest(spent)), ("gap before", dearest(waits))):
         for name, each_us in found:
-            yield {"what": f"{what} {name[:90]}"} | shares(each_us, alone_s)
+            yield {"what": f"{what} {name[:90]}"} | shares(each_us, step_s)
 
 
 def kernels_of(events: Iterable[Any], on_card: bool) -> Iterator[Kernel]:

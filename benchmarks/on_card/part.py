@@ -23,10 +23,9 @@ def no_more(rows: list[Figures]) -> list[Figures]:
 
 @dataclass(frozen=True)
 class Part:
-    """`extras`: of pyproject.toml, beside what every part needs. `packages`: single ones of them. `sum_up` makes rows of all other rows."""
+    """`packages`: what it needs besides what every part does. `sum_up` makes rows of all other rows."""
 
     name: str
     cases: Callable[[Scale], Iterable[Case]]
-    extras: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     sum_up: Callable[[list[Figures]], list[Figures]] = no_more

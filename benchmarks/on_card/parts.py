@@ -3,10 +3,8 @@
 from functools import partial
 from pathlib import Path
 
-from benchmarks.on_card import beside, exact, kernels, quantised, render, scratch, step
+from benchmarks.on_card import beside, encode, exact, kernels, quantised, render, scratch, step
 from benchmarks.on_card.part import Part
-
-DATA = ("data",)
 
 
 def parts(peers: list[Path], rounds: int) -> dict[str, Part]:
@@ -15,12 +13,12 @@ def parts(peers: list[Path], rounds: int) -> dict[str, Part]:
         Part("exact", exact.cases),
         Part("step", step.cases, sum_up=step.sum_up),
         Part("beside", partial(beside.cases_with, peers, rounds), sum_up=beside.sum_up),
-        Part("scratch", scratch.cases, extras=DATA),
+        Part("scratch", scratch.cases),
         Part("render", render.cases),
-        Part("encode", scratch.encode_cases, extras=DATA),
+        Part("encode", encode.cases, packages=("pyarrow",)),
         Part("profile", kernels.cases),
         Part("quantised", quantised.cases, packages=("bitsandbytes",), sum_up=quantised.sum_up),
         Part("compiled", step.compiled_cases),
-        Part("compiled-scratch", scratch.compiled_cases, extras=DATA),
+        Part("compiled-scratch", scratch.compiled_cases),
     )
     return {part.name: part for part in every if peers or part.name != "beside"}

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.on_card.part import Case, Rows
 from benchmarks.on_card.results import Figures
-from benchmarks.on_card.runs import lora_run, memory
+from benchmarks.on_card.runs import counted_from_nothing, lora_run, memory
 from benchmarks.on_card.scale import Scale
 
 
@@ -61,11 +61,7 @@ def both(scale: Scale, sampler: str) -> Rows:
 
 def timed(what: str, draw: Callable[[], bytes]) -> Figures:
     """The first one, which chooses kernels, is not counted."""
-    import torch
-
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
+    counted_from_nothing()
     taken, pictures = [], []
     for _ in range(3):
         started_s = time.perf_counter()

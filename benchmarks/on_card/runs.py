@@ -1,5 +1,6 @@
 """Trainers: as processes in a directory that goes afterwards, or in this process, step by step."""
 
+import gc
 import json
 import shutil
 import statistics
@@ -14,7 +15,7 @@ from typing import Any
 from benchmarks.on_card.results import Figures
 from benchmarks.on_card.scale import Made, Scale
 
-LORA, SCRATCH = "gangline.train.lora", "gangline.train.scratch"
+LORA = "gangline.train.lora"
 
 
 @contextmanager
@@ -44,20 +45,18 @@ def lora_run(scale: Scale, **settings: Any) -> Iterator[Path]:
 
 
 @contextmanager
-def scratch_run(scale: Scale, data: Any, **settings: Any) -> Iterator[Path]:
-    """A directory in which the trainer of a new U-Net can be started."""
+def scratch_run(scale: Scale, **settings: Any) -> Iterator[Path]:
+    """A directory with the spec of a new U-Net. There is no data set, as nothing reads one."""
     from gangline.core.specs.phases import DataRef
     from gangline.core.specs.scratch import ScratchSpec
 
     values: dict[str, Any] = {
-        "data": (DataRef(place=data.place.uri, id=data.info.id, version=data.version),),
+        "data": (DataRef(place="none", id="none", version=1),),
         "new": ("unet",),
         "learning_rate": 1e-4,
         "ema_decay": 0.9999,
-        "caption_drop": 0.1,
         "text_embeddings": "required",
         "precision": scale.precision,
-        "checkpoint_every_s": 3600.0,
     }
     with laid_out(scale, ScratchSpec, scale.sd2, values | settings) as directory:
         yield directory
@@ -91,19 +90,6 @@ def finish(module: str, directory: Path) -> None:
         raise RuntimeError(f"{module} ended with {code}: {(log.strip().splitlines() or [''])[-1]}")
 
 
-def pace_of(directory: Path) -> Figures:
-    """Of the second half of the steps: the first ones choose kernels and take memory."""
-    lines = [json.loads(line) for line in (directory / "progress.jsonl").read_text().splitlines()]
-    told = [line for line in lines if line.get("metrics")]
-    told = told[len(told) // 2 :]
-    pace: Figures = {"s/step": statistics.median(line["seconds_per_step"] for line in told)}
-    for column, name in (("images/s", "images_per_second"), ("GB", "memory_gb")):
-        values = [line["metrics"][name] for line in told if name in line["metrics"]]
-        if values:
-            pace[column] = statistics.median(values)
-    return pace
-
-
 class Stepped:
     """A LoRA in training as its trainer has it, whose steps are taken here one after another."""
 
@@ -125,14 +111,19 @@ class Stepped:
 
 @contextmanager
 def stepped(scale: Scale, **settings: Any) -> Iterator[Stepped]:
-    """Nothing that was on the card before counts as its memory."""
+    counted_from_nothing()
+    with lora_run(scale, **settings) as directory:
+        yield Stepped(directory)
+
+
+def counted_from_nothing() -> None:
+    """What was on the card before is not counted as memory of what comes."""
     import torch
 
     if torch.cuda.is_available():
+        gc.collect()
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    with lora_run(scale, **settings) as directory:
-        yield Stepped(directory)
 
 
 def memory() -> Figures:

@@ -1,4 +1,4 @@
-"""What parts train: SDXL and Stable Diffusion 2 with random weights and drawn pictures, or tiny ones. Made once, kept in a folder."""
+"""What parts train: SDXL and Stable Diffusion 2 with random weights, or tiny ones. Made once, kept in a folder."""
 
 import json
 import shutil
@@ -7,9 +7,6 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-
-BATCH = 32
-"""Pictures that are encoded at a time."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +19,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Scale:
-    """SDXL and Stable Diffusion 2 as they are, or tiny ones, with as many steps and pictures as tell something of them."""
+    """SDXL and Stable Diffusion 2 as they are, or tiny ones."""
 
     tiny: bool
     folder: Path
@@ -44,10 +41,6 @@ class Scale:
         """By side, those of the two published phases on one card."""
         return {32: 4} if self.tiny else {256: 256, 512: 128}
 
-    @property
-    def pictures(self) -> int:
-        return 64 if self.tiny else 1024
-
     @cached_property
     def sdxl(self) -> Made:
         from benchmarks.random_bases import files_of, make_base
@@ -58,27 +51,6 @@ class Scale:
     @cached_property
     def sd2(self) -> Made:
         return self._once("sd2", make_tiny_sd2 if self.tiny else make_sd2)
-
-    @cached_property
-    def captioned(self) -> Any:
-        """A data set of `pictures` JPEGs, each with a caption of its own."""
-        from gangline.data.dataset import open_data_set
-        from gangline.data.making.conversion import Conversion
-        from gangline.data.making.convert import convert
-        from gangline.data.making.engine import Processes
-        from gangline.data.making.fetch import Fetching
-        from gangline.data.place import Place
-        from gangline.data.sources import Hints, find_source
-
-        target = Place(str(self.folder / "drawn.lance"))
-        stamp = self.folder / "drawn.made"
-        if not stamp.exists():
-            shutil.rmtree(self.folder / "drawn.lance", ignore_errors=True)
-            drawn = draw_pictures(self.folder / "drawn", self.pictures, max(self.batches))
-            source, entries = find_source(Place(str(drawn)), Hints())
-            convert(Conversion(source=source, target=target), entries, Processes(1), Fetching())
-            stamp.touch()
-        return open_data_set(target)
 
     def _once(self, name: str, make: Callable[[Path], object]) -> Made:
         from benchmarks.random_bases import files_of
@@ -103,17 +75,3 @@ def make_tiny_sd2(folder: Path) -> None:
     from tests.train.bases import save_tiny
 
     save_tiny(folder, "sd2")
-
-
-def draw_pictures(folder: Path, count: int, side: int) -> Path:
-    """Blurred noise, which takes a decoder about as long as a photo does. No caption comes twice, as texts are embedded once."""
-    import numpy as np
-    from PIL import Image
-
-    folder.mkdir(parents=True, exist_ok=True)
-    chance = np.random.default_rng(0)
-    for number in range(count):
-        small = Image.fromarray(chance.integers(0, 256, (side // 8, side // 8, 3), dtype=np.uint8))
-        small.resize((side, side), Image.Resampling.BICUBIC).save(folder / f"{number:04d}.jpg", quality=90)
-        (folder / f"{number:04d}.txt").write_text(f"blurred noise, number {number}")
-    return folder

@@ -1,14 +1,12 @@
-"""Latents and text embeddings of Stable Diffusion 2, and its U-Net trained on them, beside what is published of an A100."""
+"""Stable Diffusion 2's U-Net from nothing, on latents and embeddings that are on the card; beside what is published of an A100."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 from benchmarks.on_card.part import Case, Rows
-from benchmarks.on_card.results import Figures
-from benchmarks.on_card.runs import SCRATCH, finish, pace_of, scratch_run, seconds_each
-from benchmarks.on_card.scale import BATCH, Scale
+from benchmarks.on_card.runs import counted_from_nothing, memory, scratch_run, seconds_each
+from benchmarks.on_card.scale import Scale
 
 PUBLISHED = {256: 137.5, 512: 36.3}
 """Images a second of one A100, at the sides of the two phases (MosaicML, "Training Stable Diffusion from Scratch Costs <$160k", 2023)."""
@@ -27,97 +25,60 @@ def compiled_cases(scale: Scale) -> Iterator[Case]:
 def cases_of(scale: Scale, kinds: dict[str, dict[str, Any]]) -> Iterator[Case]:
     for kind, settings in kinds.items():
         for side, batch in scale.batches.items():
-            name = ", ".join(filter(None, (f"U-Net, {side}², batch {batch}", kind)))
+            name = ", ".join(filter(None, (f"{side}², batch {batch}", kind)))
             yield Case(name, partial(trained, scale, name, side, batch, settings))
 
 
 def trained(scale: Scale, what: str, side: int, batch: int, settings: dict[str, Any]) -> Rows:
+    """As its trainer takes a step, but for the data set that is read meanwhile (benchmarks/loader.py measures that)."""
     from gangline.core.specs.phases import Phase
+    from gangline.core.specs.scratch import moment
+    from gangline.train.model.base import base_at
+    from gangline.train.run import numerics
+    from gangline.train.run.contract import RunDirectory
+    from gangline.train.run.ranks import Ranks
+    from gangline.train.scratch.denoiser import Denoiser
+    from gangline.train.scratch.learner import Learner
 
-    data = with_columns(scale)
-    phase = Phase(steps=4 if scale.tiny else 14, resolution=side, batch_size=batch, latents="required")
-    with scratch_run(scale, data, phases=(phase,), **settings) as directory:
-        finish(SCRATCH, directory)
-        row = {"what": what} | pace_of(directory)
+    counted_from_nothing()
+    count = 2 if scale.tiny else 8
+    phase = Phase(steps=count, resolution=side, batch_size=batch, latents="required")
+    with scratch_run(scale, phases=(phase,), **settings) as directory:
+        spec = RunDirectory(directory).read_scratch()
+        numerics.choose_kernels(repeatable=spec.exact != "off")
+        device = numerics.device()
+        dtype = numerics.dtype_of(spec.precision, device)
+        base = base_at(scale.sd2.folder, spec, device, dtype)
+        learner = Learner(Denoiser(base, spec), spec, Ranks(), device, dtype)
+        samples, at = samples_of(learner, side, batch), moment(spec, 1)
+        learner.fit(at, samples)
+        seconds_each(lambda: learner.step(at, samples), 2)
+        step_s = seconds_each(lambda: learner.step(at, samples), count)
+    row = {"what": what, "s/step": step_s, "images/s": batch / step_s, "microbatch": learner.microbatch} | memory()
     if published := PUBLISHED.get(side):
         row |= {"images/s of an A100, published": published, "times that": row["images/s"] / published}
     yield row
 
 
-def with_columns(scale: Scale) -> Any:
-    from gangline.data.making.engine import Processes
-    from gangline.train.scratch.encode import encode
+def samples_of(learner: Any, side: int, batch: int) -> Any:
+    """Random numbers of the shapes and kinds that a data set's columns have."""
+    import torch
 
-    data = scale.captioned
-    if data.computed():
-        return data
-    return encode(data, encoding_of(scale, tuple(scale.batches), scale.precision, texts=True), Processes(1))
+    from gangline.train.scratch.denoiser import Samples
 
-
-def encoding_of(scale: Scale, sides: tuple[int, ...], precision: str, *, texts: bool) -> Any:
-    from gangline.train.scratch.encoder import Encoding
-
-    return Encoding(
-        target=scale.captioned.place,
-        version=scale.captioned.version,
-        base=scale.sd2.folder,
-        vae=None,
-        resolutions=sides,
-        texts=texts,
-        dtype={"fp32": "float32", "bf16": "bfloat16"}[precision],
-        batch_size=BATCH,
+    config, device = learner.network.base.unet.config, learner.device
+    torch.manual_seed(0)
+    latent_side = side // learner.network.base.latent_factor
+    shape = (batch, config.in_channels, latent_side, latent_side)
+    return Samples(
+        numbers=torch.arange(batch, device=device),
+        pixels=None,
+        posterior=torch.rand(batch, 2, *shape[1:], device=device),
+        drawn=torch.randn(shape, device=device),
+        noise=torch.randn(shape, device=device),
+        timesteps=torch.randint(0, 1000, (batch,), device=device),
+        sizes=torch.tensor([[side, side, 0, 0, side, side]] * batch, dtype=torch.float32, device=device),
+        said=torch.ones(batch, dtype=torch.bool, device=device),
+        ids=(),
+        words=(torch.randn(batch, 77, config.cross_attention_dim, device=device),),
     )
-
-
-def encode_cases(scale: Scale) -> Iterator[Case]:
-    """In float32, as it is by default, and in bfloat16."""
-    for precision in ("fp32",) if scale.tiny else ("fp32", "bf16"):
-        for side in scale.batches:
-            yield Case(f"latents of {side}², {precision}", partial(latents, scale, side, precision))
-    yield Case("text embeddings", partial(texts, scale))
-
-
-def latents(scale: Scale, side: int, precision: str) -> Rows:
-    """From JPEGs of the larger side; beside the VAE alone, on pixels that are on the card already."""
-    import torch
-
-    from gangline.train.scratch.encoder import Encoder
-
-    encoder = Encoder(encoding_of(scale, (side,), precision, texts=False))
-    pixels = torch.rand(BATCH, 3, side, side, device=encoder.base.device, dtype=encoder.dtype)
-
-    def alone() -> object:
-        with torch.no_grad():
-            return encoder.vae.encode(pixels).latent_dist.mean
-
-    yield encoded(scale, f"latents of {side}², {precision}", encoder, "images/s", alone)
-
-
-def texts(scale: Scale) -> Rows:
-    """In the precision in which the encoder computes by default; beside the text encoder alone, on tokens that are on the card already."""
-    import torch
-
-    from gangline.train.scratch.encoder import Encoder
-
-    encoder = Encoder(encoding_of(scale, (), "fp32", texts=True))
-    (network,) = encoder.base.text_encoders
-    tokens = torch.randint(0, network.config.vocab_size, (BATCH, 77), device=encoder.base.device)
-
-    def alone() -> object:
-        with torch.no_grad():
-            return network(tokens).last_hidden_state
-
-    yield encoded(scale, "text embeddings, fp32", encoder, "captions/s", alone)
-
-
-def encoded(scale: Scale, what: str, encoder: Any, unit: str, alone: Callable[[], object]) -> Figures:
-    """The first batch is not counted, for either."""
-    table = scale.captioned.table
-    rows = table.head(min(8 * BATCH, scale.pictures), columns=["image", "sha256", "captions"]).to_batches()[0]
-    encoder.encode(rows.slice(0, BATCH))
-    started_s = time.perf_counter()
-    encoder.encode(rows)
-    rate = rows.num_rows / (time.perf_counter() - started_s)
-    alone()
-    theirs = BATCH / seconds_each(alone, 2 if scale.tiny else 8)
-    return {"what": what, unit: rate, f"{unit}, the model alone": theirs, "% of that": 100 * rate / theirs}

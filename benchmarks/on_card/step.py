@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks.on_card.part import Case, Rows
 from benchmarks.on_card.results import Figures
-from benchmarks.on_card.runs import memory, middle_seconds, seconds_each, stepped
+from benchmarks.on_card.runs import counted_from_nothing, memory, middle_seconds, seconds_each, stepped
 from benchmarks.on_card.scale import Scale
 
 BATCHES = ((1, False), (1, True), (4, False), (4, True), (8, False), (16, False), (16, True), (32, True))
@@ -104,6 +104,7 @@ def plain(scale: Scale, what: str, batch: int, checkpointing: bool) -> Rows:
     from gangline.core.specs.lora import ATTENTION
     from gangline.train.run import numerics
 
+    counted_from_nothing()
     torch.use_deterministic_algorithms(False)
     torch.manual_seed(0)
     device = numerics.device()
@@ -138,9 +139,6 @@ def plain(scale: Scale, what: str, batch: int, checkpointing: bool) -> Rows:
         optimizer.step()
         optimizer.zero_grad()
 
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
     seconds_each(take, 3)
     yield paced(scale, what, batch, seconds_each(take, 3 if scale.tiny else 12))
 

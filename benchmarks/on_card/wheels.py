@@ -58,14 +58,16 @@ def table(python: str = f"{sys.version_info.major}.{sys.version_info.minor}") ->
     return {name: Wheel(**wheel | {"requires": tuple(wheel["requires"])}) for name, wheel in known.items()}
 
 
-def declared(extras: Iterable[str] = (), packages: Iterable[str] = ()) -> list[str]:
-    """Return the requirements in pyproject.toml of the trainers and of these extras. What is named in `packages` is of single parts."""
+OF_SINGLE_PARTS = ("bitsandbytes", "pyarrow")
+"""More megabytes than all others together."""
+
+
+def declared(packages: Iterable[str] = ()) -> list[str]:
+    """Return the requirements in pyproject.toml of a trainer, and these packages besides."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    optional = project["optional-dependencies"]
-    of_parts = [one for one in optional["train"] if one.startswith("bitsandbytes")]
-    named = [one for one in of_parts if one.startswith(tuple(packages))] if packages else []
-    always = [one for one in (*project["dependencies"], *optional["train"]) if one not in of_parts]
-    return [*always, *(one for extra in extras for one in optional[extra]), *named]
+    every = (*project["dependencies"], *project["optional-dependencies"]["train"])
+    besides = [next((one for one in every if one.startswith(name)), name) for name in packages]
+    return [*(one for one in every if not one.startswith(OF_SINGLE_PARTS)), *besides]
 
 
 def lacking(requirements: Iterable[str]) -> dict[str, Lacking]:
@@ -103,7 +105,7 @@ def version_of(name: str) -> str:
 
 
 def lacking_by_part(wanted: Iterable[Part]) -> dict[str, dict[str, Lacking]]:
-    return {part.name: lacking(declared(part.extras, part.packages)) for part in wanted}
+    return {part.name: lacking(declared(part.packages)) for part in wanted}
 
 
 def listed(by_part: Mapping[str, Mapping[str, Lacking]]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Write wheels.json anew: `python -m benchmarks.on_card.write_wheels`, where there is a network. `make constraints` does.
 
-For each Python that a card's machine may have it downloads, in the versions of constraints.txt, the wheels that the trainers and data sets
-need but for PyTorch, and keeps their sizes and what they need.
+For each Python that a card's machine may have it downloads, in the versions of constraints.txt, the wheels that parts need
+but for PyTorch, and keeps their sizes and what they need.
 """
 
 import json
@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from zipfile import ZipFile
 
-from benchmarks.on_card.wheels import BY_ITSELF, ROOT, TABLE, canonical, declared
+from benchmarks.on_card.wheels import BY_ITSELF, OF_SINGLE_PARTS, ROOT, TABLE, canonical, declared
 from packaging.requirements import Requirement
 
 PYTHONS = ("3.11", "3.12")
@@ -25,7 +25,7 @@ PLATFORMS = (
 
 
 def main() -> None:
-    wanted = declared(extras=("data",), packages=("bitsandbytes",))
+    wanted = declared(OF_SINGLE_PARTS)
     written = {python: dict(sorted(wheels_for(python, wanted).items())) for python in PYTHONS}
     TABLE.write_text(json.dumps(written, indent=1) + "\n")
 

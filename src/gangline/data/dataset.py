@@ -1,7 +1,7 @@
 """A data set: a Lance table of images and what is said of them, in a folder or a bucket, with what Gangline knows of it.
 
 `Info` lies in the table's schema metadata under `gangline`; columns that were computed say in their own metadata from what
-(`Latents`). A version of a table never changes, so a run that pins one sees the same rows for as long as it lies there.
+(gangline.data.columns). A version of a table never changes, so a run that pins one sees the same rows for as long as it lies there.
 """
 
 import json
@@ -9,13 +9,11 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import lance
-import pyarrow as pa
 
 from gangline.core.errors import BadInput
-from gangline.data.images.crops import Crop
+from gangline.data.columns import KEY, TEXTS, Computed, Latents, Texts, known_of
 from gangline.data.place import Place, errors_of, explained
 
-KEY = b"gangline"
 FINISHED = "gangline.finished"
 ENDING = ".lance"
 DATA = "data"
@@ -23,8 +21,6 @@ VERSIONS = "_versions"
 NEWEST = 2**64 - 1
 """A version's file has the number that is left to this, so that the newest is listed first."""
 FORMAT = 1
-TEXTS = "texts"
-POOLED = "texts_pooled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,49 +55,6 @@ class Info:
         return {KEY: json.dumps(asdict(self)).encode()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Latents:
-    """A column of image latents: of each image `[mean, deviation]` of the VAE's posterior, C × H × W each, as the VAE gives them:
-    not multiplied by `scale`, which is what a U-Net expects (z · scale).
-
-    `vae` is the SHA-256 of its weights; `precision` that of the stored numbers; `compute_precision` that in which the VAE made them,
-    None where it was not kept.
-    """
-
-    vae: str
-    scale: float
-    shift: float
-    channels: int
-    side: int
-    resolution: int
-    crop: str
-    precision: str
-    compute_precision: str | None = None
-
-    @property
-    def numbers(self) -> int:
-        return 2 * self.channels * self.side * self.side
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Texts:
-    """A column of embeddings of each row's first caption, `tokens` × `width` numbers, as the encoders give them; where the family
-    has pooled ones (`pooled` numbers), these lie in a column of the same name with `_pooled`.
-
-    `encoders` is the SHA-256 of their weights. 77 × 2048 numbers are 315 KB in half precision: ten times a 512-pixel image's latents.
-    """
-
-    encoders: str
-    tokens: int
-    width: int
-    pooled: int
-    precision: str
-
-
-KINDS: dict[str, type] = {"latents": Latents, "texts": Texts}
-Computed = Latents | Texts
-
-
 @dataclass(frozen=True, slots=True)
 class DataSet:
     place: Place
@@ -132,7 +85,7 @@ class DataSet:
 
     def computed(self) -> dict[str, Computed]:
         """What is known of the columns that were added, by name."""
-        return {column.name: known for column in self.table.schema if (known := _known(column)) is not None}
+        return {column.name: known for column in self.table.schema if (known := known_of(column)) is not None}
 
     def latents(self, column: str) -> Latents:
         """Raises `BadInput` where that column holds no latents."""
@@ -152,10 +105,6 @@ class DataSet:
                 f"{self.place.uri} has no embeddings of its captions", hint="`gangline data encode --texts` makes them"
             )
         return known
-
-
-def latents_column(resolution: int, crop: Crop) -> str:
-    return f"latents_{resolution}" if crop == "center" else f"latents_{resolution}_{crop}"
 
 
 def open_data_set(place: Place, *, version: int | None = None, id: str = "") -> DataSet:
@@ -233,16 +182,3 @@ def data_sets(place: Place) -> list[DataSet]:
     names = place.folders()
     places = [place] if "_versions" in names else [place.below(name) for name in names]
     return [found for one in places if (found := there(one))]
-
-
-def described(column: pa.Field, known: Computed) -> pa.Field:
-    """With what is known of it."""
-    kind = next(name for name, of in KINDS.items() if isinstance(known, of))
-    return column.with_metadata({KEY: json.dumps({"kind": kind} | asdict(known)).encode()})
-
-
-def _known(column: pa.Field) -> Computed | None:
-    if not column.metadata or KEY not in column.metadata:
-        return None
-    value: dict[str, Any] = json.loads(column.metadata[KEY])
-    return KINDS[value.pop("kind")](**value)

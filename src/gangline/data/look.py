@@ -7,7 +7,8 @@ import numpy as np
 from PIL import Image
 
 from gangline.data.chance import stream
-from gangline.data.dataset import Computed, DataSet, Latents
+from gangline.data.columns import Computed, Latents
+from gangline.data.dataset import DataSet
 from gangline.data.images.grid import Row, draw
 from gangline.data.images.pixels import as_seen, loaded
 from gangline.data.place import errors_of

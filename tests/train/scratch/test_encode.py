@@ -17,7 +17,8 @@ import torch
 from PIL import Image
 
 from gangline.core.errors import BadInput
-from gangline.data.dataset import KEY, DataSet, Texts, open_data_set
+from gangline.data.columns import KEY, Texts
+from gangline.data.dataset import DataSet, open_data_set
 from gangline.data.images.buckets import Size, cut
 from gangline.data.images.crops import square
 from gangline.data.look import look

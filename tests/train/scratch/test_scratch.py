@@ -23,8 +23,8 @@ from gangline.train.run.ranks import Ranks
 from gangline.train.run.throughput import Throughput, flops
 from gangline.train.scratch.average import Average, LossScale
 from gangline.train.scratch.beginning import FROZEN_EMBEDDINGS
-from gangline.train.scratch.denoiser import Denoiser
-from gangline.train.scratch.intake import Intake, Samples, open_data
+from gangline.train.scratch.denoiser import Denoiser, Samples
+from gangline.train.scratch.intake import Intake, open_data
 from gangline.train.scratch.learner import AT_A_TIME, Learner
 from gangline.train.scratch.trainer import train
 from tests.data.made import converted

@@ -13,8 +13,8 @@ from gangline.data.dataset import DataSet
 from gangline.train.model.base import base_at
 from gangline.train.run.contract import Orders, RunDirectory
 from gangline.train.run.ranks import Ranks
-from gangline.train.scratch.denoiser import in_floats
-from gangline.train.scratch.intake import Intake, Samples, open_data
+from gangline.train.scratch.denoiser import Samples, in_floats
+from gangline.train.scratch.intake import Intake, open_data
 from gangline.train.scratch.trainer import train
 from gangline.train.scratch.vae import standardise
 from tests.train.bases import save_tiny

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from gangline.core.specs.scratch import ScratchSpec, wanted_rows
-from gangline.data.dataset import DataSet, latents_column
+from gangline.data.columns import latents_column
+from gangline.data.dataset import DataSet
 from gangline.data.reading.shelf import check
 from gangline.data.where import check_condition
 

@@ -3,7 +3,8 @@
 Shape letters: B samples, C latent channels, H W latent sides.
 """
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 
@@ -11,13 +12,33 @@ from gangline.core.specs.scratch import ScratchSpec
 from gangline.train.model.base import Base
 from gangline.train.model.loss import losses, process_of
 from gangline.train.model.text import Embedded, condition, embed, with_silence
+from gangline.train.run.stacked import Stacked
 from gangline.train.scratch.beginning import UNET, begin_text_encoders, begin_unet
-
-if TYPE_CHECKING:
-    from gangline.train.scratch.intake import Samples
 
 SCALE = 0.18215
 """Of a VAE that does not say its own, as diffusers has it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Samples(Stacked):
+    """B samples of a step by their `numbers` in its phase. Of each picture either `pixels` (B, H, W, 3), 8 bits, or the `posterior`
+    of its latents (B, 2, C, H, W), mean and deviation, as the column has them; what is `drawn` from that (B, C, H, W) is standard
+    normal, as `noise` is.
+
+    What a U-Net is told: `sizes` (B, 6), `said` (B,), whether there are words, and either their tokens for each encoder, `ids` (B, 1, L),
+    or `words`, what a column holds of them: embeddings (B, L, D) and, where the family has them, pooled ones (B, P).
+    """
+
+    numbers: torch.Tensor
+    pixels: torch.Tensor | None
+    posterior: torch.Tensor | None
+    drawn: torch.Tensor
+    noise: torch.Tensor
+    timesteps: torch.Tensor
+    sizes: torch.Tensor
+    said: torch.Tensor
+    ids: tuple[torch.Tensor, ...]
+    words: tuple[torch.Tensor, ...]
 
 
 class Denoiser(torch.nn.Module):
@@ -47,7 +68,7 @@ class Denoiser(torch.nn.Module):
             else:
                 part.gradient_checkpointing_enable({"use_reentrant": False})
 
-    def forward(self, samples: "Samples", *, measured: bool = False) -> torch.Tensor:
+    def forward(self, samples: Samples, *, measured: bool = False) -> torch.Tensor:
         """The mean squared error of each, (B,); `measured` ones are not weighed."""
         base = self.base
         clean = self._latents(samples)
@@ -63,7 +84,7 @@ class Denoiser(torch.nn.Module):
         return values
 
     @torch.no_grad()
-    def _latents(self, samples: "Samples") -> torch.Tensor:
+    def _latents(self, samples: Samples) -> torch.Tensor:
         """Drawn from the VAE's posterior and scaled, (B, C, H, W), float32: of a column, or of pictures that are encoded now."""
         if samples.posterior is not None:
             mean, deviation = samples.posterior.float().unbind(1)
@@ -73,14 +94,14 @@ class Denoiser(torch.nn.Module):
             mean, deviation = posterior.mean, posterior.std
         return (mean + deviation * samples.drawn - self.shift) * self.scale
 
-    def _embedded(self, samples: "Samples") -> Embedded:
+    def _embedded(self, samples: Samples) -> Embedded:
         if samples.words:
             return Embedded(samples.words[0], samples.words[1] if len(samples.words) > 1 else None)
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.spec.train_text_encoders):
             return with_silence(self.base, embed(self.base, samples.ids), samples.said)
 
 
-def in_floats(samples: "Samples") -> torch.Tensor:
+def in_floats(samples: Samples) -> torch.Tensor:
     """(B, 3, H, W) in [-1, 1]."""
     assert samples.pixels is not None
     return samples.pixels.permute(0, 3, 1, 2).float() / 127.5 - 1

@@ -18,7 +18,8 @@ from lance.fragment import FragmentMetadata
 
 from gangline.core.canonical import digest
 from gangline.core.errors import BadInput
-from gangline.data.dataset import KEY, DataSet, data_lengths, is_whole, open_data_set, sweep
+from gangline.data.columns import KEY
+from gangline.data.dataset import DataSet, data_lengths, is_whole, open_data_set, sweep
 from gangline.data.making.engine import Engine
 from gangline.data.place import errors_of
 from gangline.train.scratch.encoder import STORED, Encoder, Encoding

@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 from gangline.core.errors import BadInput
-from gangline.data.dataset import POOLED, TEXTS, Latents, Texts, described, latents_column
+from gangline.data.columns import POOLED, TEXTS, Latents, Texts, described, latents_column
 from gangline.data.images.buckets import Size, cut
 from gangline.data.images.crops import Crop, square
 from gangline.data.images.pixels import as_seen, loaded

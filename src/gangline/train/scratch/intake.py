@@ -7,7 +7,7 @@ ranks share a step, nor where a run goes on. Shape letters: B samples, C latent 
 import os
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
@@ -19,7 +19,8 @@ from gangline.core.errors import BadInput
 from gangline.core.specs.phases import Phase
 from gangline.core.specs.scratch import Moment, ScratchSpec, moment, wanted_rows
 from gangline.data.chance import stream, streams
-from gangline.data.dataset import POOLED, TEXTS, DataSet, Latents, latents_column, open_data_set
+from gangline.data.columns import POOLED, TEXTS, Latents, latents_column
+from gangline.data.dataset import DataSet, open_data_set
 from gangline.data.images.buckets import Size, View, cut
 from gangline.data.images.crops import square
 from gangline.data.images.pixels import Unreadable, as_seen, loaded
@@ -34,7 +35,7 @@ from gangline.train.model.digest import text_encoders_digest, weights_digest
 from gangline.train.model.text import Embedded, embed_all, tokenize
 from gangline.train.run import chance
 from gangline.train.run.ranks import Ranks
-from gangline.train.run.stacked import Stacked
+from gangline.train.scratch.denoiser import Samples
 
 ALWAYS = ("width", "height", "sha256", "captions")
 THREADS_MAX = 8
@@ -49,28 +50,6 @@ OPTIONS = {
 
 Encoder = tuple[str, float, float]
 """The SHA-256 of a VAE's weights, and the scale and shift of its latents."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Samples(Stacked):
-    """B samples of a step by their `numbers` in its phase. Of each picture either `pixels` (B, H, W, 3), 8 bits, or the `posterior`
-    of its latents (B, 2, C, H, W), mean and deviation, as the column has them; what is `drawn` from that (B, C, H, W) is standard
-    normal, as `noise` is.
-
-    What a U-Net is told: `sizes` (B, 6), `said` (B,), whether there are words, and either their tokens for each encoder, `ids` (B, 1, L),
-    or `words`, what a column holds of them: embeddings (B, L, D) and, where the family has them, pooled ones (B, P).
-    """
-
-    numbers: torch.Tensor
-    pixels: torch.Tensor | None
-    posterior: torch.Tensor | None
-    drawn: torch.Tensor
-    noise: torch.Tensor
-    timesteps: torch.Tensor
-    sizes: torch.Tensor
-    said: torch.Tensor
-    ids: tuple[torch.Tensor, ...]
-    words: tuple[torch.Tensor, ...]
 
 
 def open_data(spec: ScratchSpec, inputs: Path) -> list[DataSet]:

@@ -24,8 +24,7 @@ from gangline.train.run.optimiser import Group, make_optimizer, set_rates
 from gangline.train.run.ranks import Ranks
 from gangline.train.run.throughput import flops
 from gangline.train.scratch.average import FIRST_SCALE, Average, LossScale
-from gangline.train.scratch.denoiser import Denoiser
-from gangline.train.scratch.intake import Samples
+from gangline.train.scratch.denoiser import Denoiser, Samples
 from gangline.train.scratch.microbatch import NoRoom, Trial, must_stay, too_large
 from gangline.train.scratch.vae import Autoencoder
 

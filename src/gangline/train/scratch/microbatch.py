@@ -11,7 +11,7 @@ from gangline.core.runs.microbatch import first_guess, largest
 from gangline.train.checkpoints import shards
 from gangline.train.run.memory import is_out_of_memory
 from gangline.train.scratch.average import Average
-from gangline.train.scratch.intake import Samples
+from gangline.train.scratch.denoiser import Samples
 
 
 class NoRoom(MemoryError):

@@ -24,8 +24,8 @@ from gangline.train.run.contract import Orders, RunDirectory
 from gangline.train.run.meter import Meter, SaveClock
 from gangline.train.run.ranks import Ranks, joined
 from gangline.train.run.throughput import Throughput, peak_flops
-from gangline.train.scratch.denoiser import Denoiser
-from gangline.train.scratch.intake import Intake, Samples, open_data
+from gangline.train.scratch.denoiser import Denoiser, Samples
+from gangline.train.scratch.intake import Intake, open_data
 from gangline.train.scratch.learner import Learner
 from gangline.train.scratch.microbatch import NoRoom
 from gangline.train.scratch.pipeline import gathered, with_whole_parts, write_pipeline

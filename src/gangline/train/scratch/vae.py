@@ -10,8 +10,7 @@ import torch
 from gangline.core.specs.scratch import ScratchSpec
 from gangline.train.model.base import Base
 from gangline.train.scratch.beginning import VAE, begin_vae
-from gangline.train.scratch.denoiser import in_floats
-from gangline.train.scratch.intake import Samples
+from gangline.train.scratch.denoiser import Samples, in_floats
 
 SCALED_BY = 1024
 """So many pictures tell how far their latents spread."""

@@ -136,7 +136,7 @@ def shown(wanted: Mapping[str, Part], scale: Scale, results: Results, left: Mapp
     yield results.on
     for name, part in wanted.items():
         cases = [case.name for case in part.cases(scale)]
-        rows = rows_of(cases, results.of(name), left.get(name) or "its turn has not come")
+        rows = rows_of(cases, results.of(name), left.get(name) or "this was ended before")
         yield from ("", f"## {name}", "")
         if rows:
             yield from table_of(rows)

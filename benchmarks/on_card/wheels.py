@@ -105,7 +105,9 @@ def version_of(name: str) -> str:
 
 
 def lacking_by_part(wanted: Iterable[Part]) -> dict[str, dict[str, Lacking]]:
-    return {part.name: lacking(declared(part.packages)) for part in wanted}
+    needed = {part.name: part.packages for part in wanted}
+    found = {packages: lacking(declared(packages)) for packages in set(needed.values())}
+    return {name: found[packages] for name, packages in needed.items()}
 
 
 def listed(by_part: Mapping[str, Mapping[str, Lacking]]) -> Iterator[str]:

@@ -46,12 +46,16 @@ def wheels_for(python: str, wanted: list[str]) -> dict[str, Any]:
 
 
 def download(python: str, names: set[str], folder: Path) -> None:
-    pins = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)
-    versions = {canonical(name): version for name, version in pins.items()}
+    versions = pinned()
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
     command += ["--python-version", python, "--implementation", "cp", "-d", str(folder)]
     command += [word for platform in PLATFORMS for word in ("--platform", platform)]
     subprocess.run([*command, *(f"{name}=={versions[name]}" for name in sorted(names))], check=True)
+
+
+def pinned() -> dict[str, str]:
+    lines = [line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line]
+    return {canonical(name): version for name, version in lines}
 
 
 def wheel_of(python: str, name: str, folder: Path) -> dict[str, Any]:

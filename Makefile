@@ -43,6 +43,7 @@ constraints: .venv/dev
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade --upgrade-strategy eager -c .venv/torch.txt -e ".[dev]"
 	{ head -1 constraints.txt; $(BIN)/pip freeze --exclude-editable --exclude pip --exclude setuptools | sed 's/+cpu//'; } > .venv/constraints.txt
 	mv .venv/constraints.txt constraints.txt
+	$(BIN)/python -m benchmarks.on_card.write_wheels
 
 # What runs; and what tests need besides. The stamp of the larger one holds the smaller one too.
 .venv/demo: pyproject.toml constraints.txt

@@ -108,7 +108,9 @@ def scale_of(given: argparse.Namespace) -> Scale:
 
 def run_inside(given: argparse.Namespace, part: Part) -> None:
     """What another process of this command started for one part."""
-    run_cases(part, given.cases, scale_of(given), Results(given.results, given.on))
+    scale = scale_of(given)
+    scale.folder.mkdir(parents=True, exist_ok=True)
+    run_cases(part, given.cases, scale, Results(given.results, given.on))
 
 
 def run_all(given: argparse.Namespace, wanted: Mapping[str, Part], left: dict[str, str], until_s: float) -> None:

@@ -40,7 +40,6 @@ def trained(scale: Scale, what: str, side: int, batch: int, settings: dict[str, 
     from gangline.train.scratch.denoiser import Denoiser
     from gangline.train.scratch.learner import Learner
 
-    counted_from_nothing()
     count = 2 if scale.tiny else 8
     phase = Phase(steps=count, resolution=side, batch_size=batch, latents="required")
     with scratch_run(scale, phases=(phase,), **settings) as directory:
@@ -52,6 +51,7 @@ def trained(scale: Scale, what: str, side: int, batch: int, settings: dict[str, 
         learner = Learner(Denoiser(base, spec), spec, Ranks(), device, dtype)
         samples, at = samples_of(learner, side, batch), moment(spec, 1)
         learner.fit(at, samples)
+        counted_from_nothing()  # but for what was tried
         seconds_each(lambda: learner.step(at, samples), 2)
         step_s = seconds_each(lambda: learner.step(at, samples), count)
     row = {"what": what, "s/step": step_s, "images/s": batch / step_s, "microbatch": learner.microbatch} | memory()

@@ -44,7 +44,7 @@ class Lacking:
 
     def __str__(self) -> str:
         version = self.wheel.version if self.wheel else self.wanted
-        size = f"{self.wheel.bytes / 1e6:.1f} MB" if self.wheel else "of unknown size"
+        size = megabytes([self]) if self.wheel else "of unknown size"
         return f"{self.name} {version}, {size}" + (f" (here is {self.here})" if self.here else "")
 
 
@@ -72,29 +72,32 @@ def declared(packages: Iterable[str] = ()) -> list[str]:
 
 def lacking(requirements: Iterable[str]) -> dict[str, Lacking]:
     """Return what these need, and what that needs in turn, and is not here in a version that does."""
-    from packaging.requirements import Requirement
-
     known, found = table(), dict[str, Lacking]()
-    asked, seen = [Requirement(one) for one in requirements], set[str]()
+    asked, seen = list(applying(requirements)), set[str]()
     while asked:
         one = asked.pop()
-        if str(one) in seen or not applies(one, ""):
+        if str(one) in seen:
             continue
         seen.add(str(one))
         name = canonical(one.name)
         here = version_of(name)
         if here and one.specifier.contains(here, prereleases=True):
-            needs = [] if name == BY_ITSELF else [Requirement(text) for text in importlib.metadata.requires(name) or []]
-            asked += [need for need in needs if any(applies(need, extra) for extra in one.extras or {""})]
-            continue
-        wheel = known.get(name)
-        found[name] = Lacking(name, str(one), here, wheel)
-        asked += [Requirement(need) for need in wheel.requires] if wheel else []
+            needs = [] if name == BY_ITSELF else importlib.metadata.requires(name) or []
+            asked += applying(needs, one.extras)
+        else:
+            found[name] = Lacking(name, str(one), here, known.get(name))
+            asked += applying(known[name].requires) if name in known else []
     return found
 
 
-def applies(requirement: Any, extra: str) -> bool:
-    return not requirement.marker or requirement.marker.evaluate({"extra": extra})
+def applying(requirements: Iterable[str], extras: Iterable[str] = ()) -> Iterator[Any]:
+    """Yield those whose markers are true here, with these extras of what names them."""
+    from packaging.requirements import Requirement
+
+    for one in map(Requirement, requirements):
+        if not one.marker or any(one.marker.evaluate({"extra": extra}) for extra in ("", *extras)):
+            one.marker = None
+            yield one
 
 
 def version_of(name: str) -> str:
@@ -131,12 +134,12 @@ def together(by_part: Mapping[str, Mapping[str, Lacking]]) -> Iterator[tuple[set
         alike.setdefault(frozenset(found), []).append(part)
     for names, parts in sorted(alike.items(), key=lambda item: len(item[0])):
         yield set(names), ", ".join(parts)
-    if len(alike) > 1:
-        yield set().union(*alike), "all of them"
+    if (every := frozenset().union(*alike)) not in alike:
+        yield set(every), "all of them"
 
 
 def megabytes(those: Iterable[Lacking]) -> str:
-    return f"{sum(one.wheel.bytes for one in those if one.wheel) / 1e6:.1f} MB"
+    return f"{sum(one.wheel.bytes for one in those if one.wheel) / 1e6:.2f} MB"
 
 
 def how_to_bring(every: Mapping[str, Lacking]) -> Iterator[str]:

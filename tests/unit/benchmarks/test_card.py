@@ -164,7 +164,7 @@ def test_only_its_own_part_waits_for_bitsandbytes(monkeypatch: pytest.MonkeyPatc
     assert {name: list(lacking) for name, lacking in found.items() if lacking} == {"quantised": ["bitsandbytes"]}
     lines = list(wheels.listed(found))
     version, megabytes = wheels.table()["bitsandbytes"].version, wheels.table()["bitsandbytes"].bytes / 1e6
-    assert f"  bitsandbytes {version}, {megabytes:.1f} MB: quantised" in lines
+    assert f"  bitsandbytes {version}, {megabytes:.2f} MB: quantised" in lines
     assert f"bitsandbytes=={version}" in lines[-1]
 
 

@@ -30,6 +30,7 @@ sys.path[0:1] = [str(ROOT / "src"), str(ROOT)]
 import argparse
 import importlib.metadata
 import os
+import shutil
 import signal
 import tempfile
 import time
@@ -109,6 +110,7 @@ def scale_of(given: argparse.Namespace) -> Scale:
 def run_inside(given: argparse.Namespace, part: Part) -> None:
     """What another process of this command started for one part."""
     scale = scale_of(given)
+    shutil.rmtree(scale.folder / "runs", ignore_errors=True)  # of a process that was killed
     scale.folder.mkdir(parents=True, exist_ok=True)
     run_cases(part, given.cases, scale, Results(given.results, given.on))
 

@@ -85,13 +85,14 @@ def as_imagefolder(root: Path, given: list[Sample], form: str = "jsonl") -> Path
     return root
 
 
-def as_tars(root: Path, given: list[Sample], each: int = 4) -> Path:
+def as_tars(root: Path, given: list[Sample], each: int = 4, details: list[dict[str, Any]] | None = None) -> Path:
     root.mkdir(parents=True, exist_ok=True)
+    said = details or [{"caption": one.caption, "score": one.score} for one in given]
     for first in range(0, len(given), each):
         with tarfile.open(root / f"{first:06d}.tar", "w") as tar:
-            for one in given[first : first + each]:
-                details = json.dumps({"caption": one.caption, "score": one.score}).encode()
-                for ending, content in (("jpg", one.image), ("json", details), ("txt", one.caption.encode())):
+            for one, own in zip(given[first : first + each], said[first : first + each], strict=True):
+                members = ("jpg", one.image), ("json", json.dumps(own).encode()), ("txt", one.caption.encode())
+                for ending, content in members:
                     info = tarfile.TarInfo(f"{one.name}.{ending}")
                     info.size = len(content)
                     tar.addfile(info, io.BytesIO(content))

@@ -25,7 +25,8 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Info:
-    """`id` is of this making of it alone; `plan` of what was asked for; `image_bytes` is the mean of an image's."""
+    """`id` is of this making of it alone; `plan` of what was asked for; `image_bytes` is the mean of an image's. `left_out` counts
+    samples by the reason, `dropped` what no column could hold of those that were kept."""
 
     id: str
     plan: str
@@ -35,6 +36,7 @@ class Info:
     where: tuple[str, ...] = ()
     unique: str = ""
     left_out: dict[str, int] = field(default_factory=dict)
+    dropped: dict[str, int] = field(default_factory=dict)
     format: int = FORMAT
 
     @classmethod

@@ -42,6 +42,8 @@ def convert_data(
     caption_column: options.CaptionColumn = None,
     image_column: options.ImageColumn = "",
     url_column: options.UrlColumn = "",
+    image_member: options.ImageMember = "",
+    caption_member: options.CaptionMember = "",
     kind: options.Kind = None,
     keep_uncaptioned: options.KeepUncaptioned = False,
     rows: options.Rows = 8192,
@@ -66,6 +68,8 @@ def convert_data(
         captions=tuple(caption_column or ()),
         image=image_column,
         url=url_column,
+        image_member=image_member,
+        caption_member=caption_member,
         uncaptioned=keep_uncaptioned,
     )
     found, entries = find_source(data_place(here_or_bundled(source)), hints)
@@ -194,7 +198,8 @@ def inspect_data(
         say(f"wrote {pictures}")
     seen = look(data)
     if output is Output.json:
-        print_json(asdict(seen) | {"left_out": data.info.left_out, "doubles": data.info.rows - data.rows})
+        known = data_json(data)
+        print_json(asdict(seen) | {name: known[name] for name in ("left_out", "dropped", "doubles")})
         return
     print_data_set(data, output)
     rows = table("column", "type", "what")

@@ -48,6 +48,15 @@ CaptionColumn = Annotated[
     typer.Option(help="Where captions are, where that is not found by itself.", show_default=False),
 ]
 ImageColumn = Annotated[str, typer.Option(help="The column of images of a table.")]
+ImageMember = Annotated[
+    str,
+    typer.Option(
+        help="Which file of a webdataset sample is its image, where there are several: a pattern of its name, '*.image.jpg'."
+    ),
+]
+CaptionMember = Annotated[
+    str, typer.Option(help="Which file of a webdataset sample is its caption: a pattern of its name, '*.prompt.txt'.")
+]
 UrlColumn = Annotated[str, typer.Option(help="The column of images' addresses.")]
 Kind = Annotated[
     Literal["folder", "tars", "tables"] | None,

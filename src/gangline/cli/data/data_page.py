@@ -15,7 +15,9 @@ USD_PER_GB_MONTH = 0.023
 
 
 def tell_conversion(conversion: "Conversion", source: str, pieces: int, files: int) -> None:
-    kind = {"folder": "a folder of images", "tars": "webdataset tars", "tables": "a table"}[conversion.source.kind]
+    from gangline.data.sources import CALLED
+
+    kind = CALLED[conversion.source.kind]
     say(
         f"{source} is {kind}: {counted(files, 'file')}, {counted(pieces, 'piece')} of about {counted(conversion.rows, 'sample')}"
     )
@@ -31,6 +33,8 @@ def print_made(data: "DataSet", done: "list[Done]", output: Output) -> None:
     for why, count in data.info.left_out.items():
         such = f", such as {examples[why]}" if why in examples else ""
         say(f"left out: {count} × {why}{such}")
+    for what, count in data.info.dropped.items():
+        say(f"not kept: {count} × {what}")
     if data.info.unique:
         say(f"left out: {data.info.rows - data.rows} × equal {data.info.unique}")
     print_data_set(data, output)
@@ -65,6 +69,7 @@ def data_json(data: "DataSet") -> dict[str, Any]:
         "where": list(data.info.where),
         "unique": data.info.unique,
         "left_out": data.info.left_out,
+        "dropped": data.info.dropped,
         "doubles": data.info.rows - data.rows,
     }
 

@@ -13,6 +13,9 @@ from gangline.data.place import Entry, Place, as_text
 from gangline.data.sources import Source
 from gangline.data.where import Where
 
+DROPPED_MAX = 100
+OTHERS = "other fields"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversion:
@@ -44,7 +47,7 @@ class Conversion:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
     """What came of a piece of the conversion with this `plan`. `left_out` counts samples by the reason; `examples` has the names of
-    some of them."""
+    some of them. `dropped` counts what the columns cannot hold of samples that were kept."""
 
     plan: str
     shard: str
@@ -54,6 +57,7 @@ class Done:
     left_out: dict[str, int]
     examples: dict[str, list[str]]
     fragments: list[dict[str, Any]] = field(default_factory=list)
+    dropped: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,3 +79,16 @@ Tell = Callable[[Progress], None]
 def left_out(done: Iterable[Done]) -> dict[str, int]:
     """How many for each reason, the most frequent first."""
     return dict(sum((Counter(one.left_out) for one in done), Counter()).most_common())
+
+
+def dropped(done: Iterable[Done]) -> dict[str, int]:
+    """How often each was, the most frequent first."""
+    return bounded(sum((Counter(one.dropped) for one in done), Counter()))
+
+
+def bounded(counts: Counter[str]) -> dict[str, int]:
+    """The most frequent ones, and the rest as one: a source may have any number of names."""
+    named = Counter({name: count for name, count in counts.items() if name != OTHERS})
+    first = dict(named.most_common(DROPPED_MAX - 1))
+    others = counts.total() - sum(first.values())
+    return first | ({OTHERS: others} if others else {})

@@ -15,7 +15,7 @@ from lance.fragment import FragmentMetadata
 
 from gangline.core.errors import BadInput
 from gangline.data.dataset import DataSet, Info, data_lengths, is_data, is_whole, open_data_set, sweep, there
-from gangline.data.making.conversion import Conversion, Done, Progress, Tell, left_out
+from gangline.data.making.conversion import Conversion, Done, Progress, Tell, dropped, left_out
 from gangline.data.making.doubles import drop_doubles
 from gangline.data.making.engine import Engine
 from gangline.data.making.fetch import Fetching
@@ -171,6 +171,7 @@ def _commit(conversion: Conversion, plan: str, done: list[Done], source: str) ->
         where=conversion.where.conditions,
         unique=conversion.unique,
         left_out=left_out(done),
+        dropped=dropped(done),
     )
     schema = conversion.schema.with_metadata(info.to_metadata())
     with errors_of(conversion.target):

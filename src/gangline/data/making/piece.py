@@ -11,7 +11,7 @@ import pyarrow as pa
 from lance.fragment import FragmentMetadata, write_fragments
 
 from gangline.data.images.pixels import Unreadable
-from gangline.data.making.conversion import Conversion, Done
+from gangline.data.making.conversion import Conversion, Done, bounded
 from gangline.data.making.fetch import Fetching, fetched
 from gangline.data.making.row import SEEN, Storing, row_of
 from gangline.data.place import errors_of
@@ -46,6 +46,7 @@ def convert_shard(conversion: Conversion, plan: str, how: Fetching, shard: Shard
         left_out=dict(tally.left_out),
         examples=tally.examples,
         fragments=[fragment.to_json() for fragment in fragments],
+        dropped=bounded(tally.dropped),
     )
     conversion.work.write(f"{shard.name}.json", json.dumps(asdict(done)).encode())
     return done
@@ -57,6 +58,7 @@ class Tally:
     rows: int = 0
     image_bytes: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
+    dropped: Counter[str] = field(default_factory=Counter)
     examples: dict[str, list[str]] = field(default_factory=dict)
 
     def leave_out(self, item: Item, because: str) -> None:
@@ -81,7 +83,9 @@ def _batches(conversion: Conversion, how: Fetching, shard: Shard, tally: Tally) 
         items_of, rows = [item for item, _ in batch], [row for _, row in batch]
         kept = late.kept(rows, seen)
         for item, keep in zip(items_of, kept, strict=True):
-            if not keep:
+            if keep:
+                tally.dropped.update(item.dropped)
+            else:
                 tally.leave_out(item, NOT_WANTED)
         chosen = [row for row, keep in zip(rows, kept, strict=True) if keep]
         tally.rows += len(chosen)

@@ -5,7 +5,7 @@ source.shards(rows)           the work, cut into pieces that do not depend on wh
 source.read(shard)            the samples of a piece, in an order that never changes
 """
 
-from gangline.data.sources.find import KINDS, Hints, find_source
+from gangline.data.sources.find import CALLED, KINDS, Hints, find_source
 from gangline.data.sources.item import Item, Shard, Source
 
-__all__ = ["KINDS", "Hints", "Item", "Shard", "Source", "find_source"]
+__all__ = ["CALLED", "KINDS", "Hints", "Item", "Shard", "Source", "find_source"]

@@ -12,6 +12,7 @@ from gangline.data.images.captions import CHARACTERS_MAX, text_of
 
 OURS = ("image", "width", "height", "captions", "sha256", "dhash", "source", "aspect")
 CAPTIONS = ("caption", "captions", "text", "texts", "prompt", "description", "top_caption", "all_captions")
+NAME_MAX = 60
 TYPES = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
 
 
@@ -55,6 +56,51 @@ def as_type(value: Any, kind: pa.DataType) -> Any:
         return None
 
 
+def split(line: Mapping[str, Any], columns: pa.Schema, used: Iterable[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What `columns` hold of a line, and what they cannot hold of it, named with the reason. Names in `used` hold something else, such
+    as the caption."""
+    own: dict[str, Any] = {}
+    lost: list[str] = []
+    for name, value in line.items():
+        if value is None or name in used:
+            continue
+        apart = named_apart(name)
+        place = columns.get_field_index(apart)
+        stored = as_type(value, columns.field(place).type) if place >= 0 else None
+        if apart in own:
+            lost.append(_lost(name, "like another's name"))
+        elif stored is not None:
+            own[apart] = stored
+        elif type(value) not in TYPES:
+            lost.append(_lost(name, _kind(value)))
+        elif place < 0:
+            lost.append(_lost(name, "in none of the first samples"))
+        elif not (isinstance(value, float) and math.isnan(value)):
+            lost.append(_lost(name, f"{_kind(value)}, not {columns.field(place).type}"))
+    return {field.name: own.get(field.name) for field in columns}, tuple(lost)
+
+
+def _lost(name: str, why: str) -> str:
+    shown = name.encode(errors="replace").decode()
+    return f"{shown if len(shown) <= NAME_MAX else f'{shown[:NAME_MAX]}…'} ({why})"
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case bool():
+            return "a truth value"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a text"
+        case list() | tuple():
+            return "a list"
+        case dict():
+            return "an object"
+        case _:
+            return "no number or text"
+
+
 def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     if one == other:
         return one
@@ -73,6 +119,15 @@ def captions_in(content: bytes, name: str) -> tuple[str, ...]:
         return captions_of(text_of(content, name))
     except BadInput:
         return ()
+
+
+def object_in(content: bytes) -> dict[str, Any]:
+    """Of a JSON file; empty where it is damaged or something else."""
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def captions_of(value: Any) -> tuple[str, ...]:

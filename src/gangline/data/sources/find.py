@@ -6,12 +6,13 @@ from pathlib import Path
 from gangline.core.errors import BadInput
 from gangline.core.words import counted
 from gangline.data.place import Entry, Place
-from gangline.data.sources.folder import folder_source, is_image, says_something
+from gangline.data.sources.folder import about_images, folder_source, is_image, says_something
 from gangline.data.sources.item import Source
 from gangline.data.sources.tables import TABLES, table_source
-from gangline.data.sources.tars import TARS, tar_source
+from gangline.data.sources.tars import TARS, Members, tar_source
 
 KINDS = ("folder", "tars", "tables")
+CALLED = {"folder": "a folder of images", "tars": "webdataset tars", "tables": "a table"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +23,8 @@ class Hints:
     captions: tuple[str, ...] = ()
     image: str = ""
     url: str = ""
+    image_member: str = ""
+    caption_member: str = ""
     uncaptioned: bool = False
 
 
@@ -31,8 +34,13 @@ def find_source(place: Place, hints: Hints = Hints()) -> tuple[Source, list[Entr
     endings = {"tars": TARS, "tables": TABLES}
     found = {kind: [entry for entry in entries if entry.name.lower().endswith(ends)] for kind, ends in endings.items()}
     found["folder"] = [entry for entry in entries if is_image(entry)]
-    if found["folder"]:  # a table of metadata is about them
-        found["tables"] = [entry for entry in found["tables"] if not says_something(entry)]
+    if found["folder"]:  # a table of metadata is about them, and img2dataset's 00000.parquet about those in 00000/
+        folders = {entry.name.partition("/")[0] for entry in found["folder"] if "/" in entry.name}
+        found["tables"] = [
+            entry
+            for entry in found["tables"]
+            if not says_something(entry) and entry.name.rpartition(".")[0] not in folders
+        ]
     kind = hints.kind or next((kind for kind in ("tars", "tables", "folder") if found[kind]), "")
     if not kind or not found[kind]:
         what = {
@@ -46,28 +54,34 @@ def find_source(place: Place, hints: Hints = Hints()) -> tuple[Source, list[Entr
             f"{place.uri} holds no {what[kind]}{seen}",
             hint="give a folder of images, or one with .tar or .parquet files",
         )
-    if kind != "tables":
-        _check_no_columns(place, kind, hints)
+    _check_hints(place, kind, hints)
     if kind == "tars":
-        return tar_source(place, found[kind], hints.captions), found[kind]
+        members = Members(hints.image_member, hints.caption_member)
+        return tar_source(place, found[kind], hints.captions, members), found[kind]
     if kind == "tables":
         source = table_source(
             place, found[kind], hints.captions, image=hints.image, url=hints.url, uncaptioned=hints.uncaptioned
         )
         return source, found[kind]
-    told = [entry for entry in entries if is_image(entry) or says_something(entry)]
+    told = about_images(entries)
     return folder_source(place, told, hints.captions), told
 
 
-def _check_no_columns(place: Place, kind: str, hints: Hints) -> None:
-    """Raises `BadInput` where a column of images or URLs is named: only tables have them."""
-    given = [option for option, name in (("--image-column", hints.image), ("--url-column", hints.url)) if name]
-    if given:
-        what = {"folder": "a folder of images", "tars": "webdataset tars"}[kind]
-        raise BadInput(
-            f"{given[0]} names a column of a table, but {place.uri} is {what}",
-            hint=f"leave {given[0]} out, or say --from tables",
-        )
+def _check_hints(place: Place, kind: str, hints: Hints) -> None:
+    """Raises `BadInput` where something is named that a source of this kind does not have."""
+    of_tables = "a column of a table", "tables", (("--image-column", hints.image), ("--url-column", hints.url))
+    of_tars = (
+        "files of webdataset tars",
+        "tars",
+        (("--image-member", hints.image_member), ("--caption-member", hints.caption_member)),
+    )
+    for what, owner, options in (of_tables, of_tars):
+        given = [option for option, name in options if name]
+        if given and kind != owner:
+            raise BadInput(
+                f"{given[0]} names {what}, but {place.uri} is {CALLED[kind]}",
+                hint=f"leave {given[0]} out, or say --from {owner}",
+            )
 
 
 def _listed(place: Place) -> tuple[Place, list[Entry]]:

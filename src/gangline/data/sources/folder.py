@@ -1,6 +1,6 @@
-"""A folder of images at any depth, each with what is said of it: a .txt or .caption file beside it, a line of metadata.jsonl,
-metadata.csv or metadata.parquet in its folder or above (Hugging Face's `imagefolder`), or the words of a folder named as kohya does,
-`10_sks dog`. Where each class has a folder of its own, its name is the image's label."""
+"""A folder of images at any depth, each with what is said of it: a .txt, .caption or .json file beside it (as img2dataset writes
+them), a line of metadata.jsonl, metadata.csv or metadata.parquet in its folder or above (Hugging Face's `imagefolder`), or the words
+of a folder named as kohya does, `10_sks dog`. Where each class has a folder of its own, its name is the image's label."""
 
 import csv
 import io
@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -21,13 +22,14 @@ from gangline.data.images.captions import BESIDE, BYTES_MAX, is_caption, text_of
 from gangline.data.images.photos import SUFFIXES
 from gangline.data.links import refuse_link_out
 from gangline.data.place import Entry, Place
-from gangline.data.sources.columns import CAPTIONS, as_type, captions_in, captions_of, inferred, named_apart
+from gangline.data.sources.columns import CAPTIONS, captions_in, captions_of, inferred, object_in, split
 from gangline.data.sources.item import Item, Shard, cut
 from gangline.data.sources.tables import damage_of
 
 METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
 NAME = "file_name"
 LABEL = "label"
+DETAILS = ".json"
 SAMPLES = 256
 
 Lines = dict[str, dict[str, Any]]
@@ -47,6 +49,18 @@ def says_something(entry: Entry) -> bool:
     return is_caption(path) or path.name in METADATA
 
 
+def about_images(entries: list[Entry]) -> list[Entry]:
+    """The images, and the files that say something of them."""
+    images = [entry.name for entry in entries if is_image(entry)]
+    details = set(_details(images, entries).values())
+    return [entry for entry in entries if is_image(entry) or says_something(entry) or entry.name in details]
+
+
+def _details(images: list[str], entries: list[Entry]) -> dict[str, str]:
+    """The .json file of each image that has one."""
+    return beside(images, (entry.name for entry in entries if entry.name.lower().endswith(DETAILS)))
+
+
 @dataclass(frozen=True, slots=True)
 class FolderSource:
     place: Place
@@ -62,18 +76,19 @@ class FolderSource:
         return ["folder", *self.captions]
 
     def shards(self, entries: list[Entry], rows: int) -> list[Shard]:
-        """Of images, each with the file of its caption, if there is one."""
+        """Of images, each with the file of its caption and that of its details, if there are any."""
         images = [entry.name for entry in entries if is_image(entry)]
         files = beside(images, (entry.name for entry in entries if entry.name.lower().endswith(BESIDE)))
-        return cut([(image, files.get(image, "")) for image in images], rows)
+        details = _details(images, entries)
+        return cut([(image, files.get(image, ""), details.get(image, "")) for image in images], rows)
 
     def read(self, shard: Shard) -> Iterator[Item]:
         lines = read_metadata(self.place, self.metadata)
-        for image, file in shard.parts:
-            line = _label(image) if self.labelled else lines.get(image, {})
-            columns = {field.name: as_type(line.get(_original(field.name, line)), field.type) for field in self.columns}
+        for image, file, details in shard.parts:
+            line = _label(image) if self.labelled else lines.get(image, {}) | _line_of(self.place, details)
+            columns, dropped = split(line, self.columns, (*self.captions, NAME))
             said = self._beside(file) or self._in_line(line) or captions_of(words_of_folder(image))
-            yield Item(name=image, file=image, captions=said, columns=columns)
+            yield Item(name=image, file=image, captions=said, columns=columns, dropped=dropped)
 
     def _beside(self, file: str) -> tuple[str, ...]:
         return captions_in(_text_of(self.place, file), file) if file else ()
@@ -85,12 +100,15 @@ class FolderSource:
 def folder_source(place: Place, entries: list[Entry], captions: tuple[str, ...]) -> FolderSource:
     names = {entry.name for entry in entries}
     metadata = tuple(sorted(name for name in names if PurePosixPath(name).name in METADATA))
-    labels = {} if metadata else _labels([entry.name for entry in entries if is_image(entry)])
+    images = [entry.name for entry in entries if is_image(entry)]
+    details = _details(images, entries)
+    labels = {} if metadata or details else _labels(images)
     lines = labels or read_metadata(place, metadata)
+    first = [_line_of(place, file) for file in islice(details.values(), SAMPLES)]
     if captions:
-        _check_there(place, captions, lines)
+        _check_there(place, captions, [*lines.values(), *first])
     wanted = captions or CAPTIONS
-    sample = [_typed(line) for _, line in zip(range(SAMPLES), lines.values(), strict=False)]
+    sample = [*map(_typed, islice(lines.values(), SAMPLES)), *first]
     columns = inferred(sample, (*wanted, NAME))
     missing = sorted(lines.keys() - names)
     notes = (
@@ -110,13 +128,18 @@ def _label(image: str) -> dict[str, Any]:
     return {LABEL: PurePosixPath(image).parent.name}
 
 
-def _check_there(place: Place, captions: tuple[str, ...], lines: Lines) -> None:
+def _check_there(place: Place, captions: tuple[str, ...], lines: list[dict[str, Any]]) -> None:
     """Raises `BadInput` where captions are to be in a column that no line has."""
-    there = dict.fromkeys(name for line in lines.values() for name in line if name != NAME)
+    there = dict.fromkeys(name for line in lines for name in line if name != NAME)
     missing = [name for name in captions if name not in there]
     if missing:
         hint = f"there are {', '.join(there)}" if there else f"columns are those of a {' or '.join(METADATA)}"
         raise BadInput(f"{place.uri} has no column {', '.join(missing)}", hint=hint)
+
+
+def _line_of(place: Place, file: str) -> dict[str, Any]:
+    """What the details beside an image say of it; nothing where they are damaged, as in a tar."""
+    return object_in(_text_of(place, file)) if file else {}
 
 
 @cache
@@ -189,7 +212,3 @@ def _number(text: Any) -> Any:
         except (TypeError, ValueError):
             continue
     return text
-
-
-def _original(name: str, line: dict[str, Any]) -> str:
-    return next((given for given in line if named_apart(given) == name), name)

@@ -13,7 +13,8 @@ from gangline.data.place import Entry, Place
 class Item:
     """A sample before anybody looked at it: its image's bytes, or the `file` below the source's place or the `url` that holds them.
 
-    `name` says where it comes from. With a `problem`, a few words that are counted, there is no sample at all.
+    `name` says where it comes from. `dropped` names what its source says of it and `columns` cannot hold, each with the reason. With a
+    `problem`, a few words that are counted, there is no sample at all.
     """
 
     name: str
@@ -22,6 +23,7 @@ class Item:
     file: str = ""
     url: str = ""
     columns: dict[str, Any] = field(default_factory=dict)
+    dropped: tuple[str, ...] = ()
     problem: str = ""
 
 

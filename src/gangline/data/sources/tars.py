@@ -1,10 +1,14 @@
-"""webdataset tars: files that share a name up to its first dot are one sample: `000123.jpg`, `000123.txt`, `000123.json`."""
+"""webdataset tars: files that share a name up to its first dot are one sample: `000123.jpg`, `000123.txt`, `000123.json`.
 
-import json
+Of several files of a kind that with the plain ending counts (`.jpg` before `.seg.png`), or the only one there is; else a pattern says
+which it is.
+"""
+
 import tarfile
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from io import SEEK_END
 from itertools import groupby, islice
 from pathlib import PurePosixPath
@@ -12,11 +16,12 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
+from gangline.core.errors import BadInput
 from gangline.core.words import counted
 from gangline.data.images.captions import BESIDE
 from gangline.data.images.photos import SUFFIXES
 from gangline.data.place import Entry, Place
-from gangline.data.sources.columns import CAPTIONS, as_type, captions_in, captions_of, inferred, named_apart
+from gangline.data.sources.columns import CAPTIONS, captions_in, captions_of, inferred, object_in, split
 from gangline.data.sources.item import Item, Shard, cut
 
 TARS = (".tar", ".tar.gz", ".tgz")
@@ -24,13 +29,23 @@ SAMPLES = 256
 TARS_LOOKED_AT = 16
 BYTES_MAX = 2**28
 BLOCK = 512
+JSON = ".json"
 GZIP = b"\x1f\x8b"
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Patterns of the names of a sample's files: which is its image, and which its caption; empty where that is found."""
+
+    image: str = ""
+    caption: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class TarSource:
     place: Place
     captions: tuple[str, ...]
+    members: Members
     columns: pa.Schema
     samples_per_tar: int
     notes: tuple[str, ...] = ()
@@ -38,7 +53,8 @@ class TarSource:
 
     @property
     def asked(self) -> list[str]:
-        return ["tars", *self.captions]
+        named = ("image", self.members.image), ("caption", self.members.caption)
+        return ["tars", *(f"{what}: {pattern}" for what, pattern in named if pattern), *self.captions]
 
     def shards(self, entries: list[Entry], rows: int) -> list[Shard]:
         """Whole tars: they are read from the front."""
@@ -54,33 +70,60 @@ class TarSource:
         name = f"{tar}/{sample.key}"
         if sample.problem:
             return Item(name=name, problem=sample.problem)
-        image = next((sample.files[ending] for ending in SUFFIXES if ending in sample.files), None)
-        if image is None:
+        images = sample.of_kind(SUFFIXES, self.members.image)
+        if not images:
             return Item(name=name, problem="no image in the sample")
-        said = tuple(
-            text for ending in BESIDE if ending in sample.files for text in captions_in(sample.files[ending], name)
-        )
-        details = _json(sample)
-        own = {named_apart(name): value for name, value in details.items()}
+        if len(images) > 1:
+            return Item(name=name, problem="several images in the sample (--image-member)")
+        details = _details(sample)
+        columns, dropped = split(details, self.columns, self.captions)
         return Item(
             name=name,
-            image=image,
-            captions=said or tuple(text for key in self.captions for text in captions_of(details.get(key))),
-            columns={field.name: as_type(own.get(field.name), field.type) for field in self.columns},
+            image=images[0],
+            captions=self._captions(sample, details),
+            columns=columns,
+            dropped=dropped,
         )
+
+    def _captions(self, sample: "Sample", details: dict[str, Any]) -> tuple[str, ...]:
+        texts = sample.of_kind(("",) if self.members.caption else BESIDE, self.members.caption)
+        said = tuple(caption for text in texts for caption in captions_in(text, sample.key))
+        return said or tuple(text for key in self.captions for text in captions_of(details.get(key)))
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
+    """`files` by all that follows the first dot of their names, in small letters and with that dot."""
+
     key: str
-    files: dict[str, bytes]
+    files: dict[str, bytes] = field(default_factory=dict)
     problem: str = ""
 
+    def names(self) -> dict[str, str]:
+        """Of its files, by their endings."""
+        own = PurePosixPath(self.key).name
+        return {ending: f"{own}{ending}" for ending in self.files}
 
-def tar_source(place: Place, entries: list[Entry], captions: tuple[str, ...]) -> TarSource:
-    """Its columns, and how many samples a tar has, are those of the first one that has any."""
+    def of_kind(self, endings: tuple[str, ...], pattern: str) -> list[bytes]:
+        """Its files with these endings whose names fit the pattern; without one those with a plain ending, or else all."""
+        found = [ending for ending in self.files if ending.endswith(endings)]
+        if pattern:
+            names = self.names()
+            found = [ending for ending in found if fnmatchcase(names[ending].lower(), pattern.lower())]
+        plain = [] if pattern else [ending for ending in endings if ending in found]
+        chosen = plain[:1] if endings == SUFFIXES else plain
+        return [self.files[ending] for ending in chosen or found]
+
+
+def tar_source(
+    place: Place, entries: list[Entry], captions: tuple[str, ...], members: Members = Members()
+) -> TarSource:
+    """Its columns, and how many samples a tar has, are those of the first one that has any. Raises `BadInput` where no file there fits
+    a pattern."""
     wanted = captions or CAPTIONS
-    tar, samples = _first_with_samples(place, entries)
+    tar, first = _first_with_samples(place, entries)
+    _check_members(tar, first, members)
+    samples = [_details(sample) for sample in first]
     with place.open(tar.name) as file:
         seen, at = _bytes_of(file, SAMPLES)
     there = dict.fromkeys(name for sample in samples for name in sample)
@@ -89,16 +132,40 @@ def tar_source(place: Place, entries: list[Entry], captions: tuple[str, ...]) ->
     notes = (
         (f"the first {counted(len(samples), 'sample')} of {tar.name} have no {missing}; {found}",) if missing else ()
     )
-    return TarSource(place, wanted, inferred(samples, wanted), max(1, seen * tar.bytes // max(at, 1)), notes)
+    return TarSource(place, wanted, members, inferred(samples, wanted), max(1, seen * tar.bytes // max(at, 1)), notes)
 
 
-def _first_with_samples(place: Place, entries: list[Entry]) -> tuple[Entry, list[dict[str, Any]]]:
+def _first_with_samples(place: Place, entries: list[Entry]) -> tuple[Entry, list[Sample]]:
     for tar in entries[:TARS_LOOKED_AT]:
         with place.open(tar.name) as file:
-            found = [_json(sample) for sample in islice(_samples(file), SAMPLES) if not sample.problem]
+            found = [_without_images(sample) for sample in islice(_samples(file), SAMPLES) if not sample.problem]
         if found:
             return tar, found
     return entries[0], []
+
+
+def _without_images(sample: Sample) -> Sample:
+    """So many of them need not be held."""
+    return replace(
+        sample, files={ending: b"" if ending.endswith(SUFFIXES) else told for ending, told in sample.files.items()}
+    )
+
+
+def _check_members(tar: Entry, first: list[Sample], members: Members) -> None:
+    """Raises `BadInput` where a pattern fits no file of these samples."""
+    for pattern, endings in ((members.image, SUFFIXES), (members.caption, ("",))):
+        if pattern and first and not any(sample.of_kind(endings, pattern) for sample in first):
+            there = ", ".join(dict.fromkeys(name for sample in first[:1] for name in sample.names().values()))
+            raise BadInput(
+                f"no file of the first {counted(len(first), 'sample')} of {tar.name} fits {pattern}",
+                hint=f"the first sample has {there}",
+            )
+
+
+def _details(sample: Sample) -> dict[str, Any]:
+    """What its .json says; nothing where that is damaged."""
+    found = sample.of_kind((JSON,), "")
+    return object_in(found[0]) if len(found) == 1 else {}
 
 
 def _samples(file: BinaryIO) -> Iterator[Sample]:
@@ -145,14 +212,6 @@ def _key(member: tarfile.TarInfo) -> str:
 
 def _ending(member: tarfile.TarInfo) -> str:
     return "." + PurePosixPath(member.name).name.partition(".")[2].lower()
-
-
-def _json(sample: Sample) -> dict[str, Any]:
-    try:
-        value = json.loads(sample.files.get(".json", b"{}"))
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _bytes_of(file: BinaryIO, samples: int) -> tuple[int, int]:

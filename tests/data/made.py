@@ -1,13 +1,17 @@
 """Small data as people have it: the same ten or so samples as a folder, as tars, as tables, or on the web."""
 
+import bz2
 import csv
+import gzip
 import io
 import json
+import struct
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import accumulate
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -96,6 +100,24 @@ def as_tars(root: Path, given: list[Sample], each: int = 4, details: list[dict[s
                     info = tarfile.TarInfo(f"{one.name}.{ending}")
                     info.size = len(content)
                     tar.addfile(info, io.BytesIO(content))
+    return root
+
+
+def as_img2dataset(root: Path, given: list[Sample], each: int = 4) -> Path:
+    """In folders of its own each shard, with a table beside the folder."""
+    for first in range(0, len(given), each):
+        folder = root / f"{first // each:05d}"
+        folder.mkdir(parents=True)
+        for one in given[first : first + each]:
+            details = {"url": "http://gone.example/", "caption": one.caption, "score": one.score, "exif": "{}"}
+            for ending, content in (
+                ("jpg", one.image),
+                ("txt", one.caption.encode()),
+                ("json", json.dumps(details).encode()),
+            ):
+                (folder / f"{one.name}.{ending}").write_bytes(content)
+        table = {"url": ["http://gone.example/"], "caption": ["gone"], "status": ["success"]}
+        pq.write_table(pa.table(table), root / f"{folder.name}.parquet")
     return root
 
 
@@ -224,3 +246,87 @@ def rows_of(data: DataSet) -> dict[str, dict[str, Any]]:
     by_caption = {row["captions"][0]: row for row in rows}
     assert len(by_caption) == len(rows), "a sample came twice"
     return by_caption
+
+
+def as_lines(root: Path, given: list[Sample], form: str) -> Path:
+    """A table of paths, as people write one: csv, tsv, jsonl, or json with an array."""
+    (root / "photos").mkdir(parents=True)
+    lines: list[dict[str, Any]] = []
+    for one in given:
+        (root / "photos" / f"{one.name}.jpg").write_bytes(one.image)
+        lines.append({"path": f"photos/{one.name}.jpg", "caption": one.caption, "score": one.score})
+    return write_lines(root / f"lines.{form}", lines)
+
+
+def write_lines(path: Path, lines: list[dict[str, Any]]) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        match path.suffix:
+            case ".json":
+                json.dump(lines, file, indent=1)
+            case ".jsonl":
+                file.writelines(json.dumps(line) + "\n" for line in lines)
+            case _:
+                writer = csv.DictWriter(file, list(lines[0]), delimiter="\t" if path.suffix == ".tsv" else ",")
+                writer.writeheader()
+                writer.writerows(lines)
+    return path
+
+
+PACK: dict[str, Callable[[bytes], bytes]] = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "zstd": lambda content: pa.compress(content, "zstd", asbytes=True),
+}
+
+
+def as_mds(root: Path, given: list[Sample], each: int = 4, compression: str | None = None) -> Path:
+    columns = {"image": "bytes", "caption": "str", "score": "float64"}
+    rows = [
+        {"image": one.image, "caption": one.caption.encode(), "score": struct.pack("<d", one.score)} for one in given
+    ]
+    return write_mds(root, columns, [rows[first : first + each] for first in range(0, len(rows), each)], compression)
+
+
+def write_mds(
+    root: Path,
+    columns: dict[str, str],
+    shards: list[list[dict[str, bytes]]],
+    compression: str | None = None,
+    size_limit: int = 1 << 26,
+) -> Path:
+    """MosaicML's format, byte for byte as its own writer has it, of values that are encoded already."""
+    root.mkdir(parents=True, exist_ok=True)
+    names = sorted(columns)
+    config = {
+        "version": 2,
+        "format": "mds",
+        "compression": compression,
+        "hashes": [],
+        "size_limit": size_limit,
+        "column_names": names,
+        "column_encodings": [columns[name] for name in names],
+        "column_sizes": [{"float64": 8, "int64": 8, "int32": 4}.get(columns[name]) for name in names],
+    }
+    header = json.dumps(config, sort_keys=True).encode()
+    listed = []
+    for number, rows in enumerate(shards):
+        samples = [_in_mds(row, names, config["column_sizes"]) for row in rows]
+        begin = 4 * (len(samples) + 2) + len(header)
+        offsets = list(accumulate((len(sample) for sample in samples), initial=begin))
+        content = struct.pack(f"<{len(offsets) + 1}I", len(samples), *offsets) + header + b"".join(samples)
+        name = f"shard.{number:05}.mds"
+        packed = None
+        (root / (f"{name}.{compression}" if compression else name)).write_bytes(
+            PACK[compression](content) if compression else content
+        )
+        if compression:
+            packed = {"basename": f"{name}.{compression}", "bytes": 0, "hashes": {}}
+        raw = {"basename": name, "bytes": len(content), "hashes": {}}
+        listed.append(config | {"samples": len(samples), "raw_data": raw, "zip_data": packed})
+    (root / "index.json").write_text(json.dumps({"version": 2, "shards": listed}, sort_keys=True))
+    return root
+
+
+def _in_mds(row: dict[str, bytes], names: list[str], sizes: list[int | None]) -> bytes:
+    loose = [len(row[name]) for name, size in zip(names, sizes, strict=True) if size is None]
+    return struct.pack(f"<{len(loose)}I", *loose) + b"".join(row[name] for name in names)

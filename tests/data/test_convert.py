@@ -43,14 +43,16 @@ KINDS: dict[str, Make] = {
     "parquet": made.as_parquet,
     "parquet of Hugging Face": lambda root, given: made.as_parquet(root, given, struct=True),
     "arrow": made.as_arrow,
+    "csv": lambda root, given: made.as_lines(root, given, "csv"),
+    "tsv": lambda root, given: made.as_lines(root, given, "tsv"),
+    "json": lambda root, given: made.as_lines(root, given, "json"),
+    "jsonl": lambda root, given: made.as_lines(root, given, "jsonl"),
+    "mds": made.as_mds,
+    "mds in zstd": lambda root, given: made.as_mds(root, given, compression="zstd"),
+    "mds in gzip": lambda root, given: made.as_mds(root, given, compression="gz"),
+    "files of img2dataset": made.as_img2dataset,
 }
 SCORED = set(KINDS) - {"folder"}
-
-
-@pytest.fixture
-def web() -> Iterator[made.Web]:
-    with made.web() as started:
-        yield started
 
 
 @pytest.fixture(params=["folder", "s3"])
@@ -77,9 +79,11 @@ def test_every_kind_of_source_gives_the_same_samples(kind: str, tmp_path: Path) 
 
 
 def test_a_source_may_lie_in_a_bucket_and_so_may_the_data_set(bucket: Bucket, tmp_path: Path) -> None:
-    for kind in ("folder", "tars", "parquet"):
+    for kind in ("folder", "tars", "parquet", "mds", "mds in zstd", "jsonl", "files of img2dataset"):
         root = KINDS[kind](tmp_path / kind, samples(6))
         source = made.place_in(bucket, f"{tmp_path.name}/{kind}")
+        if root.is_file():
+            source, root = source.below(root.name), root.parent
         for path in root.rglob("*.*"):
             source.write(path.relative_to(root).as_posix(), path.read_bytes())
         data, _ = converted(source, made.place_in(bucket, f"{tmp_path.name}/{kind}.lance"))

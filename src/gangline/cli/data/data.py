@@ -98,7 +98,11 @@ def convert_data(
             bar(share, now.seen, now.seen_before, f"{now.rows} kept, {sum(now.left_out.values())} left out")
 
         made, done = convert(
-            conversion, entries, make_engine(engine, processes, ray_address), Fetching(connections=connections), show
+            conversion,
+            entries,
+            make_engine(engine, processes, ray_address),
+            Fetching(connections=connections, buckets=data_place("s3://any").options),
+            show,
         )
     print_made(made, done, output)
 

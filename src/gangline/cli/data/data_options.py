@@ -22,7 +22,8 @@ PlanOption = Annotated[bool, typer.Option("--plan", help="Show what would be don
 Source = Annotated[
     str,
     typer.Argument(
-        help="A folder of images, one with webdataset tars, Parquet or Arrow files, or one such file; here or in s3://.",
+        help="A folder of images, one with webdataset tars, MDS, Parquet, Arrow, CSV, TSV or JSON files, or one such file; here "
+        "or in s3://.",
         show_default=False,
     ),
 ]
@@ -47,7 +48,9 @@ CaptionColumn = Annotated[
     list[str] | None,
     typer.Option(help="Where captions are, where that is not found by itself.", show_default=False),
 ]
-ImageColumn = Annotated[str, typer.Option(help="The column of images of a table.")]
+ImageColumn = Annotated[
+    str, typer.Option(help="The column of images of a table; of a CSV, TSV or JSON file that of the images' paths.")
+]
 ImageMember = Annotated[
     str,
     typer.Option(
@@ -57,9 +60,9 @@ ImageMember = Annotated[
 CaptionMember = Annotated[
     str, typer.Option(help="Which file of a webdataset sample is its caption: a pattern of its name, '*.prompt.txt'.")
 ]
-UrlColumn = Annotated[str, typer.Option(help="The column of images' addresses.")]
+UrlColumn = Annotated[str, typer.Option(help="The column of images' URLs (http, https or s3).")]
 Kind = Annotated[
-    Literal["folder", "tars", "tables"] | None,
+    Literal["folder", "tars", "tables", "mds"] | None,
     typer.Option("--from", help="What the source is, where that is not found by itself."),
 ]
 KeepUncaptioned = Annotated[

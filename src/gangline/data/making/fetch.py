@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import monotonic
 
 import httpx
@@ -25,18 +25,21 @@ TRIES = 3
 WAIT_S = 0.5
 WAIT_S_MAX = 20.0
 AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
+BUCKET = "s3://"
 NOT_FOR_TRAINING = frozenset({"noai", "noimageai", "noindex", "noimageindex"})
 AGENT = "gangline (makes data sets for training; takes nothing that says noai or noimageai)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetching:
-    """How the web is asked: `connections` at a time for each process; `total_s` for an image with all that it takes."""
+    """How the web is asked: `connections` at a time for each process; `total_s` for an image with all that it takes. `buckets` is the
+    key with which those are asked that a table of this machine names; one in a bucket is read with the key of that."""
 
     connections: int = 32
     tries: int = TRIES
     total_s: float = TOTAL_S
     wait_s: float = WAIT_S
+    buckets: dict[str, str] = field(default_factory=dict, repr=False)
 
 
 NO_FILE = FileNotFoundError, NotADirectoryError, IsADirectoryError
@@ -79,16 +82,24 @@ def _arrived(item: Item | Future[Item]) -> Item:
 
 def _bring(item: Item, place: Place, client: httpx.Client, how: Fetching) -> Item:
     if item.file:
-        try:
-            return replace(item, image=place.read(item.file))
-        except BadInput as error:
-            if isinstance(error.__cause__, NO_FILE):
-                return replace(item, problem="the file is gone")
-            raise
+        return _read(item, place, item.file)
+    if item.url.startswith(BUCKET):
+        bucket, _, key = item.url.removeprefix(BUCKET).partition("/")
+        there = Place(f"{BUCKET}{bucket}", place.options if place.is_remote else how.buckets)
+        return _read(item, there, key) if bucket and key else replace(item, problem="no web address")
     try:
         return replace(item, image=_ask(item.url, client, how))
     except Failed as error:
         return replace(item, problem=error.because)
+
+
+def _read(item: Item, place: Place, name: str) -> Item:
+    try:
+        return replace(item, image=place.read(name))
+    except BadInput as error:
+        if isinstance(error.__cause__, NO_FILE):
+            return replace(item, problem="the file is gone")
+        raise
 
 
 def _ask(url: str, client: httpx.Client, how: Fetching) -> bytes:

@@ -35,7 +35,7 @@ def inferred(samples: Iterable[Mapping[str, Any]], left_out: Iterable[str]) -> p
             kind = TYPES.get(type(value))
             if kind is not None and name not in left_out:
                 apart = named_apart(name)
-                found[apart] = _wider(found.get(apart, kind), kind)
+                found[apart] = wider(found.get(apart, kind), kind)
     return pa.schema([pa.field(name, kind) for name, kind in sorted(found.items())])
 
 
@@ -101,7 +101,8 @@ def _kind(value: Any) -> str:
             return "no number or text"
 
 
-def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """What holds values of both."""
     if one == other:
         return one
     return pa.float64() if {one, other} == {pa.int64(), pa.float64()} else pa.string()

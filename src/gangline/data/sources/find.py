@@ -1,18 +1,34 @@
 """Which kind of source lies at a place."""
 
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from gangline.core.errors import BadInput
 from gangline.core.words import counted
 from gangline.data.place import Entry, Place
 from gangline.data.sources.folder import about_images, folder_source, is_image, says_something
 from gangline.data.sources.item import Source
-from gangline.data.sources.tables import TABLES, table_source
+from gangline.data.sources.lines import LINES
+from gangline.data.sources.mds import mds_files
+from gangline.data.sources.tables import TABLES, Given, table_source
 from gangline.data.sources.tars import TARS, Members, tar_source
 
-KINDS = ("folder", "tars", "tables")
-CALLED = {"folder": "a folder of images", "tars": "webdataset tars", "tables": "a table"}
+ENDINGS = {"tars": TARS, "tables": TABLES, "lines": LINES}
+FROM = {"tables": ("tables", "lines")}
+CALLED = {
+    "folder": "a folder of images",
+    "tars": "webdataset tars",
+    "tables": "a table",
+    "lines": "a table",
+    "mds": "MDS of MosaicML",
+}
+SOUGHT = {
+    "": "images, tars, tables or MDS",
+    "folder": "images",
+    "tars": "tars",
+    "tables": "Parquet, Arrow, CSV, TSV or JSON files",
+    "mds": "index.json with .mds files",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +47,34 @@ class Hints:
 def find_source(place: Place, hints: Hints = Hints()) -> tuple[Source, list[Entry]]:
     """The source, and the files that it was found to be. Raises `BadInput` where nothing there can be one."""
     place, entries = _listed(place)
-    endings = {"tars": TARS, "tables": TABLES}
-    found = {kind: [entry for entry in entries if entry.name.lower().endswith(ends)] for kind, ends in endings.items()}
-    found["folder"] = [entry for entry in entries if is_image(entry)]
+    found = _found(entries)
+    wanted = FROM.get(hints.kind, (hints.kind,)) if hints.kind else ("mds", "tars", "tables", "folder", "lines")
+    kind = next((kind for kind in wanted if found[kind]), "")
+    if not kind:
+        seen = f": it has {counted(len(entries), 'file')}, such as {entries[0].name}" if entries else ""
+        raise BadInput(
+            f"{place.uri} holds no {SOUGHT[hints.kind]}{seen}",
+            hint="give a folder of images, or one with tars, tables or MDS",
+        )
+    _check_hints(place, kind, hints)
+    if kind == "tars":
+        members = Members(hints.image_member, hints.caption_member)
+        return tar_source(place, found[kind], hints.captions, members), found[kind]
+    if kind != "folder":
+        files = _of_one_kind(place, found[kind]) if kind == "lines" else found[kind]
+        given = Given(captions=hints.captions, image=hints.image, url=hints.url, uncaptioned=hints.uncaptioned)
+        return table_source(place, kind, files, given), files
+    told = about_images(entries)
+    passed_over = [entry.name for entry in found["lines"] if entry not in told and not entry.name.endswith(".json")]
+    return folder_source(place, told, hints.captions, passed_over), told
+
+
+def _found(entries: list[Entry]) -> dict[str, list[Entry]]:
+    """The files of each kind of source."""
+    shown = [entry for entry in entries if not PurePosixPath(entry.name).name.startswith(".")]
+    found = {kind: [one for one in shown if one.name.lower().endswith(ends)] for kind, ends in ENDINGS.items()}
+    found["folder"] = [entry for entry in shown if is_image(entry)]
+    found["mds"] = mds_files(entries)
     if found["folder"]:  # a table of metadata is about them, and img2dataset's 00000.parquet about those in 00000/
         folders = {entry.name.partition("/")[0] for entry in found["folder"] if "/" in entry.name}
         found["tables"] = [
@@ -41,58 +82,50 @@ def find_source(place: Place, hints: Hints = Hints()) -> tuple[Source, list[Entr
             for entry in found["tables"]
             if not says_something(entry) and entry.name.rpartition(".")[0] not in folders
         ]
-    kind = hints.kind or next((kind for kind in ("tars", "tables", "folder") if found[kind]), "")
-    if not kind or not found[kind]:
-        what = {
-            "folder": "images",
-            "tars": "tars",
-            "tables": "Parquet or Arrow files",
-            "": "images, tars, Parquet or Arrow files",
-        }
-        seen = f": it has {counted(len(entries), 'file')}, such as {entries[0].name}" if entries else ""
+    return found
+
+
+def _of_one_kind(place: Place, entries: list[Entry]) -> list[Entry]:
+    """What lies beside tables as .json is about them. Raises `BadInput` where there are tables of several kinds: they may be the same
+    ones."""
+    of_kind: dict[str, list[Entry]] = {}
+    for entry in entries:
+        of_kind.setdefault(PurePosixPath(entry.name).suffix.lower(), []).append(entry)
+    if len(of_kind) > 1:
+        of_kind.pop(".json", None)
+    if len(of_kind) > 1:
         raise BadInput(
-            f"{place.uri} holds no {what[kind]}{seen}",
-            hint="give a folder of images, or one with .tar or .parquet files",
+            f"{place.uri} has tables of several kinds: {', '.join(of_kind)}",
+            hint="give one of its files, or move some away",
         )
-    _check_hints(place, kind, hints)
-    if kind == "tars":
-        members = Members(hints.image_member, hints.caption_member)
-        return tar_source(place, found[kind], hints.captions, members), found[kind]
-    if kind == "tables":
-        source = table_source(
-            place, found[kind], hints.captions, image=hints.image, url=hints.url, uncaptioned=hints.uncaptioned
-        )
-        return source, found[kind]
-    told = about_images(entries)
-    return folder_source(place, told, hints.captions), told
+    return next(iter(of_kind.values()))
 
 
 def _check_hints(place: Place, kind: str, hints: Hints) -> None:
     """Raises `BadInput` where something is named that a source of this kind does not have."""
-    of_tables = "a column of a table", "tables", (("--image-column", hints.image), ("--url-column", hints.url))
-    of_tars = (
-        "files of webdataset tars",
-        "tars",
-        (("--image-member", hints.image_member), ("--caption-member", hints.caption_member)),
-    )
-    for what, owner, options in (of_tables, of_tars):
+    of_tables = (("--image-column", hints.image), ("--url-column", hints.url))
+    of_tars = (("--image-member", hints.image_member), ("--caption-member", hints.caption_member))
+    for what, owners, options in (
+        ("a column of a table", ("tables", "lines", "mds"), of_tables),
+        ("files of webdataset tars", ("tars",), of_tars),
+    ):
         given = [option for option, name in options if name]
-        if given and kind != owner:
+        if given and kind not in owners:
             raise BadInput(
                 f"{given[0]} names {what}, but {place.uri} is {CALLED[kind]}",
-                hint=f"leave {given[0]} out, or say --from {owner}",
+                hint=f"leave {given[0]} out, or say --from {owners[0]}",
             )
 
 
 def _listed(place: Place) -> tuple[Place, list[Entry]]:
     """A single file is a folder with that file alone."""
     path = Path(place.uri)
-    single = place.uri.lower().endswith((*TARS, *TABLES)) and (place.is_remote or path.is_file())
+    single = place.uri.lower().endswith((*TARS, *TABLES, *LINES)) and (place.is_remote or path.is_file())
     if not single:
         if not place.is_remote and path.is_file():
             raise BadInput(
                 f"{place.uri} is a file that is neither tar nor table",
-                hint="give a folder of images, or a .tar, .parquet or .arrow file",
+                hint="give a folder of images, or a .tar, .parquet, .arrow, .csv, .tsv, .json or .jsonl file",
             )
         if not place.is_remote and not path.is_dir():
             raise BadInput(f"there is no folder {place.uri}", hint="give the path of a folder, or s3://BUCKET/PREFIX")

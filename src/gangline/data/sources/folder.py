@@ -24,7 +24,7 @@ from gangline.data.links import refuse_link_out
 from gangline.data.place import Entry, Place
 from gangline.data.sources.columns import CAPTIONS, captions_in, captions_of, inferred, object_in, split
 from gangline.data.sources.item import Item, Shard, cut
-from gangline.data.sources.tables import damage_of
+from gangline.data.sources.table_files import damage_of
 
 METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
 NAME = "file_name"
@@ -97,7 +97,10 @@ class FolderSource:
         return tuple(text for name in self.captions for text in captions_of(line.get(name)))
 
 
-def folder_source(place: Place, entries: list[Entry], captions: tuple[str, ...]) -> FolderSource:
+def folder_source(
+    place: Place, entries: list[Entry], captions: tuple[str, ...], passed_over: list[str] | None = None
+) -> FolderSource:
+    """`passed_over`: tables beside the images, which the user is told of."""
     names = {entry.name for entry in entries}
     metadata = tuple(sorted(name for name in names if PurePosixPath(name).name in METADATA))
     images = [entry.name for entry in entries if is_image(entry)]
@@ -111,10 +114,12 @@ def folder_source(place: Place, entries: list[Entry], captions: tuple[str, ...])
     sample = [*map(_typed, islice(lines.values(), SAMPLES)), *first]
     columns = inferred(sample, (*wanted, NAME))
     missing = sorted(lines.keys() - names)
-    notes = (
-        (f"there is no image for {counted(len(missing), 'line')} of metadata, such as {missing[0]}",) if missing else ()
-    )
-    return FolderSource(place, wanted, columns, metadata, bool(labels), notes)
+    notes = []
+    if missing:
+        notes.append(f"there is no image for {counted(len(missing), 'line')} of metadata, such as {missing[0]}")
+    if passed_over:
+        notes.append(f"{', '.join(passed_over[:3])}: not read; give the file alone to read its images and captions")
+    return FolderSource(place, wanted, columns, metadata, bool(labels), tuple(notes))
 
 
 def _labels(images: list[str]) -> Lines:

@@ -1,45 +1,71 @@
-"""Parquet files, and the Arrow files of Hugging Face's `save_to_disk`: with images in them, or with the addresses of images on the
-web, as LAION has them."""
+"""Tables: with images in them, with their addresses on the web, as LAION has them, or with the paths of their files.
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+Parquet and Arrow files, MosaicML's MDS, and what people write themselves: CSV, TSV, JSON and JSON lines.
+"""
+
+import posixpath
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from gangline.core.errors import BadInput
 from gangline.core.files import is_safe_path
 from gangline.data.place import Entry, Place, called
-from gangline.data.sources.columns import CAPTIONS, as_type, captions_of, named_apart
+from gangline.data.sources.columns import CAPTIONS, captions_of, named_apart, split
 from gangline.data.sources.item import Item, Shard, cut
+from gangline.data.sources.lines import line_rows, line_shape, lines_together
+from gangline.data.sources.mds import mds_rows, mds_shapes, pictures_of
+from gangline.data.sources.table_files import Mark, Row, Rows, Shape, arrow_rows, arrow_shape, kind_of
 
 IMAGES = ("image", "img", "jpg", "jpeg", "png", "webp", "bytes", "image_bytes", "content")
 URLS = ("url", "image_url", "img_url", "uri")
+PATHS = ("file_name", "filename", "file_path", "filepath", "path", "file", "image_path", "img_path", *IMAGES[:6])
 TABLES = (".parquet", ".arrow")
-BATCH = 256
-IN_ARROW = 10_000
+ELSEWHERE = "a path that leads elsewhere"
+READERS: dict[str, Callable[[Place, Rows, list[str]], Iterator[Row]]] = {
+    "tables": arrow_rows,
+    "lines": line_rows,
+    "mds": mds_rows,
+}
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """A part of a shard: rows of one file."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """Columns that the user named. `uncaptioned`: no captions are needed."""
 
-    file: str
-    first: int
-    stop: int
+    captions: tuple[str, ...] = ()
+    image: str = ""
+    url: str = ""
+    uncaptioned: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roles:
+    """Which columns hold what: one of the first three has a name."""
+
+    images: str = ""
+    urls: str = ""
+    paths: str = ""
+    captions: tuple[str, ...] = ()
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """What is no column of its own in the data set; where an image came from stays with it."""
+        return (*filter(None, [self.images]), *self.captions)
 
 
 @dataclass(frozen=True, slots=True)
 class TableSource:
-    """`images` and `urls` name the column that is used, one of the two is empty; `kept` are the source's names for `columns`."""
+    """`kept` are the source's names for `columns`, `left` those of columns that no data set has, each with what it is; `files` have
+    each their number of rows."""
 
     place: Place
-    captions: tuple[str, ...]
-    images: str
-    urls: str
+    roles: Roles
     kept: tuple[str, ...]
+    left: tuple[str, ...]
     columns: pa.Schema
     files: tuple[tuple[str, int], ...]
     notes: tuple[str, ...] = ()
@@ -47,84 +73,142 @@ class TableSource:
 
     @property
     def asked(self) -> list[str]:
-        return ["tables", self.images, self.urls, *self.captions]
+        paths = [f"paths: {self.roles.paths}"] if self.roles.paths else []
+        return ["tables", self.roles.images, self.roles.urls, *paths, *self.roles.captions]
 
     def shards(self, entries: list[Entry], rows: int) -> list[Shard]:
+        """Each of rows of one file; of MDS, whose files may have few, of several whole ones."""
+        marks = {entry.name: line_shape(self.place, entry).marks for entry in entries} if self.kind == "lines" else {}
         parts = [
-            Rows(file, first, min(first + rows, count)) for file, count in self.files for first in range(0, count, rows)
+            Rows(file, first, min(first + rows, count), _before(marks.get(file, ()), first))
+            for file, count in self.files
+            for first in range(0, count, rows)
         ]
-        return cut(parts, 1)
+        return _together_of(parts, rows) if self.kind == "mds" else cut(parts, 1)
 
     def read(self, shard: Shard) -> Iterator[Item]:
-        names = list(dict.fromkeys((*filter(None, (self.images, self.urls)), *self.captions, *self.kept)))
+        names = list(dict.fromkeys((*self.roles.read, *self.kept)))
         for rows in shard.parts:
-            at = rows.first
-            for batch in _batches(self.place, rows, names):
-                for row in _rows(batch):
-                    name = f"{rows.file}#{at}"
-                    yield self._item(name, row) if row else Item(name=name, problem="a text that is not UTF-8")
-                    at += 1
+            for row in READERS[self.kind](self.place, rows, names):
+                name = f"{rows.file}{row.at}"
+                yield Item(name=name, problem=row.problem) if row.problem else self._item(name, rows.file, row.values)
 
-    def _item(self, name: str, row: dict[str, Any]) -> Item:
-        given = zip(self.columns, self.kept, strict=True)
-        columns = {field.name: as_type(row[name], field.type) for field, name in given}
-        said = tuple(text for column in self.captions for text in captions_of(row[column]))
-        common: dict[str, Any] = {"name": name, "captions": said, "columns": columns}
-        if self.urls:
-            url = row[self.urls]
-            return Item(url=url, **common) if url else Item(name=name, problem="no URL")
-        image = row[self.images]
+    def _item(self, name: str, file: str, row: dict[str, Any]) -> Item:
+        columns, dropped = split(row, self.columns, self.roles.read)
+        said = tuple(text for column in self.roles.captions for text in captions_of(row.get(column)))
+        common: dict[str, Any] = {"name": name, "captions": said, "columns": columns, "dropped": (*self.left, *dropped)}
+        if self.roles.urls:
+            url = row.get(self.roles.urls)
+            return Item(url=str(url), **common) if url else Item(name=name, problem="no URL")
+        if self.roles.paths:
+            return _at_path(self.place, file, row.get(self.roles.paths), common)
+        image = row.get(self.roles.images)
         if isinstance(image, dict):  # Hugging Face's `Image`: bytes, or the path of a file beside
             path = image.get("path") or ""
             image = image.get("bytes")
             if image is None and path:
-                return (
-                    Item(file=path, **common)
-                    if is_safe_path(path)
-                    else Item(name=name, problem="a path that leads elsewhere")
-                )
+                return Item(file=path, **common) if is_safe_path(path) else Item(name=name, problem=ELSEWHERE)
         return Item(image=image, **common) if image else Item(name=name, problem="no image in the row")
 
 
-def table_source(
-    place: Place,
-    entries: list[Entry],
-    captions: tuple[str, ...],
-    *,
-    image: str = "",
-    url: str = "",
-    uncaptioned: bool = False,
-) -> TableSource:
+def _at_path(place: Place, file: str, path: Any, common: dict[str, Any]) -> Item:
+    """The image whose path is seen from the table's own folder; `..` and absolute paths are taken as they are, for the table is the
+    user's own. One in a bucket knows no paths of this machine."""
+    if not path or not isinstance(path, str):
+        return Item(name=common["name"], problem="no path")
+    if "://" in path:
+        return Item(url=path, **common)
+    if place.is_remote and path.startswith("/"):
+        return Item(name=common["name"], problem=ELSEWHERE)
+    below = posixpath.normpath(posixpath.join(posixpath.dirname(file), path))
+    if place.is_remote and below.startswith(".."):
+        bucket, _, prefix = place.uri.removeprefix("s3://").partition("/")
+        return Item(url=f"s3://{bucket}{posixpath.normpath(f'/{prefix}/{below}')}", **common)
+    return Item(file=below, **common)
+
+
+def _before(marks: tuple[Mark, ...], row: int) -> Mark:
+    """The last one that is not behind that row."""
+    place = bisect_right(marks, row, key=lambda mark: mark.row)
+    return marks[place - 1] if place else Mark()
+
+
+def _together_of(parts: list[Rows], rows: int) -> list[Shard]:
+    """As many parts, one after the other, as have `rows` together."""
+    shards: list[list[Rows]] = []
+    room = 0
+    for part in parts:
+        count = part.stop - part.first
+        if count > room or not shards:
+            shards.append([])
+            room = rows
+        shards[-1].append(part)
+        room -= count
+    return [Shard(number, tuple(own)) for number, own in enumerate(shards)]
+
+
+def table_source(place: Place, kind: str, entries: list[Entry], given: Given = Given()) -> TableSource:
     """Columns are found by their names, or are those given. Raises `BadInput` that lists what there is."""
-    names = [entry.name for entry in entries]
-    files: list[tuple[str, int]] = []
-    schema: pa.Schema | None = None
-    for name in names:
-        found, count = _shape(place, name)
-        schema = found if schema is None else _together(schema, found, f"{name} has other columns than {names[0]}")
-        files.append((name, count))
-    assert schema is not None
-    if not any(count for _, count in files):
+    shapes = _shapes(place, kind, entries)
+    if not any(shape.rows for _, shape in shapes):
         raise BadInput(f"{called(place, entries)} has no rows", hint="give a table that has some")
-    if image and url:
-        raise BadInput("--image-column and --url-column are both given", hint="give one of them")
-    images = "" if url else _chosen(schema, image, IMAGES, "image", _holds_image)
-    urls = "" if images else _chosen(schema, url, URLS, "URL", _is_text)
-    if not images and not urls:
-        raise BadInput(
-            f"{place.uri} has neither a column of images nor one of URLs: {_list(schema.names)}",
-            hint="name it: --image-column or --url-column",
-        )
-    said = _captions(schema, captions, needed=not uncaptioned)
+    schema = _schema(kind, shapes)
+    roles = _roles(place, kind, schema, given)
     apart = {named_apart(field.name): field.name for field in reversed(list(schema)) if _is_scalar(field.type)}
-    kept = tuple(name for name in schema.names if name in apart.values() and name not in (images, urls, *said))
-    left = sorted(set(schema.names) - {images, urls, *said, *kept})
+    kept = tuple(name for name in schema.names if name in apart.values() and name not in (roles.urls, *roles.read))
+    left = sorted(set(schema.names) - {roles.urls, *roles.read, *kept})
     columns = pa.schema([pa.field(named_apart(name), _plain(schema.field(name).type)) for name in kept])
-    if urls:  # where an image came from stays with it
-        kept, columns = (*kept, urls), columns.append(pa.field(named_apart(urls), pa.string()))
+    if roles.urls:  # where an image came from stays with it
+        kept, columns = (*kept, roles.urls), columns.append(pa.field(named_apart(roles.urls), pa.string()))
     why = "columns that are neither numbers nor texts, or whose names are too much alike, are left out"
     notes = (f"{why}: {_list(left)}",) if left else ()
-    return TableSource(place, said, images, urls, kept, columns, tuple(files), notes)
+    lost = () if kind == "lines" else tuple(f"{name} ({_why_left(schema.field(name))})" for name in left)
+    files = tuple((entry.name, shape.rows) for entry, shape in shapes)
+    return TableSource(place, roles, kept, lost, columns, files, notes, kind)
+
+
+def _shapes(place: Place, kind: str, entries: list[Entry]) -> list[tuple[Entry, Shape]]:
+    if kind == "mds":
+        return mds_shapes(place, entries)
+    shape = line_shape if kind == "lines" else arrow_shape
+    return [(entry, shape(place, entry)) for entry in entries]
+
+
+def _schema(kind: str, shapes: list[tuple[Entry, Shape]]) -> pa.Schema:
+    """The columns of all. Raises `BadInput` where a file has others than the first one, but for what people write themselves."""
+    if kind == "lines":
+        return lines_together(shape.columns for _, shape in shapes)
+    schema = shapes[0][1].columns
+    for entry, shape in shapes[1:]:
+        if shape.columns != schema:
+            schema = _together(schema, shape.columns, f"{entry.name} has other columns than {shapes[0][0].name}")
+    return schema
+
+
+def _roles(place: Place, kind: str, schema: pa.Schema, given: Given) -> Roles:
+    """Raises `BadInput` where no column is known to have images, or captions that are needed."""
+    if given.image and given.url:
+        raise BadInput("--image-column and --url-column are both given", hint="give one of them")
+    images = urls = paths = ""
+    if kind == "lines":
+        urls = "" if given.image else _chosen(schema, given.url, URLS, "URL", _is_text)
+        paths = "" if urls else _chosen(schema, given.image, PATHS, "path", _is_text)
+    else:
+        known = (*IMAGES, *pictures_of(schema)[:1])
+        images = "" if given.url else _chosen(schema, given.image, known, "image", _holds_image)
+        urls = "" if images else _chosen(schema, given.url, URLS, "URL", _is_text)
+    if not images and not urls and not paths:
+        what = "URLs nor one of paths" if kind == "lines" else "images nor one of URLs"
+        raise BadInput(
+            f"{place.uri} has neither a column of {what}: {_list(schema.names)}",
+            hint="name it: --image-column or --url-column",
+        )
+    said = _captions(schema, given.captions, needed=not given.uncaptioned)
+    return Roles(images=images, urls=urls, paths=paths, captions=said)
+
+
+def _why_left(column: pa.Field) -> str:
+    return "like another's name" if _is_scalar(column.type) else kind_of(column)
 
 
 def _together(one: pa.Schema, other: pa.Schema, told: str) -> pa.Schema:
@@ -160,7 +244,9 @@ def _chosen(schema: pa.Schema, given: str, known: tuple[str, ...], what: str, fi
         if given not in schema.names:
             raise BadInput(f"there is no column {given}", hint=f"there are {_list(schema.names)}")
         if not fits(schema.field(given).type):
-            raise BadInput(f"column {given} holds no {what}: it is {schema.field(given).type}", hint="name another one")
+            raise BadInput(
+                f"column {given} holds no {what}: it is {kind_of(schema.field(given))}", hint="name another one"
+            )
         return given
     by_lower = {field.name.lower(): field.name for field in schema if fits(field.type)}
     return next((by_lower[name] for name in known if name in by_lower), "")
@@ -182,87 +268,6 @@ def _is_text(kind: pa.DataType) -> bool:
 
 def _plain(kind: pa.DataType) -> pa.DataType:
     return pa.string() if _is_text(kind) else kind
-
-
-def _shape(place: Place, name: str) -> tuple[pa.Schema, int]:
-    """Its columns and how many rows there are. Raises `BadInput` where it is no such file."""
-    with damage_of(name), place.open(name) as file:
-        if _is_parquet(name):
-            table = pq.ParquetFile(_for_arrow(file))
-            schema, rows = table.schema_arrow, table.metadata.num_rows
-        else:
-            reader = _arrow(file)
-            schema, rows = reader.schema, sum(batch.num_rows for batch in reader)
-    twice = {column for column in schema.names if schema.names.count(column) > 1}
-    if twice:
-        raise BadInput(f"{name} has several columns of one name: {_list(twice)}", hint="rename them")
-    return schema, rows
-
-
-@contextmanager
-def damage_of(name: str) -> Iterator[None]:
-    """What Arrow says of a file's content is told of the file; its own I/O errors have no number of the system's."""
-    try:
-        yield
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        said = str(error).partition("\n")[0]
-        raise BadInput(f"{name} is damaged, or no table: {said}", hint="take it out, or fetch it again") from None
-
-
-def _rows(batch: pa.RecordBatch) -> list[dict[str, Any] | None]:
-    """None for one that has a text which is none."""
-    try:
-        return batch.to_pylist()
-    except UnicodeDecodeError:
-        return (
-            [None]
-            if batch.num_rows == 1
-            else [row for at in range(batch.num_rows) for row in _rows(batch.slice(at, 1))]
-        )
-
-
-def _batches(place: Place, rows: Rows, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """Exactly these rows."""
-    with damage_of(rows.file), place.open(rows.file) as file, _reader(file, rows, columns) as (batches, start):
-        at = start
-        for batch in batches:
-            first, stop = max(rows.first - at, 0), min(rows.stop - at, batch.num_rows)
-            if first < stop:
-                yield batch.slice(first, stop - first)
-            at += batch.num_rows
-            if at >= rows.stop:
-                return
-
-
-@contextmanager
-def _reader(file: BinaryIO, rows: Rows, columns: list[str]) -> Iterator[tuple[Iterator[pa.RecordBatch], int]]:
-    """Batches that hold `rows`, and the number of their first row: of a Parquet file only the row groups that are needed."""
-    if not _is_parquet(rows.file):
-        yield (batch.select(columns) for batch in _arrow(file)), 0
-        return
-    table = pq.ParquetFile(_for_arrow(file))
-    groups, at, start = [], 0, 0
-    for number in range(table.num_row_groups):
-        count = table.metadata.row_group(number).num_rows
-        if at < rows.stop and rows.first < at + count:
-            start = start if groups else at
-            groups.append(number)
-        at += count
-    yield table.iter_batches(BATCH, row_groups=groups, columns=columns), start
-
-
-def _is_parquet(name: str) -> bool:
-    return name.lower().endswith(".parquet")
-
-
-def _arrow(file: BinaryIO) -> Any:
-    return pa.ipc.open_stream(_for_arrow(file))
-
-
-def _for_arrow(file: Any) -> Any:
-    return pa.PythonFile(file, mode="r")
 
 
 def _list(names: Any) -> str:

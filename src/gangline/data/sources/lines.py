@@ -1,0 +1,295 @@
+"""Tables that people write themselves: CSV, TSV, JSON lines, and JSON that is an array of objects; all in UTF-8, of any length.
+
+A file is read through once for the number of its rows, the types of its columns and where every so many rows begin, so that a piece
+can be read from there on.
+"""
+
+import codecs
+import csv
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+from gangline.core.errors import BadInput
+from gangline.data.images.captions import MARKS as BOMS
+from gangline.data.images.photos import SUFFIXES
+from gangline.data.place import Entry, Place
+from gangline.data.sources.columns import TYPES, wider
+from gangline.data.sources.table_files import NOT_UTF8, Mark, Row, Rows, Shape
+
+SEPARATED = {".csv": ",", ".tsv": "\t"}
+LINES = (*SEPARATED, ".json", ".jsonl", ".ndjson")
+MARKED = 256
+LINE_BYTES_MAX = 16 << 20
+CELL_BYTES_MAX = 1 << 20
+CHUNK_BYTES = 1 << 16
+SCANS_KEPT = 4096
+WHOLE = re.compile(r"-?(0|[1-9]\d{0,17})")
+BROKEN = re.compile(r"[-+]?((\d+\.\d*|\.\d+)(e[-+]?\d+)?|\d+e[-+]?\d+|nan|inf)", re.IGNORECASE)
+BETWEEN = " \t\r\n,"
+LOST = re.compile("[\udc80-\udcff]")
+"""What stands for bytes that are no text."""
+NESTED = pa.list_(pa.null())
+"""Stands for lists and objects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A row, or why it is none; `mark` is where it begins."""
+
+    mark: Mark
+    values: dict[str, Any]
+    problem: str = ""
+
+
+@lru_cache(SCANS_KEPT)
+def line_shape(place: Place, entry: Entry) -> Shape:
+    """Raises `BadInput` where it is no such table."""
+    types: dict[str, pa.DataType] = {}
+    marks: list[Mark] = []
+    count, first_problem, good = 0, "", False
+    typed = _cell_type if _delimiter(entry.name) else _value_type
+    with place.open(entry.name) as file:
+        for record in _records(file, entry.name, Mark()):
+            if count % MARKED == 0:
+                marks.append(record.mark)
+            count += 1
+            if record.problem:
+                first_problem = first_problem or f"line {record.mark.line} is {record.problem}"
+                continue
+            good = True
+            for name, value in record.values.items():
+                known = types.get(name)
+                if value is None:
+                    types.setdefault(name, pa.null())
+                elif known != pa.string():
+                    types[name] = typed(value) if known in (None, pa.null()) else _together(known, typed(value))
+    if count and not good:
+        raise BadInput(f"{entry.name} is no table: {first_problem}", hint=_what(entry.name))
+    return Shape(pa.schema(list(types.items())), count, tuple(marks))
+
+
+def line_rows(place: Place, rows: Rows, names: list[str]) -> Iterator[Row]:
+    """With all that they hold: what is not among `names` is counted."""
+    with place.open(rows.file) as file:
+        records = _records(file, rows.file, rows.mark)
+        for record in islice(records, rows.first - rows.mark.row, rows.stop - rows.mark.row):
+            yield Row(f":{record.mark.line}", record.values, record.problem)
+
+
+def lines_together(schemas: Iterable[pa.Schema]) -> pa.Schema:
+    """The columns of all, each as the widest of its types: a table may lack what another one has."""
+    types: dict[str, pa.DataType] = {}
+    for schema in schemas:
+        for field in schema:
+            types[field.name] = _together(types.get(field.name, pa.null()), field.type)
+    return pa.schema([(name, pa.string() if kind == pa.null() else kind) for name, kind in types.items()])
+
+
+def _together(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """A column that has anything besides lists and objects is of that."""
+    for kind in (pa.null(), NESTED):
+        if kind in (one, other):
+            return other if one == kind else one
+    return wider(one, other)
+
+
+def _cell_type(text: str) -> pa.DataType:
+    """That of the number that it looks like; one that begins with a zero, or is too long to be one, is a text."""
+    if WHOLE.fullmatch(text):
+        return pa.int64()
+    return pa.float64() if BROKEN.fullmatch(text) else pa.string()
+
+
+def _value_type(value: Any) -> pa.DataType:
+    return TYPES.get(type(value), NESTED)
+
+
+def _delimiter(name: str) -> str:
+    return SEPARATED.get(name[name.rfind(".") :].lower(), "")
+
+
+def _what(name: str) -> str:
+    if _delimiter(name):
+        return "it has the names of its columns in its first line, and as many cells in each line"
+    return "it is an array of objects, or has one object in each line"
+
+
+def _records(file: BinaryIO, name: str, mark: Mark) -> Iterator[Record]:
+    """From one that was marked on, or all. Raises `BadInput`."""
+    start = file.read(CHUNK_BYTES)
+    bom = next((bom for bom in BOMS if start.startswith(bom)), b"")
+    if BOMS.get(bom, "utf-8") != "utf-8":
+        raise BadInput(f"{name} is not in UTF-8", hint="save it in UTF-8")
+    top = Mark(byte=len(bom))
+    if _delimiter(name):
+        return _separated(file, name, top, mark)
+    if name.lower().endswith(".json") and start[len(bom) :].lstrip().startswith(b"["):
+        return _array(file, name, mark if mark.row else Mark(byte=start.index(b"[") + 1))
+    return _objects(file, name, mark if mark.row else top)
+
+
+class _Lines:
+    """Lines of a file, and where the next one begins. `bad` and `quotes` are of those since they were set back."""
+
+    def __init__(self, file: BinaryIO, name: str, mark: Mark) -> None:
+        file.seek(mark.byte)
+        self.file, self.name, self.line, self.byte = file, name, mark.line, mark.byte
+        self.bad, self.quotes = False, 0
+
+    def __iter__(self) -> "_Lines":
+        return self
+
+    def __next__(self) -> str:
+        content = self.file.readline(LINE_BYTES_MAX)
+        if not content:
+            raise StopIteration
+        if len(content) == LINE_BYTES_MAX:
+            raise BadInput(
+                f"line {self.line} of {self.name} is longer than {LINE_BYTES_MAX >> 20} MB", hint=_what(self.name)
+            )
+        self.byte += len(content)
+        self.line += 1
+        self.quotes += content.count(b'"')
+        try:
+            return content.decode()
+        except UnicodeDecodeError:
+            self.bad = True
+            return content.decode(errors="replace")
+
+
+def _separated(file: BinaryIO, name: str, top: Mark, mark: Mark) -> Iterator[Record]:
+    lines, delimiter = _Lines(file, name, top), _delimiter(name)
+    header = next(_cells(lines, delimiter), None)
+    if header is None:
+        return
+    names = _header(name, header[1])
+    if mark.row:
+        lines = _Lines(file, name, mark)
+    for begin, cells in _cells(lines, delimiter, mark.row):
+        if lines.bad:
+            yield Record(begin, {}, NOT_UTF8)
+        elif any(cells[len(names) :]):
+            yield Record(begin, {}, "a line with more cells than there are columns")
+        else:
+            yield Record(begin, {name: cell or None for name, cell in zip(names, cells, strict=False) if name})
+
+
+def _cells(lines: _Lines, delimiter: str, row: int = 0) -> Iterator[tuple[Mark, list[str]]]:
+    """Of each row that has any. A cell in quotes may have line breaks in it, so that a row may be of several lines."""
+    csv.field_size_limit(CELL_BYTES_MAX)
+    reader = csv.reader(lines, delimiter=delimiter)
+    while True:
+        mark = Mark(row, lines.line, lines.byte)
+        lines.bad, lines.quotes = False, 0
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise BadInput(
+                f"line {mark.line} of {lines.name} cannot be read: {error}",
+                hint="is a quote opened there that is never closed?",
+            ) from None
+        if lines.quotes % 2 and lines.line > mark.line + 1 and not lines.file.peek(1):  # pyright: ignore[reportAttributeAccessIssue]
+            raise BadInput(f"a quote that line {mark.line} of {lines.name} opens is never closed", hint="close it")
+        if cells:
+            yield mark, cells
+            row += 1
+
+
+def _header(name: str, cells: list[str]) -> list[str]:
+    """Raises `BadInput` where the first line is none."""
+    names = [cell.strip() for cell in cells]
+    data = next(
+        (cell for cell in names if "://" in cell or cell.lower().endswith(SUFFIXES) or _cell_type(cell) != pa.string()),
+        "",
+    )
+    if data:
+        raise BadInput(
+            f"the first line of {name} has {data[:100]} where the name of a column should be",
+            hint="write a line of names above it, such as url,caption",
+        )
+    twice = sorted({cell for cell in names if cell and names.count(cell) > 1})
+    if twice:
+        raise BadInput(f"{name} has several columns of one name: {', '.join(twice)}", hint="rename them")
+    return names
+
+
+def _objects(file: BinaryIO, name: str, begin: Mark) -> Iterator[Record]:
+    lines, row = _Lines(file, name, begin), begin.row
+    while True:
+        mark = Mark(row, lines.line, lines.byte)
+        lines.bad = False
+        line = next(lines, None)
+        if line is None:
+            return
+        if line.strip():
+            yield Record(mark, {}, NOT_UTF8) if lines.bad else _object(mark, line)
+            row += 1
+
+
+def _object(mark: Mark, text: str) -> Record:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return Record(mark, {}, "no JSON")
+    return Record(mark, value) if isinstance(value, dict) else Record(mark, {}, "no JSON object")
+
+
+def _array(file: BinaryIO, name: str, begin: Mark) -> Iterator[Record]:
+    """What lies between commas, up to the bracket that closes it all."""
+    text, decoder, row = _Growing(file, begin), json.JSONDecoder(), begin.row
+    while not text.skip("]"):
+        mark = Mark(row, text.line, text.byte)
+        while True:
+            try:
+                value, end = decoder.raw_decode(text.held)
+                break
+            except (ValueError, RecursionError):
+                if len(text.held) > LINE_BYTES_MAX or not text.grow():
+                    raise BadInput(
+                        f"{name} is no JSON from line {mark.line} on, or breaks off", hint=_what(name)
+                    ) from None
+        if not text.take(end):
+            yield Record(mark, {}, NOT_UTF8)
+        else:
+            yield Record(mark, value) if isinstance(value, dict) else Record(mark, {}, "no JSON object")
+        row += 1
+
+
+class _Growing:
+    """The text of a file from one place on: `held` begins at `line` and `byte`, and grows when it is asked to."""
+
+    def __init__(self, file: BinaryIO, mark: Mark) -> None:
+        file.seek(mark.byte)
+        self._file = file
+        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+        self.held, self.line, self.byte = "", mark.line, mark.byte
+
+    def grow(self) -> bool:
+        """As much again, so that a long value is not tried too often; False at the end of the file."""
+        content = self._file.read(max(CHUNK_BYTES, len(self.held)))
+        self.held += self._decoder.decode(content, final=not content)
+        return bool(content)
+
+    def take(self, end: int) -> bool:
+        """Go on behind what is taken; False where that is not UTF-8."""
+        piece = self.held[:end]
+        self.held = self.held[end:]
+        self.line += piece.count("\n")
+        self.byte += len(piece.encode(errors="surrogateescape"))
+        return not LOST.search(piece)
+
+    def skip(self, end: str) -> bool:
+        """Go on at the next value; True where `end` stands there."""
+        while True:
+            self.take(len(self.held) - len(self.held.lstrip(BETWEEN)))
+            if self.held or not self.grow():
+                return self.held.startswith(end)

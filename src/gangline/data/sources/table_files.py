@@ -1,0 +1,142 @@
+"""Files that hold a table, and of Parquet and Arrow files (Hugging Face's `save_to_disk`) what they have and the rows themselves."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gangline.core.errors import BadInput
+from gangline.data.place import Entry, Place
+
+BATCH = 256
+STORED_AS = b"stored as"
+NOT_UTF8 = "a text that is not UTF-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Where a row of a file of lines begins: its number, the number of its line from 1 on, and the byte."""
+
+    row: int = 0
+    line: int = 1
+    byte: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A part of a shard: rows of one file. `mark` is the last known one before them."""
+
+    file: str
+    first: int
+    stop: int
+    mark: Mark = Mark()
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Columns, and how many rows. `marks` are of every so many rows, where a file has no way of its own to find one."""
+
+    columns: pa.Schema
+    rows: int
+    marks: tuple[Mark, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """`at` says where in its file it is: `#12`, or `:13` of lines. With a `problem` there are no values."""
+
+    at: str
+    values: dict[str, Any]
+    problem: str = ""
+
+
+def kind_of(column: pa.Field) -> str:
+    """What it is in the words of its own format."""
+    return (column.metadata or {}).get(STORED_AS, str(column.type).encode()).decode()
+
+
+@contextmanager
+def damage_of(name: str) -> Iterator[None]:
+    """What Arrow says of a file's content is told of the file; its own I/O errors have no number of the system's."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        said = str(error).partition("\n")[0]
+        raise BadInput(f"{name} is damaged, or no table: {said}", hint="take it out, or fetch it again") from None
+
+
+def arrow_shape(place: Place, entry: Entry) -> Shape:
+    """Raises `BadInput` where it is no such file."""
+    with damage_of(entry.name), place.open(entry.name) as file:
+        if _is_parquet(entry.name):
+            table = pq.ParquetFile(_for_arrow(file))
+            return Shape(table.schema_arrow, table.metadata.num_rows)
+        reader = _arrow(file)
+        return Shape(reader.schema, sum(batch.num_rows for batch in reader))
+
+
+def arrow_rows(place: Place, rows: Rows, columns: list[str]) -> Iterator[Row]:
+    at = rows.first
+    for batch in _batches(place, rows, columns):
+        for values in _of_batch(batch):
+            yield Row(f"#{at}", values) if values is not None else Row(f"#{at}", {}, NOT_UTF8)
+            at += 1
+
+
+def _of_batch(batch: pa.RecordBatch) -> list[dict[str, Any] | None]:
+    """None for one that has a text which is none."""
+    try:
+        return batch.to_pylist()
+    except UnicodeDecodeError:
+        return (
+            [None]
+            if batch.num_rows == 1
+            else [row for at in range(batch.num_rows) for row in _of_batch(batch.slice(at, 1))]
+        )
+
+
+def _batches(place: Place, rows: Rows, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    """Exactly these rows."""
+    with damage_of(rows.file), place.open(rows.file) as file, _reader(file, rows, columns) as (batches, start):
+        at = start
+        for batch in batches:
+            first, stop = max(rows.first - at, 0), min(rows.stop - at, batch.num_rows)
+            if first < stop:
+                yield batch.slice(first, stop - first)
+            at += batch.num_rows
+            if at >= rows.stop:
+                return
+
+
+@contextmanager
+def _reader(file: BinaryIO, rows: Rows, columns: list[str]) -> Iterator[tuple[Iterator[pa.RecordBatch], int]]:
+    """Batches that hold `rows`, and the number of their first row: of a Parquet file only the row groups that are needed."""
+    if not _is_parquet(rows.file):
+        yield (batch.select(columns) for batch in _arrow(file)), 0
+        return
+    table = pq.ParquetFile(_for_arrow(file))
+    groups, at, start = [], 0, 0
+    for number in range(table.num_row_groups):
+        count = table.metadata.row_group(number).num_rows
+        if at < rows.stop and rows.first < at + count:
+            start = start if groups else at
+            groups.append(number)
+        at += count
+    yield table.iter_batches(BATCH, row_groups=groups, columns=columns), start
+
+
+def _is_parquet(name: str) -> bool:
+    return name.lower().endswith(".parquet")
+
+
+def _arrow(file: BinaryIO) -> Any:
+    return pa.ipc.open_stream(_for_arrow(file))
+
+
+def _for_arrow(file: Any) -> Any:
+    return pa.PythonFile(file, mode="r")

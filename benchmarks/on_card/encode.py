@@ -56,8 +56,8 @@ def texts(scale: Scale) -> Rows:
 def encoder_of(scale: Scale, sides: tuple[int, ...], precision: str) -> Any:
     """Texts where there are no sides."""
     from gangline.data.place import Place
+    from gangline.train.encoding.encoder import Encoder, Encoding
     from gangline.train.run import numerics
-    from gangline.train.scratch.encoder import Encoder, Encoding
 
     numerics.choose_kernels(repeatable=True)
     return Encoder(

@@ -67,7 +67,7 @@ def test_the_way_of_a_data_set(gangline: Typed, source: Path, tmp_path: Path) ->
 
 def test_storage_and_run_are_priced_before_they_begin(capsys: pytest.CaptureFixture[str]) -> None:
     from gangline.cli.data.data_page import forecast_json, tell_forecast
-    from gangline.train.scratch.encode import Forecast
+    from gangline.train.encoding.encode import Forecast
 
     expected = Forecast(rows=36_000_000, columns={"latents_512": 65_536}, images_per_second=125.0)
     tell_forecast(expected, 8, 2.5)

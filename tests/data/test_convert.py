@@ -80,12 +80,11 @@ def test_every_kind_of_source_gives_the_same_samples(kind: str, tmp_path: Path) 
 
 def test_a_source_may_lie_in_a_bucket_and_so_may_the_data_set(bucket: Bucket, tmp_path: Path) -> None:
     for kind in ("folder", "tars", "parquet", "mds", "mds in zstd", "jsonl", "files of img2dataset"):
-        root = KINDS[kind](tmp_path / kind, samples(6))
-        source = made.place_in(bucket, f"{tmp_path.name}/{kind}")
-        if root.is_file():
-            source, root = source.below(root.name), root.parent
+        made_at, root = KINDS[kind](tmp_path / kind, samples(6)), tmp_path / kind
+        folder = made.place_in(bucket, f"{tmp_path.name}/{kind}")
         for path in root.rglob("*.*"):
-            source.write(path.relative_to(root).as_posix(), path.read_bytes())
+            folder.write(path.relative_to(root).as_posix(), path.read_bytes())
+        source = folder.below(made_at.name) if made_at.is_file() else folder
         data, _ = converted(source, made.place_in(bucket, f"{tmp_path.name}/{kind}.lance"))
         assert len(rows_of(data)) == 6
 
@@ -605,12 +604,31 @@ def test_killed_at_random_moments_no_sample_is_lost_or_doubled(target: Place, tm
     check_whole(target, given)
 
 
+@pytest.mark.parametrize("kind", ["csv", "json", "mds in zstd", "files of img2dataset"])
+def test_killed_at_random_moments_a_source_of_any_kind_is_whole(kind: str, tmp_path: Path) -> None:
+    given = samples(400)
+    source, target = KINDS[kind](tmp_path / "source", given), Place(str(tmp_path / "made.lance"))
+    assert kill_at_random(source, target, len(kind), tmp_path) >= 1
+    check_whole(target, given)
+
+
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seed", range(10))
 def test_killed_at_more_random_moments(seed: int, target: Place, tmp_path: Path) -> None:
     given = samples(1500)
     source = made.as_tars(tmp_path / "source", given, 8)
+    kill_at_random(source, target, seed, tmp_path)
+    check_whole(target, given)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("kind", ["tsv", "jsonl", "mds", "mds in gzip", "parquet", "arrow", "imagefolder"])
+@pytest.mark.parametrize("seed", range(3))
+def test_killed_at_more_random_moments_a_source_of_any_kind_is_whole(seed: int, kind: str, tmp_path: Path) -> None:
+    given = samples(1500)
+    source, target = KINDS[kind](tmp_path / "source", given), Place(str(tmp_path / "made.lance"))
     kill_at_random(source, target, seed, tmp_path)
     check_whole(target, given)
 

@@ -71,7 +71,9 @@ def test_however_it_is_killed_it_ends_as_if_nothing_had_been(line: Line, place: 
         assert code in (0, 137, -9)
         assert steps_of(place) >= safe
         safe = steps_of(place)
-        if code == 0:  # on a slow machine it may have come to its end before it was killed: the same line has nothing to do then
+        if (
+            code == 0
+        ):  # on a slow machine it may have come to its end before it was killed: the same line has nothing to do then
             break
         node = rng.choice((node, f"node-{number + 1}"))
     last = line.start(node, chain=chain)

@@ -27,9 +27,9 @@ from gangline.data.making.engine import Processes
 from gangline.data.making.fetch import Fetching
 from gangline.data.place import Place
 from gangline.data.sources import Hints, find_source
+from gangline.train.encoding.encode import encode
+from gangline.train.encoding.encoder import Encoding
 from gangline.train.run.contract import Orders, RunDirectory
-from gangline.train.scratch.encode import encode
-from gangline.train.scratch.encoder import Encoding
 from gangline.train.scratch.launch import free_port
 from gangline.train.scratch.trainer import train
 from tests.conftest import file_at

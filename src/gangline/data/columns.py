@@ -19,7 +19,8 @@ class Latents:
     not multiplied by `scale`, which is what a U-Net expects (z · scale).
 
     `vae` is the SHA-256 of its weights; `precision` that of the stored numbers; `compute_precision` that in which the VAE made them,
-    None where it was not kept.
+    None where it was not kept. `drawn`: instead of the mean there are latents that were drawn from the posterior once, elsewhere, and a
+    deviation of zero.
     """
 
     vae: str
@@ -31,6 +32,7 @@ class Latents:
     crop: str
     precision: str
     compute_precision: str | None = None
+    drawn: bool = False
 
     @property
     def numbers(self) -> int:

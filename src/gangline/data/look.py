@@ -97,7 +97,8 @@ def _what(known: Computed | None) -> str:
         case Latents():
             computed = f", computed in {known.compute_precision}" if known.compute_precision else ""
             return (
-                f"latents of {known.resolution} × {known.resolution} ({known.crop}): mean and deviation, "
+                f"latents of {known.resolution} × {known.resolution} ({known.crop}): "
+                f"{'drawn once' if known.drawn else 'mean and deviation'}, "
                 f"{known.channels} × {known.side} × {known.side}, scale {known.scale}, VAE {known.vae[:12]}{computed}"
             )
         case _:

@@ -26,6 +26,8 @@ from gangline.posix import cores
 
 if TYPE_CHECKING:
     from gangline.data.making.engine import Engine
+    from gangline.data.place import Entry
+    from gangline.data.sources import Source
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -46,6 +48,9 @@ def convert_data(
     caption_member: options.CaptionMember = "",
     kind: options.Kind = None,
     keep_uncaptioned: options.KeepUncaptioned = False,
+    latents_of: options.LatentsOf = "",
+    latents_resolution: options.LatentsResolution = None,
+    latents_scaled_by: options.LatentsScaledBy = None,
     rows: options.Rows = 8192,
     processes: options.Processes = cores(),
     connections: options.Connections = 32,
@@ -73,6 +78,10 @@ def convert_data(
         uncaptioned=keep_uncaptioned,
     )
     found, entries = find_source(data_place(here_or_bundled(source)), hints)
+    if latents_of:
+        found = with_latents(found, entries, latents_of, latents_resolution or [], latents_scaled_by)
+    elif latents_resolution or latents_scaled_by:
+        raise BadInput("columns of latents are spoken of, but not whose they are", hint="add --latents-of MODEL")
     conversion = Conversion(
         source=found,
         target=data_place(target),
@@ -148,8 +157,8 @@ def encode_data(
     with needing("data"):
         from gangline.data.dataset import open_data_set
     with needing("train"):
-        from gangline.train.scratch.encode import encode, forecast
-        from gangline.train.scratch.encoder import Encoding
+        from gangline.train.encoding.encode import encode, forecast
+        from gangline.train.encoding.encoder import Encoding
 
     data = open_data_set(data_place(target))
     encoding = Encoding(
@@ -239,6 +248,18 @@ def list_data(
             data.place.name, f"{data.rows}", size, f"{data.version}", data.info.source, ", ".join(data.computed())
         )
     out.print(rows)
+
+
+def with_latents(
+    found: "Source", entries: "list[Entry]", base: str, resolutions: list[int], scaled_by: float | None
+) -> "Source":
+    from gangline.data.sources.tables import TableSource
+
+    if not isinstance(found, TableSource):
+        raise BadInput(f"--latents-of is given, but {found.place.uri} has no columns of latents", hint="leave it out")
+    with needing("train"):
+        from gangline.train.encoding.drawn import drawn_elsewhere
+    return drawn_elsewhere(found, entries, local_model(base), resolutions, scaled_by)
 
 
 def make_engine(name: options.EngineName, processes: int, address: str, *, on_gpus: bool = False) -> "Engine":

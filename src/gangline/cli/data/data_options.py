@@ -65,6 +65,25 @@ Kind = Annotated[
     Literal["folder", "tars", "tables", "mds"] | None,
     typer.Option("--from", help="What the source is, where that is not found by itself."),
 ]
+LatentsOf = Annotated[
+    str,
+    typer.Option(
+        help="Keep the source's own columns latents_512 and the like: the model whose VAE made them, a folder, a file or a hub id.",
+        show_default=False,
+    ),
+]
+LatentsResolution = Annotated[
+    list[int] | None,
+    typer.Option(help="Which of them, several times for several; a sample without one is left out (default: all)."),
+]
+LatentsScaledBy = Annotated[
+    float | None,
+    typer.Option(
+        min=1e-6,
+        help="What they were multiplied by, 1 where by nothing (default: the VAE's scale).",
+        show_default=False,
+    ),
+]
 KeepUncaptioned = Annotated[
     bool, typer.Option("--keep-uncaptioned", help="Images without a caption are left out, unless this is given.")
 ]

@@ -8,7 +8,7 @@ from gangline.core.words import counted
 if TYPE_CHECKING:
     from gangline.data.dataset import DataSet
     from gangline.data.making.conversion import Conversion, Done
-    from gangline.train.scratch.encode import Forecast
+    from gangline.train.encoding.encode import Forecast
 
 USD_PER_GB_MONTH = 0.023
 """Amazon S3 Standard, us-east-1, first 50 TB, list price of 2026."""

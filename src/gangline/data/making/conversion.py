@@ -31,7 +31,7 @@ class Conversion:
 
     @property
     def schema(self) -> pa.Schema:
-        return pa.schema([*OWN, *self.source.columns])
+        return pa.schema([*OWN, *self.source.columns, *self.source.latents])
 
     @property
     def work(self) -> Place:

@@ -72,7 +72,7 @@ def check(conversion: Conversion) -> None:
     if conversion.unique and conversion.unique not in conversion.schema.names:
         columns = ", ".join(name for name in conversion.schema.names if name != "image")
         raise BadInput(f"there is no column {conversion.unique} to be unique", hint=f"there are {columns}")
-    if conversion.unique in ("image", "captions"):
+    if conversion.unique in ("image", "captions", *conversion.source.latents.names):
         raise BadInput(f"{conversion.unique} cannot be unique", hint="take sha256 or dhash")
 
 

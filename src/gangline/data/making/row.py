@@ -6,7 +6,7 @@ from io import BytesIO
 from typing import Any, Literal
 
 import pyarrow as pa
-from PIL import Image
+from PIL import ExifTags, Image
 from PIL.JpegImagePlugin import JpegImageFile
 
 from gangline.data.images.buckets import Size
@@ -17,6 +17,7 @@ from gangline.data.sources import Item
 Format = Literal["keep", "jpeg", "webp", "png"]
 LOSSLESS = ("PNG", "BMP", "TIFF", "GIF")
 DHASH = 9, 8
+UPRIGHT = 1
 
 OWN = pa.schema(
     [
@@ -50,6 +51,8 @@ def row_of(item: Item, storing: Storing) -> dict[str, Any]:
     content = item.image or b""
     try:
         with loaded(BytesIO(content), at_least=storing.short_side) as image:
+            if item.latents and image.getexif().get(ExifTags.Base.Orientation, UPRIGHT) != UPRIGHT:
+                raise Unreadable("turned by its EXIF, but not where its latents were drawn", "lies on its side", "")
             stored, picture = _stored(content, image, storing)
             grey = picture.resize(DHASH, Image.Resampling.BOX, reducing_gap=2.0).convert("L")
     except (OSError, ValueError) as error:
@@ -63,7 +66,9 @@ def row_of(item: Item, storing: Storing) -> dict[str, Any]:
         "dhash": dhash(grey),
         "source": as_text(item.name),
         "aspect": picture.width / picture.height,
-    } | item.columns
+        **item.columns,
+        **item.latents,
+    }
 
 
 def dhash(grey: Image.Image) -> int:

@@ -23,7 +23,7 @@ from gangline.data.images.photos import SUFFIXES
 from gangline.data.links import refuse_link_out
 from gangline.data.place import Entry, Place
 from gangline.data.sources.columns import CAPTIONS, captions_in, captions_of, inferred, object_in, split
-from gangline.data.sources.item import Item, Shard, cut
+from gangline.data.sources.item import NO_LATENTS, Item, Shard, cut
 from gangline.data.sources.table_files import damage_of
 
 METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
@@ -69,6 +69,7 @@ class FolderSource:
     metadata: tuple[str, ...]
     labelled: bool = False
     notes: tuple[str, ...] = ()
+    latents: pa.Schema = NO_LATENTS
     kind: str = "folder"
 
     @property

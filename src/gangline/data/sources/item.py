@@ -23,6 +23,7 @@ class Item:
     file: str = ""
     url: str = ""
     columns: dict[str, Any] = field(default_factory=dict)
+    latents: dict[str, Any] = field(default_factory=dict)
     dropped: tuple[str, ...] = ()
     problem: str = ""
 
@@ -40,7 +41,7 @@ class Shard:
 
 
 class Source(Protocol):
-    """`columns` are those of its own that are kept; `notes` are told to the user."""
+    """`columns` are those of its own that are kept, `latents` what it has of its images' latents; `notes` are told to the user."""
 
     @property
     def kind(self) -> str: ...
@@ -50,6 +51,9 @@ class Source(Protocol):
 
     @property
     def columns(self) -> pa.Schema: ...
+
+    @property
+    def latents(self) -> pa.Schema: ...
 
     @property
     def notes(self) -> tuple[str, ...]: ...
@@ -65,6 +69,9 @@ class Source(Protocol):
         ...
 
     def read(self, shard: Shard) -> Iterator[Item]: ...
+
+
+NO_LATENTS = pa.schema([])
 
 
 def cut(parts: list[Any], size: int) -> list[Shard]:

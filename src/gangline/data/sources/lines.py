@@ -21,7 +21,7 @@ from gangline.data.images.captions import MARKS as BOMS
 from gangline.data.images.photos import SUFFIXES
 from gangline.data.place import Entry, Place
 from gangline.data.sources.columns import TYPES, wider
-from gangline.data.sources.table_files import NOT_UTF8, Mark, Row, Rows, Shape
+from gangline.data.sources.table_files import NOT_UTF8, Mark, Row, Rows, Shape, check_names
 
 SEPARATED = {".csv": ",", ".tsv": "\t"}
 LINES = (*SEPARATED, ".json", ".jsonl", ".ndjson")
@@ -216,9 +216,7 @@ def _header(name: str, cells: list[str]) -> list[str]:
             f"the first line of {name} has {data[:100]} where the name of a column should be",
             hint="write a line of names above it, such as url,caption",
         )
-    twice = sorted({cell for cell in names if cell and names.count(cell) > 1})
-    if twice:
-        raise BadInput(f"{name} has several columns of one name: {', '.join(twice)}", hint="rename them")
+    check_names(name, [cell for cell in names if cell])
     return names
 
 

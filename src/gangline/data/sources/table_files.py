@@ -75,9 +75,19 @@ def arrow_shape(place: Place, entry: Entry) -> Shape:
     with damage_of(entry.name), place.open(entry.name) as file:
         if _is_parquet(entry.name):
             table = pq.ParquetFile(_for_arrow(file))
-            return Shape(table.schema_arrow, table.metadata.num_rows)
-        reader = _arrow(file)
-        return Shape(reader.schema, sum(batch.num_rows for batch in reader))
+            schema, rows = table.schema_arrow, table.metadata.num_rows
+        else:
+            reader = _arrow(file)
+            schema, rows = reader.schema, sum(batch.num_rows for batch in reader)
+    check_names(entry.name, schema.names)
+    return Shape(schema, rows)
+
+
+def check_names(file: str, names: list[str]) -> None:
+    """Raises `BadInput` where several columns have one."""
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise BadInput(f"{file} has several columns of one name: {', '.join(twice)}", hint="rename them")
 
 
 def arrow_rows(place: Place, rows: Rows, columns: list[str]) -> Iterator[Row]:

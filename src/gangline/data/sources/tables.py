@@ -6,7 +6,7 @@ Parquet and Arrow files, MosaicML's MDS, and what people write themselves: CSV, 
 import posixpath
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +15,8 @@ from gangline.core.errors import BadInput
 from gangline.core.files import is_safe_path
 from gangline.data.place import Entry, Place, called
 from gangline.data.sources.columns import CAPTIONS, captions_of, named_apart, split
+from gangline.data.sources.drawn import IMAGES as LATENTS
+from gangline.data.sources.drawn import Drawn, Unusable, notes_on
 from gangline.data.sources.item import Item, Shard, cut
 from gangline.data.sources.lines import line_rows, line_shape, lines_together
 from gangline.data.sources.mds import mds_rows, mds_shapes, pictures_of
@@ -60,21 +62,42 @@ class Roles:
 @dataclass(frozen=True, slots=True)
 class TableSource:
     """`kept` are the source's names for `columns`, `left` those of columns that no data set has, each with what it is; `files` have
-    each their number of rows."""
+    each their number of rows. `drawn` are its latents that are kept."""
 
     place: Place
     roles: Roles
     kept: tuple[str, ...]
-    left: tuple[str, ...]
+    left: tuple[tuple[str, str], ...]
     columns: pa.Schema
     files: tuple[tuple[str, int], ...]
-    notes: tuple[str, ...] = ()
     kind: str = "tables"
+    drawn: tuple[Drawn, ...] = ()
 
     @property
     def asked(self) -> list[str]:
         paths = [f"paths: {self.roles.paths}"] if self.roles.paths else []
-        return ["tables", self.roles.images, self.roles.urls, *paths, *self.roles.captions]
+        latents = [drawn.asked for drawn in self.drawn]
+        return ["tables", self.roles.images, self.roles.urls, *paths, *self.roles.captions, *latents]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        names = [name for name, _ in self.left]
+        why = "columns that are neither numbers nor texts, or whose names are too much alike, are left out"
+        return (f"{why}: {', '.join(names)}", *notes_on(names)) if names else ()
+
+    @property
+    def latents(self) -> pa.Schema:
+        return pa.schema([drawn.field for drawn in self.drawn])
+
+    def latent_columns(self) -> list[str]:
+        """Those that hold latents of images, by their names and by what they are."""
+        return [
+            name for name, kind in self.left if LATENTS.fullmatch(name) and kind in ("bytes", "binary", "large_binary")
+        ]
+
+    def with_latents(self, drawn: tuple[Drawn, ...]) -> "TableSource":
+        taken = {one.name for one in drawn}
+        return replace(self, drawn=drawn, left=tuple((name, kind) for name, kind in self.left if name not in taken))
 
     def shards(self, entries: list[Entry], rows: int) -> list[Shard]:
         """Each of rows of one file; of MDS, whose files may have few, of several whole ones."""
@@ -87,16 +110,32 @@ class TableSource:
         return _together_of(parts, rows) if self.kind == "mds" else cut(parts, 1)
 
     def read(self, shard: Shard) -> Iterator[Item]:
-        names = list(dict.fromkeys((*self.roles.read, *self.kept)))
+        names = list(dict.fromkeys((*self.roles.read, *self.kept, *(drawn.name for drawn in self.drawn))))
+        lost = (
+            () if self.kind == "lines" else tuple(f"{name} ({kind})" for name, kind in self.left)
+        )  # those are counted
         for rows in shard.parts:
             for row in READERS[self.kind](self.place, rows, names):
                 name = f"{rows.file}{row.at}"
-                yield Item(name=name, problem=row.problem) if row.problem else self._item(name, rows.file, row.values)
+                yield self._item(name, rows.file, row, lost)
 
-    def _item(self, name: str, file: str, row: dict[str, Any]) -> Item:
-        columns, dropped = split(row, self.columns, self.roles.read)
+    def _item(self, name: str, file: str, found: Row, lost: tuple[str, ...]) -> Item:
+        if found.problem:
+            return Item(name=name, problem=found.problem)
+        row = found.values
+        try:
+            latents = {drawn.field.name: drawn.read(row.get(drawn.name)) for drawn in self.drawn}
+        except Unusable as error:
+            return Item(name=name, problem=str(error))
+        columns, dropped = split(row, self.columns, (*self.roles.read, *(drawn.name for drawn in self.drawn)))
         said = tuple(text for column in self.roles.captions for text in captions_of(row.get(column)))
-        common: dict[str, Any] = {"name": name, "captions": said, "columns": columns, "dropped": (*self.left, *dropped)}
+        common: dict[str, Any] = {
+            "name": name,
+            "captions": said,
+            "columns": columns,
+            "latents": latents,
+            "dropped": (*lost, *dropped),
+        }
         if self.roles.urls:
             url = row.get(self.roles.urls)
             return Item(url=str(url), **common) if url else Item(name=name, problem="no URL")
@@ -160,11 +199,9 @@ def table_source(place: Place, kind: str, entries: list[Entry], given: Given = G
     columns = pa.schema([pa.field(named_apart(name), _plain(schema.field(name).type)) for name in kept])
     if roles.urls:  # where an image came from stays with it
         kept, columns = (*kept, roles.urls), columns.append(pa.field(named_apart(roles.urls), pa.string()))
-    why = "columns that are neither numbers nor texts, or whose names are too much alike, are left out"
-    notes = (f"{why}: {_list(left)}",) if left else ()
-    lost = () if kind == "lines" else tuple(f"{name} ({_why_left(schema.field(name))})" for name in left)
     files = tuple((entry.name, shape.rows) for entry, shape in shapes)
-    return TableSource(place, roles, kept, lost, columns, files, notes, kind)
+    named = tuple((name, _why_left(schema.field(name))) for name in left)
+    return TableSource(place, roles, kept, named, columns, files, kind)
 
 
 def _shapes(place: Place, kind: str, entries: list[Entry]) -> list[tuple[Entry, Shape]]:

@@ -22,7 +22,7 @@ from gangline.data.images.captions import BESIDE
 from gangline.data.images.photos import SUFFIXES
 from gangline.data.place import Entry, Place
 from gangline.data.sources.columns import CAPTIONS, captions_in, captions_of, inferred, object_in, split
-from gangline.data.sources.item import Item, Shard, cut
+from gangline.data.sources.item import NO_LATENTS, Item, Shard, cut
 
 TARS = (".tar", ".tar.gz", ".tgz")
 SAMPLES = 256
@@ -49,6 +49,7 @@ class TarSource:
     columns: pa.Schema
     samples_per_tar: int
     notes: tuple[str, ...] = ()
+    latents: pa.Schema = NO_LATENTS
     kind: str = "tars"
 
     @property

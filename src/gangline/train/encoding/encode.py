@@ -22,7 +22,7 @@ from gangline.data.columns import KEY
 from gangline.data.dataset import DataSet, data_lengths, is_whole, open_data_set, sweep
 from gangline.data.making.engine import Engine
 from gangline.data.place import errors_of
-from gangline.train.scratch.encoder import STORED, Encoder, Encoding
+from gangline.train.encoding.encoder import STORED, Encoder, Encoding
 
 BURST = 8
 READ = ("image", "sha256", "captions")

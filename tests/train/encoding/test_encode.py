@@ -24,11 +24,11 @@ from gangline.data.images.crops import square
 from gangline.data.look import look
 from gangline.data.making.engine import Processes, Ray
 from gangline.data.place import Place
+from gangline.train.encoding.encode import encode, forecast
+from gangline.train.encoding.encoder import Encoder, Encoding
 from gangline.train.model.base import load_base
 from gangline.train.model.digest import weights_digest
 from gangline.train.model.text import embed_all, tokenize
-from gangline.train.scratch.encode import encode, forecast
-from gangline.train.scratch.encoder import Encoder, Encoding
 from tests.conftest import BASE
 from tests.data import made
 from tests.data.made import converted, samples

@@ -1,0 +1,76 @@
+"""Latents that a source has of its images, as MosaicML's diffusion writes them: `latents_512` are the bytes of a square's latents in half
+precision, drawn once from the VAE's posterior and multiplied by the VAE's scale. Whose VAE it was, only the user can say.
+"""
+
+import re
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from gangline.core.errors import BadInput
+from gangline.data.dataset import Latents, described, latents_column
+
+IMAGES = re.compile(r"latents_([1-9]\d{0,3})")
+TEXTS = "caption_latents"
+STORED = np.dtype("<f2")
+
+
+class Unusable(Exception):
+    """Why a sample has no latents, in words that are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A column of the source, and what `latents` it holds once it is divided by `scale`."""
+
+    name: str
+    latents: Latents
+    scale: float
+
+    @property
+    def field(self) -> pa.Field:
+        """The column that they become."""
+        kind = pa.list_(pa.from_numpy_dtype(STORED), self.latents.numbers)
+        return described(pa.field(latents_column(self.latents.resolution, "center"), kind), self.latents)
+
+    @property
+    def asked(self) -> str:
+        return f"{self.name} / {self.scale}: {sorted(asdict(self.latents).items())}"
+
+    def read(self, stored: bytes | None) -> np.ndarray:
+        """Mean and deviation, as `data encode` stores them; what was drawn once deviates by nothing. Raises `Unusable`."""
+        if not stored:
+            raise Unusable(f"no {self.name}")
+        if len(stored) != self.latents.numbers // 2 * STORED.itemsize:
+            raise Unusable(
+                f"{self.name} of another size than {self.latents.channels} × {self.latents.side} × {self.latents.side}"
+            )
+        mean = (np.frombuffer(stored, STORED).astype(np.float32) / self.scale).astype(STORED)
+        if not np.isfinite(mean).all():
+            raise Unusable(f"{self.name} with numbers that are not finite")
+        return np.concatenate((mean, np.zeros_like(mean)))
+
+
+def resolution_of(name: str) -> int:
+    """Raises `BadInput` where a column's name does not say it."""
+    found = IMAGES.fullmatch(name)
+    if not found:
+        raise BadInput(f"{name} is no column of latents", hint="they are called after their resolution: latents_512")
+    return int(found[1])
+
+
+def notes_on(names: list[str]) -> tuple[str, ...]:
+    """What the user is told of columns of latents that are left out."""
+    images = [name for name in names if IMAGES.fullmatch(name)]
+    notes = []
+    if images:
+        notes.append(
+            f"{', '.join(images)}: left out; --latents-of MODEL keeps them, which names the model whose VAE made them, and "
+            "`gangline data encode` makes others"
+        )
+    if TEXTS in names:
+        notes.append(
+            f"{TEXTS}: left out; MosaicML's script embeds no text for every tenth caption, so `gangline data encode --texts` makes them"
+        )
+    return tuple(notes)

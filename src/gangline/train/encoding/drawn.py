@@ -1,0 +1,70 @@
+"""Columns of latents that were drawn elsewhere: what they are, and whether the VAE that is named made them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain, islice
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from gangline.core.errors import BadInput
+from gangline.core.words import counted
+from gangline.data.making.fetch import Fetching, fetched
+from gangline.data.place import Entry
+from gangline.data.sources.drawn import Drawn, resolution_of
+from gangline.data.sources.item import Item
+from gangline.data.sources.tables import TableSource
+from gangline.train.encoding.encoder import Encoder, Encoding
+
+SHOWN = 8
+DRAWS, SMALLER = 2.0, 0.5
+"""How far latents that were drawn may be from their mean: so many deviations, and such a share of their size for other pixels."""
+
+
+def drawn_elsewhere(
+    source: TableSource, entries: list[Entry], base: Path, resolutions: Sequence[int], scaled_by: float | None
+) -> TableSource:
+    """The source with its columns `latents_512` and the like, of all resolutions that it has or of these, as the VAE of `base` made
+    them; they were multiplied by `scaled_by`, else by the VAE's own scale.
+
+    Raises `BadInput` where the first images show that it was another VAE, or another scale: their latents are farther from what this
+    VAE makes than what it draws, and another way to make a picture smaller, explain.
+    """
+    there = {resolution_of(name): name for name in source.latent_columns()}
+    lacking = [f"latents_{resolution}" for resolution in resolutions if resolution not in there]
+    if lacking or not there:
+        raise BadInput(
+            f"{source.place.uri} has no column {lacking[0] if lacking else 'of latents'}",
+            hint=f"it has {', '.join(there.values())}" if there else "leave --latents-of out",
+        )
+    chosen = tuple(resolutions or there)
+    encoder = Encoder(Encoding(target=source.place, version=0, base=base, vae=None, resolutions=chosen))
+    drawn = [
+        Drawn(
+            there[latents.resolution], replace(latents, compute_precision=None, drawn=True), scaled_by or latents.scale
+        )
+        for latents in encoder.latents.values()
+    ]
+    kept = source.with_latents(tuple(drawn))
+    first = chain.from_iterable(map(kept.read, kept.shards(entries, SHOWN)))
+    whole = (item for item in fetched(first, source.place, Fetching()) if item.image and item.latents)
+    shown = list(islice(whole, SHOWN))
+    for one in drawn if shown else ():
+        _check_drawn(one, shown, encoder)
+    return kept
+
+
+def _check_drawn(drawn: Drawn, shown: list[Item], encoder: Encoder) -> None:
+    count, name = len(shown), drawn.field.name
+    rows = {"image": [item.image for item in shown], "sha256": [""] * count, "captions": [[""]] * count}
+    own = np.stack(encoder.encode(pa.record_batch(rows)).column(name).to_numpy(zero_copy_only=False)).astype(np.float32)
+    mean, deviation = np.split(own, 2, axis=1)
+    theirs = np.stack([item.latents[name][: mean.shape[1]] for item in shown]).astype(np.float32)
+    apart, draws, spread = (np.sqrt(np.mean(np.square(of), axis=1)) for of in (theirs - mean, deviation, mean))
+    if np.median(apart / (DRAWS * draws + SMALLER * spread)) > 1:
+        raise BadInput(
+            f"{drawn.name} was not made by this VAE, or not multiplied by {drawn.scale:g}: for the first {counted(count, 'image')} it is "
+            f"{np.median(apart):.2g} away from what the VAE makes, where the VAE's own latents are of size {np.median(spread):.2g}",
+            hint="name the model whose VAE it was, or what they were multiplied by: --latents-scaled-by 1 where by nothing",
+        )

@@ -15,6 +15,7 @@ from random import Random
 from secrets import token_hex
 from threading import Event
 from time import monotonic
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from gangline.core.command.lineage import (
@@ -197,8 +198,17 @@ class Depot:
     def log(self, run: str, after_ms: int, content: bytes) -> None:
         self.objects.write(f"{RUNS}/{run}/{LOGS}/{after_ms:0{LOG_DIGITS}d}.txt", content)
 
-    def commit(self, ref: Ref, taken: Taken, described: tuple[File, ...], after_ms: int, identity: str) -> Committed:
-        """All files first, attested or read back; then the record. Raises `Damaged` where a file changed meanwhile, `Abandoned`."""
+    def commit(
+        self,
+        ref: Ref,
+        taken: Taken,
+        described: tuple[File, ...],
+        after_ms: int,
+        identity: str,
+        keys: Mapping[str, str] = MappingProxyType({}),
+    ) -> Committed:
+        """All files first, attested or read back; then the record. `keys`: where the bytes of a SHA-256 lie already. Raises `Damaged`
+        where a file changed meanwhile, `Abandoned`."""
         manifest = Manifest(step=taken.step or 0, spec_hash=identity, fingerprint={}, exact=False, files=described)
         committed = Committed(
             ref=ref,
@@ -207,8 +217,10 @@ class Depot:
             after_ms=after_ms,
             step=taken.step,
             written_ns=taken.written_ns,
+            elsewhere={file.path: keys[file.sha256] for file in described if file.sha256 in keys},
         )
-        self.put([Move(file, taken.files[file.path], f"{ref.key}/{file.path}") for file in described])
+        sent = [file for file in described if file.path not in committed.elsewhere]
+        self.put([Move(file, taken.files[file.path], committed.key_of(file.path)) for file in sent])
         self.keep(f"{ref.key}{JSON}", committed.to_json())
         return committed
 
@@ -233,9 +245,7 @@ class Depot:
 
     def get(self, committed: Committed, to: Path) -> None:
         """Each file under its path below `to`. Raises as `fetch`."""
-        self.fetch(
-            [Move(file, to / file.path, f"{committed.ref.key}/{file.path}") for file in committed.manifest.files]
-        )
+        self.fetch([Move(file, to / file.path, committed.key_of(file.path)) for file in committed.manifest.files])
 
     def fetch(self, moves: list[Move]) -> None:
         """Raises `Damaged`, `NotFound`, `Abandoned`, OSError where the disk is full."""
@@ -248,12 +258,6 @@ class Depot:
             return self.transfer.download(signed, move.file, move.local, durable=True)
 
         self._drive(partial(move_all, rng=self.rng, moves=moves, ask=ask, start=start, tries_of_an_answer=1))
-
-    def delete(self, refs: Iterable[Ref]) -> None:
-        """The record first: what has none is no checkpoint."""
-        for ref in refs:
-            self.objects.delete([f"{ref.key}{JSON}"])
-            self.objects.delete(list(self.objects.list(ref.key)))
 
     def _describe(self, move: Move) -> Upload:
         if move.file.bytes <= PART_BYTES:

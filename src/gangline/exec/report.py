@@ -97,4 +97,4 @@ class Report:
         return newest.step if newest else self.start.step
 
     def _sent_bytes(self) -> int:
-        return sum(each.bytes for each in self.committed) + self.results_bytes
+        return sum(each.sent_bytes for each in self.committed) + self.results_bytes

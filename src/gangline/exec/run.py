@@ -239,9 +239,12 @@ class Exec:
                 pass
 
     def _on_safe(self, committed: Committed) -> None:
-        self._at.say(
-            f"{committed.title} is safe: {committed.bytes / MB:.1f} MB in {self._depot.address}/{committed.ref.key}"
+        what = (
+            f"{committed.sent_bytes / MB:.1f} MB"
+            if committed.sent_bytes
+            else "the same bytes as what is there already,"
         )
+        self._at.say(f"{committed.title} is safe: {what} in {self._depot.address}/{committed.ref.key}")
         told = {"step": committed.step, "name": committed.title, "bytes": committed.bytes, "key": committed.ref.key}
         self._report.tell("checkpoint", **told)
 

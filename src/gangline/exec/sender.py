@@ -10,6 +10,7 @@ from gangline.core.errors import Damaged, GanglineError
 from gangline.core.files import File
 from gangline.core.runs.contract import MANIFEST, parse_manifest
 from gangline.exec.depot import Abandoned, Depot, Found
+from gangline.exec.kept import KeptCheckpoints
 from gangline.exec.plan import Plan
 from gangline.ports.workspace import Taken, Workspace
 
@@ -34,8 +35,7 @@ class Sender:
         self._safe = safe
         self._say = say
         self._begun = {**found.begun, begun.run: begun}
-        self._refs = list(found.refs)
-        self._loose = [ref for ref in found.loose if ref.run < begun.run]
+        self._kept = KeptCheckpoints(depot, found.refs, [ref for ref in found.loose if ref.run < begun.run])
         self._pinned = self._pinned_before(found)
         self._waiting: list[tuple[Ref, Taken, int]] = []
         self._added_to = set[Ref]()
@@ -101,11 +101,12 @@ class Sender:
         self._refuse_if_overtaken()
         described = self._workspace.describe(taken)
         _check_own_manifest(taken, described)
-        committed = self._depot.commit(ref, taken, described, after_ms, digest(list(self._plan.command)))
+        identity, keys = digest(list(self._plan.command)), self._kept.keys_of(self._run)
+        committed = self._depot.commit(ref, taken, described, after_ms, identity, keys)
         if taken.adds and (same := next((each for each in reversed(self.committed) if each.name == taken.name), None)):
             self._added_to.add(same.ref)  # which has nothing that this one has not
         self.committed.append(committed)
-        self._refs.append(ref)
+        self._kept.add(committed)
         if committed.step in self._plan.pins:
             self._pinned.add(ref)
         self._safe(committed)
@@ -114,11 +115,10 @@ class Sender:
     def _forget(self) -> None:
         """Never by a run that was overtaken: what it thinks old may be what another goes on from."""
         self._refuse_if_overtaken()
-        mine = [ref for ref in self._refs if ref.run <= self._run]
+        mine = [ref for ref in self._kept.refs if ref.run <= self._run]
         of_history = history(self._begun, [ref for ref in mine if ref not in self._added_to], last=self._run)
-        gone = forgotten(of_history, mine, frozenset(self._pinned), keep=self._plan.keep)
-        self._depot.insist(lambda: self._depot.delete([*gone, *self._loose]))
-        self._refs, self._loose = [ref for ref in self._refs if ref not in gone], []
+        pinned, state_of = frozenset(self._pinned), self._kept.state_of
+        self._kept.delete(forgotten(of_history, mine, pinned, keep=self._plan.keep, state_of=state_of))
 
     def _refuse_if_overtaken(self) -> None:
         self._depot.insist(self.look_for_newer)
@@ -128,11 +128,9 @@ class Sender:
     def _pinned_before(self, found: Found) -> set[Ref]:
         pinned = set[Ref]()
         for ref in history(found.begun, found.refs, last=newest_begun(found.begun)) if self._plan.pins else ():
-            try:
-                if self._depot.read(ref).step in self._plan.pins:
-                    pinned.add(ref)
-            except Damaged:
-                continue
+            committed = self._kept.read(ref)
+            if committed and committed.step in self._plan.pins:
+                pinned.add(ref)
         return pinned
 
 

@@ -3,7 +3,7 @@
     claims/000002.json                       a run's number, taken once: a greater one overtakes it
     runs/000002/begun.json                   where it went on from, written before its command starts
     runs/000002/checkpoints/000007.json      a checkpoint: its manifest, written last
-    runs/000002/checkpoints/000007/…         its files
+    runs/000002/checkpoints/000007/…         its files, but those whose bytes lie with a checkpoint before it
     runs/000002/output/…  output-2/…         the results: files beside checkpoints, and the second version of those that had one
     runs/000002/output-records/000001.json   what was sent of them together, with SHA-256s
     runs/000002/log/…  ended.json
@@ -13,15 +13,15 @@ two never write the same name. All of this is pure.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from gangline.core.command.candidate import ROOT, title_of
+from gangline.core.command.version import STATE
 from gangline.core.errors import Damaged
 from gangline.core.files import File, is_safe_path, is_sha256
 from gangline.core.runs.contract import Manifest, parse_manifest
-from gangline.core.runs.retention import Kept, to_prune
 
 CLAIMS, RUNS, CHECKPOINTS = "claims", "runs", "checkpoints"
 OUTPUT, OUTPUT_RECORDS = "output", "output-records"
@@ -74,7 +74,8 @@ class Begun:
 class Committed:
     """A checkpoint in the store. `name` is what the script calls it; the paths of its files begin with that, unless it is `ROOT`.
     It was complete so many milliseconds after its run began. `step` is None where it is not known, `written_ns` is when the script
-    wrote each file (Unix)."""
+    wrote each file (Unix). `elsewhere` has the keys of files whose bytes its run had sent before, with another checkpoint or under
+    another name: they are kept once."""
 
     ref: Ref
     name: str
@@ -82,10 +83,30 @@ class Committed:
     after_ms: int
     step: int | None = None
     written_ns: Mapping[str, int] = field(default_factory=dict)
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
         return title_of(self.name, [file.path for file in self.manifest.files])
+
+    def key_of(self, path: str) -> str:
+        return self.elsewhere.get(path) or f"{self.ref.key}/{path}"
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """Where the bytes of each SHA-256 lie."""
+        return {file.sha256: self.key_of(file.path) for file in self.manifest.files}
+
+    @property
+    def state(self) -> frozenset[str]:
+        """The SHA-256s of what training goes on from: under another name it is the same state."""
+        files = self.manifest.files
+        return frozenset(file.sha256 for file in files if STATE.fullmatch(file.path)) or frozenset(self.keys)
+
+    @property
+    def sent_bytes(self) -> int:
+        """How many of its bytes were not there before."""
+        return sum(file.bytes for file in self.manifest.files if file.path not in self.elsewhere)
 
     @property
     def bytes(self) -> int:
@@ -97,6 +118,7 @@ class Committed:
             "after_ms": self.after_ms,
             "step": self.step,
             "written_ns": dict(self.written_ns),
+            "elsewhere": dict(self.elsewhere),
             "manifest": self.manifest.to_json(),
         }
 
@@ -217,6 +239,10 @@ def parse_committed(ref: Ref, value: object) -> Committed:
         assert value["name"] == ROOT or is_safe_path(value["name"])
         manifest = parse_manifest(value["manifest"])
         assert all(value["name"] in (ROOT, file.path.partition("/")[0]) for file in manifest.files)
+        elsewhere = {str(path): str(key) for path, key in value.get("elsewhere", {}).items()}
+        assert all(
+            is_safe_path(key) and key.startswith(f"{RUNS}/{ref.run}/{CHECKPOINTS}/") for key in elsewhere.values()
+        )
         step = value["step"]
         return Committed(
             ref=ref,
@@ -225,6 +251,7 @@ def parse_committed(ref: Ref, value: object) -> Committed:
             after_ms=int(value["after_ms"]),
             step=None if step is None else int(step),
             written_ns={str(path): int(ns) for path, ns in value["written_ns"].items()},
+            elsewhere=elsewhere,
         )
     except (AssertionError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise Damaged(f"the record of the checkpoint is damaged ({type(error).__name__})") from None
@@ -274,12 +301,22 @@ def history(begun: Mapping[str, Begun], refs: Iterable[Ref], *, last: str | None
     return found
 
 
-def forgotten(of_history: list[Ref], refs: Iterable[Ref], pinned: frozenset[Ref], *, keep: int) -> list[Ref]:
-    """What nobody needs any more: of the history all but the newest `keep` and the pinned, and all that is in none."""
-    kept = [Kept(id=ref.key, step=0, verified=True, pinned=ref in pinned) for ref in of_history]
-    pruned = {each.id for each in to_prune(kept, keep=keep)}
-    mine = set(of_history)
-    return sorted(ref for ref in refs if ref.key in pruned or ref not in mine)
+def forgotten(
+    of_history: list[Ref],
+    refs: Iterable[Ref],
+    pinned: frozenset[Ref],
+    *,
+    keep: int,
+    state_of: Callable[[Ref], Hashable] = lambda ref: ref,
+) -> list[Ref]:
+    """What nobody needs any more: of the history all but the newest `keep` states and the pinned, under all their names, and all that is
+    in none."""
+    names = dict[Hashable, list[Ref]]()
+    for ref in of_history:
+        names.setdefault(state_of(ref), []).append(ref)
+    kept = {ref for same in list(names.values())[:keep] for ref in same}
+    kept |= {ref for same in names.values() if pinned & set(same) for ref in same}
+    return sorted(ref for ref in refs if ref not in kept)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,221 @@
+"""The same bytes under two names are sent and kept once; nothing that a record refers to is deleted, wherever a kill falls."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from gangline.adapters.host.workspace import LocalWorkspace
+from gangline.adapters.objects.folder import FolderObjects, FolderTransfer
+from gangline.adapters.objects.s3 import S3Objects
+from gangline.core.command.layout import Rules
+from gangline.core.command.lineage import Begun, Committed, Ref, history
+from gangline.exec.depot import Depot
+from gangline.exec.plan import Plan
+from gangline.exec.sender import Sender
+from tests.exec.chain import save
+from tests.exec.conftest import Line
+from tests.exec.test_exec import records
+
+FILES = 4
+"""Of a checkpoint of `chain.py`."""
+
+
+class Killed(Exception):
+    """Between two requests."""
+
+
+class Mortal(FolderObjects):
+    """A folder that is reached for so many more requests that change something."""
+
+    left = 10**9
+
+    def _spend(self) -> None:
+        if self.left == 0:
+            raise Killed
+        self.left -= 1
+
+    def write(self, key: str, content: bytes) -> None:
+        self._spend()
+        super().write(key, content)
+
+    def bring_in(self, source: Path, key: str) -> None:
+        self._spend()
+        super().bring_in(source, key)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            self._spend()
+            super().delete([key])
+
+
+@dataclass
+class Prefix:
+    """A store, and a script's folder whose checkpoints are sent by hand; each run is another process."""
+
+    root: Path
+    keep: int = 2
+    sent: list[Committed] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.objects = Mortal(self.root / "store")
+        transfer = FolderTransfer(self.objects)
+        self.depot = Depot(
+            objects=self.objects, transfer=transfer, address="store", rng=Random(1), now_ms=lambda: 0, say=print
+        )
+        (self.root / "out").mkdir()
+
+    def begin(self) -> None:
+        found = self.depot.find()
+        run = self.depot.claim({}, known=found.runs)
+        begun = Begun(
+            run=run, origin=max(history(found.begun, found.refs, last=max(found.begun, default=None)), default=None)
+        )
+        self.depot.begin(begun)
+        self.workspace = LocalWorkspace(self.root / "out", Rules(layout="hf-trainer"))
+        self.workspace.look(0.0, ended=True)
+        plan = Plan(command=("x",), keep=self.keep)
+        self.sender = Sender(plan, self.depot, self.workspace, begun, found, self.sent.append, print)
+
+    def die(self) -> None:
+        self.workspace.close()
+
+    def send(self, name: str, step: int) -> None:
+        """A checkpoint of this name with the state of this step."""
+        save(self.root / "out" / name, step, f"state {step}", 20_000, NO_PAUSE)
+        for candidate in self.workspace.look(0.0, ended=True):
+            if candidate.name == name and (taken := self.workspace.take(candidate)):
+                self.sender.put(taken, 0)
+                self.sender.send_next()
+
+    def committed(self) -> list[Committed]:
+        return [self.depot.read(ref) for ref in self.depot.find().refs]
+
+    def files(self) -> set[str]:
+        return {key for key in self.objects.list("runs") if "/checkpoints/" in key and key.count("/") > 3}
+
+    def kept_of(self, committed: Committed) -> dict[str, bytes]:
+        return {file.path: self.objects.read(committed.key_of(file.path)) for file in committed.manifest.files}
+
+
+class _NoPause:
+    def wait(self, seconds: float) -> None:
+        pass
+
+
+NO_PAUSE: _NoPause = _NoPause()
+
+
+@pytest.fixture
+def prefix(tmp_path: Path) -> Prefix:
+    return Prefix(tmp_path)
+
+
+def test_a_state_under_two_names_is_sent_once_and_comes_back_under_both(prefix: Prefix, tmp_path: Path) -> None:
+    prefix.begin()
+    prefix.send("checkpoint-100", 100)
+    files = prefix.files()
+    prefix.send("last", 100)
+    assert prefix.files() == files
+    first, second = prefix.committed()
+    assert (second.name, second.sent_bytes) == ("last", 0) and second.bytes == first.bytes == first.sent_bytes
+    prefix.depot.get(second, tmp_path / "got")
+    assert (tmp_path / "got/last/model.safetensors").read_bytes() == (
+        prefix.root / "out/checkpoint-100/model.safetensors"
+    ).read_bytes()
+
+
+def test_as_many_states_are_kept_as_without_second_names(prefix: Prefix) -> None:
+    prefix.begin()
+    for step in (100, 200, 300):
+        prefix.send(f"checkpoint-{step}", step)
+        prefix.send("last", step)
+    assert [each.name for each in prefix.committed()] == ["checkpoint-200", "last", "checkpoint-300", "last"]
+    assert len(prefix.files()) == 2 * FILES
+
+
+def test_what_a_kept_checkpoint_refers_to_outlives_the_one_that_it_came_with(prefix: Prefix) -> None:
+    """`last` goes on changing its other files; its weights came with a checkpoint that is long deleted."""
+    prefix.keep = 2
+    prefix.begin()
+    prefix.send("checkpoint-100", 100)
+    prefix.send("checkpoint-200", 200)
+    shared = prefix.root / "out" / "checkpoint-100" / "config.json"
+    shared.write_text("{}")
+    for step in (300, 400, 500, 600):
+        (prefix.root / "out" / f"checkpoint-{step}").mkdir()
+        (prefix.root / "out" / f"checkpoint-{step}" / "config.json").write_text("{}")
+        prefix.send(f"checkpoint-{step}", step)
+    kept = prefix.committed()
+    assert [each.name for each in kept] == ["checkpoint-500", "checkpoint-600"]
+    assert {each.key_of(f"{each.name}/config.json") for each in kept} == {
+        "runs/000001/checkpoints/000003/checkpoint-300/config.json"
+    }
+    assert all(prefix.kept_of(each) for each in kept)
+    prefix.die()
+    prefix.begin()  # another process knows it from the records
+    for step in (700, 800):
+        prefix.send(f"checkpoint-{step}", step)
+    assert [each.name for each in prefix.committed()] == ["checkpoint-700", "checkpoint-800"]
+    assert not any(key.startswith("runs/000001") for key in prefix.files())
+
+
+def test_where_a_record_cannot_be_read_nothing_is_deleted_that_it_may_refer_to(prefix: Prefix) -> None:
+    prefix.begin()
+    for step in (100, 200):
+        prefix.send(f"checkpoint-{step}", step)
+    prefix.die()
+    record = prefix.root / "store/runs/000001/checkpoints/000002.json"
+    whole = record.read_text()
+    record.write_text("{")
+    prefix.begin()
+    prefix.send("checkpoint-300", 300)
+    files = [key for key in prefix.files() if key.startswith("runs/000001")]
+    assert len(files) == 2 * FILES
+    record.write_text(whole)
+    assert prefix.kept_of(prefix.depot.read(Ref("000001", 2)))
+
+
+@pytest.mark.parametrize("requests", range(32))
+def test_a_kill_between_any_two_requests_leaves_every_record_whole(tmp_path: Path, requests: int) -> None:
+    prefix = Prefix(tmp_path)
+    prefix.begin()
+    prefix.objects.left = requests
+    try:
+        for step in (100, 200, 300):
+            prefix.send(f"checkpoint-{step}", step)
+            prefix.send("last", step)
+    except Killed:
+        pass
+    prefix.die()
+    prefix.objects.left = 10**9
+    before = prefix.committed()
+    assert all(prefix.kept_of(each) for each in before)
+    prefix.begin()
+    for step in (400, 500):
+        prefix.send(f"checkpoint-{step}", step)
+    after = prefix.committed()
+    assert [each.step for each in after] == [400, 500]
+    assert prefix.files() == {each.key_of(file.path) for each in after for file in each.manifest.files}
+
+
+def test_a_script_that_saves_each_state_under_two_names_goes_on_from_the_second(line: Line, place: S3Objects) -> None:
+    script = (
+        "import shutil, sys; from pathlib import Path; from threading import Event\n"
+        "sys.path.insert(0, sys.argv[1]); from tests.exec.chain import save\n"
+        "print('has', sorted(path.name for path in Path('out').iterdir()), flush=True)\n"
+        "save(Path('out/checkpoint-5'), 5, 'five', 50_000, Event())\n"
+        "shutil.copytree('out/checkpoint-5', 'out/coming'); Path('out/coming').rename('out/latest')\n"
+        "sys.exit(int(sys.argv[2]))\n"
+    )
+    root = str(Path(__file__).parents[2])
+    first = line.start("a", command=(sys.executable, "-c", script, root, "1"))
+    code, told = first.end()
+    assert (code, told["checkpoints"]) == (1, 2), first.text
+    assert told["bytes_uploaded"] < 60_000 and "latest is safe: the same bytes as what is there already" in first.text
+    assert len(records(place)) == 2
+    second = line.start("b", command=(sys.executable, "-c", script, root, "0"))
+    second.until("has ['latest']")

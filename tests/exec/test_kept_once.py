@@ -1,5 +1,6 @@
 """The same bytes under two names are sent and kept once; nothing that a record refers to is deleted, wherever a kill falls."""
 
+import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -219,3 +220,30 @@ def test_a_script_that_saves_each_state_under_two_names_goes_on_from_the_second(
     assert len(records(place)) == 2
     second = line.start("b", command=(sys.executable, "-c", script, root, "0"))
     second.until("has ['latest']")
+
+
+def test_with_none_to_keep_after_the_end_the_results_alone_stay_and_the_line_still_does_nothing(
+    line: Line, place: S3Objects
+) -> None:
+    options = ("--keep-after-end", 0)
+    assert line.start("a", chain=(30,), options=options).end()[0] == 0
+    assert [key for key in place.list("runs") if "/checkpoints/" in key] == []
+    assert "runs/000001/output/result.txt" in set(place.list("runs"))
+    code, told = line.start("b", chain=(30,), options=options).end()
+    assert code == 0 and "has come to the end of just this already" in told["because"]
+
+
+def test_what_was_pinned_stays_after_the_end(line: Line, place: S3Objects) -> None:
+    assert line.start("a", chain=(40,), options=("--keep-after-end", 1, "--pin", 10)).end()[0] == 0
+    assert [json.loads(place.read(key))["step"] for key in records(place)] == [10, 40]
+
+
+@pytest.mark.parametrize("code", [9, 0])
+def test_what_has_not_come_to_its_end_keeps_its_checkpoints(line: Line, place: S3Objects, code: int) -> None:
+    """After a failure they are what the next run goes on from; so they are where the end was not written down."""
+    chain, options = (40, "--code", code), ("--keep-after-end", 0)
+    assert line.start("a", chain=chain, options=options if code else ()).end()[0] == code
+    assert len(records(place)) == 2
+    again = line.start("b", chain=chain, options=options)
+    again.end()
+    assert len(records(place)) == (2 if code else 0), again.text  # a line that was killed before it deleted does so now

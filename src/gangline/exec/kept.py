@@ -4,13 +4,11 @@ A record goes before its files, and a record comes after them. So a kill between
 the next run finds, and no record without its files.
 """
 
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable, Mapping
 
-from gangline.core.command.lineage import Committed, Ref
+from gangline.core.command.lineage import JSON, Begun, Committed, Ref, forgotten, history
 from gangline.core.errors import Damaged
 from gangline.exec.depot import Depot
-
-JSON = ".json"
 
 
 class KeptCheckpoints:
@@ -33,14 +31,20 @@ class KeptCheckpoints:
             self._records[ref] = self._depot.insist(lambda: self._read(ref))
         return self._records[ref]
 
-    def state_of(self, ref: Ref) -> Hashable:
-        committed = self.read(ref)
-        return ref if committed is None else committed.state
-
     def keys_of(self, run: str) -> dict[str, str]:
         """Where the bytes of each SHA-256 lie that this run has sent, as far as they are sure to stay."""
         found = [self.read(ref) for ref in self.refs if ref.run == run]
         return {sha256: key for each in found if each for sha256, key in each.keys.items()}
+
+    def forget(
+        self, begun: Mapping[str, Begun], last: str, *, keep: int, pins: Collection[int], without: Collection[Ref] = ()
+    ) -> None:
+        """Delete all but the newest `keep` states that led to where the run `last` stands, `without` some, and those of the steps `pins`.
+        What came from a run after it stays."""
+        mine = [ref for ref in self.refs if ref.run <= last]
+        of_history = history(begun, [ref for ref in mine if ref not in without], last=last)
+        pinned = frozenset(ref for ref in of_history if (each := self.read(ref)) and each.step in pins)
+        self.delete(forgotten(of_history, mine, pinned, keep=keep, state_of=self._state_of))
 
     def delete(self, gone: Collection[Ref]) -> None:
         """Those, and what lies loose. Where a record that stays is damaged, the files of its run stay: nobody knows which it refers to."""
@@ -53,9 +57,13 @@ class KeptCheckpoints:
         runs = {ref.run for ref in self._loose}
         kept = {ref: self.read(ref) for ref in self.refs if ref.run in runs}
         unsure = {ref.run for ref, each in kept.items() if each is None}
-        needed = frozenset(key for each in kept.values() if each for key in each.keys.values())
+        needed = frozenset(key for each in kept.values() if each for key in each.elsewhere.values())
         for ref in [each for each in self._loose if each.run not in unsure]:
             self._sweep(ref, frozenset(key for key in needed if key.startswith(f"{ref.key}/")))
+
+    def _state_of(self, ref: Ref) -> Hashable:
+        committed = self.read(ref)
+        return ref if committed is None else committed.state
 
     def _sweep(self, ref: Ref, needed: frozenset[str]) -> None:
         if needed and self._loose[ref] == needed:

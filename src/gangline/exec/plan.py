@@ -20,11 +20,13 @@ NICE = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`pins` are steps whose checkpoints are kept for good. `grace_s` is how long the command may take to stop."""
+    """`pins` are steps whose checkpoints are kept for good. `keep_after_end`: how many others stay once the command has come to its end;
+    None: those that are there. `grace_s` is how long the command may take to stop."""
 
     command: tuple[str, ...]
     rules: Rules = field(default_factory=Rules)
     keep: int = 2
+    keep_after_end: int | None = None
     pins: frozenset[int] = frozenset()
     grace_s: float = 90.0
     stop_signal: int = signal.SIGTERM

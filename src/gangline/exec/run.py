@@ -9,13 +9,15 @@ import os
 import signal
 from contextlib import suppress
 from threading import Event, Thread
+from typing import Any
 
-from gangline.core.command.lineage import Begun, Committed, newest_begun, number_of, output_of
+from gangline.core.command.lineage import Begun, Committed, newest_begun, number_of, output_of, overtaken_by
 from gangline.core.command.results import advice, strangers
 from gangline.core.errors import UserError
 from gangline.core.runs.contract import EXIT_STOPPED
 from gangline.exec.depot import Abandoned
 from gangline.exec.guard import Guard
+from gangline.exec.kept import KeptCheckpoints
 from gangline.exec.plan import EXIT_INTERRUPTED, EXIT_OVERTAKEN, NICE, Plan, Summary, Tools
 from gangline.exec.report import Report, Told
 from gangline.exec.results import Results
@@ -86,6 +88,8 @@ class Exec:
         report.downloaded = at.bring(lambda: bool(self._signals))
         report.run = self._depot.claim({"host": at.host, "at_ms": at.now_ms()}, known=report.found.runs)
         report.found = self._depot.find()
+        if finished := self._finished_before():  # it ended while this took a number
+            return finished
         self._ours = ours = is_ours(self._depot, at.workspace, report.found)
         report.start = start = find_start(self._depot, at.workspace, plan.rules, report.found, at.say, ours=ours)
         report.downloaded += start.downloaded
@@ -132,10 +136,18 @@ class Exec:
             return None
         if self._depot.end_of(last).get("code") != 0:
             return None
+        self._guard(lambda: self._forget_after_end(last))
         report.run = last
         report.results = output_of(last) if any(each.run == last for each in report.found.results) else ""
         done = f"run {number_of(last)} has come to the end of just this already"
         return report.summary(0, f"{done}; other arguments, or another prefix in --to, begin anew")
+
+    def _forget_after_end(self, last: str) -> None:
+        """What the run `last` was killed before it had deleted."""
+        plan, found = self._plan, self._report.found
+        if plan.keep_after_end is not None and not overtaken_by(last, self._depot.claims()):
+            kept = KeptCheckpoints(self._depot, found.refs, found.loose)
+            kept.forget(found.begun, last, keep=plan.keep_after_end, pins=plan.pins)
 
     # While it runs
 
@@ -261,7 +273,7 @@ class Exec:
             has_all = self._guard(lambda: self._send_results(killed=code != 0))
             lacking = not has_all or self._sender.lacks_newest or self._watcher.lacks_newest
             told = {"code": None if code == 0 and lacking else code, "because": because, "after_ms": report.after_ms()}
-            self._guard(lambda: self._depot.end(report.run, told))
+            self._guard(lambda: self._write_end(told))
         except Abandoned:
             because = f"{because}; the store was away, and not everything is in it"
             self._stopped_because = self._stopped_because or because
@@ -271,6 +283,13 @@ class Exec:
                 "no checkpoint was found: does the command write to --checkpoints? --complete-when says what one is"
             )
         return code, because
+
+    def _write_end(self, told: dict[str, Any]) -> None:
+        """Only then is nothing left to go on from. What is not deleted now is by the next that has the same line."""
+        self._depot.end(self._report.run, told)
+        if told["code"] == 0 and self._plan.keep_after_end is not None:
+            with suppress(Abandoned):
+                self._sender.forget(self._plan.keep_after_end)
 
     def _send_results(self, *, killed: bool) -> bool:
         """Whether all are in the store."""
@@ -290,7 +309,7 @@ class Exec:
             )
         if results.count or results.before:
             self._at.say(f"`gangline fetch {address} FOLDER` downloads those of all its runs")
-        elif report.committed or report.start.name is not None:
+        elif (report.committed or report.start.name is not None) and self._plan.keep_after_end != 0:
             self._at.say(
                 "the command left nothing beside its checkpoints; "
                 f"`gangline fetch {address} FOLDER --checkpoint` downloads the newest"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from threading import Condition
 
 from gangline.core.canonical import digest
-from gangline.core.command.lineage import Begun, Committed, Ref, forgotten, history, newest_begun, overtaken_by
+from gangline.core.command.lineage import Begun, Committed, Ref, overtaken_by
 from gangline.core.errors import Damaged, GanglineError
 from gangline.core.files import File
 from gangline.core.runs.contract import MANIFEST, parse_manifest
@@ -36,7 +36,6 @@ class Sender:
         self._say = say
         self._begun = {**found.begun, begun.run: begun}
         self._kept = KeptCheckpoints(depot, found.refs, [ref for ref in found.loose if ref.run < begun.run])
-        self._pinned = self._pinned_before(found)
         self._waiting: list[tuple[Ref, Taken, int]] = []
         self._added_to = set[Ref]()
         self._taken = 0
@@ -107,31 +106,18 @@ class Sender:
             self._added_to.add(same.ref)  # which has nothing that this one has not
         self.committed.append(committed)
         self._kept.add(committed)
-        if committed.step in self._plan.pins:
-            self._pinned.add(ref)
         self._safe(committed)
-        self._forget()
+        self.forget(self._plan.keep)
 
-    def _forget(self) -> None:
-        """Never by a run that was overtaken: what it thinks old may be what another goes on from."""
+    def forget(self, keep: int) -> None:
+        """Never by a run that was overtaken: what it thinks old may be what another goes on from. Raises `Abandoned`."""
         self._refuse_if_overtaken()
-        mine = [ref for ref in self._kept.refs if ref.run <= self._run]
-        of_history = history(self._begun, [ref for ref in mine if ref not in self._added_to], last=self._run)
-        pinned, state_of = frozenset(self._pinned), self._kept.state_of
-        self._kept.delete(forgotten(of_history, mine, pinned, keep=self._plan.keep, state_of=state_of))
+        self._kept.forget(self._begun, self._run, keep=keep, pins=self._plan.pins, without=self._added_to)
 
     def _refuse_if_overtaken(self) -> None:
         self._depot.insist(self.look_for_newer)
         if self.overtaken:
             raise Abandoned
-
-    def _pinned_before(self, found: Found) -> set[Ref]:
-        pinned = set[Ref]()
-        for ref in history(found.begun, found.refs, last=newest_begun(found.begun)) if self._plan.pins else ():
-            committed = self._kept.read(ref)
-            if committed and committed.step in self._plan.pins:
-                pinned.add(ref)
-        return pinned
 
 
 def _check_own_manifest(taken: Taken, described: tuple[File, ...]) -> None:

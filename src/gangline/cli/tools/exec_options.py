@@ -59,6 +59,14 @@ Step = Annotated[
     ),
 ]
 Keep = Annotated[int, typer.Option("--keep", min=2, help="How many checkpoints stay in the store.")]
+KeepAfterEnd = Annotated[
+    int | None,
+    typer.Option(
+        "--keep-after-end",
+        min=0,
+        help="How many checkpoints stay once the command has ended with 0 (default: those that are there). 0: results alone stay.",
+    ),
+]
 Pin = Annotated[list[int] | None, typer.Option("--pin", help="A step whose checkpoint stays, too; may be said again.")]
 Webhook = Annotated[
     str,

@@ -17,6 +17,9 @@ PAGE = (ROOT / "docs" / "exec.md").read_text()
 README = (ROOT / "README.md").read_text()
 
 
+BESIDE = ("fetch", "exec ls", "exec get", "exec rm")
+
+
 def command() -> click.Command:
     return cli.COMMANDS["exec"].load("exec")
 
@@ -25,12 +28,13 @@ def options() -> list[str]:
     return [name for parameter in command().params for name in parameter.opts if name.startswith("--")]
 
 
-def options_of_fetch() -> list[str]:
-    fetch = cli.COMMANDS["fetch"].load("fetch")
-    return [name for parameter in fetch.params for name in parameter.opts if name.startswith("--")]
+def options_beside() -> list[str]:
+    """Of the commands that look at a store: `gangline fetch` and what begins with `gangline exec`."""
+    commands = [lazy.load(name) for name, lazy in cli.COMMANDS.items() if name in BESIDE]
+    return [name for each in commands for one in each.params for name in one.opts if name.startswith("--")]
 
 
-@pytest.mark.parametrize("option", sorted({*options(), *options_of_fetch()} - {"--help", "--output"}))
+@pytest.mark.parametrize("option", sorted({*options(), *options_beside()} - {"--help", "--output"}))
 def test_every_option_is_told(option: str) -> None:
     assert option in PAGE
 
@@ -54,6 +58,9 @@ def test_the_lines_are_understood(page: str) -> None:
     lines = re.findall(r"^gangline exec (.*?[^\\])$", page, re.MULTILINE | re.DOTALL)
     assert lines
     for line in lines:
-        words = line.replace("\\\n", " ").split()
+        words = line.replace("\\\n", " ").partition("#")[0].split()
+        if f"exec {words[0]}" in BESIDE:
+            cli.COMMANDS[f"exec {words[0]}"].load(words[0]).make_context("exec", words[1:], resilient_parsing=False)
+            continue
         context = command().make_context("exec", words, resilient_parsing=False)
         assert context.params["command"][0] in ("accelerate", "python")

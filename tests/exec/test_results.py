@@ -406,7 +406,7 @@ def test_where_the_checkpoint_is_the_result_it_is_fetched(line: Line) -> None:
     running = line.start("a", command=("bash", "-c", script), options=("--complete-when", "last.pt"))
     code, told = running.end()
     assert code == 0 and told["results"] is None
-    assert f"`gangline fetch {line.to} FOLDER --checkpoint` downloads the newest" in running.text
+    assert f"`gangline exec get {line.to} FOLDER --checkpoint` downloads the newest" in running.text
     code, _, text = fetch(line)
     assert code == 2 and "--checkpoint downloads the newest checkpoint" in text
     code, fetched, _ = fetch(line, "--checkpoint")

@@ -31,7 +31,8 @@ class LazyCommand:
 
 
 class LazyGroup(TyperGroup):
-    """Lists commands by the lines of `table`; imports the one that is called."""
+    """Lists commands by the lines of `table`; imports the one that is called. A name may have two words, where the first is a command
+    that never begins with the second."""
 
     table: ClassVar[Mapping[str, LazyCommand]]
 
@@ -41,6 +42,8 @@ class LazyGroup(TyperGroup):
             self.add_command(TyperCommand(name, help=command.help))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        if (both := " ".join(args[:2])) in self.table:
+            return both, self.table[both].load(both), args[2:]
         name, command, rest = super().resolve_command(ctx, args)
         if name is not None and name in self.table:
             command = self.table[name].load(name)

@@ -88,8 +88,20 @@ COMMANDS = {
         "Run a command that trains, and go on where it was, wherever this is typed again.",
         interspersed=False,
     ),
+    "exec ls": LazyCommand(
+        "gangline.cli.tools.exec_store:list_command",
+        "List the runs of `gangline exec` below an address, the newest first: where, when, how they ended, what they left.",
+    ),
+    "exec get": LazyCommand(
+        "gangline.cli.tools.exec_store:get_command",
+        "Download the results of `gangline exec`: of each file the newest version over its runs.",
+    ),
+    "exec rm": LazyCommand(
+        "gangline.cli.tools.exec_store:remove_command",
+        "Remove what runs of `gangline exec` left: of one run, all checkpoints, or all.",
+    ),
     "fetch": LazyCommand(
-        "gangline.cli.tools.exec:fetch_command",
+        "gangline.cli.tools.exec_store:get_command",
         "Download the results of `gangline exec`: of each file the newest version over its runs.",
     ),
     "verify-resume": LazyCommand(

@@ -15,8 +15,11 @@ from gangline.core.errors import UserError
 
 if TYPE_CHECKING:
     from gangline.core.command.layout import Rules
+    from gangline.exec.depot import Depot
     from gangline.exec.fetch import Fetched
     from gangline.exec.plan import Plan
+    from gangline.exec.prefix.listing import Listing
+    from gangline.exec.prefix.removal import Removal
     from gangline.exec.run import Exec
     from gangline.ports.notifier import Notifier
     from gangline.ports.objects import Objects
@@ -96,11 +99,42 @@ def make_exec(
 
 def make_fetch(address: str, folder: Path, say: Callable[[str], None]) -> "Callable[..., Fetched]":
     """Make what downloads results. It needs a key that may list and read. Raises `UserError` where there is no such store."""
+    depot = _depot_to_look_at(address, say)
+    from gangline.exec.fetch import Fetch
+
+    def fetch(*, run: int | None, checkpoint: bool) -> "Fetched":
+        try:
+            return Fetch(depot, folder, say)(run=run, checkpoint=checkpoint)
+        finally:
+            depot.transfer.stop()  # Ctrl-C does not wait for what is under way
+
+    return fetch
+
+
+def make_listing(address: str, say: Callable[[str], None]) -> "Listing":
+    """List what lies below a prefix. Raises `UserError` where there is no such store, or nothing in it."""
+    depot = _depot_to_look_at(address, say)
+    from gangline.exec.prefix.listing import list_prefix
+
+    return list_prefix(depot, _now_ms())
+
+
+def make_removal(
+    address: str, say: Callable[[str], None], *, run: int | None, checkpoints: bool, force: bool
+) -> "Removal":
+    """Make what removes from a prefix: it says first what. It needs a key that may list, read and delete. Raises `UserError` as above."""
+    depot = _depot_to_look_at(address, say)
+    from gangline.exec.prefix.removal import Removal
+
+    return Removal(depot, _now_ms(), run=run, checkpoints=checkpoints, force=force)
+
+
+def _depot_to_look_at(address: str, say: Callable[[str], None]) -> "Depot":
+    """One in which no run begins."""
     with needing("exec"):
         from gangline.adapters.objects.folder import FolderObjects, FolderTransfer
         from gangline.adapters.transfer.transfer import HttpTransfer
         from gangline.exec.depot import Depot
-        from gangline.exec.fetch import Fetch
     rng = Random()  # noqa: S311 - jitter
     objects: Objects
     transfer: Transfer
@@ -112,15 +146,7 @@ def make_fetch(address: str, folder: Path, say: Callable[[str], None]) -> "Calla
             raise UserError(f"there is no folder {below}", hint="ADDRESS is what --to was, as s3://BUCKET/PREFIX")
         objects = FolderObjects(below)
         transfer = FolderTransfer(objects)
-    depot = Depot(objects=objects, transfer=transfer, address=address.rstrip("/"), rng=rng, now_ms=_now_ms, say=say)
-
-    def fetch(*, run: int | None, checkpoint: bool) -> "Fetched":
-        try:
-            return Fetch(depot, folder, say)(run=run, checkpoint=checkpoint)
-        finally:
-            transfer.stop()  # Ctrl-C does not wait for what is under way
-
-    return fetch
+    return Depot(objects=objects, transfer=transfer, address=address.rstrip("/"), rng=rng, now_ms=_now_ms, say=say)
 
 
 def _check_places(checkpoints: Path, to: str, results: tuple[Path, ...]) -> None:

@@ -19,8 +19,10 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from gangline.core.command.lineage import (
+    BEGUN,
     CHECKPOINTS,
     CLAIMS,
+    ENDED,
     JSON,
     OUTPUT_RECORDS,
     RUNS,
@@ -55,7 +57,7 @@ NAP_S = 0.02
 LOOK_S = 0.2
 CLAIM_TRIES_MAX = 100
 TRIES_SILENT = 3
-LOGS, ENDED, BEGUN = "log", "ended.json", "begun.json"
+LOGS = "log"
 LOG_DIGITS = 12
 
 
@@ -153,6 +155,7 @@ class Depot:
         for run in {ref.run for ref in refs}:
             with suppress(Damaged):
                 signs[run] = max(signs[run], self.read(max(ref for ref in refs if ref.run == run)).after_ms)
+        signs |= {run: int(self.end_of(run).get("after_ms", 0)) for run in known.keys() - signs.keys()}
         return Found(
             runs=sorted(runs),
             begun=known,
@@ -173,9 +176,13 @@ class Depot:
     def _claimed_ms(self, run: str) -> int:
         """When it took its number, which is shortly before it begins; 0 where nothing says so."""
         try:
-            return int(self.read_json(f"{CLAIMS}/{run}{JSON}")["at_ms"])
+            return int(self.read_claim(run)["at_ms"])
         except (Damaged, KeyError, TypeError, ValueError):
             return 0
+
+    def read_claim(self, run: str) -> Any:
+        """Raises `Damaged`."""
+        return self.read_json(f"{CLAIMS}/{run}{JSON}")
 
     def read(self, ref: Ref) -> Committed:
         """Raises `Damaged`."""

@@ -308,11 +308,11 @@ class Exec:
                 f"results in {address}/{report.results}: {results.count} {'file' if results.count == 1 else 'files'}"
             )
         if results.count or results.before:
-            self._at.say(f"`gangline fetch {address} FOLDER` downloads those of all its runs")
+            self._at.say(f"`gangline exec get {address} FOLDER` downloads those of all its runs")
         elif (report.committed or report.start.name is not None) and self._plan.keep_after_end != 0:
             self._at.say(
                 "the command left nothing beside its checkpoints; "
-                f"`gangline fetch {address} FOLDER --checkpoint` downloads the newest"
+                f"`gangline exec get {address} FOLDER --checkpoint` downloads the newest"
             )
 
     def _event(self, code: int) -> Told:

@@ -120,6 +120,18 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
         Run("--checkpoints {nowhere} --to {folder}/typed --stop-signal {typed} -- true", 2),
         Run("--checkpoints {folder}/c --to {folder}/none -- {typed}", 2),
     ),
+    "exec ls": (
+        Run("{folder}/kept", shows="it has come to its end"),
+        Run("{folder}/kept --checkpoints", shows="run"),
+        Run("{nowhere}", 2),
+        Run("{typed}", 2),
+    ),
+    "exec get": (Run("{folder}/kept {nowhere}/got"), Run("{nowhere} {folder}/got", 2), Run("{typed} {typed}", 2)),
+    "exec rm": (
+        Run("{nowhere} --all --yes", 2),
+        Run("{typed} --run 1", 2),
+        Run("{folder}/kept --run 9", 2, shows="no run 9"),
+    ),
     "fetch": (Run("{folder}/kept {nowhere}/fetched"), Run("{nowhere} {folder}/fetched", 2), Run("{typed} {typed}", 2)),
     "verify-resume": (
         Run("--spec {spec_json}", 2),

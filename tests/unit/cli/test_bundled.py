@@ -142,6 +142,8 @@ def exists(words: list[str]) -> bool:
     """Whether these words begin with a command, and its options are among its own."""
     if words[0].startswith("-"):
         return words[0] in ("--help", "--version")
+    if " ".join(words[:2]) in COMMANDS:
+        words = [" ".join(words[:2]), *words[2:]]
     if words[0] not in COMMANDS:
         return False
     command = COMMANDS[words[0]].load(words[0])

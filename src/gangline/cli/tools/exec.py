@@ -1,4 +1,4 @@
-"""`gangline exec`: any training script, made to survive interruption; and `gangline fetch`, what it left."""
+"""`gangline exec`: any training script, made to survive interruption."""
 
 import sys
 from contextlib import suppress
@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 from gangline.cli.output import Output, OutputOption, duration, print_json, say, usd
 from gangline.cli.tools import exec_options as options
 from gangline.cli.tools.terminal import Terminal, parse_signal
-from gangline.compose.exec import exec_rules, make_exec, make_fetch
-from gangline.core.errors import BadInput, GanglineError
+from gangline.compose.exec import exec_rules, make_exec
+from gangline.core.errors import BadInput
 from gangline.core.words import counted
 
 if TYPE_CHECKING:
     from gangline.exec.plan import Summary
-
-NAMED_MAX = 5
 
 
 def exec_command(
@@ -42,6 +40,8 @@ def exec_command(
 
     Its checkpoints go to the store as they become complete; the newest good one is there when it starts. It stops with SIGTERM: the
     command is told, its last checkpoint goes up, and this ends with 75. Otherwise it ends as the command does.
+
+    `gangline exec ls` lists what lies in the store, `gangline exec get` downloads it, `gangline exec rm` removes it.
     """
     from gangline.exec.plan import Plan
 
@@ -87,36 +87,6 @@ def exec_command(
         else:
             say(_told(ended))
     sys.exit(ended.exit_code)
-
-
-def fetch_command(
-    address: options.Address,
-    folder: options.Folder,
-    checkpoint: options.Checkpoint = False,
-    run: options.Run = None,
-    output: OutputOption = Output.text,
-) -> None:
-    """Download the results of `gangline exec`: of each file the newest version over its runs.
-
-    Each is checked against its SHA-256. Typed again, it downloads only what has changed. It reads the store and changes nothing there.
-    """
-    fetched = make_fetch(address, folder, say)(run=run, checkpoint=checkpoint)
-    if output is Output.json:
-        print_json(fetched)
-    else:
-        files = f"{fetched.files} {'file is' if fetched.files == 1 else 'files are'} in {folder}"
-        also = (
-            ""
-            if fetched.checkpoint is None
-            else f", and the checkpoint {fetched.checkpoint} in {folder / 'checkpoint'}"
-        )
-        say(f"{files}{also}: {fetched.bytes / 1e6:.1f} MB came, {fetched.here} files were there already")
-    if fetched.damaged:
-        names = ", ".join(fetched.damaged[:NAMED_MAX])
-        raise GanglineError(
-            f"no version is whole in {address} of {len(fetched.damaged)} files: {names}",
-            hint=f"all else is in {folder}",
-        )
 
 
 def _data(word: str) -> tuple[str, Path]:

@@ -84,7 +84,7 @@ Grace = Annotated[float, typer.Option("--grace", min=0, help="Seconds that the c
 StopSignal = Annotated[str, typer.Option("--stop-signal", help="What tells the command to save and stop.")]
 AnyScript = Annotated[bool, typer.Option("--any-script", help="Go on from checkpoints of another script.")]
 
-# Of `gangline fetch`
+# Of `gangline exec ls`, `get` and `rm`
 
 Address = Annotated[str, typer.Argument(help="What --to of `gangline exec` was: s3://BUCKET/PREFIX, or a folder.")]
 Folder = Annotated[Path, typer.Argument(help="Where the files go; made where it lacks.")]
@@ -94,4 +94,15 @@ Checkpoint = Annotated[
 Run = Annotated[
     int | None,
     typer.Option("--run", min=1, help="Results of this run and those before it (default: the newest run)."),
+]
+ListCheckpoints = Annotated[bool, typer.Option("--checkpoints", help="List the checkpoints of all runs.")]
+RemoveRun = Annotated[
+    int | None, typer.Option("--run", min=1, help="What this run left. When it began and how it ended stays.")
+]
+RemoveCheckpoints = Annotated[bool, typer.Option("--checkpoints", help="The checkpoints of all runs. Results stay.")]
+RemoveAll = Annotated[bool, typer.Option("--all", help="All that lies there: the same line begins anew.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Remove without asking.")]
+Force = Annotated[
+    bool,
+    typer.Option("--force", help="Also what a run that is at work goes on from, or one that has just been killed."),
 ]

@@ -24,6 +24,7 @@ from gangline.core.files import File, is_safe_path, is_sha256
 from gangline.core.runs.contract import Manifest, parse_manifest
 
 CLAIMS, RUNS, CHECKPOINTS = "claims", "runs", "checkpoints"
+BEGUN, ENDED = "begun.json", "ended.json"
 OUTPUT, OUTPUT_RECORDS = "output", "output-records"
 OUTPUT_VERSION = re.compile(rf"{OUTPUT}(?:-([2-9]|[1-9]\d+))?")
 PROBES = "probes"

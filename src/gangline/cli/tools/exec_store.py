@@ -1,0 +1,161 @@
+"""`gangline exec ls | get | rm`: what runs of a command left in their store. `gangline fetch` is `gangline exec get`."""
+
+import sys
+
+import typer
+
+from gangline.cli.lines import Line, one_line_each
+from gangline.cli.output import Output, OutputOption, duration, moment_or_dash, out, print_json, say, usd
+from gangline.cli.tools import exec_options as options
+from gangline.compose.exec import make_fetch, make_listing, make_removal
+from gangline.core.errors import BadInput, GanglineError
+from gangline.exec.prefix.listing import CheckpointRow, RunRow
+
+NAMED_MAX = 5
+MB = 10**6
+
+
+def list_command(
+    address: options.Address, checkpoints: options.ListCheckpoints = False, output: OutputOption = Output.text
+) -> None:
+    """List the runs of `gangline exec` below an address, the newest first: where, when, how they ended, what they left.
+
+    It reads the store and changes nothing there.
+    """
+    listing = make_listing(address, say)
+    rows = listing.checkpoints if checkpoints else listing.rows
+    if output is Output.json:
+        print_json(rows)
+    elif checkpoints:
+        _show_checkpoints(listing.checkpoints)
+    else:
+        _show_runs(listing.rows)
+
+
+def get_command(
+    address: options.Address,
+    folder: options.Folder,
+    checkpoint: options.Checkpoint = False,
+    run: options.Run = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Download the results of `gangline exec`: of each file the newest version over its runs.
+
+    Each is checked against its SHA-256. Typed again, it downloads only what has changed. It reads the store and changes nothing there.
+    """
+    fetched = make_fetch(address, folder, say)(run=run, checkpoint=checkpoint)
+    if output is Output.json:
+        print_json(fetched)
+    else:
+        files = f"{fetched.files} {'file is' if fetched.files == 1 else 'files are'} in {folder}"
+        also = (
+            ""
+            if fetched.checkpoint is None
+            else f", and the checkpoint {fetched.checkpoint} in {folder / 'checkpoint'}"
+        )
+        say(f"{files}{also}: {fetched.bytes / 1e6:.1f} MB came, {fetched.here} files were there already")
+    if fetched.damaged:
+        names = ", ".join(fetched.damaged[:NAMED_MAX])
+        raise GanglineError(
+            f"no version is whole in {address} of {len(fetched.damaged)} files: {names}",
+            hint=f"all else is in {folder}",
+        )
+
+
+def remove_command(
+    address: options.Address,
+    run: options.RemoveRun = None,
+    checkpoints: options.RemoveCheckpoints = False,
+    everything: options.RemoveAll = False,
+    yes: options.Yes = False,
+    force: options.Force = False,
+    output: OutputOption = Output.text,
+) -> None:
+    """Remove what runs of `gangline exec` left: of one run, all checkpoints, or all.
+
+    Says first what goes, and asks. There is no way back.
+    """
+    if (run is not None) + checkpoints + everything != 1:
+        raise BadInput("what is to be removed?", hint="say one of --run N, --checkpoints and --all")
+    removal = make_removal(address, say, run=run, checkpoints=checkpoints, force=force)
+    if not yes and not _agreed(removal.sentence):
+        say("nothing was removed")
+        raise typer.Exit(1)
+    removal()
+    if output is Output.json:
+        print_json(removal.removed)
+    else:
+        say(f"removed: {removal.sentence}")
+
+
+def _show_runs(rows: list[RunRow]) -> None:
+    columns = [
+        Line(header=">run"),
+        Line(header="host", shrinks_to=8, goes=3),
+        Line(header="began", goes=2),
+        Line(header=">took", goes=4),
+        Line(header="how it ended", shrinks_to=12),
+        Line(header=">step"),
+        Line(header=">checkpoints"),
+        Line(header=">results"),
+        Line(header=">MB"),
+        Line(header=">cost", goes=1),
+    ]
+    shown = [
+        (
+            str(row.run),
+            row.host or "–",
+            moment_or_dash(row.began_ms),
+            duration(row.seconds),
+            _ended(row),
+            "–" if row.step is None else str(row.step),
+            str(row.checkpoints),
+            str(row.results),
+            f"{row.bytes / MB:.1f}",
+            "–" if row.cost_usd is None else usd(row.cost_usd),
+        )
+        for row in rows
+    ]
+    out.print(one_line_each(columns, shown, out.width))
+
+
+def _ended(row: RunRow) -> str:
+    if row.state != "ended":
+        return {"alive": "is at work", "vanished": "vanished"}.get(row.state, row.state)
+    return row.because or "ended"
+
+
+def _show_checkpoints(rows: list[CheckpointRow]) -> None:
+    columns = [
+        Line(header=">run"),
+        Line(header=">step"),
+        Line(header="name", shrinks_to=12),
+        Line(header="written", goes=2),
+        Line(header=">MB"),
+        Line(header="about", shrinks_to=8),
+        Line(header="key", goes=1),
+    ]
+    shown = [
+        (
+            str(row.run),
+            "–" if row.step is None else str(row.step),
+            row.name or "–",
+            moment_or_dash(row.written_ms),
+            f"{row.bytes / MB:.1f}",
+            "its record is damaged" if row.damaged else "the next start goes on from it" if row.next else "",
+            row.key,
+        )
+        for row in rows
+    ]
+    out.print(one_line_each(columns, shown, out.width))
+
+
+def _agreed(sentence: str) -> bool:
+    """Raises `BadInput` where nobody can answer."""
+    say(f"this goes: {sentence}. This cannot be undone.")
+    sys.stderr.flush()
+    try:
+        answer = input("Remove it? [y/N] ")
+    except EOFError:
+        raise BadInput("there is nobody here to ask", hint="give --yes to remove without asking") from None
+    return answer.strip().lower() in ("y", "yes")

@@ -1,0 +1,1 @@
+"""What lies below a prefix: listed and removed, beside no command."""

@@ -1,0 +1,168 @@
+"""The runs and checkpoints below a prefix, as people and programs see them."""
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from gangline.core.command.alive import is_alive
+from gangline.core.command.lineage import Committed, Ref, Result, history, newest_begun, newest_results, number_of
+from gangline.core.errors import Damaged, NotFound
+from gangline.exec.depot import Depot, Found
+from gangline.exec.outputs import results_of
+
+State = Literal["alive", "ended", "vanished", "never began"]
+T = TypeVar("T")
+K = TypeVar("K")
+
+AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """A run. `state` is `vanished` where nothing says how it ended; `because` and `exit_code` tell how it did. `step` is of its newest
+    checkpoint that is there; `bytes` are of its checkpoints and results."""
+
+    run: int
+    host: str | None
+    began_ms: int | None
+    state: State
+    because: str
+    exit_code: int | None
+    seconds: float
+    step: int | None
+    checkpoints: int
+    results: int
+    bytes: int
+    cost_usd: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointRow:
+    """A checkpoint. `bytes` is what coming back takes, `sent_bytes` what it takes in the store beside those before it. `next`: the next
+    start goes on from it, if it is whole. `damaged`: its record cannot be read."""
+
+    run: int
+    number: int
+    name: str | None
+    step: int | None
+    bytes: int
+    sent_bytes: int
+    written_ms: int | None
+    next: bool
+    damaged: bool
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """What lies below a prefix. `rows` and `checkpoints` are newest first; `of_run` says which run, by its full name, a row is of."""
+
+    found: Found
+    rows: list[RunRow]
+    checkpoints: list[CheckpointRow]
+    names: list[str]
+
+
+def list_prefix(depot: Depot, now_ms: int) -> Listing:
+    """Raises `NotFound` where no run has left anything, `Unreachable`."""
+    depot.check()
+    found, claims = depot.find(), depot.claims()
+    names = sorted({*found.runs, *claims}, reverse=True)
+    if not names:
+        raise NotFound(
+            f"{depot.address} holds no run of `gangline exec`", hint="ADDRESS is what --to was, as s3://BUCKET/PREFIX"
+        )
+    ends = _each(names, depot.end_of)
+    told = _each(names, lambda run: _claim_of(depot, run))
+    records = _each(found.refs, lambda ref: _record_of(depot, ref))
+    results = _each(names, lambda run: results_of(depot, found, [run]))
+    rows = [
+        _row(
+            run,
+            found,
+            told[run],
+            ends[run],
+            [records[ref] for ref in found.refs if ref.run == run],
+            results[run],
+            now_ms,
+        )
+        for run in names
+    ]
+    goes_on = next(iter(history(found.begun, found.refs, last=newest_begun(found.begun))), None)
+    checkpoints = [_checkpoint(ref, records[ref], found, goes_on) for ref in reversed(found.refs)]
+    return Listing(found=found, rows=rows, checkpoints=checkpoints, names=names)
+
+
+def _row(
+    run: str,
+    found: Found,
+    told: dict[str, Any],
+    end: dict[str, Any],
+    records: list[Committed | None],
+    results: list[Result],
+    now_ms: int,
+) -> RunRow:
+    begun = found.begun.get(run)
+    lasted_ms = max(found.lasted_ms.get(run, 0), _whole(end.get("after_ms")))
+    claimed_ms, began_ms = _whole(told.get("at_ms")), begun.at_ms if begun else None
+    alive = is_alive(claimed_ms=claimed_ms, began_ms=began_ms, lasted_ms=lasted_ms, ended=bool(end), now_ms=now_ms)
+    newest = next((each for each in reversed(records) if each), None)
+    price = begun.usd_per_hour if begun else None
+    code = end.get("code")
+    return RunRow(
+        run=number_of(run),
+        host=str(told["host"]) if told.get("host") else None,
+        began_ms=began_ms or claimed_ms or None,
+        state="alive" if alive else "ended" if end else "vanished" if begun else "never began",
+        because=str(end.get("because", "")),
+        exit_code=code if isinstance(code, int) else None,
+        seconds=lasted_ms / 1000,
+        step=newest.step if newest else None,
+        checkpoints=len(records),
+        results=len(newest_results([run], results)),
+        bytes=sum(each.sent_bytes for each in records if each) + sum(each.file.bytes for each in results if each.file),
+        cost_usd=None if price is None else lasted_ms * price / 3_600_000,
+    )
+
+
+def _checkpoint(ref: Ref, committed: Committed | None, found: Found, goes_on: Ref | None) -> CheckpointRow:
+    began_ms = found.begun[ref.run].at_ms
+    return CheckpointRow(
+        run=number_of(ref.run),
+        number=ref.number,
+        name=committed.title if committed else None,
+        step=committed.step if committed else None,
+        bytes=committed.bytes if committed else 0,
+        sent_bytes=committed.sent_bytes if committed else 0,
+        written_ms=began_ms + committed.after_ms if committed and began_ms else None,
+        next=ref == goes_on,
+        damaged=committed is None,
+        key=ref.key,
+    )
+
+
+def _each(keys: Iterable[K], ask: Callable[[K], T]) -> dict[K, T]:
+    """Several at once: each is a request of its own."""
+    listed = list(keys)
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        return dict(zip(listed, threads.map(ask, listed), strict=True))
+
+
+def _claim_of(depot: Depot, run: str) -> dict[str, Any]:
+    try:
+        told = depot.read_claim(run)
+    except Damaged:
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _record_of(depot: Depot, ref: Ref) -> Committed | None:
+    try:
+        return depot.read(ref)
+    except Damaged:
+        return None
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,103 @@
+"""What a user has removed from a prefix. Nothing that a run at work goes on from, unless that is asked for."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gangline.core.command.lineage import BEGUN, CLAIMS, ENDED, RUNS, Ref, history, newest_begun, number_of
+from gangline.core.errors import NotFound, UserError
+from gangline.core.words import counted
+from gangline.exec.depot import Depot
+from gangline.exec.kept import KeptCheckpoints
+from gangline.exec.prefix.listing import list_prefix
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removed:
+    """What goes, or has gone: of which runs, how much, and what the next start of the line does then."""
+
+    runs: tuple[int, ...]
+    checkpoints: int
+    results: int
+    bytes: int
+    then: str
+
+
+class Removal:
+    """Of the run with the number `run`, of all checkpoints, or, with neither, of all that lies there. Raises `NotFound`, `Unreachable`, and
+    `UserError` where a run is at work that goes on from it, unless `force`."""
+
+    def __init__(self, depot: Depot, now_ms: int, *, run: int | None, checkpoints: bool, force: bool) -> None:
+        self._depot = depot
+        self._everything = run is None and not checkpoints
+        self._listing = listing = list_prefix(depot, now_ms)
+        self._names = [name for name in listing.names if run in (None, number_of(name))]
+        if not self._names:
+            raise NotFound(f"{depot.address} holds no run {run}", hint="`gangline exec ls` shows which there are")
+        self._refs = [ref for ref in listing.found.refs if ref.run in self._names]
+        self._with_results = not checkpoints
+        if not force:
+            self._refuse_what_is_at_work()
+        rows = [row for row, name in zip(listing.rows, listing.names, strict=True) if name in self._names]
+        sent = [row.sent_bytes for row in listing.checkpoints if Ref(self._name_of(row.key), row.number) in self._refs]
+        self.removed = Removed(
+            runs=tuple(row.run for row in rows),
+            checkpoints=len(self._refs),
+            results=sum(row.results for row in rows) if self._with_results else 0,
+            bytes=sum(row.bytes for row in rows) if self._with_results else sum(sent),
+            then=self._then(),
+        )
+
+    @property
+    def sentence(self) -> str:
+        told, whose = (
+            self.removed,
+            "all runs" if len(self._names) == len(self._listing.names) else f"run {self.removed.runs[0]}",
+        )
+        parts = [counted(told.checkpoints, "checkpoint")]
+        if self._with_results:
+            parts.append(f"{told.results} {'file' if told.results == 1 else 'files'} of results, the log")
+        return f"{', '.join(parts)} of {whose} in {self._depot.address}: {told.bytes / 1e6:.1f} MB; {told.then}"
+
+    def __call__(self) -> None:
+        """Records first: what is killed in between leaves files of which no record tells, and the next start sweeps them. When a run began
+        and how it ended stays, unless all goes: later runs follow that back, and their numbers go on from it."""
+        depot, found = self._depot, self._listing.found
+        kept = KeptCheckpoints(depot, found.refs, [ref for ref in found.loose if ref.run in self._names])
+        kept.delete(list(self._refs))
+        for run in self._names if self._with_results else ():
+            stays = () if self._everything else (f"{RUNS}/{run}/{BEGUN}", f"{RUNS}/{run}/{ENDED}")
+            self._delete(
+                lambda run=run, stays=stays: [key for key in depot.objects.list(f"{RUNS}/{run}") if key not in stays]
+            )
+        if self._everything:
+            self._delete(lambda: list(depot.objects.list(CLAIMS)))
+
+    def _delete(self, keys: Callable[[], list[str]]) -> None:
+        self._depot.insist(lambda: self._depot.objects.delete(keys()))
+
+    def _refuse_what_is_at_work(self) -> None:
+        for row, name in zip(self._listing.rows, self._listing.names, strict=True):
+            found = self._listing.found
+            line = {name, *(ref.run for ref in history(found.begun, found.refs, last=name))}
+            if row.state == "alive" and line & set(self._names):
+                where = f" on {row.host}" if row.host else ""
+                raise UserError(
+                    f"run {row.run}{where} is at work and goes on from what would be removed",
+                    hint="end it first; --force removes it all the same (also when a run was killed within the last minutes)",
+                )
+
+    def _then(self) -> str:
+        found, gone = self._listing.found, set(self._refs)
+        last = newest_begun(found.begun)
+        if self._everything:
+            return "the same line begins anew"
+        if last and self._depot.end_of(last).get("code") == 0:
+            return "the same line still does nothing: it has come to its end"
+        left = [ref for ref in history(found.begun, found.refs, last=last) if ref not in gone]
+        if not left:
+            return "the next start begins anew"
+        row = next(row for row in self._listing.checkpoints if row.key == left[0].key)
+        return f"the next start goes on from {row.name or row.key} of run {row.run}"
+
+    def _name_of(self, key: str) -> str:
+        return key.split("/")[1]

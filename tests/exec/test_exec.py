@@ -359,6 +359,7 @@ def test_a_log_that_is_gone_does_not_end_the_watch_for_others(tmp_path: Path) ->
         say=said.append,
         status=said.append,
         host="a",
+        environment={},
         now_s=monotonic,
         now_ms=lambda: 0,
     )

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from urllib.parse import urlsplit
 
 from gangline.compose.buckets import data_place, open_bucket, open_bucket_to_read, with_key
 from gangline.compose.settings import needing, strip_secrets
+from gangline.core.command.surroundings import called, one_of_several
 from gangline.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ def make_exec(
     terminal: "Callable[[Path], Shown]",
 ) -> "Exec":
     """Make a run of the command. Raises `UserError` for whatever can be seen to be wrong before anything is touched."""
+    _check_surroundings()
     host = socket.gethostname()
     rng = Random(f"{host} {os.getpid()}")  # noqa: S311 - jitter, not a secret
     with needing("exec"):
@@ -91,6 +94,7 @@ def make_exec(
             say=shown.say,
             status=shown.status,
             host=host,
+            environment=os.environ,
             now_s=time.monotonic,
             now_ms=_now_ms,
         ),
@@ -131,6 +135,8 @@ def make_removal(
 
 def _depot_to_look_at(address: str, say: Callable[[str], None]) -> "Depot":
     """One in which no run begins."""
+    if sys.platform == "win32":
+        raise UserError("this needs Linux or macOS, and this is Windows", hint="run it in WSL 2")
     with needing("exec"):
         from gangline.adapters.objects.folder import FolderObjects, FolderTransfer
         from gangline.adapters.transfer.transfer import HttpTransfer
@@ -147,6 +153,23 @@ def _depot_to_look_at(address: str, say: Callable[[str], None]) -> "Depot":
         objects = FolderObjects(below)
         transfer = FolderTransfer(objects)
     return Depot(objects=objects, transfer=transfer, address=address.rstrip("/"), rng=rng, now_ms=_now_ms, say=say)
+
+
+def _check_surroundings() -> None:
+    """Before anything is imported that another system has not."""
+    if system := called(sys.platform):
+        raise UserError(
+            f"gangline exec needs Linux, and this is {system}",
+            hint="inotify, leases and subreapers are the Linux kernel's: run it in a container or a virtual machine"
+            + (", or in WSL 2" if sys.platform == "win32" else ""),
+        )
+    if setting := one_of_several(os.environ):
+        raise UserError(
+            f"gangline exec is started once, on one machine, and {setting} says that this is one of several: "
+            "they would overtake each other",
+            hint="put it around the launcher (`gangline exec … -- torchrun …`), on the first machine alone, with --checkpoints on a "
+            f"disk that all share; where it is started once all the same, unset {setting.partition('=')[0]}",
+        )
 
 
 def _check_places(checkpoints: Path, to: str, results: tuple[Path, ...]) -> None:

@@ -1,7 +1,7 @@
 """What a run of a command is asked for, works with, and tells at its end."""
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,7 +37,8 @@ class Plan:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
     """`notice` says why this machine is about to be taken back, once somebody has told so. `bring` fetches the data, until it
-    is `stopped`, and says how many bytes it were. `show` gets what the command prints, and keeps it in `log`."""
+    is `stopped`, and says how many bytes it were. `show` gets what the command prints, and keeps it in `log`. `environment`: what the
+    command finds set."""
 
     depot: Depot
     workspace: Workspace
@@ -51,6 +52,7 @@ class Tools:
     say: Callable[[str], None]
     status: Callable[[str], None]
     host: str
+    environment: Mapping[str, str]
     now_s: Callable[[], float]
     now_ms: Callable[[], int]
 

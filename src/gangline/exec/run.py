@@ -13,6 +13,7 @@ from typing import Any
 
 from gangline.core.command.lineage import Begun, Committed, newest_begun, number_of, output_of, overtaken_by
 from gangline.core.command.results import advice, strangers
+from gangline.core.command.surroundings import wandb_settings
 from gangline.core.errors import UserError
 from gangline.core.runs.contract import EXIT_STOPPED
 from gangline.exec.depot import Abandoned
@@ -163,7 +164,7 @@ class Exec:
             at.files, self._depot, sender, self._begun, report.found, self._guard, at.say, at.now_s, ours=self._ours
         )
         place = None if report.start.name is None else at.workspace.place(report.start.name)
-        command = at.start(filled(self._plan.command, place), at.show)
+        command = at.start(filled(self._plan.command, place), at.show, self._settings())
         self._watcher = watcher = Watcher(self._plan.rules, at, command, report.after_ms, sender.put, self._guard)
         over = self._over
         works = (lambda: watcher.watch(over), self._send, lambda: ward.ward(over), lambda: results.work(over))
@@ -188,6 +189,10 @@ class Exec:
             return self._end("overtaken", EXIT_OVERTAKEN, self._why_stop())
         code, because = self._hand_in(code, because)
         return self._end(self._event(code), code, because)
+
+    def _settings(self) -> dict[str, str]:
+        """What the command's environment gets besides ours."""
+        return wandb_settings({**self._report.found.begun, self._begun.run: self._begun}, self._at.environment)
 
     def _supervise(self, command: Command) -> tuple[int, str]:
         """The exit code to end with, and why."""

@@ -1,6 +1,6 @@
 """A program of the user's, with everything that it starts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 Show = Callable[[int, bytes], None]
@@ -42,5 +42,6 @@ class Command(Protocol):
         ...
 
 
-Start = Callable[[Sequence[str], Show], Command]
-"""Starts a command without a shell. Raises `UserError` where there is no such program."""
+Start = Callable[[Sequence[str], Show, Mapping[str, str]], Command]
+"""Starts a command without a shell. Settings go into its environment, but for those that ours has. Raises
+`UserError` where there is no such program."""

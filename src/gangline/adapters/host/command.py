@@ -5,10 +5,11 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Condition, Thread
+from types import MappingProxyType
 
 from gangline.core.errors import UserError
 from gangline.ports.command import Show
@@ -41,7 +42,7 @@ def find_program(name: str) -> None:
 
 
 class KeptCommand:
-    def __init__(self, words: Sequence[str], show: Show) -> None:
+    def __init__(self, words: Sequence[str], show: Show, settings: Mapping[str, str] = MappingProxyType({})) -> None:
         news, told = os.pipe()
         self._keeper = subprocess.Popen(
             [sys.executable, "-P", "-m", KEEPER, str(told), *words],
@@ -50,7 +51,7 @@ class KeptCommand:
             stderr=subprocess.PIPE,
             pass_fds=[told],
             start_new_session=True,
-            env={"PYTHONUNBUFFERED": "1"} | os.environ,
+            env={"PYTHONUNBUFFERED": "1", **settings} | os.environ,
         )
         os.close(told)
         self.pid = 0

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from gangline.core.errors import BadInput
-from gangline.data.dataset import Latents, described, latents_column
+from gangline.data.columns import Latents, described, latents_column
 
 IMAGES = re.compile(r"latents_([1-9]\d{0,3})")
 TEXTS = "caption_latents"

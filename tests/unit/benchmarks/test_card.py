@@ -177,6 +177,11 @@ def test_what_a_lacking_package_needs_is_lacking_too_and_torch_is_not_brought(mo
     assert "torch" not in bring[-1]
 
 
+def test_what_an_installed_package_needs_may_be_lacking(monkeypatch: pytest.MonkeyPatch) -> None:
+    without(monkeypatch, "mdurl")
+    assert set(wheels.lacking(["rich"])) == {"mdurl"}
+
+
 def test_a_version_that_does_not_do_is_lacking(monkeypatch: pytest.MonkeyPatch) -> None:
     version_of = wheels.version_of
     monkeypatch.setattr(wheels, "version_of", lambda name: "4.57.0" if name == "transformers" else version_of(name))

@@ -21,9 +21,9 @@ import sys
 class Lacking:
     def find_spec(self, name, path=None, target=None):
         frame = sys._getframe(1)
-        while "importlib" in frame.f_code.co_filename:
+        while frame and "importlib" in frame.f_code.co_filename:
             frame = frame.f_back
-        if name.partition(".")[0] in {lacking!r} and frame.f_code.co_filename.startswith({root!r}):
+        if frame and name.partition(".")[0] in {lacking!r} and frame.f_code.co_filename.startswith({root!r}):
             raise ModuleNotFoundError(name)
 
 sys.meta_path.insert(0, Lacking())

@@ -88,6 +88,16 @@ def test_a_sample_that_is_left_out_drops_nothing(tmp_path: Path) -> None:
     assert not dropped(converted(source, tmp_path / "made.lance")[1])
 
 
+@pytest.mark.parametrize("details", [b"[1]", b"{", b"\xff"])
+def test_a_json_file_that_is_no_object_is_counted(details: bytes, tmp_path: Path) -> None:
+    source = tar_of(tmp_path / "tars", jpg=PICTURES[0], txt=b"said", json=details)
+    folder = made.as_folder(tmp_path / "folder", samples(1))
+    (folder / "some" / "00000.json").write_bytes(details)
+    for place in (source, folder):
+        data, done = converted(place, tmp_path / f"{place.name}.lance")
+        assert (data.rows, dropped(done)) == (1, {"all of a .json (no object)": 1})
+
+
 def test_fields_of_any_number_of_names_are_counted_together(tmp_path: Path) -> None:
     details = [{f"field {number} {field}": [1] for field in range(DROPPED_MAX)} for number in range(3)]
     _, done = converted(in_tars(tmp_path / "source", details), tmp_path / "made.lance", rows=1)

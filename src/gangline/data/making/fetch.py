@@ -15,7 +15,7 @@ import httpx
 
 from gangline.core.errors import BadInput
 from gangline.data.place import Place
-from gangline.data.sources import Item
+from gangline.data.sources import BUCKET, Item
 from gangline.tls import trusted
 
 BYTES_MAX = 64 << 20
@@ -25,7 +25,7 @@ TRIES = 3
 WAIT_S = 0.5
 WAIT_S_MAX = 20.0
 AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
-BUCKET = "s3://"
+NO_ADDRESS = "no web address"
 NOT_FOR_TRAINING = frozenset({"noai", "noimageai", "noindex", "noimageindex"})
 AGENT = "gangline (makes data sets for training; takes nothing that says noai or noimageai)"
 
@@ -81,12 +81,16 @@ def _arrived(item: Item | Future[Item]) -> Item:
 
 
 def _bring(item: Item, place: Place, client: httpx.Client, how: Fetching) -> Item:
+    if item.file.startswith(BUCKET):
+        bucket, _, key = item.file.removeprefix(BUCKET).partition("/")
+        options = place.options if place.is_remote else how.buckets
+        return (
+            _read(item, Place(f"{BUCKET}{bucket}", options), key)
+            if bucket and key
+            else replace(item, problem=NO_ADDRESS)
+        )
     if item.file:
         return _read(item, place, item.file)
-    if item.url.startswith(BUCKET):
-        bucket, _, key = item.url.removeprefix(BUCKET).partition("/")
-        there = Place(f"{BUCKET}{bucket}", place.options if place.is_remote else how.buckets)
-        return _read(item, there, key) if bucket and key else replace(item, problem="no web address")
     try:
         return replace(item, image=_ask(item.url, client, how))
     except Failed as error:
@@ -131,7 +135,7 @@ def _once(url: str, client: httpx.Client, until_s: float) -> bytes:
     except httpx.TimeoutException:
         raise Failed("no answer in time", again=True) from None
     except (httpx.UnsupportedProtocol, httpx.InvalidURL, ValueError):
-        raise Failed("no web address") from None
+        raise Failed(NO_ADDRESS) from None
     except httpx.TooManyRedirects:
         raise Failed("leads in a circle") from None
     except httpx.RemoteProtocolError:

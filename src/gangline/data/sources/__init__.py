@@ -6,6 +6,6 @@ source.read(shard)            the samples of a piece, in an order that never cha
 """
 
 from gangline.data.sources.find import CALLED, Hints, find_source
-from gangline.data.sources.item import Item, Shard, Source
+from gangline.data.sources.item import BUCKET, Item, Shard, Source
 
-__all__ = ["CALLED", "Hints", "Item", "Shard", "Source", "find_source"]
+__all__ = ["BUCKET", "CALLED", "Hints", "Item", "Shard", "Source", "find_source"]

@@ -13,6 +13,7 @@ from gangline.data.images.captions import CHARACTERS_MAX, text_of
 OURS = ("image", "width", "height", "captions", "sha256", "dhash", "source", "aspect")
 CAPTIONS = ("caption", "captions", "text", "texts", "prompt", "description", "top_caption", "all_captions")
 NAME_MAX = 60
+NO_OBJECT = "all of a .json (no object)"
 TYPES = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
 
 
@@ -68,21 +69,23 @@ def split(line: Mapping[str, Any], columns: pa.Schema, used: Iterable[str]) -> t
         place = columns.get_field_index(apart)
         stored = as_type(value, columns.field(place).type) if place >= 0 else None
         if apart in own:
-            lost.append(_lost(name, "like another's name"))
+            lost.append(named(name, "like another's name"))
         elif stored is not None:
             own[apart] = stored
         elif type(value) not in TYPES:
-            lost.append(_lost(name, _kind(value)))
+            lost.append(named(name, _kind(value)))
         elif place < 0:
-            lost.append(_lost(name, "in none of the first samples"))
+            lost.append(named(name, "in none of the first samples"))
         elif not (isinstance(value, float) and math.isnan(value)):
-            lost.append(_lost(name, f"{_kind(value)}, not {columns.field(place).type}"))
+            lost.append(named(name, f"{_kind(value)}, not {columns.field(place).type}"))
     return {field.name: own.get(field.name) for field in columns}, tuple(lost)
 
 
-def _lost(name: str, why: str) -> str:
-    shown = name.encode(errors="replace").decode()
-    return f"{shown if len(shown) <= NAME_MAX else f'{shown[:NAME_MAX]}…'} ({why})"
+def named(name: str, why: str) -> str:
+    """What is dropped, as it is counted."""
+    shown, reason = (text.encode(errors="replace").decode() for text in (name, why))
+    short, brief = (text if len(text) <= NAME_MAX else f"{text[:NAME_MAX]}…" for text in (shown, reason))
+    return f"{short} ({brief})"
 
 
 def _kind(value: Any) -> str:
@@ -122,13 +125,13 @@ def captions_in(content: bytes, name: str) -> tuple[str, ...]:
         return ()
 
 
-def object_in(content: bytes) -> dict[str, Any]:
-    """Of a JSON file; empty where it is damaged or something else."""
+def object_in(content: bytes) -> dict[str, Any] | None:
+    """Of a JSON file; None where it is damaged, or of something else."""
     try:
         value = json.loads(content)
     except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def captions_of(value: Any) -> tuple[str, ...]:

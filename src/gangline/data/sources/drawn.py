@@ -29,10 +29,15 @@ class Drawn:
     scale: float
 
     @property
+    def column(self) -> str:
+        """What they become."""
+        return latents_column(self.latents.resolution, "center")
+
+    @property
     def field(self) -> pa.Field:
-        """The column that they become."""
-        kind = pa.list_(pa.from_numpy_dtype(STORED), self.latents.numbers)
-        return described(pa.field(latents_column(self.latents.resolution, "center"), kind), self.latents)
+        return described(
+            pa.field(self.column, pa.list_(pa.from_numpy_dtype(STORED), self.latents.numbers)), self.latents
+        )
 
     @property
     def asked(self) -> str:

@@ -71,10 +71,8 @@ def find_source(place: Place, hints: Hints = Hints()) -> tuple[Source, list[Entr
 
 def _found(entries: list[Entry]) -> dict[str, list[Entry]]:
     """The files of each kind of source."""
-    shown = [entry for entry in entries if not PurePosixPath(entry.name).name.startswith(".")]
-    found = {kind: [one for one in shown if one.name.lower().endswith(ends)] for kind, ends in ENDINGS.items()}
-    found["folder"] = [entry for entry in shown if is_image(entry)]
-    found["mds"] = mds_files(entries)
+    found = {kind: [one for one in entries if one.name.lower().endswith(ends)] for kind, ends in ENDINGS.items()}
+    found |= {"folder": [entry for entry in entries if is_image(entry)], "mds": mds_files(entries)}
     if found["folder"]:  # a table of metadata is about them, and img2dataset's 00000.parquet about those in 00000/
         folders = {entry.name.partition("/")[0] for entry in found["folder"] if "/" in entry.name}
         found["tables"] = [

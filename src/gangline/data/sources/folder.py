@@ -22,7 +22,7 @@ from gangline.data.images.captions import BESIDE, BYTES_MAX, is_caption, text_of
 from gangline.data.images.photos import SUFFIXES
 from gangline.data.links import refuse_link_out
 from gangline.data.place import Entry, Place
-from gangline.data.sources.columns import CAPTIONS, captions_in, captions_of, inferred, object_in, split
+from gangline.data.sources.columns import CAPTIONS, NO_OBJECT, captions_in, captions_of, inferred, object_in, split
 from gangline.data.sources.item import NO_LATENTS, Item, Shard, cut
 from gangline.data.sources.table_files import damage_of
 
@@ -86,8 +86,10 @@ class FolderSource:
     def read(self, shard: Shard) -> Iterator[Item]:
         lines = read_metadata(self.place, self.metadata)
         for image, file, details in shard.parts:
-            line = _label(image) if self.labelled else lines.get(image, {}) | _line_of(self.place, details)
+            own = _details_in(self.place, details)
+            line = _label(image) if self.labelled else lines.get(image, {}) | (own or {})
             columns, dropped = split(line, self.columns, (*self.captions, NAME))
+            dropped = dropped if own is not None else (*dropped, NO_OBJECT)
             said = self._beside(file) or self._in_line(line) or captions_of(words_of_folder(image))
             yield Item(name=image, file=image, captions=said, columns=columns, dropped=dropped)
 
@@ -108,7 +110,7 @@ def folder_source(
     details = _details(images, entries)
     labels = {} if metadata or details else _labels(images)
     lines = labels or read_metadata(place, metadata)
-    first = [_line_of(place, file) for file in islice(details.values(), SAMPLES)]
+    first = [_details_in(place, file) or {} for file in islice(details.values(), SAMPLES)]
     if captions:
         _check_there(place, captions, [*lines.values(), *first])
     wanted = captions or CAPTIONS
@@ -143,8 +145,7 @@ def _check_there(place: Place, captions: tuple[str, ...], lines: list[dict[str, 
         raise BadInput(f"{place.uri} has no column {', '.join(missing)}", hint=hint)
 
 
-def _line_of(place: Place, file: str) -> dict[str, Any]:
-    """What the details beside an image say of it; nothing where they are damaged, as in a tar."""
+def _details_in(place: Place, file: str) -> dict[str, Any] | None:
     return object_in(_text_of(place, file)) if file else {}
 
 

@@ -11,7 +11,8 @@ from gangline.data.place import Entry, Place
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """A sample before anybody looked at it: its image's bytes, or the `file` below the source's place or the `url` that holds them.
+    """A sample before anybody looked at it: its image's bytes, or the `file` below the source's place, or `s3://` anywhere, or the `url`
+    that holds them.
 
     `name` says where it comes from. `dropped` names what its source says of it and `columns` cannot hold, each with the reason. With a
     `problem`, a few words that are counted, there is no sample at all.
@@ -71,6 +72,7 @@ class Source(Protocol):
     def read(self, shard: Shard) -> Iterator[Item]: ...
 
 
+BUCKET = "s3://"
 NO_LATENTS = pa.schema([])
 
 

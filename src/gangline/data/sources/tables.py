@@ -14,10 +14,10 @@ import pyarrow as pa
 from gangline.core.errors import BadInput
 from gangline.core.files import is_safe_path
 from gangline.data.place import Entry, Place, called
-from gangline.data.sources.columns import CAPTIONS, captions_of, named_apart, split
+from gangline.data.sources.columns import CAPTIONS, captions_of, named, named_apart, split
 from gangline.data.sources.drawn import IMAGES as LATENTS
 from gangline.data.sources.drawn import Drawn, Unusable, notes_on
-from gangline.data.sources.item import Item, Shard, cut
+from gangline.data.sources.item import BUCKET, Item, Shard, cut
 from gangline.data.sources.lines import line_rows, line_shape, lines_together
 from gangline.data.sources.mds import mds_rows, mds_shapes, pictures_of
 from gangline.data.sources.table_files import Mark, Row, Rows, Shape, arrow_rows, arrow_shape, kind_of
@@ -112,8 +112,8 @@ class TableSource:
     def read(self, shard: Shard) -> Iterator[Item]:
         names = list(dict.fromkeys((*self.roles.read, *self.kept, *(drawn.name for drawn in self.drawn))))
         lost = (
-            () if self.kind == "lines" else tuple(f"{name} ({kind})" for name, kind in self.left)
-        )  # those are counted
+            () if self.kind == "lines" else tuple(named(*column) for column in self.left)
+        )  # rows of lines have them all
         for rows in shard.parts:
             for row in READERS[self.kind](self.place, rows, names):
                 name = f"{rows.file}{row.at}"
@@ -124,7 +124,7 @@ class TableSource:
             return Item(name=name, problem=found.problem)
         row = found.values
         try:
-            latents = {drawn.field.name: drawn.read(row.get(drawn.name)) for drawn in self.drawn}
+            latents = {drawn.column: drawn.read(row.get(drawn.name)) for drawn in self.drawn}
         except Unusable as error:
             return Item(name=name, problem=str(error))
         columns, dropped = split(row, self.columns, (*self.roles.read, *(drawn.name for drawn in self.drawn)))
@@ -138,7 +138,10 @@ class TableSource:
         }
         if self.roles.urls:
             url = row.get(self.roles.urls)
-            return Item(url=str(url), **common) if url else Item(name=name, problem="no URL")
+            own = self.kind == "lines" and str(url).startswith(
+                BUCKET
+            )  # what others wrote is read with no key of the user's
+            return Item(**{"file" if own else "url": str(url)}, **common) if url else Item(name=name, problem="no URL")
         if self.roles.paths:
             return _at_path(self.place, file, row.get(self.roles.paths), common)
         image = row.get(self.roles.images)
@@ -156,13 +159,13 @@ def _at_path(place: Place, file: str, path: Any, common: dict[str, Any]) -> Item
     if not path or not isinstance(path, str):
         return Item(name=common["name"], problem="no path")
     if "://" in path:
-        return Item(url=path, **common)
+        return Item(**{"file" if path.startswith(BUCKET) else "url": path}, **common)
     if place.is_remote and path.startswith("/"):
         return Item(name=common["name"], problem=ELSEWHERE)
     below = posixpath.normpath(posixpath.join(posixpath.dirname(file), path))
     if place.is_remote and below.startswith(".."):
-        bucket, _, prefix = place.uri.removeprefix("s3://").partition("/")
-        return Item(url=f"s3://{bucket}{posixpath.normpath(f'/{prefix}/{below}')}", **common)
+        bucket, _, prefix = place.uri.removeprefix(BUCKET).partition("/")
+        below = f"{BUCKET}{bucket}{posixpath.normpath(f'/{prefix}/{below}')}"
     return Item(file=below, **common)
 
 

@@ -21,7 +21,7 @@ from gangline.core.words import counted
 from gangline.data.images.captions import BESIDE
 from gangline.data.images.photos import SUFFIXES
 from gangline.data.place import Entry, Place
-from gangline.data.sources.columns import CAPTIONS, captions_in, captions_of, inferred, object_in, split
+from gangline.data.sources.columns import CAPTIONS, NO_OBJECT, captions_in, captions_of, inferred, object_in, split
 from gangline.data.sources.item import NO_LATENTS, Item, Shard, cut
 
 TARS = (".tar", ".tar.gz", ".tgz")
@@ -77,13 +77,13 @@ class TarSource:
         if len(images) > 1:
             return Item(name=name, problem="several images in the sample (--image-member)")
         details = _details(sample)
-        columns, dropped = split(details, self.columns, self.captions)
+        columns, dropped = split(details or {}, self.columns, self.captions)
         return Item(
             name=name,
             image=images[0],
-            captions=self._captions(sample, details),
+            captions=self._captions(sample, details or {}),
             columns=columns,
-            dropped=dropped,
+            dropped=dropped if details is not None else (*dropped, NO_OBJECT),
         )
 
     def _captions(self, sample: "Sample", details: dict[str, Any]) -> tuple[str, ...]:
@@ -124,7 +124,7 @@ def tar_source(
     wanted = captions or CAPTIONS
     tar, first = _first_with_samples(place, entries)
     _check_members(tar, first, members)
-    samples = [_details(sample) for sample in first]
+    samples = [_details(sample) or {} for sample in first]
     with place.open(tar.name) as file:
         seen, at = _bytes_of(file, SAMPLES)
     there = dict.fromkeys(name for sample in samples for name in sample)
@@ -163,10 +163,12 @@ def _check_members(tar: Entry, first: list[Sample], members: Members) -> None:
             )
 
 
-def _details(sample: Sample) -> dict[str, Any]:
-    """What its .json says; nothing where that is damaged."""
+def _details(sample: Sample) -> dict[str, Any] | None:
+    """What its .json says; None where nobody can tell."""
     found = sample.of_kind((JSON,), "")
-    return object_in(found[0]) if len(found) == 1 else {}
+    if not found:
+        return {}
+    return object_in(found[0]) if len(found) == 1 else None
 
 
 def _samples(file: BinaryIO) -> Iterator[Sample]:

@@ -56,7 +56,7 @@ def drawn_elsewhere(
 
 
 def _check_drawn(drawn: Drawn, shown: list[Item], encoder: Encoder) -> None:
-    count, name = len(shown), drawn.field.name
+    count, name = len(shown), drawn.column
     rows = {"image": [item.image for item in shown], "sha256": [""] * count, "captions": [[""]] * count}
     own = np.stack(encoder.encode(pa.record_batch(rows)).column(name).to_numpy(zero_copy_only=False)).astype(np.float32)
     mean, deviation = np.split(own, 2, axis=1)

@@ -2,7 +2,8 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ NO_OBJECT = "all of a .json (no object)"
 TYPES = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
 
 
+@lru_cache(4096)
 def named_apart(name: str) -> str:
     """A source's own name for a column, changed where a data set has one of that name with another meaning. SQL tells no `WIDTH` from
     `width`."""
@@ -40,45 +42,60 @@ def inferred(samples: Iterable[Mapping[str, Any]], left_out: Iterable[str]) -> p
     return pa.schema([pa.field(name, kind) for name, kind in sorted(found.items())])
 
 
-def as_type(value: Any, kind: pa.DataType) -> Any:
-    """None where `value` cannot be one."""
-    try:
-        if value is None:
-            return None
-        if pa.types.is_string(kind):
-            return (value if isinstance(value, str) else json.dumps(value)).encode(errors="replace").decode()
-        if pa.types.is_boolean(kind):
-            return value if isinstance(value, bool) else None
-        if pa.types.is_integer(kind):
-            whole = not isinstance(value, float) or value.is_integer()
-            return pa.scalar(int(value), kind).as_py() if whole else None
-        return float(value) if math.isfinite(float(value)) else None
-    except (TypeError, ValueError, OverflowError):
-        return None
+def _cast(kind: pa.DataType) -> Callable[[Any], Any]:
+    """To a value of that type, or to None, or by an error of three kinds to nothing."""
+    if pa.types.is_string(kind):
+        return lambda value: (value if isinstance(value, str) else json.dumps(value)).encode(errors="replace").decode()
+    if pa.types.is_boolean(kind):
+        return lambda value: value if isinstance(value, bool) else None
+    if pa.types.is_integer(kind):
+        signed = pa.types.is_signed_integer(kind)
+        least, most = -(1 << kind.bit_width - 1) if signed else 0, (1 << kind.bit_width - signed) - 1
+
+        def whole(value: Any) -> int | None:
+            number = int(value) if not isinstance(value, float) or value.is_integer() else None
+            return number if number is not None and least <= number <= most else None
+
+        return whole
+    return lambda value: number if math.isfinite(number := float(value)) else None
 
 
-def split(line: Mapping[str, Any], columns: pa.Schema, used: Iterable[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+class Split:
     """What `columns` hold of a line, and what they cannot hold of it, named with the reason. Names in `used` hold something else, such
     as the caption."""
-    own: dict[str, Any] = {}
-    lost: list[str] = []
-    for name, value in line.items():
-        if value is None or name in used:
-            continue
-        apart = named_apart(name)
-        place = columns.get_field_index(apart)
-        stored = as_type(value, columns.field(place).type) if place >= 0 else None
-        if apart in own:
-            lost.append(named(name, "like another's name"))
-        elif stored is not None:
-            own[apart] = stored
-        elif type(value) not in TYPES:
-            lost.append(named(name, _kind(value)))
-        elif place < 0:
-            lost.append(named(name, "in none of the first samples"))
-        elif not (isinstance(value, float) and math.isnan(value)):
-            lost.append(named(name, f"{_kind(value)}, not {columns.field(place).type}"))
-    return {field.name: own.get(field.name) for field in columns}, tuple(lost)
+
+    def __init__(self, columns: pa.Schema, used: Iterable[str]) -> None:
+        self._empty = dict.fromkeys(columns.names)
+        self._casts = {field.name: (_cast(field.type), field.type) for field in columns}
+        self._used = frozenset(used)
+
+    def __call__(self, line: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+        own, lost, seen = dict(self._empty), [], set[str]()
+        for name, value in line.items():
+            if value is None or name in self._used:
+                continue
+            apart = named_apart(name)
+            if apart in seen:
+                lost.append(named(name, "like another's name"))
+                continue
+            cast, kind = self._casts.get(apart, (None, None))
+            try:
+                stored = cast(value) if cast else None
+            except (TypeError, ValueError, OverflowError):
+                stored = None
+            if stored is not None:
+                own[apart] = stored
+                seen.add(apart)
+            elif not (isinstance(value, float) and math.isnan(value)):
+                lost.append(named(name, _why(value, kind)))
+        return own, tuple(lost)
+
+
+def _why(value: Any, kind: pa.DataType | None) -> str:
+    """It is not in a column of this type, or in none."""
+    if type(value) not in TYPES:
+        return _kind(value)
+    return f"{_kind(value)}, not {kind}" if kind else "in none of the first samples"
 
 
 def named(name: str, why: str) -> str:

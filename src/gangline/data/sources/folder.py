@@ -22,7 +22,7 @@ from gangline.data.images.captions import BESIDE, BYTES_MAX, is_caption, text_of
 from gangline.data.images.photos import SUFFIXES
 from gangline.data.links import refuse_link_out
 from gangline.data.place import Entry, Place
-from gangline.data.sources.columns import CAPTIONS, NO_OBJECT, captions_in, captions_of, inferred, object_in, split
+from gangline.data.sources.columns import CAPTIONS, NO_OBJECT, Split, captions_in, captions_of, inferred, object_in
 from gangline.data.sources.item import NO_LATENTS, Item, Shard, cut
 from gangline.data.sources.table_files import damage_of
 
@@ -84,11 +84,11 @@ class FolderSource:
         return cut([(image, files.get(image, ""), details.get(image, "")) for image in images], rows)
 
     def read(self, shard: Shard) -> Iterator[Item]:
-        lines = read_metadata(self.place, self.metadata)
+        lines, split = read_metadata(self.place, self.metadata), Split(self.columns, (*self.captions, NAME))
         for image, file, details in shard.parts:
             own = _details_in(self.place, details)
             line = _label(image) if self.labelled else lines.get(image, {}) | (own or {})
-            columns, dropped = split(line, self.columns, (*self.captions, NAME))
+            columns, dropped = split(line)
             dropped = dropped if own is not None else (*dropped, NO_OBJECT)
             said = self._beside(file) or self._in_line(line) or captions_of(words_of_folder(image))
             yield Item(name=image, file=image, captions=said, columns=columns, dropped=dropped)

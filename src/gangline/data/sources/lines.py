@@ -51,10 +51,10 @@ class Record:
 @lru_cache(SCANS_KEPT)
 def line_shape(place: Place, entry: Entry) -> Shape:
     """Raises `BadInput` where it is no such table."""
-    types: dict[str, pa.DataType] = {}
+    found: dict[str, set[Any]] = {}
     marks: list[Mark] = []
     count, first_problem, good = 0, "", False
-    typed = _cell_type if _delimiter(entry.name) else _value_type
+    typed = _cell_type if _delimiter(entry.name) else type
     with place.open(entry.name) as file:
         for record in _records(file, entry.name, Mark()):
             if count % MARKED == 0:
@@ -65,14 +65,22 @@ def line_shape(place: Place, entry: Entry) -> Shape:
                 continue
             good = True
             for name, value in record.values.items():
-                known = types.get(name)
-                if value is None:
-                    types.setdefault(name, pa.null())
-                elif known != pa.string():
-                    types[name] = typed(value) if known in (None, pa.null()) else _together(known, typed(value))
+                types = found.get(name)
+                if types is None:
+                    types = found[name] = set()
+                if value is not None and str not in types:
+                    types.add(typed(value))
     if count and not good:
         raise BadInput(f"{entry.name} is no table: {first_problem}", hint=_what(entry.name))
-    return Shape(pa.schema(list(types.items())), count, tuple(marks))
+    return Shape(pa.schema([(name, _widest(types)) for name, types in found.items()]), count, tuple(marks))
+
+
+def _widest(types: set[Any]) -> pa.DataType:
+    """That of a column with values of these types."""
+    widest = pa.null()
+    for kind in types:
+        widest = _together(widest, TYPES.get(kind, NESTED))
+    return widest
 
 
 def line_rows(place: Place, rows: Rows, names: list[str]) -> Iterator[Row]:
@@ -100,15 +108,11 @@ def _together(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     return wider(one, other)
 
 
-def _cell_type(text: str) -> pa.DataType:
+def _cell_type(text: str) -> type:
     """That of the number that it looks like; one that begins with a zero, or is too long to be one, is a text."""
     if WHOLE.fullmatch(text):
-        return pa.int64()
-    return pa.float64() if BROKEN.fullmatch(text) else pa.string()
-
-
-def _value_type(value: Any) -> pa.DataType:
-    return TYPES.get(type(value), NESTED)
+        return int
+    return float if BROKEN.fullmatch(text) else str
 
 
 def _delimiter(name: str) -> str:
@@ -208,7 +212,7 @@ def _header(name: str, cells: list[str]) -> list[str]:
     """Raises `BadInput` where the first line is none."""
     names = [cell.strip() for cell in cells]
     data = next(
-        (cell for cell in names if "://" in cell or cell.lower().endswith(SUFFIXES) or _cell_type(cell) != pa.string()),
+        (cell for cell in names if "://" in cell or cell.lower().endswith(SUFFIXES) or _cell_type(cell) is not str),
         "",
     )
     if data:

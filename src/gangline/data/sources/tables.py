@@ -14,7 +14,7 @@ import pyarrow as pa
 from gangline.core.errors import BadInput
 from gangline.core.files import is_safe_path
 from gangline.data.place import Entry, Place, called
-from gangline.data.sources.columns import CAPTIONS, captions_of, named, named_apart, split
+from gangline.data.sources.columns import CAPTIONS, Split, captions_of, named, named_apart
 from gangline.data.sources.drawn import IMAGES as LATENTS
 from gangline.data.sources.drawn import Drawn, Unusable, notes_on
 from gangline.data.sources.item import BUCKET, Item, Shard, cut
@@ -114,12 +114,13 @@ class TableSource:
         lost = (
             () if self.kind == "lines" else tuple(named(*column) for column in self.left)
         )  # rows of lines have them all
+        split = Split(self.columns, (*self.roles.read, *(drawn.name for drawn in self.drawn)))
         for rows in shard.parts:
             for row in READERS[self.kind](self.place, rows, names):
                 name = f"{rows.file}{row.at}"
-                yield self._item(name, rows.file, row, lost)
+                yield self._item(name, rows.file, row, split, lost)
 
-    def _item(self, name: str, file: str, found: Row, lost: tuple[str, ...]) -> Item:
+    def _item(self, name: str, file: str, found: Row, split: Split, lost: tuple[str, ...]) -> Item:
         if found.problem:
             return Item(name=name, problem=found.problem)
         row = found.values
@@ -127,7 +128,7 @@ class TableSource:
             latents = {drawn.column: drawn.read(row.get(drawn.name)) for drawn in self.drawn}
         except Unusable as error:
             return Item(name=name, problem=str(error))
-        columns, dropped = split(row, self.columns, (*self.roles.read, *(drawn.name for drawn in self.drawn)))
+        columns, dropped = split(row)
         said = tuple(text for column in self.roles.captions for text in captions_of(row.get(column)))
         common: dict[str, Any] = {
             "name": name,

@@ -21,7 +21,7 @@ from gangline.core.words import counted
 from gangline.data.images.captions import BESIDE
 from gangline.data.images.photos import SUFFIXES
 from gangline.data.place import Entry, Place
-from gangline.data.sources.columns import CAPTIONS, NO_OBJECT, captions_in, captions_of, inferred, object_in, split
+from gangline.data.sources.columns import CAPTIONS, NO_OBJECT, Split, captions_in, captions_of, inferred, object_in
 from gangline.data.sources.item import NO_LATENTS, Item, Shard, cut
 
 TARS = (".tar", ".tar.gz", ".tgz")
@@ -62,12 +62,13 @@ class TarSource:
         return cut([entry.name for entry in entries], max(1, rows // max(1, self.samples_per_tar)))
 
     def read(self, shard: Shard) -> Iterator[Item]:
+        split = Split(self.columns, self.captions)
         for tar in shard.parts:
             with self.place.open(tar) as file:
                 for sample in _samples(file):
-                    yield self._item(tar, sample)
+                    yield self._item(tar, sample, split)
 
-    def _item(self, tar: str, sample: "Sample") -> Item:
+    def _item(self, tar: str, sample: "Sample", split: Split) -> Item:
         name = f"{tar}/{sample.key}"
         if sample.problem:
             return Item(name=name, problem=sample.problem)
@@ -77,7 +78,7 @@ class TarSource:
         if len(images) > 1:
             return Item(name=name, problem="several images in the sample (--image-member)")
         details = _details(sample)
-        columns, dropped = split(details or {}, self.columns, self.captions)
+        columns, dropped = split(details or {})
         return Item(
             name=name,
             image=images[0],

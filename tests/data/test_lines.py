@@ -280,6 +280,16 @@ def test_the_column_of_paths_and_that_of_urls_may_be_named(web: made.Web, tmp_pa
     assert {row["image"] for row in remote.values()} == {samples(1, 9)[0].image}
 
 
+def test_of_a_table_that_is_given_alone_the_rest_of_its_folder_is_not_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_lines(tmp_path / "lines.csv", [{"path": name, "caption": name} for name in photos(tmp_path)])
+    listed: list[str] = []
+    monkeypatch.setattr(Place, "entries", lambda place, **how: listed.append(place.uri) or [])
+    found, entries = find_source(Place(str(path)))
+    assert ([entry.name for entry in entries], listed, found.kind) == (["lines.csv"], [], "lines")
+
+
 def test_a_table_that_changed_is_read_anew(tmp_path: Path) -> None:
     names = photos(tmp_path)
     path = write_lines(tmp_path / "lines.jsonl", [{"path": name, "caption": name} for name in names[:1]])

@@ -100,6 +100,14 @@ class Place:
         with errors_of(self):
             return sorted(self._remote_entries() if self.is_remote else _local_entries(Path(self.uri), links))
 
+    def entry(self, name: str) -> Entry | None:
+        """The file of that name, for which nothing else is looked at where files are on this machine; None where there is none."""
+        if self.is_remote:
+            return next((entry for entry in self.entries() if entry.name == name), None)
+        with errors_of(self):
+            path = Path(self.uri) / name
+            return _local_entry(Path(self.uri), path) if path.is_file() else None
+
     def folders(self) -> list[str]:
         """The names of those right below it."""
         with errors_of(self):
@@ -221,8 +229,12 @@ def _local_entries(root: Path, links: bool) -> Iterator[Entry]:
         return
     for path in _through_links(root) if links else root.rglob("*"):
         if path.is_file():
-            stat = path.stat()
-            yield Entry(path.relative_to(root).as_posix(), stat.st_size, str(stat.st_mtime_ns))
+            yield _local_entry(root, path)
+
+
+def _local_entry(root: Path, path: Path) -> Entry:
+    stat = path.stat()
+    return Entry(path.relative_to(root).as_posix(), stat.st_size, str(stat.st_mtime_ns))
 
 
 def _through_links(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:

@@ -129,4 +129,5 @@ def _listed(place: Place) -> tuple[Place, list[Entry]]:
             raise BadInput(f"there is no folder {place.uri}", hint="give the path of a folder, or s3://BUCKET/PREFIX")
         return place, place.entries(links=True)
     folder = Place(place.uri.rpartition("/")[0], place.options)
-    return folder, [entry for entry in folder.entries() if entry.name == place.name]
+    entry = folder.entry(place.name)
+    return folder, [entry] if entry else []

@@ -4,6 +4,7 @@ import json
 import shutil
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,6 +62,18 @@ def test_a_shard_that_breaks_off_is_named(compression: str | None, kept: int, tm
 
 
 @pytest.mark.parametrize(
+    "change", [{"samples": "4"}, {"samples": -1}, {"column_sizes": [None, -8, None]}, {"column_names": [1, 2, 3]}]
+)
+def test_an_index_with_nonsense_in_it_is_told(change: dict[str, Any], tmp_path: Path) -> None:
+    source = made.as_mds(tmp_path / "source", samples(4))
+    index = json.loads((source / "index.json").read_text())
+    index["shards"][0] |= change
+    (source / "index.json").write_text(json.dumps(index))
+    with pytest.raises(BadInput, match=r"index\.json is no index of MDS"):
+        converted(source, tmp_path / "made.lance")
+
+
+@pytest.mark.parametrize(
     ("index", "said"),
     [
         ("{", r"index\.json is no index of MDS"),
@@ -100,6 +113,7 @@ def test_a_value_that_is_damaged_costs_one_sample(tmp_path: Path) -> None:
         struct.pack("<3I", 2, 2, 3) + b"RGB" + bytes(11),
         struct.pack("<3I", 2**31, 2**31, 3) + b"RGB" + bytes(12),
         struct.pack("<3I", 2, 2, 3) + b"XYZ" + bytes(12),
+        struct.pack("<3I", 2, 2, 3) + b"HSV" + bytes(12),
         struct.pack("<3I", 2, 2, 2**31) + b"RGB" + bytes(12),
     ],
 )

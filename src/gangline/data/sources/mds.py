@@ -120,9 +120,16 @@ def _listed(place: Place, index: str) -> Iterator[tuple[list[str], Shape]]:
             if (shard["version"], shard["format"]) != (2, "mds"):
                 raise BadInput(f"{index} lists what is not MDS of version 2", hint="write it anew with MDSWriter")
             files = [shard[kind]["basename"] for kind in ("raw_data", "zip_data") if shard[kind]]
-            yield files, Shape(pa.schema([column.field for column in _columns_of(shard)]), shard["samples"])
+            yield files, _shape_of(shard)
     except (ValueError, KeyError, TypeError):
         raise BadInput(f"{index} is no index of MDS", hint="fetch it again, or write it anew") from None
+
+
+def _shape_of(shard: dict[str, Any]) -> Shape:
+    samples = shard["samples"]
+    if type(samples) is not int or samples < 0:
+        raise ValueError("no number of samples")
+    return Shape(pa.schema([column.field for column in _columns_of(shard)]), samples)
 
 
 def mds_files(entries: list[Entry]) -> list[Entry]:
@@ -179,7 +186,12 @@ def _columns(shard: BinaryIO, rows: Rows) -> tuple[Column, ...]:
 
 
 def _columns_of(config: dict[str, Any]) -> tuple[Column, ...]:
-    listed = zip(config["column_names"], config["column_encodings"], config["column_sizes"], strict=True)
+    listed = list(zip(config["column_names"], config["column_encodings"], config["column_sizes"], strict=True))
+    for name, encoding, size in listed:
+        if not (isinstance(name, str) and isinstance(encoding, str)) or not (
+            size is None or (type(size) is int and size > 0)
+        ):
+            raise ValueError("no columns")
     return tuple(Column(*column) for column in listed)
 
 
@@ -202,12 +214,12 @@ def _opened(place: Place, name: str) -> Iterator[BinaryIO]:
         with place.open(name) as shard:
             yield shard
         return
+    content = place.read(name)
     try:
-        yield BytesIO(_unpacked(place.read(name), packing))
-    except (pa.ArrowException, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
+        unpacked = _unpacked(content, packing)
+    except (pa.ArrowException, OSError):
         raise _damaged(name) from None
+    yield BytesIO(unpacked)
 
 
 def _unpacked(content: bytes, packing: str) -> bytes:
@@ -232,5 +244,8 @@ def _as_file(stored: bytes) -> bytes:
         raise ValueError("no picture")
     picture = Image.frombytes(mode, (width, height), stored[3 * U4.size + length :])
     file = BytesIO()
-    picture.save(file, "PNG" if mode in PLAIN_MODES else "TIFF")
+    try:
+        picture.save(file, "PNG" if mode in PLAIN_MODES else "TIFF")
+    except OSError as error:
+        raise ValueError(str(error)) from None  # a mode that no file has
     return file.getvalue()

@@ -65,7 +65,10 @@ def find_source(place: Place, hints: Hints = Hints()) -> tuple[Source, list[Entr
         given = Given(captions=hints.captions, image=hints.image, url=hints.url, uncaptioned=hints.uncaptioned)
         return table_source(place, kind, files, given), files
     told = about_images(entries)
-    passed_over = [entry.name for entry in found["lines"] if entry not in told and not entry.name.endswith(".json")]
+    read = {entry.name for entry in told}
+    passed_over = [
+        entry.name for entry in found["lines"] if entry.name not in read and not entry.name.endswith(".json")
+    ]
     return folder_source(place, told, hints.captions, passed_over), told
 
 

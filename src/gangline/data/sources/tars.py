@@ -140,17 +140,15 @@ def tar_source(
 def _first_with_samples(place: Place, entries: list[Entry]) -> tuple[Entry, list[Sample]]:
     for tar in entries[:TARS_LOOKED_AT]:
         with place.open(tar.name) as file:
-            found = [_without_images(sample) for sample in islice(_samples(file), SAMPLES) if not sample.problem]
+            found = [_details_alone(sample) for sample in islice(_samples(file), SAMPLES) if not sample.problem]
         if found:
             return tar, found
     return entries[0], []
 
 
-def _without_images(sample: Sample) -> Sample:
-    """So many of them need not be held."""
-    return replace(
-        sample, files={ending: b"" if ending.endswith(SUFFIXES) else told for ending, told in sample.files.items()}
-    )
+def _details_alone(sample: Sample) -> Sample:
+    """Without what its other files hold, which may be much."""
+    return replace(sample, files={name: held if name.endswith(JSON) else b"" for name, held in sample.files.items()})
 
 
 def _check_members(tar: Entry, first: list[Sample], members: Members) -> None:

@@ -171,7 +171,7 @@ def test_a_bucket_is_a_place(
         (("convert", "nowhere", "made.lance"), "there is no folder", "s3://BUCKET/PREFIX"),
         (
             ("convert", "empty", "made.lance"),
-            "holds no images, tars, Parquet or Arrow files",
+            "holds no images, tars, tables or MDS",
             "give a folder of images",
         ),
         (

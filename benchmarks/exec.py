@@ -1,9 +1,10 @@
-"""What `gangline exec` costs a script: `python benchmarks/exec.py [upload] [intervals] [scan]`.
+"""What `gangline exec` costs a script: `python benchmarks/exec.py [upload] [intervals] [scan] [foreign]`.
 
 upload      the rate of a training that saves 66 MB again and again: by itself, under `gangline exec`, and beside a watcher that zips each
             checkpoint and uploads the archive, as a published tool did; a real S3 server on this machine, in turns
 intervals   what saving costs by interval beside what an interruption costs, from what `upload` measures here and published figures
 scan        how much of a core looking for results costs, by the number of files beside the checkpoints
+foreign     how much of a core `gangline exec` takes where 10,000 files that are no checkpoints lie, and while such files are written
 """
 
 import sys
@@ -216,6 +217,68 @@ def scan(rounds: int) -> None:
         print(f"{count:8,} {took_s * 1000:7.1f} ms {every_s:6.1f} s {took_s / (took_s + every_s):10.2%}")
 
 
+WRITER = """
+import sys, time
+from pathlib import Path
+below, rate, stop = Path(sys.argv[1]), float(sys.argv[2]), Path(sys.argv[3])
+begin, count = time.monotonic(), 0
+while not stop.exists():
+    while count < (time.monotonic() - begin) * rate:
+        (below / f"new-{count:07d}.png").write_bytes(b"x")
+        count += 1
+    time.sleep(0.05)
+"""
+
+
+def foreign(seconds: float, count: int = 10_000) -> None:
+    """The processor time of the process, once it has sent what lay there; its command is another process, and does not count."""
+    print(f"\n{'files':>8} {'where':>14} {'written a second':>18} {'of a core':>10} {'a file':>10}")
+    for where, rate in (
+        (".", 0.0),
+        ("samples", 0.0),
+        ("epoch_1", 0.0),
+        ("checkpoint-1", 0.0),
+        (".", 20.0),
+        (".", 100.0),
+    ):
+        used_s = _foreign(count, where, rate, seconds)
+        each = f"{used_s / seconds / rate * 1000:7.2f} ms" if rate else ""
+        print(f"{count:8,} {where:>14} {rate:18.0f} {used_s / seconds:10.2%} {each:>10}", flush=True)
+
+
+def _foreign(count: int, where: str, rate: float, seconds: float) -> float:
+    with TemporaryDirectory() as home:
+        below, stop = Path(home, "out", where), Path(home, "stop")
+        below.mkdir(parents=True)
+        for number in range(count):
+            (below / f"{number:06d}.png").write_bytes(b"x")
+        words = [sys.executable, "-m", "gangline.cli.main", "exec", "--checkpoints", "out", "--to", "store", "--"]
+        process = subprocess.Popen(
+            [*words, sys.executable, "-c", WRITER, str(below), str(rate), str(stop)],
+            cwd=home,
+            stderr=subprocess.DEVNULL,
+        )
+        sent, waited_s, wanted = (
+            Path(home, "store", "runs", "000001", "output"),
+            0,
+            0 if where == "checkpoint-1" else count,
+        )
+        while waited_s < 15 or (waited_s < 200 and sum(1 for _ in sent.rglob("*.png")) < wanted):
+            time.sleep(5)  # noqa: TID251 - of what happens meanwhile only its end counts
+            waited_s += 5
+        before = _used_s(process.pid)
+        time.sleep(seconds)  # noqa: TID251 - what is measured is what that long costs
+        used_s = _used_s(process.pid) - before
+        stop.touch()
+        process.wait()
+    return used_s
+
+
+def _used_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", default=["upload", "intervals"])
@@ -241,6 +304,8 @@ def main() -> None:
         save_s = upload(asked.rounds, asked.seconds, asked.every_s)
     if "intervals" in asked.parts:
         intervals(save_s)
+    if "foreign" in asked.parts:
+        foreign(asked.seconds)
     if "scan" in asked.parts:
         scan(asked.rounds)
 

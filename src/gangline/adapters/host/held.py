@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import thread_time
 from typing import Any
 
 from gangline.adapters.host.entries import Entries, Mark, entries_at, is_whole_at, link, mark_of, put, told_at
@@ -24,6 +25,9 @@ LATER = 10
 """How many times as long as the time before a checkpoint settles that gets one file more after another."""
 LOOK_AGAIN_S, LOOK_AGAIN_AT_KNOWN_S = 2.0, 10.0
 """How often what has been as it is for long is looked at, where nothing tells of news: before it is known and after."""
+CHEAP_S, BUSY, IDLE = 0.005, 10.0, 200.0
+"""What takes longer than so long to look at (CPU seconds; thousands of files) is looked at for at most 1/`BUSY` of a core where there is
+news of it, and 1/`IDLE` where there is none."""
 DELETED_WITHIN_S = 10.0
 """A folder of which a file went and that is still there so long after the last that did is not being deleted."""
 
@@ -78,6 +82,9 @@ class Held:
         self._changed_s = self._looked_s = now_s
         self._lost = frozenset[str]()
         self._lost_s = now_s
+        self.heard = False
+        self._took_s = 0.0
+        self._shown: tuple[bool, bool] | None = None
 
     @property
     def unchanged_s(self) -> float:
@@ -93,10 +100,19 @@ class Held:
         return self.at.is_dir() == self.folder and (not self.folder or stat.st_ino == self._inode)
 
     def is_due(self, now_s: float) -> bool:
-        again_s = LOOK_AGAIN_S if self._known is None else LOOK_AGAIN_AT_KNOWN_S
-        return now_s - self._looked_s >= min(again_s, self.unchanged_s / 10)
+        since_s, again_s = now_s - self._looked_s, LOOK_AGAIN_S if self._known is None else LOOK_AGAIN_AT_KNOWN_S
+        if self.heard:
+            return since_s >= BUSY * self._took_s
+        return since_s >= max(min(again_s, self.unchanged_s / 10), IDLE * self._took_s)
 
     def look(self, now_s: float) -> None:
+        begun_s = thread_time()
+        self._look(now_s)
+        took_s = thread_time() - begun_s
+        self._took_s = took_s if took_s >= CHEAP_S else 0.0
+        self.heard, self._shown = False, None
+
+    def _look(self, now_s: float) -> None:
         self._looked_s = now_s
         here = self._entries()
         self._notice_next(here)
@@ -123,7 +139,8 @@ class Held:
         return True
 
     def as_candidate(self, now_s: float, *, ended: bool, well: bool = False) -> Candidate | None:
-        """None for what is known, or is being deleted: of that, what is held counts when it is gone."""
+        """None for what is known, or is being deleted: of that, what is held counts when it is gone. Of thousands of files None, too, where
+        nobody has looked since the last time."""
         marks, known, before = self.marks, self._known, self._before
         quiet_s = now_s - self._changed_s
         is_going = bool(self._lost) and not self.gone
@@ -133,6 +150,11 @@ class Held:
             or (is_going and not (ended and known is None))
         ):
             return None
+        settled = self.gone or ended or quiet_s >= self.settles_s
+        patient = self.gone or well or quiet_s >= PATIENCE_S
+        if self._took_s and self._shown == (settled, patient):
+            return None  # of thousands of files, as it was shown after the last look
+        self._shown = settled, patient
         files = {path: self._files[path] for path in marks}
         return Candidate(
             name=self.name,
@@ -142,8 +164,8 @@ class Held:
                 for path, file in files.items()
             }
             | {path: Seen(bytes=0, sound=False, odd=DELETED) for path in self._lost if is_going},
-            settled=self.gone or ended or quiet_s >= self.settles_s,
-            patient=self.gone or well or quiet_s >= PATIENCE_S,
+            settled=settled,
+            patient=patient,
             before=None if before is None else {path: mark[2] for path, mark in before.items()},
             fresh=None if before is None else frozenset(path for path in marks if before.get(path) != marks[path]),
             due=self.due,

@@ -43,21 +43,22 @@ class HeldRoot(Held):
         return not has_number(path) or super()._may_be_written_over(path)
 
     def _entries(self) -> Entries:
-        found, belongs = super()._entries() if self._belongs is None else self._beside(), self._belongs
-        if belongs is None:
+        if self._belongs is None:
+            found = super()._entries()
             chosen = whole_folder(found)
         else:
-            chosen = newest_in_root({path: stat.st_mtime_ns for path, (stat, _) in found.items() if belongs(path)})
+            found = self._beside(self._belongs)
+            chosen = newest_in_root({path: stat.st_mtime_ns for path, (stat, _) in found.items()})
         here = {path: each for path, each in found.items() if path in chosen}
         if self._here - here.keys() and here.keys() - self._here and self._files:
             self._leave(here)
         return here
 
-    def _beside(self) -> Entries:
+    def _beside(self, belongs: Callable[[str], bool]) -> Entries:
         found = Entries()
         with suppress(FileNotFoundError), os.scandir(self.at) as entries:
             for entry in entries:
-                if not entry.is_dir():
+                if belongs(entry.name) and not entry.is_dir():
                     found |= {path: (stat, odd) for path, stat, odd in entry_of(entry, self.at.stat())}
         return found
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
-from time import monotonic
+from time import monotonic, thread_time
 
 from gangline.adapters.host.entries import Mark, date_files, entries_at, files_at, mark_of
 from gangline.adapters.host.held import Held
@@ -30,6 +30,10 @@ from gangline.core.files import File, digest_of_files, is_safe_path
 from gangline.core.runs.contract import Manifest
 from gangline.ports.workspace import Taken
 from gangline.posix import FolderNews, is_written
+
+CHEAP_S, IDLE = 0.0005, 400.0
+"""Each look scans the folder while that takes less than so long. Scanning more files takes at most 1/`IDLE` of a core, whatever their
+number: between two scans a look goes by what there was news of."""
 
 
 class LocalWorkspace:
@@ -51,6 +55,8 @@ class LocalWorkspace:
         self._news = FolderNews()
         self._news.watch(root)
         self._heard: set[str] = set()
+        self._found: dict[str, None] = {}
+        self._scan_s = 0.0
         self._aside: Path | None = None
 
     @property
@@ -62,23 +68,31 @@ class LocalWorkspace:
     def wait(self, seconds: float) -> None:
         until_s = monotonic() + seconds
         while not self._heard and (left_s := until_s - monotonic()) > 0:
-            heard = {path.relative_to(self.root).parts[0] for path in self._news.wait(left_s) if path != self.root}
-            self._heard = {name for name in heard if self._may_be_one(name)}
-            if any(self._may_be_in_root(name) for name in heard):
-                self._heard.add(ROOT)
+            self._hear(left_s)
+
+    def _hear(self, seconds: float) -> None:
+        news = self._news.wait(seconds)
+        if self.root in news:  # too much to be told
+            self._scan_s = 0.0
+        heard = {path.relative_to(self.root).parts[0] for path in news if path != self.root}
+        self._heard |= {name for name in heard if self._may_be_one(name)}
+        if any(self._may_be_in_root(name) for name in heard):
+            self._heard.add(ROOT)
 
     def look(self, now_s: float, *, ended: bool = False, well: bool = False) -> list[Candidate]:
         heard, self._heard = self._heard, set()
-        for name in self._names():
+        names = self._names(heard, anew=ended)
+        for name in names:
             if name not in self._held or not self._held[name].is_there():
                 continue
             if name in heard:  # it may be made anew, as the same inode
                 self._news.watch(self.root / name)
-            if ended or name in heard or self._held[name].is_due(now_s):
+                self._held[name].heard = True
+            if ended or self._held[name].is_due(now_s):
                 self._held[name].look(now_s)
         missed = self._missed()
-        for name in self._names():
-            if name not in self._held:
+        for name in names:
+            if name not in self._held and (name == ROOT or os.path.lexists(self.root / name)):
                 self._hold(name, now_s)
         present = [held for held in self._held.values() if not held.gone]
         found = [each for held in (*missed, *present) if (each := held.as_candidate(now_s, ended=ended, well=well))]
@@ -96,16 +110,30 @@ class LocalWorkspace:
     def _may_be_one(self, name: str) -> bool:
         return any(is_candidate(self.rules, name, folder=folder) for folder in (True, False))
 
-    def _names(self) -> list[str]:
-        """Of what may be checkpoints."""
+    def _names(self, heard: set[str], *, anew: bool) -> list[str]:
+        """Of what may be checkpoints: those that were there at the last scan, and those of which there was news since."""
+        if anew or monotonic() >= self._scan_s:
+            begun_s = thread_time()
+            self._found = self._scan()
+            took_s = thread_time() - begun_s
+            self._scan_s = 0.0 if took_s < CHEAP_S else monotonic() + IDLE * took_s
+        else:
+            for name in heard - {ROOT}:
+                at = self.root / name
+                if os.path.lexists(at) and not at.is_symlink() and is_candidate(self.rules, name, folder=at.is_dir()):
+                    self._found[name] = None
+                else:
+                    self._found.pop(name, None)
+        return [ROOT, *self._found] if self._looks_at_root and self.root.is_dir() else list(self._found)
+
+    def _scan(self) -> dict[str, None]:
         with suppress(FileNotFoundError), os.scandir(self.root) as entries:
-            found = [
+            return dict.fromkeys(
                 entry.name
                 for entry in entries
                 if not entry.is_symlink() and is_candidate(self.rules, entry.name, folder=entry.is_dir())
-            ]
-            return [ROOT, *found] if self._looks_at_root else found
-        return []
+            )
+        return {}
 
     @property
     def _looks_at_root(self) -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 from gangline.core.command.lineage import Begun
 from gangline.core.command.surroundings import called, one_of_several, wandb_settings
-from tests.exec.conftest import Line
+from tests.exec.conftest import GANGLINE, Line
 
 ASK_WANDB = """
 import sys, wandb
@@ -139,3 +139,18 @@ main()
             [sys.executable, "-c", program, *words], cwd=tmp_path, capture_output=True, text=True, check=False
         )
         assert "Traceback" not in ran.stderr, ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("address", "named"),
+    [("gs://b/p", "Google Cloud Storage"), ("az://c/p", "Azure Blob Storage"), ("abfss://c@a/p", "Azure Blob Storage")],
+)
+@pytest.mark.parametrize("option", ["--to", "--data", "ls"])
+def test_other_clouds_buckets_are_refused_by_name(line: Line, address: str, named: str, option: str) -> None:
+    to, data = (address, ()) if option == "--to" else (line.to, ("--data", f"{address}:images"))
+    words = ("ls", address) if option == "ls" else ("--checkpoints", "out", "--to", to, *data, "--", "true")
+    ran = subprocess.run(
+        [*GANGLINE, "exec", *words], cwd=line.root, env=line.environment, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 2, ran.stderr
+    assert f"{address}" in ran.stderr and f"{named} is not supported" in ran.stderr and "hint: " in ran.stderr

@@ -27,6 +27,17 @@ KEY_HINT = (
     "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; a machine with a role of its own needs neither"
 )
 
+OTHER_CLOUDS = {
+    "gs": "Google Cloud Storage",
+    "gcs": "Google Cloud Storage",
+    "az": "Azure Blob Storage",
+    "azure": "Azure Blob Storage",
+    "adl": "Azure Blob Storage",
+    "abfs": "Azure Blob Storage",
+    "abfss": "Azure Blob Storage",
+}
+"""What people type whose buckets are not S3's, by their scheme."""
+
 log = logging.getLogger(__name__)
 
 
@@ -69,6 +80,7 @@ def _read_bucket(place: str, called: str) -> "Bucket":
 
     from gangline.adapters.objects.s3_wire import Bucket
 
+    _refuse_other_clouds(place, called)
     parts = urlsplit(place)
     if parts.scheme != "s3" or not parts.netloc or parts.query or parts.fragment:
         raise UserError(f"{called} is {place}, which is no bucket", hint="it looks like s3://BUCKET/PREFIX")
@@ -95,6 +107,7 @@ def data_place(address: str) -> "Place":
 
     if "://" not in address:
         return Place(str(Path(address).expanduser().absolute()))
+    _refuse_other_clouds(address, "the place of data")
     parts = urlsplit(address)
     if parts.scheme != "s3" or not parts.netloc or parts.query or parts.fragment:
         raise UserError(f"{address} is no place for data", hint="give a folder, or s3://BUCKET/PREFIX")
@@ -103,6 +116,15 @@ def data_place(address: str) -> "Place":
     if options.get("aws_endpoint", "").startswith("http://"):
         options["allow_http"] = "true"
     return Place(address.rstrip("/"), {"aws_region": "us-east-1"} | options)
+
+
+def _refuse_other_clouds(address: str, called: str) -> None:
+    """By name: whoever types it believes that it would work."""
+    if cloud := OTHER_CLOUDS.get(address.partition("://")[0]):
+        raise UserError(
+            f"{called} is {address}, and {cloud} is not supported",
+            hint="take a bucket that speaks S3 (Amazon, Cloudflare R2, Backblaze B2, MinIO, …), or a folder on a disk that stays",
+        )
 
 
 def with_key(place: "Place") -> "Place":

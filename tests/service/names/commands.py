@@ -34,8 +34,8 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
         Run("{nowhere} {nowhere}", 2),
         Run("{refused} {unnameable}", 2),
         Run("{refused} {folder}/other.lance --where {typed}", 2),
-        Run("{refused} {folder}/other.lance --image-member {typed}", 2),
-        Run("{refused} {folder}/other.lance --latents-of {typed}", 2),
+        Run("{refused} {folder}/other.lance --image-member {typed}", 2, shows="names files of webdataset tars"),
+        Run("{refused} {folder}/other.lance --latents-of {typed}", 2, shows="has no columns of latents"),
     ),
     "scratch": (
         Run("{whole_toml} --data {lance} --base {base} --plan"),

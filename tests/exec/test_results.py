@@ -454,3 +454,29 @@ def test_a_newer_checkpoint_takes_the_place_of_the_one_that_was_fetched_and_of_n
     assert line.start("a", command=("bash", "-c", script.format(3))).end()[0] == 0
     code, _, said = fetch(line, "--checkpoint")
     assert code == 2 and "checkpoint is there and is another one" in said.replace("\n", " ")
+
+
+def test_files_that_arrive_all_the_time_are_told_of_once_a_minute(folder: Folder) -> None:
+    folder.begin()
+    folder.look()
+    for number in range(40):
+        (folder.out / f"{number}.png").write_bytes(b"x")
+    folder.look()
+    folder.look()
+    assert len(folder.keys) == 40
+    assert [said for said in folder.said if "safe in" in said] == [
+        "0.png, 1.png, 10.png, 11.png, 12.png and 35 more are safe in store/runs/000001/output"
+    ]
+    (folder.out / "later.png").write_bytes(b"x")
+    folder.look()
+    folder.look()
+    assert len(folder.keys) == 41 and len(folder.said) == 1
+    folder.look(60.0)
+    assert folder.said[1:] == ["later.png is safe in store/runs/000001/output"]
+    folder.die()
+
+
+def test_a_command_that_fails_is_not_asked_where_its_checkpoints_are(line: Line) -> None:
+    running = line.start("a", command=("bash", "-c", "exit 2"))
+    assert running.end()[0] == 2
+    assert "warning" not in running.text

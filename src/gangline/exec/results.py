@@ -22,6 +22,8 @@ from gangline.ports.results import Look, ResultFiles, Sent
 WAIT_S = 0.2
 AT_ONCE, BYTES_AT_ONCE = 16, 64 * 2**20
 NAMED_MAX = 5
+TOLD_EVERY_S = 60.0
+"""How often it is said which files have arrived: a script may write pictures all the time."""
 PUZZLED_S = 5.0
 """How long a file that looks like a training's state lies there before that is said."""
 
@@ -68,6 +70,8 @@ class Results:
         self._stands: dict[str, tuple[Result, int]] = {}
         self._failed: set[str] = set()
         self._ending = False
+        self._arrived: list[str] = []
+        self._told_s: float | None = None
         self._wondered = False
         self._resumed = bool(begun.origin or begun.continues)
         self._pause_s = pace.scan_s
@@ -90,6 +94,7 @@ class Results:
         self._wonder(scanned, now_s)
         self._pause_s = self._pace.pause_s(self._now_s() - now_s)
         self._send(due, lambda: self._waits_for_checkpoints(over))
+        self._tell(self._now_s())
 
     def _wonder(self, scanned: dict[str, Look], now_s: float) -> None:
         """Once, and soon: a training whose state nothing is known to be a checkpoint of would be lost with its machine."""
@@ -118,6 +123,8 @@ class Results:
             self._guard.warn(f"half-written, and not uploaded: {_named(halves)}")
         self._failed, self._ending = set(), True
         self._send([due for due in left if due.path not in halves], lambda: bool(self._sender.overtaken))
+        self._told_s = None
+        self._tell(self._now_s())
         lacking = [*self._files.unreadable(), *self._failed]
         for path in self._files.unreadable():
             self._guard.warn(f"{path} cannot be read: it is not uploaded")
@@ -261,10 +268,17 @@ class Results:
     def _count(self, held: Iterable[Result]) -> None:
         self.count = len(self._stands)
         self.bytes += sum(each.file.bytes for each in held if each.file)
-        if fresh := [each.path for each in held if each.version == 1]:
+        self._arrived += [each.path for each in held if each.version == 1]
+
+    def _tell(self, now_s: float) -> None:
+        """What has arrived for the first time."""
+        arrived = self._arrived
+        if arrived and (self._told_s is None or now_s - self._told_s >= TOLD_EVERY_S):
+            is_one = len(arrived) == 1
             self._say(
-                f"{_named(fresh)} {'is' if len(fresh) == 1 else 'are'} safe in {self._depot.address}/{output_of(self._run)}"
+                f"{_named(arrived)} {'is' if is_one else 'are'} safe in {self._depot.address}/{output_of(self._run)}"
             )
+            self._arrived, self._told_s = [], now_s
 
 
 def _batches(due: list[_Due]) -> list[list[_Due]]:

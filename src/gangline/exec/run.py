@@ -283,7 +283,7 @@ class Exec:
             because = f"{because}; the store was away, and not everything is in it"
             self._stopped_because = self._stopped_because or because
             return (self._code_when_stopped() if code == 0 else code), because
-        if not report.committed and report.start.name is None and not self._stopped_because:
+        if code == 0 and not report.committed and report.start.name is None and not self._stopped_because:
             self._guard.warn(
                 "no checkpoint was found: does the command write to --checkpoints? --complete-when says what one is"
             )
@@ -332,6 +332,10 @@ class Exec:
         if left := self._report.close():
             self._guard.warn(f"{left} notifications were not delivered")
         return self._report.summary(code, because)
+
+
+def _size(count: int) -> str:
+    return f"{count / MB:.1f} MB" if count >= MB // 10 else f"{count / 1000:.1f} kB"
 
 
 def _is_ignored(number: int) -> bool:

@@ -25,9 +25,8 @@ LATER = 10
 """How many times as long as the time before a checkpoint settles that gets one file more after another."""
 LOOK_AGAIN_S, LOOK_AGAIN_AT_KNOWN_S = 2.0, 10.0
 """How often what has been as it is for long is looked at, where nothing tells of news: before it is known and after."""
-CHEAP_S, BUSY, IDLE = 0.005, 10.0, 200.0
-"""What takes longer than so long to look at (CPU seconds; thousands of files) is looked at for at most 1/`BUSY` of a core where there is
-news of it, and 1/`IDLE` where there is none."""
+MANY, BUSY, IDLE = 500, 10.0, 200.0
+"""So many files are looked at for at most 1/`BUSY` of a core where there is news of them, and 1/`IDLE` where there is none."""
 DELETED_WITHIN_S = 10.0
 """A folder of which a file went and that is still there so long after the last that did is not being deleted."""
 
@@ -109,7 +108,7 @@ class Held:
         begun_s = thread_time()
         self._look(now_s)
         took_s = thread_time() - begun_s
-        self._took_s = took_s if took_s >= CHEAP_S else 0.0
+        self._took_s = took_s if len(self._here) >= MANY else 0.0
         self.heard, self._shown = False, None
 
     def _look(self, now_s: float) -> None:
@@ -139,8 +138,8 @@ class Held:
         return True
 
     def as_candidate(self, now_s: float, *, ended: bool, well: bool = False) -> Candidate | None:
-        """None for what is known, or is being deleted: of that, what is held counts when it is gone. Of thousands of files None, too, where
-        nobody has looked since the last time."""
+        """None for what is known, or is being deleted: of that, what is held counts when it is gone. Of `MANY` files None, too,
+        where nobody has looked since the last time."""
         marks, known, before = self.marks, self._known, self._before
         quiet_s = now_s - self._changed_s
         is_going = bool(self._lost) and not self.gone
@@ -153,7 +152,7 @@ class Held:
         settled = self.gone or ended or quiet_s >= self.settles_s
         patient = self.gone or well or quiet_s >= PATIENCE_S
         if self._took_s and self._shown == (settled, patient):
-            return None  # of thousands of files, as it was shown after the last look
+            return None
         self._shown = settled, patient
         files = {path: self._files[path] for path in marks}
         return Candidate(

@@ -82,6 +82,8 @@ class Held:
         self._lost = frozenset[str]()
         self._lost_s = now_s
         self.heard = False
+        self._read = 0
+        """How many names were gone through, where that are more than it has files."""
         self._took_s = 0.0
         self._shown: tuple[bool, bool] | None = None
 
@@ -108,7 +110,7 @@ class Held:
         begun_s = thread_time()
         self._look(now_s)
         took_s = thread_time() - begun_s
-        self._took_s = took_s if len(self._here) >= MANY else 0.0
+        self._took_s = took_s if max(self._read, len(self._here)) >= MANY else 0.0
         self.heard, self._shown = False, None
 
     def _look(self, now_s: float) -> None:

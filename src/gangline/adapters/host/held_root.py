@@ -55,9 +55,10 @@ class HeldRoot(Held):
         return here
 
     def _beside(self, belongs: Callable[[str], bool]) -> Entries:
-        found = Entries()
+        found, self._read = Entries(), 0
         with suppress(FileNotFoundError), os.scandir(self.at) as entries:
             for entry in entries:
+                self._read += 1
                 if belongs(entry.name) and not entry.is_dir():
                     found |= {path: (stat, odd) for path, stat, odd in entry_of(entry, self.at.stat())}
         return found

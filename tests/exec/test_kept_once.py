@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from threading import Event
 
 import pytest
 
@@ -102,12 +103,7 @@ class Prefix:
         return {file.path: self.objects.read(committed.key_of(file.path)) for file in committed.manifest.files}
 
 
-class _NoPause:
-    def wait(self, seconds: float) -> None:
-        pass
-
-
-NO_PAUSE: _NoPause = _NoPause()
+NO_PAUSE = Event()
 
 
 @pytest.fixture

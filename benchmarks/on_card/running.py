@@ -14,6 +14,8 @@ from benchmarks.on_card.part import Case, Part
 from benchmarks.on_card.results import Results, shown
 from benchmarks.on_card.scale import Scale
 
+from gangline.posix import die_with_parent
+
 SHORTEST_S = 20.0
 """With less than that left no process is begun: to load the libraries takes as long."""
 
@@ -46,9 +48,9 @@ def run_part(part: Part, scale: Scale, results: Results, until_s: float, command
 
 
 def run_process(command: Sequence[str], until_s: float) -> str:
-    """Returns how it died, if it did. All that it has started dies with it."""
+    """Returns how it died, if it did. All that it has started dies with it, and it with this process."""
     started_s = time.monotonic()
-    process = subprocess.Popen(command, process_group=0)
+    process = subprocess.Popen(command, process_group=0, preexec_fn=die_with_parent)  # noqa: PLW1509 - one call into libc
     try:
         code = process.wait(max(0.0, until_s - started_s))
     except subprocess.TimeoutExpired:

@@ -15,6 +15,8 @@ from typing import Any
 from benchmarks.on_card.results import Figures
 from benchmarks.on_card.scale import Made, Scale
 
+from gangline.posix import die_with_parent
+
 LORA = "gangline.train.lora"
 
 
@@ -80,7 +82,8 @@ def laid_out(scale: Scale, kind: Any, base: Made, settings: dict[str, Any]) -> I
 
 def start(module: str, directory: Path) -> "subprocess.Popen[bytes]":
     with (directory / "log.txt").open("ab") as log:
-        return subprocess.Popen([sys.executable, "-m", module, str(directory)], stdout=log, stderr=log)
+        command = [sys.executable, "-m", module, str(directory)]
+        return subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=die_with_parent)  # noqa: PLW1509 - one call into libc
 
 
 def finish(module: str, directory: Path) -> None:

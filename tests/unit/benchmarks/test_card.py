@@ -1,10 +1,14 @@
 """benchmarks/card.py, what it does around its parts: what was found is kept, what failed ends nothing, what is lacking is listed."""
 
 import json
+import os
+import signal
+import subprocess
 import sys
 import time
 from functools import partial
 from pathlib import Path
+from threading import Event
 from zipfile import ZipFile
 
 import pytest
@@ -40,16 +44,12 @@ def fails() -> Rows:
 
 
 def dies() -> Rows:
-    import os
-    import signal
-
     os.kill(os.getpid(), signal.SIGKILL)
     yield {}
 
 
 def never_ends() -> Rows:
-    from threading import Event
-
+    Path(os.environ.get("NEVER_ENDS", os.devnull)).write_text(str(os.getpid()))
     Event().wait()
     yield {}
 
@@ -84,6 +84,23 @@ def test_a_case_that_fails_dies_or_never_ends_is_told_and_ends_no_other(
     assert found["never ends"].because.startswith("was cut off after ")
     rows = rows_of([case.name for case in part().cases(Scale(True, Path()))], found, left)
     assert rows[-1] == {"what": "after that", "because": "not run: the time is over"}
+
+
+def test_a_part_does_not_outlive_the_command_that_began_it(results: Results) -> None:
+    for case in ("first", "fails", "dies", "last", "after that"):
+        results.write("tried", case, 1.0, rows=row(case))
+    told = results.path.parent / "pid"
+    program = "import sys; sys.path[:0] = [sys.argv[1]]; from pathlib import Path; "
+    program += "from tests.unit.benchmarks.test_card import Results, run; run(Results(Path(sys.argv[2]), 'here'), seconds=1000)"
+    command = [sys.executable, "-c", program, str(ROOT), str(results.path.parent)]
+    with subprocess.Popen(command, env=os.environ | {"NEVER_ENDS": str(told)}) as process:
+        while not (told.exists() and told.read_text()):
+            assert process.poll() is None
+            Event().wait(0.01)
+        process.kill()
+    part_of_it = Path(f"/proc/{told.read_text()}")
+    while part_of_it.exists():
+        Event().wait(0.01)
 
 
 def test_what_ended_well_is_not_run_again(results: Results) -> None:

@@ -334,10 +334,6 @@ class Exec:
         return self._report.summary(code, because)
 
 
-def _size(count: int) -> str:
-    return f"{count / MB:.1f} MB" if count >= MB // 10 else f"{count / 1000:.1f} kB"
-
-
 def _is_ignored(number: int) -> bool:
     """As `nohup` does: then nobody is to be told."""
     return signal.getsignal(number) is signal.SIG_IGN

@@ -131,7 +131,8 @@ def together(by_part: Mapping[str, Mapping[str, Lacking]]) -> Iterator[tuple[set
     """Yield the wheels that parts have to bring alike, and those parts; the smallest come first."""
     alike: dict[frozenset[str], list[str]] = {}
     for part, found in by_part.items():
-        alike.setdefault(frozenset(found), []).append(part)
+        if found:
+            alike.setdefault(frozenset(found), []).append(part)
     for names, parts in sorted(alike.items(), key=lambda item: len(item[0])):
         yield set(names), ", ".join(parts)
     if (every := frozenset().union(*alike)) not in alike:

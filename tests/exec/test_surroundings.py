@@ -54,6 +54,15 @@ def test_a_sweep_and_a_resume_mode_of_the_users_own_stay() -> None:
     assert wandb_settings(begun, {}) == wandb_settings(later, {})
 
 
+def test_words_of_a_command_that_are_no_utf_8_name_a_run_too() -> None:
+    """What a checkpoint's record says of its command is made in the same way."""
+    ids = {
+        wandb_settings({"000001": Begun(run="000001", origin=None, command=("train", word))}, {})["WANDB_RUN_ID"]
+        for word in ("\udcff", "\udcfe")
+    }
+    assert len(ids) == 2
+
+
 TORCHRUN = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "16", "LOCAL_WORLD_SIZE": "8", "GROUP_RANK": "0"}
 
 

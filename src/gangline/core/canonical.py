@@ -7,5 +7,5 @@ canonical_json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_
 
 
 def digest(value: object) -> str:
-    """SHA-256 of the canonical JSON of `value`, in hexadecimal."""
-    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+    """SHA-256 of the canonical JSON of `value`, in hexadecimal. A command's words may be no UTF-8: they have lone surrogates."""
+    return hashlib.sha256(canonical_json(value).encode(errors="surrogatepass")).hexdigest()

@@ -180,7 +180,11 @@ def test_a_bucket_is_a_place(
             "columns are width, height",
         ),
         (("convert", "source", "made.lance", "--unique", "colour"), "no column colour to be unique", "there are width"),
-        (("convert", "source", "gs://a/b"), "gs://a/b is no place for data", "give a folder, or s3://BUCKET/PREFIX"),
+        (
+            ("convert", "source", "gs://a/b"),
+            "the place of data is gs://a/b, and Google Cloud Storage is not supported",
+            "take a bucket that speaks S3",
+        ),
         (
             ("convert", "source", "made.lance", "--ray-address", "x"),
             "--ray-address is given, but not --engine ray",

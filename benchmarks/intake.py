@@ -4,13 +4,11 @@ The trainer's own `Intake`: rows are read in their order, latents drawn, noise a
 Diffusion 2's shapes: 4 channels of 32² and 64², captions of twelve words, a batch of 256, one rank, as the trainer has it.
 """
 
-import json
 import statistics
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -117,7 +115,7 @@ def make_data(to: Path, base: Path, resolution: int, rows: int) -> None:
 def measure(base: Path, place: Path, resolution: int) -> Taken:
     """In a process of its own."""
     import torch
-    from tests.conftest import file_at
+    from benchmarks.random_bases import files_of
     from tests.train.sets import reference
 
     from gangline.core.specs.fields import FilesBase
@@ -130,9 +128,8 @@ def measure(base: Path, place: Path, resolution: int) -> Taken:
     from gangline.train.scratch.intake import Intake
 
     data = open_data_set(Place(str(place)))
-    files = tuple(file_at(path, base) for path in sorted(base.rglob("*")) if path.is_file())
     spec = ScratchSpec(
-        base=FilesBase(files=files),
+        base=FilesBase(files=files_of(base)),
         data=(reference(data),),
         new=("unet",),
         phases=(Phase(steps=STEPS + WARM, resolution=resolution, batch_size=BATCH, latents="required"),),
@@ -163,12 +160,3 @@ def show(rounds: dict[int, list[Taken]]) -> None:
             f"{of_8:9.1f} {rate / of_8:9.0f} {of_128:11.1f} {rate / of_128:9.0f}"
         )
     print(f"× less: how many times a card's rate one rank's thread gives; {TIMES:.0f} was published of a loader")
-
-
-def told(taken: Taken) -> str:
-    return json.dumps(asdict(taken))
-
-
-def taken_of(said: str) -> Taken:
-    values: dict[str, Any] = json.loads(said)
-    return Taken(**values)

@@ -486,10 +486,10 @@ class Bench:
         return Share(**json.loads(said.splitlines()[-1]))
 
     def taken(self, base: Path, resolution: int) -> Any:
-        from benchmarks.intake import taken_of
+        from benchmarks.intake import Taken
 
         said = self._call(OURS, "intake", str(base), str(self.folder / f"{resolution}.lance"), str(resolution))
-        return taken_of(said.splitlines()[-1])
+        return Taken(**json.loads(said.splitlines()[-1]))
 
     def _call(self, who: str, *arguments: str) -> str:
         python = str(self.peers) if who in PEERS else sys.executable
@@ -829,9 +829,8 @@ if __name__ == "__main__":
             print(json.dumps(asdict(measure_share(Task(**json.loads(text)), Path(tars)))))
         case ["intake", base, place, resolution]:
             from benchmarks.intake import measure as measure_intake
-            from benchmarks.intake import told
 
-            print(told(measure_intake(Path(base), Path(place), int(resolution))))
+            print(json.dumps(asdict(measure_intake(Path(base), Path(place), int(resolution)))))
         case ["make", who, tars, to]:
             make_peer(who, Path(tars), Path(to))
         case _:

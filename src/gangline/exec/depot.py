@@ -171,18 +171,12 @@ class Depot:
             return parse_begun(run, self.read_json(f"{RUNS}/{run}/{BEGUN}"))
         except Damaged:
             origin = max((ref for ref in refs if ref.run < run), default=None)
-            return Begun(run=run, origin=origin, at_ms=self._claimed_ms(run))
+            claimed_ms = self.claim_of(run).get("at_ms")  # shortly before it began
+            return Begun(run=run, origin=origin, at_ms=claimed_ms if isinstance(claimed_ms, int) else 0)
 
-    def _claimed_ms(self, run: str) -> int:
-        """When it took its number, which is shortly before it begins; 0 where nothing says so."""
-        try:
-            return int(self.read_claim(run)["at_ms"])
-        except (Damaged, KeyError, TypeError, ValueError):
-            return 0
-
-    def read_claim(self, run: str) -> Any:
-        """Raises `Damaged`."""
-        return self.read_json(f"{CLAIMS}/{run}{JSON}")
+    def claim_of(self, run: str) -> dict[str, Any]:
+        """What it said when it took its number; nothing, where that cannot be read."""
+        return self._told(f"{CLAIMS}/{run}{JSON}")
 
     def read(self, ref: Ref) -> Committed:
         """Raises `Damaged`."""
@@ -190,8 +184,11 @@ class Depot:
 
     def end_of(self, run: str) -> dict[str, Any]:
         """What it said when it ended; nothing, where it did not."""
+        return self._told(f"{RUNS}/{run}/{ENDED}")
+
+    def _told(self, key: str) -> dict[str, Any]:
         try:
-            found = self.read_json(f"{RUNS}/{run}/{ENDED}")
+            found = self.read_json(key)
         except Damaged:
             return {}
         return found if isinstance(found, dict) else {}

@@ -11,6 +11,14 @@ from gangline.core.errors import Damaged
 from gangline.exec.depot import Depot
 
 
+def find_record(depot: Depot, ref: Ref) -> Committed | None:
+    """None where it is damaged."""
+    try:
+        return depot.read(ref)
+    except Damaged:
+        return None
+
+
 class KeptCheckpoints:
     """`refs` have records; `loose` are folders of files without one."""
 
@@ -28,7 +36,7 @@ class KeptCheckpoints:
     def read(self, ref: Ref) -> Committed | None:
         """None where its record is damaged."""
         if ref not in self._records:
-            self._records[ref] = self._depot.insist(lambda: self._read(ref))
+            self._records[ref] = self._depot.insist(lambda: find_record(self._depot, ref))
         return self._records[ref]
 
     def keys_of(self, run: str) -> dict[str, str]:
@@ -77,9 +85,3 @@ class KeptCheckpoints:
 
     def _delete(self, keys: list[str]) -> None:
         self._depot.insist(lambda: self._depot.objects.delete(keys))
-
-    def _read(self, ref: Ref) -> Committed | None:
-        try:
-            return self._depot.read(ref)
-        except Damaged:
-            return None

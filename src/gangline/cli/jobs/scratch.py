@@ -193,7 +193,6 @@ def plan_of(settings: dict[str, Any]) -> Plan:
 
     with needing("data"):
         from gangline.data.reading.wanted import check_wanted
-        from gangline.data.where import check_condition
 
     given, base = _places(settings.get("data", [])), settings.get("base")
     if not isinstance(base, str | Base):
@@ -215,10 +214,7 @@ def plan_of(settings: dict[str, Any]) -> Plan:
         "data": [ref | {"files": files.get(ref["place"], ())} for ref in refs],
     }
     parsed = parse_scratch(whole, options=True)
-    for ref, data in zip(parsed.data, opened, strict=True):
-        if ref.where:
-            check_condition(ref.where, data.table.schema, instead="--where gives another one, --where '' none")
-    check_wanted(parsed, opened)
+    check_wanted(parsed, opened, instead="--where gives another one, --where '' none")
     return Plan(spec=parsed, base=found, known=known, sets=sets, rows_of=rows)
 
 

@@ -9,13 +9,13 @@ from gangline.data.reading.shelf import check
 from gangline.data.where import check_condition
 
 
-def check_wanted(spec: ScratchSpec, sets: Sequence[DataSet]) -> None:
+def check_wanted(spec: ScratchSpec, sets: Sequence[DataSet], *, instead: str = "") -> None:
     """Raises `BadInput` for a condition that is none or leaves no row, and for latents and embeddings that are required and not
-    there."""
+    there. `instead`: how another condition of a data set is given, for the hint."""
     for data, ref in zip(sets, spec.data, strict=True):
         for text in dict.fromkeys((ref.where, spec.held_out, *(phase.where for phase in spec.phases))):
             if text:
-                check_condition(text, data.table.schema)
+                check_condition(text, data.table.schema, instead=instead if text == ref.where else "")
         if spec.text_embeddings == "required":
             data.texts()
         for phase in spec.phases:

@@ -7,8 +7,9 @@ from typing import Any, Literal, TypeVar
 
 from gangline.core.command.alive import is_alive
 from gangline.core.command.lineage import Committed, Ref, Result, history, newest_begun, newest_results, number_of
-from gangline.core.errors import Damaged, NotFound
+from gangline.core.errors import NotFound
 from gangline.exec.depot import Depot, Found
+from gangline.exec.kept import find_record
 from gangline.exec.outputs import results_of
 
 State = Literal["alive", "ended", "vanished", "never began"]
@@ -74,8 +75,8 @@ def list_prefix(depot: Depot, now_ms: int) -> Listing:
             f"{depot.address} holds no run of `gangline exec`", hint="ADDRESS is what --to was, as s3://BUCKET/PREFIX"
         )
     ends = _each(names, depot.end_of)
-    told = _each(names, lambda run: _claim_of(depot, run))
-    records = _each(found.refs, lambda ref: _record_of(depot, ref))
+    told = _each(names, depot.claim_of)
+    records = _each(found.refs, lambda ref: find_record(depot, ref))
     results = _each(names, lambda run: results_of(depot, found, [run]))
     rows = [
         _row(
@@ -147,21 +148,6 @@ def _each(keys: Iterable[K], ask: Callable[[K], T]) -> dict[K, T]:
     listed = list(keys)
     with ThreadPoolExecutor(AT_ONCE) as threads:
         return dict(zip(listed, threads.map(ask, listed), strict=True))
-
-
-def _claim_of(depot: Depot, run: str) -> dict[str, Any]:
-    try:
-        told = depot.read_claim(run)
-    except Damaged:
-        return {}
-    return told if isinstance(told, dict) else {}
-
-
-def _record_of(depot: Depot, ref: Ref) -> Committed | None:
-    try:
-        return depot.read(ref)
-    except Damaged:
-        return None
 
 
 def _whole(value: object) -> int:

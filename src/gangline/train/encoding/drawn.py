@@ -18,6 +18,8 @@ from gangline.data.sources.tables import TableSource
 from gangline.train.encoding.encoder import Encoder, Encoding
 
 SHOWN = 8
+PIECE = 8192
+"""Rows of a shard; fewer would make a list of many shards of a large source, of which only the first are read."""
 DRAWS, SMALLER = 2.0, 0.5
 """How far latents that were drawn may be from their mean: so many deviations, and such a share of their size for other pixels."""
 
@@ -47,7 +49,7 @@ def drawn_elsewhere(
         for latents in encoder.latents.values()
     ]
     kept = source.with_latents(tuple(drawn))
-    first = chain.from_iterable(map(kept.read, kept.shards(entries, SHOWN)))
+    first = chain.from_iterable(map(kept.read, kept.shards(entries, PIECE)))
     whole = (item for item in fetched(first, source.place, Fetching()) if item.image and item.latents)
     shown = list(islice(whole, SHOWN))
     for one in drawn if shown else ():

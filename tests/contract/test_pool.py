@@ -14,6 +14,7 @@ import pytest
 from gangline.adapters.pools import local
 from gangline.adapters.pools.local import LocalPool
 from gangline.ports.pool import Instance, NoCapacity, Offer, Pool
+from tests.processes import is_running
 
 PLACES = 2
 POLITE = "import threading; threading.Event().wait()"
@@ -69,13 +70,6 @@ def has_ended(pool: Pool, name: str) -> Callable[[], bool]:
 
 def pid_of(instance: Instance) -> int:
     return int(instance.id.rsplit("-", 1)[1])
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 # Every driver

@@ -15,6 +15,7 @@ from gangline.adapters.host.trainer_process import ProcessRun, ProcessTrainer
 from gangline.core.files import File
 from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_STOPPED, Progress
 from gangline.core.runs.metrics import Point, Reading
+from tests.processes import is_running
 
 PROGRAM = """
 import json, os, pathlib, signal, subprocess, sys, threading
@@ -71,13 +72,6 @@ def until(condition: Callable[[], bool]) -> None:
     """Look again and again, as the agent does; pytest's time-out ends it."""
     while not condition():
         os.sched_yield()
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 def test_it_does_not_see_the_agents_secrets(run: ProcessRun) -> None:

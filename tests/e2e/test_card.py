@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -23,8 +24,11 @@ class Lacking:
         frame = sys._getframe(1)
         while frame and "importlib" in frame.f_code.co_filename:
             frame = frame.f_back
-        if frame and name.partition(".")[0] in {lacking!r} and frame.f_code.co_filename.startswith({root!r}):
+        if name.partition(".")[0] in {lacking!r} and frame and is_ours(frame.f_code.co_filename):
             raise ModuleNotFoundError(name)
+
+def is_ours(file):
+    return file.startswith({root!r}) and not file.startswith({libraries!r})
 
 sys.meta_path.insert(0, Lacking())
 '''
@@ -36,8 +40,9 @@ def bare_machine(folder: Path) -> dict[str, str]:
     found = importlib.metadata.packages_distributions().items()
     lacking = {module for module, of in found if not {wheels.canonical(name) for name in of} & known}
     assert {"pytest", "hypothesis", "lance", "fastapi"} <= lacking
+    libraries = sysconfig.get_path("purelib")  # in a checkout's own virtual environment this is below its root
     folder.mkdir()
-    (folder / "sitecustomize.py").write_text(BARE.format(lacking=lacking, root=str(ROOT)))
+    (folder / "sitecustomize.py").write_text(BARE.format(lacking=lacking, root=str(ROOT), libraries=libraries))
     return os.environ | {"PYTHONPATH": str(folder)}
 
 

@@ -33,6 +33,7 @@ from gangline.exec.sender import Sender
 from gangline.exec.watch import Ward
 from tests.exec.chain import save, state_after
 from tests.exec.conftest import Line
+from tests.processes import is_running
 from tests.proxy import Fault, Proxy
 from tests.servers import Lesser, before, served
 
@@ -115,7 +116,7 @@ time.sleep(1000)"""
     running = line.start("a", command=(sys.executable, "-c", script))
     child = int(running.until("child ").split()[-1])
     running.kill()
-    while Path(f"/proc/{child}").exists():  # the test's time-out ends it
+    while is_running(child):  # the test's time-out ends it
         os.sched_yield()
 
 

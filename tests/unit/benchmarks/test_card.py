@@ -21,6 +21,7 @@ from benchmarks.on_card.running import lacking, run_cases, run_part
 from benchmarks.on_card.scale import Scale
 
 from tests.inputs import ROOT
+from tests.processes import is_running
 
 PROCESS = """
 import os, sys
@@ -98,8 +99,7 @@ def test_a_part_does_not_outlive_the_command_that_began_it(results: Results) -> 
             assert process.poll() is None
             Event().wait(0.01)
         process.kill()
-    part_of_it = Path(f"/proc/{told.read_text()}")
-    while part_of_it.exists():
+    while is_running(int(told.read_text())):
         Event().wait(0.01)
 
 

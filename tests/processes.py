@@ -1,0 +1,11 @@
+"""Processes that a test did not start itself: what the kernel says of them."""
+
+from pathlib import Path
+
+
+def is_running(pid: int) -> bool:
+    """A zombie runs no more: where the first process of a container reaps nobody, what has lost its parent stays one."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False

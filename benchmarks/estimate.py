@@ -15,8 +15,8 @@ from pathlib import Path
 
 from gangline.core.estimates.estimate import estimate
 from gangline.core.estimates.outline import parse_outline
-from gangline.core.estimates.rows import Row
-from gangline.core.estimates.scaling import BAND_SHARE, Batch, Measurement, Throughput, fit, predict
+from gangline.core.estimates.rows import EstimateRow
+from gangline.core.estimates.scaling import BAND_SHARE, Measurement, StepBatch, Throughput, fit, predict
 
 PUBLISHED = Path(__file__).parents[1] / "tests" / "unit" / "estimates" / "published"
 
@@ -48,7 +48,7 @@ SERIES = {
 }
 
 
-def beside(title: str, rows: tuple[Row, ...], published: list[dict[str, str]]) -> None:
+def beside(title: str, rows: tuple[EstimateRow, ...], published: list[dict[str, str]]) -> None:
     print(f"\n{title}\n{'GPUs':>5} {'days':>8} {'published':>10} {'':>8} {'usd':>9} {'published':>10}")
     for ours, theirs in zip(rows, published, strict=True):
         days, usd = float(theirs["days"]), float(theirs["usd"])
@@ -69,7 +69,7 @@ def tables() -> None:
 def predictions() -> None:
     print(f"\n{'each row from those before it':30} {'GPUs':>5} {'predicted':>10} {'band':>19} {'published':>10}")
     for name, (rows, of, _, microbatch) in SERIES.items():
-        batch = Batch(size=2048, microbatch=microbatch)
+        batch = StepBatch(size=2048, microbatch=microbatch)
         known = measured(rows, of)
         if of == "images_per_second":  # what its authors extrapolated
             known.append(Measurement(gpus=256, images_per_second=float(TABLE_1[-1][of])))
@@ -100,7 +100,7 @@ class LeftOut:
 
 def each_left_out() -> Iterator[LeftOut]:
     for name, (rows, of, _, microbatch) in SERIES.items():
-        known, batch = measured(rows, of), Batch(size=2048, microbatch=microbatch)
+        known, batch = measured(rows, of), StepBatch(size=2048, microbatch=microbatch)
         for true in known:
             law = fit([row for row in known if row != true], batch, misfit=misfit((name, true)))
             yield LeftOut(name, true, predict(law, true.gpus))

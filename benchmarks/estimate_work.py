@@ -30,9 +30,17 @@ from gangline.core.estimates.utilisation import (
     reached_flops,
     step_s,
 )
-from gangline.core.estimates.work import Trained, Work, decode_picture, denoise, forwards, lora_sample, training
+from gangline.core.estimates.work import (
+    ComputeWork,
+    Trained,
+    decode_picture,
+    denoise,
+    forwards,
+    lora_sample,
+    training_work,
+)
 from gangline.core.files import File
-from gangline.core.gpus import Kind, find_kind
+from gangline.core.gpus import GpuKind, find_kind
 from gangline.core.models.architecture import PUBLISHED_VAE
 from gangline.core.models.families import SD2, SDXL
 from gangline.core.specs.fields import FilesBase
@@ -52,7 +60,7 @@ class Figure:
     series: str
     what: str
     gpu: str
-    sample: Work
+    sample: ComputeWork
     samples: int
     microbatch: int
     seconds: float
@@ -60,7 +68,7 @@ class Figure:
     """Or so large that the host does not matter."""
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> GpuKind:
         return find_kind(self.gpu)
 
     def computed_s(self, op_s: float, reached: float) -> float:
@@ -107,7 +115,7 @@ def ours() -> Iterable[Figure]:
 
 def mosaic() -> Iterable[Figure]:
     """SD 2 base from nothing on eight A100s: the U-Net alone, and with VAE and text encoder in each step."""
-    unet = {side: training(unet_layers(SD2.unet, side), Trained(), again=False) for side in (256, 512)}
+    unet = {side: training_work(unet_layers(SD2.unet, side), Trained(), again=False) for side in (256, 512)}
     of_eight = table("mosaic_unet_only.csv")[0]
     for side in (256, 512):
         rate = float(of_eight[f"images_per_second_{side}"]) / 8

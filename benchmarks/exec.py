@@ -29,9 +29,9 @@ import httpx
 from tests.servers import s3_server
 
 from gangline.adapters.host.results import LocalResults
-from gangline.adapters.objects.s3_wire import Bucket, Wire
+from gangline.adapters.objects.s3_wire import S3Bucket, Wire
 from gangline.core.command.layout import Rules
-from gangline.core.command.results import Pace
+from gangline.core.command.results import UploadPace
 from gangline.core.estimates.daly import best_interval_s, run_factor
 
 CHECKPOINT_BYTES = 66_000_000
@@ -71,7 +71,7 @@ print(json.dumps({"rate": steps / (seconds - saving), "saved": saved, "save_s": 
 WATCHER = "watcher"
 
 
-def watch(folder: Path, bucket: Bucket, stop: Path) -> None:
+def watch(folder: Path, bucket: S3Bucket, stop: Path) -> None:
     """As the published tool: a folder that is there and grows no more is zipped, and the archive goes up in one piece."""
     wire, done, sizes = Wire(bucket), set[str](), dict[str, int]()
     client = httpx.Client(timeout=120)
@@ -92,7 +92,7 @@ def watch(folder: Path, bucket: Bucket, stop: Path) -> None:
         time.sleep(1)  # noqa: TID251 - it is what it did
 
 
-def turn(how: str, bucket: Bucket, seconds: float, every_s: float) -> dict[str, float]:
+def turn(how: str, bucket: S3Bucket, seconds: float, every_s: float) -> dict[str, float]:
     """What the script says of its rate; `sent` is how many checkpoints arrived while it ran or right after."""
     environment = os.environ | {
         "AWS_ACCESS_KEY_ID": bucket.credentials.access_key or "",
@@ -213,7 +213,7 @@ def scan(rounds: int) -> None:
                 assert len(files.scan()) == count
                 took.append(time.process_time() - before)
         took_s = statistics.median(took)
-        every_s = Pace().pause_s(took_s)
+        every_s = UploadPace().pause_s(took_s)
         print(f"{count:8,} {took_s * 1000:7.1f} ms {every_s:6.1f} s {took_s / (took_s + every_s):10.2%}")
 
 
@@ -295,7 +295,7 @@ def main() -> None:
         from tests.servers import ACCESS_KEY, BUCKET, SECRET_KEY
 
         folder, stop, endpoint, prefix = sys.argv[2:]
-        bucket = Bucket(name=BUCKET, endpoint=endpoint, credentials=Credentials(ACCESS_KEY, SECRET_KEY))
+        bucket = S3Bucket(name=BUCKET, endpoint=endpoint, credentials=Credentials(ACCESS_KEY, SECRET_KEY))
         watch(Path(folder), replace(bucket, prefix=prefix), Path(stop))
         return
     asked = parser.parse_args()

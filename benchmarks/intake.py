@@ -69,13 +69,13 @@ def make_data(to: Path, base: Path, resolution: int, rows: int) -> None:
     import torch
     from diffusers import AutoencoderKL
 
-    from gangline.data.columns import Latents, described, latents_column
+    from gangline.data.columns import LatentsColumn, described, latents_column
     from gangline.data.dataset import Info
     from gangline.train.model.digest import weights_digest
 
     vae = AutoencoderKL.from_pretrained(base / "vae", torch_dtype=torch.float32)
     side = resolution // FACTOR
-    known = Latents(
+    known = LatentsColumn(
         vae=weights_digest(vae),
         scale=vae.config.scaling_factor,
         shift=0.0,
@@ -119,20 +119,20 @@ def measure(base: Path, place: Path, resolution: int) -> Taken:
     from tests.train.sets import reference
 
     from gangline.core.specs.fields import FilesBase
-    from gangline.core.specs.phases import Phase
+    from gangline.core.specs.phases import TrainingPhase
     from gangline.core.specs.scratch import ScratchSpec
     from gangline.data.dataset import open_data_set
-    from gangline.data.place import Place
+    from gangline.data.place import DataPlace
     from gangline.train.model.base import base_at
     from gangline.train.run.ranks import Ranks
     from gangline.train.scratch.intake import Intake
 
-    data = open_data_set(Place(str(place)))
+    data = open_data_set(DataPlace(str(place)))
     spec = ScratchSpec(
         base=FilesBase(files=files_of(base)),
         data=(reference(data),),
         new=("unet",),
-        phases=(Phase(steps=STEPS + WARM, resolution=resolution, batch_size=BATCH, latents="required"),),
+        phases=(TrainingPhase(steps=STEPS + WARM, resolution=resolution, batch_size=BATCH, latents="required"),),
         caption_drop=0.1,
     )
     device = torch.device("cpu")

@@ -183,17 +183,17 @@ def the_bytes(task: Task) -> Opening:
 
 def gangline(task: Task) -> Opening:
     from gangline.data.dataset import DataSet, open_data_set
-    from gangline.data.place import Place
-    from gangline.data.reading.shelf import Reading, Shelf
+    from gangline.data.place import DataPlace
+    from gangline.data.reading.shelf import DataReader, ReadOrder
     from gangline.data.reading.stream import Stream
 
     opened: list[DataSet] = []
     column = "image" if task.content == "images" else "latents_256"
 
     def open_it() -> Batches:
-        data = open_data_set(Place(task.place, task.options))
+        data = open_data_set(DataPlace(task.place, task.options))
         opened.append(data)
-        shelf = Shelf(data, Reading(columns=(column, "captions"), seed=7))
+        shelf = DataReader(data, ReadOrder(columns=(column, "captions"), seed=7))
         with Stream([shelf]) as stream:
             left = task.epochs * stream.rows
             for batch in stream.batches(first=0, size=BATCH):
@@ -395,11 +395,11 @@ def make_gangline(tars: Path, to: Path) -> None:
     from gangline.data.making.convert import convert
     from gangline.data.making.engine import Processes
     from gangline.data.making.fetch import Fetching
-    from gangline.data.place import Place
+    from gangline.data.place import DataPlace
     from gangline.data.sources import find_source
 
-    source, entries = find_source(Place(str(tars / "images")))
-    data, _ = convert(Conversion(source=source, target=Place(str(to))), entries, Processes(1), Fetching())
+    source, entries = find_source(DataPlace(str(tars / "images")))
+    data, _ = convert(Conversion(source=source, target=DataPlace(str(to))), entries, Processes(1), Fetching())
     numbers = int(np.prod(LATENTS))
     schema = pa.schema([pa.field("latents_256", pa.list_(pa.float16(), numbers))])
 
@@ -738,13 +738,13 @@ def show_rows(where: str, found: Found) -> None:
 
 def measure_rows(task: Task) -> Found:
     from gangline.data.dataset import open_data_set
-    from gangline.data.place import Place
-    from gangline.data.reading.shelf import Reading, Shelf
+    from gangline.data.place import DataPlace
+    from gangline.data.reading.shelf import DataReader, ReadOrder
     from gangline.data.reading.stream import Stream
 
     before_mb, started_s, cpu_s = _memory_mb(), time.perf_counter(), _cpu_s()
-    data = open_data_set(Place(task.place, task.options))
-    shelf = Shelf(data, Reading(columns=("number", "caption", "numbers"), seed=7))
+    data = open_data_set(DataPlace(task.place, task.options))
+    shelf = DataReader(data, ReadOrder(columns=("number", "caption", "numbers"), seed=7))
     stream = Stream([shelf])
     open_s = time.perf_counter() - started_s
     seen, memory, first_s, done = np.full(task.rows, -1, np.int8), [0.0] * 10, 0.0, 0

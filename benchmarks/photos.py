@@ -33,7 +33,7 @@ import numpy as np
 from PIL import Image
 
 from gangline.data.images.ahead import PROCESSES_MAX, decoded
-from gangline.data.images.buckets import Size, cut, views
+from gangline.data.images.buckets import Size, cut_view, views
 from gangline.data.images.decoding import Asked
 from gangline.data.images.photos import READERS, find_photos
 from gangline.data.images.pixels import read_photo, upright_size
@@ -79,7 +79,7 @@ def bare(path: Path) -> None:
 def bare_and_cut(path: Path) -> None:
     with Image.open(path) as image:
         image.load()
-        cut(image, views(Size(width=image.width, height=image.height), TARGET)[0])
+        cut_view(image, views(Size(width=image.width, height=image.height), TARGET)[0])
 
 
 def by_processes(work: Callable[[Path], None], photos: list[Path], processes: int) -> float:
@@ -104,7 +104,7 @@ def one(photos: list[Path], _: int) -> float:
     started_s = time.monotonic()
     for path in some:
         size = read_photo(path).size
-        cut(read_photo(path), views(Size(width=size[0], height=size[1]), TARGET)[0])
+        cut_view(read_photo(path), views(Size(width=size[0], height=size[1]), TARGET)[0])
     return len(some) / (time.monotonic() - started_s)
 
 
@@ -126,7 +126,7 @@ def make_latents(folder: Path, count: int) -> None:
     from gangline.core.files import File
     from gangline.core.specs.fields import HubBase
     from gangline.core.specs.lora import LoraSpec
-    from gangline.train.lora.prepare import encode, plan_pictures
+    from gangline.train.lora.prepare import encode_examples, plan_pictures
     from gangline.train.model.base import load_base
     from gangline.train.run import numerics
 
@@ -157,7 +157,7 @@ def make_latents(folder: Path, count: int) -> None:
     planned = plan_pictures(spec, folder / "inputs", base.side_unit)
     pictures = [picture for of_size in planned.values() for picture in of_size]
     with closing(decoded([picture.asked for picture in pictures], min(cores(), PROCESSES_MAX))) as coming:
-        encode(base, pictures, coming)
+        encode_examples(base, pictures, coming)
     print(len(pictures) / (time.monotonic() - started_s))
 
 

@@ -51,10 +51,10 @@ from gangline.core.specs.lora import LoraSpec
 from gangline.ports.objects import Stat
 from gangline.ports.server import Assignment, Beat, Beaten, Done, Join, Succeeded
 from gangline.ports.store import write
-from gangline.service.access.projects import add_project
+from gangline.service.access.projects import create_project
 from gangline.service.controller import Controller
 from gangline.service.deployment import Deployment
-from gangline.service.fleet.nodes import join
+from gangline.service.fleet.nodes import join_pool
 from gangline.service.jobs.claim import claim
 from gangline.service.jobs.finish import finish
 from gangline.service.jobs.renew import renew
@@ -107,7 +107,7 @@ def work(url: str, kind: str, threads: int) -> None:
     """Answer each number on standard input with what so many operations took."""
     at = service(url, threads)
     nodes = [
-        join(at, Join(machine=new_id("machine"), name="node"), "default", at.store.now_ms()).node
+        join_pool(at, Join(machine=new_id("machine"), name="node"), "default", at.store.now_ms()).node
         for _ in range(threads)
     ]
     act = beats(at, nodes) if kind == "beats" else pair
@@ -122,7 +122,9 @@ def work_on(url: str, threads: int) -> None:
     at = replace(service(url, threads), policy=HASTY)
 
     def go_on() -> None:
-        node = insist(lambda: join(at, Join(machine=new_id("machine"), name="node"), "default", at.store.now_ms())).node
+        node = insist(
+            lambda: join_pool(at, Join(machine=new_id("machine"), name="node"), "default", at.store.now_ms())
+        ).node
         while True:
             answer = insist(lambda: claim(at, node, at.store.now_ms()))
             if isinstance(answer, Assignment):
@@ -262,7 +264,7 @@ def prepare(at: Deployment, projects: int) -> str:
     """The projects with their input, and a job to copy; its id."""
     now_ms = at.store.now_ms()
     for number in range(projects):
-        add_project(at, f"p{number}")
+        create_project(at, f"p{number}")
         at.store.apply(write("add_blob", project=f"p{number}", sha256=RESULT.sha256, bytes=RESULT.bytes, now=now_ms))
     spec = LoraSpec(base=FilesBase(files=(RESULT,)), photos=(RESULT,), prompt="a photo of sks dog", steps=100)
     job = submit(at, "p0", to_json(spec), name="", request="template", now_ms=now_ms)
@@ -363,7 +365,9 @@ def show_claims(server: Postgres) -> None:
     fill(server, url, QUEUED[-1], PROJECTS)
     database = name_of(url)
     at = service(url, 1)
-    nodes = [join(at, Join(machine=f"machine-{n}", name="node"), "default", at.store.now_ms()).node for n in range(8)]
+    nodes = [
+        join_pool(at, Join(machine=f"machine-{n}", name="node"), "default", at.store.now_ms()).node for n in range(8)
+    ]
     server.run(
         "UPDATE job SET fencing = 1 WHERE id IN (SELECT id FROM job WHERE state = 'queued' LIMIT 2000)", database
     )

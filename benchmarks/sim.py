@@ -13,14 +13,14 @@ import time
 from dataclasses import asdict, replace
 
 from gangline.sim.bound import clairvoyant_usd
-from gangline.sim.report import Report, make_report
-from gangline.sim.scenario import Fleet, Jobs, Machines, Scenario, figures, load
+from gangline.sim.report import SimReport, make_report
+from gangline.sim.scenario import Fleet, Jobs, Machines, Scenario, figures, load_scenario
 from gangline.sim.simulation import Simulation
 from gangline.sim.soak import soak
 from gangline.sim.world import START_MS
 
 
-def measure(scenario: Scenario, seed: int) -> tuple[Report, float]:
+def measure(scenario: Scenario, seed: int) -> tuple[SimReport, float]:
     """What came of it, and the CPU seconds that it took."""
     started = time.process_time()
     simulation = Simulation(scenario, seed)
@@ -48,14 +48,14 @@ def head() -> None:
     print(f"{'':28}", *(f"{name:>9}" for name in names))
 
 
-def row(name: str, report: Report, cpu_s: float) -> None:
+def row(name: str, report: SimReport, cpu_s: float) -> None:
     assert report.per_job is not None, "jobs succeed"
     all_in = f"{report.per_job.usd_per_job_all_in:.4f}"
     show(name, asdict(report.per_job), all_in, f"{report.share_wasted:.2%}", f"{report.hours:.1f}", f"{cpu_s:.1f}")
 
 
 def compare(seed: int) -> None:
-    scenario = load("salad_1000")
+    scenario = load_scenario("salad_1000")
     theirs, their_cpu_s = measure(replace(scenario, policy=scenario.policy | scenario.compare), seed)
     ours, cpu_s = measure(scenario, seed)
     row(f"its authors' rules, seed {seed}", theirs, their_cpu_s)

@@ -30,22 +30,22 @@ from tests.data.made import converted
 from tests.inputs import ROOT, SUBJECT, file_at
 
 from gangline.cli.admin.box import Box
-from gangline.cli.jobs.follow import follow, wait_for_pictures
-from gangline.cli.jobs.train import hand_in, read_recipe
+from gangline.cli.jobs.follow import follow_job, wait_for_pictures
+from gangline.cli.jobs.train import read_recipe, upload_inputs
 from gangline.cli.tools.estimate.figure import STYLE
 from gangline.compose.buckets import data_place
 from gangline.core.specs.fields import FilesBase
-from gangline.core.specs.phases import DataRef, Phase
+from gangline.core.specs.phases import DataRef, TrainingPhase
 from gangline.core.specs.scratch import ScratchSpec
 from gangline.data.dataset import DataSet, open_data_set
-from gangline.data.images.grid import Row, draw
+from gangline.data.images.grid import GridRow, draw_grid
 from gangline.sim.timeline import HUES
-from gangline.train.model.base import Base
+from gangline.train.model.base import LoadedBase
 from gangline.train.model.sample import render
 from gangline.train.model.text import condition, embed, embed_all, tokenize, with_silence
 from gangline.train.run.ranks import Ranks
 from gangline.train.scratch.denoiser import in_floats
-from gangline.train.scratch.intake import Intake, Samples
+from gangline.train.scratch.intake import Intake, ScratchBatch
 from gangline.train.scratch.trainer import base_at
 
 HELD_OUT = "sha256 < '08'"
@@ -94,15 +94,15 @@ def main() -> None:
     if asked.pictures:
         columns = [f"{folder.name}, {seed}" for folder in asked.models for seed in SEEDS]
         drawn = [pictures(folder, data) for folder in asked.models]
-        rows = [Row(prompt, [one for each in drawn for one in each[prompt]]) for prompt in PROMPTS]
-        draw(rows, columns).save(asked.pictures / "side-by-side.png")
+        rows = [GridRow(prompt, [one for each in drawn for one in each[prompt]]) for prompt in PROMPTS]
+        draw_grid(rows, columns).save(asked.pictures / "side-by-side.png")
         if asked.reports:
             curves([json.loads(path.read_text())["held_out"] for path in asked.reports], asked.pictures / "curves.svg")
 
 
 def spec_of(folder: Path, data: DataSet, held_out: str = HELD_OUT, **settings: Any) -> ScratchSpec:
     files = tuple(file_at(path, folder) for path in sorted(folder.rglob("*")) if path.is_file())
-    phase = Phase(steps=1, resolution=RESOLUTION, batch_size=AT_A_TIME, latents="off", **settings)
+    phase = TrainingPhase(steps=1, resolution=RESOLUTION, batch_size=AT_A_TIME, latents="off", **settings)
     return ScratchSpec(
         base=FilesBase(files=files),
         data=(DataRef(place=data.place.uri, id=data.info.id, version=data.version),),
@@ -138,16 +138,16 @@ def measured(
     return rows, losses.mean().item(), back.mean().item(), clean.mean().item()
 
 
-def latents_of(base: Base, samples: Samples) -> torch.Tensor:
+def latents_of(base: LoadedBase, samples: ScratchBatch) -> torch.Tensor:
     return base.vae.encode(in_floats(samples)).latent_dist.mean * base.vae.config.scaling_factor
 
 
-def error_of_noise(base: Base, samples: Samples) -> torch.Tensor:
+def error_of_noise(base: LoadedBase, samples: ScratchBatch) -> torch.Tensor:
     """Of each, (B,)."""
     return (predicted(base, samples, samples.timesteps)[0] - samples.noise).square().mean(dim=(1, 2, 3))
 
 
-def predicted(base: Base, samples: Samples, timesteps: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def predicted(base: LoadedBase, samples: ScratchBatch, timesteps: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """The noise in noisy latents, and the clean latents that follow from it (Ho et al. 2020, eq. 15; Salimans & Ho 2022, §4)."""
     kept = base.noise.alphas_cumprod[timesteps][:, None, None, None]
     signal, spread = kept**0.5, (1 - kept) ** 0.5
@@ -159,7 +159,7 @@ def predicted(base: Base, samples: Samples, timesteps: torch.Tensor) -> tuple[to
     return found, (noisy - spread * found) / signal
 
 
-def through(base: Base, latents: torch.Tensor) -> torch.Tensor:
+def through(base: LoadedBase, latents: torch.Tensor) -> torch.Tensor:
     return base.vae.decode(latents / base.vae.config.scaling_factor).sample.clamp(-1, 1)
 
 
@@ -181,9 +181,9 @@ def taught(base: Path, folder: Path) -> tuple[float, bytes, Path]:
     """By a service and a node of this machine: how long it took, the pictures, and the LoRA."""
     with Box(folder / "box", lease_s=45, heartbeat_interval_s=5) as box:
         box.start_node("node")
-        spec = hand_in(box.client, SUBJECT, str(base), [PHOTO], read_recipe(RECIPE))
+        spec = upload_inputs(box.client, SUBJECT, str(base), [PHOTO], read_recipe(RECIPE))
         job, began_s = box.client.submit(spec).summary.id, time.monotonic()
-        found = follow(box.client, job)
+        found = follow_job(box.client, job)
         seconds = time.monotonic() - began_s
         assert found.summary.state == "succeeded", found.summary.because
         wait_for_pictures(box.client, job)

@@ -39,7 +39,7 @@ from tests.inputs import BASE, SUBJECT, file_at
 
 from gangline.adapters.host.trainer_process import MODULES
 from gangline.cli.admin.box import Box
-from gangline.cli.jobs.train import hand_in
+from gangline.cli.jobs.train import upload_inputs
 from gangline.core.files import File
 from gangline.core.specs.fields import FilesBase
 from gangline.core.specs.lora import LoraSpec
@@ -500,7 +500,7 @@ def death(box: Box) -> str:
         threading.Event().wait(0.1)
     threading.Event().wait(30)  # idle, as a node is that waits for work
     settings = {"prompt": PROMPT, "steps": 100_000, "resolution": 64, "rank": 4, "checkpoint_every_steps": 50}
-    job = box.client.submit(hand_in(box.client, SUBJECT, str(BASE), [], settings)).summary.id
+    job = box.client.submit(upload_inputs(box.client, SUBJECT, str(BASE), [], settings)).summary.id
     while not (view := box.client.job(job)).summary.committed_step:
         assert view.summary.state != "failed", view.summary.because
         threading.Event().wait(0.1)

@@ -31,13 +31,13 @@ from tests.servers import s3_server
 from gangline.adapters.hub import HuggingFaceHub, NodesHub
 from gangline.adapters.objects.s3 import S3Objects
 from gangline.adapters.objects.s3_abilities import find_abilities
-from gangline.adapters.objects.s3_wire import Bucket, Wire
+from gangline.adapters.objects.s3_wire import S3Bucket, Wire
 from gangline.adapters.pools.local import start_node, stop_all
 from gangline.adapters.transfer.transfer import NodesTransfer
 from gangline.cli.admin.box import Box
-from gangline.cli.jobs.train import hand_in
+from gangline.cli.jobs.train import upload_inputs
 from gangline.core.files import File, Grant, part_lengths
-from gangline.ports.objects import Part
+from gangline.ports.objects import UploadPart
 from gangline.sim.scenario import Fleet, Jobs, Machines, Scenario
 from gangline.sim.simulation import Simulation
 from gangline.sim.world import START_MS
@@ -51,7 +51,7 @@ SIGNED_S = 300
 class Ours:
     """What the agent and the server do with a file: hash its parts, send them, make an object of them; check what comes down."""
 
-    def __init__(self, bucket: Bucket, folder: Path, file: File) -> None:
+    def __init__(self, bucket: S3Bucket, folder: Path, file: File) -> None:
         wire = Wire(bucket)
         self._objects = S3Objects(wire, find_abilities(wire))
         self._to, self._file = folder / "ours", file
@@ -59,7 +59,9 @@ class Ours:
 
     def up(self, key: str, source: Path) -> None:
         upload = self._transfer.describe(self._file, source).future.result()
-        parts = [Part(size, sha256) for size, sha256 in zip(part_lengths(upload.bytes), upload.parts, strict=True)]
+        parts = [
+            UploadPart(size, sha256) for size, sha256 in zip(part_lengths(upload.bytes), upload.parts, strict=True)
+        ]
         begun, until = self._objects.begin(key), {"now_ms": time.time_ns() // 1_000_000, "seconds": SIGNED_S}
         signed = [self._objects.sign_part(key, begun, number, part, **until) for number, part in enumerate(parts, 1)]
         self._transfer.upload(Grant(parts=tuple(signed)), upload, source).future.result()
@@ -72,7 +74,7 @@ class Ours:
 
 
 class Bare:
-    def __init__(self, bucket: Bucket, folder: Path) -> None:
+    def __init__(self, bucket: S3Bucket, folder: Path) -> None:
         self._to = folder / "bare"
         self._store = S3Store(
             bucket.name,
@@ -222,7 +224,7 @@ def real() -> None:
         "checkpoint_every_s": 3600,
     }
     with TemporaryDirectory() as name, Box(Path(name), lease_s=30, heartbeat_interval_s=0.5) as box:
-        job = box.client.submit(hand_in(box.client, SUBJECT, str(BASE), [], settings)).summary.id
+        job = box.client.submit(upload_inputs(box.client, SUBJECT, str(BASE), [], settings)).summary.id
         address = urlsplit(box.url)
         with Proxy((address.hostname or "", address.port or 0), bytes_per_s=REAL_MBIT * 125_000) as line:
             home = Path(name) / "node"

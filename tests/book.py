@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from gangline.core.errors import GanglineError
 from gangline.core.runs.metrics import Measured
-from gangline.ports.tracker import Ending, Picture, TrackedRun
+from gangline.ports.tracker import Ending, TrackedPicture, TrackedRun
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Book:
         steps = self.told.setdefault(run.id, [])
         return steps[-1] if self.holds and steps else told
 
-    def write(self, run: str, points: Sequence[Measured], pictures: Sequence[Picture]) -> None:
+    def write(self, run: str, points: Sequence[Measured], pictures: Sequence[TrackedPicture]) -> None:
         if self.away:
             raise self.away
         self.told[run] += [point.step for point in points]

@@ -18,7 +18,7 @@ from shutil import disk_usage
 import pytest
 from hypothesis import settings
 
-from gangline.adapters.objects.s3_wire import Bucket
+from gangline.adapters.objects.s3_wire import S3Bucket
 from gangline.cli import main as cli
 from gangline.core.files import PART_BYTES, File
 from gangline.ports.server import Upload
@@ -114,7 +114,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Bucket]:
     """Of a real S3 server, for all tests of this session."""
     with s3_server(tmp_path_factory.mktemp("s3")) as started:
         yield started

@@ -18,7 +18,7 @@ from botocore.credentials import Credentials
 from fastapi import FastAPI, Request, Response
 
 from gangline.adapters.objects.s3_abilities import CHECKSUM
-from gangline.adapters.objects.s3_wire import Bucket, Wire
+from gangline.adapters.objects.s3_wire import S3Bucket, Wire
 from gangline.core.errors import Unreachable
 
 BUCKET, ACCESS_KEY, SECRET_KEY = "gangline", "gangline-test", "the-secret-of-the-test"
@@ -32,7 +32,7 @@ TOLD = {"etag", "content-length", "content-type", "last-modified", "date"}
 
 
 @contextmanager
-def s3_server(folder: Path) -> Iterator[Bucket]:
+def s3_server(folder: Path) -> Iterator[S3Bucket]:
     """SeaweedFS with one bucket, until the context ends; then its process has ended too."""
     identities = [
         _identity(ACCESS_KEY, SECRET_KEY, "Admin", "Read", "Write", "List", "Tagging"),
@@ -61,7 +61,7 @@ def s3_server(folder: Path) -> Iterator[Bucket]:
         *(f"-{name}.port={port}" for name, port in ports.items()),
     ]
     endpoint = f"http://127.0.0.1:{ports['s3']}"
-    bucket = Bucket(name=BUCKET, endpoint=endpoint, credentials=Credentials(ACCESS_KEY, SECRET_KEY))
+    bucket = S3Bucket(name=BUCKET, endpoint=endpoint, credentials=Credentials(ACCESS_KEY, SECRET_KEY))
     with (folder / "log").open("wb") as log:
         server = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
     try:
@@ -99,7 +99,7 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def _wait_for(bucket: Bucket, server: subprocess.Popen[bytes], log: Path) -> None:
+def _wait_for(bucket: S3Bucket, server: subprocess.Popen[bytes], log: Path) -> None:
     """Until it knows the bucket, and refuses who comes without the key."""
     until_s = time.monotonic() + START_S_MAX
     while time.monotonic() < until_s:
@@ -132,7 +132,7 @@ class Lesser:
     """A store before the real one that drops what it `ignores` of each request, and `attests` what it likes of any object.
     It looks at no signature, that of the real one is made anew; of the access keys only at whether they are `known`, where any are."""
 
-    bucket: Bucket
+    bucket: S3Bucket
     ignores: frozenset[str] = frozenset()
     attests: str | None = None
     known: set[str] = field(default_factory=set)
@@ -158,7 +158,7 @@ def _access_key(request: Request) -> str:
 
 
 @contextmanager
-def before(lesser: Lesser) -> Iterator[Bucket]:
+def before(lesser: Lesser) -> Iterator[S3Bucket]:
     """The bucket, seen through it."""
     app = FastAPI()
     app.add_route("/{path:path}", lesser.forward, methods=["GET", "HEAD", "PUT", "POST", "DELETE"])

@@ -55,14 +55,14 @@ def texts(scale: Scale) -> Rows:
 
 def encoder_of(scale: Scale, sides: tuple[int, ...], precision: str) -> Any:
     """Texts where there are no sides."""
-    from gangline.data.place import Place
+    from gangline.data.place import DataPlace
     from gangline.train.encoding.encoder import Encoder, Encoding
     from gangline.train.run import numerics
 
     numerics.choose_kernels(repeatable=True)
     return Encoder(
         Encoding(
-            target=Place(str(scale.folder)),
+            target=DataPlace(str(scale.folder)),
             version=1,
             base=scale.sd2.folder,
             vae=None,

@@ -31,8 +31,8 @@ def cases_of(scale: Scale, kinds: dict[str, dict[str, Any]]) -> Iterator[Case]:
 
 def trained(scale: Scale, what: str, side: int, batch: int, settings: dict[str, Any]) -> Rows:
     """As its trainer takes a step, but for the data set that is read meanwhile (benchmarks/loader.py measures that)."""
-    from gangline.core.specs.phases import Phase
-    from gangline.core.specs.scratch import moment
+    from gangline.core.specs.phases import TrainingPhase
+    from gangline.core.specs.scratch import moment_of_step
     from gangline.train.model.base import base_at
     from gangline.train.run import numerics
     from gangline.train.run.contract import RunDirectory
@@ -41,7 +41,7 @@ def trained(scale: Scale, what: str, side: int, batch: int, settings: dict[str, 
     from gangline.train.scratch.learner import Learner
 
     count = 2 if scale.tiny else 8
-    phase = Phase(steps=count, resolution=side, batch_size=batch, latents="required")
+    phase = TrainingPhase(steps=count, resolution=side, batch_size=batch, latents="required")
     with scratch_run(scale, phases=(phase,), **settings) as directory:
         spec = RunDirectory(directory).read_scratch()
         numerics.choose_kernels(repeatable=spec.exact != "off")
@@ -49,7 +49,7 @@ def trained(scale: Scale, what: str, side: int, batch: int, settings: dict[str, 
         dtype = numerics.dtype_of(spec.precision, device)
         base = base_at(scale.sd2.folder, spec, device, dtype)
         learner = Learner(Denoiser(base, spec), spec, Ranks(), device, dtype)
-        samples, at = samples_of(learner, side, batch), moment(spec, 1)
+        samples, at = samples_of(learner, side, batch), moment_of_step(spec, 1)
         learner.fit(at, samples)
         counted_from_nothing()  # but for what was tried
         seconds_each(lambda: learner.step(at, samples), 2)
@@ -64,13 +64,13 @@ def samples_of(learner: Any, side: int, batch: int) -> Any:
     """Random numbers of the shapes and kinds that a data set's columns have."""
     import torch
 
-    from gangline.train.scratch.denoiser import Samples
+    from gangline.train.scratch.denoiser import ScratchBatch
 
     config, device = learner.network.base.unet.config, learner.device
     torch.manual_seed(0)
     latent_side = side // learner.network.base.latent_factor
     shape = (batch, config.in_channels, latent_side, latent_side)
-    return Samples(
+    return ScratchBatch(
         numbers=torch.arange(batch, device=device),
         pixels=None,
         posterior=torch.rand(batch, 2, *shape[1:], device=device),

@@ -16,13 +16,13 @@ from fastapi import FastAPI
 from gangline.adapters.objects.local import LocalObjects
 from gangline.adapters.objects.s3 import S3Objects
 from gangline.adapters.objects.s3_abilities import Abilities, find_abilities
-from gangline.adapters.objects.s3_wire import Bucket, Wire
+from gangline.adapters.objects.s3_wire import S3Bucket, Wire
 from gangline.adapters.store.sqlite import SqliteStore
 from gangline.api.answers import problems
 from gangline.api.object_routes import object_routes
 from gangline.core.errors import BadInput, NotFound
 from gangline.core.files import PART_BYTES, Signed, attestations
-from gangline.ports.objects import Objects, Part
+from gangline.ports.objects import Objects, UploadPart
 from tests.servers import served
 
 BYTES = b"a checkpoint"
@@ -65,12 +65,12 @@ class Reached:
         return self.http.get(signed.url, headers=signed.headers)
 
 
-def part(content: bytes) -> Part:
-    return Part(len(content), sha256(content))
+def part(content: bytes) -> UploadPart:
+    return UploadPart(len(content), sha256(content))
 
 
 @pytest.fixture(scope="module")
-def abilities(bucket: Bucket) -> Abilities:
+def abilities(bucket: S3Bucket) -> Abilities:
     return find_abilities(Wire(bucket))
 
 
@@ -80,7 +80,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Reached]:
         with folder_store(tmp_path) as reached:
             yield reached
     else:
-        bucket: Bucket = request.getfixturevalue("bucket")
+        bucket: S3Bucket = request.getfixturevalue("bucket")
         with httpx.Client() as http:
             wire = Wire(replace(bucket, prefix=f"tests/{tmp_path.name}"))
             yield Reached(S3Objects(wire, request.getfixturevalue("abilities")), http)

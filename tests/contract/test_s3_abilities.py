@@ -12,7 +12,7 @@ from botocore.credentials import Credentials
 
 from gangline.adapters.objects.s3 import S3Objects
 from gangline.adapters.objects.s3_abilities import CHECKSUM, RIGHT, Abilities, checksum, find_abilities
-from gangline.adapters.objects.s3_wire import Bucket, Wire
+from gangline.adapters.objects.s3_wire import S3Bucket, Wire
 from gangline.compose.server import make_objects
 from gangline.core.errors import GanglineError, Unreachable, UserError
 from tests.servers import ACCESS_KEY, READER, READER_KEY, SECRET_KEY, Lesser, before, s3_server
@@ -20,19 +20,19 @@ from tests.servers import ACCESS_KEY, READER, READER_KEY, SECRET_KEY, Lesser, be
 ALL = Abilities(create_only=True, completes_once=True, checks=True, attests=True, measures=True)
 
 
-def test_this_store_does_all_that_is_asked_for(bucket: Bucket) -> None:
+def test_this_store_does_all_that_is_asked_for(bucket: S3Bucket) -> None:
     assert find_abilities(Wire(bucket)) == ALL
     assert ALL.lacking() == []
 
 
-def test_what_was_tried_leaves_nothing(bucket: Bucket) -> None:
+def test_what_was_tried_leaves_nothing(bucket: S3Bucket) -> None:
     wire = Wire(replace(bucket, prefix="tried"))
     objects = S3Objects(wire, find_abilities(wire))
     assert list(objects.list("probes")) == []
     assert b"<Upload>" not in wire.ask("GET", query={"uploads": "", "prefix": "tried/"}).content
 
 
-def test_a_store_that_ignores_create_only_makes_every_file_an_upload_in_parts(bucket: Bucket) -> None:
+def test_a_store_that_ignores_create_only_makes_every_file_an_upload_in_parts(bucket: S3Bucket) -> None:
     with before(Lesser(bucket, frozenset({"if-none-match"}))) as seen:
         wire = Wire(seen)
         found = find_abilities(wire)
@@ -41,7 +41,7 @@ def test_a_store_that_ignores_create_only_makes_every_file_an_upload_in_parts(bu
         assert any("parts" in lack for lack in found.lacking())
 
 
-def test_a_store_that_checks_nothing_attests_nothing_whatever_it_tells(bucket: Bucket) -> None:
+def test_a_store_that_checks_nothing_attests_nothing_whatever_it_tells(bucket: S3Bucket) -> None:
     with before(Lesser(bucket, frozenset({CHECKSUM}))) as seen:
         found = find_abilities(Wire(seen))
     assert (found.checks, found.attests) == (False, False)
@@ -50,7 +50,7 @@ def test_a_store_that_checks_nothing_attests_nothing_whatever_it_tells(bucket: B
     assert (found.checks, found.attests) == (False, False)
 
 
-def test_a_store_that_tells_no_checksum_attests_nothing(bucket: Bucket) -> None:
+def test_a_store_that_tells_no_checksum_attests_nothing(bucket: S3Bucket) -> None:
     with before(Lesser(bucket, frozenset({"x-amz-checksum-mode"}), attests="")) as seen:
         found = find_abilities(Wire(seen))
     assert (found.checks, found.attests) == (True, False)
@@ -66,20 +66,20 @@ def test_a_store_that_tells_no_checksum_attests_nothing(bucket: Bucket) -> None:
     ],
 )
 def test_a_bucket_that_cannot_be_used_says_why(
-    bucket: Bucket, change: dict[str, Any], sentence: str, hint: str
+    bucket: S3Bucket, change: dict[str, Any], sentence: str, hint: str
 ) -> None:
     with pytest.raises(UserError) as refusal:
         find_abilities(Wire(replace(bucket, **change)))
     assert sentence in refusal.value.message and hint in refusal.value.hint
 
 
-def test_nobody_there_is_unreachable(bucket: Bucket) -> None:
+def test_nobody_there_is_unreachable(bucket: S3Bucket) -> None:
     with pytest.raises(Unreachable, match="does not answer") as refusal:
         find_abilities(Wire(replace(bucket, endpoint="http://127.0.0.1:9")))
     assert "AWS_ENDPOINT_URL" in refusal.value.hint
 
 
-def test_what_is_no_s3_store_is_told_so(tmp_path: Path, bucket: Bucket) -> None:
+def test_what_is_no_s3_store_is_told_so(tmp_path: Path, bucket: S3Bucket) -> None:
     from fastapi import FastAPI
 
     from tests.servers import served
@@ -91,14 +91,14 @@ def test_what_is_no_s3_store_is_told_so(tmp_path: Path, bucket: Bucket) -> None:
 
 
 @pytest.mark.parametrize(("ahead_s", "which"), [(-3600, "behind")])
-def test_a_clock_that_is_off_is_named(bucket: Bucket, ahead_s: int, which: str) -> None:
+def test_a_clock_that_is_off_is_named(bucket: S3Bucket, ahead_s: int, which: str) -> None:
     wire = Wire(bucket, lambda: time.time_ns() // 1_000_000 + ahead_s * 1000)
     with pytest.raises(UserError, match=f"(3599|3600|3601) s {which}") as refusal:
         find_abilities(wire)
     assert "NTP" in refusal.value.hint
 
 
-def test_a_secret_is_in_no_repr_and_in_no_error(bucket: Bucket, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_secret_is_in_no_repr_and_in_no_error(bucket: S3Bucket, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     wire = Wire(bucket)
     objects = S3Objects(Wire(replace(bucket, credentials=Credentials(ACCESS_KEY, f"{SECRET_KEY}, altered"))), ALL)
@@ -135,7 +135,7 @@ def test_a_store_that_goes_away_is_unreachable_and_has_everything_when_it_is_bac
 
 
 @pytest.fixture
-def surroundings(monkeypatch: pytest.MonkeyPatch, bucket: Bucket) -> Iterator[pytest.MonkeyPatch]:
+def surroundings(monkeypatch: pytest.MonkeyPatch, bucket: S3Bucket) -> Iterator[pytest.MonkeyPatch]:
     for name, value in {
         "GANGLINE_OBJECTS": f"s3://{bucket.name}/below/here",
         "AWS_ACCESS_KEY_ID": bucket.credentials.access_key,
@@ -147,7 +147,7 @@ def surroundings(monkeypatch: pytest.MonkeyPatch, bucket: Bucket) -> Iterator[py
 
 
 def test_the_environment_names_a_bucket_and_everything_lies_below_its_prefix(
-    surroundings: pytest.MonkeyPatch, bucket: Bucket, tmp_path: Path
+    surroundings: pytest.MonkeyPatch, bucket: S3Bucket, tmp_path: Path
 ) -> None:
     objects = make_objects(tmp_path, "secret")
     objects.write("projects/p/x", b"bytes")

@@ -10,37 +10,37 @@ from threading import Thread
 
 import pytest
 
-from gangline.adapters.objects.s3_wire import Bucket
-from gangline.adapters.places.bucket import Key, SourceBucket
+from gangline.adapters.objects.s3_wire import S3Bucket
+from gangline.adapters.places.bucket import BucketKey, SourceBucket
 from gangline.adapters.places.fetcher import PlacesFetcher
 from gangline.adapters.places.web import Web
 from gangline.compose.places import LOOK, make_fetcher
 from gangline.core.errors import BadInput, Unreachable, UserError
-from gangline.core.places.places import Source, parse_places
+from gangline.core.places.places import PhotoSource, parse_places
 from gangline.core.server.settings import ServerSettings, parse_server_settings
 from gangline.core.server.sources import FetchingSettings
 from tests.servers import ACCESS_KEY, READER, READER_KEY, SECRET_KEY
 from tests.service.places.site import packed, picture
 
-DOGS = Source(name="dogs", place="s3://gangline/dogs/", projects=("kennel",))
+DOGS = PhotoSource(name="dogs", place="s3://gangline/dogs/", projects=("kennel",))
 
 
 def go_on() -> None:
     """It is still wanted."""
 
 
-def opened(bucket: Bucket, access: str = ACCESS_KEY, secret: str = SECRET_KEY) -> SourceBucket:
-    return SourceBucket(bucket.name, Key(access=access, secret=secret, endpoint=bucket.endpoint))
+def opened(bucket: S3Bucket, access: str = ACCESS_KEY, secret: str = SECRET_KEY) -> SourceBucket:
+    return SourceBucket(bucket.name, BucketKey(access=access, secret=secret, endpoint=bucket.endpoint))
 
 
-def fetcher(bucket: Bucket, folder: Path, **settings: int) -> PlacesFetcher:
+def fetcher(bucket: S3Bucket, folder: Path, **settings: int) -> PlacesFetcher:
     sources = {"dogs": DOGS}
     wanted = FetchingSettings(**settings)
     return PlacesFetcher(folder, wanted, sources, Web(), lambda source, name: opened(bucket), LOOK)
 
 
 @pytest.fixture
-def dogs(bucket: Bucket) -> Bucket:
+def dogs(bucket: S3Bucket) -> S3Bucket:
     files = {"1.png": picture(), "1.txt": b"sks dog", "2.png": picture("blue"), "10_sks dog/3.png": picture("green")}
     there = opened(bucket)
     for name, content in files.items():
@@ -57,7 +57,7 @@ def bring(fetcher: PlacesFetcher, address: str, project: str = "kennel"):
     return steps, fetcher.look("job", places, go_on)
 
 
-def test_photos_and_captions_below_a_prefix_are_fetched(dogs: Bucket, tmp_path: Path) -> None:
+def test_photos_and_captions_below_a_prefix_are_fetched(dogs: S3Bucket, tmp_path: Path) -> None:
     ours = fetcher(dogs, tmp_path)
     steps, found = bring(ours, "s3://gangline/dogs/timber/")
     assert [(step.done, step.of) for step in steps] == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4)]
@@ -69,7 +69,7 @@ def test_photos_and_captions_below_a_prefix_are_fetched(dogs: Bucket, tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_zip_in_a_bucket_is_unpacked(dogs: Bucket, tmp_path: Path) -> None:
+def test_a_zip_in_a_bucket_is_unpacked(dogs: S3Bucket, tmp_path: Path) -> None:
     assert bring(fetcher(dogs, tmp_path), "s3://gangline/dogs/timber.zip")[1].photos == ("a.png",)
 
 
@@ -77,7 +77,9 @@ def test_a_zip_in_a_bucket_is_unpacked(dogs: Bucket, tmp_path: Path) -> None:
     ("address", "project"),
     [("s3://gangline/dogsled/", "kennel"), ("s3://gangline/dogs/timber/", "another"), ("s3://other/dogs/", "kennel")],
 )
-def test_what_the_source_does_not_cover_is_not_asked(dogs: Bucket, tmp_path: Path, address: str, project: str) -> None:
+def test_what_the_source_does_not_cover_is_not_asked(
+    dogs: S3Bucket, tmp_path: Path, address: str, project: str
+) -> None:
     with pytest.raises(BadInput, match="has no source for"):
         bring(fetcher(dogs, tmp_path), address, project)
     with pytest.raises(BadInput, match="has no source for"):  # the operator may take a source away meanwhile
@@ -85,17 +87,17 @@ def test_what_the_source_does_not_cover_is_not_asked(dogs: Bucket, tmp_path: Pat
 
 
 @pytest.mark.parametrize("address", ["s3://gangline/dogs/nobody/", "s3://gangline/dogs/nobody.zip"])
-def test_what_is_not_there_is_said_by_its_address(dogs: Bucket, tmp_path: Path, address: str) -> None:
+def test_what_is_not_there_is_said_by_its_address(dogs: S3Bucket, tmp_path: Path, address: str) -> None:
     with pytest.raises(BadInput, match=f"there is nothing at {address}"):
         bring(fetcher(dogs, tmp_path), address)
 
 
-def test_limits_of_a_folder_hold_before_a_file_is_fetched(dogs: Bucket, tmp_path: Path) -> None:
+def test_limits_of_a_folder_hold_before_a_file_is_fetched(dogs: S3Bucket, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="holds more than 3 files"):
         bring(fetcher(dogs, tmp_path, files_max=3), "s3://gangline/dogs/timber/")
 
 
-def test_a_key_that_is_refused_is_no_secret_and_final(dogs: Bucket, tmp_path: Path) -> None:
+def test_a_key_that_is_refused_is_no_secret_and_final(dogs: S3Bucket, tmp_path: Path) -> None:
     for access, secret in ((ACCESS_KEY, "another-secret"), ("nobody", SECRET_KEY), ("", "")):
         with pytest.raises(BadInput) as refused:
             opened(dogs, access, secret).fetch(
@@ -108,12 +110,12 @@ def test_a_key_that_is_refused_is_no_secret_and_final(dogs: Bucket, tmp_path: Pa
 
 
 def test_a_store_that_is_away_may_come_back(tmp_path: Path) -> None:
-    away = SourceBucket("gangline", Key(access="a", secret="b", endpoint="http://127.0.0.1:9"))
+    away = SourceBucket("gangline", BucketKey(access="a", secret="b", endpoint="http://127.0.0.1:9"))
     with pytest.raises(Unreachable, match="cannot be reached"):
         away.fetch("x.png", tmp_path / "x", bytes_max=10, seconds=10, check=go_on)
 
 
-def test_no_key_of_the_environment_is_used(dogs: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_key_of_the_environment_is_used(dogs: S3Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server's own key opens its own bucket, not a user's address."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
@@ -121,7 +123,7 @@ def test_no_key_of_the_environment_is_used(dogs: Bucket, tmp_path: Path, monkeyp
         opened(dogs, "", "").fetch("dogs/timber/1.png", tmp_path / "x", bytes_max=10**6, seconds=10, check=go_on)
 
 
-def test_long_objects_are_written_in_parts_and_read_back(bucket: Bucket, tmp_path: Path) -> None:
+def test_long_objects_are_written_in_parts_and_read_back(bucket: S3Bucket, tmp_path: Path) -> None:
     there, piece = opened(bucket), os.urandom(1 << 20)
     there.put("dogs/long", (piece for _ in range(40)))
     assert there.fetch("dogs/long", tmp_path / "long", bytes_max=10**8, seconds=60, check=go_on) == 40 << 20
@@ -168,7 +170,7 @@ def cutting(versions: Iterator[str]) -> Iterator[tuple[SourceBucket, list[tuple[
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Here", (Cutting,), {"version": versions, "asked": asked}))
     serving = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     serving.start()
-    yield SourceBucket("kennel", Key(endpoint=f"http://127.0.0.1:{server.server_address[1]}")), asked
+    yield SourceBucket("kennel", BucketKey(endpoint=f"http://127.0.0.1:{server.server_address[1]}")), asked
     server.shutdown()
     serving.join(10)
     server.server_close()
@@ -186,7 +188,7 @@ def test_an_object_that_changes_meanwhile_is_not_put_together_of_two(tmp_path: P
         there.fetch("dog.zip", tmp_path / "got", bytes_max=10**8, seconds=60, check=go_on)
 
 
-def test_a_bucket_is_asked_no_longer_for_what_nobody_wants_any_more(bucket: Bucket, tmp_path: Path) -> None:
+def test_a_bucket_is_asked_no_longer_for_what_nobody_wants_any_more(bucket: S3Bucket, tmp_path: Path) -> None:
     def cancel() -> None:
         raise Unreachable("nobody wants it")
 
@@ -208,12 +210,12 @@ endpoint = "{endpoint}"
 """
 
 
-def settings_of(bucket: Bucket) -> ServerSettings:
+def settings_of(bucket: S3Bucket) -> ServerSettings:
     return parse_server_settings(SETTINGS.format(endpoint=bucket.endpoint), "gangline.toml")
 
 
 def test_the_operator_names_the_keys_in_the_settings(
-    dogs: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dogs: S3Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(
         UserError, match="the source dogs names the variable DOGS_KEY, which the environment does not have"

@@ -12,7 +12,7 @@ import pytest
 from gangline.adapters.store import open_store
 from gangline.adapters.store.session import PARAMETER, _Statement
 from gangline.adapters.store.sqlite import SqliteStore
-from gangline.adapters.store.statements import named, queries, statements
+from gangline.adapters.store.statements import queries, split_statements, statements
 from gangline.core.errors import GanglineError, Unreachable
 from gangline.ports.store import Store, guard, write
 from tests.postgres import Postgres
@@ -108,7 +108,7 @@ def test_every_statement_is_used_and_every_use_is_a_statement() -> None:
 def test_a_statement_that_stands_twice_is_refused_with_both_its_files() -> None:
     twice = {"jobs.sql": "-- name: job\nSELECT 1", "more.sql": "-- name: node\nSELECT 2\n\n-- name: job\nSELECT 3"}
     with pytest.raises(AssertionError, match=r"job stands in jobs\.sql and in more\.sql"):
-        named(twice)
+        split_statements(twice)
 
 
 def test_each_file_of_queries_says_what_it_holds_and_is_read_in_one_sitting() -> None:

@@ -16,7 +16,7 @@ from gangline.adapters.trackers.wandb import Wandb
 from gangline.adapters.trackers.wandb_process import records
 from gangline.core.errors import GanglineError, Unreachable
 from gangline.core.runs.metrics import Measured
-from gangline.ports.tracker import Ending, Picture, TrackedRun, Tracker
+from gangline.ports.tracker import Ending, TrackedPicture, TrackedRun, Tracker
 
 RUN = TrackedRun(id="job-1", project="default", name="a dog", tags=("lora", "hub:sdxl"), settings={"rank": 16})
 ENDING = Ending(state="succeeded", summary={"cost_usd": 0.25, "because": "done"})
@@ -155,9 +155,9 @@ def test_what_breaks_off_in_the_midst_of_a_step_goes_on_before_it(kind: Kind, tr
 
 def test_pictures_are_shown_once_by_prompt_and_step(kind: Kind, tracker: Tracker) -> None:
     tracker.open(RUN, 0)
-    tracker.write(RUN.id, points(1), [Picture(path="samples/step-000001/a.png", step=1, content=png())])
-    tracker.write(RUN.id, points(2), [Picture(path="samples/step-000002/a.png", step=2, content=png(16))])
-    tracker.write(RUN.id, [], [Picture(path="samples/grid.png", step=2, content=png(24))])
+    tracker.write(RUN.id, points(1), [TrackedPicture(path="samples/step-000001/a.png", step=1, content=png())])
+    tracker.write(RUN.id, points(2), [TrackedPicture(path="samples/step-000002/a.png", step=2, content=png(16))])
+    tracker.write(RUN.id, [], [TrackedPicture(path="samples/grid.png", step=2, content=png(24))])
     tracker.end(RUN.id, ENDING)
     tracker.close()
     assert sorted(kind.pictures()) == ["samples/a.png 1", "samples/a.png 2", "samples/grid.png 2"]

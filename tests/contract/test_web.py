@@ -15,7 +15,7 @@ import pytest
 import trustme
 from httpcore._backends.sync import SyncStream
 
-from gangline.adapters.places.saving import Watch, save
+from gangline.adapters.places.saving import Watch, save_chunks
 from gangline.adapters.places.web import Web, _Timed
 from gangline.core.errors import BadInput, GanglineError, Unreachable
 from gangline.core.places.guard import parse_networks
@@ -172,7 +172,7 @@ def test_what_does_not_say_how_long_it_is_is_not_read_past_what_it_may_have(tmp_
     read: list[bytes] = []
     chunks = (read.append(b"x" * 10) or b"x" * 10 for _ in range(100))
     with pytest.raises(BadInput, match="is longer than"):
-        save(chunks, tmp_path / "got", shown="it", told=None, bytes_max=25, watch=Watch(60, go_on))
+        save_chunks(chunks, tmp_path / "got", shown="it", told=None, bytes_max=25, watch=Watch(60, go_on))
     assert len(read) == 3
 
 

@@ -21,13 +21,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from gangline.adapters.objects.s3_wire import Bucket
+from gangline.adapters.objects.s3_wire import S3Bucket
 from gangline.data.dataset import DataSet
-from gangline.data.making.conversion import Conversion, Done
+from gangline.data.making.conversion import Conversion, ConvertedPiece
 from gangline.data.making.convert import convert
 from gangline.data.making.engine import Engine, Processes
 from gangline.data.making.fetch import Fetching
-from gangline.data.place import Place
+from gangline.data.place import DataPlace
 from gangline.data.sources import Hints, find_source
 
 QUICK = Fetching(connections=4, wait_s=0.01)
@@ -209,8 +209,8 @@ def web() -> Iterator[Web]:
         server.server_close()
 
 
-def place_in(bucket: Bucket, prefix: str, endpoint: str = "") -> Place:
-    return Place(
+def place_in(bucket: S3Bucket, prefix: str, endpoint: str = "") -> DataPlace:
+    return DataPlace(
         f"s3://{bucket.name}/{prefix}",
         {
             "aws_endpoint": endpoint or bucket.endpoint,
@@ -223,21 +223,21 @@ def place_in(bucket: Bucket, prefix: str, endpoint: str = "") -> Place:
 
 
 def converted(
-    source: Path | Place,
-    target: Path | Place,
+    source: Path | DataPlace,
+    target: Path | DataPlace,
     *,
     engine: Engine | None = None,
     hints: Hints | None = None,
     **settings: Any,
-) -> tuple[DataSet, list[Done]]:
+) -> tuple[DataSet, list[ConvertedPiece]]:
     """As the command does it, in this process."""
     found, entries = find_source(as_place(source), hints or Hints())
     conversion = Conversion(source=found, target=as_place(target), **{"rows": 4, **settings})
     return convert(conversion, entries, engine or Processes(1), QUICK)
 
 
-def as_place(path: Path | Place) -> Place:
-    return path if isinstance(path, Place) else Place(str(path))
+def as_place(path: Path | DataPlace) -> DataPlace:
+    return path if isinstance(path, DataPlace) else DataPlace(str(path))
 
 
 def rows_of(data: DataSet) -> dict[str, dict[str, Any]]:

@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from gangline.adapters.objects.s3_wire import Bucket
+from gangline.adapters.objects.s3_wire import S3Bucket
 from gangline.cli.data import progress as bars
 from tests.conftest import BASE, Typed
 from tests.data import made
@@ -67,9 +67,9 @@ def test_the_way_of_a_data_set(gangline: Typed, source: Path, tmp_path: Path) ->
 
 def test_storage_and_run_are_priced_before_they_begin(capsys: pytest.CaptureFixture[str]) -> None:
     from gangline.cli.data.data_page import forecast_json, tell_forecast
-    from gangline.train.encoding.encode import Forecast
+    from gangline.train.encoding.encode import EncodingForecast
 
-    expected = Forecast(rows=36_000_000, columns={"latents_512": 65_536}, images_per_second=125.0)
+    expected = EncodingForecast(rows=36_000_000, columns={"latents_512": 65_536}, images_per_second=125.0)
     tell_forecast(expected, 8, 2.5)
     stored, run = capsys.readouterr().err.splitlines()
     assert stored.endswith("latents_512 65536 bytes a row), in a bucket $54.26 a month")
@@ -147,7 +147,7 @@ def test_a_plan_does_nothing(gangline: Typed, source: Path, tmp_path: Path) -> N
 
 
 def test_a_bucket_is_a_place(
-    gangline: Typed, source: Path, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    gangline: Typed, source: Path, bucket: S3Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = f"s3://{bucket.name}/{tmp_path.name}"
     for name, value in {

@@ -18,14 +18,14 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from gangline.adapters.objects.s3_wire import Bucket
+from gangline.adapters.objects.s3_wire import S3Bucket
 from gangline.core.errors import BadInput, GanglineError, Unreachable
 from gangline.data.dataset import open_data_set
-from gangline.data.making.conversion import left_out
+from gangline.data.making.conversion import left_out_counts
 from gangline.data.making.engine import Processes, Ray
 from gangline.data.making.piece import convert_shard
 from gangline.data.making.row import Storing
-from gangline.data.place import Place
+from gangline.data.place import DataPlace
 from gangline.data.sources import Hints, find_source
 from gangline.data.where import Where
 from tests.data import made
@@ -56,9 +56,9 @@ SCORED = set(KINDS) - {"folder"}
 
 
 @pytest.fixture(params=["folder", "s3"])
-def target(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> DataPlace:
     if request.param == "folder":
-        return Place(str(tmp_path / "made.lance"))
+        return DataPlace(str(tmp_path / "made.lance"))
     return made.place_in(request.getfixturevalue("bucket"), f"{tmp_path.name}/made.lance")
 
 
@@ -68,7 +68,7 @@ def test_every_kind_of_source_gives_the_same_samples(kind: str, tmp_path: Path) 
     data, done = converted(KINDS[kind](tmp_path / "source", given), tmp_path / "made.lance")
     rows = rows_of(data)
     assert len(rows) == 11
-    assert not left_out(done)
+    assert not left_out_counts(done)
     for one in given:
         row = rows[one.caption]
         assert row["image"] == one.image
@@ -78,7 +78,7 @@ def test_every_kind_of_source_gives_the_same_samples(kind: str, tmp_path: Path) 
         assert kind not in SCORED or row["score"] == one.score
 
 
-def test_a_source_may_lie_in_a_bucket_and_so_may_the_data_set(bucket: Bucket, tmp_path: Path) -> None:
+def test_a_source_may_lie_in_a_bucket_and_so_may_the_data_set(bucket: S3Bucket, tmp_path: Path) -> None:
     for kind in ("folder", "tars", "parquet", "mds", "mds in zstd", "jsonl", "files of img2dataset"):
         made_at, root = KINDS[kind](tmp_path / kind, samples(6)), tmp_path / kind
         folder = made.place_in(bucket, f"{tmp_path.name}/{kind}")
@@ -120,7 +120,7 @@ def test_what_is_no_image_is_left_out_and_counted(tmp_path: Path) -> None:
     ]
     data, done = converted(made.as_folder(tmp_path / "source", [*given, *broken]), tmp_path / "made.lance")
     assert len(rows_of(data)) == 4
-    assert left_out(done) == {"not an image": 3, "damaged": 1}
+    assert left_out_counts(done) == {"not an image": 3, "damaged": 1}
     assert data.info.left_out == {"not an image": 3, "damaged": 1}
     assert [names for one in done for names in one.examples.get("damaged", [])] == ["some/short.jpg"]
 
@@ -131,7 +131,7 @@ def test_an_image_without_a_caption_is_left_out_unless_asked(tmp_path: Path) -> 
     (source / "some" / "00002.txt").unlink()
     (source / "some" / "00003.txt").write_bytes(b"\0\1\2")
     data, done = converted(source, tmp_path / "made.lance")
-    assert left_out(done) == {"no caption": 3}
+    assert left_out_counts(done) == {"no caption": 3}
     everything, _ = converted(source, tmp_path / "all.lance", keep_uncaptioned=True)
     assert sorted(everything.table.to_table()["captions"].to_pylist()) == [[], [], [], ["number 0"]]
     assert data.rows == 1
@@ -217,7 +217,7 @@ def test_conditions_on_what_the_source_says_keep_images_from_being_fetched(web: 
     data, done = converted(source, tmp_path / "made.lance", where=where)
     assert sorted(rows_of(data)) == ["number 5", "number 7"]  # number 6 is 46 wide
     assert sorted(web.asked) == ["/00005.jpg", "/00006.jpg", "/00007.jpg"]
-    assert left_out(done) == {"not wanted (--where)": 8}
+    assert left_out_counts(done) == {"not wanted (--where)": 8}
 
 
 def test_a_condition_may_speak_of_the_picture_alone(tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ def test_a_condition_that_fails_on_a_row_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("column", ["sha256", "dhash", "score"])
-def test_of_equal_rows_the_first_is_kept(column: str, target: Place, tmp_path: Path) -> None:
+def test_of_equal_rows_the_first_is_kept(column: str, target: DataPlace, tmp_path: Path) -> None:
     given = [replace(one, image=encoded(picture(number, (72, 64)))) for number, one in enumerate(samples(6))]
     again = {
         "sha256": made.Sample("z", given[2].image, "again", 9),
@@ -304,7 +304,7 @@ def test_a_web_of_all_kinds_of_answers(web: made.Web, tmp_path: Path) -> None:
     ]
     data, done = converted(made.as_laion(tmp_path / "source", urls, given), tmp_path / "made.lance")
     assert sorted(rows_of(data)) == ["number 0", "number 2", "number 4"]
-    assert left_out(done) == {
+    assert left_out_counts(done) == {
         "HTTP 404": 1,
         "HTTP 500": 1,
         "leads in a circle": 1,
@@ -330,7 +330,7 @@ def test_a_server_that_never_answers_is_given_up(
     urls = [web.has("/hangs", Hang="yes"), web.has("/good", given[1].image)]
     data, done = converted(made.as_laion(tmp_path / "source", urls, given), tmp_path / "made.lance")
     assert sorted(rows_of(data)) == ["number 1"]
-    assert left_out(done) == {"no answer in time": 1}
+    assert left_out_counts(done) == {"no answer in time": 1}
 
 
 @pytest.mark.parametrize("kept", [7 * 512 + 100, 8 * 512, 8 * 512 + 100, 9 * 512])
@@ -340,7 +340,7 @@ def test_a_tar_that_breaks_off_gives_what_it_has(kept: int, tmp_path: Path) -> N
     tar.write_bytes(tar.read_bytes()[:kept])
     data, done = converted(tmp_path / "source", tmp_path / "made.lance", keep_uncaptioned=True)
     assert data.rows >= 1
-    assert left_out(done)["a tar that breaks off"] == 1
+    assert left_out_counts(done)["a tar that breaks off"] == 1
 
 
 def test_the_columns_of_tars_are_those_of_the_first_that_has_samples(tmp_path: Path) -> None:
@@ -351,7 +351,7 @@ def test_the_columns_of_tars_are_those_of_the_first_that_has_samples(tmp_path: P
     (source / "000001.tar").write_bytes(bytes(10240))
     data, done = converted(source, tmp_path / "made.lance")
     assert rows_of(data)["number 3"]["score"] == 0.3
-    assert left_out(done) in ({"a tar that breaks off": 1}, {"a tar that breaks off": 2})
+    assert left_out_counts(done) in ({"a tar that breaks off": 1}, {"a tar that breaks off": 2})
 
 
 def test_a_packed_tar_that_breaks_off_is_counted(tmp_path: Path) -> None:
@@ -361,7 +361,7 @@ def test_a_packed_tar_that_breaks_off_is_counted(tmp_path: Path) -> None:
     tar.write_bytes(packed[: len(packed) // 2])
     data, done = converted(source, tmp_path / "made.lance")
     assert data.rows >= 4
-    assert left_out(done)["a tar that breaks off"] == 1
+    assert left_out_counts(done)["a tar that breaks off"] == 1
 
 
 def test_a_table_without_images_lists_its_columns(tmp_path: Path) -> None:
@@ -410,7 +410,7 @@ def test_a_column_that_cannot_be_is_told_before_anything_is_done(
 
 
 def test_a_column_that_the_first_samples_of_a_tar_lack_is_told(tmp_path: Path) -> None:
-    source = Place(str(made.as_tars(tmp_path / "source", samples(4))))
+    source = DataPlace(str(made.as_tars(tmp_path / "source", samples(4))))
     found, _ = find_source(source, Hints(captions=("nope",)))
     assert found.notes == ("the first 4 samples of 000000.tar have no nope; they have caption, score",)
 
@@ -465,7 +465,7 @@ class CutOff:
             yield work(task)
 
 
-def test_what_is_done_stays_done(target: Place, tmp_path: Path) -> None:
+def test_what_is_done_stays_done(target: DataPlace, tmp_path: Path) -> None:
     source = made.as_tars(tmp_path / "source", samples(20))
     with pytest.raises(Cut):
         converted(source, target, engine=CutOff(3))
@@ -499,7 +499,7 @@ def test_other_settings_do_not_go_on_with_what_was_begun(tmp_path: Path) -> None
 
 
 def test_what_failed_before_a_piece_was_made_can_be_said_anew_with_other_settings(
-    target: Place, tmp_path: Path
+    target: DataPlace, tmp_path: Path
 ) -> None:
     source = made.as_tars(tmp_path / "source", samples(8))
     with pytest.raises(BadInput, match="Divide by zero"):
@@ -507,7 +507,7 @@ def test_what_failed_before_a_piece_was_made_can_be_said_anew_with_other_setting
     assert len(rows_of(converted(source, target, where=Where(("width / 1 > 1",)))[0])) == 8
 
 
-def test_a_data_set_is_not_written_over(target: Place, tmp_path: Path) -> None:
+def test_a_data_set_is_not_written_over(target: DataPlace, tmp_path: Path) -> None:
     source = made.as_tars(tmp_path / "source", samples(4))
     first, _ = converted(source, target)
     again, _ = converted(source, target)
@@ -540,7 +540,7 @@ def test_a_conversion_cut_off_between_its_commit_and_the_doubles_is_not_finished
         with pytest.raises(Cut):
             converted(source, tmp_path / "made.lance", unique="sha256")
     with pytest.raises(BadInput, match="is not finished"):
-        open_data_set(Place(str(tmp_path / "made.lance")))
+        open_data_set(DataPlace(str(tmp_path / "made.lance")))
     assert len(rows_of(converted(source, tmp_path / "made.lance", unique="sha256")[0])) == 6
 
 
@@ -555,7 +555,7 @@ if __name__ == "__main__":
 """
 
 
-def kill_at_random(source: Path, target: Place, seed: int, tmp_path: Path) -> int:
+def kill_at_random(source: Path, target: DataPlace, seed: int, tmp_path: Path) -> int:
     """SIGKILL to all of a conversion's processes, again and again, after ever longer; how often it was killed."""
     rng = random.Random(seed)
     script = tmp_path / "convert.py"
@@ -583,7 +583,7 @@ def kill_at_random(source: Path, target: Place, seed: int, tmp_path: Path) -> in
     raise AssertionError("it never ended")
 
 
-def check_whole(target: Place, given: list[made.Sample]) -> None:
+def check_whole(target: DataPlace, given: list[made.Sample]) -> None:
     data = open_data_set(target)
     rows = rows_of(data)
     assert sorted(rows) == sorted(one.caption for one in given)
@@ -595,7 +595,7 @@ def check_whole(target: Place, given: list[made.Sample]) -> None:
     assert not target.beside(".converting").entries()
 
 
-def test_killed_at_random_moments_no_sample_is_lost_or_doubled(target: Place, tmp_path: Path) -> None:
+def test_killed_at_random_moments_no_sample_is_lost_or_doubled(target: DataPlace, tmp_path: Path) -> None:
     given = samples(400)
     source = made.as_tars(
         tmp_path / "source", [*given, *(made.Sample(f"z{one.name}", one.image, "twice", 0) for one in given[:9])], 8
@@ -607,7 +607,7 @@ def test_killed_at_random_moments_no_sample_is_lost_or_doubled(target: Place, tm
 @pytest.mark.parametrize("kind", ["csv", "mds in zstd"])
 def test_killed_at_random_moments_a_source_of_any_kind_is_whole(kind: str, tmp_path: Path) -> None:
     given = samples(200)
-    source, target = KINDS[kind](tmp_path / "source", given), Place(str(tmp_path / "made.lance"))
+    source, target = KINDS[kind](tmp_path / "source", given), DataPlace(str(tmp_path / "made.lance"))
     assert kill_at_random(source, target, len(kind), tmp_path) >= 1
     check_whole(target, given)
 
@@ -615,7 +615,7 @@ def test_killed_at_random_moments_a_source_of_any_kind_is_whole(kind: str, tmp_p
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seed", range(10))
-def test_killed_at_more_random_moments(seed: int, target: Place, tmp_path: Path) -> None:
+def test_killed_at_more_random_moments(seed: int, target: DataPlace, tmp_path: Path) -> None:
     given = samples(1500)
     source = made.as_tars(tmp_path / "source", given, 8)
     kill_at_random(source, target, seed, tmp_path)
@@ -630,7 +630,7 @@ def test_killed_at_more_random_moments(seed: int, target: Place, tmp_path: Path)
 @pytest.mark.parametrize("seed", range(3))
 def test_killed_at_more_random_moments_a_source_of_any_kind_is_whole(seed: int, kind: str, tmp_path: Path) -> None:
     given = samples(1500)
-    source, target = KINDS[kind](tmp_path / "source", given), Place(str(tmp_path / "made.lance"))
+    source, target = KINDS[kind](tmp_path / "source", given), DataPlace(str(tmp_path / "made.lance"))
     kill_at_random(source, target, seed, tmp_path)
     check_whole(target, given)
 
@@ -646,7 +646,7 @@ def end_itself(task: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_key_that_is_lost_in_the_middle_is_told_and_what_is_done_stays_done(bucket: Bucket, tmp_path: Path) -> None:
+def test_a_key_that_is_lost_in_the_middle_is_told_and_what_is_done_stays_done(bucket: S3Bucket, tmp_path: Path) -> None:
     source = made.as_tars(tmp_path / "source", samples(20))
     address = bucket.endpoint.removeprefix("http://").split(":")
     refused = [Fault(kind="answer", status=403)] * 200
@@ -670,7 +670,7 @@ def test_a_full_disk_is_told(error: str, tmp_path: Path) -> None:
     from gangline.data.place import errors_of
 
     def work() -> None:
-        with errors_of(Place("/somewhere")):
+        with errors_of(DataPlace("/somewhere")):
             raise OSError(error)
 
     with pytest.raises(GanglineError, match="the disk is full: /somewhere"):
@@ -717,7 +717,7 @@ def test_who_comes_second_does_not_break_what_the_first_made(tmp_path: Path) -> 
 
     with pytest.raises(BadInput, match=r"another process made .* meanwhile"):
         converted(source, tmp_path / "made.lance", engine=Overtaken(2))
-    assert len(rows_of(open_data_set(Place(str(tmp_path / "made.lance"))))) == 12
+    assert len(rows_of(open_data_set(DataPlace(str(tmp_path / "made.lance"))))) == 12
 
 
 def test_a_table_leads_to_no_file_outside_of_its_folder(tmp_path: Path) -> None:
@@ -734,7 +734,7 @@ def test_a_table_leads_to_no_file_outside_of_its_folder(tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "source" / "t.parquet")
     data, done = converted(tmp_path / "source", tmp_path / "made.lance")
     assert list(rows_of(data)) == ["here.jpg"]
-    assert left_out(done) == {"a path that leads elsewhere": 2, "the file is gone": 1}
+    assert left_out_counts(done) == {"a path that leads elsewhere": 2, "the file is gone": 1}
 
 
 def test_a_shard_can_be_made_by_anybody_who_has_the_conversion(tmp_path: Path) -> None:
@@ -743,8 +743,8 @@ def test_a_shard_can_be_made_by_anybody_who_has_the_conversion(tmp_path: Path) -
 
     from gangline.data.making.conversion import Conversion
 
-    found, entries = find_source(Place(str(made.as_tars(tmp_path / "source", samples(4)))))
-    conversion = Conversion(source=found, target=Place(str(tmp_path / "made.lance")))
+    found, entries = find_source(DataPlace(str(made.as_tars(tmp_path / "source", samples(4)))))
+    conversion = Conversion(source=found, target=DataPlace(str(tmp_path / "made.lance")))
     sent = pickle.loads(pickle.dumps(conversion))  # noqa: S301
     done = convert_shard(sent, "plan", made.QUICK, found.shards(entries, 8)[0])
     assert done.rows == 4
@@ -782,9 +782,9 @@ def test_begun_anew_a_conversion_may_find_data_of_one_that_was_cut_off(tmp_path:
     source = made.as_tars(tmp_path / "source", samples(12))
     with pytest.raises(Cut):
         converted(source, tmp_path / "made.lance", engine=CutOff(2))
-    Place(str(tmp_path / "made.lance.converting")).wipe()
+    DataPlace(str(tmp_path / "made.lance.converting")).wipe()
     (tmp_path / "made.lance" / "data" / ".tmpOwV5jj").write_bytes(b"what Lance leaves where it was killed")
-    check_whole(Place(converted(source, tmp_path / "made.lance", unique="sha256")[0].place.uri), samples(12))
+    check_whole(DataPlace(converted(source, tmp_path / "made.lance", unique="sha256")[0].place.uri), samples(12))
 
 
 def test_notes_without_a_plan_count_for_nothing(tmp_path: Path) -> None:
@@ -897,7 +897,7 @@ def test_a_text_that_is_not_utf8_costs_one_row(tmp_path: Path) -> None:
     broken = pa.Array.from_buffers(pa.string(), 2, [None, ends, pa.py_buffer(b"a\xff")])
     data, done = converted(tables(tmp_path / "source", {"note": broken}), tmp_path / "made.lance")
     assert list(rows_of(data)) == ["number 0"]
-    assert left_out(done) == {"a text that is not UTF-8": 1}
+    assert left_out_counts(done) == {"a text that is not UTF-8": 1}
 
 
 def test_a_number_that_is_none_is_null(tmp_path: Path) -> None:
@@ -959,7 +959,7 @@ def test_a_tar_from_a_mac_has_its_samples(tmp_path: Path) -> None:
     tar = tar_of(tmp_path / "a.tar", ("._a.jpg", b"x"), ("a.jpg", image), ("._a.txt", b"x"), ("a.txt", b"one"))
     data, done = converted(tar, tmp_path / "made.lance")
     assert list(rows_of(data)) == ["one"]
-    assert not left_out(done)
+    assert not left_out_counts(done)
 
 
 @pytest.mark.parametrize(
@@ -1114,7 +1114,7 @@ def test_what_lies_in_a_linked_folder_is_never_deleted(tmp_path: Path) -> None:
     kept = made.as_folder(tmp_path / "elsewhere", samples(1))
     (tmp_path / "made.lance.converting").mkdir()
     (tmp_path / "made.lance.converting" / "linked").symlink_to(kept, target_is_directory=True)
-    assert Place(str(tmp_path / "made.lance.converting")).entries() == []
+    assert DataPlace(str(tmp_path / "made.lance.converting")).entries() == []
 
 
 def test_tables_without_rows_are_told_by_the_name_of_the_file(tmp_path: Path) -> None:
@@ -1148,7 +1148,7 @@ def test_two_that_drop_the_doubles_at_once_do_no_harm(tmp_path: Path, monkeypatc
     monkeypatch.setattr(lance.LanceFragment, "delete_rows", overtaken)
     with pytest.raises(BadInput, match=r"another process made .* meanwhile"):
         converted(source, tmp_path / "made.lance", unique="sha256")
-    assert len(rows_of(open_data_set(Place(str(tmp_path / "made.lance"))))) == 8
+    assert len(rows_of(open_data_set(DataPlace(str(tmp_path / "made.lance"))))) == 8
 
 
 def test_a_jpeg_too_large_for_memory_is_stored_smaller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1162,7 +1162,7 @@ def test_a_jpeg_too_large_for_memory_is_stored_smaller(tmp_path: Path, monkeypat
 
 def test_a_data_set_is_not_made_of_a_whole_bucket(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="s3://photos is a whole bucket"):
-        converted(made.as_tars(tmp_path / "source", samples(2)), Place("s3://photos"))
+        converted(made.as_tars(tmp_path / "source", samples(2)), DataPlace("s3://photos"))
 
 
 def test_a_data_set_that_is_newer_or_damaged_is_told(tmp_path: Path) -> None:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from gangline.adapters.objects.s3_wire import Bucket
+from gangline.adapters.objects.s3_wire import S3Bucket
 from gangline.core.errors import BadInput
-from gangline.data.making.conversion import dropped, left_out
+from gangline.data.making.conversion import dropped, left_out_counts
 from gangline.data.making.convert import convert
 from gangline.data.making.engine import Processes
 from gangline.data.making.fetch import Fetching
-from gangline.data.place import Place
+from gangline.data.place import DataPlace
 from gangline.data.sources import Hints, find_source
 from gangline.data.sources.lines import MARKED
 from tests.data import made
@@ -56,10 +56,10 @@ def test_paths_are_seen_from_the_folder_of_the_table(form: str, tmp_path: Path) 
         assert {caption: row["image"] for caption, row in rows_of(data).items()} == {
             str(number): one.image for number, one in enumerate(samples(3))
         }
-        assert left_out(done) == {"the file is gone": 1}
+        assert left_out_counts(done) == {"the file is gone": 1}
 
 
-def test_images_lie_in_any_bucket_whether_the_table_does_or_not(bucket: Bucket, tmp_path: Path) -> None:
+def test_images_lie_in_any_bucket_whether_the_table_does_or_not(bucket: S3Bucket, tmp_path: Path) -> None:
     given = samples(3)
     place = made.place_in(bucket, f"{tmp_path.name}/set")
     for one in given:
@@ -67,13 +67,13 @@ def test_images_lie_in_any_bucket_whether_the_table_does_or_not(bucket: Bucket, 
     lines = [{"path": f"{place.uri}/{one.name}.jpg", "caption": one.caption} for one in given]
     lines.append({"path": f"{place.uri}/gone.jpg", "caption": "gone"})
     local = write_lines(tmp_path / "lines.csv", lines)
-    found, entries = find_source(Place(str(local)), Hints())
+    found, entries = find_source(DataPlace(str(local)), Hints())
     from gangline.data.making.conversion import Conversion
 
-    conversion = Conversion(source=found, target=Place(str(tmp_path / "made.lance")))
+    conversion = Conversion(source=found, target=DataPlace(str(tmp_path / "made.lance")))
     data, done = convert(conversion, entries, Processes(1), Fetching(connections=2, buckets=place.options))
     assert sorted(rows_of(data)) == sorted(one.caption for one in given)
-    assert left_out(done) == {"the file is gone": 1}
+    assert left_out_counts(done) == {"the file is gone": 1}
 
     there = [
         {"path": path, "caption": path} for path in (f"../{given[0].name}.jpg", "/etc/hostname", "../../../up.jpg")
@@ -81,7 +81,7 @@ def test_images_lie_in_any_bucket_whether_the_table_does_or_not(bucket: Bucket, 
     place.below("tables").write("lines.jsonl", "\n".join(map(json.dumps, there)).encode())
     data, done = converted(place.below("tables"), tmp_path / "remote.lance")
     assert list(rows_of(data)) == [f"../{given[0].name}.jpg"]
-    assert left_out(done) == {"a path that leads elsewhere": 1, "the file is gone": 1}
+    assert left_out_counts(done) == {"a path that leads elsewhere": 1, "the file is gone": 1}
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -105,7 +105,7 @@ def test_pieces_of_any_length_have_each_row_once(form: str, rows: int, tmp_path:
     count = 3 * MARKED + 5
     captions = [f'number {number}, “ü”\n"said"\r\n and {"x" * (number % 300)}' for number in range(count)]
     lines = [{"url": f"http://x/{number}", "caption": caption} for number, caption in enumerate(captions)]
-    found, entries = find_source(Place(str(write_lines(tmp_path / f"lines.{form}", lines))))
+    found, entries = find_source(DataPlace(str(write_lines(tmp_path / f"lines.{form}", lines))))
     shards = found.shards(entries, rows)
     assert len(shards) == -(-count // rows)
     some = shards if rows > 1 else [shards[number] for number in (0, 1, MARKED - 1, MARKED, MARKED + 1, count - 1)]
@@ -257,7 +257,7 @@ def test_images_go_before_a_table_beside_them_which_is_told(tmp_path: Path) -> N
     made.as_folder(tmp_path / "source", samples(2))
     lines = [{"path": f"some/{one.name}.jpg", "caption": "of the table"} for one in samples(2)]
     path = write_lines(tmp_path / "source" / "lines.csv", lines)
-    found, _ = find_source(Place(str(tmp_path / "source")))
+    found, _ = find_source(DataPlace(str(tmp_path / "source")))
     assert (found.kind, found.notes) == (
         "folder",
         ("lines.csv: not read; give the file alone to read its images and captions",),
@@ -285,8 +285,8 @@ def test_of_a_table_that_is_given_alone_the_rest_of_its_folder_is_not_listed(
 ) -> None:
     path = write_lines(tmp_path / "lines.csv", [{"path": name, "caption": name} for name in photos(tmp_path)])
     listed: list[str] = []
-    monkeypatch.setattr(Place, "entries", lambda place, **how: listed.append(place.uri) or [])
-    found, entries = find_source(Place(str(path)))
+    monkeypatch.setattr(DataPlace, "entries", lambda place, **how: listed.append(place.uri) or [])
+    found, entries = find_source(DataPlace(str(path)))
     assert ([entry.name for entry in entries], listed, found.kind) == (["lines.csv"], [], "lines")
 
 

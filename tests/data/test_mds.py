@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gangline.core.errors import BadInput
-from gangline.data.making.conversion import left_out
-from gangline.data.place import Place
+from gangline.data.making.conversion import left_out_counts
+from gangline.data.place import DataPlace
 from gangline.data.sources import Hints, find_source
 from tests.data import made
 from tests.data.made import converted, rows_of, samples
@@ -103,7 +103,7 @@ def test_a_value_that_is_damaged_costs_one_sample(tmp_path: Path) -> None:
     columns = {"jpg": "bytes", "caption": "str", "n": "str_int", "meta": "json"}
     data, done = converted(made.write_mds(tmp_path / "source", columns, [rows]), tmp_path / "made.lance")
     assert list(rows_of(data)) == ["good"]
-    assert left_out(done) == {"a damaged sample": 2, "a text that is not UTF-8": 1}
+    assert left_out_counts(done) == {"a damaged sample": 2, "a text that is not UTF-8": 1}
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_picture_that_is_none_costs_one_sample(stored: bytes, tmp_path: Path) 
     source = made.write_mds(tmp_path / "source", {"image": "pil", "caption": "str"}, [rows])
     data, done = converted(source, tmp_path / "made.lance")
     assert list(rows_of(data)) == ["good"]
-    assert sum(left_out(done).values()) == 1
+    assert sum(left_out_counts(done).values()) == 1
 
 
 def test_a_picture_of_inks_is_read_as_it_looks(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_small_shards_are_read_together_and_large_ones_in_parts(tmp_path: Path) 
     small = made.as_mds(tmp_path / "small", samples(10), each=2)
     large = made.as_mds(tmp_path / "large", samples(10), each=10)
     for source, parts in ((small, [2, 2, 1]), (large, [1, 1, 1])):
-        found, entries = find_source(Place(str(source)))
+        found, entries = find_source(DataPlace(str(source)))
         assert [len(shard.parts) for shard in found.shards(entries, 4)] == parts
         data, _ = converted(source, tmp_path / f"{source.name}.lance", rows=4)
         assert len(rows_of(data)) == 10

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gangline.core.errors import BadInput
-from gangline.data.making.conversion import left_out
+from gangline.data.making.conversion import left_out_counts
 from gangline.data.sources import Hints
 from tests.data.made import converted, encoded, picture, rows_of
 
@@ -73,4 +73,4 @@ def test_images_of_a_sample_that_has_only_one_in_most(tmp_path: Path) -> None:
             info.size = len(PICTURES[1])
             tar.addfile(info, io.BytesIO(PICTURES[1]))
     _, done = converted(source, tmp_path / "made.lance")
-    assert left_out(done) == {"several images in the sample (--image-member)": 1}
+    assert left_out_counts(done) == {"several images in the sample (--image-member)": 1}

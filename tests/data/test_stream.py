@@ -10,13 +10,13 @@ import lance
 import pyarrow as pa
 import pytest
 
-from gangline.adapters.objects.s3_wire import Bucket
+from gangline.adapters.objects.s3_wire import S3Bucket
 from gangline.core.errors import BadInput, Unreachable
 from gangline.data.dataset import DataSet, open_data_set
-from gangline.data.place import Place
+from gangline.data.place import DataPlace
 from gangline.data.reading.block_cache import BlockCache
-from gangline.data.reading.shelf import Reading, Rows, Shelf, block_rows
-from gangline.data.reading.shuffle import Numbers
+from gangline.data.reading.shelf import BlockRows, DataReader, ReadOrder, block_rows
+from gangline.data.reading.shuffle import SampleNumbers
 from gangline.data.reading.stream import Batch, Stream
 from tests.data import made
 from tests.data.made import converted, samples
@@ -32,10 +32,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> DataSet:
     return converted(made.as_tars(root / "source", samples(ROWS)), root / "made.lance", rows=16)[0]
 
 
-def shelf(data: DataSet, **changes: Any) -> Shelf:
+def shelf(data: DataSet, **changes: Any) -> DataReader:
     settings = {"columns": COLUMNS, "seed": 5, "block_rows": 4, "lanes": 4} | changes
     kept = {name: settings.pop(name) for name in ("cache", "wait_s") if name in settings}
-    return Shelf(data, Reading(**settings), **kept)
+    return DataReader(data, ReadOrder(**settings), **kept)
 
 
 def taken(stream: Stream, count: int, size: int = 4, first: int = 0) -> list[Batch]:
@@ -120,7 +120,7 @@ def test_numbers_come_as_an_array(data: DataSet, tmp_path: Path) -> None:
         "latents", pa.FixedSizeListArray.from_arrays(pa.array(range(ROWS * 2), pa.float16()), 2)
     )
     lance.write_dataset(table, tmp_path / "made.lance")
-    with_latents = open_data_set(Place(str(tmp_path / "made.lance")))
+    with_latents = open_data_set(DataPlace(str(tmp_path / "made.lance")))
     found = taken(Stream([shelf(with_latents, columns=("latents", "captions"))]), 5)
     for batch in found:
         assert batch.columns["latents"].shape == (4, 2)
@@ -140,10 +140,10 @@ def test_a_mix_gives_each_data_set_its_share(data: DataSet, tmp_path: Path) -> N
     assert [one for turn in zip(*ranks, strict=True) for one in turn] == captions(batches)[:512]
 
 
-class Counted(Shelf):
+class Counted(DataReader):
     reads = 0
 
-    def read(self, block: int, places: Numbers) -> Rows:
+    def read(self, block: int, places: SampleNumbers) -> BlockRows:
         self.reads += 1
         return super().read(block, places)
 
@@ -152,7 +152,7 @@ def test_a_block_is_read_once_in_an_epoch_though_a_batch_begins_in_one_window_an
     tmp_path: Path,
 ) -> None:
     data, _ = converted(made.as_tars(tmp_path / "source", samples(64)), tmp_path / "made.lance")
-    of = Counted(data, Reading(columns=COLUMNS, seed=5, block_rows=4, lanes=4))
+    of = Counted(data, ReadOrder(columns=COLUMNS, seed=5, block_rows=4, lanes=4))
     passes, blocks, ahead, size = 3, 64 // 4, 2 * 4, 6
     taken(Stream([of]), passes * 64 // size, size=size)
     assert of.reads <= size + passes * blocks + ahead
@@ -161,13 +161,13 @@ def test_a_block_is_read_once_in_an_epoch_though_a_batch_begins_in_one_window_an
 def test_the_first_batch_is_used_while_the_blocks_of_the_next_are_read(data: DataSet) -> None:
     reads_a_block = threading.Event()
 
-    class Told(Shelf):
-        def read(self, block: int, places: Numbers) -> Rows:
+    class Told(DataReader):
+        def read(self, block: int, places: SampleNumbers) -> BlockRows:
             if len(places) > 1:
                 reads_a_block.set()
             return super().read(block, places)
 
-    with Stream([Told(data, Reading(columns=COLUMNS, seed=5, block_rows=4, lanes=4))]) as stream:
+    with Stream([Told(data, ReadOrder(columns=COLUMNS, seed=5, block_rows=4, lanes=4))]) as stream:
         batches = stream.batches(first=0, size=1)
         next(batches)
         assert reads_a_block.wait(10)
@@ -181,7 +181,7 @@ def test_ranks_share_the_blocks_of_a_mix(ranks: int, tmp_path: Path) -> None:
     ]
     passes, blocks, window, first_batch, reads = (4, 2), 64 // 4, 4, 8, 0
     for rank in range(ranks):
-        shelves = [Counted(one, Reading(columns=COLUMNS, seed=5, block_rows=4, lanes=window)) for one in sets]
+        shelves = [Counted(one, ReadOrder(columns=COLUMNS, seed=5, block_rows=4, lanes=window)) for one in sets]
         taken(Stream(shelves, weights=[2, 1], rank=rank, ranks=ranks), sum(passes) * 64 // 8 // ranks, size=8)
         reads += sum(one.reads for one in shelves) - first_batch
     ahead = 2 * len(sets) * window
@@ -224,27 +224,27 @@ def test_blocks_have_about_the_same_size_whatever_rows_weigh(data: DataSet) -> N
 
 
 @pytest.fixture
-def remote(bucket: Bucket, tmp_path: Path) -> Place:
+def remote(bucket: S3Bucket, tmp_path: Path) -> DataPlace:
     place = made.place_in(bucket, f"{tmp_path.name}/made.lance")
     converted(made.as_tars(tmp_path / "source", samples(ROWS)), place, rows=16)
     return place
 
 
 @pytest.fixture
-def proxy(bucket: Bucket) -> Iterator[Proxy]:
+def proxy(bucket: S3Bucket) -> Iterator[Proxy]:
     host, port = bucket.endpoint.removeprefix("http://").split(":")
     with Proxy((host, int(port))) as started:
         yield started
 
 
-def through(proxy: Proxy, remote: Place) -> Place:
-    return Place(remote.uri, remote.options | {"aws_endpoint": proxy.url})
+def through(proxy: Proxy, remote: DataPlace) -> DataPlace:
+    return DataPlace(remote.uri, remote.options | {"aws_endpoint": proxy.url})
 
 
 @pytest.mark.parametrize(
     "fault", [Fault(kind="answer", status=503), Fault(kind="answer", status=500), Fault(kind="cut", after=50)]
 )
-def test_faults_of_the_store_are_asked_again(fault: Fault, remote: Place, proxy: Proxy) -> None:
+def test_faults_of_the_store_are_asked_again(fault: Fault, remote: DataPlace, proxy: Proxy) -> None:
     whole = captions(taken(Stream([shelf(open_data_set(remote))]), 30))
     data = open_data_set(through(proxy, remote))
     proxy.faults.extend([fault] * 5)
@@ -252,7 +252,7 @@ def test_faults_of_the_store_are_asked_again(fault: Fault, remote: Place, proxy:
     assert not proxy.faults
 
 
-def test_a_key_that_is_lost_is_told_at_once(remote: Place, proxy: Proxy) -> None:
+def test_a_key_that_is_lost_is_told_at_once(remote: DataPlace, proxy: Proxy) -> None:
     data = open_data_set(through(proxy, remote))
     with Stream([shelf(data)]) as stream:
         batches = stream.batches(0, 4)
@@ -262,7 +262,7 @@ def test_a_key_that_is_lost_is_told_at_once(remote: Place, proxy: Proxy) -> None
             list(itertools.islice(batches, 30))
 
 
-def test_blocks_that_are_on_this_disk_are_not_asked_for_again(remote: Place, proxy: Proxy, tmp_path: Path) -> None:
+def test_blocks_that_are_on_this_disk_are_not_asked_for_again(remote: DataPlace, proxy: Proxy, tmp_path: Path) -> None:
     cache = BlockCache(tmp_path / "cache", 1 << 30)
     first = captions(taken(Stream([shelf(open_data_set(through(proxy, remote)), cache=cache)]), 30))
     data = open_data_set(through(proxy, remote))
@@ -275,7 +275,7 @@ def test_blocks_that_are_on_this_disk_are_not_asked_for_again(remote: Place, pro
     assert captions(found) == first[:ROWS]
 
 
-def test_a_cached_block_that_is_damaged_is_read_anew(remote: Place, tmp_path: Path) -> None:
+def test_a_cached_block_that_is_damaged_is_read_anew(remote: DataPlace, tmp_path: Path) -> None:
     cache = BlockCache(tmp_path / "cache", 1 << 30)
     whole = captions(taken(Stream([shelf(open_data_set(remote), cache=cache)]), 30))
     files = sorted((tmp_path / "cache").iterdir())

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from gangline.data.making.conversion import dropped, left_out
-from gangline.data.place import Place
+from gangline.data.making.conversion import dropped, left_out_counts
+from gangline.data.place import DataPlace
 from gangline.data.sources import Hints, find_source
 from tests.data import made
 from tests.data.made import converted, rows_of
@@ -44,11 +44,11 @@ SOURCES = {
 @pytest.mark.parametrize("source", SOURCES)
 def test_what_other_programs_wrote_has_each_sample_once_with_its_own_bytes(source: str, tmp_path: Path) -> None:
     kind, without = SOURCES[source]
-    assert find_source(Place(str(WRITTEN / source)))[0].kind == kind
+    assert find_source(DataPlace(str(WRITTEN / source)))[0].kind == kind
     data, done = converted(WRITTEN / source, tmp_path / "made.lance", rows=3)
     found = {caption: row["sha256"] for caption, row in rows_of(data).items()}
     assert found == (dict(list(EXPECTED.items())[3:]) if source == "mds/parts/1" else EXPECTED)
-    assert left_out(done) == without
+    assert left_out_counts(done) == without
 
 
 @pytest.mark.parametrize("form", ["files", "webdataset"])
@@ -66,7 +66,7 @@ def test_numbers_and_texts_of_img2dataset_are_kept_as_columns(form: str, tmp_pat
 def test_the_member_that_is_named_is_the_image(tmp_path: Path) -> None:
     data, done = converted(WRITTEN / "webdataset", tmp_path / "made.lance", hints=Hints(image_member="*.image.jpg"))
     assert {caption: row["sha256"] for caption, row in rows_of(data).items()} == EXPECTED
-    assert not left_out(done)
+    assert not left_out_counts(done)
 
 
 def test_values_of_mds_are_kept_as_what_they_are_and_the_rest_is_counted(tmp_path: Path) -> None:

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 
-from gangline.cli.admin.settings import as_text
-from gangline.cli.jobs.settings import offered, option_name
-from gangline.core.server.settings import ServerSettings, listed
+from gangline.cli.admin.settings import setting_text
+from gangline.cli.jobs.settings import offered_settings, option_name
+from gangline.core.server.settings import ServerSettings, list_settings
 from gangline.core.specs.fields import Needs
 from gangline.core.specs.lora import LoraSpec
-from gangline.core.specs.phases import DataRef, Phase, VaeLosses
+from gangline.core.specs.phases import DataRef, TrainingPhase, VaeLosses
 from gangline.core.specs.scratch import ScratchSpec
-from gangline.core.specs.settings import Group, Setting, default_of, groups_of
+from gangline.core.specs.settings import Setting, SettingGroup, default_of, groups_of
 from tests.conftest import ROOT
 
 BEGIN = "\n## Every setting\n"
@@ -19,26 +19,26 @@ SERVER = ROOT / "docs" / "reference" / "settings.md"
 Name = Callable[[type, str], str]
 
 
-def table(of: type, group: Group, settings: dict[str, Setting], called: Name, head: str) -> str:
+def table(of: type, group: SettingGroup, settings: dict[str, Setting], called: Name, head: str) -> str:
     rows = [f"| `{called(of, name)}` | {default_of(of, name)} | {one.says} |" for name, one in settings.items()]
     return "\n".join([f"### {group}", "", f"| {head} | default | |", "|---|---|---|", *rows, ""])
 
 
 def of_training() -> str:
-    of = [(each, group, settings) for each in (LoraSpec, Needs) for group, settings in offered(each).items()]
+    of = [(each, group, settings) for each in (LoraSpec, Needs) for group, settings in offered_settings(each).items()]
     return "\n".join(table(*one, option_name, "option") for one in of)
 
 
 def of_scratch() -> str:
-    specs = (ScratchSpec, Needs, DataRef, Phase, VaeLosses)
+    specs = (ScratchSpec, Needs, DataRef, TrainingPhase, VaeLosses)
     of = [(each, group, dict(settings)) for each in specs for group, settings in groups_of(each).items()]
     return "\n".join(table(*one, lambda _, name: name, "setting") for one in of)
 
 
 def of_server() -> str:
     parts: dict[str, list[str]] = {}
-    for each in listed(ServerSettings()):
-        default = f"{as_text(each.default)} {each.unit}".strip() if each.default not in (None, "", ()) else "none"
+    for each in list_settings(ServerSettings()):
+        default = f"{setting_text(each.default)} {each.unit}".strip() if each.default not in (None, "", ()) else "none"
         parts.setdefault(each.section, []).append(f"| `{each.name}` | {default} | {each.meaning} |")
     head = ["| setting | default | |", "|---|---|---|"]
     return "\n".join("\n".join([f"### `[{name}]`", "", *head, *rows, ""]) for name, rows in parts.items())

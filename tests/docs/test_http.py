@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from gangline import Client
-from gangline.adapters.objects.s3_wire import Bucket
-from gangline.adapters.places.bucket import Key, SourceBucket
+from gangline.adapters.objects.s3_wire import S3Bucket
+from gangline.adapters.places.bucket import BucketKey, SourceBucket
 from gangline.compose.places import make_deliverer, make_fetcher
 from gangline.core.server.settings import parse_server_settings
 from gangline.service.content import bases
-from gangline.service.content.bases import Said
+from gangline.service.content.bases import BaseStatement
 from gangline.service.content.deliver import deliver
 from tests.conftest import ROOT
 from tests.servers import ACCESS_KEY, SECRET_KEY
@@ -47,7 +47,9 @@ def site() -> Iterator[Site]:
 
 
 @pytest.fixture
-def service(tmp_path: Path, bucket: Bucket, site: Site, objects, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+def service(
+    tmp_path: Path, bucket: S3Bucket, site: Site, objects, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Service]:
     """With the settings of the page, and photos where it says they lie."""
     assert SETTINGS
     for name in ("DOGS", "RESULTS"):
@@ -57,14 +59,14 @@ def service(tmp_path: Path, bucket: Bucket, site: Site, objects, monkeypatch: py
     text = re.sub("(secret_env = .*)", rf'\1\nendpoint = "{bucket.endpoint}"', here(SETTINGS[1], site))
     text = text.replace("10.1.0.0/16", "127.0.0.0/8")
     settings = parse_server_settings(text, "gangline.toml")
-    there = SourceBucket(bucket.name, Key(access=ACCESS_KEY, secret=SECRET_KEY, endpoint=bucket.endpoint))
+    there = SourceBucket(bucket.name, BucketKey(access=ACCESS_KEY, secret=SECRET_KEY, endpoint=bucket.endpoint))
     there.put("page/dogs/timber/1.png", [picture()])
     there.put("page/dogs/timber/1.txt", [b"sks dog"])
     with a_service(tmp_path, str(tmp_path / "db.sqlite"), objects) as service:
         edges = {"fetcher": make_fetcher(tmp_path, settings), "deliverer": make_deliverer(settings)}
         service.at = replace(service.at, **edges, fetching=settings.fetching)
         service.app.state.deployment = service.at
-        bases.add(service.at, PROJECT, "tiny", service.spec().base, None, Said(), service.now_ms)
+        bases.add(service.at, PROJECT, "tiny", service.spec().base, None, BaseStatement(), service.now_ms)
         yield service
 
 
@@ -105,7 +107,7 @@ class Shell:
 
 @needs_tools
 def test_every_command_of_the_page_does_what_it_says(
-    service: Service, site: Site, bucket: Bucket, tmp_path: Path
+    service: Service, site: Site, bucket: S3Bucket, tmp_path: Path
 ) -> None:
     first, submit, list_of_urls, follow, results, delivery, steer = SHELL
     assert "SERVER=" in first and "KEY=" in first
@@ -144,7 +146,7 @@ def test_every_command_of_the_page_does_what_it_says(
         succeed(service, node, assignment.hold)
         for _ in deliver(service.at):
             pass
-        there = SourceBucket("gangline", Key(access=ACCESS_KEY, secret=SECRET_KEY, endpoint=bucket.endpoint))
+        there = SourceBucket("gangline", BucketKey(access=ACCESS_KEY, secret=SECRET_KEY, endpoint=bucket.endpoint))
         assert "page/results/timber/weights.safetensors" in dict(there.list("page/results/timber"))
         assert shell.run(steer).split("\n")[1:4] == ["paused", "queued", "canceled"]
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gangline.cli.admin.box import Box
-from gangline.cli.jobs.train import hand_in
+from gangline.cli.jobs.train import upload_inputs
 from tests.conftest import BASE, SUBJECT
 
 SETTINGS: dict[str, Any] = {
@@ -34,7 +34,7 @@ def box(tmp_path: Path) -> Iterator[Box]:
 
 
 def submit(box: Box, **settings: Any) -> str:
-    return box.client.submit(hand_in(box.client, SUBJECT, str(BASE), [], SETTINGS | settings)).summary.id
+    return box.client.submit(upload_inputs(box.client, SUBJECT, str(BASE), [], SETTINGS | settings)).summary.id
 
 
 def until(condition: Callable[[], bool]) -> None:

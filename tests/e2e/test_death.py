@@ -13,7 +13,7 @@ import pytest
 
 from gangline.adapters.pools.local import LocalNode
 from gangline.cli.admin.box import Box
-from gangline.cli.jobs.train import hand_in
+from gangline.cli.jobs.train import upload_inputs
 from gangline.core.models.lora_metadata import DIFFUSERS_FILE
 from gangline.core.views import JobView
 from gangline.train.run.digest import tensors_digest
@@ -41,7 +41,7 @@ def box(tmp_path: Path) -> Iterator[Box]:
 
 
 def submit(box: Box, **settings: Any) -> str:
-    spec = hand_in(box.client, SUBJECT, str(BASE), [], SETTINGS | settings)
+    spec = upload_inputs(box.client, SUBJECT, str(BASE), [], SETTINGS | settings)
     return box.client.submit(spec).summary.id
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gangline.cli.admin.box import Box
-from gangline.cli.jobs.train import hand_in
+from gangline.cli.jobs.train import upload_inputs
 from tests.conftest import BASE, SUBJECT
 from tests.postgres import Postgres
 
@@ -107,7 +107,7 @@ def test_what_lies_in_a_home_is_for_its_owner_alone_whatever_the_umask(tmp_path:
     home.mkdir(mode=0o755)
     try:
         with Box(tmp_path, lease_s=20, heartbeat_interval_s=0.5) as box:
-            job = box.client.submit(hand_in(box.client, SUBJECT, str(BASE), [], SETTINGS)).summary.id
+            job = box.client.submit(upload_inputs(box.client, SUBJECT, str(BASE), [], SETTINGS)).summary.id
             node = box.start_node("node")
             runs, found = tmp_path / "node" / "runs", set[Path]()
             while box.client.job(job).summary.state not in {"succeeded", "failed"}:

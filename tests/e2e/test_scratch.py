@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from diffusers import StableDiffusionPipeline
 
-from gangline.adapters.objects.s3_wire import Bucket
+from gangline.adapters.objects.s3_wire import S3Bucket
 from gangline.adapters.pools.local import WORKER, LocalNode, start_node
 from gangline.cli.admin.box import Box
-from gangline.cli.jobs.scratch import plan_of
+from gangline.cli.jobs.scratch import plan_scratch
 from gangline.core.views import JobView
 from gangline.data.dataset import DataSet
 from tests.data.made import place_in
@@ -52,7 +52,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def submit(box: Box, data: DataSet, base: Path, **changes: Any) -> str:
-    plan = plan_of(SETTINGS | {"data": [data.place.uri], "base": str(base)} | changes)
+    plan = plan_scratch(SETTINGS | {"data": [data.place.uri], "base": str(base)} | changes)
     return box.client.submit(plan.hand_in(box.client)).summary.id
 
 
@@ -101,7 +101,7 @@ def test_a_node_that_dies_changes_no_bit_of_the_model_and_its_result_is_shown(
 
 @pytest.mark.timeout(300)
 def test_a_node_reads_a_bucket_with_a_key_of_its_own_and_keeps_what_it_read(
-    box: Box, bucket: Bucket, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    box: Box, bucket: S3Bucket, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = data_set(tmp_path, target=place_in(bucket, f"{tmp_path.name}/shapes.lance"))
     for key, value in (

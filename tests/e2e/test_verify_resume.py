@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from gangline.train.run.compare import compare
+from gangline.train.run.compare import compare_folders
 from tests.conftest import BASE, ROOT, SUBJECT
 
 SMALL_TRAINER = str(Path(__file__).with_name("small_trainer.py"))
@@ -120,7 +120,7 @@ def test_results_are_compared_by_names_types_shapes_and_bytes_of_tensors(tmp_pat
     save_file({"a": ones, "b": ones, "c": ones, "d": ones}, tmp_path / "one" / "w.safetensors", {"made": "monday"})
     changed = {"a": ones, "b": ones * 1.5, "c": ones.reshape(4), "e": ones}
     save_file(changed, tmp_path / "other" / "w.safetensors", {"made": "tuesday"})
-    found = compare(tmp_path / "one", tmp_path / "other")
+    found = compare_folders(tmp_path / "one", tmp_path / "other")
     assert [(difference.tensor, difference.because) for difference in found.differences] == [
         ("b", "other bytes"),
         ("c", "F32 [2, 2] became F32 [4]"),
@@ -128,7 +128,7 @@ def test_results_are_compared_by_names_types_shapes_and_bytes_of_tensors(tmp_pat
         ("e", "not in the uninterrupted run's result"),
     ]
     assert found.differences[0].relative_l2 == 0.5
-    assert compare(tmp_path / "one", tmp_path / "one").equal
+    assert compare_folders(tmp_path / "one", tmp_path / "one").equal
 
 
 def test_the_distance_of_half_precision_weights_is_that_of_their_numbers(tmp_path: Path) -> None:
@@ -138,12 +138,12 @@ def test_the_distance_of_half_precision_weights_is_that_of_their_numbers(tmp_pat
     for name, value in (("one", 1.0), ("other", 1.25)):
         (tmp_path / name).mkdir()
         save_torch({"w": torch.full((3,), value, dtype=torch.bfloat16)}, tmp_path / name / "w.safetensors")
-    assert compare(tmp_path / "one", tmp_path / "other").relative_l2 == 0.25
+    assert compare_folders(tmp_path / "one", tmp_path / "other").relative_l2 == 0.25
 
 
 def test_a_result_without_tensors_is_compared_by_the_bytes_of_its_files(tmp_path: Path) -> None:
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "weights.bin").write_text(name)
-    found = compare(tmp_path / "one", tmp_path / "other")
+    found = compare_folders(tmp_path / "one", tmp_path / "other")
     assert not found.equal and str(found.differences[0]) == "weights.bin (other bytes)"

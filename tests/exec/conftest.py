@@ -17,7 +17,7 @@ from gangline.adapters.host.results import LocalResults
 from gangline.adapters.host.workspace import LocalWorkspace
 from gangline.adapters.objects.s3 import S3Objects
 from gangline.adapters.objects.s3_abilities import find_abilities
-from gangline.adapters.objects.s3_wire import Bucket, Wire
+from gangline.adapters.objects.s3_wire import S3Bucket, Wire
 
 GANGLINE = (sys.executable, "-m", "gangline.cli.main")
 CHAIN = Path(__file__).parent / "chain.py"
@@ -118,13 +118,13 @@ def results_in(workspace: LocalWorkspace, *besides: Path) -> dict[str, Path]:
 
 
 @pytest.fixture
-def place(bucket: Bucket) -> S3Objects:
+def place(bucket: S3Bucket) -> S3Objects:
     """A prefix of its own in the bucket."""
     wire = Wire(replace(bucket, prefix=f"exec/{uuid4().hex[:8]}"))
     return S3Objects(wire, find_abilities(wire))
 
 
-def environment_of(bucket: Bucket) -> dict[str, str]:
+def environment_of(bucket: S3Bucket) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("AWS_")} | {
         "AWS_ACCESS_KEY_ID": bucket.credentials.access_key or "",
         "AWS_SECRET_ACCESS_KEY": bucket.credentials.secret_key or "",
@@ -134,10 +134,10 @@ def environment_of(bucket: Bucket) -> dict[str, str]:
 
 
 @pytest.fixture
-def make_line(tmp_path: Path) -> Iterator[Callable[[Bucket], Line]]:
+def make_line(tmp_path: Path) -> Iterator[Callable[[S3Bucket], Line]]:
     made: list[Line] = []
 
-    def make(bucket: Bucket) -> Line:
+    def make(bucket: S3Bucket) -> Line:
         made.append(Line(tmp_path, f"s3://{bucket.name}/{bucket.prefix}", environment_of(bucket)))
         return made[-1]
 
@@ -149,5 +149,5 @@ def make_line(tmp_path: Path) -> Iterator[Callable[[Bucket], Line]]:
 
 
 @pytest.fixture
-def line(make_line: Callable[[Bucket], Line], place: S3Objects) -> Line:
+def line(make_line: Callable[[S3Bucket], Line], place: S3Objects) -> Line:
     return make_line(place._wire.bucket)

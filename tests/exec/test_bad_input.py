@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gangline.adapters.objects.s3 import S3Objects
-from gangline.adapters.objects.s3_wire import Bucket
-from gangline.core.command.lineage import Begun, Committed, Ref
+from gangline.adapters.objects.s3_wire import S3Bucket
+from gangline.core.command.lineage import Begun, CommittedCheckpoint, Ref
 from gangline.core.files import File
 from gangline.core.runs.contract import Manifest
 from tests.conftest import Typed
@@ -19,7 +19,7 @@ Ask = Callable[..., tuple[str, str]]
 
 
 @pytest.fixture
-def refused(typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bucket: Bucket) -> Ask:
+def refused(typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bucket: S3Bucket) -> Ask:
     """What is said of such words, which leave no trace: the sentence and the hint."""
     monkeypatch.chdir(tmp_path)
     for name, value in environment_of(bucket).items():
@@ -79,7 +79,7 @@ def test_a_bucket_that_is_missing(refused: Ask) -> None:
     assert "there is no bucket no-such-bucket" in sentence and "--to" in hint
 
 
-def test_a_bucket_that_is_forbidden(refused: Ask, monkeypatch: pytest.MonkeyPatch, bucket: Bucket) -> None:
+def test_a_bucket_that_is_forbidden(refused: Ask, monkeypatch: pytest.MonkeyPatch, bucket: S3Bucket) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
     sentence, hint = refused(to=f"s3://{bucket.name}/x")
     assert "finds the signature wrong" in sentence and "AWS_SECRET_ACCESS_KEY" in hint
@@ -117,7 +117,7 @@ def test_a_disk_that_is_too_small_for_a_restore(refused: Ask, place: S3Objects, 
         File(path=f"checkpoint-1/{number}.safetensors", bytes=60 * 2**30, sha256="0" * 64) for number in range(1000)
     )
     manifest = Manifest(step=1, spec_hash="", fingerprint={}, exact=False, files=files)
-    record = Committed(ref=Ref("000001", 1), name="checkpoint-1", manifest=manifest, after_ms=5)
+    record = CommittedCheckpoint(ref=Ref("000001", 1), name="checkpoint-1", manifest=manifest, after_ms=5)
     begun = Begun(run="000001", origin=None, command=("touch", str(tmp_path / "touched")))
     place.write("claims/000001.json", b"{}")
     place.write("runs/000001/begun.json", json.dumps(begun.to_json()).encode())
@@ -137,7 +137,7 @@ def test_a_disk_that_is_full_already(line: Line, place: S3Objects, tmp_path: Pat
     assert not (tmp_path / "touched").exists() and not list(place.list(""))
 
 
-def test_data_that_are_not_there(refused: Ask, bucket: Bucket) -> None:
+def test_data_that_are_not_there(refused: Ask, bucket: S3Bucket) -> None:
     sentence, hint = refused("--data", f"s3://{bucket.name}/nothing-here:images")
     assert "there is nothing at" in sentence and "--data" in hint
     sentence, hint = refused("--data", "s3://bucket/photos")

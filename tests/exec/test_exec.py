@@ -23,13 +23,13 @@ from gangline.adapters.host.workspace import LocalWorkspace
 from gangline.adapters.notifiers.nobody import Nobody
 from gangline.adapters.objects.folder import FolderObjects, FolderTransfer
 from gangline.adapters.objects.s3 import S3Objects
-from gangline.adapters.objects.s3_wire import Bucket
+from gangline.adapters.objects.s3_wire import S3Bucket
 from gangline.core.command.layout import Rules
 from gangline.core.command.lineage import Begun
-from gangline.exec.depot import Depot, Found
+from gangline.exec.depot import Depot, PrefixContent
 from gangline.exec.guard import Guard
-from gangline.exec.plan import Plan, Tools
-from gangline.exec.sender import Sender
+from gangline.exec.plan import ExecPlan, Tools
+from gangline.exec.sender import CheckpointUploader
 from gangline.exec.watch import Ward
 from tests.exec.chain import save, state_after
 from tests.exec.conftest import Line
@@ -175,7 +175,7 @@ def test_two_in_one_folder_are_one_too_many(line: Line) -> None:
 
 
 def test_a_store_that_writes_over_objects_gives_out_numbers_too(
-    bucket: Bucket, make_line: Callable[[Bucket], Line], place: S3Objects
+    bucket: S3Bucket, make_line: Callable[[S3Bucket], Line], place: S3Objects
 ) -> None:
     with before(Lesser(bucket, frozenset({"if-none-match"}))) as seen:
         line = make_line(replace(seen, prefix=place._wire.bucket.prefix))
@@ -248,7 +248,7 @@ def test_where_the_notes_of_its_beginning_and_the_claims_have_expired_a_run_goes
 
 
 def test_while_the_store_is_away_training_goes_on_and_nothing_is_lost(
-    bucket: Bucket, make_line: Callable[[Bucket], Line], place: S3Objects
+    bucket: S3Bucket, make_line: Callable[[S3Bucket], Line], place: S3Objects
 ) -> None:
     host, port = bucket.endpoint.removeprefix("http://").split(":")
     with Proxy((host, int(port))) as proxy:
@@ -266,7 +266,7 @@ def test_while_the_store_is_away_training_goes_on_and_nothing_is_lost(
 
 
 def test_at_the_end_a_store_that_is_away_is_waited_for_until_somebody_ends_that(
-    bucket: Bucket, make_line: Callable[[Bucket], Line], place: S3Objects
+    bucket: S3Bucket, make_line: Callable[[S3Bucket], Line], place: S3Objects
 ) -> None:
     host, port = bucket.endpoint.removeprefix("http://").split(":")
     with Proxy((host, int(port))) as proxy:
@@ -287,7 +287,7 @@ def test_at_the_end_a_store_that_is_away_is_waited_for_until_somebody_ends_that(
 
 
 def test_where_a_notice_has_stopped_it_one_signal_ends_the_wait_for_the_store(
-    bucket: Bucket, make_line: Callable[[Bucket], Line], place: S3Objects, tmp_path: Path
+    bucket: S3Bucket, make_line: Callable[[S3Bucket], Line], place: S3Objects, tmp_path: Path
 ) -> None:
     host, port = bucket.endpoint.removeprefix("http://").split(":")
     with Proxy((host, int(port))) as proxy:
@@ -366,7 +366,9 @@ def test_a_log_that_is_gone_does_not_end_the_watch_for_others(tmp_path: Path) ->
     )
     run = depot.claim({})
     begun = Begun(run=run, origin=None)
-    sender = Sender(Plan(command=("x",)), depot, workspace, begun, Found(), lambda committed: None, said.append)
+    sender = CheckpointUploader(
+        ExecPlan(command=("x",)), depot, workspace, begun, PrefixContent(), lambda committed: None, said.append
+    )
     over = Looks(lambda: depot.claim({}))
     Ward(tools, sender, run, lambda: 0, Guard(said.append)).ward(over)
     assert sender.overtaken == "000002" and "log.txt" in " ".join(said)
@@ -398,7 +400,7 @@ def test_results_lie_elsewhere_too_and_what_is_not_there_is_said(line: Line, pla
 
 
 def test_a_key_that_ends_is_renewed(
-    bucket: Bucket, make_line: Callable[[Bucket], Line], place: S3Objects, tmp_path: Path
+    bucket: S3Bucket, make_line: Callable[[S3Bucket], Line], place: S3Objects, tmp_path: Path
 ) -> None:
     """A program gives keys out, each for some minutes; the store forgets the first while the command trains."""
     keys = tmp_path / "key.json"
@@ -469,7 +471,7 @@ def test_a_webhook_that_never_answers_is_a_warning(line: Line) -> None:
 # Data
 
 
-def test_data_come_before_the_command_starts_and_only_once(line: Line, place: S3Objects, bucket: Bucket) -> None:
+def test_data_come_before_the_command_starts_and_only_once(line: Line, place: S3Objects, bucket: S3Bucket) -> None:
     photos = {f"{number}.png": os.urandom(1000) for number in range(3)} | {"deeper/4.png": b""}
     below = S3Objects(type(place._wire)(replace(place._wire.bucket, prefix="photos")), place._able)
     for name, content in photos.items():

@@ -15,10 +15,10 @@ from gangline.adapters.host.workspace import LocalWorkspace
 from gangline.adapters.objects.folder import FolderObjects, FolderTransfer
 from gangline.adapters.objects.s3 import S3Objects
 from gangline.core.command.layout import Rules
-from gangline.core.command.lineage import Begun, Committed, Ref, history
+from gangline.core.command.lineage import Begun, CommittedCheckpoint, Ref, history
 from gangline.exec.depot import Depot
-from gangline.exec.plan import Plan
-from gangline.exec.sender import Sender
+from gangline.exec.plan import ExecPlan
+from gangline.exec.sender import CheckpointUploader
 from tests.exec.chain import save
 from tests.exec.conftest import Line
 from tests.exec.test_exec import records
@@ -61,7 +61,7 @@ class Prefix:
 
     root: Path
     keep: int = 2
-    sent: list[Committed] = field(default_factory=list)
+    sent: list[CommittedCheckpoint] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.objects = Mortal(self.root / "store")
@@ -80,8 +80,8 @@ class Prefix:
         self.depot.begin(begun)
         self.workspace = LocalWorkspace(self.root / "out", Rules(layout="hf-trainer"))
         self.workspace.look(0.0, ended=True)
-        plan = Plan(command=("x",), keep=self.keep)
-        self.sender = Sender(plan, self.depot, self.workspace, begun, found, self.sent.append, print)
+        plan = ExecPlan(command=("x",), keep=self.keep)
+        self.sender = CheckpointUploader(plan, self.depot, self.workspace, begun, found, self.sent.append, print)
 
     def die(self) -> None:
         self.workspace.close()
@@ -98,13 +98,13 @@ class Prefix:
                 self.sender.put(taken, 0)
                 self.sender.send_next()
 
-    def committed(self) -> list[Committed]:
+    def committed(self) -> list[CommittedCheckpoint]:
         return [self.depot.read(ref) for ref in self.depot.find().refs]
 
     def files(self) -> set[str]:
         return {key for key in self.objects.list("runs") if "/checkpoints/" in key and key.count("/") > 3}
 
-    def kept_of(self, committed: Committed) -> dict[str, bytes]:
+    def kept_of(self, committed: CommittedCheckpoint) -> dict[str, bytes]:
         return {file.path: self.objects.read(committed.key_of(file.path)) for file in committed.manifest.files}
 
 

@@ -13,7 +13,7 @@ from threading import Event
 import pytest
 
 from gangline.adapters.objects.s3 import S3Objects
-from gangline.adapters.objects.s3_wire import Bucket
+from gangline.adapters.objects.s3_wire import S3Bucket
 from gangline.posix import descendants
 from tests.exec.chain import state_after
 from tests.exec.conftest import Line, Running
@@ -89,7 +89,7 @@ def test_however_it_is_killed_it_ends_as_if_nothing_had_been(line: Line, place: 
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_a_store_that_is_away_for_ten_minutes_costs_nothing(
-    bucket: Bucket, make_line: Callable[[Bucket], Line], place: S3Objects
+    bucket: S3Bucket, make_line: Callable[[S3Bucket], Line], place: S3Objects
 ) -> None:
     host, port = bucket.endpoint.removeprefix("http://").split(":")
     with Proxy((host, int(port))) as proxy:

@@ -10,7 +10,7 @@ import pytest
 
 from gangline.adapters.host.command import KeptCommand
 from gangline.adapters.host.workspace import LocalWorkspace
-from gangline.core.command.candidate import Candidate, Seen
+from gangline.core.command.candidate import CheckpointCandidate, SeenFile
 from gangline.core.command.layout import (
     LAYOUTS,
     Rules,
@@ -37,7 +37,7 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return layout, step, folder / write(folder)
 
 
-def look(place: Path, *, settled: bool = True) -> Candidate:
+def look(place: Path, *, settled: bool = True) -> CheckpointCandidate:
     """As it is on the disk; settled or just now."""
     workspace = LocalWorkspace(place.parent, Rules())
     try:
@@ -71,7 +71,7 @@ def moments(place: Path) -> Iterator[dict[str, bytes]]:
         yield dict(here)
 
 
-def as_candidate(place: Path, here: dict[str, bytes], below: Path, *, settled: bool) -> Candidate:
+def as_candidate(place: Path, here: dict[str, bytes], below: Path, *, settled: bool) -> CheckpointCandidate:
     shutil.rmtree(below, ignore_errors=True)
     for name, content in here.items():
         (below / name).parent.mkdir(parents=True, exist_ok=True)
@@ -175,15 +175,18 @@ def test_of_several_processes_each_has_its_file(tmp_path: Path) -> None:
         assert lacking == f"random_states_{number}.pkl lacks"
 
 
-def files(*names: str) -> dict[str, Seen]:
-    return {name: Seen(bytes=1, sound=True) for name in names}
+def files(*names: str) -> dict[str, SeenFile]:
+    return {name: SeenFile(bytes=1, sound=True) for name in names}
 
 
 def test_the_trainer_of_transformers_has_a_file_of_each_process_too() -> None:
     names = ("model.safetensors", "optimizer.pt", "trainer_state.json", "rng_state_0.pth")
-    candidate = Candidate(name="checkpoint-9", folder=True, files=files(*names))
+    candidate = CheckpointCandidate(name="checkpoint-9", folder=True, files=files(*names))
     assert lacks(Rules(processes=2), candidate) == "rng_state_1.pth lacks"
-    assert lacks(Rules(), Candidate(name="checkpoint-9", folder=True, files=files(*names, "rng_state_1.pth"))) == ""
+    assert (
+        lacks(Rules(), CheckpointCandidate(name="checkpoint-9", folder=True, files=files(*names, "rng_state_1.pth")))
+        == ""
+    )
 
 
 @pytest.mark.parametrize(
@@ -196,14 +199,16 @@ def test_the_trainer_of_transformers_has_a_file_of_each_process_too() -> None:
     ],
 )
 def test_shards_have_an_end_of_their_own(names: tuple[str, ...], lack: str) -> None:
-    candidate = Candidate(name="checkpoint-1", folder=True, files=files(*names), settled=True)
+    candidate = CheckpointCandidate(name="checkpoint-1", folder=True, files=files(*names), settled=True)
     assert lacks(Rules(layout="accelerate"), candidate) == lack
 
 
 def test_lightnings_shards_are_a_folder() -> None:
-    sharded = Candidate(name="a.ckpt", folder=True, files=files(".metadata", "__0_0.distcp", "meta.pt"))
+    sharded = CheckpointCandidate(name="a.ckpt", folder=True, files=files(".metadata", "__0_0.distcp", "meta.pt"))
     assert lacks(Rules(), sharded) == ""
-    assert "meta.pt" in lacks(Rules(), Candidate(name="a.ckpt", folder=True, files=files(".metadata", "__0_0.distcp")))
+    assert "meta.pt" in lacks(
+        Rules(), CheckpointCandidate(name="a.ckpt", folder=True, files=files(".metadata", "__0_0.distcp"))
+    )
 
 
 # Rules of one's own
@@ -221,7 +226,7 @@ def test_lightnings_shards_are_a_folder() -> None:
 )
 def test_a_pattern_of_ones_own_says_when(pattern: str, name: str, inside: tuple[str, ...], complete: bool) -> None:
     rules = Rules(complete_when=pattern)
-    candidate = Candidate(name=name, folder=inside != ("",), files=files(*inside))
+    candidate = CheckpointCandidate(name=name, folder=inside != ("",), files=files(*inside))
     assert is_candidate(rules, name, folder=candidate.folder)
     assert (not lacks(rules, candidate)) == complete
     assert not is_candidate(rules, "other", folder=candidate.folder)
@@ -230,10 +235,12 @@ def test_a_pattern_of_ones_own_says_when(pattern: str, name: str, inside: tuple[
 # What is written over, deleted, and what is none
 
 
-def of_accelerate(*, fresh: frozenset[str] | None) -> Candidate:
+def of_accelerate(*, fresh: frozenset[str] | None) -> CheckpointCandidate:
     names = ("model.safetensors", "optimizer.bin", "random_states_0.pkl")
     before = None if fresh is None else dict.fromkeys(names, 1)
-    return Candidate(name="checkpoint-1", folder=True, files=files(*names), settled=True, before=before, fresh=fresh)
+    return CheckpointCandidate(
+        name="checkpoint-1", folder=True, files=files(*names), settled=True, before=before, fresh=fresh
+    )
 
 
 def test_what_is_written_over_in_its_place_is_complete_again_once_its_last_file_is() -> None:
@@ -271,9 +278,9 @@ def test_weights_that_were_written_after_the_last_file_are_of_another_version() 
     names = ("model.safetensors", "optimizer.bin", "random_states_0.pkl")
     before = {name: number for number, name in enumerate(names)}
 
-    def at(*written_ns: int) -> Candidate:
-        seen = {name: Seen(bytes=1, sound=True, written_ns=ns) for name, ns in zip(names, written_ns, strict=True)}
-        return Candidate(
+    def at(*written_ns: int) -> CheckpointCandidate:
+        seen = {name: SeenFile(bytes=1, sound=True, written_ns=ns) for name, ns in zip(names, written_ns, strict=True)}
+        return CheckpointCandidate(
             name="last-state", folder=True, files=seen, settled=True, before=before, fresh=frozenset(names)
         )
 
@@ -380,7 +387,7 @@ def test_what_does_not_look_like_a_checkpoint_is_left_alone(name: str) -> None:
 
 def test_every_layout_has_a_rule() -> None:
     for layout in LAYOUTS:
-        empty = Candidate(name="checkpoint-1.ckpt", folder=True, files=files("notes.txt"))
+        empty = CheckpointCandidate(name="checkpoint-1.ckpt", folder=True, files=files("notes.txt"))
         assert lacks(Rules(layout=layout), empty)
 
 

@@ -18,18 +18,18 @@ from gangline.adapters.host.results import NOTES, LocalResults
 from gangline.adapters.host.workspace import LocalWorkspace
 from gangline.adapters.objects.folder import FolderObjects, FolderTransfer
 from gangline.adapters.objects.s3 import S3Objects
-from gangline.adapters.objects.s3_wire import Bucket
+from gangline.adapters.objects.s3_wire import S3Bucket
 from gangline.core.command.layout import Rules
 from gangline.core.command.lineage import Begun, parse_result
-from gangline.core.command.results import Pace
+from gangline.core.command.results import UploadPace
 from gangline.core.errors import BadInput
 from gangline.exec.depot import Depot
 from gangline.exec.fetch import Fetch
 from gangline.exec.guard import Guard
-from gangline.exec.plan import Plan
-from gangline.exec.results import Results
-from gangline.exec.sender import Sender
-from gangline.ports.results import Look
+from gangline.exec.plan import ExecPlan
+from gangline.exec.results import ResultUploader
+from gangline.exec.sender import CheckpointUploader
+from gangline.ports.results import ScannedFile
 from tests.exec.conftest import GANGLINE, Line
 from tests.exec.epochs import model_of, picture_of
 from tests.proxy import Proxy
@@ -131,10 +131,10 @@ class Folder:
         self.depot.begin(self.begun)
         self.workspace = LocalWorkspace(self.out, Rules())
         files = LocalResults(self.out, self.workspace.state, Rules(), (), self.workspace.is_written)
-        sender = Sender(
-            Plan(command=("x",)), self.depot, self.workspace, self.begun, found, lambda _: None, self.said.append
+        sender = CheckpointUploader(
+            ExecPlan(command=("x",)), self.depot, self.workspace, self.begun, found, lambda _: None, self.said.append
         )
-        self.results = Results(
+        self.results = ResultUploader(
             files,
             self.depot,
             sender,
@@ -307,7 +307,7 @@ def test_what_goes_between_the_listing_and_the_look_is_nothing_to_say(
     folder.begin()
     scan = LocalResults.scan
 
-    def scan_and_lose(files: LocalResults) -> dict[str, Look]:
+    def scan_and_lose(files: LocalResults) -> dict[str, ScannedFile]:
         found = scan(files)
         for look in found.values():
             look.at.unlink(missing_ok=True)
@@ -350,7 +350,7 @@ def test_ten_thousand_files_are_looked_at_for_less_than_a_hundredth_of_a_core(fo
     began_s = process_time()
     assert len(files.scan()) == 10_000
     took_s = process_time() - began_s
-    assert took_s / (took_s + Pace().pause_s(took_s)) < 0.01 and took_s < 5
+    assert took_s / (took_s + UploadPace().pause_s(took_s)) < 0.01 and took_s < 5
 
 
 # Fetching
@@ -429,7 +429,7 @@ def test_results_are_there_however_it_ends_and_what_lacks_one_has_not_come_to_it
 
 
 def test_fetching_writes_nothing_in_the_store(
-    bucket: Bucket, make_line: Callable[[Bucket], Line], place: S3Objects
+    bucket: S3Bucket, make_line: Callable[[S3Bucket], Line], place: S3Objects
 ) -> None:
     """So that a key which may only list and read is enough."""
     host, port = bucket.endpoint.removeprefix("http://").split(":")

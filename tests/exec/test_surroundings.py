@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gangline.core.command.lineage import Begun
-from gangline.core.command.surroundings import called, one_of_several, wandb_settings
+from gangline.core.command.surroundings import one_of_several, unsupported_system, wandb_settings
 from tests.exec.conftest import GANGLINE, Line
 
 ASK_WANDB = """
@@ -110,7 +110,7 @@ def test_several_machines_on_one_prefix_are_refused_before_anything_is_done(line
 
 @pytest.mark.parametrize(("platform", "named"), [("darwin", "macOS"), ("win32", "Windows"), ("freebsd14", "freebsd14")])
 def test_a_system_that_lacks_what_exec_needs_is_named(platform: str, named: str) -> None:
-    assert called("linux") == "" and called(platform) == named
+    assert unsupported_system("linux") == "" and unsupported_system(platform) == named
 
 
 @pytest.mark.parametrize("platform", ["darwin", "win32"])

@@ -14,16 +14,16 @@ import pytest
 from gangline.adapters.host import held
 from gangline.adapters.host.workspace import LocalWorkspace
 from gangline.adapters.objects.folder import FolderObjects, FolderTransfer
-from gangline.core.command.candidate import ROOT, Candidate
+from gangline.core.command.candidate import ROOT, CheckpointCandidate
 from gangline.core.command.layout import Rules, is_result, lacks
-from gangline.core.command.lineage import Begun, Committed, Ref
+from gangline.core.command.lineage import Begun, CommittedCheckpoint, Ref
 from gangline.core.command.step import step_of
 from gangline.core.errors import Damaged
 from gangline.core.files import File
 from gangline.core.runs.contract import Manifest
-from gangline.exec.depot import Depot, Found
+from gangline.exec.depot import Depot, PrefixContent
 from gangline.exec.guard import Guard
-from gangline.exec.start import ADDRESS, BEFORE, RUN, Start, _is_newer, _newest_local, is_ours
+from gangline.exec.start import ADDRESS, BEFORE, RUN, RunStart, _is_newer, _newest_local, is_disk_newest
 from gangline.exec.watch import REFUSED_S, Watcher
 from tests.exec import habits
 from tests.exec.conftest import results_in
@@ -271,7 +271,7 @@ def test_what_is_written_beside_checkpoints_wakes_nobody(out: Path, monkeypatch:
         workspace.take(each)
     workspace.look(FAR_S, ended=True)
     looked = list[Path]()
-    monkeypatch.setattr(held.Held, "look", lambda self, now_s: looked.append(self.at))
+    monkeypatch.setattr(held.HeldCheckpoint, "look", lambda self, now_s: looked.append(self.at))
     (out / "train.log").write_text("loss")
     workspace.wait(0.05)
     workspace.look(FAR_S + 0.1)
@@ -285,8 +285,8 @@ def test_what_is_written_beside_checkpoints_wakes_nobody(out: Path, monkeypatch:
 # Which of those on this machine and in the store is the newest
 
 
-def of(name: str, written_s: int) -> Candidate:
-    return Candidate(name=name, folder=False, files={}, written_ns=written_s * 10**9)
+def of(name: str, written_s: int) -> CheckpointCandidate:
+    return CheckpointCandidate(name=name, folder=False, files={}, written_ns=written_s * 10**9)
 
 
 @pytest.mark.parametrize(
@@ -300,32 +300,32 @@ def of(name: str, written_s: int) -> Candidate:
         ([of("last.ckpt", 1), of("best.ckpt", 2)], "best.ckpt"),
     ],
 )
-def test_the_newest_here_is_told_by_steps_else_by_time(here: list[Candidate], newest: str | None) -> None:
+def test_the_newest_here_is_told_by_steps_else_by_time(here: list[CheckpointCandidate], newest: str | None) -> None:
     found = _newest_local(here, step_of)
     assert (found.name if found else None) == newest
 
 
-def committed(run: str, after_ms: int, step: int | None) -> Committed:
+def committed(run: str, after_ms: int, step: int | None) -> CommittedCheckpoint:
     manifest = Manifest(step=step or 0, spec_hash="", fingerprint={}, exact=False, files=())
-    return Committed(ref=Ref(run, 1), name="last.pt", manifest=manifest, after_ms=after_ms, step=step)
+    return CommittedCheckpoint(ref=Ref(run, 1), name="last.pt", manifest=manifest, after_ms=after_ms, step=step)
 
 
 @pytest.mark.parametrize(
     ("local", "theirs", "newer"),
     [
-        (Start(step=10, continued_ms=1), committed("000002", 500, 9), True),
-        (Start(step=9, continued_ms=900), committed("000002", 500, 9), False),
-        (Start(step=None, continued_ms=501), committed("000002", 500, None), True),
-        (Start(step=None, continued_ms=500), committed("000002", 500, None), False),
+        (RunStart(step=10, continued_ms=1), committed("000002", 500, 9), True),
+        (RunStart(step=9, continued_ms=900), committed("000002", 500, 9), False),
+        (RunStart(step=None, continued_ms=501), committed("000002", 500, None), True),
+        (RunStart(step=None, continued_ms=500), committed("000002", 500, None), False),
         (
-            Start(step=None, continued_ms=1),
+            RunStart(step=None, continued_ms=1),
             committed("000001", 500, None),
             True,
         ),  # what the last run wrote is after what it began with
-        (Start(step=None, continued_ms=0), committed("000001", 500, None), False),
+        (RunStart(step=None, continued_ms=0), committed("000001", 500, None), False),
     ],
 )
-def test_what_is_here_is_newer_than_what_is_there(local: Start, theirs: Committed, newer: bool) -> None:
+def test_what_is_here_is_newer_than_what_is_there(local: RunStart, theirs: CommittedCheckpoint, newer: bool) -> None:
     assert _is_newer(local, theirs, "000002") is newer
 
 
@@ -334,13 +334,13 @@ def test_a_folder_is_ours_until_another_run_has_begun(tmp_path: Path) -> None:
     objects = FolderObjects(tmp_path / "store")
     depot = Depot(objects=objects, transfer=FolderTransfer(objects), address="store", rng=Random(1), now_ms=lambda: 0)
     workspace = LocalWorkspace(tmp_path / "out", STEPS)
-    found = {run: Found(begun={run: Begun(run=run, origin=None)}) for run in ("000001", "000002", "000003")}
-    assert is_ours(depot, workspace, Found()) and not is_ours(depot, workspace, found["000001"])
+    found = {run: PrefixContent(begun={run: Begun(run=run, origin=None)}) for run in ("000001", "000002", "000003")}
+    assert is_disk_newest(depot, workspace, PrefixContent()) and not is_disk_newest(depot, workspace, found["000001"])
     workspace.remember({RUN: "000002", BEFORE: "000001", ADDRESS: "store"})
-    ours = {run: is_ours(depot, workspace, each) for run, each in found.items()}
+    ours = {run: is_disk_newest(depot, workspace, each) for run, each in found.items()}
     assert ours == {"000001": True, "000002": True, "000003": False}
     workspace.remember({RUN: "000002", BEFORE: "", ADDRESS: "another"})
-    assert not is_ours(depot, workspace, found["000002"])
+    assert not is_disk_newest(depot, workspace, found["000002"])
 
 
 def test_what_could_not_be_held_is_lacking_until_something_newer_could(

@@ -34,14 +34,14 @@ from gangline.core.specs.spec import spec_hash
 from gangline.ports.objects import Objects
 from gangline.ports.server import Assignment, Join, NoWork
 from gangline.ports.store import write
-from gangline.service.access.access import DEFAULT_POOL, admit
-from gangline.service.access.projects import add_project, set_project
+from gangline.service.access.access import DEFAULT_POOL, ensure_secret
+from gangline.service.access.projects import create_project, set_allowance
 from gangline.service.attempts import load_node
 from gangline.service.controller import Controller
 from gangline.service.deployment import Deployment
-from gangline.service.fleet.nodes import join
+from gangline.service.fleet.nodes import join_pool
 from gangline.service.jobs.claim import claim
-from gangline.service.jobs.submit import offer_blob, queue, submit
+from gangline.service.jobs.submit import blob_here, queue, submit
 from tests.service.jobs.schedules import Stage
 from tests.sqlite import make_database
 
@@ -155,20 +155,20 @@ class Service:
 
     def add_project(self, project: str, *, share: float = 1.0, budget_usd: float | None = None) -> str:
         """Another project, with the photo in its store."""
-        add_project(self.at, project)
-        set_project(self.at, project, share=share, budget_usd=budget_usd)
+        create_project(self.at, project)
+        set_allowance(self.at, project, share=share, budget_usd=budget_usd)
         self._keep_photo(project)
         return project
 
     def _keep_photo(self, project: str) -> None:
         """As if it had been uploaded: every test begins so, and `hand_in` takes three requests."""
         self.objects.write(blob_key(project, self.photo.sha256), b"a photo")
-        assert offer_blob(self.at, project, self.photo.sha256, self.photo.bytes, self.now_ms).present
+        assert blob_here(self.at, project, self.photo.sha256, self.photo.bytes, self.now_ms).present
 
     def join(self, name: str = "node-a", **facts: Any) -> str:
         """A rented node into the pool that it was rented for."""
         pool = load_node(self.at, facts["node"]).pool if "node" in facts else DEFAULT_POOL
-        return join(self.at, Join(machine=f"machine-of-{name}", name=name, **facts), pool, self.now_ms).node
+        return join_pool(self.at, Join(machine=f"machine-of-{name}", name=name, **facts), pool, self.now_ms).node
 
     def claim(self, node: str) -> Assignment:
         assignment = claim(self.at, node, self.now_ms)
@@ -281,8 +281,8 @@ def a_service(folder: Path, database: str, objects: Objects) -> Iterator[Service
         up_since_ms=0,
         settings_of_pools={name: PoolSettings(price_usd_per_hour=PRICE / 1e6) for name in ("default", "cloud", "home")},
     )
-    admit(deployment, OPERATOR, "operator", now_ms=0)
-    admit(deployment, JOIN, "join", now_ms=0)
+    ensure_secret(deployment, OPERATOR, "operator", now_ms=0)
+    ensure_secret(deployment, JOIN, "join", now_ms=0)
     app = make_app(deployment, objects if isinstance(objects, LocalObjects) else None)
     with TestClient(app, raise_server_exceptions=False) as http:
         yield Service(deployment, app, http, store, objects, counter, database)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from fastapi import FastAPI
 
-from gangline.api.serve import Server, listen
+from gangline.api.serve import ApiServer, listen
 
 
 class Served:
@@ -14,7 +14,7 @@ class Served:
         listening = listen("127.0.0.1", port)
         self.port: int = listening.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        self._server = Server(app)
+        self._server = ApiServer(app)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listening]})
         self._thread.start()
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline.api.app import make_app
-from gangline.api.limits.rates import SENDERS_MAX, Rates
+from gangline.api.limits.rates import SENDERS_MAX, RateLimiter
 from gangline.core.parsing import to_json
 from gangline.core.server.limits import Limits
 from gangline.wire.client import Client
@@ -163,7 +163,7 @@ def test_a_client_submits_a_batch_in_one_request(service: Service, served: Serve
 def test_in_any_time_no_sender_is_served_more_than_its_burst_and_its_rate(
     pauses: list[float], per_s: float, burst: int
 ) -> None:
-    rates, now_s, served = Rates(per_s, burst), 0.0, 0
+    rates, now_s, served = RateLimiter(per_s, burst), 0.0, 0
     for pause in pauses:
         now_s += pause
         wait_s = rates.take("a", now_s)
@@ -174,7 +174,7 @@ def test_in_any_time_no_sender_is_served_more_than_its_burst_and_its_rate(
 
 
 def test_the_memory_of_senders_is_bounded() -> None:
-    rates = Rates(1, 1)
+    rates = RateLimiter(1, 1)
     for number in range(SENDERS_MAX + 100):
         rates.take(str(number), 0)
     assert len(rates._buckets) == SENDERS_MAX

@@ -18,10 +18,10 @@ from gangline.core.views import NodeView
 from gangline.ports.pool import Offer
 from gangline.ports.server import Assignment, Beat, Beaten, Committed, Done, Failed, Hold, Released, Stale
 from gangline.ports.store import write
-from gangline.service.access.projects import project, set_project
+from gangline.service.access.projects import project, set_allowance
 from gangline.service.attempts import load_node
 from gangline.service.deployment import RentedPool
-from gangline.service.fleet.nodes import leave
+from gangline.service.fleet.nodes import leave_pool
 from gangline.service.jobs import query, steer
 from gangline.service.jobs.claim import claim
 from gangline.service.jobs.finish import finish
@@ -67,7 +67,7 @@ def because(service: Service, job: str) -> str:
 
 
 def kinds(service: Service, job: str) -> list[str]:
-    return [event.kind for event in query.events(service.at, PROJECT, job, 0)]
+    return [event.kind for event in query.events_after(service.at, PROJECT, job, 0)]
 
 
 # Bans
@@ -100,7 +100,7 @@ def test_a_machine_that_failed_a_job_does_not_get_it_again_but_another_does(serv
 
 def test_a_ban_is_the_machines_and_not_the_nodes(service: Service) -> None:
     job, node = failed_once(service)
-    leave(service.at, node, service.now_ms)
+    leave_pool(service.at, node, service.now_ms)
     service.claim_nothing(service.join("node-a"))
     assert service.state(job) == "queued"
 
@@ -226,7 +226,7 @@ def a_contrast(service: Service, **facts: Any) -> None:
     hold = service.claim(node).hold
     advance(service, node, hold)
     succeed(service, node, hold)
-    leave(service.at, node, service.now_ms)
+    leave_pool(service.at, node, service.now_ms)
 
 
 def misbehave(service: Service, node: str, kind: str = "gpu error", project: str = PROJECT, **settings: Any) -> None:
@@ -307,20 +307,20 @@ def test_a_contrast_may_come_after_the_strikes(service: Service) -> None:
 
 def test_a_quarantine_lasts_over_joins_and_ends_in_a_trial(service: Service) -> None:
     a_contrast(service)
-    leave(service.at, quarantined(service), service.now_ms)
+    leave_pool(service.at, quarantined(service), service.now_ms)
     again = service.join("node-bad")
     assert node_view(service, again).state == "quarantined"
     service.wait(POLICY.quarantine_s + 1)
     service.claim_nothing(again)
     service.tick()
     assert node_view(service, again).state == "on_trial"
-    leave(service.at, again, service.now_ms)
+    leave_pool(service.at, again, service.now_ms)
     third = service.join("node-bad")
     assert node_view(service, third).state == "on_trial"
     service.submit()
     succeed(service, third, service.claim(third).hold)
     assert node_view(service, third).state == "ready"
-    leave(service.at, third, service.now_ms)
+    leave_pool(service.at, third, service.now_ms)
     assert node_view(service, service.join("node-bad")).state == "ready"
 
 
@@ -384,7 +384,7 @@ def test_a_machine_on_trial_gets_one_job_at_a_time_however_many_slots_it_has(ser
 
 
 def test_a_machine_that_joins_again_is_still_on_trial_and_says_why(service: Service) -> None:
-    leave(service.at, last_one(service), service.now_ms)
+    leave_pool(service.at, last_one(service), service.now_ms)
     again = node_view(service, service.join("node-bad"))
     assert again.state == "on_trial" and "2 strikes: the GPU failed" in again.because
 
@@ -531,7 +531,7 @@ def test_two_claims_at_once_cannot_spend_the_same_money(service: Service) -> Non
     nodes = [service.join(f"node-{number}") for number in range(8)]
     for _ in nodes:
         service.submit()
-    set_project(service.at, PROJECT, share=1, budget_usd=2.5 * RESERVED / 1e6)
+    set_allowance(service.at, PROJECT, share=1, budget_usd=2.5 * RESERVED / 1e6)
     answers: list[Any] = []
     together = threading.Barrier(len(nodes))
 
@@ -556,7 +556,7 @@ def test_two_claims_at_once_cannot_spend_the_same_money(service: Service) -> Non
 
 
 def test_an_end_gives_back_what_was_reserved_and_books_what_was_spent(service: Service) -> None:
-    set_project(service.at, PROJECT, share=1, budget_usd=1)
+    set_allowance(service.at, PROJECT, share=1, budget_usd=1)
     service.submit()
     node = service.join()
     assert reservation(load_node(service.at, node).price_of(1), 0, service.at.policy) == RESERVED
@@ -579,7 +579,7 @@ def run_until_told_to_stop(service: Service, node: str, hold: Hold) -> str:
 
 def test_when_the_budget_runs_out_the_next_heartbeats_say_stop_and_the_job_waits_for_more(service: Service) -> None:
     job, node = service.submit(), service.join()
-    set_project(service.at, PROJECT, share=1, budget_usd=3 * RESERVED / 1e6)
+    set_allowance(service.at, PROJECT, share=1, budget_usd=3 * RESERVED / 1e6)
     hold = service.claim(node).hold
     stop = run_until_told_to_stop(service, node, hold)
     assert stop == "stopped: the budget of default, $0.27, does not allow it: $0.00 spent, $0.27 reserved by what runs"
@@ -593,13 +593,13 @@ def test_when_the_budget_runs_out_the_next_heartbeats_say_stop_and_the_job_waits
     money = project(service.at, PROJECT)
     assert money.budget_usd is not None and 0.9 * money.budget_usd < money.spent_usd <= money.budget_usd
     service.claim_nothing(node)
-    set_project(service.at, PROJECT, share=1, budget_usd=None)
+    set_allowance(service.at, PROJECT, share=1, budget_usd=None)
     assert service.claim(node).job == job
 
 
 def test_a_node_that_does_not_heed_overspends_no_budget(service: Service) -> None:
     job, node = service.submit(), service.join()
-    set_project(service.at, PROJECT, share=1, budget_usd=RESERVED / 1e6)
+    set_allowance(service.at, PROJECT, share=1, budget_usd=RESERVED / 1e6)
     hold = service.claim(node).hold
     run_until_told_to_stop(service, node, hold)
     while service.state(job) == "running":
@@ -619,7 +619,7 @@ def test_a_project_without_money_does_not_hold_up_another_projects_interrupted_j
         service.claim(node)
     service.wait(POLICY.lease_s + 1)
     service.tick()
-    set_project(service.at, poor, share=1, budget_usd=0)
+    set_allowance(service.at, poor, share=1, budget_usd=0)
     job, first = service.submit(), service.join("node-x")
     release(service, first, service.claim(first).hold)
     assert service.claim(service.join("node-y")).job == job
@@ -677,7 +677,7 @@ def test_however_the_attempt_of_a_paused_job_ends_it_is_paused(service: Service,
     if end == "fails":
         fail(service, node, hold, "crashed")
     elif end == "leaves":
-        leave(service.at, node, service.now_ms)
+        leave_pool(service.at, node, service.now_ms)
     else:
         service.wait(POLICY.lease_s + 1)
         service.tick()
@@ -714,9 +714,9 @@ def test_a_paused_job_can_be_canceled(service: Service) -> None:
 def test_a_retry_is_a_new_job_from_the_same_spec(service: Service) -> None:
     job = service.submit(seed=5)
     with pytest.raises(BadInput, match="may still succeed"):
-        steer.retry(service.at, PROJECT, job, service.now_ms)
+        steer.submit_again(service.at, PROJECT, job, service.now_ms)
     steer.cancel(service.at, job, service.now_ms)
-    again = steer.retry(service.at, PROJECT, job, service.now_ms)
+    again = steer.submit_again(service.at, PROJECT, job, service.now_ms)
     assert again != job and view(service, again).spec == view(service, job).spec
     assert (service.state(again), service.state(job)) == ("queued", "canceled")
 
@@ -730,7 +730,7 @@ def test_a_lora_for_several_gpus_is_refused_but_one_that_an_older_version_took_i
     steer.cancel(service.at, job, service.now_ms)
     service.wait(POLICY.lease_s + POLICY.stop_grace_s + 1)
     service.tick()
-    assert service.state(steer.retry(service.at, PROJECT, job, service.now_ms)) == "queued"
+    assert service.state(steer.submit_again(service.at, PROJECT, job, service.now_ms)) == "queued"
 
 
 def test_who_does_not_heed_a_stop_loses_its_lease_after_the_grace(service: Service) -> None:
@@ -755,7 +755,7 @@ def test_who_does_not_heed_a_stop_loses_its_lease_after_the_grace(service: Servi
 @pytest.mark.parametrize(("share", "theirs"), [(1.0, 10), (3.0, 5)])
 def test_projects_get_their_shares_of_a_busy_node(service: Service, share: float, theirs: int) -> None:
     other = service.add_project("other")
-    set_project(service.at, PROJECT, share=share, budget_usd=None)
+    set_allowance(service.at, PROJECT, share=share, budget_usd=None)
     owner = {service.submit(project=project): project for project in [PROJECT] * 20 + [other] * 20}
     node = service.join()
     got: Counter[str] = Counter()
@@ -824,10 +824,10 @@ def test_leaving_twice_changes_nothing_more(service: Service) -> None:
     job, node = service.submit(), service.join()
     service.claim(node)
     service.wait(5)
-    leave(service.at, node, service.now_ms)
+    leave_pool(service.at, node, service.now_ms)
     before = facts(service, job), service.look("SELECT * FROM ledger"), service.look("SELECT * FROM node")
     service.wait(5)
-    leave(service.at, node, service.now_ms)
+    leave_pool(service.at, node, service.now_ms)
     after = facts(service, job), service.look("SELECT * FROM ledger"), service.look("SELECT * FROM node")
     assert after == before
 
@@ -852,7 +852,7 @@ def test_the_ledger_covers_a_nodes_whole_time_without_a_gap(service: Service, en
     service.claim(node)
     if end == "leaves":
         service.wait(9.9)
-        leave(service.at, node, service.now_ms)
+        leave_pool(service.at, node, service.now_ms)
     else:
         service.wait(POLICY.node_silent_s + 1)
         service.tick()
@@ -906,9 +906,9 @@ def test_a_queued_job_says_why_it_waits_now(service: Service) -> None:
     assert why() == f"no node here can take it: needs an A10 and node-a has T4{start}"
     node = service.join("node-b", gpu="A10")
     assert why() == "waits for a node"
-    set_project(service.at, PROJECT, share=1, budget_usd=0.01)
+    set_allowance(service.at, PROJECT, share=1, budget_usd=0.01)
     assert why() == "the budget of default, $0.01, does not allow it: $0.00 spent, $0.00 reserved by what runs"
-    set_project(service.at, PROJECT, share=1, budget_usd=None)
+    set_allowance(service.at, PROJECT, share=1, budget_usd=None)
     fail(service, node, service.claim(node).hold, "crashed")
     assert why() == "waits 10 s before its next try: to be tried again (1 of 3 failed): the trainer crashed: boom"
     service.wait(10)

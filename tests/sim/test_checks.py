@@ -13,7 +13,7 @@ from gangline.ports.store import Write, guard
 from gangline.service.attempts import event
 from gangline.sim.cleaning import age_all
 from gangline.sim.promises.violation import Violation
-from gangline.sim.scenario import load
+from gangline.sim.scenario import load_scenario
 from gangline.sim.simulation import Simulation
 from gangline.sim.world import START_MS
 
@@ -25,7 +25,7 @@ few = settings(max_examples=3, derandomize=True)
 
 def begun(moment_s: float = 300) -> Simulation:
     """A fleet at work, at a moment at which some running job keeps two checkpoints."""
-    simulation = Simulation(replace(load("small"), hours_max=2), seed=3)
+    simulation = Simulation(replace(load_scenario("small"), hours_max=2), seed=3)
     simulation.play(until_ms=START_MS + round(moment_s * 1000))
     while not simulation.store.look(TRAINING):
         simulation.play(until_ms=simulation.world.now_ms + 10_000)
@@ -323,7 +323,9 @@ def test_what_is_left_past_its_age_and_what_is_gone_is_seen(sql: str) -> None:
 )
 def test_a_bill_that_the_object_store_would_not_write_is_seen(sql: str) -> None:
     rates = {"storage_usd_per_gb_month": 20.0, "egress_usd_per_gb": 0.1}
-    simulation = Simulation(replace(load("small"), hours_max=2, policy=load("small").policy | rates), seed=3)
+    simulation = Simulation(
+        replace(load_scenario("small"), hours_max=2, policy=load_scenario("small").policy | rates), seed=3
+    )
     simulation.run()
     simulation.audit.against_the_store(simulation.policy)
     simulation.store.look(sql)

@@ -9,7 +9,7 @@ import pytest
 
 from gangline.adapters.store.statements import statements
 from gangline.sim import soak as soaking
-from gangline.sim.scenario import load, names
+from gangline.sim.scenario import load_scenario, names
 from gangline.sim.simulation import Simulation
 from tests.conftest import Typed
 
@@ -167,7 +167,7 @@ def test_the_simulated_services_log_is_silent(gangline, tiny: str, caplog: pytes
     caplog.set_level(logging.INFO, "gangline")
     gangline("run", tiny)
     assert caplog.records == []
-    Simulation(load(tiny), seed=0).run()
+    Simulation(load_scenario(tiny), seed=0).run()
     assert caplog.records, "the simulation itself says something"
 
 

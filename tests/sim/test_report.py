@@ -7,10 +7,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gangline.sim.report import BECAUSE_MAX, PerJob, Report, make_report
-from gangline.sim.scenario import figures, parse
+from gangline.sim.report import BECAUSE_MAX, PerJob, SimReport, make_report
+from gangline.sim.scenario import figures, parse_scenario
 from gangline.sim.simulation import Simulation
-from gangline.sim.timeline import Bar, colour, draw, make_timeline
+from gangline.sim.timeline import Bar, colour, draw_timeline, make_timeline
 
 SCENARIO = """
 title = "Two projects & <some> of their jobs are bad"
@@ -39,28 +39,28 @@ egress_usd_per_gb = 0.05
 
 @pytest.fixture(scope="module")
 def ran() -> Simulation:
-    simulation = Simulation(parse(SCENARIO, "test"), seed=1)
+    simulation = Simulation(parse_scenario(SCENARIO, "test"), seed=1)
     assert simulation.run().unfinished == 0
     return simulation
 
 
 @pytest.fixture(scope="module")
-def report(ran: Simulation) -> Report:
+def report(ran: Simulation) -> SimReport:
     return make_report(ran, "test")
 
 
-def per_job(report: Report) -> PerJob:
+def per_job(report: SimReport) -> PerJob:
     assert report.per_job is not None
     return report.per_job
 
 
-def test_every_job_and_every_attempt_is_counted_by_its_state(ran: Simulation, report: Report) -> None:
+def test_every_job_and_every_attempt_is_counted_by_its_state(ran: Simulation, report: SimReport) -> None:
     assert report.jobs == {"failed": 7, "succeeded": 12}
     assert report.unfinished == 0
     assert report.attempts == Counter(state for (state,) in ran.store.look("SELECT state FROM attempt"))
 
 
-def test_money_is_the_whole_ledger_and_the_nodes_are_the_providers_invoice(ran: Simulation, report: Report) -> None:
+def test_money_is_the_whole_ledger_and_the_nodes_are_the_providers_invoice(ran: Simulation, report: SimReport) -> None:
     lines = ran.store.look("SELECT cause, micro_usd FROM ledger")
     assert report.usd == pytest.approx(sum(cost for _, cost in lines) / 1e6)
     assert report.storage_usd > 0 and report.egress_usd > 0
@@ -69,7 +69,7 @@ def test_money_is_the_whole_ledger_and_the_nodes_are_the_providers_invoice(ran: 
     assert report.usd == pytest.approx(nodes + report.storage_usd + report.egress_usd)
 
 
-def test_the_causes_share_all_of_the_nodes_time(report: Report) -> None:
+def test_the_causes_share_all_of_the_nodes_time(report: SimReport) -> None:
     assert sum(part.share for part in report.spent) == pytest.approx(1)
     assert sum(part.node_hours for part in report.spent) == pytest.approx(report.node_hours)
     training = next(part for part in report.spent if part.cause == "training")
@@ -77,7 +77,7 @@ def test_the_causes_share_all_of_the_nodes_time(report: Report) -> None:
     assert {part.cause for part in report.spent} >= {"training", "start-up", "download", "redone steps", "idle"}
 
 
-def test_a_jobs_minutes_are_those_of_its_attempts(ran: Simulation, report: Report) -> None:
+def test_a_jobs_minutes_are_those_of_its_attempts(ran: Simulation, report: SimReport) -> None:
     spent = Counter[str]()
     for job, ms in ran.store.look("SELECT job, ended_ms - started_ms FROM attempt"):
         spent[job] += ms
@@ -88,7 +88,7 @@ def test_a_jobs_minutes_are_those_of_its_attempts(ran: Simulation, report: Repor
     assert (found.minutes_min, found.minutes_max) == (min(minutes), max(minutes))
 
 
-def test_a_jobs_dollars_are_its_lines_of_the_ledger_or_its_part_of_them_all(ran: Simulation, report: Report) -> None:
+def test_a_jobs_dollars_are_its_lines_of_the_ledger_or_its_part_of_them_all(ran: Simulation, report: SimReport) -> None:
     lines = Counter[str]()
     for job, cost in ran.store.look("SELECT job, micro_usd FROM ledger"):
         lines[job] += cost
@@ -101,7 +101,7 @@ def test_a_jobs_dollars_are_its_lines_of_the_ledger_or_its_part_of_them_all(ran:
     assert found.usd_per_job_all_in > found.usd_per_job_mean
 
 
-def test_an_interruption_is_an_attempt_that_ended_so(ran: Simulation, report: Report) -> None:
+def test_an_interruption_is_an_attempt_that_ended_so(ran: Simulation, report: SimReport) -> None:
     times = Counter(
         job
         for (job,) in ran.store.look(
@@ -116,7 +116,7 @@ def test_an_interruption_is_an_attempt_that_ended_so(ran: Simulation, report: Re
 
 
 def test_steps_done_again_are_those_between_what_was_heard_and_where_the_next_began(
-    ran: Simulation, report: Report
+    ran: Simulation, report: SimReport
 ) -> None:
     redone, before = 0, {}
     for job, from_step, step in ran.store.look("SELECT job, from_step, step FROM attempt ORDER BY job, fencing"):
@@ -125,7 +125,7 @@ def test_steps_done_again_are_those_between_what_was_heard_and_where_the_next_be
     assert report.steps_redone == redone > 0
 
 
-def test_waits_are_from_submission_to_the_first_claim(ran: Simulation, report: Report) -> None:
+def test_waits_are_from_submission_to_the_first_claim(ran: Simulation, report: SimReport) -> None:
     rows = ran.store.look(
         "SELECT project, submitted_ms, (SELECT MIN(started_ms) FROM attempt WHERE attempt.job = job.id) FROM job"
     )
@@ -135,13 +135,15 @@ def test_waits_are_from_submission_to_the_first_claim(ran: Simulation, report: R
     assert [wait.project for wait in report.waits] == ["default", "other"]
 
 
-def test_of_the_jobs_that_failed_a_few_say_why(report: Report) -> None:
+def test_of_the_jobs_that_failed_a_few_say_why(report: SimReport) -> None:
     assert len(report.because) == BECAUSE_MAX
     assert all("the input is bad" in because for because in report.because)
 
 
 def test_where_no_job_succeeded_there_is_nothing_to_say_of_each() -> None:
-    simulation = Simulation(parse(SCENARIO.replace('title = "', 'hours_max = 0.01\ntitle = "'), "test"), seed=1)
+    simulation = Simulation(
+        parse_scenario(SCENARIO.replace('title = "', 'hours_max = 0.01\ntitle = "'), "test"), seed=1
+    )
     simulation.run()
     found = make_report(simulation, "test")
     assert found.per_job is None and found.unfinished == found.jobs["queued"] == 12
@@ -189,7 +191,7 @@ def test_what_people_and_nodes_write_is_escaped() -> None:
     bar = Bar(
         job='<job "1">', attempt="a&b", machine="<m>", state="failed", because="\x00</svg>", from_ms=0, to_ms=60_000
     )
-    root = parsed(draw("<&>", ['<job "1">', "never claimed"], [bar], 120_000))
+    root = parsed(draw_timeline("<&>", ['<job "1">', "never claimed"], [bar], 120_000))
     assert [lane.get("data-job") for lane in lanes(root)] == ['<job "1">', "never claimed"]
     assert root.findtext(f"{SVG}title") == "<&>"
 
@@ -197,7 +199,7 @@ def test_what_people_and_nodes_write_is_escaped() -> None:
 @pytest.mark.parametrize("jobs", [0, 1, 40, 1000, 20_000])
 def test_the_timeline_stays_on_a_page(jobs: int) -> None:
     names = [f"job-{number}" for number in range(jobs)]
-    root = parsed(draw("many", names, [], until_ms=3_600_000 * max(1, jobs)))
+    root = parsed(draw_timeline("many", names, [], until_ms=3_600_000 * max(1, jobs)))
     assert len(lanes(root)) == jobs
     height, labels = float(root.get("height", "0")), root.findall(f"{SVG}g/{SVG}text")
     assert math.isfinite(height) and height < 1800

@@ -6,9 +6,9 @@ from functools import cache
 import pytest
 
 from gangline.sim.bound import cheapest_usd, clairvoyant_usd
-from gangline.sim.cloud import draw
-from gangline.sim.report import PerJob, Report, make_report
-from gangline.sim.scenario import Machines, figures, load
+from gangline.sim.cloud import draw_machines
+from gangline.sim.report import PerJob, SimReport, make_report
+from gangline.sim.scenario import Machines, figures, load_scenario
 from gangline.sim.simulation import Simulation
 from gangline.sim.world import World
 
@@ -26,15 +26,15 @@ WITHIN_10_PERCENT = (
 
 
 @cache
-def played(seed: int, *, theirs: bool) -> Report:
-    scenario = load("salad_1000")
+def played(seed: int, *, theirs: bool) -> SimReport:
+    scenario = load_scenario("salad_1000")
     simulation = Simulation(replace(scenario, policy=scenario.policy | scenario.compare) if theirs else scenario, seed)
     simulation.run()
     simulation.audit.at_the_end(simulation.cloud.invoice(), 0)
     return make_report(simulation, "salad_1000")
 
 
-def per_job(report: Report) -> PerJob:
+def per_job(report: SimReport) -> PerJob:
     assert report.per_job is not None
     return report.per_job
 
@@ -58,13 +58,13 @@ def test_ours_waste_little_leave_no_job_behind_and_are_a_fifth_cheaper(seed: int
     # Fleets of other seeds are less like the published one: where fewer of the slow machines are met, less is to be saved.
     paid = per_job(ours).usd_per_job_all_in
     assert paid < (0.8 if seed == FITTED else 0.85) * per_job(theirs).usd_per_job_all_in
-    assert paid < 1.1 * clairvoyant_usd(load("salad_1000"), seed, hours=ours.hours)
+    assert paid < 1.1 * clairvoyant_usd(load_scenario("salad_1000"), seed, hours=ours.hours)
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_with_the_interruptions_that_are_documented_next_to_nothing_is_lost() -> None:
-    simulation = Simulation(load("salad_documented"), 0)
+    simulation = Simulation(load_scenario("salad_documented"), 0)
     simulation.run()
     simulation.audit.at_the_end(simulation.cloud.invoice(), 0)
     report = make_report(simulation, "salad_documented")
@@ -76,6 +76,6 @@ def test_with_the_interruptions_that_are_documented_next_to_nothing_is_lost() ->
 def test_the_clairvoyant_takes_the_fastest_for_all_of_the_time_and_then_the_next() -> None:
     fast = Machines(count=1, seconds_per_step=1.0, price_usd_per_hour=3.6, start_s=0)
     slow = Machines(count=1, seconds_per_step=2.0, price_usd_per_hour=3.6, start_s=0)
-    machines = draw([slow, fast], World(0).rng("machines"))
+    machines = draw_machines([slow, fast], World(0).rng("machines"))
     assert cheapest_usd(machines, steps=3600, jobs=1, hours=1) == pytest.approx(3.6)
     assert cheapest_usd(machines, steps=4500, jobs=1, hours=1) == pytest.approx(3.6 + 1.8)

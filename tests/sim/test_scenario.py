@@ -6,7 +6,7 @@ import pytest
 
 from gangline.core.errors import BadInput, NotFound
 from gangline.core.policy import Policy
-from gangline.sim.scenario import TABLES, Scenario, figures, load, names, parse, with_settings
+from gangline.sim.scenario import TABLES, Scenario, figures, load_scenario, names, override_scenario, parse_scenario
 from tests.conftest import ROOT
 
 GOOD = """
@@ -22,7 +22,7 @@ count = 1
 
 def refusal(text: str) -> BadInput:
     with pytest.raises(BadInput) as caught:
-        parse(text, "x.toml")
+        parse_scenario(text, "x.toml")
     message = caught.value.message
     assert message.startswith("x.toml"), message
     assert "\n" not in message and not message.endswith("."), message
@@ -31,13 +31,13 @@ def refusal(text: str) -> BadInput:
 
 
 def test_a_scenario_that_can_be() -> None:
-    scenario = parse(GOOD, "x.toml")
+    scenario = parse_scenario(GOOD, "x.toml")
     assert (scenario.title, scenario.fleet.nodes_max, scenario.jobs[0].count) == ("one", 2, 1)
 
 
 @pytest.mark.parametrize("name", names())
 def test_each_of_our_own_can_be_read(name: str) -> None:
-    assert load(name).title
+    assert load_scenario(name).title
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_every_setting_is_known_by_its_name() -> None:
     for name in Policy.__slots__:
         default = getattr(Policy(), name)
         default = 0.5 if default is None else default
-        parse(
+        parse_scenario(
             f"{GOOD}[policy]\n{name} = {str(default).lower() if not isinstance(default, str) else repr(default)}", "x"
         )
 
@@ -149,24 +149,24 @@ def test_what_is_no_toml() -> None:
 
 def test_a_name_that_there_is_not() -> None:
     with pytest.raises(NotFound, match=r"^there is no scenario smal ") as caught:
-        load("smal")
+        load_scenario("smal")
     assert "small" in caught.value.hint
 
 
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(BadInput, match=r"x\.toml is not a text$"):
-        load(str(tmp_path / "x.toml"))
+        load_scenario(str(tmp_path / "x.toml"))
 
 
 def test_a_file_of_ones_own(tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_text(GOOD)
-    assert load(str(tmp_path / "x.toml")).title == "one"
+    assert load_scenario(str(tmp_path / "x.toml")).title == "one"
 
 
 def test_settings_from_words_are_what_toml_would_read_or_the_words() -> None:
     words = {"policy.idle_s": "120", "policy.slow_rule": "off", "policy.seek_faster": "false", "fleet.nodes_max": "7"}
-    scenario = with_settings(parse(GOOD, "x.toml"), words)
+    scenario = override_scenario(parse_scenario(GOOD, "x.toml"), words)
     assert scenario.policy == {"idle_s": 120, "slow_rule": "off", "seek_faster": False}
     assert scenario.fleet.nodes_max == 7
 
@@ -178,7 +178,7 @@ def test_settings_that_are_right_only_together_are_set_together() -> None:
         "fleet.nodes_min": "60",
         "fleet.nodes_max": "70",
     }
-    scenario = with_settings(parse(GOOD, "x.toml"), words)
+    scenario = override_scenario(parse_scenario(GOOD, "x.toml"), words)
     assert scenario.policy["lease_s"] == 5 and scenario.fleet.nodes_min == 60
 
 
@@ -200,7 +200,7 @@ def test_settings_that_are_right_only_together_are_set_together() -> None:
 )
 def test_a_setting_that_cannot_be(name: str, value: str, says: str) -> None:
     with pytest.raises(BadInput) as caught:
-        with_settings(parse(GOOD, "x.toml"), {name: value})
+        override_scenario(parse_scenario(GOOD, "x.toml"), {name: value})
     assert caught.value.message.startswith(says)
     assert caught.value.hint
 
@@ -218,4 +218,4 @@ def test_the_guide_tells_every_field(table: type) -> None:
 
 def test_the_guides_scenario_can_be_read() -> None:
     guide = (ROOT / "docs" / "simulator.md").read_text()
-    assert parse(guide.split("```toml\n")[1].split("```")[0], "docs/simulator.md").faults[0].share == 0.8
+    assert parse_scenario(guide.split("```toml\n")[1].split("```")[0], "docs/simulator.md").faults[0].share == 0.8

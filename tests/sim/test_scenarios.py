@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from gangline.service.jobs import query
-from gangline.sim.scenario import load, names
+from gangline.sim.scenario import load_scenario, names
 from gangline.sim.simulation import Simulation
 from gangline.sim.world import START_MS
 
 
 @cache
 def played(name: str, seed: int = 0, *, compared: bool = False) -> Simulation:
-    scenario = load(name)
+    scenario = load_scenario(name)
     if compared:
         scenario = replace(scenario, policy=scenario.policy | scenario.compare)
     simulation = Simulation(scenario, seed)
@@ -44,7 +44,7 @@ def paid(simulation: Simulation, *causes: str) -> float:
 def test_every_scenario_is_a_scenario() -> None:
     assert {"salad_1000", "bad_node", "flood", "bursts"} <= set(names())
     for name in names():
-        load(name)
+        load_scenario(name)
 
 
 def test_one_bad_node_ruins_the_queue_without_the_rules_and_fails_nothing_with_them() -> None:
@@ -134,7 +134,7 @@ def test_one_projects_crashing_jobs_lock_nobody_out_and_the_other_projects_jobs_
 
 
 def test_while_the_provider_is_away_jobs_run_on_or_say_that_they_wait_for_it_and_all_succeed() -> None:
-    simulation = Simulation(load("provider_down_10_min"), 0)
+    simulation = Simulation(load_scenario("provider_down_10_min"), 0)
     simulation.play(until_ms=START_MS + 1_200_000)
     now_ms = simulation.world.now_ms
     told = query.jobs(simulation.service.at, "default", now_ms, limit=9, cursor=None).jobs
@@ -184,7 +184,7 @@ def test_idle_nodes_cost_less_than_half_of_what_they_cost_by_the_rule_of_five_mi
 
 
 def test_storage_and_egress_are_billed_as_the_store_counts_them() -> None:
-    scenario = load("bursts")
+    scenario = load_scenario("bursts")
     rates = {"storage_usd_per_gb_month": 20.0, "egress_usd_per_gb": 0.1}
     simulation = Simulation(replace(scenario, policy=scenario.policy | rates), 0)
     simulation.run()
@@ -195,7 +195,7 @@ def test_storage_and_egress_are_billed_as_the_store_counts_them() -> None:
 
 
 def test_what_nodes_ask_for_while_the_store_is_away_is_not_billed_again_and_again() -> None:
-    scenario = load("store_down_10_min")
+    scenario = load_scenario("store_down_10_min")
     jobs = tuple(replace(batch, base_gb=0.5) for batch in scenario.jobs)
     faults = tuple(replace(fault, at_s=60) for fault in scenario.faults)
     policy = scenario.policy | {"egress_usd_per_gb": 1.0}

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from gangline.sim.scenario import load
+from gangline.sim.scenario import load_scenario
 from gangline.sim.simulation import Simulation
 from gangline.sim.world import START_MS, World
 
@@ -26,7 +26,7 @@ def test_two_processes_with_other_hash_seeds_run_the_same_trace() -> None:
 
 
 def test_another_seed_runs_another_trace() -> None:
-    traces = {Simulation(load("small"), seed).run().trace for seed in (5, 6, 5)}
+    traces = {Simulation(load_scenario("small"), seed).run().trace for seed in (5, 6, 5)}
     assert len(traces) == 2
 
 

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
 
 from gangline.core.models.families import FamilyName
-from gangline.core.models.recognition import Header, Tensor
+from gangline.core.models.recognition import Header, TensorHeader
 from gangline.train.model import original
 from gangline.train.model.clip import clip_tokenizer
 from gangline.train.model.layouts import NOISE
@@ -124,7 +124,7 @@ def in_original_layout(unet: Any, vae: Any, encoders: tuple[Any, ...], family: F
         tensors[name] = tensors[name][:, :, None, None]
     if family != "sd2":
         tensors |= _moved(
-            encoders[0], lambda name: original.Source(f"{clip}text_model.{name.removeprefix('text_model.')}")
+            encoders[0], lambda name: original.TensorSource(f"{clip}text_model.{name.removeprefix('text_model.')}")
         )
     if family != "sd15":
         prefix = "conditioner.embedders.1.model." if family == "sdxl" else "cond_stage_model.model."
@@ -136,7 +136,7 @@ def in_original_layout(unet: Any, vae: Any, encoders: tuple[Any, ...], family: F
     return tensors
 
 
-def _moved(module: Any, source: Callable[[str], original.Source]) -> dict[str, torch.Tensor]:
+def _moved(module: Any, source: Callable[[str], original.TensorSource]) -> dict[str, torch.Tensor]:
     whole: dict[str, Any] = {}
     for name, tensor in module.state_dict().items():
         from_ = source(name)
@@ -168,5 +168,7 @@ def save_single(folder: Path, file: Path, family: FamilyName, *, marks: tuple[st
 
 
 def header_of(tensors: dict[str, torch.Tensor], **metadata: str) -> Header:
-    entries = {name: Tensor(dtype="F16", shape=tuple(tensor.shape), start=0, end=0) for name, tensor in tensors.items()}
+    entries = {
+        name: TensorHeader(dtype="F16", shape=tuple(tensor.shape), start=0, end=0) for name, tensor in tensors.items()
+    }
     return Header(name="model.safetensors", data_start=0, tensors=entries, metadata=metadata)

@@ -12,7 +12,7 @@ from gangline.core.parsing import to_json
 from gangline.core.runs.contract import EXIT_DONE, EXIT_STOPPED, REPORT, Phase
 from gangline.core.specs.fields import FilesBase
 from gangline.core.specs.lora import LoraSpec
-from gangline.train.lora.trainer import train
+from gangline.train.lora.trainer import run_lora_trainer
 from gangline.train.run.contract import Orders, RunDirectory
 from tests.conftest import BASE, SUBJECT, file_at
 
@@ -64,12 +64,12 @@ def interrupt(folder: Path, spec: LoraSpec, *, after: int, photos: Path = SUBJEC
     """Lay out `folder` and run `spec` until it has saved step `after`."""
     lay_out(folder, replace(spec, checkpoint_every_steps=after), photos=photos, base=base)
     run = StopsAtItsFirstSave(folder)
-    assert train(run, run.orders) == EXIT_STOPPED
+    assert run_lora_trainer(run, run.orders) == EXIT_STOPPED
     return RunDirectory(folder)
 
 
 def finish(run: RunDirectory) -> RunDirectory:
-    assert train(RunDirectory(run.path), Orders()) == EXIT_DONE
+    assert run_lora_trainer(RunDirectory(run.path), Orders()) == EXIT_DONE
     return run
 
 

@@ -18,20 +18,20 @@ from PIL import Image, ImageDraw
 from gangline.core.parsing import to_json
 from gangline.core.runs.contract import EXIT_DONE, MANIFEST, REPORT, checkpoint_name
 from gangline.core.specs.fields import FilesBase
-from gangline.core.specs.phases import DataRef, Phase
+from gangline.core.specs.phases import DataRef, TrainingPhase
 from gangline.core.specs.scratch import ScratchSpec
 from gangline.data.dataset import DataSet
 from gangline.data.making.conversion import Conversion
 from gangline.data.making.convert import convert
 from gangline.data.making.engine import Processes
 from gangline.data.making.fetch import Fetching
-from gangline.data.place import Place
+from gangline.data.place import DataPlace
 from gangline.data.sources import Hints, find_source
-from gangline.train.encoding.encode import encode
+from gangline.train.encoding.encode import encode_data_set
 from gangline.train.encoding.encoder import Encoding
 from gangline.train.run.contract import Orders, RunDirectory
 from gangline.train.scratch.launch import free_port
-from gangline.train.scratch.trainer import train
+from gangline.train.scratch.trainer import run_scratch_trainer
 from tests.conftest import file_at
 
 COLOURS = ("red", "green", "blue", "orange", "purple", "black")
@@ -53,9 +53,9 @@ def draw_pictures(folder: Path, count: int, *, side: int = 40) -> Path:
     return folder
 
 
-def data_set(folder: Path, *, count: int = 48, name: str = "shapes", target: Place | None = None) -> DataSet:
-    source, entries = find_source(Place(str(draw_pictures(folder / f"{name}-drawn", count))), Hints())
-    target = target or Place(str(folder / f"{name}.lance"))
+def data_set(folder: Path, *, count: int = 48, name: str = "shapes", target: DataPlace | None = None) -> DataSet:
+    source, entries = find_source(DataPlace(str(draw_pictures(folder / f"{name}-drawn", count))), Hints())
+    target = target or DataPlace(str(folder / f"{name}.lance"))
     return convert(Conversion(source=source, target=target), entries, Processes(1), Fetching())[0]
 
 
@@ -63,12 +63,12 @@ def with_latents(data: DataSet, base: Path, *resolutions: int, dtype: str = "flo
     encoding = Encoding(
         target=data.place, version=data.version, base=base, vae=None, resolutions=resolutions, dtype=dtype
     )
-    return encode(data, encoding, Processes(1))
+    return encode_data_set(data, encoding, Processes(1))
 
 
 def with_texts(data: DataSet, base: Path) -> DataSet:
     encoding = Encoding(target=data.place, version=data.version, base=base, vae=None, resolutions=(), texts=True)
-    return encode(data, encoding, Processes(1))
+    return encode_data_set(data, encoding, Processes(1))
 
 
 def reference(data: DataSet, **settings: Any) -> DataRef:
@@ -81,7 +81,7 @@ def scratch_spec(base: Path, data: DataSet, **settings: Any) -> ScratchSpec:
     values: dict[str, Any] = {
         "base": FilesBase(files=files),
         "data": (reference(data),),
-        "phases": (Phase(steps=10, resolution=32, batch_size=4),),
+        "phases": (TrainingPhase(steps=10, resolution=32, batch_size=4),),
         "new": ("unet",),
         "learning_rate": 1e-3,
         "ema_decay": 0.9,
@@ -100,7 +100,7 @@ def lay_out(folder: Path, spec: ScratchSpec, base: Path) -> RunDirectory:
 
 
 def finish(run: RunDirectory) -> RunDirectory:
-    assert train(RunDirectory(run.path), Orders()) == EXIT_DONE
+    assert run_scratch_trainer(RunDirectory(run.path), Orders()) == EXIT_DONE
     return run
 
 

@@ -1,7 +1,7 @@
 """A job, its attempt, a node and what else decisions look at; tests change what matters to them with `replace`."""
 
 from gangline.core.job import Attempt, Job, Node
-from gangline.core.jobs.claim import Candidate
+from gangline.core.jobs.claim import ClaimCandidate
 from gangline.core.money.budget import Purse
 from gangline.core.policy import Policy
 from gangline.core.runs.proof import kinds_text
@@ -50,7 +50,7 @@ ATTEMPT = Attempt(
     beat_ms=0,
     ended_ms=None,
 )
-CANDIDATE = Candidate(
+CANDIDATE = ClaimCandidate(
     id="j",
     project="p",
     kind="lora",

@@ -4,22 +4,22 @@ from dataclasses import fields, replace
 
 import pytest
 
-from gangline.core.advice import Picture, advise, words_of_the_subject
+from gangline.core.advice import PhotoFacts, advise, words_of_the_subject
 from gangline.core.models.families import SD15
-from gangline.core.models.recognition import Model
+from gangline.core.models.recognition import RecognisedModel
 from gangline.core.specs.lora import LoraSpec
 from tests.unit.specs.test_spec import SPEC
 
 GOOD = replace(SPEC, prompt="a photo of sks dog", train_text_encoder=True, resolution=512)
 PICTURES = tuple(
-    Picture(name=f"{number}.jpg", width=800, height=700, caption="a photo of sks dog") for number in range(8)
+    PhotoFacts(name=f"{number}.jpg", width=800, height=700, caption="a photo of sks dog") for number in range(8)
 )
 CAPTIONED = tuple(replace(picture, caption="sks dog, beach", own=True) for picture in PICTURES)
 SMALL = (*PICTURES, replace(PICTURES[0], name="small.jpg", width=300))
 WIDE = tuple(replace(picture, width=1600) for picture in PICTURES)
 
 
-def advised(spec: LoraSpec, pictures: tuple[Picture, ...] = PICTURES) -> dict[str, str]:
+def advised(spec: LoraSpec, pictures: tuple[PhotoFacts, ...] = PICTURES) -> dict[str, str]:
     return {advice.setting: advice.because for advice in advise(spec, pictures)}
 
 
@@ -73,7 +73,7 @@ def test_a_name_with_its_kind(prompt: str) -> None:
     ],
 )
 def test_each_piece_of_advice_comes_alone_and_says_why(
-    change: dict[str, object], pictures: tuple[Picture, ...], setting: str, because: str
+    change: dict[str, object], pictures: tuple[PhotoFacts, ...], setting: str, because: str
 ) -> None:
     found = advised(replace(GOOD, **change), pictures)
     assert list(found) == [setting]
@@ -89,7 +89,9 @@ def test_rates_that_are_right_for_a_tiny_base_are_not_talked_about() -> None:
 
 
 def test_a_side_that_the_base_was_not_trained_on() -> None:
-    old = Model(family=SD15, prediction_type="epsilon", zero_terminal_snr=False, layout="diffusers", because="")
+    old = RecognisedModel(
+        family=SD15, prediction_type="epsilon", zero_terminal_snr=False, layout="diffusers", because=""
+    )
     large = tuple(replace(picture, width=1600, height=1500) for picture in PICTURES)
     found = advise(replace(GOOD, resolution=1024), large, old)
     assert [(advice.setting, advice.message) for advice in found] == [("resolution", "consider 768 at the most")]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangline.core.display import LogText, has_words, is_plain, printable
+from gangline.core.display import LogText, has_words, is_printable, printable
 
 HOSTILE = ["\x00", "\x07", "\x08", "\x1b", "\x7f", "\x85", "\x9b", "\n", "\r", "\t", "\u2028", "\u2029"]
 HOSTILE += ["\u202a", "\u202e", "\u2066", "\u2069", "\u200e", "\u200f", "\u061c", "\u200b", "\ufeff", "\ud800"]
@@ -40,7 +40,7 @@ def through(*chunks: str) -> str:
 @pytest.mark.parametrize("character", HOSTILE)
 def test_what_writes_anything_but_itself_is_shown_escaped(character: str) -> None:
     shown = printable(f"a{character}b")
-    assert not is_plain(character)
+    assert not is_printable(character)
     assert shown.isascii()
     assert shown.isprintable()
     assert shown.encode().decode("unicode_escape") == f"a{character}b"
@@ -61,7 +61,7 @@ def test_a_name_has_words_and_nothing_else(text: str) -> None:
 
 @given(st.text())
 def test_what_is_printable_stays_so(text: str) -> None:
-    assert is_plain(printable(text))
+    assert is_printable(printable(text))
     assert printable(printable(text)) == printable(text)
 
 

@@ -14,7 +14,7 @@ from gangline.core.jobs.failure import MEANING, FailureKind, ReportedKind
 from gangline.core.views import EventView
 from gangline.ports.server import Failed
 from gangline.service.attempts import event
-from gangline.wire.http import parse
+from gangline.wire.http import parse_answer
 from tests.sources import found
 
 NOBODY_REPORTS = {"gpu error"}
@@ -98,4 +98,4 @@ def test_an_event_of_another_version_is_read() -> None:
     """A client may be older than its server."""
     told = {"number": 1, "at_ms": 2, "kind": "of tomorrow", "attempt": None, "node": None, "because": ""}
     answer = httpx.Response(200, json=[told], request=httpx.Request("GET", "http://server/v1/jobs/j/events"))
-    assert parse(list[EventView], answer)[0].kind == "of tomorrow"
+    assert parse_answer(list[EventView], answer)[0].kind == "of tomorrow"

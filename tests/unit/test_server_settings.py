@@ -13,7 +13,7 @@ from gangline.core.server.settings import (
     TRUST_MAX,
     PoolSettings,
     ServerSettings,
-    listed,
+    list_settings,
     make_policy,
     parse_server_settings,
 )
@@ -31,7 +31,7 @@ def test_an_empty_file_is_the_defaults() -> None:
 
 
 def test_every_field_of_the_policy_is_a_setting() -> None:
-    values = [each for each in listed(ServerSettings()) if each.section == "policy"]
+    values = [each for each in list_settings(ServerSettings()) if each.section == "policy"]
     assert [each.name for each in values] == list(Policy.__slots__)
     given = [each for each in values if each.default is not None]
     text = "\n".join(f"{each.name} = {each.default!r}".replace("True", "true") for each in given)
@@ -45,7 +45,7 @@ def test_prices_of_storage_and_egress_are_not_known_unless_they_are_set_and_zero
 
 
 def test_every_setting_has_a_sentence() -> None:
-    assert all(re.fullmatch(r"[A-Z].+\.", each.meaning, re.DOTALL) for each in listed(ServerSettings()))
+    assert all(re.fullmatch(r"[A-Z].+\.", each.meaning, re.DOTALL) for each in list_settings(ServerSettings()))
 
 
 def test_everything_that_is_wrong_is_said_at_once_with_its_name() -> None:

@@ -24,7 +24,7 @@ from gangline.core.specs.fields import FilesBase
 from gangline.core.specs.spec import spec_hash
 from gangline.ports.server import Join, Upload
 from gangline.ports.store import write
-from gangline.ports.trainer import Made, Pictures, Result, Saved
+from gangline.ports.trainer import Made, Pictures, RunResult, Saved
 from gangline.service.controller import Controller
 from gangline.wire.agent import HttpServer
 from gangline.worker.agent import Agent
@@ -162,12 +162,12 @@ class ScriptedRun:
     def printed(self, first_byte: int, most: int) -> bytes:
         return b"said\n"[first_byte : first_byte + most]
 
-    def result(self) -> Result:
+    def result(self) -> RunResult:
         (self.directory / "output").mkdir(exist_ok=True)
         (self.directory / "output" / "w").write_bytes(OUTPUT)
         import hashlib
 
-        return Result((File(path="w", bytes=len(OUTPUT), sha256=hashlib.sha256(OUTPUT).hexdigest()),), ())
+        return RunResult((File(path="w", bytes=len(OUTPUT), sha256=hashlib.sha256(OUTPUT).hexdigest()),), ())
 
     def ask_to_save(self) -> None:
         self.asked += 1

@@ -14,7 +14,7 @@ import httpx
 from gangline.core.canonical import digest
 from gangline.core.errors import Denied, GanglineError, NotFound, Unreachable
 from gangline.core.files import File, Signed, is_sha256
-from gangline.core.models.bases import INDEX, Role, files_needed, files_of_role, is_complete
+from gangline.core.models.bases import INDEX, ModelRole, files_needed, files_of_role, is_complete
 from gangline.ports.hub import HubFile, HubModel
 from gangline.tls import trusted
 
@@ -92,7 +92,7 @@ class NodesHub:
         self._lists = folder / LISTS
         self._users = users
 
-    def files(self, repo: str, commit: str, role: Role) -> tuple[File, ...]:
+    def files(self, repo: str, commit: str, role: ModelRole) -> tuple[File, ...]:
         """Those that a run needs. A base that was asked for before needs no network."""
         path = self._lists / f"{digest([repo, commit, role])}.json"
         if path.exists():
@@ -121,7 +121,7 @@ class NodesHub:
             partial.rename(to)
         return True
 
-    def _listed(self, repo: str, commit: str, role: Role) -> tuple[File, ...]:
+    def _listed(self, repo: str, commit: str, role: ModelRole) -> tuple[File, ...]:
         known = {each.path: each for each in self._hub.look(repo, commit).files}
         wanted = files_of_role(list(known), role)
         if not wanted:
@@ -132,7 +132,7 @@ class NodesHub:
         sha256 = known.sha256 or hashlib.sha256(self._hub.read(repo, commit, known.path)).hexdigest()
         return File(path=known.path, bytes=known.bytes, sha256=sha256)
 
-    def _users_files(self, repo: str, commit: str, role: Role) -> tuple[File, ...]:
+    def _users_files(self, repo: str, commit: str, role: ModelRole) -> tuple[File, ...]:
         folder = self._snapshot(repo, commit) if self._users and role == "base" else None
         if folder is None or not folder.is_dir():
             return ()

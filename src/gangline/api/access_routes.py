@@ -15,7 +15,7 @@ from gangline.service.access import access, projects
 
 router = APIRouter(prefix="/v1", tags=["access"], route_class=UserRoute)
 
-Name = Annotated[display.Name, MaxLen(100)]
+GivenName = Annotated[display.Name, MaxLen(100)]
 LastsS = Annotated[float, Gt(0), Le(10 * 365 * 86_400)] | None
 
 
@@ -23,7 +23,7 @@ LastsS = Annotated[float, Gt(0), Le(10 * 365 * 86_400)] | None
 class WantedKey:
     """`name` is for people: who or what has it. It opens nothing any more after `lasts_s`; without it, until it is revoked."""
 
-    name: Name
+    name: GivenName
     role: KeyRole = "member"
     lasts_s: LastsS = None
 
@@ -34,8 +34,8 @@ class WantedJoinToken:
     `trust` are those of the pool where they are not given. At most `nodes_max` nodes are here at once, and `nodes_per_hour` join within
     an hour."""
 
-    name: Name
-    pool: Name = access.DEFAULT_POOL
+    name: GivenName
+    pool: GivenName = access.DEFAULT_POOL
     lasts_s: LastsS = None
     price_usd_per_hour: Annotated[float, Ge(0), Le(1e6)] | None = None
     trust: Annotated[int, Ge(0), Le(9)] | None = None
@@ -61,7 +61,7 @@ class Allowance:
 @router.post("/keys", status_code=201)
 def add_key(at: At, now: Now, admin: Admin, project: AdminOf, wanted: WantedKey) -> NewKey:
     """Its secret is in this answer and nowhere else. An operator's key is of no project."""
-    return access.add_key(at, admin.role, project, wanted.role, name=wanted.name, lasts_s=wanted.lasts_s, now_ms=now)
+    return access.create_key(at, admin.role, project, wanted.role, name=wanted.name, lasts_s=wanted.lasts_s, now_ms=now)
 
 
 @router.get("/keys")
@@ -73,7 +73,7 @@ def list_keys(at: At, now: Now, reach: AdminReach) -> list[KeyView]:
 @router.delete("/keys/{key}", status_code=204)
 def revoke_key(at: At, now: Now, reach: AdminReach, key: str) -> None:
     """At once, and for good. Doing it again changes nothing."""
-    access.revoke_key(at, reach, key, now)
+    access.end_key(at, reach, key, now)
 
 
 @router.get("/project")
@@ -85,7 +85,7 @@ def show_project(at: At, project: ViewerOf) -> ProjectView:
 @router.post("/projects", status_code=201)
 def add_project(at: At, _: Operator, wanted: WantedProject) -> ProjectView:
     """One that is there already stays as it is."""
-    projects.add_project(at, wanted.project)
+    projects.create_project(at, wanted.project)
     return projects.project(at, wanted.project)
 
 
@@ -97,7 +97,7 @@ def list_projects(at: At, _: Operator) -> list[ProjectView]:
 @router.put("/projects/{project}")
 def set_project(at: At, _: Operator, project: str, allowance: Allowance) -> ProjectView:
     """A budget below what is spent stops what runs at its next heartbeats."""
-    projects.set_project(at, project, share=allowance.share, budget_usd=allowance.budget_usd)
+    projects.set_allowance(at, project, share=allowance.share, budget_usd=allowance.budget_usd)
     return projects.project(at, project)
 
 
@@ -110,7 +110,7 @@ def add_join_token(at: At, now: Now, _: Operator, wanted: WantedJoinToken) -> Ne
         nodes_max=wanted.nodes_max,
         nodes_per_hour=wanted.nodes_per_hour,
     )
-    return access.add_join_token(at, wanted.pool, name=wanted.name, lasts_s=wanted.lasts_s, now_ms=now, terms=terms)
+    return access.create_join_token(at, wanted.pool, name=wanted.name, lasts_s=wanted.lasts_s, now_ms=now, terms=terms)
 
 
 @router.get("/join-tokens")
@@ -121,4 +121,4 @@ def list_join_tokens(at: At, now: Now, _: Operator) -> list[JoinTokenView]:
 @router.delete("/join-tokens/{join_token}", status_code=204)
 def revoke_join_token(at: At, now: Now, _: Operator, join_token: str) -> None:
     """Nobody joins with it any more; nodes that have, stay. Doing it again changes nothing."""
-    access.revoke_join_token(at, join_token, now)
+    access.end_join_token(at, join_token, now)

@@ -15,7 +15,7 @@ from gangline.api import (
     worker_routes,
 )
 from gangline.api.answers import problems
-from gangline.api.answers.openapi import describe
+from gangline.api.answers.openapi import serve_document
 from gangline.api.answers.streams import Followers
 from gangline.api.lanes import OperationsRoute
 from gangline.api.limits.door import Door
@@ -70,5 +70,5 @@ def make_app(deployment: Deployment, objects: ObjectServer | None, limits: Limit
         deployment.store.load("queue_length", limit=1)
         return Health(version=__version__, protocol=protocol.VERSION)
 
-    describe(app)
+    serve_document(app)
     return app

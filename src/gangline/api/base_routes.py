@@ -8,7 +8,7 @@ from fastapi import APIRouter
 
 from gangline.api.lanes import UserRoute
 from gangline.api.who import At, MemberOf, Now, ViewerOf
-from gangline.core.display import Label, is_plain
+from gangline.core.display import Label, is_printable
 from gangline.core.models.families import FamilyName
 from gangline.core.specs.fields import Base, Prediction
 from gangline.core.views import BaseView
@@ -28,13 +28,13 @@ class WantedBase:
     family: Literal["", FamilyName] = ""
     prediction_type: Literal["", Prediction] = ""
     licence: Label = ""
-    because: Annotated[str, MaxLen(1000), Predicate(is_plain)] = ""
+    because: Annotated[str, MaxLen(1000), Predicate(is_printable)] = ""
 
 
 @router.post("/bases", status_code=201)
 def add_base(at: At, now: Now, project: MemberOf, wanted: WantedBase) -> BaseView:
     """The same again changes nothing. 422 where the name stands for another base."""
-    said = bases.Said(
+    said = bases.BaseStatement(
         family=wanted.family,
         prediction_type=wanted.prediction_type,
         licence=wanted.licence,
@@ -45,12 +45,12 @@ def add_base(at: At, now: Now, project: MemberOf, wanted: WantedBase) -> BaseVie
 
 @router.get("/bases")
 def list_bases(at: At, project: ViewerOf) -> list[BaseView]:
-    return bases.listed(at, project)
+    return bases.bases_of(at, project)
 
 
 @router.get("/bases/{base}")
 def show_base(at: At, project: ViewerOf, base: str) -> BaseView:
-    return bases.named(at, project, base)
+    return bases.get_base(at, project, base)
 
 
 @router.delete("/bases/{base}", status_code=204)

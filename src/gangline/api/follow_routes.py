@@ -8,7 +8,7 @@ from fastapi.responses import StreamingResponse
 from gangline.api.answers.streams import END, Followers
 from gangline.api.lanes import USERS
 from gangline.api.who import At, ViewerOfLater
-from gangline.service.jobs.follow import EVENTS, LOG, Channel, Look, look, place_of
+from gangline.service.jobs.follow import EVENTS, LOG, Channel, StreamPage, place_of, read_stream
 from gangline.service.jobs.query import owned
 
 NO_MORE = 204
@@ -61,10 +61,10 @@ async def _follow(
     followers: Followers = request.app.state.followers
     place = place_of(channel, None if told == END else told)
 
-    def first() -> tuple[str, Look]:
+    def first() -> tuple[str, StreamPage]:
         owner = project.get()
         owned(at, owner, job)
-        return owner, look(at, channel, job, place)
+        return owner, read_stream(at, channel, job, place)
 
     owner, found = await USERS.run(first)
     if told == END:

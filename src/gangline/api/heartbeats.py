@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from gangline.api.answers.problems import accepted
 from gangline.api.lanes import HEARTBEATS, json_response
-from gangline.api.who import At, Held, Holder, Now, deployment, holder
+from gangline.api.who import At, HeldLease, Holder, Now, deployment, holder
 from gangline.ports.server import Beat, Beaten, Hold
 from gangline.service.jobs.renew import renew
 
@@ -23,7 +23,7 @@ BEAT = TypeAdapter(Beat)
 HOLD = TypeAdapter(Hold)
 
 
-def beat(at: At, now: Now, node: Holder, hold: Held, request: Beat) -> Beaten:
+def beat(at: At, now: Now, node: Holder, hold: HeldLease, request: Beat) -> Beaten:
     return accepted(renew(at, node, hold, request, now))
 
 

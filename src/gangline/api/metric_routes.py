@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query
 
 from gangline.api.answers.problems import accepted
 from gangline.api.lanes import UserRoute, WorkerRoute
-from gangline.api.who import NUMBER_MAX, At, Held, Holder, Now, ViewerOf
+from gangline.api.who import NUMBER_MAX, At, HeldLease, Holder, Now, ViewerOf
 from gangline.core.views import MetricsView
 from gangline.ports.server import Done, Points
 from gangline.service.jobs import metrics
@@ -16,7 +16,7 @@ of_users = APIRouter(prefix="/v1", tags=["users"], route_class=UserRoute)
 
 
 @of_workers.post("/attempts/{attempt}/metrics")
-def take_metrics(at: At, now: Now, node: Holder, hold: Held, request: Points) -> Done:
+def take_metrics(at: At, now: Now, node: Holder, hold: HeldLease, request: Points) -> Done:
     return accepted(metrics.take(at, node, hold, request, now))
 
 
@@ -25,4 +25,4 @@ def show_metrics(
     at: At, project: ViewerOf, job: str, after: Annotated[int, Query(ge=0, le=NUMBER_MAX)] = 0
 ) -> MetricsView:
     """One run of all attempts, after a step."""
-    return metrics.metrics(at, project, job, after)
+    return metrics.metrics_after(at, project, job, after)

@@ -60,7 +60,7 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-class Server(uvicorn.Server):
+class ApiServer(uvicorn.Server):
     """Ends the streams before it waits for what is still being answered."""
 
     def __init__(self, app: FastAPI) -> None:
@@ -96,7 +96,7 @@ def serve(
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    server = Server(app)
+    server = ApiServer(app)
     answering = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="http")
     ticking = threading.Thread(target=_keep_ticking, args=(deployment, stop), name="controller")
     verifying = threading.Thread(target=_keep_verifying, args=(deployment, stop), name="verifier", daemon=True)

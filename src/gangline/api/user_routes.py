@@ -77,7 +77,7 @@ def _parts(submission: Submission | dict[str, Any]) -> tuple[dict[str, Any], str
 @router.post("/blobs")
 def offer_blob(at: At, now: Now, project: MemberOf, blob: Blob) -> BlobView:
     """Whether these bytes are here; if not, where to put them. Ask again afterwards."""
-    return submit.offer_blob(at, project, blob.sha256, blob.bytes, now, blob.parts)
+    return submit.blob_here(at, project, blob.sha256, blob.bytes, now, blob.parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,11 +115,13 @@ LINES: dict[int | str, dict[str, Any]] = {
         "description": "A BatchLineView for each line.",
     }
 }
-Key = Annotated[str | None, Header(max_length=190)]
+IdempotencyKey = Annotated[str | None, Header(max_length=190)]
 
 
 @router.post("/jobs/batch", responses=LINES)
-async def submit_batch(request: Request, at: At, project: MemberOfLater, idempotency_key: Key = None) -> Response:
+async def submit_batch(
+    request: Request, at: At, project: MemberOfLater, idempotency_key: IdempotencyKey = None
+) -> Response:
     """Submit the job of each line: JSON lines (application/jsonl), a Submission each. They are parsed one by one as they come, and a
     line that is refused leaves the others as they are. With an `Idempotency-Key` the whole may be sent again."""
     limits: Limits = request.app.state.limits
@@ -211,24 +213,24 @@ def resume_job(at: At, now: Now, project: MemberOf, job: str) -> JobView:
 def retry_job(at: At, now: Now, project: MemberOf, job: str, from_checkpoint: bool = False) -> JobView:
     """A new job from the spec of one that has ended; from its newest checkpoint, if asked for. 422 where that is not kept any more."""
     query.owned(at, project, job)
-    return query.job(at, project, steer.retry(at, project, job, now, from_checkpoint=from_checkpoint), now)
+    return query.job(at, project, steer.submit_again(at, project, job, now, from_checkpoint=from_checkpoint), now)
 
 
 @router.get("/jobs/{job}/events")
 def list_events(
     at: At, project: ViewerOf, job: str, after: Annotated[int, Query(ge=0, le=NUMBER_MAX)] = 0
 ) -> list[EventView]:
-    return query.events(at, project, job, after)
+    return query.events_after(at, project, job, after)
 
 
 @router.get("/jobs/{job}/logs")
 def read_logs(at: At, project: ViewerOf, job: str, after: str | None = None) -> LogView:
-    return query.logs(at, project, job, after)
+    return query.log_page(at, project, job, after)
 
 
 @router.get("/jobs/{job}/artifacts")
 def list_artifacts(at: At, now: Now, project: ViewerOf, job: str) -> list[ArtifactView]:
-    return query.artifacts(at, project, job, now)
+    return query.artifacts_of(at, project, job, now)
 
 
 @router.get("/nodes")

@@ -16,7 +16,7 @@ from gangline.core.access import Role
 from gangline.core.errors import UserError
 from gangline.ports.server import Hold
 from gangline.service.access.access import DEFAULT_PROJECT, Identity, identify, note_use, permitted, recognize
-from gangline.service.access.projects import reach
+from gangline.service.access.projects import reachable_project
 from gangline.service.deployment import Deployment
 from gangline.wire import protocol
 
@@ -78,7 +78,7 @@ def _reach(needed: Role):
     ) -> Later[str | None]:
         """`Gangline-Project` is for operators to say; all others have one project."""
         at = deployment(request)
-        return Later(cache(lambda: reach(at, identity.get(), gangline_project)))
+        return Later(cache(lambda: reachable_project(at, identity.get(), gangline_project)))
 
     return projects
 
@@ -150,4 +150,4 @@ Operator = Annotated[Identity, Depends(_has_role("operator"))]
 JoinsWith = Annotated[JoinToken, Depends(_joins_with)]
 NodeId = Annotated[str, Depends(_node_id)]
 Holder = Annotated[str, Depends(_holder)]
-Held = Annotated[Hold, Depends(_hold)]
+HeldLease = Annotated[Hold, Depends(_hold)]

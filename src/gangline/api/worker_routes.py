@@ -6,7 +6,7 @@ from fastapi import APIRouter, Body, Response
 
 from gangline.api.answers.problems import accepted
 from gangline.api.lanes import WorkerRoute, json_response
-from gangline.api.who import At, Held, Holder, JoinsWith, NodeId, Now
+from gangline.api.who import At, HeldLease, Holder, JoinsWith, NodeId, Now
 from gangline.ports.server import (
     Assignment,
     Commit,
@@ -35,12 +35,12 @@ router = APIRouter(prefix="/v1", tags=["workers"], route_class=WorkerRoute)
 @router.post("/nodes", status_code=201)
 def join(at: At, now: Now, token: JoinsWith, request: Join) -> Joined:
     """429 where the join token lets no more nodes in now."""
-    return nodes.join(at, request, token.pool, now, join_token=token.id)
+    return nodes.join_pool(at, request, token.pool, now, join_token=token.id)
 
 
 @router.delete("/nodes/self", status_code=204)
 def leave(at: At, now: Now, node: NodeId) -> None:
-    nodes.leave(at, node, now)
+    nodes.leave_pool(at, node, now)
 
 
 @router.post("/claims", response_model=NoWork, responses={201: {"model": Assignment}})
@@ -51,41 +51,43 @@ def claim_job(at: At, now: Now, node: NodeId) -> Response:
 
 
 @router.post("/attempts/{attempt}/uploads")
-def uploads(at: At, now: Now, node: Holder, hold: Held, request: Uploads) -> Grants:
-    return accepted(checkpoint.uploads(at, node, hold, request, now))
+def uploads(at: At, now: Now, node: Holder, hold: HeldLease, request: Uploads) -> Grants:
+    return accepted(checkpoint.sign_uploads(at, node, hold, request, now))
 
 
 @router.post("/attempts/{attempt}/downloads")
-def downloads(at: At, now: Now, node: Holder, hold: Held, request: Downloads) -> Urls:
-    return accepted(checkpoint.downloads(at, node, hold, request, now))
+def downloads(at: At, now: Now, node: Holder, hold: HeldLease, request: Downloads) -> Urls:
+    return accepted(checkpoint.sign_downloads(at, node, hold, request, now))
 
 
 @router.post("/attempts/{attempt}/checkpoints")
-def commit(at: At, now: Now, node: Holder, hold: Held, request: Commit) -> Committed:
-    return accepted(checkpoint.commit(at, node, hold, request, now))
+def commit(at: At, now: Now, node: Holder, hold: HeldLease, request: Commit) -> Committed:
+    return accepted(checkpoint.commit_checkpoint(at, node, hold, request, now))
 
 
 @router.post("/attempts/{attempt}/samples")
-def show(at: At, now: Now, node: Holder, hold: Held, request: Show) -> Done:
-    return accepted(samples.show(at, node, hold, request, now))
+def show(at: At, now: Now, node: Holder, hold: HeldLease, request: Show) -> Done:
+    return accepted(samples.keep_samples(at, node, hold, request, now))
 
 
 @router.post("/attempts/{attempt}/rejections")
-def reject(at: At, now: Now, node: Holder, hold: Held, request: Reject) -> Done:
-    return accepted(checkpoint.reject(at, node, hold, request, now))
+def reject(at: At, now: Now, node: Holder, hold: HeldLease, request: Reject) -> Done:
+    return accepted(checkpoint.reject_damaged(at, node, hold, request, now))
 
 
 @router.post("/attempts/{attempt}/prepared")
-def keep_prepared(at: At, now: Now, node: Holder, hold: Held, request: Keep) -> Done:
+def keep_prepared(at: At, now: Now, node: Holder, hold: HeldLease, request: Keep) -> Done:
     """422 where a file is not in the object store, or it is nothing that jobs like this one use."""
-    return accepted(prepared.keep(at, node, hold, request, now))
+    return accepted(prepared.record_prepared(at, node, hold, request, now))
 
 
 @router.post("/attempts/{attempt}/logs")
-def log(at: At, node: Holder, hold: Held, request: Log) -> Done:
-    return accepted(renew.log(at, node, hold, request))
+def log(at: At, node: Holder, hold: HeldLease, request: Log) -> Done:
+    return accepted(renew.append_log(at, node, hold, request))
 
 
 @router.post("/attempts/{attempt}/end")
-def end(at: At, now: Now, node: Holder, hold: Held, outcome: Annotated[Outcome, Body(discriminator="outcome")]) -> Done:
+def end(
+    at: At, now: Now, node: Holder, hold: HeldLease, outcome: Annotated[Outcome, Body(discriminator="outcome")]
+) -> Done:
     return accepted(finish.finish(at, node, hold, outcome, now))

@@ -13,7 +13,7 @@ GAP = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class TableColumn:
     """A column. `header` begins with `>` where it holds numbers. It may be cut down to `shrinks_to` cells; 0: it is never cut.
     Where that is not enough, those with the highest `goes` go first; 0: it never goes."""
 
@@ -22,7 +22,7 @@ class Line:
     goes: int = 0
 
 
-def one_line_each(columns: Sequence[Line], rows: Sequence[Sequence[str]], width: int) -> Table:
+def one_line_each(columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], width: int) -> Table:
     """Return a table that is no wider than `width` cells, unless what never goes is."""
     shown = widths(columns, rows, width)
     made = table(*(columns[number].header for number in shown))
@@ -33,7 +33,7 @@ def one_line_each(columns: Sequence[Line], rows: Sequence[Sequence[str]], width:
     return made
 
 
-def widths(columns: Sequence[Line], rows: Sequence[Sequence[str]], width: int) -> dict[int, int]:
+def widths(columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], width: int) -> dict[int, int]:
     """Return the columns that are shown, by their numbers, each with its width in cells."""
     full = [
         max([cell_len(column.header.lstrip(">")), *(cell_len(row[number]) for row in rows)])

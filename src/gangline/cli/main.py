@@ -14,10 +14,10 @@ EXIT_USER_ERROR = 2
 EXIT_ABORTED = 1
 COMMANDS = {
     "train": LazyCommand(
-        "gangline.cli.jobs.train:train", "Train a subject-driven (DreamBooth) LoRA of a Stable Diffusion model."
+        "gangline.cli.jobs.train:train_command", "Train a subject-driven (DreamBooth) LoRA of a Stable Diffusion model."
     ),
     "scratch": LazyCommand(
-        "gangline.cli.jobs.scratch:scratch",
+        "gangline.cli.jobs.scratch:scratch_command",
         "Train a U-Net, with its text encoders or without, or a VAE on data sets.",
     ),
     "jobs": LazyCommand("gangline.cli.jobs.jobs:app", "Look at jobs, and steer them."),
@@ -25,62 +25,62 @@ COMMANDS = {
         "gangline.cli.jobs.checkpoints:app", "The checkpoints that a job keeps: listed, pinned, unpinned."
     ),
     "storage": LazyCommand(
-        "gangline.cli.jobs.storage:storage",
+        "gangline.cli.jobs.storage:storage_command",
         "Show what the project keeps, of which kind and for how long, what it costs, and the largest jobs.",
     ),
     "logs": LazyCommand(
-        "gangline.cli.jobs.logs:logs",
+        "gangline.cli.jobs.logs:logs_command",
         "What the trainers of all attempts printed, in order. Ctrl-C never stops the job.",
     ),
     "metrics": LazyCommand(
-        "gangline.cli.jobs.metrics:metrics",
+        "gangline.cli.jobs.metrics:metrics_command",
         "What a job's trainers measured: the newest values, and how the loss went.",
     ),
     "artifacts": LazyCommand(
-        "gangline.cli.jobs.artifacts:artifacts",
+        "gangline.cli.jobs.artifacts:artifacts_command",
         "List a job's results, or download them, each checked against its SHA-256.",
     ),
     "samples": LazyCommand(
-        "gangline.cli.jobs.samples:samples",
+        "gangline.cli.jobs.samples:samples_command",
         "List the pictures of a job, or download them. More may come while it trains, and for a while after.",
     ),
     "merge": LazyCommand(
-        "gangline.cli.data.merge:merge",
+        "gangline.cli.data.merge:merge_command",
         "Write a base with a LoRA in its weights, as one .safetensors file in the original layout.",
     ),
     "bases": LazyCommand("gangline.cli.data.bases:app", "Models to start from, by name."),
     "nodes": LazyCommand("gangline.cli.admin.nodes:app", "Look at the nodes."),
     "data": LazyCommand("gangline.cli.data.data:app", "Data sets to train from nothing with: made, looked at, listed."),
     "budget": LazyCommand(
-        "gangline.cli.admin.budget:budget",
+        "gangline.cli.admin.budget:budget_command",
         "Show the project's share and money; with options, an operator changes them, as `gangline projects set` does.",
     ),
     "keys": LazyCommand("gangline.cli.admin.keys:app", "Who may ask, and for what: the keys of a project."),
     "projects": LazyCommand("gangline.cli.admin.projects:app", "Projects, their shares and budgets, for operators."),
     "join-tokens": LazyCommand("gangline.cli.admin.join_tokens:app", "What lets workers into a pool, for operators."),
     "up": LazyCommand(
-        "gangline.cli.admin.up:up",
+        "gangline.cli.admin.up:up_command",
         "Run the service and some nodes here, each with a machine id of its own. "
         "Ctrl-C stops all of it; jobs go on later.",
     ),
     "server": LazyCommand(
-        "gangline.cli.admin.server:server",
+        "gangline.cli.admin.server:server_command",
         "Run the service: the queue, the object store, the API. Workers come to it from anywhere.",
     ),
     "settings": LazyCommand("gangline.cli.admin.settings:app", "Print or check the server's settings."),
     "worker": LazyCommand(
-        "gangline.cli.admin.worker:worker",
+        "gangline.cli.admin.worker:worker_command",
         "Work for a server: take jobs, train, hand in. SIGTERM or Ctrl-C saves, hands the job back and leaves.",
     ),
     "recipes": LazyCommand("gangline.cli.bundled.recipes:app", "Settings to train with, which come with Gangline."),
     "examples": LazyCommand("gangline.cli.bundled.examples:app", "Photos, data and a script that come with Gangline."),
-    "docs": LazyCommand("gangline.cli.bundled.docs:docs", "Show a guide, or list all of them."),
+    "docs": LazyCommand("gangline.cli.bundled.docs:docs_command", "Show a guide, or list all of them."),
     "doctor": LazyCommand(
-        "gangline.cli.doctor.doctor:doctor",
+        "gangline.cli.doctor.doctor:doctor_command",
         "Examine this machine, the server that it would ask, and a server that runs here: what is wrong, and what to do.",
     ),
     "demo": LazyCommand(
-        "gangline.cli.tools.demo:demo",
+        "gangline.cli.tools.demo:demo_command",
         "Train a LoRA on two local nodes, kill the one at work, and compare with an uninterrupted run.",
     ),
     "exec": LazyCommand(
@@ -89,27 +89,27 @@ COMMANDS = {
         interspersed=False,
     ),
     "exec ls": LazyCommand(
-        "gangline.cli.tools.exec_store:list_command",
+        "gangline.cli.tools.exec_store:exec_list_command",
         "List the runs of `gangline exec` below an address, the newest first: where, when, how they ended, what they left.",
     ),
     "exec get": LazyCommand(
-        "gangline.cli.tools.exec_store:get_command",
+        "gangline.cli.tools.exec_store:exec_get_command",
         "Download the results of `gangline exec`: of each file the newest version over its runs.",
     ),
     "exec rm": LazyCommand(
-        "gangline.cli.tools.exec_store:remove_command",
+        "gangline.cli.tools.exec_store:exec_remove_command",
         "Remove what runs of `gangline exec` left: of one run, all checkpoints, or all.",
     ),
     "fetch": LazyCommand(
-        "gangline.cli.tools.exec_store:get_command",
+        "gangline.cli.tools.exec_store:exec_get_command",
         "Download the results of `gangline exec`: of each file the newest version over its runs.",
     ),
     "verify-resume": LazyCommand(
-        "gangline.cli.tools.verify_resume:verify_resume",
+        "gangline.cli.tools.verify_resume:verify_resume_command",
         "Prove that interrupted runs end with the same bits as an uninterrupted one.",
     ),
     "estimate": LazyCommand(
-        "gangline.cli.tools.estimate.command:estimate",
+        "gangline.cli.tools.estimate.command:estimate_command",
         "Days and dollars by the number and kind of GPUs, measured, or computed from a recipe.",
     ),
     "sim": LazyCommand("gangline.cli.tools.sim:app", "Try policies, fleets and faults in virtual time."),

@@ -166,13 +166,13 @@ def clock(seconds: float | None) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def moment(at_ms: int) -> str:
+def format_time(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def moment_or_dash(at_ms: int | None) -> str:
-    return "–" if at_ms is None else moment(at_ms)
+    return "–" if at_ms is None else format_time(at_ms)
 
 
-def number(value: float | None, digits: int = 4) -> str:
+def format_number(value: float | None, digits: int = 4) -> str:
     return "–" if value is None else f"{value:.{digits}f}"

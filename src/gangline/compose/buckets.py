@@ -13,8 +13,8 @@ from gangline.core.errors import UserError
 
 if TYPE_CHECKING:
     from gangline.adapters.objects.s3 import S3Objects
-    from gangline.adapters.objects.s3_wire import Bucket
-    from gangline.data.place import Place
+    from gangline.adapters.objects.s3_wire import S3Bucket
+    from gangline.data.place import DataPlace
 
 S3_OPTIONS = {
     "AWS_ACCESS_KEY_ID": "aws_access_key_id",
@@ -66,19 +66,19 @@ def open_bucket_to_read(place: str, called: str) -> "S3Objects":
     """Open the bucket for one who writes nothing there, so that nothing is tried. Raises `UserError` where it cannot be used."""
     with needing("s3"):
         from gangline.adapters.objects.s3 import S3Objects
-        from gangline.adapters.objects.s3_abilities import NONE, check_bucket
+        from gangline.adapters.objects.s3_abilities import NONE, check_abilities
         from gangline.adapters.objects.s3_wire import Wire
     wire = Wire(_read_bucket(place, called))
-    check_bucket(wire)
+    check_abilities(wire)
     return S3Objects(wire, NONE)
 
 
-def _read_bucket(place: str, called: str) -> "Bucket":
+def _read_bucket(place: str, called: str) -> "S3Bucket":
     """Find the bucket and its key, as Amazon's own tools find one; the key is renewed where it ends."""
     from botocore.exceptions import BotoCoreError
     from botocore.session import Session
 
-    from gangline.adapters.objects.s3_wire import Bucket
+    from gangline.adapters.objects.s3_wire import S3Bucket
 
     _refuse_other_clouds(place, called)
     parts = urlsplit(place)
@@ -96,17 +96,17 @@ def _read_bucket(place: str, called: str) -> "Bucket":
         raise UserError(f"the key of {place} cannot be read: {error}", hint=KEY_HINT) from None
     if credentials is None:
         raise UserError(f"no key was found for {place}", hint=KEY_HINT)
-    return Bucket(
+    return S3Bucket(
         name=parts.netloc, prefix=parts.path.strip("/"), region=region, endpoint=endpoint, credentials=credentials
     )
 
 
-def data_place(address: str) -> "Place":
+def data_place(address: str) -> "DataPlace":
     """Parse a folder, or s3://BUCKET/PREFIX with the key that the environment names; else the machine's own role is used."""
-    from gangline.data.place import Place
+    from gangline.data.place import DataPlace
 
     if "://" not in address:
-        return Place(str(Path(address).expanduser().absolute()))
+        return DataPlace(str(Path(address).expanduser().absolute()))
     _refuse_other_clouds(address, "the place of data")
     parts = urlsplit(address)
     if parts.scheme != "s3" or not parts.netloc or parts.query or parts.fragment:
@@ -115,7 +115,7 @@ def data_place(address: str) -> "Place":
     options = {option: value for name, option in S3_OPTIONS.items() if (value := os.environ.get(name, ""))}
     if options.get("aws_endpoint", "").startswith("http://"):
         options["allow_http"] = "true"
-    return Place(address.rstrip("/"), {"aws_region": "us-east-1"} | options)
+    return DataPlace(address.rstrip("/"), {"aws_region": "us-east-1"} | options)
 
 
 def _refuse_other_clouds(address: str, called: str) -> None:
@@ -127,7 +127,7 @@ def _refuse_other_clouds(address: str, called: str) -> None:
         )
 
 
-def with_key(place: "Place") -> "Place":
+def with_key(place: "DataPlace") -> "DataPlace":
     """Add the key that Amazon's tools would find, where the environment names none."""
     if not place.is_remote:
         return place

@@ -12,14 +12,14 @@ from urllib.parse import urlsplit
 
 from gangline.compose.buckets import data_place, open_bucket, open_bucket_to_read, with_key
 from gangline.compose.settings import needing, strip_secrets
-from gangline.core.command.surroundings import called, one_of_several
+from gangline.core.command.surroundings import one_of_several, unsupported_system
 from gangline.core.errors import UserError
 
 if TYPE_CHECKING:
     from gangline.core.command.layout import Rules
     from gangline.exec.depot import Depot
     from gangline.exec.fetch import Fetched
-    from gangline.exec.plan import Plan
+    from gangline.exec.plan import ExecPlan
     from gangline.exec.prefix.listing import Listing
     from gangline.exec.prefix.removal import Removal
     from gangline.exec.run import Exec
@@ -39,7 +39,7 @@ class Shown(Protocol):
 
 
 def make_exec(
-    plan: "Plan",
+    plan: "ExecPlan",
     *,
     checkpoints: Path,
     to: str,
@@ -157,7 +157,7 @@ def _depot_to_look_at(address: str, say: Callable[[str], None]) -> "Depot":
 
 def _check_surroundings() -> None:
     """Before anything is imported that another system has not."""
-    if system := called(sys.platform):
+    if system := unsupported_system(sys.platform):
         raise UserError(
             f"gangline exec needs Linux, and this is {system}",
             hint="inotify, leases and subreapers are the Linux kernel's: run it in a container or a virtual machine"

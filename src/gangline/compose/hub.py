@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gangline.compose.settings import strip_secrets
-from gangline.core.models.bases import Role
+from gangline.core.models.bases import ModelRole
 from gangline.core.specs.fields import HubBase
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def _hub_home() -> Path:
     return Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
 
 
-def look_up_for_user(model: HubBase, role: Role, *, whole: bool = True) -> "OnHub":
+def look_up_for_user(model: HubBase, role: ModelRole, *, whole: bool = True) -> "OnHub":
     """What a model on the hub is, asked with the token of who types the command. Raises as `look_up` does."""
     from gangline.service.content.on_hub import look_up
 

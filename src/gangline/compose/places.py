@@ -11,7 +11,7 @@ from gangline.compose.settings import needing
 from gangline.core.access import as_secret
 from gangline.core.errors import UserError
 from gangline.core.places.guard import parse_networks
-from gangline.core.places.places import Source
+from gangline.core.places.places import PhotoSource
 from gangline.core.server.settings import ServerSettings
 from gangline.core.server.sources import SourceSettings
 
@@ -29,7 +29,7 @@ def make_fetcher(home: Path, settings: ServerSettings) -> "PlacesFetcher":
     from gangline.adapters.places.web import Web
 
     for name, source in settings.sources.items():
-        keys_of(name, source)
+        source_keys(name, source)
     return PlacesFetcher(
         home / "imports",
         settings.fetching,
@@ -44,18 +44,18 @@ def make_deliverer(settings: ServerSettings) -> "PlacesDeliverer":
     from gangline.adapters.places.deliverer import PlacesDeliverer
     from gangline.adapters.places.hub_commit import HubRepository
 
-    def opened(source: Source, repo: str) -> HubRepository:
+    def opened(source: PhotoSource, repo: str) -> HubRepository:
         of = settings.sources[source.name]
-        return HubRepository(repo, keys_of(source.name, of)[0], of.endpoint)
+        return HubRepository(repo, source_keys(source.name, of)[0], of.endpoint)
 
     return PlacesDeliverer(sources_of(settings), bucket_opener(settings.sources), opened)
 
 
-def sources_of(settings: ServerSettings) -> dict[str, Source]:
+def sources_of(settings: ServerSettings) -> dict[str, PhotoSource]:
     return {name: source.named(name) for name, source in settings.sources.items() if source.place}
 
 
-def keys_of(name: str, source: SourceSettings) -> tuple[str, str]:
+def source_keys(name: str, source: SourceSettings) -> tuple[str, str]:
     """The key and the secret of a source; empty where it names none."""
     variables = (source.key_env, source.secret_env)
     missing = [variable for variable in variables if variable and not os.environ.get(variable, "").strip()]
@@ -73,17 +73,17 @@ def keys_of(name: str, source: SourceSettings) -> tuple[str, str]:
     return key, secret
 
 
-def bucket_opener(sources: Mapping[str, SourceSettings]) -> "Callable[[Source, str], SourceBucket]":
+def bucket_opener(sources: Mapping[str, SourceSettings]) -> "Callable[[PhotoSource, str], SourceBucket]":
     """Buckets by source and name, each opened once."""
 
     @cache
     def opened(source: str, bucket: str) -> "SourceBucket":
-        from gangline.adapters.places.bucket import Key, SourceBucket
+        from gangline.adapters.places.bucket import BucketKey, SourceBucket
 
         settings = sources[source]
-        access, secret = keys_of(source, settings)
+        access, secret = source_keys(source, settings)
         return SourceBucket(
-            bucket, Key(access=access, secret=secret, region=settings.region, endpoint=settings.endpoint)
+            bucket, BucketKey(access=access, secret=secret, region=settings.region, endpoint=settings.endpoint)
         )
 
     return lambda source, bucket: opened(source.name, bucket)

@@ -73,7 +73,7 @@ def _deployed(
 ) -> "Iterator[Deployment]":
     """Open the store and the bytes of a home that is ours alone, and let in who has the secrets of it."""
     from gangline.adapters.store import open_store
-    from gangline.service.access.access import admit
+    from gangline.service.access.access import ensure_secret
     from gangline.service.deployment import Deployment
 
     store = open_store(read_settings().database or str(home / "gangline.sqlite"))
@@ -96,8 +96,8 @@ def _deployed(
         )
         if not os.environ.get("GANGLINE_OBJECTS"):
             _refuse_two_folders(deployment)
-        admit(deployment, access.operator_key, "operator", now_ms=store.now_ms())
-        admit(deployment, access.join_token, "join", now_ms=store.now_ms())
+        ensure_secret(deployment, access.operator_key, "operator", now_ms=store.now_ms())
+        ensure_secret(deployment, access.join_token, "join", now_ms=store.now_ms())
         yield deployment
     finally:
         store.close()

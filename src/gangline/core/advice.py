@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gangline.core.models.recognition import Model
+from gangline.core.models.recognition import RecognisedModel
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.words import counted
 
@@ -23,7 +23,7 @@ WORDS_OF_PICTURES = "photo photos photograph picture image images portrait paint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
+class PhotoFacts:
     """A photo to train on, as a person sees it, and what is said of it; `own` where that is not the prompt."""
 
     name: str
@@ -43,7 +43,7 @@ class Advice:
     because: str
 
 
-def advise(spec: LoraSpec, pictures: tuple[Picture, ...], base: Model | None = None) -> tuple[Advice, ...]:
+def advise(spec: LoraSpec, pictures: tuple[PhotoFacts, ...], base: RecognisedModel | None = None) -> tuple[Advice, ...]:
     """In the order of how much it matters. `base` where it is known."""
     return (
         *_on_words(spec, pictures),
@@ -66,7 +66,7 @@ def words_of_the_subject(prompt: str) -> list[str]:
     return [word for word in WORD.findall(prompt.lower()) if word not in others]
 
 
-def _on_words(spec: LoraSpec, pictures: tuple[Picture, ...]) -> Iterator[Advice]:
+def _on_words(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> Iterator[Advice]:
     prompted = [picture for picture in pictures if not picture.own]
     if prompted and len(words := words_of_the_subject(spec.prompt)) < 2:
         yield Advice(
@@ -95,7 +95,7 @@ def _on_words(spec: LoraSpec, pictures: tuple[Picture, ...]) -> Iterator[Advice]
         )
 
 
-def _on_photos(spec: LoraSpec, pictures: tuple[Picture, ...]) -> Iterator[Advice]:
+def _on_photos(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> Iterator[Advice]:
     if len(pictures) < PHOTOS_MIN:
         yield Advice(
             setting="photos",
@@ -119,7 +119,7 @@ def _on_photos(spec: LoraSpec, pictures: tuple[Picture, ...]) -> Iterator[Advice
         )
 
 
-def _on_the_base(spec: LoraSpec, base: Model | None) -> Iterator[Advice]:
+def _on_the_base(spec: LoraSpec, base: RecognisedModel | None) -> Iterator[Advice]:
     if base and spec.resolution > base.family.resolution_max:
         yield Advice(
             setting="resolution",
@@ -128,7 +128,7 @@ def _on_the_base(spec: LoraSpec, base: Model | None) -> Iterator[Advice]:
         )
 
 
-def _on_rates(spec: LoraSpec, pictures: tuple[Picture, ...]) -> Iterator[Advice]:
+def _on_rates(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> Iterator[Advice]:
     seen = spec.steps * spec.batch_size / sum(picture.repeats for picture in pictures)
     if spec.optimizer == "prodigy" and spec.learning_rate != 1:
         yield Advice(
@@ -213,7 +213,7 @@ def _on_where_it_is_used(spec: LoraSpec) -> Iterator[Advice]:
         )
 
 
-def _on_what_does_nothing(spec: LoraSpec, pictures: tuple[Picture, ...]) -> Iterator[Advice]:
+def _on_what_does_nothing(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> Iterator[Advice]:
     plain = LoraSpec(base=spec.base, photos=spec.photos, prompt=spec.prompt)
     for setting, works, where in (
         ("class_images", spec.class_prompt, "there is a class_prompt"),
@@ -228,12 +228,12 @@ def _on_what_does_nothing(spec: LoraSpec, pictures: tuple[Picture, ...]) -> Iter
             yield Advice(setting=setting, message="it does nothing here", because=f"it counts only where {where}")
 
 
-def _side(picture: Picture, keeps_shape: bool) -> float:
+def _side(picture: PhotoFacts, keeps_shape: bool) -> float:
     """Of the square that is cut from it, or that has its area."""
     return (picture.width * picture.height) ** 0.5 if keeps_shape else min(picture.width, picture.height)
 
 
-def _aspect(picture: Picture) -> float:
+def _aspect(picture: PhotoFacts) -> float:
     return max(picture.width / picture.height, picture.height / picture.width)
 
 

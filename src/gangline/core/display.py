@@ -20,13 +20,13 @@ def is_text(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def is_plain(text: str) -> bool:
+def is_printable(text: str) -> bool:
     """Return whether every character shows itself and does nothing else."""
     return text.isprintable() or all(map(_is_safe, text))
 
 
 def has_words(text: str) -> bool:
-    return bool(text.strip()) and is_plain(text)
+    return bool(text.strip()) and is_printable(text)
 
 
 def printable(text: str, *, keep: str = "") -> str:
@@ -49,7 +49,7 @@ def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-Label = Annotated[str, MaxLen(NAME_MAX), Predicate(is_plain)]
+Label = Annotated[str, MaxLen(NAME_MAX), Predicate(is_printable)]
 """A name for people that may be empty."""
 Name = Annotated[str, MinLen(1), MaxLen(NAME_MAX), Predicate(has_words)]
 

@@ -65,10 +65,10 @@ class Described:
         return of(schema) | self.schema
 
 
-def listed(sentences: Mapping[Any, str]) -> str:
+def markdown_list(sentences: Mapping[Any, str]) -> str:
     """A closed list as Markdown."""
     return "\n".join(f"- `{kind}`: {says}" for kind, says in sentences.items())
 
 
-RecordedKind = Annotated[str, Described(f"What happened:\n\n{listed(EVENTS)}", EVENTS)]
+RecordedKind = Annotated[str, Described(f"What happened:\n\n{markdown_list(EVENTS)}", EVENTS)]
 """The kind of an event, as it is read."""

@@ -10,7 +10,7 @@ from gangline.core.errors import BadInput
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class GpuKind:
     """`tflops`: peak of dense products in `computes_in` with sums in float32, in 10^12 FLOP/s, without sparsity. `memory_gb_per_s`: peak
     bandwidth. `memory_gb`: what its vendor sells it with, in GiB but for HBM's round numbers; a driver leaves some of it to programs.
 
@@ -28,52 +28,56 @@ class Kind:
 # half as fast as with sums in float16: 512 dense FLOP for each multiprocessor and clock, which is what the architectures' appendices give
 # for the first of each generation, and times a product page's clock for the others.
 KINDS = (
-    Kind(name="A100 40GB", tflops=312, memory_gb_per_s=1555, memory_gb=40),  # NVIDIA A100 data sheet, 2021
-    Kind(name="A100 80GB", tflops=312, memory_gb_per_s=2039, memory_gb=80),  # the same, SXM
-    Kind(name="H100 SXM", tflops=989, memory_gb_per_s=3350, memory_gb=80),  # NVIDIA H100 data sheet
-    Kind(name="H100 NVL", tflops=835, memory_gb_per_s=3900, memory_gb=94),  # the same
-    Kind(name="H100 PCIe", tflops=756, memory_gb_per_s=2000, memory_gb=80),  # the same, 2023
-    Kind(name="H200", tflops=989, memory_gb_per_s=4800, memory_gb=141),  # NVIDIA H200 data sheet, SXM
-    Kind(name="B200", tflops=2250, memory_gb_per_s=8000, memory_gb=180),  # NVIDIA DGX B200 data sheet: an eighth of it
-    Kind(name="MI300X", tflops=1307.4, memory_gb_per_s=5300, memory_gb=192),  # AMD Instinct MI300X data sheet
-    Kind(name="L40S", tflops=362, memory_gb_per_s=864, memory_gb=48),  # NVIDIA L40S data sheet
-    Kind(name="L40", tflops=181, memory_gb_per_s=864, memory_gb=48),  # NVIDIA L40 data sheet
-    Kind(name="L4", tflops=121, memory_gb_per_s=300, memory_gb=24),  # NVIDIA L4 data sheet
-    Kind(name="A10", tflops=125, memory_gb_per_s=600, memory_gb=24),  # NVIDIA A10 data sheet
-    Kind(name="A10G", tflops=70, memory_gb_per_s=600, memory_gb=24),  # NVIDIA A10G data sheet, for AWS
-    Kind(name="A40", tflops=149.7, memory_gb_per_s=696, memory_gb=48),  # NVIDIA A40 data sheet
-    Kind(name="T4", tflops=65, memory_gb_per_s=300, memory_gb=16, computes_in="fp16"),  # NVIDIA T4 data sheet
-    Kind(
+    GpuKind(name="A100 40GB", tflops=312, memory_gb_per_s=1555, memory_gb=40),  # NVIDIA A100 data sheet, 2021
+    GpuKind(name="A100 80GB", tflops=312, memory_gb_per_s=2039, memory_gb=80),  # the same, SXM
+    GpuKind(name="H100 SXM", tflops=989, memory_gb_per_s=3350, memory_gb=80),  # NVIDIA H100 data sheet
+    GpuKind(name="H100 NVL", tflops=835, memory_gb_per_s=3900, memory_gb=94),  # the same
+    GpuKind(name="H100 PCIe", tflops=756, memory_gb_per_s=2000, memory_gb=80),  # the same, 2023
+    GpuKind(name="H200", tflops=989, memory_gb_per_s=4800, memory_gb=141),  # NVIDIA H200 data sheet, SXM
+    GpuKind(
+        name="B200", tflops=2250, memory_gb_per_s=8000, memory_gb=180
+    ),  # NVIDIA DGX B200 data sheet: an eighth of it
+    GpuKind(name="MI300X", tflops=1307.4, memory_gb_per_s=5300, memory_gb=192),  # AMD Instinct MI300X data sheet
+    GpuKind(name="L40S", tflops=362, memory_gb_per_s=864, memory_gb=48),  # NVIDIA L40S data sheet
+    GpuKind(name="L40", tflops=181, memory_gb_per_s=864, memory_gb=48),  # NVIDIA L40 data sheet
+    GpuKind(name="L4", tflops=121, memory_gb_per_s=300, memory_gb=24),  # NVIDIA L4 data sheet
+    GpuKind(name="A10", tflops=125, memory_gb_per_s=600, memory_gb=24),  # NVIDIA A10 data sheet
+    GpuKind(name="A10G", tflops=70, memory_gb_per_s=600, memory_gb=24),  # NVIDIA A10G data sheet, for AWS
+    GpuKind(name="A40", tflops=149.7, memory_gb_per_s=696, memory_gb=48),  # NVIDIA A40 data sheet
+    GpuKind(name="T4", tflops=65, memory_gb_per_s=300, memory_gb=16, computes_in="fp16"),  # NVIDIA T4 data sheet
+    GpuKind(
         name="V100 16GB", tflops=125, memory_gb_per_s=900, memory_gb=16, computes_in="fp16"
     ),  # NVIDIA V100 data sheet, SXM2
-    Kind(name="V100 32GB", tflops=125, memory_gb_per_s=900, memory_gb=32, computes_in="fp16"),  # the same
-    Kind(
+    GpuKind(name="V100 32GB", tflops=125, memory_gb_per_s=900, memory_gb=32, computes_in="fp16"),  # the same
+    GpuKind(
         name="RTX 6000 Ada", tflops=364.2, memory_gb_per_s=960, memory_gb=48
     ),  # NVIDIA RTX 6000 Ada data sheet: a quarter of its FP8
-    Kind(name="RTX A6000", tflops=154.8, memory_gb_per_s=768, memory_gb=48),  # NVIDIA RTX A6000 data sheet
-    Kind(name="RTX A5000", tflops=111.1, memory_gb_per_s=768, memory_gb=24),  # NVIDIA RTX A5000 data sheet
-    Kind(name="RTX A4000", tflops=76.7, memory_gb_per_s=448, memory_gb=16),  # NVIDIA RTX A4000 data sheet
-    Kind(
+    GpuKind(name="RTX A6000", tflops=154.8, memory_gb_per_s=768, memory_gb=48),  # NVIDIA RTX A6000 data sheet
+    GpuKind(name="RTX A5000", tflops=111.1, memory_gb_per_s=768, memory_gb=24),  # NVIDIA RTX A5000 data sheet
+    GpuKind(name="RTX A4000", tflops=76.7, memory_gb_per_s=448, memory_gb=16),  # NVIDIA RTX A4000 data sheet
+    GpuKind(
         name="RTX 5090", tflops=209.5, memory_gb_per_s=1792, memory_gb=32
     ),  # NVIDIA RTX Blackwell GPU architecture, appendix A
-    Kind(name="RTX 5080", tflops=112.6, memory_gb_per_s=960, memory_gb=16),  # the same, appendix B
-    Kind(name="RTX 5070 Ti", tflops=87.9, memory_gb_per_s=896, memory_gb=16),  # the same, appendix C
-    Kind(name="RTX 4090", tflops=165.2, memory_gb_per_s=1008, memory_gb=24),  # NVIDIA Ada GPU architecture, appendix A
-    Kind(name="RTX 4080", tflops=97.5, memory_gb_per_s=717, memory_gb=16),  # the same
-    Kind(name="RTX 4080 SUPER", tflops=104.4, memory_gb_per_s=736, memory_gb=16),  # product page: 80 × 2.55 GHz
-    Kind(name="RTX 4070 Ti SUPER", tflops=88.2, memory_gb_per_s=672, memory_gb=16),  # product page: 66 × 2.61 GHz
-    Kind(name="RTX 4070 Ti", tflops=80.2, memory_gb_per_s=504, memory_gb=12),  # product page: 60 × 2.61 GHz
-    Kind(name="RTX 4060 Ti 16GB", tflops=44.1, memory_gb_per_s=288, memory_gb=16),  # product page: 34 × 2.535 GHz
-    Kind(name="RTX 4060 Ti 8GB", tflops=44.1, memory_gb_per_s=288, memory_gb=8),  # the same
-    Kind(name="RTX 4060", tflops=30.2, memory_gb_per_s=272, memory_gb=8),  # product page: 24 × 2.46 GHz
-    Kind(name="RTX 3090 Ti", tflops=80, memory_gb_per_s=1008, memory_gb=24),  # product page: 84 × 1.86 GHz
-    Kind(
+    GpuKind(name="RTX 5080", tflops=112.6, memory_gb_per_s=960, memory_gb=16),  # the same, appendix B
+    GpuKind(name="RTX 5070 Ti", tflops=87.9, memory_gb_per_s=896, memory_gb=16),  # the same, appendix C
+    GpuKind(
+        name="RTX 4090", tflops=165.2, memory_gb_per_s=1008, memory_gb=24
+    ),  # NVIDIA Ada GPU architecture, appendix A
+    GpuKind(name="RTX 4080", tflops=97.5, memory_gb_per_s=717, memory_gb=16),  # the same
+    GpuKind(name="RTX 4080 SUPER", tflops=104.4, memory_gb_per_s=736, memory_gb=16),  # product page: 80 × 2.55 GHz
+    GpuKind(name="RTX 4070 Ti SUPER", tflops=88.2, memory_gb_per_s=672, memory_gb=16),  # product page: 66 × 2.61 GHz
+    GpuKind(name="RTX 4070 Ti", tflops=80.2, memory_gb_per_s=504, memory_gb=12),  # product page: 60 × 2.61 GHz
+    GpuKind(name="RTX 4060 Ti 16GB", tflops=44.1, memory_gb_per_s=288, memory_gb=16),  # product page: 34 × 2.535 GHz
+    GpuKind(name="RTX 4060 Ti 8GB", tflops=44.1, memory_gb_per_s=288, memory_gb=8),  # the same
+    GpuKind(name="RTX 4060", tflops=30.2, memory_gb_per_s=272, memory_gb=8),  # product page: 24 × 2.46 GHz
+    GpuKind(name="RTX 3090 Ti", tflops=80, memory_gb_per_s=1008, memory_gb=24),  # product page: 84 × 1.86 GHz
+    GpuKind(
         name="RTX 3090", tflops=71, memory_gb_per_s=936, memory_gb=24
     ),  # NVIDIA Ampere GA102 GPU architecture, appendix A
-    Kind(name="RTX 3080 10GB", tflops=59.5, memory_gb_per_s=760, memory_gb=10),  # the same
-    Kind(name="RTX 3070", tflops=40.7, memory_gb_per_s=448, memory_gb=8),  # product page: 46 × 1.73 GHz
-    Kind(name="RTX 3060 12GB", tflops=25.5, memory_gb_per_s=360, memory_gb=12),  # product page: 28 × 1.777 GHz
-    Kind(
+    GpuKind(name="RTX 3080 10GB", tflops=59.5, memory_gb_per_s=760, memory_gb=10),  # the same
+    GpuKind(name="RTX 3070", tflops=40.7, memory_gb_per_s=448, memory_gb=8),  # product page: 46 × 1.73 GHz
+    GpuKind(name="RTX 3060 12GB", tflops=25.5, memory_gb_per_s=360, memory_gb=12),  # product page: 28 × 1.777 GHz
+    GpuKind(
         name="RTX 2080 Ti", tflops=53.8, memory_gb_per_s=616, memory_gb=11, computes_in="fp16"
     ),  # NVIDIA Turing, appendix A
 )
@@ -95,7 +99,7 @@ class Speed:
     high: float
 
 
-def find_kind(name: str) -> Kind:
+def find_kind(name: str) -> GpuKind:
     """Raises `BadInput`."""
     by_name = {kind.name.lower(): kind for kind in KINDS}
     if name.lower() in by_name:
@@ -107,7 +111,7 @@ def find_kind(name: str) -> Kind:
     raise BadInput(f"there is no GPU {name}", hint=hint)
 
 
-def kind_of_device(name: str, memory_gb: float | None = None) -> Kind | None:
+def kind_of_device(name: str, memory_gb: float | None = None) -> GpuKind | None:
     """By what its driver calls it, such as `NVIDIA A100-SXM4-80GB`; None where it is none of these, or another version of one.
 
     Some cards are sold with more or less memory under one name: those are known where `memory_gb` tells them apart.
@@ -117,7 +121,7 @@ def kind_of_device(name: str, memory_gb: float | None = None) -> Kind | None:
     return next((kind for kind in KINDS if _is(kind, said, memory_gb)), None)
 
 
-def _is(kind: Kind, said: set[str], memory_gb: float | None) -> bool:
+def _is(kind: GpuKind, said: set[str], memory_gb: float | None) -> bool:
     words = set(kind.name.lower().split())
     if said & OTHERS != words & OTHERS or any(SLICE.fullmatch(word) for word in said):
         return False
@@ -127,7 +131,7 @@ def _is(kind: Kind, said: set[str], memory_gb: float | None) -> bool:
     return words - said <= ({f"{kind.memory_gb}gb"} if same else set())
 
 
-def speed(kind: Kind, beside: Kind) -> Speed:
+def speed(kind: GpuKind, beside: GpuKind) -> Speed:
     """Between the ratio of their peak FLOP/s and that of their memory bandwidths: what bounds a kernel is one of the two (the roofline:
     Williams, Waterman and Patterson 2009). Which kernels these are was not measured, so the middle is the geometric mean."""
     ratios = (kind.tflops / beside.tflops, kind.memory_gb_per_s / beside.memory_gb_per_s)

@@ -20,8 +20,8 @@ class Exact:
 SlowRule = Literal["mad", "two_sigma", "off"]
 Above0 = Annotated[float, Gt(0), Le(1e9), Exact()]
 From0 = Annotated[float, Ge(0), Le(1e9), Exact()]
-Share = Annotated[float, Ge(0), Le(1), Exact()]
-Count = Annotated[int, Ge(0), Le(1_000_000), Exact()]
+PolicyShare = Annotated[float, Ge(0), Le(1), Exact()]
+PolicyCount = Annotated[int, Ge(0), Le(1_000_000), Exact()]
 Switch = Annotated[bool, Exact()]
 
 
@@ -43,7 +43,7 @@ class Policy:
     ] = 120.0
 
     # Checkpoints
-    checkpoints_kept: Annotated[Count, "Checkpoints kept of each job; older ones are deleted."] = 2
+    checkpoints_kept: Annotated[PolicyCount, "Checkpoints kept of each job; older ones are deleted."] = 2
     orphans_s: Annotated[Above0, "Files that an ended attempt left, and nothing refers to, are deleted after this."] = (
         3_600.0
     )
@@ -80,7 +80,7 @@ class Policy:
     ] = 10.0
     retry_max_s: Annotated[From0, "The longest wait between two attempts of a job."] = 900.0
     interruptions_blamed: Annotated[
-        Count, "This many interruptions in a row, on as many machines, without a checkpoint count as one failure."
+        PolicyCount, "This many interruptions in a row, on as many machines, without a checkpoint count as one failure."
     ] = 3
     ban_yields_s: Annotated[
         From0, "A job that every node here is banned from may go back to one of them after this."
@@ -103,7 +103,7 @@ class Policy:
     rest_max_s: Annotated[From0, "The longest pause of a machine after failures."] = 600.0
     quarantine_s: Annotated[From0, "The first quarantine of a machine; it doubles with each further one."] = 3_600.0
     quarantined_share_max: Annotated[
-        Share, "At most this share of a pool is quarantined within an hour; beyond it an operator must look."
+        PolicyShare, "At most this share of a pool is quarantined within an hour; beyond it an operator must look."
     ] = 0.1
     watch_interval_s: Annotated[Above0, "The server looks for stalled and slow attempts this often."] = 60.0
     stall_s: Annotated[From0, "An attempt that trains without a new step for this long is ended."] = 900.0
@@ -120,16 +120,16 @@ class Policy:
         From0, "A machine is slow when its log pace is this many robust standard deviations above the median."
     ] = 3.0
     slow_ratio_min: Annotated[From0, "And at least this many times slower than the median."] = 1.3
-    slow_peers_min: Annotated[Count, "Machines that must be measured before one of them is called slow."] = 4
+    slow_peers_min: Annotated[PolicyCount, "Machines that must be measured before one of them is called slow."] = 4
     move_s: Annotated[
         From0, "The cost of moving a job to another node: start, download, and the steps that it repeats."
     ] = 180.0
     seek_faster: Annotated[
         Switch, "A rented node is given back when a replacement is expected to save more than the move costs."
     ] = True
-    seek_share_max: Annotated[Share, "At most this share of a pool is being replaced for speed at a time."] = 0.1
+    seek_share_max: Annotated[PolicyShare, "At most this share of a pool is being replaced for speed at a time."] = 0.1
     moves_max: Annotated[
-        Count, "Moves of one job for speed; beyond it only a move that ends that job earlier is made."
+        PolicyCount, "Moves of one job for speed; beyond it only a move that ends that job earlier is made."
     ] = 3
 
     # Queue

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from gangline.core.access import KeyRole, Standing
-from gangline.core.events import Described, RecordedKind, listed
+from gangline.core.events import Described, RecordedKind, markdown_list
 from gangline.core.files import Grant
 from gangline.core.job import AttemptState, JobState
 from gangline.core.jobs.failure import MEANING
@@ -41,7 +41,7 @@ class JobSummary:
 
     id: str
     name: str
-    kind: Annotated[str, Described(f"The kind of the job:\n\n{listed(TITLES)}", TITLES)]
+    kind: Annotated[str, Described(f"The kind of the job:\n\n{markdown_list(TITLES)}", TITLES)]
     state: JobState
     because: str
     steps: int
@@ -111,7 +111,7 @@ class JobPage:
     next: str | None
 
 
-FAILURES = listed({kind: f"{meaning.says}. {meaning.sentence}" for kind, meaning in MEANING.items()})
+FAILURES = markdown_list({kind: f"{meaning.says}. {meaning.sentence}" for kind, meaning in MEANING.items()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from gangline.core.models.recognition import (
     TELLS_V_OF_SD2,
     WANTED,
     Header,
-    Model,
+    RecognisedModel,
     pipeline_of,
     recognise_file,
     recognise_folder,
@@ -29,7 +29,7 @@ from gangline.core.models.recognition import (
 from gangline.data.safetensors_header import PICKLES, read_header, read_values, refuse_pickle
 
 
-def describe_base(path: Path) -> Model:
+def describe_base(path: Path) -> RecognisedModel:
     """What the base at `path` is; only configurations and a file's header are read. Raises `BadInput` that names the file."""
     single = single_file_of(path)
     if single is None:
@@ -126,7 +126,7 @@ def _spread(path: Path, header: Header) -> float | None:
     return statistics.pstdev(values) if values else None
 
 
-def _describe_folder(path: Path) -> Model:
+def _describe_folder(path: Path) -> RecognisedModel:
     pipeline = pipeline_of(path.name, read_json(path / INDEX))
     encoder = path / "text_encoder" / "config.json"
     return recognise_folder(

@@ -14,7 +14,7 @@ POOLED = "texts_pooled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Latents:
+class LatentsColumn:
     """A column of image latents: of each image `[mean, deviation]` of the VAE's posterior, C × H × W each, as the VAE gives them:
     not multiplied by `scale`, which is what a U-Net expects (z · scale).
 
@@ -40,7 +40,7 @@ class Latents:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Texts:
+class TextsColumn:
     """A column of embeddings of each row's first caption, `tokens` × `width` numbers, as the encoders give them; where the family
     has pooled ones (`pooled` numbers), these lie in a column of the same name with `_pooled`.
 
@@ -54,8 +54,8 @@ class Texts:
     precision: str
 
 
-KINDS: dict[str, type] = {"latents": Latents, "texts": Texts}
-Computed = Latents | Texts
+KINDS: dict[str, type] = {"latents": LatentsColumn, "texts": TextsColumn}
+Computed = LatentsColumn | TextsColumn
 
 
 def latents_column(resolution: int, crop: Crop) -> str:

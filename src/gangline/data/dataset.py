@@ -11,8 +11,8 @@ from typing import Any
 import lance
 
 from gangline.core.errors import BadInput
-from gangline.data.columns import KEY, TEXTS, Computed, Latents, Texts, known_of
-from gangline.data.place import Place, errors_of, explained
+from gangline.data.columns import KEY, TEXTS, Computed, LatentsColumn, TextsColumn, known_of
+from gangline.data.place import DataPlace, errors_of, explained
 
 FINISHED = "gangline.finished"
 ENDING = ".lance"
@@ -59,7 +59,7 @@ class Info:
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    place: Place
+    place: DataPlace
     table: lance.LanceDataset
     info: Info
 
@@ -89,9 +89,9 @@ class DataSet:
         """What is known of the columns that were added, by name."""
         return {column.name: known for column in self.table.schema if (known := known_of(column)) is not None}
 
-    def latents(self, column: str) -> Latents:
+    def latents(self, column: str) -> LatentsColumn:
         """Raises `BadInput` where that column holds no latents."""
-        there = {name: known for name, known in self.computed().items() if isinstance(known, Latents)}
+        there = {name: known for name, known in self.computed().items() if isinstance(known, LatentsColumn)}
         if column not in there:
             raise BadInput(
                 f"{self.place.uri} has no latents {column}; it has {', '.join(there) or 'none'}",
@@ -99,17 +99,17 @@ class DataSet:
             )
         return there[column]
 
-    def texts(self) -> Texts:
+    def texts(self) -> TextsColumn:
         """Raises `BadInput` where there are no embeddings of captions."""
         known = self.computed().get(TEXTS)
-        if not isinstance(known, Texts):
+        if not isinstance(known, TextsColumn):
             raise BadInput(
                 f"{self.place.uri} has no embeddings of its captions", hint="`gangline data encode --texts` makes them"
             )
         return known
 
 
-def open_data_set(place: Place, *, version: int | None = None, id: str = "") -> DataSet:
+def open_data_set(place: DataPlace, *, version: int | None = None, id: str = "") -> DataSet:
     """As it is now, or as it was at `version`. Raises `BadInput` where it is none, unfinished, or not the one with this `id`."""
     place.check_name()
     with errors_of(place):
@@ -142,7 +142,7 @@ def open_data_set(place: Place, *, version: int | None = None, id: str = "") -> 
     return DataSet(place, table, info)
 
 
-def there(place: Place) -> DataSet | None:
+def there(place: DataPlace) -> DataSet | None:
     """None where there is no data set; one whose conversion is not finished counts."""
     try:
         with errors_of(place):
@@ -159,17 +159,17 @@ def is_data(name: str) -> bool:
     return folder == DATA and (rest.startswith(".tmp") or rest.endswith(ENDING))
 
 
-def data_lengths(place: Place) -> dict[str, int]:
+def data_lengths(place: DataPlace) -> dict[str, int]:
     """How many bytes Lance's files there have, by the names that fragments call them by."""
     return {entry.name: entry.bytes for entry in place.below(DATA).entries()}
 
 
-def is_whole(fragment: dict[str, Any], lengths: dict[str, int]) -> bool:
+def is_fragment_complete(fragment: dict[str, Any], lengths: dict[str, int]) -> bool:
     """Whether all the data of one, as Lance notes it, is there: a machine that lost its power may have the note without it."""
     return all(lengths.get(file["path"]) == file["file_size_bytes"] for file in fragment["files"])
 
 
-def sweep(place: Place) -> None:
+def sweep(place: DataPlace) -> None:
     """Data that no version names: writers that were cut off left it."""
     made = there(place)
     with errors_of(place):
@@ -179,7 +179,7 @@ def sweep(place: Place) -> None:
     place.delete([entry.name for entry in place.entries() if is_data(entry.name) and entry.name not in named])
 
 
-def data_sets(place: Place) -> list[DataSet]:
+def data_sets(place: DataPlace) -> list[DataSet]:
     """The one at the place itself, or those right below it by their names."""
     names = place.folders()
     places = [place] if "_versions" in names else [place.below(name) for name in names]

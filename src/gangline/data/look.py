@@ -7,9 +7,9 @@ import numpy as np
 from PIL import Image
 
 from gangline.data.chance import stream
-from gangline.data.columns import Computed, Latents
+from gangline.data.columns import Computed, LatentsColumn
 from gangline.data.dataset import DataSet
-from gangline.data.images.grid import Row, draw
+from gangline.data.images.grid import GridRow, draw_grid
 from gangline.data.images.pixels import as_seen, loaded
 from gangline.data.place import errors_of
 
@@ -19,14 +19,14 @@ SHARES = (0.0, 0.1, 0.5, 0.9, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnSummary:
     name: str
     type: str
     what: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class DataSummary:
     """Of the shorter sides and the aspects the least, the 10th, 50th and 90th percentile and the most."""
 
     place: str
@@ -35,10 +35,10 @@ class Look:
     short_side: str
     aspect: str
     captions: str
-    columns: list[Column]
+    columns: list[ColumnSummary]
 
 
-def look(data: DataSet) -> Look:
+def summarise(data: DataSet) -> DataSummary:
     """Reads the narrow columns, not the images."""
     with errors_of(data.place):
         found = data.table.to_table(columns=["width", "height", "captions"])
@@ -47,7 +47,7 @@ def look(data: DataSet) -> Look:
     each = len(lengths) / max(len(width), 1)
     long = f"{np.mean(lengths):.0f} characters on average, {max(lengths)} at most" if lengths else "none"
     known = data.computed()
-    return Look(
+    return DataSummary(
         place=data.place.uri,
         rows=len(width),
         version=data.version,
@@ -55,7 +55,9 @@ def look(data: DataSet) -> Look:
         aspect=_shares(width / height, 2),
         captions=f"{each:.2f} an image, {long}",
         columns=[
-            Column(field.name, str(field.type).replace("fixed_size_list<item: ", "list<"), _what(known.get(field.name)))
+            ColumnSummary(
+                field.name, str(field.type).replace("fixed_size_list<item: ", "list<"), _what(known.get(field.name))
+            )
             for field in data.table.schema
         ],
     )
@@ -68,7 +70,7 @@ def sheet(data: DataSet, seed: int) -> Image.Image:
         rows = data.table.take(chosen, columns=["image", "captions"]).to_pylist()
     lines = [rows[first : first + ACROSS] for first in range(0, len(rows), ACROSS)]
     drawn = [
-        draw([Row("", [_picture(row["image"]) for row in line])], [_caption(row["captions"]) for row in line])
+        draw_grid([GridRow("", [_picture(row["image"]) for row in line])], [_caption(row["captions"]) for row in line])
         for line in lines
     ]
     whole = Image.new("RGB", (max(one.width for one in drawn), sum(one.height for one in drawn)), "white")
@@ -94,7 +96,7 @@ def _what(known: Computed | None) -> str:
     match known:
         case None:
             return ""
-        case Latents():
+        case LatentsColumn():
             computed = f", computed in {known.compute_precision}" if known.compute_precision else ""
             return (
                 f"latents of {known.resolution} × {known.resolution} ({known.crop}): "

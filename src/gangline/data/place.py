@@ -57,13 +57,13 @@ class Entry:
     mark: str
 
 
-def as_text(name: str) -> str:
+def printable_name(name: str) -> str:
     """A file's name, which need not be UTF-8, as something that is."""
     return name.encode(errors="backslashreplace").decode()
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DataPlace:
     """`uri` is an absolute path, or s3://BUCKET/PREFIX; `options` are those of object_store: keys, region, endpoint."""
 
     uri: str
@@ -89,11 +89,11 @@ class Place:
                 hint="rename it, or take another place",
             )
 
-    def below(self, name: str) -> "Place":
-        return Place(f"{self.uri.rstrip('/')}/{name}", self.options)
+    def below(self, name: str) -> "DataPlace":
+        return DataPlace(f"{self.uri.rstrip('/')}/{name}", self.options)
 
-    def beside(self, ending: str) -> "Place":
-        return Place(f"{self.uri.rstrip('/')}{ending}", self.options)
+    def beside(self, ending: str) -> "DataPlace":
+        return DataPlace(f"{self.uri.rstrip('/')}{ending}", self.options)
 
     def entries(self, *, links: bool = False) -> list[Entry]:
         """Every file at or below it, in the order of their names; none where nothing is there. `links`: in linked folders, too."""
@@ -219,9 +219,9 @@ class _Remote(io.RawIOBase):
         return len(found)
 
 
-def called(place: Place, entries: list[Entry]) -> str:
+def name_in_messages(place: DataPlace, entries: list[Entry]) -> str:
     """What a sentence calls it: the file, where it is one alone."""
-    return place.below(as_text(entries[0].name)).uri if len(entries) == 1 else place.uri
+    return place.below(printable_name(entries[0].name)).uri if len(entries) == 1 else place.uri
 
 
 def _local_entries(root: Path, links: bool) -> Iterator[Entry]:
@@ -250,7 +250,7 @@ def _through_links(folder: Path, above: frozenset[Path] = frozenset()) -> Iterat
 
 
 @contextmanager
-def errors_of(place: Place) -> Iterator[None]:
+def errors_of(place: DataPlace) -> Iterator[None]:
     """What Lance, Arrow, obstore and the system raise, as one sentence with a hint."""
     try:
         yield
@@ -263,7 +263,7 @@ def errors_of(place: Place) -> Iterator[None]:
         raise told from error
 
 
-def explained(place: Place, error: Exception) -> GanglineError | None:
+def explained(place: DataPlace, error: Exception) -> GanglineError | None:
     """None for what is no fault of the place."""
     text = str(error)
     low = text.lower()

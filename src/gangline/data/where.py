@@ -48,7 +48,7 @@ class Where:
             scan = table.scanner(columns=[], filter=self.text, with_row_address=True)
             wanted = set(scan.to_table()["_rowaddr"].to_pylist())
         except (OSError, ValueError) as error:
-            told = " and ".join(map(shown, self.conditions))
+            told = " and ".join(map(on_one_line, self.conditions))
             raise BadInput(f"the condition {told} fails: {reason(error, self.text)}", hint="correct it") from None
         return [row in wanted for row in range(len(rows))]
 
@@ -63,7 +63,7 @@ def check_condition(text: str, schema: pa.Schema, *, instead: str = "") -> None:
     if problem is not None:
         columns = f"columns are {', '.join(schema.names)}"
         raise BadInput(
-            f"the condition {shown(text)} cannot be used: {problem}",
+            f"the condition {on_one_line(text)} cannot be used: {problem}",
             hint=f"{instead}; {columns}" if instead else columns,
         )
 
@@ -73,7 +73,7 @@ def enclosed(text: str) -> str:
     return f"({text}\n)"
 
 
-def shown(text: str) -> str:
+def on_one_line(text: str) -> str:
     """As it stands in a message, on one line."""
     return f"`{' '.join(text.split())}`"
 

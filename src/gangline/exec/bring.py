@@ -14,7 +14,7 @@ from gangline.core.canonical import digest
 from gangline.core.errors import BadInput, Unreachable, UserError
 from gangline.core.files import is_safe_path
 from gangline.core.jobs.retry import retry_s
-from gangline.data.place import Entry, Place
+from gangline.data.place import DataPlace, Entry
 
 AT_ONCE = 8
 BUFFER_BYTES = 1 << 20
@@ -23,7 +23,7 @@ GB = 10**9
 
 
 def bring(
-    place: Place, to: Path, notes: Path, say: Callable[[str], None], stopped: Callable[[], bool] = lambda: False
+    place: DataPlace, to: Path, notes: Path, say: Callable[[str], None], stopped: Callable[[], bool] = lambda: False
 ) -> int:
     """How many bytes came. What `notes` say is there as it is in the place stays. Raises `UserError`, `Unreachable`."""
     entries = place.entries()
@@ -64,7 +64,7 @@ def bring(
     return wanted
 
 
-def _fetch(entry: Entry, place: Place, to: Path, notes: Path, stopped: Callable[[], bool]) -> None:
+def _fetch(entry: Entry, place: DataPlace, to: Path, notes: Path, stopped: Callable[[], bool]) -> None:
     """Beside the notes first: the script's folder never holds half a file."""
     coming, goal = notes.with_name(f".coming-{digest(entry.name)[:16]}"), to / entry.name
     goal.parent.mkdir(parents=True, exist_ok=True)
@@ -99,12 +99,12 @@ def _put(coming: Path, goal: Path) -> None:
         beside.replace(goal)
 
 
-def _is_here(entry: Entry, place: Place, to: Path, noted: dict[str, str]) -> bool:
+def _is_here(entry: Entry, place: DataPlace, to: Path, noted: dict[str, str]) -> bool:
     path = to / entry.name
     return noted.get(str(path)) == _mark(place, entry) and path.is_file() and path.stat().st_size == entry.bytes
 
 
-def _mark(place: Place, entry: Entry) -> str:
+def _mark(place: DataPlace, entry: Entry) -> str:
     return f"{place.uri} {entry.name} {entry.bytes} {entry.mark}"
 
 

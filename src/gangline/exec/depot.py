@@ -27,10 +27,10 @@ from gangline.core.command.lineage import (
     OUTPUT_RECORDS,
     RUNS,
     Begun,
-    Committed,
+    CommittedCheckpoint,
     Ref,
-    Result,
-    is_ours,
+    ResultFile,
+    is_key_of_exec,
     is_run,
     next_run,
     parse_begun,
@@ -66,7 +66,7 @@ class Abandoned(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class PrefixContent:
     """What lies below the prefix. `runs` are all that left anything. `loose`: files of checkpoints that were never finished.
     `lasted_ms`: from a run's beginning to its last sign of life. `results` are without what their `records`, by their keys, tell."""
 
@@ -75,7 +75,7 @@ class Found:
     refs: list[Ref] = field(default_factory=list)
     loose: list[Ref] = field(default_factory=list)
     lasted_ms: dict[str, int] = field(default_factory=dict)
-    results: list[Result] = field(default_factory=list)
+    results: list[ResultFile] = field(default_factory=list)
     records: list[str] = field(default_factory=list)
 
 
@@ -96,7 +96,7 @@ class Depot:
 
     def check(self) -> None:
         """Raises `UserError` where something else lies below the prefix."""
-        foreign = next((key for key in self.objects.list("") if not is_ours(key)), None)
+        foreign = next((key for key in self.objects.list("") if not is_key_of_exec(key)), None)
         if foreign is not None:
             raise UserError(
                 f"{self.address} holds something else: {foreign}",
@@ -124,10 +124,10 @@ class Depot:
                 return run
         raise Unreachable(f"no run's number could be had in {CLAIM_TRIES_MAX} tries")
 
-    def find(self) -> Found:
+    def find(self) -> PrefixContent:
         """Where the record of a run's beginning is damaged, or is gone beside what the run left, it is taken to have gone on from the
         newest of all before it."""
-        results, records = list[Result](), list[str]()
+        results, records = list[ResultFile](), list[str]()
         runs, begun, refs, loose, signs = set[str](), set[str](), set[Ref](), set[Ref](), defaultdict[str, int](int)
         for key in self.objects.list(RUNS):
             parts = key.split("/")
@@ -156,7 +156,7 @@ class Depot:
             with suppress(Damaged):
                 signs[run] = max(signs[run], self.read(max(ref for ref in refs if ref.run == run)).after_ms)
         signs |= {run: int(self.end_of(run).get("after_ms", 0)) for run in known.keys() - signs.keys()}
-        return Found(
+        return PrefixContent(
             runs=sorted(runs),
             begun=known,
             refs=sorted(refs),
@@ -178,7 +178,7 @@ class Depot:
         """What it said when it took its number; nothing, where that cannot be read."""
         return self._told(f"{CLAIMS}/{run}{JSON}")
 
-    def read(self, ref: Ref) -> Committed:
+    def read(self, ref: Ref) -> CommittedCheckpoint:
         """Raises `Damaged`."""
         return parse_committed(ref, self.read_json(f"{ref.key}{JSON}"))
 
@@ -210,11 +210,11 @@ class Depot:
         after_ms: int,
         identity: str,
         keys: Mapping[str, str] = MappingProxyType({}),
-    ) -> Committed:
+    ) -> CommittedCheckpoint:
         """All files first, attested or read back; then the record. `keys`: where the bytes of a SHA-256 lie already. Raises `Damaged`
         where a file changed meanwhile, `Abandoned`."""
         manifest = Manifest(step=taken.step or 0, spec_hash=identity, fingerprint={}, exact=False, files=described)
-        committed = Committed(
+        committed = CommittedCheckpoint(
             ref=ref,
             name=taken.name,
             manifest=manifest,
@@ -247,7 +247,7 @@ class Depot:
                 return
         raise Damaged(f"{waiting[0].file.path} does not arrive as it is here")
 
-    def get(self, committed: Committed, to: Path) -> None:
+    def get(self, committed: CommittedCheckpoint, to: Path) -> None:
         """Each file under its path below `to`. Raises as `fetch`."""
         self.fetch([Move(file, to / file.path, committed.key_of(file.path)) for file in committed.manifest.files])
 

@@ -9,10 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gangline.core.canonical import digest
-from gangline.core.command.lineage import Committed, Result, history, kin, newest_begun, newest_results, number_of
+from gangline.core.command.lineage import (
+    CommittedCheckpoint,
+    ResultFile,
+    history,
+    kin,
+    newest_begun,
+    newest_results,
+    run_number,
+)
 from gangline.core.errors import BadInput, Damaged, NotFound, UserError
 from gangline.core.files import File
-from gangline.exec.depot import Depot, Found
+from gangline.exec.depot import Depot, PrefixContent
 from gangline.exec.outputs import attest, results_of
 from gangline.worker.move import Move
 
@@ -69,7 +77,7 @@ class Fetch:
         return Fetched(
             address=self._depot.address,
             folder=str(self._folder),
-            runs=tuple(number_of(each) for each in of),
+            runs=tuple(run_number(each) for each in of),
             files=len(newest) - len(damaged),
             here=here,
             bytes=self._bytes,
@@ -78,8 +86,8 @@ class Fetch:
             step=committed.step if committed else None,
         )
 
-    def _last(self, found: Found, run: int | None) -> str:
-        known = newest_begun({each: found.begun[each] for each in found.begun if run in (None, number_of(each))})
+    def _last(self, found: PrefixContent, run: int | None) -> str:
+        known = newest_begun({each: found.begun[each] for each in found.begun if run in (None, run_number(each))})
         if known is None:
             what = "holds no run" if run is None else f"holds no run {run}"
             raise NotFound(
@@ -90,7 +98,7 @@ class Fetch:
 
     # Results
 
-    def _fetch_results(self, newest: dict[str, list[Result]]) -> tuple[int, list[str]]:
+    def _fetch_results(self, newest: dict[str, list[ResultFile]]) -> tuple[int, list[str]]:
         """How many were here already; of which none is whole in the store."""
         waiting = {path: list(versions) for path, versions in newest.items()}
         here = [path for path, versions in waiting.items() if self._is_here(versions[0])]
@@ -109,7 +117,7 @@ class Fetch:
                 damaged += [path for path in batch if not any(self._try([version]) for version in waiting[path])]
         return len(here), damaged
 
-    def _try(self, results: list[Result]) -> bool:
+    def _try(self, results: list[ResultFile]) -> bool:
         """Whether they came whole; of one that did not, a line says why."""
         try:
             moves = {self._move(each): each for each in results}
@@ -119,7 +127,7 @@ class Fetch:
         except (Damaged, NotFound) as error:
             if len(results) == 1:
                 self._say(
-                    f"{results[0].path} of run {number_of(results[0].run)} is damaged in the store: {error.message}"
+                    f"{results[0].path} of run {run_number(results[0].run)} is damaged in the store: {error.message}"
                 )
             return False
         for move, each in moves.items():
@@ -128,7 +136,7 @@ class Fetch:
         self._note()
         return True
 
-    def _move(self, result: Result) -> Move:
+    def _move(self, result: ResultFile) -> Move:
         return Move(result.file or attest(self._depot, result), self._kept / "coming" / digest(result.key), result.key)
 
     def _put(self, coming: Path, path: str) -> None:
@@ -145,7 +153,7 @@ class Fetch:
         coming.write_text(json.dumps(self._written))
         coming.replace(self._kept / "written.json")
 
-    def _is_here(self, result: Result) -> bool:
+    def _is_here(self, result: ResultFile) -> bool:
         return result.file is not None and _is(self._folder / result.path, result.file)
 
     def _is_users(self, path: str) -> bool:
@@ -155,7 +163,7 @@ class Fetch:
 
     # The newest checkpoint
 
-    def _fetch_checkpoint(self, found: Found, last: str) -> Committed:
+    def _fetch_checkpoint(self, found: PrefixContent, last: str) -> CommittedCheckpoint:
         """As a start of the command would use it."""
         for ref in history(found.begun, found.refs, last=last):
             try:
@@ -167,7 +175,7 @@ class Fetch:
                 return committed
         raise NotFound(f"there is no good checkpoint in {self._depot.address}", hint="has the command saved one yet?")
 
-    def _get(self, committed: Committed) -> None:
+    def _get(self, committed: CommittedCheckpoint) -> None:
         """Into a folder of its own, so that it and results are never in each other's way; all of it or nothing."""
         to, coming = self._folder / CHECKPOINT, self._kept / "coming" / CHECKPOINT
         if all(_is(to / file.path, file) for file in committed.manifest.files):

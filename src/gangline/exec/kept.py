@@ -6,12 +6,12 @@ the next run finds, and no record without its files.
 
 from collections.abc import Collection, Hashable, Iterable, Mapping
 
-from gangline.core.command.lineage import JSON, Begun, Committed, Ref, forgotten, history
+from gangline.core.command.lineage import JSON, Begun, CommittedCheckpoint, Ref, forgotten, history
 from gangline.core.errors import Damaged
 from gangline.exec.depot import Depot
 
 
-def find_record(depot: Depot, ref: Ref) -> Committed | None:
+def find_record(depot: Depot, ref: Ref) -> CommittedCheckpoint | None:
     """None where it is damaged."""
     try:
         return depot.read(ref)
@@ -25,15 +25,15 @@ class KeptCheckpoints:
     def __init__(self, depot: Depot, refs: Iterable[Ref], loose: Iterable[Ref]) -> None:
         self.refs = list(refs)
         self._depot = depot
-        self._records: dict[Ref, Committed | None] = {}
+        self._records: dict[Ref, CommittedCheckpoint | None] = {}
         self._loose: dict[Ref, frozenset[str] | None] = dict.fromkeys(loose)
         """With what was left there because it is needed; None where nobody has looked."""
 
-    def add(self, committed: Committed) -> None:
+    def add(self, committed: CommittedCheckpoint) -> None:
         self.refs.append(committed.ref)
         self._records[committed.ref] = committed
 
-    def read(self, ref: Ref) -> Committed | None:
+    def read(self, ref: Ref) -> CommittedCheckpoint | None:
         """None where its record is damaged."""
         if ref not in self._records:
             self._records[ref] = self._depot.insist(lambda: find_record(self._depot, ref))

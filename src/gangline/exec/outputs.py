@@ -4,27 +4,27 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from gangline.core.command.lineage import DIGITS, JSON, OUTPUT_RECORDS, RUNS, Result, parse_results, results_to_json
+from gangline.core.command.lineage import DIGITS, JSON, OUTPUT_RECORDS, RUNS, ResultFile, parse_results, results_to_json
 from gangline.core.errors import Damaged, NotFound
 from gangline.core.files import File
-from gangline.exec.depot import Depot, Found
+from gangline.exec.depot import Depot, PrefixContent
 from gangline.worker.move import Move
 
 
-def put_results(depot: Depot, run: str, number: int, results: Mapping[Result, Path]) -> None:
+def put_results(depot: Depot, run: str, number: int, results: Mapping[ResultFile, Path]) -> None:
     """All files first, then their record, of this number. Raises as `Depot.put`."""
     depot.put([Move(each.file, at, each.key) for each, at in results.items() if each.file])
     depot.keep(_record(run, number), results_to_json(results))
 
 
-def delete_results(depot: Depot, run: str, results: Iterable[Result], records: Iterable[int]) -> None:
+def delete_results(depot: Depot, run: str, results: Iterable[ResultFile], records: Iterable[int]) -> None:
     keys = [*(each.key for each in results), *(_record(run, number) for number in records)]
     depot.insist(lambda: depot.objects.delete(keys))
 
 
-def results_of(depot: Depot, found: Found, runs: Iterable[str]) -> list[Result]:
+def results_of(depot: Depot, found: PrefixContent, runs: Iterable[str]) -> list[ResultFile]:
     """With what their records tell. Raises `Unreachable`."""
-    told, of = dict[str, Result](), set(runs)
+    told, of = dict[str, ResultFile](), set(runs)
     for key in found.records:
         run = key.split("/")[1]
         if run in of:
@@ -33,7 +33,7 @@ def results_of(depot: Depot, found: Found, runs: Iterable[str]) -> list[Result]:
     return [told.get(each.key, each) for each in found.results if each.run in of]
 
 
-def attest(depot: Depot, result: Result) -> File:
+def attest(depot: Depot, result: ResultFile) -> File:
     """What lies there, for one without a record. Raises `NotFound`."""
     stat = depot.objects.stat(result.key)
     if stat is None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gangline.core.command.layout import Rules
 from gangline.exec.depot import Depot
-from gangline.ports.command import Start
+from gangline.ports.command import StartCommand
 from gangline.ports.notifier import Notifier
 from gangline.ports.results import ResultFiles
 from gangline.ports.workspace import Workspace
@@ -19,7 +19,7 @@ NICE = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ExecPlan:
     """`pins` are steps whose checkpoints are kept for good. `keep_after_end`: how many others stay once the command has come to its end;
     None: those that are there. `grace_s` is how long the command may take to stop."""
 
@@ -43,7 +43,7 @@ class Tools:
     depot: Depot
     workspace: Workspace
     files: ResultFiles
-    start: Start
+    start: StartCommand
     notifier: Notifier
     notice: Callable[[], str]
     bring: Callable[[Callable[[], bool]], int]

@@ -2,26 +2,26 @@
 
 from typing import Any, Literal
 
-from gangline.core.command.lineage import Account, Begun, Committed, account, number_of
-from gangline.exec.depot import Found
+from gangline.core.command.lineage import Account, Begun, CommittedCheckpoint, account, run_number
+from gangline.exec.depot import PrefixContent
 from gangline.exec.plan import Summary, Tools
-from gangline.exec.start import Start
+from gangline.exec.start import RunStart
 
 Told = Literal["started", "checkpoint", "interrupted", "ended", "failed", "stopped", "overtaken"]
 """What a webhook is told of, as `exec.…`."""
 NOTIFIED_S = 20.0
 
 
-class Report:
+class ExecReport:
     """What is known of the run so far, filled in as it goes on. `committed` grows with each checkpoint that is safe."""
 
     def __init__(self, tools: Tools) -> None:
         self.run = ""
-        self.found = Found()
-        self.start = Start()
+        self.found = PrefixContent()
+        self.start = RunStart()
         self.begun: Begun | None = None
         self.downloaded = 0
-        self.committed: list[Committed] = []
+        self.committed: list[CommittedCheckpoint] = []
         self.results = ""
         self.results_bytes = 0
         self._at = tools
@@ -33,7 +33,7 @@ class Report:
 
     def tell(self, event: Told, **data: Any) -> None:
         facts = {
-            "run": number_of(self.run),
+            "run": run_number(self.run),
             "to": self._at.depot.address,
             "host": self._at.host,
             "step": self._step(),
@@ -55,7 +55,7 @@ class Report:
         else:
             safe = f"from {self.start.title}" if self.start.name else "nothing saved yet"
         parts = (
-            f"run {number_of(self.run)}",
+            f"run {run_number(self.run)}",
             safe,
             f"sending {sending}" if sending else "",
             "the object store is away" if away else "",
@@ -66,7 +66,7 @@ class Report:
     def summary(self, code: int, because: str) -> Summary:
         told = self._account()
         return Summary(
-            run=number_of(self.run),
+            run=run_number(self.run),
             runs=told.runs,
             exit_code=code,
             because=because,
@@ -89,7 +89,7 @@ class Report:
             lasted[self.run] = self.after_ms()
         return account(begun, lasted, now=self.run)
 
-    def _newest(self) -> Committed | None:
+    def _newest(self) -> CommittedCheckpoint | None:
         return max(self.committed, key=lambda each: each.ref, default=None)
 
     def _step(self) -> int | None:

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
-from gangline.core.command.lineage import Begun, Result, kin, newest_results, output_of
-from gangline.core.command.results import Known, Pace, Way, advice, goes_at_end, strangers, way_of
+from gangline.core.command.lineage import Begun, ResultFile, kin, newest_results, output_of
+from gangline.core.command.results import KnownFile, UploadPace, UploadWay, advice, goes_at_end, strangers, way_of
 from gangline.core.errors import Damaged, GanglineError
 from gangline.core.files import File
-from gangline.exec.depot import Abandoned, Depot, Found
+from gangline.exec.depot import Abandoned, Depot, PrefixContent
 from gangline.exec.guard import Guard
 from gangline.exec.outputs import delete_results, put_results
 from gangline.exec.plan import NICE
-from gangline.exec.sender import Sender
-from gangline.ports.results import Look, ResultFiles, Sent
+from gangline.exec.sender import CheckpointUploader
+from gangline.ports.results import ResultFiles, ScannedFile, Sent
 
 WAIT_S = 0.2
 AT_ONCE, BYTES_AT_ONCE = 16, 64 * 2**20
@@ -31,11 +31,11 @@ PUZZLED_S = 5.0
 @dataclass(frozen=True, slots=True)
 class _Due:
     path: str
-    look: Look
-    way: Way
+    look: ScannedFile
+    way: UploadWay
 
 
-class Results:
+class ResultUploader:
     """Of the run that `begun` tells of. `found` is what there was in the store when it began, `ours` whether what lies on this disk is
     newer than that. `count` is how many files stand in the store, `bytes` what sending them took."""
 
@@ -43,15 +43,15 @@ class Results:
         self,
         files: ResultFiles,
         depot: Depot,
-        sender: Sender,
+        sender: CheckpointUploader,
         begun: Begun,
-        found: Found,
+        found: PrefixContent,
         guard: Guard,
         say: Callable[[str], None],
         now_s: Callable[[], float],
         *,
         ours: bool,
-        pace: Pace = Pace(),  # noqa: B008 - it is frozen
+        pace: UploadPace = UploadPace(),  # noqa: B008 - it is frozen
     ) -> None:
         self.count = 0
         self.bytes = 0
@@ -64,10 +64,10 @@ class Results:
         self._say = say
         self._now_s = now_s
         self._pace = pace
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, KnownFile] = {}
         self._records: dict[int, set[str]] = {}
         self._recorded = 0
-        self._stands: dict[str, tuple[Result, int]] = {}
+        self._stands: dict[str, tuple[ResultFile, int]] = {}
         self._failed: set[str] = set()
         self._ending = False
         self._arrived: list[str] = []
@@ -96,7 +96,7 @@ class Results:
         self._send(due, lambda: self._waits_for_checkpoints(over))
         self._tell(self._now_s())
 
-    def _wonder(self, scanned: dict[str, Look], now_s: float) -> None:
+    def _wonder(self, scanned: dict[str, ScannedFile], now_s: float) -> None:
         """Once, and soon: a training whose state nothing is known to be a checkpoint of would be lost with its machine."""
         if self._wondered or self._resumed or self._sender.was_given_any:
             return
@@ -145,17 +145,17 @@ class Results:
             if is_sent or (not ours and path in self.before):
                 known.sent = known.mark
 
-    def _scan(self, now_s: float) -> dict[str, Look]:
+    def _scan(self, now_s: float) -> dict[str, ScannedFile]:
         scanned = self._files.scan()
         for path, look in scanned.items():
             known = self._known.get(path)
             if known is None:
-                self._known[path] = Known(mark=look.mark, found_s=now_s, changed_s=now_s)
+                self._known[path] = KnownFile(mark=look.mark, found_s=now_s, changed_s=now_s)
             elif known.mark != look.mark:
                 known.mark, known.changed_s = look.mark, now_s
         return scanned
 
-    def _due(self, scanned: dict[str, Look], now_s: float) -> list[_Due]:
+    def _due(self, scanned: dict[str, ScannedFile], now_s: float) -> list[_Due]:
         changed_s = dict[str, float]()
         for path, look in scanned.items():
             changed_s[look.group] = max(changed_s.get(look.group, 0.0), self._known[path].changed_s)
@@ -167,7 +167,7 @@ class Results:
                     found += self._settled(path, look, way)
         return found
 
-    def _settled(self, path: str, look: Look, way: Way) -> Iterator[_Due]:
+    def _settled(self, path: str, look: ScannedFile, way: UploadWay) -> Iterator[_Due]:
         """One that is open for writing goes up as a copy where it is small; half of one by its own format does not."""
         if way == "whole" and self._files.is_written(look):
             way = "snapshot"
@@ -220,7 +220,7 @@ class Results:
             self._guard.warn(f"{due.path} is not uploaded: {why}")
 
     def _send_batch(self, batch: list[_Due]) -> None:
-        begun_s, held = self._now_s(), dict[Result, Path]()
+        begun_s, held = self._now_s(), dict[ResultFile, Path]()
         with ExitStack() as stack:
             for due in batch:
                 try:
@@ -240,12 +240,12 @@ class Results:
             {due.path: Sent(mark=due.look.mark, run=self._run, address=self._depot.address) for due in sent}
         )
 
-    def _next(self, path: str, file: File) -> Result:
+    def _next(self, path: str, file: File) -> ResultFile:
         """A name that was tried is not used again: other bytes may lie there."""
         self._known[path].version += 1
-        return Result(run=self._run, path=path, version=self._known[path].version, file=file)
+        return ResultFile(run=self._run, path=path, version=self._known[path].version, file=file)
 
-    def _put(self, held: dict[Result, Path]) -> None:
+    def _put(self, held: dict[ResultFile, Path]) -> None:
         """Files and their record; then what they take the place of goes, and records that tell of nothing else."""
         if not held:
             return
@@ -265,7 +265,7 @@ class Results:
             delete_results(self._depot, self._run, [result for _, result, _ in before], gone)
         self._count(held)
 
-    def _count(self, held: Iterable[Result]) -> None:
+    def _count(self, held: Iterable[ResultFile]) -> None:
         self.count = len(self._stands)
         self.bytes += sum(each.file.bytes for each in held if each.file)
         self._arrived += [each.path for each in held if each.version == 1]

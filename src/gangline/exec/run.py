@@ -11,7 +11,7 @@ from contextlib import suppress
 from threading import Event, Thread
 from typing import Any
 
-from gangline.core.command.lineage import Begun, Committed, newest_begun, number_of, output_of, overtaken_by
+from gangline.core.command.lineage import Begun, CommittedCheckpoint, newest_begun, output_of, overtaken_by, run_number
 from gangline.core.command.results import advice, strangers
 from gangline.core.command.surroundings import wandb_settings
 from gangline.core.errors import UserError
@@ -19,11 +19,20 @@ from gangline.core.runs.contract import EXIT_STOPPED
 from gangline.exec.depot import Abandoned
 from gangline.exec.guard import Guard
 from gangline.exec.kept import KeptCheckpoints
-from gangline.exec.plan import EXIT_INTERRUPTED, EXIT_OVERTAKEN, NICE, Plan, Summary, Tools
-from gangline.exec.report import Report, Told
-from gangline.exec.results import Results
-from gangline.exec.sender import Sender
-from gangline.exec.start import ADDRESS, BEFORE, RUN, check_room, check_script, filled, find_start, is_ours
+from gangline.exec.plan import EXIT_INTERRUPTED, EXIT_OVERTAKEN, NICE, ExecPlan, Summary, Tools
+from gangline.exec.report import ExecReport, Told
+from gangline.exec.results import ResultUploader
+from gangline.exec.sender import CheckpointUploader
+from gangline.exec.start import (
+    ADDRESS,
+    BEFORE,
+    RUN,
+    check_room,
+    check_script,
+    command_with_checkpoint,
+    find_start,
+    is_disk_newest,
+)
 from gangline.exec.watch import Ward, Watcher
 from gangline.ports.command import Command
 
@@ -42,11 +51,11 @@ class Stopped(BaseException):
 class Exec:
     """Call it once. SIGTERM, SIGINT and SIGHUP of this process are its own from then on."""
 
-    def __init__(self, plan: Plan, tools: Tools) -> None:
+    def __init__(self, plan: ExecPlan, tools: Tools) -> None:
         self._plan = plan
         self._at = tools
         self._depot = tools.depot
-        self._report = Report(tools)
+        self._report = ExecReport(tools)
         self._guard = Guard(tools.say)
         self._over = Event()
         self._signals: list[tuple[int, float]] = []
@@ -91,7 +100,7 @@ class Exec:
         report.found = self._depot.find()
         if finished := self._finished_before():  # it ended while this took a number
             return finished
-        self._ours = ours = is_ours(self._depot, at.workspace, report.found)
+        self._ours = ours = is_disk_newest(self._depot, at.workspace, report.found)
         report.start = start = find_start(self._depot, at.workspace, plan.rules, report.found, at.say, ours=ours)
         report.downloaded += start.downloaded
         self._begun = Begun(
@@ -107,7 +116,7 @@ class Exec:
         at.workspace.remember({RUN: report.run, BEFORE: before or "", ADDRESS: self._depot.address})
         self._depot.begin(self._begun)
         self._preparing, report.begun = False, self._begun
-        at.say(f"run {number_of(report.run)} {self._whence()}")
+        at.say(f"run {run_number(report.run)} {self._whence()}")
         self._say_what_was_lost()
         return None
 
@@ -120,7 +129,7 @@ class Exec:
         here = list(self._at.files.scan()) if self._ours else []
         if states := strangers([*here, *(each.path for each in found.results if each.run == last)]):
             self._guard.warn(
-                f"run {number_of(last)} left no checkpoint that is known as one, but {states[0]}: {advice(states)}"
+                f"run {run_number(last)} left no checkpoint that is known as one, but {states[0]}: {advice(states)}"
             )
 
     def _whence(self) -> str:
@@ -140,7 +149,7 @@ class Exec:
         self._guard(lambda: self._forget_after_end(last))
         report.run = last
         report.results = output_of(last) if any(each.run == last for each in report.found.results) else ""
-        done = f"run {number_of(last)} has come to the end of just this already"
+        done = f"run {run_number(last)} has come to the end of just this already"
         return report.summary(0, f"{done}; other arguments, or another prefix in --to, begin anew")
 
     def _forget_after_end(self, last: str) -> None:
@@ -154,17 +163,17 @@ class Exec:
 
     def _go(self) -> Summary:
         at, report = self._at, self._report
-        self._sender = sender = Sender(
+        self._sender = sender = CheckpointUploader(
             self._plan, self._depot, at.workspace, self._begun, report.found, self._on_safe, at.say
         )
         report.committed = sender.committed
         self._ward = ward = Ward(at, sender, report.run, report.after_ms, self._guard)
         # before the command starts: what it writes is told from what lay here
-        self._results = results = Results(
+        self._results = results = ResultUploader(
             at.files, self._depot, sender, self._begun, report.found, self._guard, at.say, at.now_s, ours=self._ours
         )
         place = None if report.start.name is None else at.workspace.place(report.start.name)
-        command = at.start(filled(self._plan.command, place), at.show, self._settings())
+        command = at.start(command_with_checkpoint(self._plan.command, place), at.show, self._settings())
         self._watcher = watcher = Watcher(self._plan.rules, at, command, report.after_ms, sender.put, self._guard)
         over = self._over
         works = (lambda: watcher.watch(over), self._send, lambda: ward.ward(over), lambda: results.work(over))
@@ -216,7 +225,7 @@ class Exec:
 
     def _why_stop(self) -> str:
         if newer := self._sender.overtaken:
-            return f"run {number_of(newer)} has overtaken this one, run {number_of(self._report.run)}"
+            return f"run {run_number(newer)} has overtaken this one, run {run_number(self._report.run)}"
         if self._signals:
             return f"this process got {signal.Signals(self._signals[0][0]).name}"
         return self._at.notice()
@@ -255,7 +264,7 @@ class Exec:
             while self._guard(self._sender.send_next) is not False:
                 pass
 
-    def _on_safe(self, committed: Committed) -> None:
+    def _on_safe(self, committed: CommittedCheckpoint) -> None:
         what = (
             f"{committed.sent_bytes / MB:.1f} MB"
             if committed.sent_bytes

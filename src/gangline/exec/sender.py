@@ -5,26 +5,33 @@ from collections.abc import Callable
 from threading import Condition
 
 from gangline.core.canonical import digest
-from gangline.core.command.lineage import Begun, Committed, Ref, overtaken_by
+from gangline.core.command.lineage import Begun, CommittedCheckpoint, Ref, overtaken_by
 from gangline.core.errors import Damaged, GanglineError
 from gangline.core.files import File
 from gangline.core.runs.contract import MANIFEST, parse_manifest
-from gangline.exec.depot import Abandoned, Depot, Found
+from gangline.exec.depot import Abandoned, Depot, PrefixContent
 from gangline.exec.kept import KeptCheckpoints
-from gangline.exec.plan import Plan
+from gangline.exec.plan import ExecPlan
 from gangline.ports.workspace import Taken, Workspace
 
-Safe = Callable[[Committed], None]
+Safe = Callable[[CommittedCheckpoint], None]
 Say = Callable[[str], None]
 
 
-class Sender:
+class CheckpointUploader:
     """Of the run that `begun` tells of. `found` is what there was when it began. `safe` hears of each checkpoint that has arrived."""
 
     def __init__(
-        self, plan: Plan, depot: Depot, workspace: Workspace, begun: Begun, found: Found, safe: Safe, say: Say
+        self,
+        plan: ExecPlan,
+        depot: Depot,
+        workspace: Workspace,
+        begun: Begun,
+        found: PrefixContent,
+        safe: Safe,
+        say: Say,
     ) -> None:
-        self.committed: list[Committed] = []
+        self.committed: list[CommittedCheckpoint] = []
         self.sending = ""
         self.overtaken = ""
         self._failed: Ref | None = None

@@ -4,26 +4,25 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gangline.core.command.candidate import ROOT, Candidate
+from gangline.core.command.candidate import ROOT, CheckpointCandidate
 from gangline.core.command.layout import Rules, is_result, lacks, script_of
-from gangline.core.command.lineage import Begun, Committed, Ref, history, newest_begun
+from gangline.core.command.lineage import Begun, CommittedCheckpoint, Ref, history, newest_begun
 from gangline.core.command.version import UNTOUCHED
 from gangline.core.errors import Damaged, NotFound, UserError
-from gangline.exec.depot import Depot, Found
+from gangline.exec.depot import Depot, PrefixContent
+from gangline.exec.sender import Say
 from gangline.ports.workspace import Workspace
-
-Say = Callable[[str], None]
 
 GB = 10**9
 RUN, BEFORE, ADDRESS = "run", "before", "address"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class RunStart:
     """`origin` is the newest that the store has; `name` is None where the run begins anew. `downloaded`: bytes. `adopted`: it lies
     on this machine, and is newer than what the store has. It `continues` a run that was `continued_ms` old then."""
 
-    origin: Committed | None = None
+    origin: CommittedCheckpoint | None = None
     name: str | None = None
     title: str = ""
     step: int | None = None
@@ -46,7 +45,7 @@ def check_script(begun: Mapping[str, Begun], command: tuple[str, ...], address: 
     return "" if before in ((), command) else "its arguments are others than in the run before"
 
 
-def check_room(depot: Depot, workspace: Workspace, found: Found) -> None:
+def check_room(depot: Depot, workspace: Workspace, found: PrefixContent) -> None:
     """Before anything is fetched. Raises `UserError`."""
     for ref in _history(found):
         try:
@@ -63,7 +62,9 @@ def check_room(depot: Depot, workspace: Workspace, found: Found) -> None:
         return
 
 
-def find_start(depot: Depot, workspace: Workspace, rules: Rules, found: Found, say: Say, *, ours: bool) -> Start:
+def find_start(
+    depot: Depot, workspace: Workspace, rules: Rules, found: PrefixContent, say: Say, *, ours: bool
+) -> RunStart:
     """Leaves the folder so that the newest checkpoint in it is the one to go on from.
 
     What lies on this machine counts only where it is `ours`; then it may be newer than what was uploaded, and is uploaded first.
@@ -85,14 +86,16 @@ def find_start(depot: Depot, workspace: Workspace, rules: Rules, found: Found, s
     return start
 
 
-def is_ours(depot: Depot, workspace: Workspace, found: Found) -> bool:
+def is_disk_newest(depot: Depot, workspace: Workspace, found: PrefixContent) -> bool:
     """Whether no run has begun since the one that left the folder as it is. One that was remembered and died before it began has
     changed nothing."""
     last, told = newest_begun(found.begun), workspace.remembered()
     return last is None or (told.get(ADDRESS) == depot.address and last in (told.get(RUN), told.get(BEFORE)))
 
 
-def _choose(depot: Depot, workspace: Workspace, found: Found, newest: Candidate | None, say: Say) -> Start:
+def _choose(
+    depot: Depot, workspace: Workspace, found: PrefixContent, newest: CheckpointCandidate | None, say: Say
+) -> RunStart:
     last = newest_begun(found.begun)
     local = None if newest is None else _adopted(newest, workspace, found.begun[last] if last else None)
     for ref in _history(found):
@@ -105,33 +108,33 @@ def _choose(depot: Depot, workspace: Workspace, found: Found, newest: Candidate 
         except (Damaged, NotFound) as error:
             say(f"a checkpoint in the store is damaged, the one before it is used: {error.message}")
             workspace.discard()
-    return local or Start()
+    return local or RunStart()
 
 
-def _adopted(newest: Candidate, workspace: Workspace, last: Begun | None) -> Start:
-    start = Start(name=newest.name, title=newest.title, step=workspace.step_of(newest), adopted=True)
+def _adopted(newest: CheckpointCandidate, workspace: Workspace, last: Begun | None) -> RunStart:
+    start = RunStart(name=newest.name, title=newest.title, step=workspace.step_of(newest), adopted=True)
     if last is None:
         return start
     after_ms = max(0, newest.written_ns // 10**6 - last.at_ms) if last.at_ms else 0  # nothing says when it began
     return replace(start, continues=last.run, continued_ms=after_ms)
 
 
-def _is_newer(local: Start, committed: Committed, last: str | None) -> bool:
+def _is_newer(local: RunStart, committed: CommittedCheckpoint, last: str | None) -> bool:
     """By their steps; where one is not known, by when the run `last`, on this machine, has written it."""
     if local.step is not None and committed.step is not None:
         return local.step > committed.step
     return local.continued_ms > (committed.after_ms if committed.ref.run == last else 0)
 
 
-def _history(found: Found) -> list[Ref]:
+def _history(found: PrefixContent) -> list[Ref]:
     return history(found.begun, found.refs, last=newest_begun(found.begun))
 
 
-def _sort_local(workspace: Workspace, rules: Rules, say: Say) -> dict[str, Candidate]:
+def _sort_local(workspace: Workspace, rules: Rules, say: Say) -> dict[str, CheckpointCandidate]:
     """The complete checkpoints on this machine; half-written ones are put where no script takes them for the newest."""
-    complete, torn_root = dict[str, Candidate](), True
+    complete, torn_root = dict[str, CheckpointCandidate](), True
     while torn_root:  # under it the number before may be whole
-        complete, torn_root = dict[str, Candidate](), False
+        complete, torn_root = dict[str, CheckpointCandidate](), False
         for candidate in workspace.look(0.0, ended=True):
             why = lacks(rules, candidate)
             if why in ("", UNTOUCHED):
@@ -143,7 +146,9 @@ def _sort_local(workspace: Workspace, rules: Rules, say: Say) -> dict[str, Candi
     return complete
 
 
-def _newest_local(here: Collection[Candidate], step_of: Callable[[Candidate], int | None]) -> Candidate | None:
+def _newest_local(
+    here: Collection[CheckpointCandidate], step_of: Callable[[CheckpointCandidate], int | None]
+) -> CheckpointCandidate | None:
     """By their steps; one that has none is the newest if it was written after all that have."""
     numbered = [(step, each) for each in here if (step := step_of(each)) is not None]
     of_all = max(here, key=lambda each: (each.written_ns, each.name), default=None)
@@ -152,8 +157,8 @@ def _newest_local(here: Collection[Candidate], step_of: Callable[[Candidate], in
     return max(numbered, key=lambda found: (found[0], found[1].written_ns))[1]
 
 
-def _begin_at(committed: Committed) -> Start:
-    return Start(
+def _begin_at(committed: CommittedCheckpoint) -> RunStart:
+    return RunStart(
         origin=committed,
         name=committed.name,
         title=committed.title,
@@ -163,7 +168,7 @@ def _begin_at(committed: Committed) -> Start:
     )
 
 
-def _restore(depot: Depot, workspace: Workspace, committed: Committed) -> Start:
+def _restore(depot: Depot, workspace: Workspace, committed: CommittedCheckpoint) -> RunStart:
     into = workspace.incoming(committed.manifest)
     try:
         depot.get(committed, into)
@@ -176,7 +181,7 @@ def _restore(depot: Depot, workspace: Workspace, committed: Committed) -> Start:
     return replace(_begin_at(committed), downloaded=committed.bytes)
 
 
-def filled(command: tuple[str, ...], checkpoint: Path | None) -> tuple[str, ...]:
+def command_with_checkpoint(command: tuple[str, ...], checkpoint: Path | None) -> tuple[str, ...]:
     """The command with the path in the place of `{checkpoint}`; where there is none yet, without that argument and without
     the option that it is the value of."""
     mark = "{checkpoint}"

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from threading import Event
 
-from gangline.core.command.candidate import Candidate
+from gangline.core.command.candidate import CheckpointCandidate
 from gangline.core.command.layout import Rules, holds_state, is_result, lacks
 from gangline.core.command.version import UNTOUCHED, is_late
 from gangline.core.errors import GanglineError
 from gangline.exec.guard import Guard
 from gangline.exec.plan import Tools
-from gangline.exec.sender import Sender
+from gangline.exec.sender import CheckpointUploader
 from gangline.ports.command import Command
 from gangline.ports.workspace import Taken
 
@@ -60,7 +60,7 @@ class Watcher:
         for candidate in self._workspace.look(self._now_s(), ended=ended, well=well):
             self._guard(lambda candidate=candidate: self._look_at(candidate, after_ms, ended=ended))
 
-    def _look_at(self, candidate: Candidate, after_ms: int, *, ended: bool) -> None:
+    def _look_at(self, candidate: CheckpointCandidate, after_ms: int, *, ended: bool) -> None:
         rules = self._rules
         why = lacks(rules, candidate) or lacks(replace(rules, processes=self._command.processes), candidate)
         if not why:
@@ -73,7 +73,7 @@ class Watcher:
         else:
             self._wonder(candidate, why)
 
-    def _take(self, candidate: Candidate, after_ms: int) -> None:
+    def _take(self, candidate: CheckpointCandidate, after_ms: int) -> None:
         try:
             taken = self._workspace.take(candidate)
         except OSError as error:
@@ -84,7 +84,7 @@ class Watcher:
             self.lacks_newest = False
             self._put(taken, after_ms)
 
-    def _wonder(self, candidate: Candidate, why: str) -> None:
+    def _wonder(self, candidate: CheckpointCandidate, why: str) -> None:
         """Once for each: what looks like a checkpoint, and is none after a while, may have another layout."""
         since_s = self._lacking.setdefault((candidate.name, why), self._now_s())
         puzzled_s = PUZZLED_S if holds_state(candidate) else PUZZLED_LONG_S
@@ -94,7 +94,7 @@ class Watcher:
             )
 
 
-def _is_half(candidate: Candidate) -> bool:
+def _is_half(candidate: CheckpointCandidate) -> bool:
     """And not one that was sent, and got something more."""
     return not is_late(candidate)
 
@@ -102,7 +102,9 @@ def _is_half(candidate: Candidate) -> bool:
 class Ward:
     """Looks whether another run has overtaken this one, and sends what the command prints. `away`: nobody answered last time."""
 
-    def __init__(self, tools: Tools, sender: Sender, run: str, after_ms: Callable[[], int], guard: Guard) -> None:
+    def __init__(
+        self, tools: Tools, sender: CheckpointUploader, run: str, after_ms: Callable[[], int], guard: Guard
+    ) -> None:
         self.away = False
         self._depot = tools.depot
         self._log = tools.log

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-Show = Callable[[int, bytes], None]
+ShowOutput = Callable[[int, bytes], None]
 """Is given what was printed: 1 for standard output, 2 for standard error."""
 
 
@@ -42,6 +42,6 @@ class Command(Protocol):
         ...
 
 
-Start = Callable[[Sequence[str], Show, Mapping[str, str]], Command]
+StartCommand = Callable[[Sequence[str], ShowOutput, Mapping[str, str]], Command]
 """Starts a command without a shell. Settings go into its environment, but for those that ours has. Raises
 `UserError` where there is no such program."""

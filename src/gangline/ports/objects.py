@@ -21,13 +21,13 @@ class Stat:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class UploadPart:
     """A part of an upload, as it was declared or as the store has it; then `sha256` is None where the store does not say."""
 
     bytes: int
     sha256: str | None
 
-    def is_as(self, declared: "Part") -> bool:
+    def is_as(self, declared: "UploadPart") -> bool:
         """A store that says nothing has checked it when it came, or cannot."""
         return self.bytes == declared.bytes and self.sha256 in (None, declared.sha256)
 
@@ -52,7 +52,7 @@ class Objects(Protocol):
         """The id of a new upload in parts."""
         ...
 
-    def sign_part(self, key: str, upload: str, number: int, part: Part, *, now_ms: int, seconds: float) -> Signed:
+    def sign_part(self, key: str, upload: str, number: int, part: UploadPart, *, now_ms: int, seconds: float) -> Signed:
         """A request that puts exactly this as the part `number` (from 1). Again it is no error, while the upload is open."""
         ...
 
@@ -60,11 +60,11 @@ class Objects(Protocol):
         """A part (from 1), put by the server itself. Raises `NotFound` where the upload has ended."""
         ...
 
-    def parts(self, key: str, upload: str) -> Mapping[int, Part] | None:
+    def parts(self, key: str, upload: str) -> Mapping[int, UploadPart] | None:
         """What has come of an open upload, by number; None where there is none such."""
         ...
 
-    def complete(self, key: str, upload: str, parts: Sequence[Part]) -> None:
+    def complete(self, key: str, upload: str, parts: Sequence[UploadPart]) -> None:
         """Make an object of just these parts. Where one is missing or not what was declared, the upload has ended, or the key is
         taken, nothing changes: `stat` says what is there."""
         ...

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from gangline.core.command.results import Mark, Turn
+from gangline.core.command.results import FileMark, Turn
 from gangline.core.files import File
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class ScannedFile:
     """A file as a scan found it. `group` is what lies in the folder of all by one name."""
 
     at: Path
-    mark: Mark
+    mark: FileMark
     turn: Turn
     group: str
 
@@ -24,13 +24,13 @@ class Look:
 class Sent:
     """As what, and by which run to which address, a file was sent last."""
 
-    mark: Mark
+    mark: FileMark
     run: str
     address: str
 
 
 class ResultFiles(Protocol):
-    def scan(self) -> dict[str, Look]:
+    def scan(self) -> dict[str, ScannedFile]:
         """Files by the paths that they have in the store."""
         ...
 
@@ -42,11 +42,11 @@ class ResultFiles(Protocol):
         """What was named besides the folder and is not there."""
         ...
 
-    def is_written(self, look: Look) -> bool:
+    def is_written(self, look: ScannedFile) -> bool:
         """Whether anybody has it open for writing. Raises OSError where it has gone."""
         ...
 
-    def hold(self, path: str, look: Look, *, copied: bool) -> AbstractContextManager[tuple[File, Path]]:
+    def hold(self, path: str, look: ScannedFile, *, copied: bool) -> AbstractContextManager[tuple[File, Path]]:
         """The file with its SHA-256 and a place where it stays: a copy, where that is asked for. Raises `Damaged` where it is not as it
         was at the scan, `BadInput` where it cannot have its name in the store; OSError where it has gone or does not fit on the disk."""
         ...

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, Protocol, get_args
 
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen, Predicate
 
-from gangline.core.display import WORDS_MAX, Label, Name, is_plain
-from gangline.core.events import Described, listed
+from gangline.core.display import WORDS_MAX, Label, Name, is_printable
+from gangline.core.events import Described, markdown_list
 from gangline.core.files import IN_ONE_FOLDER, File, Files, Grant, SafePath, Sha256, Signed, check_parts
 from gangline.core.jobs.failure import MEANING, ReportedKind
 from gangline.core.runs.contract import Phase
@@ -21,7 +21,7 @@ from gangline.core.specs.kinds import KINDS
 Id = Annotated[Name, MaxLen(100)]
 Words = Annotated[str, MaxLen(WORDS_MAX)]
 """Reasons of a node. None is refused, for what it says must be recorded: the service escapes them."""
-Capability = Annotated[str, MaxLen(2000), Predicate(is_plain)]
+Capability = Annotated[str, MaxLen(2000), Predicate(is_printable)]
 Count = Annotated[int, Ge(0), Le(10**12)]
 LOG_CHUNK_BYTES_MAX = 256 * 1024
 
@@ -39,7 +39,7 @@ class Join:
     gpu: Label = ""
     gpu_memory_gb: Annotated[float, Ge(0), Le(10_000)] = 0
     capabilities: Annotated[dict[Name, Capability], MaxLen(100)] = field(default_factory=dict)
-    bases: Annotated[tuple[Annotated[str, MaxLen(500), Predicate(is_plain)], ...], MaxLen(200)] = ()
+    bases: Annotated[tuple[Annotated[str, MaxLen(500), Predicate(is_printable)], ...], MaxLen(200)] = ()
     kinds: Annotated[tuple[Id, ...], MaxLen(50)] = tuple(KINDS)
     problems: Annotated[dict[Id, Words], MaxLen(50)] = field(default_factory=dict)
     measured: Annotated[dict[Id, Words], MaxLen(50)] = field(default_factory=dict)
@@ -265,7 +265,7 @@ REPORTED = {kind: MEANING[kind].sentence for kind in get_args(ReportedKind)}
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
     outcome: Literal["failed"] = "failed"
-    kind: Annotated[ReportedKind, Described(f"What went wrong:\n\n{listed(REPORTED)}")]
+    kind: Annotated[ReportedKind, Described(f"What went wrong:\n\n{markdown_list(REPORTED)}")]
     because: Words
 
 

@@ -24,7 +24,7 @@ class TrackedRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
+class TrackedPicture:
     """A sample that a job rendered after `step` steps."""
 
     path: str
@@ -48,7 +48,7 @@ class Tracker(Protocol):
         last step that need not be told again: what it holds counts, where it can say that. Opening again is no error."""
         ...
 
-    def write(self, run: str, points: Sequence[Measured], pictures: Sequence[Picture]) -> None:
+    def write(self, run: str, points: Sequence[Measured], pictures: Sequence[TrackedPicture]) -> None:
         """Points after all that the run holds, and pictures beside the last of them."""
         ...
 

@@ -35,7 +35,7 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class RunResult:
     """What a run left in `output/` and `samples/`, by paths below them."""
 
     output: tuple[File, ...]
@@ -77,7 +77,7 @@ class Run(Protocol):
         """What it printed from `first_byte` on, `most` bytes of it."""
         ...
 
-    def result(self) -> Result | None:
+    def result(self) -> RunResult | None:
         """Of one that has ended. None while its files are being hashed: ask again."""
         ...
 

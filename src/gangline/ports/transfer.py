@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from gangline.core.files import File, Grant, Signed
-from gangline.core.models.bases import Role
+from gangline.core.models.bases import ModelRole
 from gangline.ports.server import Upload
 
 T_co = TypeVar("T_co", covariant=True)
@@ -55,7 +55,7 @@ class Transfer(Protocol):
 class NodeTransfer(Transfer, Protocol):
     """What a node of the service moves besides: models from the hub."""
 
-    def list_hub(self, repo: str, commit: str, role: Role) -> Task[tuple[File, ...]]:
+    def list_hub(self, repo: str, commit: str, role: ModelRole) -> Task[tuple[File, ...]]:
         """The files of a model on the hub that a run needs."""
         ...
 

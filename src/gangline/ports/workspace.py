@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from gangline.core.command.candidate import Candidate, title_of
+from gangline.core.command.candidate import CheckpointCandidate, title_of
 from gangline.core.files import File
 from gangline.core.runs.contract import Manifest
 
@@ -33,14 +33,14 @@ class Workspace(Protocol):
         """Until something appears in the folder, where the system tells; at most so long."""
         ...
 
-    def look(self, now_s: float, *, ended: bool = False, well: bool = False) -> list[Candidate]:
+    def look(self, now_s: float, *, ended: bool = False, well: bool = False) -> list[CheckpointCandidate]:
         """What may be checkpoints and was not taken as it is now. Their files are held from then on: they stay readable here when the
         script deletes them; what it deleted is told of once. `ended`: nobody writes any more; `well`: who wrote has come to its end."""
         ...
 
-    def step_of(self, candidate: Candidate) -> int | None: ...
+    def step_of(self, candidate: CheckpointCandidate) -> int | None: ...
 
-    def take(self, candidate: Candidate) -> Taken | None:
+    def take(self, candidate: CheckpointCandidate) -> Taken | None:
         """To be given back by `release`. None where it has changed since the look."""
         ...
 

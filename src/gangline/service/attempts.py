@@ -8,7 +8,14 @@ from gangline.core.errors import Unreachable
 from gangline.core.events import EVENTS, EventKind
 from gangline.core.fleet.trust import rest_ms
 from gangline.core.job import Attempt, Job, Node
-from gangline.core.jobs.failure import MEANING, FailureKind, Verdict, after_failure, after_interruption, sentence
+from gangline.core.jobs.failure import (
+    MEANING,
+    FailureKind,
+    Verdict,
+    after_failure,
+    after_interruption,
+    failure_sentence,
+)
 from gangline.core.jobs.lease import is_overdue
 from gangline.core.policy import Policy
 from gangline.ports.server import Hold, Stale
@@ -233,7 +240,7 @@ def ask_to_stop(
     at: Deployment, lease: Row, because: str, now_ms: int, *more: Write, kind: FailureKind | Literal[""] = ""
 ) -> bool:
     """Have a node save and hand its job back; it hears of it with its next heartbeat."""
-    stop = sentence(kind, because) if kind else because
+    stop = failure_sentence(kind, because) if kind else because
     return at.store.apply(
         guard("ask_to_stop", attempt=lease["attempt"], kind=kind, because=stop, now=now_ms),
         *more,

@@ -8,7 +8,7 @@ from gangline.service.content.prepared import prune_prepared
 from gangline.service.content.sweep import sweep_attempts, sweep_uploads
 from gangline.service.deployment import Deployment
 from gangline.service.fleet.fleet import tend
-from gangline.service.fleet.health import begin_trials, judge_machines, watch
+from gangline.service.fleet.health import begin_trials, judge_machines, watch_attempts
 from gangline.service.fleet.nodes import give_up_silent
 from gangline.service.jobs.checkpoint import prune
 from gangline.service.jobs.placing.waiting import fail_unmatched, yield_bans
@@ -35,7 +35,9 @@ class Controller:
         end_unheeded(at, now_ms)
         give_up_silent(at, now_ms)
         give_way(at, now_ms)
-        self._every(policy.watch_interval_s, now_ms, watch, judge_machines, begin_trials, yield_bans, fail_unmatched)
+        self._every(
+            policy.watch_interval_s, now_ms, watch_attempts, judge_machines, begin_trials, yield_bans, fail_unmatched
+        )
         self._every(policy.watch_interval_s, now_ms, drop_late)
         self._every(policy.scale_interval_s, now_ms, tend)
         self._every(PRUNE_S, now_ms, prune_left, prune_prepared)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
 
-from gangline.core.jobs.claim import Candidate
+from gangline.core.jobs.claim import ClaimCandidate
 from gangline.ports.pool import Offer
 
 REAP_EVERY_MS = 1_000
@@ -53,12 +53,12 @@ class Recent:
             with self._lock:
                 self.claims -= 1
 
-    def is_taken(self, job: Candidate, now_ms: int) -> bool:
+    def is_taken(self, job: ClaimCandidate, now_ms: int) -> bool:
         """By a claim of this process, as it was seen: its row may not say so yet."""
         taken_ms = self._taken.get((job.id, job.version))
         return taken_ms is not None and now_ms - taken_ms < TAKEN_MS
 
-    def take(self, job: Candidate, now_ms: int) -> bool:
+    def take(self, job: ClaimCandidate, now_ms: int) -> bool:
         """False where another claim was faster."""
         with self._lock:
             if self.is_taken(job, now_ms):
@@ -67,12 +67,12 @@ class Recent:
             self._taken[job.id, job.version] = now_ms
             return True
 
-    def leave(self, job: Candidate) -> None:
+    def leave(self, job: ClaimCandidate) -> None:
         """It was not to be had by who took it; somebody else may."""
         with self._lock:
             self._taken.pop((job.id, job.version), None)
 
-    def lose(self, job: Candidate, now_ms: int) -> None:
+    def lose(self, job: ClaimCandidate, now_ms: int) -> None:
         """Another server was faster, it seems."""
         self.leave(job)
         self._lost_ms = now_ms

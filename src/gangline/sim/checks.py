@@ -17,7 +17,7 @@ from gangline.ports.store import Write
 from gangline.sim.node.lineage import content_sha256, lineage_of
 from gangline.sim.objects import SimObjects
 from gangline.sim.promises.kept import KeptChecks
-from gangline.sim.promises.violation import fail, keys_of
+from gangline.sim.promises.violation import fail, object_hashes
 from gangline.sim.store import SimStore
 from gangline.sim.world import World
 
@@ -223,7 +223,7 @@ class Checks:
 
     def _keys(self, checkpoint: str) -> dict[str, str]:
         if checkpoint not in self._keys_of:
-            self._keys_of[checkpoint] = keys_of(self._store, checkpoint)
+            self._keys_of[checkpoint] = object_hashes(self._store, checkpoint)
         return self._keys_of[checkpoint]
 
     def _check_end(self, job: str, state: str, ended_ms: int | None, spec: str) -> None:

@@ -40,7 +40,7 @@ def retry_some_from_checkpoint(at: Deployment, store: SimStore, rng: Random, now
     )
     if rows:
         project, job = rng.choice(rows)
-        steer.retry(at, project, job, now_ms, from_checkpoint=True)
+        steer.submit_again(at, project, job, now_ms, from_checkpoint=True)
     return bool(rows)
 
 

@@ -311,7 +311,7 @@ def _offer(machine: MachineModel) -> Offer:
     )
 
 
-def draw(groups: "list", rng: Random) -> list[MachineModel]:
+def draw_machines(groups: "list", rng: Random) -> list[MachineModel]:
     """The machines of a scenario, their paces drawn."""
     machines: list[MachineModel] = []
     for group in groups:

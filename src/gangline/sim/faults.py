@@ -8,7 +8,7 @@ from gangline.sim.world import World
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rates:
+class FaultRates:
     """Chances, from 0 to 1."""
 
     request_lost: float = 0.0
@@ -28,7 +28,7 @@ class Faults:
     """The state of all that can fail. `struck` counts each kind; `over()` ends the safety phase."""
 
     world: World
-    rates: Rates = field(default_factory=Rates)
+    rates: FaultRates = field(default_factory=FaultRates)
     struck: Counter[str] = field(default_factory=Counter)
     store_down_until_ms: int = 0
     store_slow_until_ms: int = 0
@@ -37,7 +37,7 @@ class Faults:
     provider_down_until_ms: int = 0
 
     def over(self) -> None:
-        self.rates = Rates()
+        self.rates = FaultRates()
         self.store_down_until_ms = self.store_slow_until_ms = self.stale_until_ms = self.no_capacity_until_ms = 0
         self.provider_down_until_ms = 0
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from gangline.core.errors import BadInput, Damaged, Denied, GanglineError, NotFound, Unreachable
 from gangline.core.files import PART_BYTES, File, Grant, Signed, part_lengths
-from gangline.core.models.bases import Role
-from gangline.ports.objects import Part, Stat
+from gangline.core.models.bases import ModelRole
+from gangline.ports.objects import Stat, UploadPart
 from gangline.ports.server import Upload
 from gangline.ports.transfer import Task
 from gangline.sim.world import World
@@ -40,7 +40,7 @@ class OpenUpload:
 
     key: str
     sha256: str = ""
-    parts: dict[int, Part] = field(default_factory=dict)
+    parts: dict[int, UploadPart] = field(default_factory=dict)
 
 
 class SimObjects:
@@ -71,7 +71,7 @@ class SimObjects:
     def sign_get(self, key: str, *, now_ms: int, seconds: float) -> Signed:
         return Signed(url=f"GET {now_ms + round(seconds * 1000)} 0 - {key}")
 
-    def sign_part(self, key: str, upload: str, number: int, part: Part, *, now_ms: int, seconds: float) -> Signed:
+    def sign_part(self, key: str, upload: str, number: int, part: UploadPart, *, now_ms: int, seconds: float) -> Signed:
         return Signed(url=f"PART {now_ms + round(seconds * 1000)} {part.bytes} {part.sha256} {upload} {number}")
 
     def begin(self, key: str) -> str:
@@ -85,13 +85,13 @@ class SimObjects:
         self._reach()
         if upload not in self.open:
             raise NotFound(f"there is no upload {upload}")
-        self.open[upload].parts[number] = Part(len(content), hashlib.sha256(content).hexdigest())
+        self.open[upload].parts[number] = UploadPart(len(content), hashlib.sha256(content).hexdigest())
 
-    def parts(self, key: str, upload: str) -> dict[int, Part] | None:
+    def parts(self, key: str, upload: str) -> dict[int, UploadPart] | None:
         self._reach()
         return self.open[upload].parts if upload in self.open else None
 
-    def complete(self, key: str, upload: str, parts: Sequence[Part]) -> None:
+    def complete(self, key: str, upload: str, parts: Sequence[UploadPart]) -> None:
         self._reach()
         if key in self.objects or self.parts(key, upload) != dict(enumerate(parts, 1)):
             return
@@ -155,11 +155,11 @@ class SimObjects:
             if self._world.now_ms > int(expires):
                 raise Denied("this URL has expired")
             if method == "PART":
-                self._receive_part(where, Part(int(size), sha256), file)
+                self._receive_part(where, UploadPart(int(size), sha256), file)
             else:
                 self._receive_whole(method, where, int(size), sha256, file)
 
-    def _receive_part(self, where: str, part: Part, file: File) -> None:
+    def _receive_part(self, where: str, part: UploadPart, file: File) -> None:
         upload, number = where.split(" ")
         if upload not in self.open:
             raise NotFound(f"there is no upload {upload}")
@@ -210,10 +210,10 @@ def _attempt_of(key: str) -> str:
 
 
 @lru_cache(1024)
-def simulated_parts(file: File) -> list[Part]:
+def simulated_parts(file: File) -> list[UploadPart]:
     """Parts whose SHA-256s are those of no bytes, but of this file's alone."""
     return [
-        Part(size, hashlib.sha256(f"{file.sha256} {number}".encode()).hexdigest())
+        UploadPart(size, hashlib.sha256(f"{file.sha256} {number}".encode()).hexdigest())
         for number, size in enumerate(part_lengths(file.bytes), 1)
     ]
 
@@ -271,7 +271,7 @@ class SimTransfer:
         seconds = LATENCY_S + file.bytes / self.down_bytes_per_s * self.faults.store_slowness()
         return self._start(seconds, "downloaded", end)
 
-    def list_hub(self, repo: str, commit: str, role: Role) -> Task[tuple[File, ...]]:
+    def list_hub(self, repo: str, commit: str, role: ModelRole) -> Task[tuple[File, ...]]:
         raise AssertionError("simulated jobs have their base in the object store")
 
     def download_from_hub(self, repo: str, commit: str, file: File, to: Path) -> Task[None]:

@@ -57,7 +57,7 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trust:
+class TrustReport:
     """Bans and strikes are those that stand at the end; moved are attempts that gave way to a faster machine."""
 
     machines_quarantined: int
@@ -68,7 +68,7 @@ class Trust:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class SimReport:
     """`jobs` and `attempts` by state; `because` of jobs that failed, a few; `struck`: the faults by kind.
 
     `usd` is the whole ledger: `spent` on nodes, and storage and egress.
@@ -95,15 +95,15 @@ class Report:
     first_try_failed_share: float
     spent: tuple[Spent, ...]
     waits: tuple[Wait, ...]
-    trust: Trust
+    trust: TrustReport
     struck: dict[str, int]
 
 
-def make_report(of: "Simulation", scenario: str) -> Report:
+def make_report(of: "Simulation", scenario: str) -> SimReport:
     """Of a simulation that has been run; `scenario` is the name that it was asked for by."""
     jobs = dict(of.store.look("SELECT state, COUNT(*) FROM job GROUP BY state ORDER BY state"))
     spent = _spent(of)
-    return Report(
+    return SimReport(
         scenario=scenario,
         title=of.scenario.title,
         seed=of.world.seed,
@@ -199,8 +199,8 @@ def _waits(of: "Simulation") -> tuple[Wait, ...]:
     )
 
 
-def _trust(of: "Simulation") -> Trust:
-    return Trust(
+def _trust(of: "Simulation") -> TrustReport:
+    return TrustReport(
         machines_quarantined=_count(of, "machine", "quarantines > 0"),
         bans=_count(of, "ban"),
         strikes=_count(of, "strike"),

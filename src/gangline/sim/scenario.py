@@ -32,8 +32,8 @@ FaultKind = Literal[
     "no_capacity",
     "provider",
 ]
-Positive = Annotated[float, Gt(0)]
-NotNegative = Annotated[float, Ge(0)]
+AboveZero = Annotated[float, Gt(0)]
+AtLeastZero = Annotated[float, Ge(0)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,19 +63,19 @@ class Machines:
     __pydantic_config__: ClassVar[Any] = STRICT
     count: Annotated[int, Ge(1), Le(1_000_000)]
     gpu: str = "RTX 4090"
-    gpu_memory_gb: NotNegative = 24
-    price_usd_per_hour: NotNegative = 0.3
-    seconds_per_step: Positive = 2.0
-    spread: NotNegative = 0.0
-    fastest: NotNegative = 0.0
-    slowness: Positive = 1.0
-    start_s: NotNegative = 20.0
-    save_s: NotNegative = 0.05
-    interruptions_per_hour: NotNegative = 0.0
-    uplink_mbit: Positive = 100.0
-    downlink_mbit: Positive = 500.0
+    gpu_memory_gb: AtLeastZero = 24
+    price_usd_per_hour: AtLeastZero = 0.3
+    seconds_per_step: AboveZero = 2.0
+    spread: AtLeastZero = 0.0
+    fastest: AtLeastZero = 0.0
+    slowness: AboveZero = 1.0
+    start_s: AtLeastZero = 20.0
+    save_s: AtLeastZero = 0.05
+    interruptions_per_hour: AtLeastZero = 0.0
+    uplink_mbit: AboveZero = 100.0
+    downlink_mbit: AboveZero = 500.0
     trait: MachineTrait = ""
-    trait_s: NotNegative = 5.0
+    trait_s: AtLeastZero = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,22 +96,22 @@ class Jobs:
     __pydantic_config__: ClassVar[Any] = STRICT
     count: Annotated[int, Ge(1), Le(1_000_000)]
     project: Annotated[str, MinLen(1), MaxLen(100)] = "default"
-    at_s: NotNegative = 0.0
+    at_s: AtLeastZero = 0.0
     steps: Annotated[int, Ge(1), Le(10_000_000)] = 500
     checkpoint_every_s: Annotated[float, Gt(0), Le(86_400)] = 60.0
     checkpoint_every_steps: Annotated[int, Ge(1), Le(10_000_000)] | None = None
-    checkpoint_mb: Positive = 66.0
+    checkpoint_mb: AboveZero = 66.0
     sample_every_steps: Annotated[int, Ge(1), Le(10_000_000)] | None = None
     sample_result: bool = False
     base_gb: Annotated[float, Ge(0), Le(FILE_BYTES_MAX / 1e9)] = 0.0
     base: Annotated[SafePath, MaxLen(100)] = "base"
-    pace: Positive = 1.0
-    memory_gb: NotNegative = 0.0
+    pace: AboveZero = 1.0
+    memory_gb: AtLeastZero = 0.0
     says_gb: Annotated[float, Ge(0), Le(10_000)] = 0.0
     attempts_max: Annotated[int, Ge(1), Le(100)] = 3
     priority: Annotated[int, Ge(-1000), Le(1000)] = 0
     trait: JobTrait = ""
-    trait_s: NotNegative = 60.0
+    trait_s: AtLeastZero = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +121,9 @@ class Fleet:
     __pydantic_config__: ClassVar[Any] = STRICT
     nodes_min: Annotated[int, Ge(0)] = 0
     nodes_max: Annotated[int, Ge(1)] = 40
-    start_s: Positive = 300.0
-    start_spread: NotNegative = 0.5
-    boot_s: NotNegative = 5.0
+    start_s: AboveZero = 300.0
+    start_spread: AtLeastZero = 0.5
+    boot_s: AtLeastZero = 5.0
 
     def __post_init__(self) -> None:
         assert self.nodes_min <= self.nodes_max, "nodes_max is at least nodes_min"
@@ -135,8 +135,8 @@ class Fault:
 
     __pydantic_config__: ClassVar[Any] = STRICT
     kind: FaultKind
-    at_s: NotNegative
-    seconds: NotNegative = 60.0
+    at_s: AtLeastZero
+    seconds: AtLeastZero = 60.0
     share: Annotated[float, Gt(0), Le(1)] = 1.0
 
 
@@ -148,7 +148,7 @@ class Scenario:
     __pydantic_config__: ClassVar[Any] = STRICT
     title: str
     says: str = ""
-    hours_max: Positive = 240.0
+    hours_max: AboveZero = 240.0
     fleet: Fleet = Fleet()
     machines: Annotated[tuple[Machines, ...], MinLen(1)]
     jobs: Annotated[tuple[Jobs, ...], MinLen(1)]
@@ -166,14 +166,14 @@ def names() -> list[str]:
     return sorted(_found())
 
 
-def load(name: str) -> Scenario:
+def load_scenario(name: str) -> Scenario:
     """One of Gangline's own by name, or a file. Raises `NotFound`, `BadInput`."""
     own = _found().get(name)
     if own:
-        return parse(own.read_text(), name)
+        return parse_scenario(own.read_text(), name)
     path = Path(name)
     try:
-        return parse(path.read_text(), name)
+        return parse_scenario(path.read_text(), name)
     except OSError as error:
         hint = f"there are {', '.join(names())}; or give a file"
         raise NotFound(f"there is no scenario {name} ({error.strerror})", hint=hint) from None
@@ -181,7 +181,7 @@ def load(name: str) -> Scenario:
         raise BadInput(f"{name} is not a text", hint="a scenario is TOML") from None
 
 
-def parse(text: str, name: str) -> Scenario:
+def parse_scenario(text: str, name: str) -> Scenario:
     from pydantic import ValidationError
 
     try:
@@ -215,7 +215,7 @@ def with_policy(scenario: Scenario, policy: Policy) -> Scenario:
     return replace(scenario, policy=asdict(policy))
 
 
-def with_settings(scenario: Scenario, settings: dict[str, str]) -> Scenario:
+def override_scenario(scenario: Scenario, settings: dict[str, str]) -> Scenario:
     """With `policy.x` and `fleet.x` set from text, all of them at once. Raises `BadInput` for what there is not."""
     changes: dict[str, dict[str, Any]] = {"policy": {}, "fleet": {}}
     for name, text in settings.items():

@@ -33,7 +33,7 @@ from gangline.ports.server import (
     Uploads,
     Urls,
 )
-from gangline.service.access.access import admit, identify
+from gangline.service.access.access import ensure_secret, identify
 from gangline.service.content import prepared
 from gangline.service.controller import Controller
 from gangline.service.deployment import Deployment, RentedPool
@@ -89,7 +89,7 @@ class SimService:
         self._lives = 0
         self.doing: list[str] = []
         self.start()
-        admit(self.at, JOIN_TOKEN, "join", now_ms=world.now_ms)
+        ensure_secret(self.at, JOIN_TOKEN, "join", now_ms=world.now_ms)
 
     @property
     def life(self) -> int | None:
@@ -185,12 +185,12 @@ class Link:
 
     def join(self, request: Join) -> Joined:
         self._token = JOIN_TOKEN
-        joined = self._send("join", None, lambda at, pool, now: nodes.join(at, request, pool, now))
+        joined = self._send("join", None, lambda at, pool, now: nodes.join_pool(at, request, pool, now))
         self._token = joined.token
         return joined
 
     def leave(self) -> None:
-        self._send("leave", None, nodes.leave)
+        self._send("leave", None, nodes.leave_pool)
 
     def claim(self) -> Assignment | NoWork:
         return self._send("claim", None, claim.claim)
@@ -199,25 +199,29 @@ class Link:
         return self._send("beat", hold, lambda at, node, now: renew.renew(at, node, hold, beat, now))
 
     def uploads(self, hold: Hold, request: Uploads) -> Grants | Stale:
-        return self._send("uploads", hold, lambda at, node, now: checkpoint.uploads(at, node, hold, request, now))
+        return self._send("uploads", hold, lambda at, node, now: checkpoint.sign_uploads(at, node, hold, request, now))
 
     def downloads(self, hold: Hold, request: Downloads) -> Urls | Stale | Refused:
-        return self._send("downloads", hold, lambda at, node, now: checkpoint.downloads(at, node, hold, request, now))
+        return self._send(
+            "downloads", hold, lambda at, node, now: checkpoint.sign_downloads(at, node, hold, request, now)
+        )
 
     def commit(self, hold: Hold, request: Commit) -> Committed | Stale | Refused:
-        return self._send("commit", hold, lambda at, node, now: checkpoint.commit(at, node, hold, request, now))
+        return self._send(
+            "commit", hold, lambda at, node, now: checkpoint.commit_checkpoint(at, node, hold, request, now)
+        )
 
     def show(self, hold: Hold, request: Show) -> Done | Stale | Refused:
-        return self._send("show", hold, lambda at, node, now: samples.show(at, node, hold, request, now))
+        return self._send("show", hold, lambda at, node, now: samples.keep_samples(at, node, hold, request, now))
 
     def reject(self, hold: Hold, request: Reject) -> Done | Stale:
-        return self._send("reject", hold, lambda at, node, now: checkpoint.reject(at, node, hold, request, now))
+        return self._send("reject", hold, lambda at, node, now: checkpoint.reject_damaged(at, node, hold, request, now))
 
     def keep_prepared(self, hold: Hold, request: Keep) -> Done | Stale | Refused:
-        return self._send("keep", hold, lambda at, node, now: prepared.keep(at, node, hold, request, now))
+        return self._send("keep", hold, lambda at, node, now: prepared.record_prepared(at, node, hold, request, now))
 
     def log(self, hold: Hold, request: Log) -> Done | Stale:
-        return self._send("log", hold, lambda at, node, _now: renew.log(at, node, hold, request))
+        return self._send("log", hold, lambda at, node, _now: renew.append_log(at, node, hold, request))
 
     def metrics(self, hold: Hold, request: Points) -> Done | Stale:
         return self._send("metrics", hold, lambda at, node, now: metrics.take(at, node, hold, request, now))

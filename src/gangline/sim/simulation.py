@@ -18,14 +18,14 @@ from gangline.core.server.settings import make_policy
 from gangline.core.specs.fields import FilesBase, Needs
 from gangline.core.specs.lora import LoraSpec
 from gangline.ports.store import Write
-from gangline.service.access.projects import set_project
+from gangline.service.access.projects import set_allowance
 from gangline.service.deployment import RentedPool
 from gangline.service.jobs import steer
-from gangline.service.jobs.submit import offer_blob, submit
+from gangline.service.jobs.submit import blob_here, submit
 from gangline.sim.checks import Checks
 from gangline.sim.cleaning import age_all, sweep_all
-from gangline.sim.cloud import POOL, Cloud, SimNode, draw
-from gangline.sim.faults import Faults, Rates
+from gangline.sim.cloud import POOL, Cloud, SimNode, draw_machines
+from gangline.sim.faults import FaultRates, Faults
 from gangline.sim.objects import Object, SimObjects
 from gangline.sim.promises.audit import Audit
 from gangline.sim.scenario import Fault, JobModel, Jobs, Scenario
@@ -38,7 +38,7 @@ LOOK_EVERY = 64
 
 
 @dataclass(slots=True)
-class Outcome:
+class SimulationResult:
     """What came of it. `unfinished` jobs are none, or promise 4 is broken."""
 
     seed: int
@@ -54,7 +54,7 @@ class Outcome:
 class Simulation:
     """`run` plays it to its end; `play` and `live` are its two phases where there is chaos."""
 
-    def __init__(self, scenario: Scenario, seed: int, *, rates: Rates | None = None, checked: bool = True) -> None:
+    def __init__(self, scenario: Scenario, seed: int, *, rates: FaultRates | None = None, checked: bool = True) -> None:
         self.scenario = scenario
         self.world = World(seed)
         self.faults = Faults(self.world)
@@ -63,7 +63,7 @@ class Simulation:
         self.policy = make_policy(scenario.policy)
         self.checks = Checks(self.world, self.store, self.objects, self.policy)
         self.audit = Audit(self.world, self.store, self.objects)
-        machines = draw(list(scenario.machines), self.world.rng("machines"))
+        machines = draw_machines(list(scenario.machines), self.world.rng("machines"))
         self.cloud = Cloud(self.world, machines, scenario.fleet, self.objects, self.faults)
         limits = PoolLimits(name=POOL, nodes_min=scenario.fleet.nodes_min, nodes_max=scenario.fleet.nodes_max)
         pools = {POOL: RentedPool(limits, self.cloud)}
@@ -79,7 +79,7 @@ class Simulation:
         self._checked = checked
         self._nested = 0
         self._meanwhile = self.world.rng("meanwhile")
-        self.faults.rates = rates or Rates()
+        self.faults.rates = rates or FaultRates()
         if rates and rates.meanwhile:
             self.store.meanwhile = self._others_act
         for batch in scenario.jobs:
@@ -87,7 +87,7 @@ class Simulation:
         for fault in scenario.faults:
             self.world.after(fault.at_s, fault.kind, lambda fault=fault: self.strike(fault))
 
-    def run(self) -> Outcome:
+    def run(self) -> SimulationResult:
         self.play(until_ms=START_MS + round(self.scenario.hours_max * HOUR_MS))
         self.faults.over()
         return self.outcome()
@@ -116,9 +116,9 @@ class Simulation:
         settled = look("SELECT COUNT(*) FROM instance WHERE settled = 1")[0][0]
         return settled >= self.cloud.billed()
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> SimulationResult:
         states = Counter(dict(self.store.look("SELECT state, COUNT(*) FROM job GROUP BY state")))
-        return Outcome(
+        return SimulationResult(
             seed=self.world.seed,
             events=self.world.events,
             trace=self.world.trace(),
@@ -129,7 +129,7 @@ class Simulation:
             struck=self.faults.struck,
         )
 
-    def live(self) -> Outcome:
+    def live(self) -> SimulationResult:
         """The liveness phase: no fault any more; the users resume what they paused and raise their budgets. Checks the end."""
         self.at_peace = True
         self.faults.over()
@@ -137,7 +137,7 @@ class Simulation:
         self.store.kill_in, self.store.down_until_ms = None, 0
         at = self.service
         for project in self._projects():
-            self._insist(lambda project=project: set_project(at.at, project, share=1, budget_usd=None))
+            self._insist(lambda project=project: set_allowance(at.at, project, share=1, budget_usd=None))
         for job in self.jobs:
             self._insist(lambda job=job: self._resume(job))
         self.play(until_ms=self.world.now_ms + LIVENESS_HOURS_MAX * HOUR_MS)
@@ -199,7 +199,7 @@ class Simulation:
         for file in spec.input_files().values():
             key = blob_key(batch.project, file.sha256)
             self.objects.objects.setdefault(key, Object(file.bytes, file.sha256, 0))
-            offer_blob(at, batch.project, file.sha256, file.bytes, now)
+            blob_here(at, batch.project, file.sha256, file.bytes, now)
         job = submit(at, batch.project, to_json(spec), name="", request=f"request {index}", now_ms=now)
         self.jobs.append(job)
 

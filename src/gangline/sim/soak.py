@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from gangline.service.access.projects import set_project
+from gangline.service.access.projects import set_allowance
 from gangline.service.jobs import steer
 from gangline.sim.cleaning import delete_some_job, pin_some_checkpoint, retry_some_from_checkpoint
-from gangline.sim.faults import Rates
+from gangline.sim.faults import FaultRates
 from gangline.sim.promises.violation import Violation
 from gangline.sim.scenario import Fault, Fleet, Jobs, Machines, Scenario
-from gangline.sim.simulation import Outcome, Simulation
+from gangline.sim.simulation import Simulation, SimulationResult
 from gangline.sim.world import START_MS, World
 
 NODES_MIN, JOBS_MIN = 8, 20
@@ -102,7 +102,7 @@ class Soak:
     struck: Counter[str] = field(default_factory=Counter)
     because: list[str] = field(default_factory=list)
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: SimulationResult) -> None:
         self.seeds += 1
         self.attempts += outcome.attempts
         self.events += outcome.events
@@ -136,7 +136,7 @@ def soak(seeds: Iterable[int]) -> Soak:
     return found
 
 
-def play(seed: int) -> Outcome:
+def play(seed: int) -> SimulationResult:
     """One seed through both phases. Raises `Violation`."""
     chaos = Chaos(seed)
     chaos.simulation.play(until_ms=START_MS + SAFETY_S * 1000)
@@ -215,7 +215,7 @@ class Chaos:
             case "resume":
                 simulation.user(lambda: steer.resume(at, job, now))
             case "retry":
-                simulation.user(lambda: steer.retry(at, project, job, now))
+                simulation.user(lambda: steer.submit_again(at, project, job, now))
             case "retry from checkpoint":
                 self._clean("checkpoint inherited", lambda: retry_some_from_checkpoint(at, simulation.store, rng, now))
             case "delete":
@@ -224,7 +224,7 @@ class Chaos:
                 self._clean("checkpoint pinned", lambda: pin_some_checkpoint(at, simulation.store, rng))
             case _:
                 budget = rng.choice((None, 0.2, 0.5))
-                simulation.user(lambda: set_project(at, project, share=rng.choice((1, 2)), budget_usd=budget))
+                simulation.user(lambda: set_allowance(at, project, share=rng.choice((1, 2)), budget_usd=budget))
 
     def _clean(self, what: str, act: Callable[[], bool]) -> None:
         done: list[bool] = []
@@ -298,10 +298,10 @@ _ODD_JOBS: tuple[dict, ...] = (
 )
 
 
-def _rates(rng: Random) -> Rates:
+def _rates(rng: Random) -> FaultRates:
     """Half of the seeds have a bad network; most have servers that die and requests that meet others in their midst."""
     bad = rng.choice((0.0, 0.02, 0.1))
-    return Rates(
+    return FaultRates(
         request_lost=bad,
         answer_lost=bad,
         delayed=bad / 2,

@@ -66,10 +66,10 @@ def make_timeline(of: "Simulation") -> str:
     ]
     jobs = [job for (job,) in of.store.look("SELECT id FROM job ORDER BY submitted_ms, id")]
     title = f"{of.scenario.title} (seed {of.world.seed})"
-    return draw(title, jobs, bars, of.world.now_ms - START_MS)
+    return draw_timeline(title, jobs, bars, of.world.now_ms - START_MS)
 
 
-def draw(title: str, jobs: Sequence[str], bars: Sequence[Bar], until_ms: int) -> str:
+def draw_timeline(title: str, jobs: Sequence[str], bars: Sequence[Bar], until_ms: int) -> str:
     """`bars` in the order of their start; `jobs` are all of them, those that nobody claimed too."""
     return "\n".join(_Drawing(title, jobs, bars, until_ms).lines()) + "\n"
 

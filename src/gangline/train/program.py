@@ -9,7 +9,14 @@ from pathlib import Path
 from gangline.core.errors import BadInput, GanglineError, Unreachable
 from gangline.core.files import UNPLACEABLE
 from gangline.core.parsing import InvalidSpec
-from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_LEFT_OUT, EXIT_PEER_GONE, Failure, FailureKind
+from gangline.core.runs.contract import (
+    EXIT_BAD_INPUT,
+    EXIT_FAILED,
+    EXIT_LEFT_OUT,
+    EXIT_PEER_GONE,
+    Failure,
+    ReportedFailureKind,
+)
 from gangline.data.place import KeyRefused, says_full
 from gangline.train.checkpoints.prepared import LeftOut
 from gangline.train.log import write_whole_lines
@@ -21,14 +28,14 @@ from gangline.train.run.quiet import be_quiet
 from gangline.train.run.ranks import PeerGone
 
 
-def kind_among(inputs: Path, error: Exception) -> FailureKind:
+def kind_among(inputs: Path, error: Exception) -> ReportedFailureKind:
     """Return what an error means for the run whose inputs lie there: a file of theirs may have a name that no disk can hold."""
     if isinstance(error, OSError) and error.errno in UNPLACEABLE and isinstance(error.filename, str):
-        return "bad data" if inputs in Path(error.filename).parents else kind_of(error)
-    return kind_of(error)
+        return "bad data" if inputs in Path(error.filename).parents else failure_kind(error)
+    return failure_kind(error)
 
 
-def kind_of(error: Exception) -> FailureKind:
+def failure_kind(error: Exception) -> ReportedFailureKind:
     match error:
         case InvalidSpec():
             return "too old"  # the server has read it

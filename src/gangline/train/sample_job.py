@@ -35,7 +35,7 @@ def render_job(run: RunDirectory, orders: Orders) -> int:
     task = run.read_task()
     assert isinstance(task, SampleSpec), "the agent starts this for what renders"
     run.steps = task.pictures
-    pictures = of_lora(run, task, task.of) if isinstance(task.of, LoraSpec) else of_model(run, task, task.of)
+    pictures = render_lora(run, task, task.of) if isinstance(task.of, LoraSpec) else of_model(run, task, task.of)
     for _ in pictures:
         run.step += 1
         run.report_phase("rendering")
@@ -44,7 +44,7 @@ def render_job(run: RunDirectory, orders: Orders) -> int:
     return EXIT_DONE
 
 
-def of_lora(run: RunDirectory, task: SampleSpec, spec: LoraSpec) -> Iterator[object]:
+def render_lora(run: RunDirectory, task: SampleSpec, spec: LoraSpec) -> Iterator[object]:
     """Of a step alone; of the result, beside the base's."""
     device = numerics.device()
     base = lora.base_of(run, spec, device, numerics.dtype_of(spec.precision, device))

@@ -29,7 +29,7 @@ from gangline.ports.server import (
     Uploads,
     Urls,
 )
-from gangline.wire.http import Http, parse
+from gangline.wire.http import Http, parse_answer
 from gangline.wire.problem import Refusal
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ class HttpServer:
 
     def join(self, request: Join) -> Joined:
         self._http.token = self._join_token
-        joined = parse(Joined, self._http.ask("POST", "/v1/nodes", request))
+        joined = parse_answer(Joined, self._http.ask("POST", "/v1/nodes", request))
         self._http.token = joined.token
         return joined
 
@@ -51,7 +51,7 @@ class HttpServer:
 
     def claim(self) -> Assignment | NoWork:
         answer = self._http.ask("POST", "/v1/claims")
-        return parse(Assignment if answer.status_code == 201 else NoWork, answer)
+        return parse_answer(Assignment if answer.status_code == 201 else NoWork, answer)
 
     def beat(self, hold: Hold, beat: Beat) -> Beaten | Stale:
         return _never_refused(self._of_attempt(hold, "heartbeats", beat, Beaten))
@@ -86,7 +86,7 @@ class HttpServer:
     def _of_attempt(self, hold: Hold, what: str, body: Any, kind: type[T]) -> T | Stale | Refused:
         fence = {"rank": hold.rank, "fencing": hold.fencing}
         try:
-            return parse(kind, self._http.ask("POST", f"/v1/attempts/{hold.attempt}/{what}", body, params=fence))
+            return parse_answer(kind, self._http.ask("POST", f"/v1/attempts/{hold.attempt}/{what}", body, params=fence))
         except Refusal as refusal:
             return refusal.value
 

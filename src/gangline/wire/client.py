@@ -48,10 +48,10 @@ from gangline.core.views import (
     ProjectView,
 )
 from gangline.tls import trusted
-from gangline.wire.http import Http, parse, parse_lines, path_of, problem_of
+from gangline.wire.http import Http, parse_answer, parse_lines, path_of, problem_of
 from gangline.wire.problem import to_error
 from gangline.wire.sender import Sender
-from gangline.wire.stream import Waiting, follow, read
+from gangline.wire.stream import Waiting, follow_stream, parse_message
 
 CHUNK = 1 << 20
 PATIENCE_S = 60.0
@@ -93,7 +93,7 @@ class Client:
 
     def place(self, spec: Spec) -> PlacementView:
         """Ask where a job could run, if it was submitted now; its files need not be there. Nothing is changed."""
-        return parse(PlacementView, self._http.ask("POST", "/v1/plans", {"spec": to_json(spec)}))
+        return parse_answer(PlacementView, self._http.ask("POST", "/v1/plans", {"spec": to_json(spec)}))
 
     def add_base(
         self,
@@ -109,13 +109,13 @@ class Client:
         """Of a base on the hub the server finds out itself what is not said here; of files, whoever hands them in says it."""
         said = {"family": family, "prediction_type": prediction_type, "licence": licence, "because": because}
         models = {"base": base_to_json(base), "vae": base_to_json(vae) if vae else None}
-        return parse(BaseView, self._http.ask("POST", "/v1/bases", {"name": name} | models | said))
+        return parse_answer(BaseView, self._http.ask("POST", "/v1/bases", {"name": name} | models | said))
 
     def bases(self) -> list[BaseView]:
-        return parse(list[BaseView], self._http.ask("GET", "/v1/bases"))
+        return parse_answer(list[BaseView], self._http.ask("GET", "/v1/bases"))
 
     def base(self, name: str) -> BaseView:
-        return parse(BaseView, self._http.ask("GET", path_of("bases", name)))
+        return parse_answer(BaseView, self._http.ask("GET", path_of("bases", name)))
 
     def forget_base(self, name: str) -> None:
         """The name only: jobs name content, and what they need stays."""
@@ -125,7 +125,7 @@ class Client:
         """`key` makes it safe to submit again after an answer was lost: the same key gives the same job. A spec may be JSON values, whose
         `photos` say where they lie (docs/http.md): the server fetches them."""
         body = {"spec": dict(spec) if isinstance(spec, Mapping) else to_json(spec), "name": name}
-        return parse(JobView, self._http.ask("POST", "/v1/jobs", body, key=key or uuid4().hex))
+        return parse_answer(JobView, self._http.ask("POST", "/v1/jobs", body, key=key or uuid4().hex))
 
     def submit_batch(self, specs: Iterable[Spec], *, key: str = "") -> list[BatchLineView]:
         """Submit many jobs in one request; return a job or a problem for each, in order. `key` makes it safe to submit again."""
@@ -138,7 +138,7 @@ class Client:
         cursor: str | None = None
         while True:
             params = {"cursor": cursor} if cursor else {}
-            page = parse(JobPage, self._http.ask("GET", "/v1/jobs", params=params))
+            page = parse_answer(JobPage, self._http.ask("GET", "/v1/jobs", params=params))
             yield from page.jobs
             cursor = page.next
             if cursor is None:
@@ -152,73 +152,75 @@ class Client:
         if not is_text(given):  # so nothing is called that
             return the_one(given, [])
         params: dict[str, Any] = {"limit": 1} if given == LAST else {"limit": SHOWN_MAX, "named": given}
-        found = parse(JobPage, self._http.ask("GET", "/v1/jobs", params=params)).jobs
+        found = parse_answer(JobPage, self._http.ask("GET", "/v1/jobs", params=params)).jobs
         return found[0].id if given == LAST and found else the_one(given, [(job.id, job.name) for job in found])
 
     def job(self, job: str) -> JobView:
-        return parse(JobView, self._http.ask("GET", path_of("jobs", job)))
+        return parse_answer(JobView, self._http.ask("GET", path_of("jobs", job)))
 
     def cancel(self, job: str) -> JobView:
-        return parse(JobView, self._http.ask("POST", path_of("jobs", job, "cancel")))
+        return parse_answer(JobView, self._http.ask("POST", path_of("jobs", job, "cancel")))
 
     def pause(self, job: str) -> JobView:
-        return parse(JobView, self._http.ask("POST", path_of("jobs", job, "pause")))
+        return parse_answer(JobView, self._http.ask("POST", path_of("jobs", job, "pause")))
 
     def resume(self, job: str) -> JobView:
-        return parse(JobView, self._http.ask("POST", path_of("jobs", job, "resume")))
+        return parse_answer(JobView, self._http.ask("POST", path_of("jobs", job, "resume")))
 
     def retry(self, job: str, *, from_checkpoint: bool = False) -> JobView:
         """Submit a new job from the same spec; from the newest checkpoint of the old one, which stays until the new one has its own."""
         params = {"from_checkpoint": "true"} if from_checkpoint else None
-        return parse(JobView, self._http.ask("POST", path_of("jobs", job, "retry"), params=params))
+        return parse_answer(JobView, self._http.ask("POST", path_of("jobs", job, "retry"), params=params))
 
     def storage(self) -> StorageView:
         """What the project keeps in the object store, until when, and what that costs."""
-        return parse(StorageView, self._http.ask("GET", "/v1/storage"))
+        return parse_answer(StorageView, self._http.ask("GET", "/v1/storage"))
 
     def checkpoints(self, job: str) -> list[CheckpointView]:
         """Those that a job keeps, newest first."""
-        return parse(list[CheckpointView], self._http.ask("GET", path_of("jobs", job, "checkpoints")))
+        return parse_answer(list[CheckpointView], self._http.ask("GET", path_of("jobs", job, "checkpoints")))
 
     def pin_checkpoint(self, job: str, step: int, *, pinned: bool = True) -> list[CheckpointView]:
         """Keep a checkpoint until it is unpinned; with `pinned=False`, let it go by its age again."""
         method = "PUT" if pinned else "DELETE"
-        return parse(
+        return parse_answer(
             list[CheckpointView], self._http.ask(method, path_of("jobs", job, "checkpoints", str(step), "pin"))
         )
 
     def what_goes(self, job: str) -> RemovalView:
         """What `remove` would delete."""
-        return parse(RemovalView, self._http.ask("GET", path_of("jobs", job, "removal")))
+        return parse_answer(RemovalView, self._http.ask("GET", path_of("jobs", job, "removal")))
 
     def remove(self, job: str) -> RemovalView:
         """Delete a job that has ended, with the photos that nothing else uses, its weights and logs. Its bills stay."""
-        return parse(RemovalView, self._http.ask("DELETE", path_of("jobs", job)))
+        return parse_answer(RemovalView, self._http.ask("DELETE", path_of("jobs", job)))
 
     def project(self) -> ProjectView:
         """One's own."""
-        return parse(ProjectView, self._http.ask("GET", "/v1/project"))
+        return parse_answer(ProjectView, self._http.ask("GET", "/v1/project"))
 
     def projects(self) -> list[ProjectView]:
         """For operators."""
-        return parse(list[ProjectView], self._http.ask("GET", "/v1/projects"))
+        return parse_answer(list[ProjectView], self._http.ask("GET", "/v1/projects"))
 
     def add_project(self, project: str) -> ProjectView:
         """For operators. One that is there already stays as it is."""
-        return parse(ProjectView, self._http.ask("POST", "/v1/projects", {"project": project}))
+        return parse_answer(ProjectView, self._http.ask("POST", "/v1/projects", {"project": project}))
 
     def set_project(self, project: str, *, share: float = 1.0, budget_usd: float | None = None) -> ProjectView:
         """For operators. Without a budget there is no limit."""
         body = {"share": share, "budget_usd": budget_usd}
-        return parse(ProjectView, self._http.ask("PUT", path_of("projects", project), body))
+        return parse_answer(ProjectView, self._http.ask("PUT", path_of("projects", project), body))
 
     def keys(self) -> list[KeyView]:
         """For admins: of their project. For operators who name no project: all."""
-        return parse(list[KeyView], self._http.ask("GET", "/v1/keys"))
+        return parse_answer(list[KeyView], self._http.ask("GET", "/v1/keys"))
 
     def add_key(self, name: str, role: KeyRole = "member", *, lasts_s: float | None = None) -> NewKey:
         """For admins. The answer has the secret, which is shown this once."""
-        return parse(NewKey, self._http.ask("POST", "/v1/keys", {"name": name, "role": role, "lasts_s": lasts_s}))
+        return parse_answer(
+            NewKey, self._http.ask("POST", "/v1/keys", {"name": name, "role": role, "lasts_s": lasts_s})
+        )
 
     def revoke_key(self, key: str) -> None:
         """For admins, by the key's id: it opens nothing any more, at once and for good."""
@@ -226,7 +228,7 @@ class Client:
 
     def join_tokens(self) -> list[JoinTokenView]:
         """For operators."""
-        return parse(list[JoinTokenView], self._http.ask("GET", "/v1/join-tokens"))
+        return parse_answer(list[JoinTokenView], self._http.ask("GET", "/v1/join-tokens"))
 
     def add_join_token(
         self,
@@ -245,31 +247,35 @@ class Client:
         limits = {"nodes_max": nodes_max, "nodes_per_hour": nodes_per_hour}
         given = {name: value for name, value in (terms | limits).items() if value is not None}
         body = {"name": name, "pool": pool, "lasts_s": lasts_s, **given}
-        return parse(NewJoinToken, self._http.ask("POST", "/v1/join-tokens", body))
+        return parse_answer(NewJoinToken, self._http.ask("POST", "/v1/join-tokens", body))
 
     def revoke_join_token(self, join_token: str) -> None:
         """For operators, by the token's id: nobody joins with it any more. Nodes that have, stay."""
         self._http.ask("DELETE", path_of("join-tokens", join_token))
 
     def events(self, job: str, after: int = 0) -> list[EventView]:
-        return parse(list[EventView], self._http.ask("GET", path_of("jobs", job, "events"), params={"after": after}))
+        return parse_answer(
+            list[EventView], self._http.ask("GET", path_of("jobs", job, "events"), params={"after": after})
+        )
 
     def logs(self, job: str, after: str | None = None) -> LogView:
-        return parse(
+        return parse_answer(
             LogView, self._http.ask("GET", path_of("jobs", job, "logs"), params={"after": after} if after else {})
         )
 
     def metrics(self, job: str, after: int = 0) -> MetricsView:
         """What its trainers measured, as one run; ask again after the answer's `next`."""
-        return parse(MetricsView, self._http.ask("GET", path_of("jobs", job, "metrics"), params={"after": after}))
+        return parse_answer(
+            MetricsView, self._http.ask("GET", path_of("jobs", job, "metrics"), params={"after": after})
+        )
 
     def follow_events(
         self, job: str, after: int = 0, *, waiting: Waiting = lambda _: None
     ) -> Iterator[EventView | ProgressView | EndView]:
         """What happens to a job, and between it how far it is, as it comes; the last is an `EndView`.
         A server that goes away meanwhile is waited for; `waiting` is called each time that it is not there."""
-        for told in follow(self._http, path_of("jobs", job, "events", "stream"), str(after), waiting):
-            yield read(told, {"event": EventView, "progress": ProgressView, "end": EndView})
+        for told in follow_stream(self._http, path_of("jobs", job, "events", "stream"), str(after), waiting):
+            yield parse_message(told, {"event": EventView, "progress": ProgressView, "end": EndView})
 
     def follow_logs(
         self,
@@ -281,17 +287,17 @@ class Client:
     ) -> Iterator[LogView]:
         """What its trainers print, as it comes, until the job has ended. `progress` hears what the job is doing meanwhile."""
         path = path_of("jobs", job, "logs", "stream") + "?progress=true" * (progress is not None)
-        for told in follow(self._http, path, after, waiting):
+        for told in follow_stream(self._http, path, after, waiting):
             if told.event == "log":
-                yield read(told, {"log": LogView})
+                yield parse_message(told, {"log": LogView})
             elif told.event == "progress" and progress is not None:
-                progress(read(told, {"progress": ProgressView}))
+                progress(parse_message(told, {"progress": ProgressView}))
 
     def artifacts(self, job: str) -> list[ArtifactView]:
-        return parse(list[ArtifactView], self._http.ask("GET", path_of("jobs", job, "artifacts")))
+        return parse_answer(list[ArtifactView], self._http.ask("GET", path_of("jobs", job, "artifacts")))
 
     def nodes(self) -> list[NodeView]:
-        return parse(list[NodeView], self._http.ask("GET", "/v1/nodes"))
+        return parse_answer(list[NodeView], self._http.ask("GET", "/v1/nodes"))
 
     def download(self, artifact: ArtifactView, folder: Path) -> Path:
         """Put it below the folder, whole and with the right SHA-256, or not at all."""

@@ -16,7 +16,7 @@ from gangline.core.access import as_secret, is_project_name
 from gangline.core.errors import GanglineError, NotFound, Unreachable
 from gangline.tls import trusted
 from gangline.wire import protocol, transport
-from gangline.wire.problem import is_ours, to_error
+from gangline.wire.problem import is_from_gangline, to_error
 
 T = TypeVar("T")
 TIMEOUT = httpx.Timeout(20, connect=5)
@@ -138,7 +138,11 @@ class Http:
 
     def _refusal(self, answer: httpx.Response) -> GanglineError:
         problem = problem_of(answer)
-        return to_error(answer.status_code, problem) if is_ours(problem) else transport.not_ours(self.server, answer)
+        return (
+            to_error(answer.status_code, problem)
+            if is_from_gangline(problem)
+            else transport.not_ours(self.server, answer)
+        )
 
 
 def _retry_after_s(answer: httpx.Response) -> int:
@@ -154,7 +158,7 @@ def problem_of(answer: httpx.Response) -> dict[str, Any]:
     return body if isinstance(body, dict) else {}
 
 
-def parse(kind: type[T], answer: httpx.Response) -> T:
+def parse_answer(kind: type[T], answer: httpx.Response) -> T:
     return _parse(kind, answer.content, answer)
 
 

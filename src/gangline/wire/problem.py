@@ -85,18 +85,18 @@ def of_error(error: GanglineError) -> ProblemDetails:
     return details(error.code, error.message, hint=error.hint, problems=problems)
 
 
-def is_ours(body: dict[str, Any]) -> bool:
+def is_from_gangline(body: dict[str, Any]) -> bool:
     """Whether a Gangline server wrote this, and nobody who stands before it."""
     return str(body.get("type", "")).startswith(TYPE)
 
 
-def code_of(body: dict[str, Any]) -> str:
+def problem_code(body: dict[str, Any]) -> str:
     return str(body.get("type", "")).removeprefix(TYPE)
 
 
 def to_error(status: int, body: dict[str, Any]) -> GanglineError:
     """The error that a problem stands for. What we cannot read is the server's trouble, and may pass."""
-    code, message, hint = code_of(body), str(body.get("detail", "")), str(body.get("hint", ""))
+    code, message, hint = problem_code(body), str(body.get("detail", "")), str(body.get("hint", ""))
     if code == InvalidSpec.code:
         found = [part for part in body.get("problems", []) if isinstance(part, dict)]
         return InvalidSpec(tuple(Problem(str(part.get("field")), str(part.get("message"))) for part in found))

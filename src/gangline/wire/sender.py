@@ -12,7 +12,7 @@ import httpx
 from gangline.core.errors import BadInput, Unreachable
 from gangline.core.files import PART_BYTES, File, Grant, Signed
 from gangline.core.views import BlobView
-from gangline.wire.http import Http, parse, problem_of
+from gangline.wire.http import Http, parse_answer, problem_of
 from gangline.wire.problem import to_error
 
 EXPIRED, TAKEN = 403, 412
@@ -42,7 +42,7 @@ class Sender:
 
     def _offer(self, file: File, parts: tuple[str, ...]) -> BlobView:
         body: dict[str, Any] = {"sha256": file.sha256, "bytes": file.bytes, "parts": parts}
-        return parse(BlobView, self._http.ask("POST", "/v1/blobs", body))
+        return parse_answer(BlobView, self._http.ask("POST", "/v1/blobs", body))
 
     def _send(self, grant: Grant, path: Path) -> None:
         """All that is granted, or what goes through before the URLs expire."""

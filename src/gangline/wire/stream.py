@@ -25,7 +25,7 @@ class Message:
     id: str
 
 
-def follow(http: Http, path: str, last_id: str, waiting: Waiting) -> Iterator[Message]:
+def follow_stream(http: Http, path: str, last_id: str, waiting: Waiting) -> Iterator[Message]:
     """Every message once, up to the `end`. Raises `Unreachable` where nobody is there at the start, and what a problem stands for."""
     tries, began, rng = 0, False, Random()  # noqa: S311 - for jitter
     while True:
@@ -67,7 +67,7 @@ def messages(lines: Iterator[str]) -> Iterator[Message]:
             fields = {}
 
 
-def read(message: Message, kinds: Mapping[str, type]) -> Any:
+def parse_message(message: Message, kinds: Mapping[str, type]) -> Any:
     try:
         return TypeAdapter(kinds[message.event]).validate_json(message.data)
     except (KeyError, ValueError):

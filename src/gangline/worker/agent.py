@@ -9,7 +9,7 @@ from gangline.core.runs.proof import unfit
 from gangline.ports.server import Assignment, Join, Joined, NoWork
 from gangline.worker.edges import Edges
 from gangline.worker.move import LeaseLost
-from gangline.worker.work import Work
+from gangline.worker.work import AttemptWork
 
 PROVE_EVERY_S = 0.2
 """How often to look whether the proof is there."""
@@ -27,7 +27,7 @@ class Agent:
         self._join = join
         self._proven = False
         self._joined: Joined | None = None
-        self._work: Work | None = None
+        self._work: AttemptWork | None = None
         self._stopping = False
         self._next_s = 0.0
         self._tries = 0
@@ -58,7 +58,7 @@ class Agent:
         elif now_s >= self._next_s:
             self._ask(now_s)
 
-    def _step_work(self, work: Work, now_s: float) -> None:
+    def _step_work(self, work: AttemptWork, now_s: float) -> None:
         if self._stopping:
             work.ask_to_stop()
         try:
@@ -118,7 +118,7 @@ class Agent:
         self._locked_out = locked_out
         if isinstance(answer, Assignment):
             self.news.append(f"{answer.job}: {answer.name}")
-            self._work = Work(self._edges, answer, joined, now_s)
+            self._work = AttemptWork(self._edges, answer, joined, now_s)
         else:
             self._next_s = now_s + joined.claim_interval_s
 

@@ -8,9 +8,9 @@ from gangline.core.display import as_words
 from gangline.core.errors import Damaged, GanglineError, NotFound, Unreachable
 from gangline.core.files import UNPLACEABLE, File
 from gangline.core.jobs.retry import retry_s
-from gangline.core.models.bases import ROLES, Role, is_weights_of, left_out
+from gangline.core.models.bases import ROLES, ModelRole, is_weights_of, parts_left_out
 from gangline.core.runs.contract import PREPARED
-from gangline.core.runs.prepared import kind_of, may_stay
+from gangline.core.runs.prepared import may_stay, prepared_kind
 from gangline.core.specs.fields import HubBase, parse_base
 from gangline.core.specs.spec import trained
 from gangline.ports.server import Assignment, Reject, Resumable, Stored
@@ -49,7 +49,7 @@ def placing(fetching: Activity[T]) -> Activity[T]:
 
 def fetch_inputs(edges: Edges, clock: Clock, assignment: Assignment, directory: Path) -> Activity[tuple[str, ...]]:
     """All but the parts of the base that the run need not have; their names."""
-    parts = left_out(_model(assignment), {kind_of(offered.key) for offered in assignment.prepared})
+    parts = parts_left_out(_model(assignment), {prepared_kind(offered.key) for offered in assignment.prepared})
     inputs = yield from _inputs(edges, clock, assignment)
     wanted = [each for each in inputs if not _is_of(each, parts)]
     missing = parts if len(wanted) < len(inputs) else ()
@@ -92,7 +92,7 @@ def _of_store(stored: Stored, path: str, *, cached: bool) -> Input:
     return Input(File(path=path, bytes=stored.bytes, sha256=stored.sha256), stored.key, cached)
 
 
-def _of_hub(edges: Edges, clock: Clock, model: HubBase, role: Role) -> Activity[list[Input]]:
+def _of_hub(edges: Edges, clock: Clock, model: HubBase, role: ModelRole) -> Activity[list[Input]]:
     """As long as nobody answers it is asked again."""
     tries = 0
     while True:

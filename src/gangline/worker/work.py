@@ -34,7 +34,7 @@ from gangline.worker.move import AttemptFailed
 from gangline.worker.shipping import Shipping
 
 
-class Work:
+class AttemptWork:
     """Call `step` again and again until `ended`. The lease may be lost at any moment: then the trainer is killed, and that is all."""
 
     def __init__(self, edges: Edges, assignment: Assignment, joined: Joined, now_s: float) -> None:

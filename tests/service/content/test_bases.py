@@ -20,10 +20,10 @@ from gangline.core.specs.fields import FilesBase, HubBase
 from gangline.core.specs.lora import LoraSpec
 from gangline.ports.server import Downloads, Urls
 from gangline.service.content import bases
-from gangline.service.content.bases import Said
+from gangline.service.content.bases import BaseStatement
 from gangline.service.content.mirror import TURN_S, mirror
 from gangline.service.deployment import Deployment
-from gangline.service.jobs.checkpoint import downloads
+from gangline.service.jobs.checkpoint import sign_downloads
 from gangline.service.jobs.submit import submit
 from tests.conftest import BASE, file_at
 from tests.hub import COMMIT, REPO, TOKEN, FakeHub, fake_hub
@@ -55,7 +55,7 @@ def connect(service: Service, hub: FakeHub, token: str = TOKEN) -> None:
 
 
 def add(service: Service, name: str = "tiny", base: Any = ON_HUB, at: Deployment | None = None, **said: str):
-    return bases.add(at or service.at, PROJECT, name, base, None, Said(**said), service.now_ms)
+    return bases.add(at or service.at, PROJECT, name, base, None, BaseStatement(**said), service.now_ms)
 
 
 def copy_all(service: Service) -> None:
@@ -139,13 +139,13 @@ def test_a_job_goes_on_when_the_name_of_its_base_is_forgotten(service: Service, 
     bases.forget(service.at, PROJECT, found.name)
     assert service.claim(service.join()).job == job
     with pytest.raises(NotFound, match="there is no base tiny"):
-        bases.named(service.at, PROJECT, "tiny")
+        bases.get_base(service.at, PROJECT, "tiny")
 
 
 def test_bases_are_their_projects_alone(service: Service, hub: FakeHub) -> None:
     add(service)
     service.add_project("other")
-    assert bases.listed(service.at, "other") == [] and len(bases.listed(service.at, PROJECT)) == 1
+    assert bases.bases_of(service.at, "other") == [] and len(bases.bases_of(service.at, PROJECT)) == 1
 
 
 def test_over_http_a_member_adds_and_a_viewer_reads(service: Service, hub: FakeHub) -> None:
@@ -165,7 +165,7 @@ def test_a_gated_base_is_copied_and_then_nodes_read_it_without_any_token(service
     found = add(service)
     assert (found.state, found.fetched_bytes) == ("fetching", 0)
     copy_all(service)
-    found = bases.named(service.at, PROJECT, "tiny")
+    found = bases.get_base(service.at, PROJECT, "tiny")
     assert (found.state, found.fetched_bytes) == ("ready", found.bytes)
     job = submit(service.at, PROJECT, spec_with(service, PINNED), name="", request=None, now_ms=service.now_ms)
     node = service.join()
@@ -178,7 +178,7 @@ def test_a_gated_base_is_copied_and_then_nodes_read_it_without_any_token(service
         assert content == (BASE / path.removeprefix("base/")).read_bytes()
         assert stored.key == blob_key(PROJECT, stored.sha256)
     request = Downloads(keys=tuple(stored.key for stored in came.values()))
-    assert isinstance(downloads(service.at, node, taken.hold, request, service.now_ms), Urls)
+    assert isinstance(sign_downloads(service.at, node, taken.hold, request, service.now_ms), Urls)
 
 
 def test_a_large_file_is_copied_in_parts_and_goes_on_where_it_was(
@@ -189,10 +189,12 @@ def test_a_large_file_is_copied_in_parts_and_goes_on_where_it_was(
     gated.folder.mkdir()
     (gated.folder / "config.json").write_text("{}")
     (gated.folder / "diffusion_pytorch_model.safetensors").write_bytes(content)
-    vae = bases.add(service.at, PROJECT, "v", FilesBase(files=(service.photo,)), ON_HUB, Said(), service.now_ms)
+    vae = bases.add(
+        service.at, PROJECT, "v", FilesBase(files=(service.photo,)), ON_HUB, BaseStatement(), service.now_ms
+    )
     assert vae.state == "fetching"
     seen: list[int] = []
-    while (found := bases.named(service.at, PROJECT, "v")).state == "fetching":
+    while (found := bases.get_base(service.at, PROJECT, "v")).state == "fetching":
         seen.append(found.fetched_bytes)
         next(iter(mirror(service.at)), None)  # a server that dies after each step
     assert found.state == "ready" and len(set(seen)) >= 4
@@ -208,7 +210,7 @@ def test_of_several_servers_one_copies_and_another_goes_on_when_its_turn_ends(se
     service.wait(TURN_S + 1)
     assert len(list(mirror(other))) > 1
     assert list(steps) == [], "who comes back late stops"
-    assert bases.named(service.at, PROJECT, "tiny").state == "ready"
+    assert bases.get_base(service.at, PROJECT, "tiny").state == "ready"
 
 
 def test_a_job_that_needs_a_gated_base_is_told_how_to_have_it_copied_and_how_far_that_is(
@@ -227,14 +229,14 @@ def test_a_hub_that_is_away_is_asked_again_later_each_time(service: Service, gat
     there = service.at
     service.at = replace(there, hub=HuggingFaceHub("http://127.0.0.1:1"))
     copy_all(service)
-    found = bases.named(service.at, PROJECT, "tiny")
+    found = bases.get_base(service.at, PROJECT, "tiny")
     assert found.state == "fetching" and "the hub was not reached for the base" in found.why
     service.at = there
     copy_all(service)
-    assert bases.named(service.at, PROJECT, "tiny").fetched_bytes == 0, "not yet"
+    assert bases.get_base(service.at, PROJECT, "tiny").fetched_bytes == 0, "not yet"
     service.wait(PAUSE_S_FIRST + 1)
     copy_all(service)
-    assert bases.named(service.at, PROJECT, "tiny").state == "ready"
+    assert bases.get_base(service.at, PROJECT, "tiny").state == "ready"
 
 
 def test_a_token_that_was_not_let_in_is_told_and_adding_again_tries_again(service: Service, gated: FakeHub) -> None:
@@ -246,12 +248,12 @@ def test_a_token_that_was_not_let_in_is_told_and_adding_again_tries_again(servic
     add(service)
     service.at = replace(there, hub=HuggingFaceHub(gated.url, "hf_of_nobody"))
     copy_all(service)
-    found = bases.named(service.at, PROJECT, "tiny")
+    found = bases.get_base(service.at, PROJECT, "tiny")
     assert found.state == "failed" and "is gated" in found.why
     service.at = there
     assert add(service).state == "fetching"
     copy_all(service)
-    assert bases.named(service.at, PROJECT, "tiny").state == "ready"
+    assert bases.get_base(service.at, PROJECT, "tiny").state == "ready"
 
 
 def test_nothing_is_copied_for_a_name_that_was_forgotten(service: Service, gated: FakeHub) -> None:
@@ -261,7 +263,7 @@ def test_nothing_is_copied_for_a_name_that_was_forgotten(service: Service, gated
     assert list(mirror(service.at)) == []
     add(service)
     copy_all(service)
-    assert bases.named(service.at, PROJECT, "tiny").state == "ready"
+    assert bases.get_base(service.at, PROJECT, "tiny").state == "ready"
 
 
 def test_bytes_that_are_not_what_the_hub_said_are_no_base(service: Service, gated: FakeHub, tmp_path: Path) -> None:
@@ -276,11 +278,11 @@ def test_bytes_that_are_not_what_the_hub_said_are_no_base(service: Service, gate
     (changed / name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     gated.folder = changed
     copy_all(service)
-    found = bases.named(service.at, PROJECT, "tiny")
+    found = bases.get_base(service.at, PROJECT, "tiny")
     assert found.state == "failed" and f"{name} is not what the hub says" in found.why
 
 
 def test_a_hub_that_is_away_adds_nothing(service: Service) -> None:
     with pytest.raises(Unreachable):
         add(service)
-    assert bases.listed(service.at, PROJECT) == []
+    assert bases.bases_of(service.at, PROJECT) == []

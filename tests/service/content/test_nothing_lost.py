@@ -33,7 +33,7 @@ def test_a_checkpoint_is_committed_when_its_bytes_are_there_and_not_before(servi
     assert commit(service, node, hold, 10) == Committed()
     assert commit(service, node, hold, 10) == Committed()
     assert view(service, job).summary.committed_step == 10
-    kinds = [event.kind for event in query.events(service.at, PROJECT, job, 0)]
+    kinds = [event.kind for event in query.events_after(service.at, PROJECT, job, 0)]
     assert kinds == ["submitted", "claimed", "committed"]
     assert service.store.load("checkpoints", job=job)[0]["verified"] == 1
 
@@ -43,7 +43,7 @@ def refused(service: Service, manifest: dict[str, object]) -> str:
     node = service.join()
     hold = service.claim(node).hold
     upload(service, node, hold, 10)
-    answer = checkpoint.commit(service.at, node, hold, Commit(manifest=manifest), service.now_ms)
+    answer = checkpoint.commit_checkpoint(service.at, node, hold, Commit(manifest=manifest), service.now_ms)
     assert isinstance(answer, Refused)
     return answer.because
 
@@ -83,7 +83,7 @@ def test_the_next_attempt_goes_on_from_the_newest_committed_step(service: Servic
     found = view(service, job)
     assert (found.attempts[1].from_step, found.steps_redone) == (20, 13)
     keys = tuple(file.key for file in new.resume[0].files)
-    urls = checkpoint.downloads(service.at, second, new.hold, Downloads(keys=keys), service.now_ms)
+    urls = checkpoint.sign_downloads(service.at, second, new.hold, Downloads(keys=keys), service.now_ms)
     assert isinstance(urls, Urls)
     assert service.http.get(urls.urls[0].url).content == b"step 20"
 
@@ -97,11 +97,11 @@ def test_a_damaged_checkpoint_is_rejected_and_the_one_before_is_used(service: Se
     finish(service.at, first, hold, Released(), service.now_ms)
     new = service.claim(second)
     request = Reject(checkpoint=new.resume[0].id, because="a bit flipped")
-    assert checkpoint.reject(service.at, second, new.hold, request, service.now_ms) == Done()
-    assert checkpoint.reject(service.at, second, new.hold, request, service.now_ms) == Done()
+    assert checkpoint.reject_damaged(service.at, second, new.hold, request, service.now_ms) == Done()
+    assert checkpoint.reject_damaged(service.at, second, new.hold, request, service.now_ms) == Done()
     found = view(service, job)
     assert (found.summary.committed_step, found.attempts[1].from_step) == (10, 10)
-    rejected = [event for event in query.events(service.at, PROJECT, job, 0) if event.kind == "rejected"]
+    rejected = [event for event in query.events_after(service.at, PROJECT, job, 0) if event.kind == "rejected"]
     assert [event.because for event in rejected] == ["a bit flipped"]
 
 
@@ -117,7 +117,7 @@ def test_what_is_rejected_while_its_attempt_is_swept_goes_with_the_next_sweep(se
     request = Reject(checkpoint=new.resume[0].id, because="a bit flipped")
 
     def reject() -> None:
-        assert checkpoint.reject(service.at, second, new.hold, request, service.now_ms) == Done()
+        assert checkpoint.reject_damaged(service.at, second, new.hold, request, service.now_ms) == Done()
 
     sweep_attempts(replace(service.at, objects=Before(service.objects, "list", reject)), service.now_ms)
     assert service.objects.stat(f"{prefix}/weights.safetensors") is not None
@@ -130,7 +130,7 @@ def test_a_node_reads_only_what_belongs_to_its_job(service: Service) -> None:
     node = service.join()
     hold = service.claim(node).hold
     stranger = Downloads(keys=("projects/default/jobs/other/attempts/x/output/w",))
-    assert isinstance(checkpoint.downloads(service.at, node, hold, stranger, service.now_ms), Refused)
+    assert isinstance(checkpoint.sign_downloads(service.at, node, hold, stranger, service.now_ms), Refused)
 
 
 def test_old_checkpoints_go_and_two_are_kept(service: Service) -> None:
@@ -190,7 +190,7 @@ def test_a_canceled_job_is_not_revived(service: Service) -> None:
     finish(service.at, node, hold, done, service.now_ms)
     assert service.state(job) == "canceled"
     assert not cancel(service.at, job, service.now_ms)
-    assert query.artifacts(service.at, PROJECT, job, service.now_ms) == []
+    assert query.artifacts_of(service.at, PROJECT, job, service.now_ms) == []
 
 
 def test_a_queued_job_can_be_canceled(service: Service) -> None:

@@ -10,7 +10,7 @@ import pytest
 from gangline.adapters.objects.local import LocalObjects
 from gangline.adapters.objects.s3 import S3Objects
 from gangline.adapters.objects.s3_abilities import Abilities, find_abilities
-from gangline.adapters.objects.s3_wire import Bucket, Wire
+from gangline.adapters.objects.s3_wire import S3Bucket, Wire
 from gangline.core.files import PART_BYTES, File, Grant
 from gangline.core.jobs.keys import attempt_prefix, blob_key
 from gangline.ports.objects import Objects
@@ -47,7 +47,7 @@ def database(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def lesser(bucket: Bucket, tmp_path: Path) -> Lesser:
+def lesser(bucket: S3Bucket, tmp_path: Path) -> Lesser:
     return Lesser(replace(bucket, prefix=tmp_path.name))
 
 
@@ -68,7 +68,7 @@ def objects(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Objects]
 def grant(service: Service, node: str, hold: Hold, step: int, content: bytes) -> Grant:
     file = as_upload(service.manifest(step, content).files[0], content)
     request = Uploads(folder="checkpoints", step=step, files=(file,))
-    grants = checkpoint.uploads(service.at, node, hold, request, service.now_ms)
+    grants = checkpoint.sign_uploads(service.at, node, hold, request, service.now_ms)
     assert isinstance(grants, Grants)
     return grants.files[0]
 
@@ -101,7 +101,7 @@ def test_a_large_checkpoint_comes_in_parts_and_the_next_attempt_gets_it_whole(se
     finish(service.at, first, hold, Released(), service.now_ms)
     new = service.claim(second)
     keys = Downloads(keys=tuple(file.key for file in new.resume[0].files))
-    urls = checkpoint.downloads(service.at, second, new.hold, keys, service.now_ms)
+    urls = checkpoint.sign_downloads(service.at, second, new.hold, keys, service.now_ms)
     assert isinstance(urls, Urls)
     assert service.send("GET", urls.urls[0]).content == LARGE
 
@@ -264,7 +264,7 @@ def test_nothing_is_committed_on_a_lie_and_nothing_lost_once_the_truth_is_told(
 
 @pytest.mark.parametrize("objects", ["s3"], indirect=True)
 def test_a_store_that_is_away_is_a_503_and_the_request_goes_through_when_it_is_back(
-    service: Service, bucket: Bucket
+    service: Service, bucket: S3Bucket
 ) -> None:
     service.submit()
     joined = service.ask("POST", "/v1/nodes", "gl_join_test", json={"machine": "m", "name": "n"}).json()

@@ -13,10 +13,10 @@ from gangline.core.runs.prepared import class_images_key, embeddings_key, latent
 from gangline.core.specs.fields import Needs
 from gangline.ports.server import Assignment, Done, Downloads, Failed, Hold, Keep, Refused, Stale, Uploads, Urls
 from gangline.service.attempts import load_node
-from gangline.service.content.prepared import DAY_MS, keep, prune_prepared
-from gangline.service.content.prepared import offered as offers
+from gangline.service.content.prepared import DAY_MS, prune_prepared, record_prepared
+from gangline.service.content.prepared import offered_files as offers
 from gangline.service.content.sweep import sweep_attempts
-from gangline.service.jobs.checkpoint import downloads, uploads
+from gangline.service.jobs.checkpoint import sign_downloads, sign_uploads
 from gangline.service.jobs.finish import finish
 from gangline.sim.store import ServerKilled
 from tests.conftest import as_upload
@@ -36,14 +36,16 @@ def hand_over(
     """Its files, then its manifest."""
     for file in prepared.files:
         upload = as_upload(replace(file, path=f"{prepared.key}/{file.path}"), content)
-        granted = uploads(service.at, node, hold, Uploads(folder="prepared", files=(upload,)), service.now_ms)
+        granted = sign_uploads(service.at, node, hold, Uploads(folder="prepared", files=(upload,)), service.now_ms)
         assert not isinstance(granted, Stale)
         service.put(granted.files[0], content)
     return told(service, node, hold, prepared)
 
 
 def told(service: Service, node: str, hold: Hold, prepared: Prepared) -> Done | Stale | Refused:
-    return keep(service.at, node, hold, Keep(manifest=json.loads(json.dumps(prepared.to_json()))), service.now_ms)
+    return record_prepared(
+        service.at, node, hold, Keep(manifest=json.loads(json.dumps(prepared.to_json()))), service.now_ms
+    )
 
 
 def begin(service: Service, name: str = "node-a", **settings: Any) -> tuple[str, str, Assignment]:
@@ -66,7 +68,7 @@ def test_what_one_job_prepared_is_offered_to_the_next_of_the_same_data(service: 
     _, other, second = begin(service, "node-b", rank=8)
     (offer,) = second.prepared
     assert (offer.key, [stored.path for stored in offer.files]) == (key, ["photos.safetensors"])
-    urls = downloads(service.at, other, second.hold, Downloads(keys=(offer.files[0].key,)), service.now_ms)
+    urls = sign_downloads(service.at, other, second.hold, Downloads(keys=(offer.files[0].key,)), service.now_ms)
     assert isinstance(urls, Urls) and service.send("GET", urls.urls[0]).content == b"latents"
 
 
@@ -171,7 +173,7 @@ def test_what_is_not_in_the_object_store_is_refused(service: Service) -> None:
 
 def test_a_manifest_that_is_none_is_refused(service: Service) -> None:
     _, node, taken = begin(service)
-    answer = keep(service.at, node, taken.hold, Keep(manifest={"key": 1}), service.now_ms)
+    answer = record_prepared(service.at, node, taken.hold, Keep(manifest={"key": 1}), service.now_ms)
     assert isinstance(answer, Refused)
 
 

@@ -155,8 +155,8 @@ def test_two_commits_of_one_checkpoint(service: Service, stage: Stage) -> None:
         request = Commit(manifest=service.manifest(10).to_json())
         one, two = servers(service)
         return (
-            lambda: checkpoint.commit(one, node, hold, request, service.now_ms),
-            lambda: checkpoint.commit(two, node, hold, request, service.now_ms),
+            lambda: checkpoint.commit_checkpoint(one, node, hold, request, service.now_ms),
+            lambda: checkpoint.commit_checkpoint(two, node, hold, request, service.now_ms),
         )
 
     def check(a: Actor, b: Actor) -> str:
@@ -180,7 +180,7 @@ def test_a_commit_against_the_end_of_an_overdue_lease(service: Service, stage: S
         service.wait(60)
         one, two = servers(service)
         return (
-            lambda: checkpoint.commit(one, node, hold, request, service.now_ms),
+            lambda: checkpoint.commit_checkpoint(one, node, hold, request, service.now_ms),
             lambda: end_overdue(two, service.now_ms),
         )
 

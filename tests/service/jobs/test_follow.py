@@ -92,7 +92,7 @@ def happen(service: Service, job: str, times: int) -> None:
 def print_log(service: Service, node: str, hold: Hold, pieces: list[str]) -> None:
     first_byte = 0
     for text in pieces:
-        renew.log(service.at, node, hold, Log(first_byte=first_byte, text=text))
+        renew.append_log(service.at, node, hold, Log(first_byte=first_byte, text=text))
         first_byte += len(text.encode())
 
 
@@ -165,7 +165,7 @@ def test_the_log_of_all_attempts_comes_whole(service: Service, follow: Any) -> N
     assert (text + last["text"], number) == ("one\nzwölf\nagain\n", "2.1")
     steer.cancel(service.at, job, service.now_ms)
     assert follower.rest() == ["end"]
-    assert query.logs(service.at, PROJECT, job, None).text == text + last["text"]
+    assert query.log_page(service.at, PROJECT, job, None).text == text + last["text"]
 
 
 def test_a_log_tells_of_progress_where_that_is_asked_for(service: Service, served: Served) -> None:
@@ -347,7 +347,7 @@ def test_a_follower_of_the_command_line_sees_every_look_and_the_end(service: Ser
             steer.cancel(service.at, job, service.now_ms)
         seen.append(found.summary.phase or found.summary.state)
 
-    ended = cli_follow.follow(Client(served.url, OPERATOR), job, seen=look)
+    ended = cli_follow.follow_job(Client(served.url, OPERATOR), job, seen=look)
     assert (ended.summary.state, seen[0], seen[-1]) == ("canceled", "starting", "canceled") and "training" in seen
 
 
@@ -375,7 +375,7 @@ def test_a_lost_piece_of_a_log_is_passed_over_with_a_line_that_says_so(service: 
     hold = service.claim(node).hold
     texts = ("begun\nhalf a", " line\n", "ended\n")
     for first_byte, text in zip((0, 12, 18), texts, strict=True):
-        renew.log(service.at, node, hold, Log(first_byte=first_byte, text=text))
+        renew.append_log(service.at, node, hold, Log(first_byte=first_byte, text=text))
     (lost,) = [row["key"] for row in service.store.load("log_chunks", job=job, fencing=0, first_byte=0)][1:2]
     service.objects.delete([lost])
     expected = "begun\nhalf a\n[6 bytes of this log are lost]\nended\n"

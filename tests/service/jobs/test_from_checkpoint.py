@@ -7,7 +7,7 @@ import pytest
 from gangline.core.errors import BadInput
 from gangline.ports.server import Done, Downloads, Reject, Urls
 from gangline.service.jobs import query, steer
-from gangline.service.jobs.checkpoint import downloads, reject
+from gangline.service.jobs.checkpoint import reject_damaged, sign_downloads
 from gangline.service.retention.ages import expire_checkpoints
 from gangline.service.retention.removal import remove, what_goes
 from gangline.service.retention.storage import checkpoints
@@ -24,7 +24,7 @@ def canceled(service: Service, *at: int) -> str:
 
 
 def again(service: Service, job: str) -> str:
-    return steer.retry(service.at, PROJECT, job, service.now_ms, from_checkpoint=True)
+    return steer.submit_again(service.at, PROJECT, job, service.now_ms, from_checkpoint=True)
 
 
 def test_the_new_job_begins_where_the_old_one_was_safe(service: Service) -> None:
@@ -37,15 +37,15 @@ def test_the_new_job_begins_where_the_old_one_was_safe(service: Service) -> None
     assert given.job == new
     assert [found.step for found in given.resume] == [20, 10]
     wanted = Downloads(keys=tuple(file.key for file in given.resume[0].files))
-    assert isinstance(downloads(service.at, node, given.hold, wanted, service.now_ms), Urls)
+    assert isinstance(sign_downloads(service.at, node, given.hold, wanted, service.now_ms), Urls)
     view = query.job(service.at, PROJECT, new, service.now_ms)
     assert view.attempts[0].from_step == 20 and view.steps_redone == 0
-    assert query.events(service.at, PROJECT, new, 0)[0].because == f"waits for a node, to go on from {old}"
+    assert query.events_after(service.at, PROJECT, new, 0)[0].because == f"waits for a node, to go on from {old}"
 
 
 def test_without_being_asked_for_it_begins_at_the_start(service: Service) -> None:
     old = canceled(service, 10)
-    steer.retry(service.at, PROJECT, old, service.now_ms)
+    steer.submit_again(service.at, PROJECT, old, service.now_ms)
     assert service.claim(service.join("node-b")).resume == ()
 
 
@@ -94,7 +94,7 @@ def test_a_damaged_one_is_rejected_and_the_one_before_it_is_used(service: Servic
     given = service.claim(node)
     newest = given.resume[0].id
     assert isinstance(
-        reject(service.at, node, given.hold, Reject(checkpoint=newest, because="x"), service.now_ms), Done
+        reject_damaged(service.at, node, given.hold, Reject(checkpoint=newest, because="x"), service.now_ms), Done
     )
     service.wait(60)
     service.tick()
@@ -121,7 +121,7 @@ def test_checkpoints_that_are_deleted_in_the_moment_of_their_inheritance_are_no_
     service.wait(8 * 86_400)
     store = Before(service.store, "apply", lambda: expire_checkpoints(service.at, service.now_ms))
     with pytest.raises(BadInput, match="keeps no checkpoint any more"):
-        steer.retry(replace(service.at, store=store), PROJECT, old, service.now_ms, from_checkpoint=True)
+        steer.submit_again(replace(service.at, store=store), PROJECT, old, service.now_ms, from_checkpoint=True)
 
 
 def test_an_old_job_is_not_deleted_while_another_is_to_begin_from_it(service: Service) -> None:

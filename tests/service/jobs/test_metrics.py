@@ -41,7 +41,7 @@ def lose(service: Service) -> None:
 
 
 def seen(service: Service, job: str, after: int = 0) -> MetricsView:
-    return metrics.metrics(service.at, PROJECT, job, after)
+    return metrics.metrics_after(service.at, PROJECT, job, after)
 
 
 def steps(found: MetricsView) -> list[int]:
@@ -99,7 +99,7 @@ def test_the_next_question_asks_again_for_what_may_still_be_replaced(service: Se
     steer.cancel(service.at, job, service.now_ms)
     assert seen(service, job).next == 30
     with pytest.raises(NotFound):
-        metrics.metrics(service.at, "another", job, 0)
+        metrics.metrics_after(service.at, "another", job, 0)
 
 
 @pytest.mark.parametrize(

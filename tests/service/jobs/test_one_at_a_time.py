@@ -34,7 +34,7 @@ from gangline.ports.server import (
     Uploads,
 )
 from gangline.service.content import prepared
-from gangline.service.fleet.nodes import leave
+from gangline.service.fleet.nodes import leave_pool
 from gangline.service.jobs import checkpoint, metrics, query, renew, samples
 from gangline.service.jobs.claim import claim
 from gangline.service.jobs.finish import finish
@@ -48,14 +48,14 @@ Answer = Any
 def upload(service: Service, node: str, hold: Hold, step: int, content: bytes = b"weights") -> None:
     manifest = service.manifest(step, content)
     request = Uploads(folder="checkpoints", step=step, files=(as_upload(manifest.files[0], content),))
-    grants = checkpoint.uploads(service.at, node, hold, request, service.now_ms)
+    grants = checkpoint.sign_uploads(service.at, node, hold, request, service.now_ms)
     assert not isinstance(grants, Stale)
     service.put(grants.files[0], content)
 
 
 def commit(service: Service, node: str, hold: Hold, step: int, content: bytes = b"weights") -> Answer:
     request = Commit(manifest=service.manifest(step, content).to_json())
-    return checkpoint.commit(service.at, node, hold, request, service.now_ms)
+    return checkpoint.commit_checkpoint(service.at, node, hold, request, service.now_ms)
 
 
 def view(service: Service, job: str) -> JobView:
@@ -64,7 +64,7 @@ def view(service: Service, job: str) -> JobView:
 
 def result(service: Service, node: str, hold: Hold, content: bytes = b"result") -> Succeeded:
     file = service.manifest(1, content).files[0]
-    grants = checkpoint.uploads(
+    grants = checkpoint.sign_uploads(
         service.at, node, hold, Uploads(folder="output", files=(as_upload(file, b"weights"),)), service.now_ms
     )
     assert not isinstance(grants, Stale)
@@ -79,20 +79,24 @@ def writes(service: Service, node: str, old: Assignment) -> dict[str, Callable[[
     file = manifest.files[0]
     return {
         "heartbeats": lambda: renew.renew(at, node, hold, Beat(phase="training", step=99), service.now_ms),
-        "uploads": lambda: checkpoint.uploads(
+        "uploads": lambda: checkpoint.sign_uploads(
             at, node, hold, Uploads(folder="output", files=(as_upload(file, b"weights"),)), service.now_ms
         ),
-        "downloads": lambda: checkpoint.downloads(at, node, hold, Downloads(keys=(old.inputs[0].key,)), service.now_ms),
+        "downloads": lambda: checkpoint.sign_downloads(
+            at, node, hold, Downloads(keys=(old.inputs[0].key,)), service.now_ms
+        ),
         "checkpoints": lambda: commit(service, node, hold, 30),
-        "samples": lambda: samples.show(at, node, hold, Show(step=30, files=(file,)), service.now_ms),
+        "samples": lambda: samples.keep_samples(at, node, hold, Show(step=30, files=(file,)), service.now_ms),
         "metrics": lambda: metrics.take(
             at, node, hold, Points(points=(Point(step=30, values={"loss": 0.5}),)), service.now_ms
         ),
-        "prepared": lambda: prepared.keep(at, node, hold, Keep(manifest=a_prepared(service, old)), service.now_ms),
-        "rejections": lambda: checkpoint.reject(
+        "prepared": lambda: prepared.record_prepared(
+            at, node, hold, Keep(manifest=a_prepared(service, old)), service.now_ms
+        ),
+        "rejections": lambda: checkpoint.reject_damaged(
             at, node, hold, Reject(checkpoint="checkpoint-x", because="no"), service.now_ms
         ),
-        "logs": lambda: renew.log(at, node, hold, Log(first_byte=0, text="late")),
+        "logs": lambda: renew.append_log(at, node, hold, Log(first_byte=0, text="late")),
         "end, succeeded": lambda: finish(at, node, hold, Succeeded(output=(file,)), service.now_ms),
         "end, failed": lambda: finish(at, node, hold, Failed(kind="crashed", because="x"), service.now_ms),
         "end, released": lambda: finish(at, node, hold, Released(), service.now_ms),
@@ -122,11 +126,11 @@ def facts(service: Service, job: str) -> object:
     found = view(service, job)
     return (
         found,
-        query.events(service.at, PROJECT, job, 0),
-        query.logs(service.at, PROJECT, job, None),
+        query.events_after(service.at, PROJECT, job, 0),
+        query.log_page(service.at, PROJECT, job, None),
         [row["id"] for row in service.store.load("checkpoints", job=job)],
-        [artifact.sha256 for artifact in query.artifacts(service.at, PROJECT, job, service.now_ms)],
-        metrics.metrics(service.at, PROJECT, job, 0),
+        [artifact.sha256 for artifact in query.artifacts_of(service.at, PROJECT, job, service.now_ms)],
+        metrics.metrics_after(service.at, PROJECT, job, 0),
         service.store.load("prepared_unused", before=service.now_ms + 1, limit=100),
     )
 
@@ -160,7 +164,7 @@ def test_a_late_upload_with_a_url_that_is_still_valid_changes_nothing(service: S
     content = b"late weights"
     file = service.manifest(30, content).files[0]
     request = Uploads(folder="checkpoints", step=30, files=(as_upload(file, b"late weights"),))
-    grants = checkpoint.uploads(service.at, first, old.hold, request, service.now_ms)
+    grants = checkpoint.sign_uploads(service.at, first, old.hold, request, service.now_ms)
     assert not isinstance(grants, Stale)
     service.wait(POLICY.lease_s + 1)
     new = service.claim(second)
@@ -244,7 +248,7 @@ def test_an_interrupted_job_goes_before_a_fresh_one(service: Service) -> None:
     assert service.claim(first).job == fresh_but_older
     second = service.join("node-b")
     assert service.claim(second).job == interrupted
-    leave(service.at, second, service.now_ms)
+    leave_pool(service.at, second, service.now_ms)
     newer = service.submit()
     third = service.join("node-c")
     assert service.claim(third).job == interrupted
@@ -296,6 +300,6 @@ def test_the_same_end_told_eight_times_at_once_is_one_end(service: Service, outc
     assert [attempt["state"] for attempt in service.look("SELECT state FROM attempt")] == [outcome]
     told = service.look(f"SELECT COUNT(*) AS n FROM event WHERE kind = '{outcome}' AND job = '{job}'")
     assert told == [{"n": 1}]
-    assert len(query.artifacts(service.at, PROJECT, job, service.now_ms)) == (outcome == "succeeded")
+    assert len(query.artifacts_of(service.at, PROJECT, job, service.now_ms)) == (outcome == "succeeded")
     late = Released() if outcome != "released" else Failed(kind="crashed", because="boom")
     assert isinstance(finish(service.at, node, hold, late, service.now_ms), Stale), "another end than it was"

@@ -7,7 +7,7 @@ import pytest
 from gangline.ports.server import Committed, Join
 from gangline.service.access.access import DEFAULT_POOL
 from gangline.service.fleet.health import begin_trials
-from gangline.service.fleet.nodes import join
+from gangline.service.fleet.nodes import join_pool
 from gangline.service.jobs import query
 from tests.service.conftest import PROJECT, Service
 from tests.service.jobs.test_samples import commit, train
@@ -113,7 +113,7 @@ def test_what_it_measured_decides_no_numerics(service: Service) -> None:
     numerics = set()
     for speed in ("400 TFLOP/s", "401 TFLOP/s"):
         request = Join(machine="m", name="node-a", gpu="H100", capabilities={"torch": "2"}, measured={"burst": speed})
-        node = join(service.at, request, DEFAULT_POOL, service.now_ms).node
+        node = join_pool(service.at, request, DEFAULT_POOL, service.now_ms).node
         row = service.look(f"SELECT numerics, capabilities FROM node WHERE id = '{node}'")[0]
         assert speed in row["capabilities"]
         numerics.add(row["numerics"])

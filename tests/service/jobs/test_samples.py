@@ -36,7 +36,7 @@ from gangline.ports.server import (
 from gangline.ports.store import write
 from gangline.service.deployment import RentedPool
 from gangline.service.fleet.demand import find_demand
-from gangline.service.fleet.nodes import join
+from gangline.service.fleet.nodes import join_pool
 from gangline.service.jobs import checkpoint, query, samples, steer
 from gangline.service.jobs.finish import finish
 from tests.conftest import as_upload
@@ -62,12 +62,14 @@ def train(service: Service, node: str, **settings: Any) -> Assignment:
 def commit(service: Service, node: str, training: Assignment, step: int) -> Any:
     upload(service, node, training.hold, step)
     manifest = service.manifest(step, spec_hash=spec_hash(parse_task(training.spec)))  # type: ignore[arg-type]
-    return checkpoint.commit(service.at, node, training.hold, Commit(manifest=manifest.to_json()), service.now_ms)
+    return checkpoint.commit_checkpoint(
+        service.at, node, training.hold, Commit(manifest=manifest.to_json()), service.now_ms
+    )
 
 
 def hand_over(service: Service, node: str, hold: Hold, folder: Any, name: str, content: bytes = b"a picture") -> File:
     file = File(path=name, bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
-    grants = checkpoint.uploads(
+    grants = checkpoint.sign_uploads(
         service.at, node, hold, Uploads(folder=folder, files=(as_upload(file, content),)), service.now_ms
     )
     assert not isinstance(grants, Stale)
@@ -81,7 +83,9 @@ def rendered(service: Service, node: str, rendering: Assignment) -> Any:
 
 
 def pictures(service: Service, job: str) -> list[str]:
-    return [found.path for found in query.artifacts(service.at, PROJECT, job, service.now_ms) if "step-" in found.path]
+    return [
+        found.path for found in query.artifacts_of(service.at, PROJECT, job, service.now_ms) if "step-" in found.path
+    ]
 
 
 def open_samples(service: Service, job: str) -> list[tuple[str, int]]:
@@ -136,7 +140,7 @@ def is_too_small(service: Service) -> None:
 
 
 def is_of_another_pool(service: Service) -> None:
-    join(service.at, Join(machine="m", name="node-b", gpu_memory_gb=24), "home", service.now_ms)
+    join_pool(service.at, Join(machine="m", name="node-b", gpu_memory_gb=24), "home", service.now_ms)
 
 
 def drains(service: Service) -> None:
@@ -311,7 +315,7 @@ def test_steps_that_are_trained_again_are_not_shown_again(service: Service) -> N
     commit(service, node, training, 10)
     shown(service, node, training, 10)
     damaged = Reject(checkpoint=service.store.load("checkpoints", job=training.job)[0]["id"], because="a bit flipped")
-    assert checkpoint.reject(service.at, node, training.hold, damaged, service.now_ms) == Done()
+    assert checkpoint.reject_damaged(service.at, node, training.hold, damaged, service.now_ms) == Done()
     release(service, node, training.hold)
     again = service.claim(node)
     assert [commit(service, node, again, step) for step in (10, 20)] == [Committed(), Committed(render=True)]
@@ -339,11 +343,11 @@ def test_a_result_is_shown_beside_the_base_once_it_is_there(service: Service) ->
     assert (rendering.spec["checkpoint"], rendering.spec["step"]) == (None, 100)
     keys = tuple(stored.key for stored in rendering.inputs)
     assert isinstance(
-        checkpoint.downloads(service.at, node, rendering.hold, Downloads(keys=keys), service.now_ms), Urls
+        checkpoint.sign_downloads(service.at, node, rendering.hold, Downloads(keys=keys), service.now_ms), Urls
     )
     files = tuple(hand_over(service, node, rendering.hold, "output", name) for name in (picture_name(0, 1, LORA), GRID))
     assert finish(service.at, node, rendering.hold, Succeeded(output=files), service.now_ms) == Done()
-    found = {artifact.path for artifact in query.artifacts(service.at, PROJECT, training.job, service.now_ms)}
+    found = {artifact.path for artifact in query.artifacts_of(service.at, PROJECT, training.job, service.now_ms)}
     assert found == {DIFFUSERS_FILE, "report.json", "samples/grid.png", "samples/prompt-00-lora-seed-1.png"}
     after = view(service, training.job)
     assert after.summary == before.summary
@@ -399,7 +403,7 @@ def test_a_result_that_was_not_shown_can_be_rendered_once_more(service: Service)
     steer.cancel(service.at, missed, service.now_ms)
     told = view(service, training.job).samples
     assert (told.failed, told.because) == (1, f"{missed}: canceled by its owner")
-    steer.retry(service.at, PROJECT, missed, service.now_ms)
+    steer.submit_again(service.at, PROJECT, missed, service.now_ms)
     assert rendered(service, node, service.claim(node)) == Done()
     assert (view(service, training.job).samples.failed, view(service, training.job).samples.because) == (0, "")
 
@@ -441,7 +445,7 @@ def test_a_checkpoint_is_kept_while_pictures_of_it_are_to_be_made_and_no_longer(
     for step in (11, 12, 13):
         commit(service, first, training, step)
     assert [row["step"] for row in service.store.load("checkpoints", job=training.job)] == [13, 12, 10]
-    urls = checkpoint.downloads(
+    urls = checkpoint.sign_downloads(
         service.at,
         second,
         rendering.hold,
@@ -517,7 +521,7 @@ def test_who_renders_may_read_the_base_and_the_weights_and_nothing_else(service:
     rendering = service.claim(second)
     photo = next(stored for stored in training.inputs if stored.path == "photos/b.png")
     asked = Downloads(keys=(photo.key,))
-    assert isinstance(checkpoint.downloads(service.at, second, rendering.hold, asked, service.now_ms), Refused)
+    assert isinstance(checkpoint.sign_downloads(service.at, second, rendering.hold, asked, service.now_ms), Refused)
 
 
 def test_a_canceled_job_is_shown_no_more(service: Service) -> None:
@@ -592,7 +596,7 @@ def test_a_user_hands_in_no_sample_job(service: Service) -> None:
     assert service.ask("POST", "/v1/jobs", json=body).status_code == 422
     steer.cancel(service.at, rendering.job, service.now_ms)
     with pytest.raises(BadInput, match="shows a checkpoint"):
-        steer.retry(service.at, PROJECT, rendering.job, service.now_ms)
+        steer.submit_again(service.at, PROJECT, rendering.job, service.now_ms)
 
 
 # Between the steps of training
@@ -602,7 +606,7 @@ def shown(service: Service, node: str, training: Assignment, step: int, content:
     name = f"step-{step:06d}/{PNG}"
     file = hand_over(service, node, training.hold, "samples", name, content)
     listed = hand_over(service, node, training.hold, "samples", f"step-{step:06d}/{PICTURES}")
-    return samples.show(service.at, node, training.hold, Show(step=step, files=(file, listed)), service.now_ms)
+    return samples.keep_samples(service.at, node, training.hold, Show(step=step, files=(file, listed)), service.now_ms)
 
 
 def test_the_training_nodes_own_pictures_are_results_as_they_come(service: Service) -> None:
@@ -620,6 +624,6 @@ def test_what_was_not_uploaded_is_not_shown(service: Service) -> None:
     node = service.join()
     training = train(service, node)
     file = File(path=f"step-000010/{PNG}", bytes=3, sha256="0" * 64)
-    answer = samples.show(service.at, node, training.hold, Show(step=10, files=(file,)), service.now_ms)
+    answer = samples.keep_samples(service.at, node, training.hold, Show(step=10, files=(file,)), service.now_ms)
     assert isinstance(answer, Refused)
     assert pictures(service, training.job) == []

@@ -8,7 +8,7 @@ from gangline.core.errors import BadInput
 from gangline.core.files import File
 from gangline.core.parsing import to_json
 from gangline.core.specs.fields import FilesBase, Needs
-from gangline.core.specs.phases import DataRef, Phase
+from gangline.core.specs.phases import DataRef, TrainingPhase
 from gangline.core.specs.scratch import ScratchSpec
 from gangline.ports.server import Assignment
 from gangline.service.jobs.submit import submit
@@ -22,7 +22,7 @@ def hand_in(service: Service, **settings: Any) -> str:
     values: dict[str, Any] = {
         "base": FilesBase(files=(service.photo,)),
         "data": (DataRef(files=(service.photo,), **SET),),
-        "phases": (Phase(steps=100, resolution=64, batch_size=8),),
+        "phases": (TrainingPhase(steps=100, resolution=64, batch_size=8),),
         "new": ("unet",),
     }
     spec = to_json(ScratchSpec(**(values | settings)))

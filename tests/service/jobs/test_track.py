@@ -16,7 +16,7 @@ from gangline.core.errors import GanglineError, Unreachable, UserError
 from gangline.core.runs.metrics import Measured
 from gangline.ports.server import Done
 from gangline.ports.store import Row, Store, Write
-from gangline.ports.tracker import Ending, Picture, TrackedRun, Tracker
+from gangline.ports.tracker import Ending, TrackedPicture, TrackedRun, Tracker
 from gangline.service.jobs import steer
 from gangline.service.jobs.finish import finish
 from gangline.service.jobs.track import Tracking
@@ -152,7 +152,7 @@ class MortalTensorBoard(TensorBoard):
         super().__init__(folder)
         self._fuse = fuse
 
-    def write(self, run: str, points: Sequence[Measured], pictures: Sequence[Picture]) -> None:
+    def write(self, run: str, points: Sequence[Measured], pictures: Sequence[TrackedPicture]) -> None:
         self._fuse.burn()
         half = len(points) // 2
         if half:
@@ -267,7 +267,7 @@ def test_a_mark_that_another_server_moved_in_the_same_moment_stays(service: Serv
     train(service, "a", 1, 20, 20)
     write, calls = book.write, list[int]()
 
-    def write_slowly(run: str, points: Sequence[Measured], pictures: Sequence[Picture]) -> None:
+    def write_slowly(run: str, points: Sequence[Measured], pictures: Sequence[TrackedPicture]) -> None:
         calls.append(len(points))
         if len(calls) == 1:
             look(service, second)

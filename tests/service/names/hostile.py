@@ -15,7 +15,7 @@ from gangline.core.specs.fields import FilesBase
 from gangline.ports.server import Beat, Failed, Hold, Log, Point, Points
 from gangline.ports.store import write
 from gangline.service.content import bases
-from gangline.service.content.bases import Said
+from gangline.service.content.bases import BaseStatement
 from gangline.service.jobs import metrics, renew
 from gangline.service.jobs.finish import finish
 from tests.conftest import BASE
@@ -84,7 +84,7 @@ def _jobs(service: Service) -> dict[str, str]:
 def _work(service: Service, node: str, job: str) -> Hold:
     hold, at = service.claim(node).hold, service.at
     renew.renew(at, node, hold, Beat(phase="training", step=1, loss=0.5), service.now_ms)
-    renew.log(at, node, hold, Log(first_byte=0, text=LOG))
+    renew.append_log(at, node, hold, Log(first_byte=0, text=LOG))
     points = Points(points=(Point(step=1, values={"loss": 0.5, "own": 1.0}),))
     metrics.take(at, node, hold, points, service.now_ms)
     service.store.apply(write("begin_tracking", job=job, tracker="t"))
@@ -110,7 +110,9 @@ def _show(service: Service, hold: Hold, job: str) -> None:
 def _others(service: Service) -> dict[str, str]:
     file = service.hand_in(b"weights", f"{TAKEN}.safetensors")
     for name in ("plain", "other", "stays"):
-        bases.add(service.at, PROJECT, name, FilesBase(files=(file,)), None, Said(because="it"), service.now_ms)
+        bases.add(
+            service.at, PROJECT, name, FilesBase(files=(file,)), None, BaseStatement(because="it"), service.now_ms
+        )
     key, token = service.make_key("member"), service.join_token()
     return {"key": key["key"]["id"], "join_token": token["join_token"]["id"], "project": service.add_project("other")}
 

@@ -17,7 +17,7 @@ from gangline.core.views import ArtifactView, LogView
 from gangline.exec.guard import Guard
 from gangline.ports.store import write
 from gangline.wire.client import Client
-from gangline.wire.stream import lines_of, messages, read
+from gangline.wire.stream import lines_of, messages, parse_message
 from tests.conftest import Typed
 from tests.service.conftest import OPERATOR, PROJECT, Service
 from tests.service.names.hostile import FORGED, STORED
@@ -122,7 +122,7 @@ def test_a_log_is_followed_whatever_it_takes_for_a_line(pieces: int) -> None:
     old = b"event: log\r\nid: 1.1\r\ndata: " + json.dumps({"text": LINES, "next": "1.1"}, ensure_ascii=False).encode()
     sent = _message("log", LogView(text=LINES, next="1.1"), "1.1") + old + b"\r\n\r\n"
     chunks = [sent[first : first + pieces] for first in range(0, len(sent), pieces)]
-    found = [read(message, {"log": LogView}) for message in messages(lines_of(chunks))]
+    found = [parse_message(message, {"log": LogView}) for message in messages(lines_of(chunks))]
     assert found == [LogView(text=LINES, next="1.1")] * 2
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gangline.adapters.objects.s3_wire import Bucket
-from gangline.adapters.places.bucket import Key, SourceBucket
+from gangline.adapters.objects.s3_wire import S3Bucket
+from gangline.adapters.places.bucket import BucketKey, SourceBucket
 from gangline.adapters.places.deliverer import PlacesDeliverer
 from gangline.compose.places import make_deliverer
 from gangline.core.errors import BadInput, Unreachable
@@ -244,7 +244,7 @@ def test_a_job_that_did_not_succeed_delivers_nothing(service: Service, shelf: Sh
 
 
 @pytest.fixture
-def real(service: Service, bucket: Bucket, hub: CommitHub, monkeypatch: pytest.MonkeyPatch) -> Service:
+def real(service: Service, bucket: S3Bucket, hub: CommitHub, monkeypatch: pytest.MonkeyPatch) -> Service:
     monkeypatch.setenv("RESULTS_KEY", ACCESS_KEY)
     monkeypatch.setenv("RESULTS_SECRET", SECRET_KEY)
     monkeypatch.setenv("HUB_TOKEN", f"{TOKEN}\n")
@@ -254,12 +254,12 @@ def real(service: Service, bucket: Bucket, hub: CommitHub, monkeypatch: pytest.M
     return service
 
 
-def test_results_arrive_in_a_bucket(real: Service, bucket: Bucket, tmp_path: Path) -> None:
+def test_results_arrive_in_a_bucket(real: Service, bucket: S3Bucket, tmp_path: Path) -> None:
     job = ask(real, "s3://gangline/results/rex")
     train(real, job)
     deliver_all(real.at)
     assert shown(real, job)["state"] == "delivered", shown(real, job)
-    there = SourceBucket(bucket.name, Key(access=ACCESS_KEY, secret=SECRET_KEY, endpoint=bucket.endpoint))
+    there = SourceBucket(bucket.name, BucketKey(access=ACCESS_KEY, secret=SECRET_KEY, endpoint=bucket.endpoint))
     there.fetch("results/rex/weights.safetensors", tmp_path / "w", bytes_max=1000, seconds=20, check=lambda: None)
     assert (tmp_path / "w").read_bytes() == b"result"
 

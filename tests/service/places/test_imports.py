@@ -16,8 +16,8 @@ from gangline.core.jobs.retry import PAUSE_S_FIRST
 from gangline.core.places.places import parse_places
 from gangline.core.server.sources import FetchingSettings
 from gangline.core.specs.spec import parse_spec, spec_hash
-from gangline.data.images.imported import FETCHED, TOLD_MAX, look
-from gangline.data.images.zips import Bounds
+from gangline.data.images.imported import FETCHED, TOLD_MAX, inspect_folder
+from gangline.data.images.zips import ZipBounds
 from gangline.service.content.imports import TURN_S, fetch_photos
 from gangline.service.deployment import Deployment
 from gangline.service.jobs import steer
@@ -410,15 +410,15 @@ def test_zips_of_one_folder_share_what_a_job_may_unpack(tmp_path: Path) -> None:
     fetched.mkdir()
     for name in ("1_a", "2_b"):
         (fetched / f"{name}.zip").write_bytes(packed({f"{number}.png": RED for number in range(3)}))
-    assert len(look(tmp_path, Bounds(files_max=6), all_are_photos=False)["photos"]) == 6
+    assert len(inspect_folder(tmp_path, ZipBounds(files_max=6), all_are_photos=False)["photos"]) == 6
     with pytest.raises(BadInput, match=r"2_b\.zip holds 3 files, more than 2"):
-        look(tmp_path, Bounds(files_max=5), all_are_photos=False)
+        inspect_folder(tmp_path, ZipBounds(files_max=5), all_are_photos=False)
     with pytest.raises(BadInput, match=r"2_b\.zip unpacks to"):
-        look(tmp_path, Bounds(bytes_max=5 * len(RED)), all_are_photos=False)
+        inspect_folder(tmp_path, ZipBounds(bytes_max=5 * len(RED)), all_are_photos=False)
 
 
 def test_what_is_told_of_strangers_files_is_short(tmp_path: Path) -> None:
     fetched = tmp_path / FETCHED
     fetched.mkdir()
     (fetched / "a.zip").write_bytes(packed({"1.png": RED} | {f"{number}.xyz": b"" for number in range(500)}))
-    assert len(look(tmp_path, Bounds(), all_are_photos=False)["told"]) <= TOLD_MAX
+    assert len(inspect_folder(tmp_path, ZipBounds(), all_are_photos=False)["told"]) <= TOLD_MAX

@@ -6,7 +6,7 @@ import pytest
 
 from gangline.core.specs.fields import FilesBase, parse_base
 from gangline.service.content import bases
-from gangline.service.content.bases import Said
+from gangline.service.content.bases import BaseStatement
 from tests.service.conftest import PROJECT, Service
 from tests.service.places.conftest import allow
 from tests.service.places.site import Site, packed, picture
@@ -18,7 +18,13 @@ def named(service: Service, tmp_path: Path) -> Service:
     """With a base that has a name."""
     base = FilesBase(files=(service.photo,))
     bases.add(
-        service.at, PROJECT, "tiny", base, None, Said(family="sdxl", prediction_type="v_prediction"), service.now_ms
+        service.at,
+        PROJECT,
+        "tiny",
+        base,
+        None,
+        BaseStatement(family="sdxl", prediction_type="v_prediction"),
+        service.now_ms,
     )
     return allow(service, tmp_path)
 

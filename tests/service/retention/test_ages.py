@@ -11,7 +11,7 @@ from gangline.ports.server import Hold, Log
 from gangline.service.content import bases
 from gangline.service.content.blobs import delete_given_up, giving_up
 from gangline.service.jobs import query, renew, steer
-from gangline.service.jobs.submit import offer_blob, submit
+from gangline.service.jobs.submit import blob_here, submit
 from gangline.service.retention import storage
 from tests.service.conftest import PROJECT, Service
 from tests.service.jobs.test_one_at_a_time import commit, upload
@@ -31,7 +31,7 @@ def trained(service: Service, *steps: int, log: bytes = b"") -> tuple[str, str, 
         upload(service, node, hold, step, b"step %d" % step)
         commit(service, node, hold, step, b"step %d" % step)
     if log:
-        renew.log(service.at, node, hold, Log(first_byte=0, text=log.decode()))
+        renew.append_log(service.at, node, hold, Log(first_byte=0, text=log.decode()))
     return job, node, hold
 
 
@@ -52,7 +52,7 @@ def steps(service: Service, job: str) -> list[int]:
 
 
 def told(service: Service, job: str) -> list[str]:
-    return [event.because for event in query.events(service.at, PROJECT, job, 0) if event.kind == "cleaned up"]
+    return [event.because for event in query.events_after(service.at, PROJECT, job, 0) if event.kind == "cleaned up"]
 
 
 def test_a_day_after_a_success_its_checkpoints_go_and_its_weights_stay(service: Service) -> None:
@@ -144,7 +144,7 @@ def test_logs_and_pictures_of_steps_have_an_age_and_pictures_of_the_result_stay(
     trainer, other = service.join("a"), service.join("b")
     training = train(service, trainer)
     commit_of(service, trainer, training, 10)
-    renew.log(service.at, trainer, training.hold, Log(first_byte=0, text="step 10"))
+    renew.append_log(service.at, trainer, training.hold, Log(first_byte=0, text="step 10"))
     sample = service.claim(other)
     rendered(service, other, sample)
     succeed(service, trainer, training.hold)
@@ -159,7 +159,7 @@ def test_logs_and_pictures_of_steps_have_an_age_and_pictures_of_the_result_stay(
         "the log was deleted: the job succeeded more than 90 days ago",
         "the pictures of its steps were deleted: the job succeeded more than 90 days ago",
     ]
-    assert query.logs(service.at, PROJECT, training.job, None).text == ""
+    assert query.log_page(service.at, PROJECT, training.job, None).text == ""
     after(service, 90)
     assert len(told(service, training.job)) == 3, "each once"
     assert len(stored(service, "output")) == 1
@@ -173,7 +173,7 @@ def test_pictures_that_come_long_after_the_end_are_shown_as_long_as_all_others(s
     succeed(service, trainer, training.hold)
     service.wait(900)
     rendered(service, other, service.claim(other))
-    [shown] = [kind for kind in storage.storage(service.at, PROJECT).kinds if kind.kind == "previews"]
+    [shown] = [kind for kind in storage.storage_view(service.at, PROJECT).kinds if kind.kind == "previews"]
     assert shown.next_ms == service.now_ms + 600_000
     service.tick()
     service.wait(500)
@@ -213,27 +213,27 @@ def test_a_retry_brings_its_files_a_longer_life_and_says_when_they_are_gone(serv
     job = service.submit()
     steer.cancel(service.at, job, service.now_ms)
     after(service, 29)
-    again = steer.retry(service.at, PROJECT, job, service.now_ms)
+    again = steer.submit_again(service.at, PROJECT, job, service.now_ms)
     steer.cancel(service.at, again, service.now_ms)
     after(service, 29)
     assert blobs(service) == [service.photo.sha256]
     after(service, 2)
     with pytest.raises(BadInput, match="not in the object store") as found:
-        steer.retry(service.at, PROJECT, job, service.now_ms)
+        steer.submit_again(service.at, PROJECT, job, service.now_ms)
     assert "deleted after a while" in found.value.hint
 
 
 def test_what_is_handed_in_again_begins_anew(service: Service) -> None:
     photo = hand_in(service, b"again")
     after(service, 29)
-    assert offer_blob(service.at, PROJECT, photo.sha256, photo.bytes, service.now_ms).present
+    assert blob_here(service.at, PROJECT, photo.sha256, photo.bytes, service.now_ms).present
     after(service, 29)
     assert photo.sha256 in blobs(service)
 
 
 def test_files_of_a_base_with_a_name_stay(service: Service) -> None:
     file = service.hand_in(b"weights", "model.safetensors")
-    bases.add(service.at, PROJECT, "mine", FilesBase(files=(file,)), None, bases.Said(), service.now_ms)
+    bases.add(service.at, PROJECT, "mine", FilesBase(files=(file,)), None, bases.BaseStatement(), service.now_ms)
     after(service, 400)
     assert blobs(service) == [file.sha256]
     bases.forget(service.at, PROJECT, "mine")
@@ -251,11 +251,11 @@ def test_another_projects_use_keeps_nothing_here(service: Service) -> None:
 def test_while_one_is_being_deleted_it_is_neither_handed_in_nor_named(service: Service) -> None:
     service.store.apply(giving_up(PROJECT, service.store.load("blobs_unused", **UNUSED)[0], service.now_ms))
     with pytest.raises(Unreachable, match="being deleted"):
-        offer_blob(service.at, PROJECT, service.photo.sha256, service.photo.bytes, service.now_ms)
+        blob_here(service.at, PROJECT, service.photo.sha256, service.photo.bytes, service.now_ms)
     with pytest.raises(BadInput, match="not in the object store"):
         service.submit()
     delete_given_up(service.at, service.now_ms)
-    assert not offer_blob(service.at, PROJECT, service.photo.sha256, service.photo.bytes, service.now_ms).present
+    assert not blob_here(service.at, PROJECT, service.photo.sha256, service.photo.bytes, service.now_ms).present
     again = hand_in(service, b"a photo")
     assert blobs(service) == [again.sha256]
     service.submit()

@@ -34,7 +34,7 @@ def made(service: Service, **settings: Any) -> str:
     photo = service.hand_in(b"its own photo", "own.png")
     training = train(service, trainer, prompt=PROMPT, photos=(photo,), **settings)
     commit_of(service, trainer, training, 10)
-    renew.log(service.at, trainer, training.hold, Log(first_byte=0, text="step 10"))
+    renew.append_log(service.at, trainer, training.hold, Log(first_byte=0, text="step 10"))
     rendered(service, other, service.claim(other))
     succeed(service, trainer, training.hold)
     return training.job
@@ -117,7 +117,7 @@ def test_photos_that_another_job_uses_stay(service: Service) -> None:
 def test_a_base_with_a_name_stays(service: Service) -> None:
     job = made(service)
     base = FilesBase(files=(service.photo,))
-    bases.add(service.at, PROJECT, "mine", base, None, bases.Said(), service.now_ms)
+    bases.add(service.at, PROJECT, "mine", base, None, bases.BaseStatement(), service.now_ms)
     assert remove(service, job)["uploads"][0] == 1
     sweep(service)
     assert blobs(service) == [service.photo.sha256]
@@ -172,7 +172,7 @@ def test_a_result_that_is_rendered_once_more_in_this_moment_is_given_up_too(serv
 
     def once_more() -> None:
         if not again:
-            again.append(samples.retry(at, ended, service.now_ms))
+            again.append(samples.retry_samples(at, ended, service.now_ms))
 
     service.at = _with(at, store=Before(at.store, "apply", once_more))
     removal.remove(service.at, training.job, service.now_ms)
@@ -181,7 +181,7 @@ def test_a_result_that_is_rendered_once_more_in_this_moment_is_given_up_too(serv
     assert {row["state"] for row in states} == {"succeeded", "canceled"}
     assert all(row["removed_ms"] for row in states)
     with pytest.raises(BadInput, match="was deleted"):
-        samples.retry(at, ended, service.now_ms)
+        samples.retry_samples(at, ended, service.now_ms)
 
 
 def _with(at: Any, **changes: Any) -> Any:

@@ -36,8 +36,8 @@ from gangline.ports.server import (
     Uploads,
 )
 from gangline.ports.store import Write, write
-from gangline.service.access.access import DEFAULT_POOL, admit
-from gangline.service.access.projects import add_project, set_project
+from gangline.service.access.access import DEFAULT_POOL, ensure_secret
+from gangline.service.access.projects import create_project, set_allowance
 from gangline.service.controller import Controller
 from gangline.service.deployment import Deployment, RentedPool
 from gangline.service.fleet import nodes
@@ -45,7 +45,7 @@ from gangline.service.fleet.fleet import tend
 from gangline.service.jobs import checkpoint, query, renew
 from gangline.service.jobs.claim import claim
 from gangline.service.jobs.finish import finish
-from gangline.service.jobs.submit import offer_blob, queue, submit
+from gangline.service.jobs.submit import blob_here, queue, submit
 from gangline.service.recent import Recent
 from gangline.sim.checks import Checks
 from gangline.sim.faults import Faults
@@ -157,7 +157,7 @@ class Bench:
             settings_of_pools=dict.fromkeys((DEFAULT_POOL, POOL), PoolSettings(price_usd_per_hour=PRICE / 1e6)),
             pools={POOL: RentedPool(limits, self.provider)},
         )
-        admit(self.at, "operator's", "operator", now_ms=0)
+        ensure_secret(self.at, "operator's", "operator", now_ms=0)
         self.wait(0)
 
     def close(self) -> None:
@@ -219,14 +219,14 @@ class Bench:
         for file in spec.input_files().values():
             key = f"projects/{project}/blobs/{file.sha256}"
             self.objects.objects.setdefault(key, Object(file.bytes, file.sha256, 0))
-            assert offer_blob(self.at, project, file.sha256, file.bytes, self.now_ms).present
+            assert blob_here(self.at, project, file.sha256, file.bytes, self.now_ms).present
         if spec.needs.slots > 1:
             return queue(self.at, project, spec, name="", request=request, now_ms=self.now_ms)
         return submit(self.at, project, to_json(spec), name="", request=request, now_ms=self.now_ms)
 
     def budget(self, usd: float | None, project: str = PROJECT) -> None:
-        add_project(self.at, project)
-        set_project(self.at, project, share=1, budget_usd=usd)
+        create_project(self.at, project)
+        set_allowance(self.at, project, share=1, budget_usd=usd)
 
     def state(self, job: str) -> str:
         return self.look("SELECT state FROM job WHERE id = ?", job)[0]
@@ -248,7 +248,7 @@ class Bench:
         """Without a `pool`: a rented node into the one that it was rented for."""
         pool = pool or (POOL if "node" in facts else DEFAULT_POOL)
         request = Join(machine=machine or f"machine-{name}", name=name, **facts)
-        return nodes.join(self.at, request, pool, self.now_ms).node
+        return nodes.join_pool(self.at, request, pool, self.now_ms).node
 
     def claim(self, node: str) -> Assignment:
         answer = claim(self.at, node, self.now_ms)
@@ -287,7 +287,7 @@ class Bench:
         parts = tuple(part.sha256 or "" for part in simulated_parts(file)) if file.bytes > PART_BYTES else ()
         declared = Upload(path=file.path, bytes=file.bytes, sha256=file.sha256, parts=parts)
         request = Uploads(folder=folder, step=step, files=(declared,))
-        grants = checkpoint.uploads(self.at, node, hold, request, self.now_ms)
+        grants = checkpoint.sign_uploads(self.at, node, hold, request, self.now_ms)
         assert isinstance(grants, Grants), grants
         return grants.files[0]
 
@@ -302,14 +302,14 @@ class Bench:
         if upload:
             self.upload(node, hold, "checkpoints", manifest.files[0], step)
         request = Commit(manifest=json.loads(json.dumps(manifest.to_json())))
-        return checkpoint.commit(self.at, node, hold, request, self.now_ms)
+        return checkpoint.commit_checkpoint(self.at, node, hold, request, self.now_ms)
 
     def advance(self, node: str, hold: Hold, step: int = 10, seconds_per_step: float = 1.0) -> None:
         self.beat(node, hold, step, seconds_per_step=seconds_per_step)
         self.commit(node, hold, step)
 
     def reject(self, node: str, hold: Hold, found: str, because: str = "damaged") -> Any:
-        return checkpoint.reject(self.at, node, hold, Reject(checkpoint=found, because=because), self.now_ms)
+        return checkpoint.reject_damaged(self.at, node, hold, Reject(checkpoint=found, because=because), self.now_ms)
 
     def checkpoints(self, job: str, state: str = "committed") -> list[str]:
         return self.look("SELECT id FROM checkpoint WHERE job = ? AND state = ? ORDER BY step", job, state)

@@ -8,12 +8,12 @@ from typing import Any
 from gangline.core.errors import BadInput, Denied, NotFound
 from gangline.ports.server import Beaten, Committed, Done, Downloads, Hold, Log
 from gangline.ports.store import Write, guard, write
-from gangline.service.access.access import add_key, admit, identify, revoke_join_token, revoke_key
-from gangline.service.access.projects import set_project
+from gangline.service.access.access import create_key, end_join_token, end_key, ensure_secret, identify
+from gangline.service.access.projects import set_allowance
 from gangline.service.attempts import end_overdue, end_unheeded
 from gangline.service.fleet.fleet import settle
-from gangline.service.fleet.health import begin_trials, judge_machine, watch
-from gangline.service.fleet.nodes import gone, leave
+from gangline.service.fleet.health import begin_trials, judge_machine, watch_attempts
+from gangline.service.fleet.nodes import gone, leave_pool
 from gangline.service.jobs import checkpoint, query, renew, steer
 from gangline.service.jobs.checkpoint import prune
 from gangline.service.jobs.finish import finish
@@ -241,7 +241,7 @@ def nothing_is_rejected_after_the_lease_is_lost(bench: Bench) -> None:
 @probe()
 def nothing_is_logged_after_the_lease_is_lost(bench: Bench) -> None:
     _, node, hold = canceled_meanwhile(bench, "add_log_chunk")
-    assert is_stale(renew.log(bench.at, node, hold, Log(first_byte=0, text="late")))
+    assert is_stale(renew.append_log(bench.at, node, hold, Log(first_byte=0, text="late")))
     assert not bench.look("SELECT key FROM log_chunk")
 
 
@@ -250,8 +250,8 @@ def the_same_line_logged_twice_is_kept_once(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
     hold = bench.take(node, job)
     for _ in range(2):
-        assert renew.log(bench.at, node, hold, Log(first_byte=0, text="step 1")) == Done()
-    assert query.logs(bench.at, PROJECT, job, None).text == "step 1"
+        assert renew.append_log(bench.at, node, hold, Log(first_byte=0, text="step 1")) == Done()
+    assert query.log_page(bench.at, PROJECT, job, None).text == "step 1"
 
 
 @probe()
@@ -259,9 +259,9 @@ def a_lost_chunk_of_a_log_is_passed_over(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
     hold = bench.take(node, job)
     for first_byte, text in ((0, "step 1\n"), (7, "step 2\n")):
-        assert renew.log(bench.at, node, hold, Log(first_byte=first_byte, text=text)) == Done()
+        assert renew.append_log(bench.at, node, hold, Log(first_byte=first_byte, text=text)) == Done()
     del bench.objects.objects[bench.look("SELECT key FROM log_chunk ORDER BY first_byte")[0]]
-    assert query.logs(bench.at, PROJECT, job, None).text == "[7 bytes of this log are lost]\nstep 2\n"
+    assert query.log_page(bench.at, PROJECT, job, None).text == "[7 bytes of this log are lost]\nstep 2\n"
 
 
 @probe()
@@ -430,8 +430,8 @@ def a_stop_keeps_its_first_reason_and_its_grace(bench: Bench) -> None:
     job, node, hold, lease = slow_one(bench)
     bench.wait(30)
     bench.beat(node, hold, 2, seconds_per_step=12.0)
-    bench.meanwhile("ask_to_stop", lambda: watch(bench.at, bench.now_ms))
-    watch(bench.at, bench.now_ms)
+    bench.meanwhile("ask_to_stop", lambda: watch_attempts(bench.at, bench.now_ms))
+    watch_attempts(bench.at, bench.now_ms)
     assert bench.events(job).count("asked to stop") == 1
     first = lease("stop"), lease("stop_ms")
     bench.budget(0)
@@ -473,7 +473,7 @@ def a_job_that_is_handed_back_just_before_it_is_given_up_is_not_ended_twice(benc
     bench.keep_beating(node, hold, bench.policy.stall_s, step=lambda _: 1)
     bench.wait(20)
     bench.meanwhile("end_attempt", lambda: bench.release(node, hold))
-    watch(bench.at, bench.now_ms)
+    watch_attempts(bench.at, bench.now_ms)
     assert bench.events(job)[-1] == "released"
 
 
@@ -543,7 +543,7 @@ def a_heartbeat_that_reserves_pays_for_no_download_of_the_same_moment(bench: Ben
     bench.wait(20)
     bench.budget(0.28)
     bench.meanwhile("reserve", lambda: bench.beat(node, hold, 99))
-    assert not is_stale(checkpoint.downloads(bench.at, node, hold, asked, bench.now_ms))
+    assert not is_stale(checkpoint.sign_downloads(bench.at, node, hold, asked, bench.now_ms))
     [reserved] = bench.look("SELECT reserved FROM lease WHERE downloaded_bytes = 9 * 18")
     assert 9 * 18_000 + bench.policy.reserve_s * 100 < reserved <= 280_000
 
@@ -578,7 +578,7 @@ def two_downloads_at_once_are_both_paid_for(bench: Bench) -> None:
     assignment = bench.claim(node)
     bench.budget(1)
     keys = tuple(stored.key for stored in assignment.inputs)
-    ask = partial(checkpoint.downloads, bench.at, node, assignment.hold, Downloads(keys=keys), bench.now_ms)
+    ask = partial(checkpoint.sign_downloads, bench.at, node, assignment.hold, Downloads(keys=keys), bench.now_ms)
     bench.meanwhile("count_download", ask)
     ask()
     assert bench.look("SELECT reserved, downloaded_bytes FROM lease") == [(2 * RESERVED + 90_000, 36)]
@@ -589,7 +589,7 @@ def what_is_downloaded_while_an_attempt_ends_is_billed(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
 
     def download(hold: Hold, *keys: str) -> None:
-        checkpoint.downloads(bench.at, node, hold, Downloads(keys=keys), bench.now_ms)
+        checkpoint.sign_downloads(bench.at, node, hold, Downloads(keys=keys), bench.now_ms)
 
     assignment = bench.claim(node)
     keys = [stored.key for stored in assignment.inputs]
@@ -614,7 +614,7 @@ def contrast(bench: Bench, gpu: str = "") -> None:
     hold = bench.take(node, job)
     bench.advance(node, hold)
     bench.succeed(node, hold)
-    leave(bench.at, node, bench.now_ms)
+    leave_pool(bench.at, node, bench.now_ms)
 
 
 def misbehave(bench: Bench, node: str, kind: str = "gpu error", project: str = PROJECT, **settings: Any) -> str:
@@ -808,8 +808,8 @@ def a_node_that_leaves_twice_at_once_leaves_once(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
     bench.take(node, job)
     bench.wait(5)
-    bench.meanwhile("end_attempt", lambda: leave(bench.at, node, bench.now_ms))
-    leave(bench.at, node, bench.now_ms)
+    bench.meanwhile("end_attempt", lambda: leave_pool(bench.at, node, bench.now_ms))
+    leave_pool(bench.at, node, bench.now_ms)
     assert bench.events(job).count("released") == 1
     assert bench.look("SELECT spent FROM project") == [500]
 
@@ -832,21 +832,21 @@ def the_last_word_of_a_node_is_never_an_older_one(bench: Bench) -> None:
 
 @probe()
 def tokens_are_made_known_at_every_start(bench: Bench) -> None:
-    admit(bench.at, "operator's", "operator", now_ms=bench.now_ms)
+    ensure_secret(bench.at, "operator's", "operator", now_ms=bench.now_ms)
     assert identify(bench.at, "operator's", "viewer", bench.now_ms).role == "operator"
 
 
 @probe()
 def an_admin_revokes_keys_of_its_own_project_an_operator_keys_alone_and_nobody_what_is_not_there(bench: Bench) -> None:
-    made = partial(add_key, bench.at, "operator", role="member", name="a", lasts_s=None, now_ms=bench.now_ms)
+    made = partial(create_key, bench.at, "operator", role="member", name="a", lasts_s=None, now_ms=bench.now_ms)
     mine, anothers = made("mine"), made("another's")
-    assert refused(NotFound, lambda: revoke_key(bench.at, "mine", anothers.key.id, bench.now_ms))
+    assert refused(NotFound, lambda: end_key(bench.at, "mine", anothers.key.id, bench.now_ms))
     bench.join()
     [workers] = bench.look("SELECT id FROM credential WHERE role = 'node'")
-    assert refused(NotFound, lambda: revoke_key(bench.at, None, workers, bench.now_ms))
-    assert refused(NotFound, lambda: revoke_join_token(bench.at, mine.key.id, bench.now_ms))
-    assert refused(NotFound, lambda: set_project(bench.at, "nobody's", share=1, budget_usd=None))
-    revoke_key(bench.at, "mine", mine.key.id, bench.now_ms)
+    assert refused(NotFound, lambda: end_key(bench.at, None, workers, bench.now_ms))
+    assert refused(NotFound, lambda: end_join_token(bench.at, mine.key.id, bench.now_ms))
+    assert refused(NotFound, lambda: set_allowance(bench.at, "nobody's", share=1, budget_usd=None))
+    end_key(bench.at, "mine", mine.key.id, bench.now_ms)
     assert bench.look("SELECT id FROM credential WHERE revoked_ms IS NOT NULL") == [mine.key.id]
 
 

@@ -14,7 +14,7 @@ from gangline.core.specs.spec import parse_spec
 from gangline.ports.hub import HubFile, HubModel
 from gangline.ports.server import Done, Hold, Keep
 from gangline.service.content import bases, prepared
-from gangline.service.content.bases import Said
+from gangline.service.content.bases import BaseStatement
 from gangline.service.content.mirror import TURN_S, mirror
 from gangline.service.deployment import Deployment
 from gangline.sim.service import NoHub
@@ -49,7 +49,7 @@ class Gated(NoHub):
 
 def add(bench: Bench, hub: Gated, base: Any = MODEL) -> Deployment:
     at = replace(bench.at, hub=hub)
-    bases.add(at, PROJECT, "ours", base, None, Said(), bench.now_ms)
+    bases.add(at, PROJECT, "ours", base, None, BaseStatement(), bench.now_ms)
     return at
 
 
@@ -61,14 +61,14 @@ def copied(bench: Bench) -> tuple[str, int]:
 @probe()
 def a_name_that_is_given_again_stays_with_its_base(bench: Bench) -> None:
     at = add(bench, Gated())
-    assert bases.add(at, PROJECT, "ours", MODEL, None, Said(), bench.now_ms).id == MODEL.id
+    assert bases.add(at, PROJECT, "ours", MODEL, None, BaseStatement(), bench.now_ms).id == MODEL.id
 
 
 @probe()
 def what_is_copied_already_is_not_begun_anew_when_its_base_is_named_again(bench: Bench) -> None:
     at = add(bench, Gated())
     assert len(list(mirror(at))) == len(CONTENT) and copied(bench) == ("ready", len(CONTENT))
-    bases.add(at, PROJECT, "again", MODEL, None, Said(), bench.now_ms)
+    bases.add(at, PROJECT, "again", MODEL, None, BaseStatement(), bench.now_ms)
     assert copied(bench) == ("ready", len(CONTENT))
 
 
@@ -133,7 +133,7 @@ def keep(bench: Bench, node: str, hold: Hold, found: Prepared, *, upload: bool =
     if upload:
         below = replace(found.files[0], path=f"{found.key}/{found.files[0].path}")
         bench.upload(node, hold, "prepared", below)
-    return prepared.keep(bench.at, node, hold, Keep(manifest=found.to_json()), bench.now_ms)
+    return prepared.record_prepared(bench.at, node, hold, Keep(manifest=found.to_json()), bench.now_ms)
 
 
 def kept(bench: Bench) -> int:

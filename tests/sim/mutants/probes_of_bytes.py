@@ -9,7 +9,7 @@ from gangline.ports.server import Committed, Hold, Log, Refused, Succeeded
 from gangline.service.content.sweep import sweep_attempts, sweep_uploads
 from gangline.service.jobs import checkpoint, renew
 from gangline.service.jobs.finish import finish
-from gangline.service.jobs.submit import offer_blob
+from gangline.service.jobs.submit import blob_here
 from gangline.service.jobs.verify import verify
 from gangline.sim.objects import simulated_parts
 from tests.sim.mutants.bench import PROJECT, Bench, probe
@@ -120,14 +120,14 @@ def who_has_lost_the_lease_completes_nothing(bench: Bench) -> None:
 def what_a_user_hands_in_goes_up_in_parts_too(bench: Bench) -> None:
     file = File(path="base", bytes=SIZE, sha256=SHA256)
     for share in (0.5, 1.0):
-        offered = offer_blob(bench.at, PROJECT, SHA256, SIZE, bench.now_ms, PARTS)
+        offered = blob_here(bench.at, PROJECT, SHA256, SIZE, bench.now_ms, PARTS)
         assert offered.grant and not offered.present
         bench.objects.receive(offered.grant, file, share)
-    assert offer_blob(bench.at, PROJECT, SHA256, SIZE, bench.now_ms, PARTS).present
+    assert blob_here(bench.at, PROJECT, SHA256, SIZE, bench.now_ms, PARTS).present
     bench.wait(bench.policy.uploads_s + 1)
     bench.tick()
     assert not bench.look("SELECT key FROM upload")
-    assert offer_blob(bench.at, PROJECT, SHA256, SIZE, bench.now_ms, PARTS).present
+    assert blob_here(bench.at, PROJECT, SHA256, SIZE, bench.now_ms, PARTS).present
 
 
 # Sweeps
@@ -138,7 +138,7 @@ def what_an_ended_attempt_left_goes_and_what_is_referred_to_stays(bench: Bench) 
     job, node = bench.submit(), bench.join()
     hold = bench.take(node, job)
     bench.commit(node, hold, 10)
-    renew.log(bench.at, node, hold, Log(first_byte=0, text="said"))
+    renew.append_log(bench.at, node, hold, Log(first_byte=0, text="said"))
     bench.upload(node, hold, "checkpoints", bench.manifest(hold, 20).files[0], 20)
     bench.upload(node, hold, "output", replace(bench.manifest(hold, 20).files[0], path="draft"))
     bench.objects.receive(
@@ -230,7 +230,7 @@ def an_upload_that_a_user_gave_up_goes_after_a_day_and_no_other(bench: Bench) ->
     job, node = bench.submit(), bench.join()
     hold = bench.take(node, job)
     bench.grant(node, hold, "checkpoints", large(bench, hold), 10)
-    offer_blob(bench.at, PROJECT, SHA256, SIZE, bench.now_ms, PARTS)
+    blob_here(bench.at, PROJECT, SHA256, SIZE, bench.now_ms, PARTS)
     bench.wait(bench.policy.uploads_s)
     sweep_uploads(bench.at, bench.now_ms)
     assert len(bench.objects.open) == 2
@@ -241,9 +241,9 @@ def an_upload_that_a_user_gave_up_goes_after_a_day_and_no_other(bench: Bench) ->
 
 @probe()
 def an_upload_that_is_begun_anew_while_the_old_one_is_given_up_is_remembered(bench: Bench) -> None:
-    offer_blob(bench.at, PROJECT, SHA256, SIZE, bench.now_ms, PARTS)
+    blob_here(bench.at, PROJECT, SHA256, SIZE, bench.now_ms, PARTS)
     bench.wait(bench.policy.uploads_s + 1)
-    bench.meanwhile("drop_upload", lambda: offer_blob(bench.at, PROJECT, SHA256, SIZE, bench.now_ms, PARTS))
+    bench.meanwhile("drop_upload", lambda: blob_here(bench.at, PROJECT, SHA256, SIZE, bench.now_ms, PARTS))
     sweep_uploads(bench.at, bench.now_ms)
     assert bench.look("SELECT begun FROM upload") == list(bench.objects.open)
 

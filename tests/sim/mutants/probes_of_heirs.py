@@ -22,7 +22,7 @@ def canceled_at(bench: Bench, *at: int, node: str = "a", seed: int = 0, **settin
 
 
 def again(bench: Bench, job: str) -> str:
-    return steer.retry(bench.at, PROJECT, job, bench.now_ms, from_checkpoint=True)
+    return steer.submit_again(bench.at, PROJECT, job, bench.now_ms, from_checkpoint=True)
 
 
 def heirs(bench: Bench, job: str) -> list[int]:

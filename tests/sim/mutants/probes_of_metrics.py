@@ -19,7 +19,7 @@ def measure(bench: Bench, node: str, hold: Hold, first: int, last: int) -> Done 
 
 
 def steps(bench: Bench, job: str) -> list[int]:
-    return [point.step for point in metrics.metrics(bench.at, PROJECT, job, 0).points]
+    return [point.step for point in metrics.metrics_after(bench.at, PROJECT, job, 0).points]
 
 
 def followed(bench: Bench) -> Book:

@@ -8,17 +8,17 @@ from typing import Any
 
 from gangline.core.errors import BadInput, Unreachable
 from gangline.core.parsing import to_json
-from gangline.core.places.places import Place
+from gangline.core.places.places import PhotoPlace
 from gangline.core.server.sources import FetchingSettings
 from gangline.ports.places.deliverer import Outgoing
-from gangline.ports.places.fetcher import Brought, Check, Found
+from gangline.ports.places.fetcher import Brought, Check, FetchedPhotos
 from gangline.ports.store import guard
 from gangline.service.content import deliver
 from gangline.service.content.deliver import check_target
 from gangline.service.content.imports import TURN_S, fetch_photos
 from gangline.service.deployment import Deployment
 from gangline.service.jobs import steer
-from gangline.service.jobs.submit import offer_blob, submit
+from gangline.service.jobs.submit import blob_here, submit
 from gangline.service.retention.removal import remove
 from gangline.sim.objects import Object
 from tests.sim.mutants.bench import PROJECT, Bench, probe
@@ -37,10 +37,10 @@ class Photos:
     brought: list[str] = field(default_factory=list)
     begun: int = 0
 
-    def check(self, project: str, places: Sequence[Place]) -> None:
+    def check(self, project: str, places: Sequence[PhotoPlace]) -> None:
         pass
 
-    def bring(self, job: str, project: str, places: Sequence[Place], check: Check) -> Iterator[Brought]:
+    def bring(self, job: str, project: str, places: Sequence[PhotoPlace], check: Check) -> Iterator[Brought]:
         self.begun += 1
         for number, name in enumerate(NAMES):
             yield Brought(number, len(NAMES))
@@ -49,9 +49,9 @@ class Photos:
             self.brought.append(name)
         yield Brought(len(NAMES), len(NAMES))
 
-    def look(self, job: str, places: Sequence[Place], check: Check) -> Found:
+    def look(self, job: str, places: Sequence[PhotoPlace], check: Check) -> FetchedPhotos:
         self.looking()
-        return Found(photos=NAMES, captions=(), told=())
+        return FetchedPhotos(photos=NAMES, captions=(), told=())
 
     def open(self, job: str, name: str) -> BufferedIOBase:
         self.reading()
@@ -69,7 +69,7 @@ def ask(bench: Bench, photos: Photos, **settings: Any) -> tuple[Deployment, str]
     spec = bench.spec(**settings)
     base = next(iter(spec.model_files().values()))
     bench.objects.objects.setdefault(f"projects/{PROJECT}/blobs/{base.sha256}", Object(base.bytes, base.sha256, 0))
-    assert offer_blob(bench.at, PROJECT, base.sha256, base.bytes, bench.now_ms).present
+    assert blob_here(bench.at, PROJECT, base.sha256, base.bytes, bench.now_ms).present
     value = json.loads(json.dumps(to_json(spec))) | {"photos": "https://a.example/dogs.zip", "captions": []}
     return bench.at, submit(bench.at, PROJECT, value, name="", request=None, now_ms=bench.now_ms)
 

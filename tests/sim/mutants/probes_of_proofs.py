@@ -3,7 +3,7 @@
 from typing import Any
 
 from gangline.service.fleet.health import begin_trials
-from gangline.service.fleet.nodes import gone, leave
+from gangline.service.fleet.nodes import gone, leave_pool
 from tests.sim.mutants.bench import POOL, Bench, probe
 from tests.sim.mutants.probes_of_samples import EVERY, pair
 
@@ -125,7 +125,7 @@ def a_pool_whose_nodes_lack_the_libraries_for_a_job_rents_none_for_it_until_it_i
     bench.wait(10)
     bench.tend()
     assert started(bench) == 1
-    leave(bench.at, by_hand, bench.now_ms)
+    leave_pool(bench.at, by_hand, bench.now_ms)
     bench.submit(seed=2)
     bench.tend()
     bench.tend()

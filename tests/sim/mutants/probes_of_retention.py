@@ -12,7 +12,7 @@ from gangline.service.content import bases
 from gangline.service.content.blobs import delete_given_up, give_up_unused, giving_up
 from gangline.service.content.mirror import mirror
 from gangline.service.jobs import samples, steer
-from gangline.service.jobs.submit import offer_blob
+from gangline.service.jobs.submit import blob_here
 from gangline.service.retention import removal, storage
 from gangline.service.retention.ages import expire_checkpoints, expire_logs, expire_previews
 from tests.sim.mutants.bench import PROJECT, Bench, probe, refused
@@ -166,7 +166,7 @@ def a_job_that_names_what_is_given_up_in_this_moment_is_refused(bench: Bench) ->
 def what_is_given_up_in_the_moment_of_its_handing_in_is_not_said_to_be_here(bench: Bench) -> None:
     steer.cancel(bench.at, bench.submit(), bench.now_ms)
     bench.meanwhile("add_blob", lambda: give_up(bench))
-    assert refused(Unreachable, lambda: offer_blob(bench.at, PROJECT, PHOTO, 9, bench.now_ms))
+    assert refused(Unreachable, lambda: blob_here(bench.at, PROJECT, PHOTO, 9, bench.now_ms))
 
 
 @probe()
@@ -216,7 +216,7 @@ def what_a_base_with_a_name_is_made_of_stays(bench: Bench) -> None:
     job = bench.submit()
     base = bench.spec().base
     assert isinstance(base, FilesBase)
-    bases.add(bench.at, PROJECT, "mine", base, None, bases.Said(), bench.now_ms)
+    bases.add(bench.at, PROJECT, "mine", base, None, bases.BaseStatement(), bench.now_ms)
     steer.cancel(bench.at, job, bench.now_ms)
     bench.wait(40 * DAY_S)
     give_up_unused(bench.at, bench.now_ms)
@@ -281,7 +281,7 @@ def a_result_that_is_rendered_once_more_while_its_job_is_deleted_goes_with_it(be
     [sample] = bench.store.load("open_samples", parent=job)
     steer.cancel(bench.at, sample["id"], bench.now_ms)
     row = bench.store.load("job", id=sample["id"])[0]
-    bench.meanwhile("remove_job", lambda: samples.retry(bench.at, row, bench.now_ms))
+    bench.meanwhile("remove_job", lambda: samples.retry_samples(bench.at, row, bench.now_ms))
     removal.remove(bench.at, job, bench.now_ms)
     assert bench.look("SELECT id FROM job WHERE ended_ms IS NULL OR removed_ms IS NULL") == []
 
@@ -294,7 +294,7 @@ def a_job_that_is_deleted_while_its_result_is_to_be_rendered_once_more_is_not_re
     row = bench.store.load("job", id=sample["id"])[0]
     steer.cancel(bench.at, bench.submit(seed=1), bench.now_ms)  # on the same base, so that its files stay
     bench.meanwhile("say_why", lambda: removal.remove(bench.at, job, bench.now_ms))
-    assert refused(BadInput, lambda: samples.retry(bench.at, row, bench.now_ms))
+    assert refused(BadInput, lambda: samples.retry_samples(bench.at, row, bench.now_ms))
     assert bench.look("SELECT id FROM job WHERE ended_ms IS NULL") == []
 
 

@@ -10,11 +10,11 @@ from gangline.ports.pool import Offer
 from gangline.ports.server import Beaten, Downloads, Refused, Succeeded
 from gangline.ports.store import write
 from gangline.service.access import projects
-from gangline.service.access.access import add_join_token, add_key, identify
+from gangline.service.access.access import create_join_token, create_key, identify
 from gangline.service.attempts import end_overdue
 from gangline.service.controller import Controller
 from gangline.service.deployment import RentedPool
-from gangline.service.fleet.nodes import leave
+from gangline.service.fleet.nodes import leave_pool
 from gangline.service.jobs import checkpoint, query, steer
 from gangline.service.jobs.finish import finish
 from gangline.service.outage import take_turn
@@ -142,7 +142,7 @@ def a_token_opens_what_it_is_for_and_that_of_a_node_that_is_gone_opens_nothing(b
     node = bench.join()
     token = f"secret-{int(node.removeprefix('node-')) - 1}"
     assert identify(bench.at, token, "node", bench.now_ms).node == node
-    leave(bench.at, node, bench.now_ms)
+    leave_pool(bench.at, node, bench.now_ms)
     assert refused(Denied, lambda: identify(bench.at, token, "node", bench.now_ms))
 
 
@@ -158,7 +158,7 @@ def a_join_token_of_another_pool_makes_nobody_a_rented_node(bench: Bench) -> Non
 
 @probe()
 def a_key_opens_nothing_once_its_time_is_over(bench: Bench) -> None:
-    made = add_key(bench.at, "admin", PROJECT, "viewer", name="a", lasts_s=60, now_ms=bench.now_ms)
+    made = create_key(bench.at, "admin", PROJECT, "viewer", name="a", lasts_s=60, now_ms=bench.now_ms)
     assert identify(bench.at, made.secret, "viewer", bench.now_ms).project == PROJECT
     bench.wait(60)
     assert refused(Denied, lambda: identify(bench.at, made.secret, "viewer", bench.now_ms))
@@ -229,7 +229,7 @@ def a_node_reads_its_own_jobs_files_and_no_others(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
     hold = bench.take(node, job)
     asked = Downloads(keys=(f"projects/other/blobs/{'0' * 64}",))
-    assert isinstance(checkpoint.downloads(bench.at, node, hold, asked, bench.now_ms), Refused)
+    assert isinstance(checkpoint.sign_downloads(bench.at, node, hold, asked, bench.now_ms), Refused)
 
 
 # Promise 3: exact
@@ -427,7 +427,7 @@ def a_nodes_time_is_in_the_ledger_without_gap_and_with_its_causes(bench: Bench) 
     hold = assignment.hold
     asked = Downloads(keys=(assignment.inputs[0].key,))
     for _ in range(1000):
-        checkpoint.downloads(bench.at, node, hold, asked, bench.now_ms)
+        checkpoint.sign_downloads(bench.at, node, hold, asked, bench.now_ms)
     bench.wait(11)
     bench.advance(node, hold)
     bench.wait(13.007)
@@ -441,7 +441,7 @@ def a_nodes_time_is_in_the_ledger_without_gap_and_with_its_causes(bench: Bench) 
     bench.wait(7)
     bench.fail(node, hold)
     bench.wait(5)
-    leave(bench.at, node, bench.now_ms)
+    leave_pool(bench.at, node, bench.now_ms)
     lines = [line for line in bench.ledger(node) if line[0] != "egress"]
     found = [(cause, to_ms - from_ms) for cause, from_ms, to_ms, _ in lines]
     assert found == [
@@ -513,7 +513,7 @@ def who_loses_the_lease_while_asking_for_downloads_gets_none(bench: Bench) -> No
     assignment = bench.claim(node)
     bench.meanwhile("count_download", lambda: bench.release(node, assignment.hold))
     asked = Downloads(keys=(assignment.inputs[0].key,))
-    assert is_stale(checkpoint.downloads(bench.at, node, assignment.hold, asked, bench.now_ms))
+    assert is_stale(checkpoint.sign_downloads(bench.at, node, assignment.hold, asked, bench.now_ms))
     assert bench.state(job) == "queued"
 
 
@@ -612,7 +612,7 @@ def who_downloads_more_than_the_budget_pays_for_stops_and_is_not_to_blame(bench:
     bench.budget(2.5 * RESERVED / 1e6)
     assignment = bench.claim(node)
     asked = Downloads(keys=tuple(stored.key for stored in assignment.inputs))
-    answers = [checkpoint.downloads(bench.at, node, assignment.hold, asked, bench.now_ms) for _ in range(20)]
+    answers = [checkpoint.sign_downloads(bench.at, node, assignment.hold, asked, bench.now_ms) for _ in range(20)]
     assert 2 <= sum(not is_stale(answer) for answer in answers) < 20
     assert bench.said(job).startswith("stopped: the budget of default, $0.23, does not allow it")
     assert bench.events(job)[-1] == "released" and bench.state(job) == "queued"
@@ -670,7 +670,7 @@ def a_job_that_waits_for_its_next_try_or_was_failed_everywhere_says_so(bench: Be
     hold = bench.take(other, exact)
     bench.commit(other, hold, 10)
     bench.release(other, hold)
-    leave(bench.at, other, bench.now_ms)
+    leave_pool(bench.at, other, bench.now_ms)
     assert bench.because(exact).startswith(
         "no node here can take it: must go on with the same numerics, and a has others; "
     )
@@ -681,7 +681,7 @@ def a_job_that_nobody_can_take_says_what_the_provider_lacks(bench: Bench) -> Non
     assert "its pool far does not exist: there are cloud, default" in bench.because(
         bench.submit(needs=Needs(pool="far"))
     )
-    add_join_token(bench.at, "far", name="far", lasts_s=None, now_ms=bench.now_ms)
+    create_join_token(bench.at, "far", name="far", lasts_s=None, now_ms=bench.now_ms)
     far = bench.submit(needs=Needs(pool="far"))
     assert bench.because(far).endswith("; start a worker that has the pool far: `gangline worker`")
     large = bench.submit(needs=Needs(gpu_memory_gb=80))
@@ -716,7 +716,7 @@ def a_job_whose_only_node_gets_no_work_says_which_and_until_when(bench: Bench) -
     node, beside = bench.join("bad"), bench.join("beside")
     misbehave(bench, node)
     misbehave(bench, node)
-    leave(bench.at, beside, bench.now_ms)
+    leave_pool(bench.at, beside, bench.now_ms)
     job = bench.submit()
     assert bench.because(job) == "the only node here, bad, is quarantined until 23:14 UTC: 2 strikes: the GPU failed"
     assert bench.because(job) == f"the only node here, {bench.claim_nothing(node).replace(' ', ', ', 1)}"
@@ -804,7 +804,7 @@ def a_machine_that_fails_what_others_do_well_is_quarantined_then_tried_then_trus
     assert bench.node(node)["state"] == "ready"
     misbehave(bench, node)
     assert bench.node(node)["state"] == "quarantined"
-    leave(bench.at, node, bench.now_ms)
+    leave_pool(bench.at, node, bench.now_ms)
     node = bench.join("bad")
     assert bench.node(node)["state"] == "quarantined"
     bench.wait(bench.policy.quarantine_s + 1)
@@ -849,7 +849,7 @@ def on_trial_what_does_not_count_does_not_count_and_what_is_paid_for_neither(ben
 @probe()
 def without_a_contrast_nobody_is_blamed_unless_workloads_of_two_projects_fail(bench: Bench) -> None:
     node = bench.join("bad")
-    projects.add_project(bench.at, "others")
+    projects.create_project(bench.at, "others")
     for settings in ({}, {}, {"rank": 4}, {"rank": 4}):
         misbehave(bench, node, **settings)
         bench.wait(bench.policy.rest_max_s)
@@ -866,7 +866,7 @@ def without_a_contrast_nobody_is_blamed_unless_workloads_of_two_projects_fail(be
 @probe()
 def two_projects_that_fail_the_same_workload_blame_nobody(bench: Bench) -> None:
     node = bench.join("bad")
-    projects.add_project(bench.at, "others")
+    projects.create_project(bench.at, "others")
     misbehave(bench, node)
     misbehave(bench, node, project="others")
     assert bench.node(node)["state"] == "ready"
@@ -943,7 +943,7 @@ def the_last_machine_of_a_pool_that_rents_none_rests_longer_each_time_and_works_
         bench.fail(node, hold)
         for queued in bench.look("SELECT id FROM job WHERE state = 'queued'"):
             steer.cancel(bench.at, queued, bench.now_ms)
-    leave(bench.at, node, bench.now_ms)
+    leave_pool(bench.at, node, bench.now_ms)
     again = bench.node(bench.join("bad"))
     assert again["state"] == "on_trial" and "a rest of 120 s" in again["because"]
     bench.join("beside")
@@ -961,7 +961,7 @@ def whose_others_are_all_in_quarantine_is_the_last(bench: Bench) -> None:
         node = bench.join(name)
         misbehave(bench, node)
         if state == "on_trial":
-            leave(bench.at, beside, bench.now_ms)
+            leave_pool(bench.at, beside, bench.now_ms)
         misbehave(bench, node)
         assert bench.node(node)["state"] == state
 
@@ -1063,7 +1063,7 @@ def a_machine_that_comes_again_and_is_known_to_be_slow_is_turned_away_if_it_is_s
     nodes = bench.rent(4, steps=100_000)
     for number, node in enumerate(nodes):
         bench.advance(node, bench.claim(node).hold, seconds_per_step=1.0 if number else 2.0)
-    leave(bench.at, nodes[0], bench.now_ms)
+    leave_pool(bench.at, nodes[0], bench.now_ms)
     bench.tick()
     job = bench.look("SELECT id FROM job WHERE state = 'queued'")[0]
     for state in ("draining", "quarantined"):

@@ -61,7 +61,7 @@ def show(bench: Bench, node: str, hold: Hold, step: int) -> Any:
     files = tuple(File(path=name, bytes=9, sha256=content_sha256(name, step)) for name in names)
     for file in files:
         bench.upload(node, hold, "samples", file)
-    return samples.show(bench.at, node, hold, Show(step=step, files=files), bench.now_ms)
+    return samples.keep_samples(bench.at, node, hold, Show(step=step, files=files), bench.now_ms)
 
 
 @probe()

@@ -19,7 +19,7 @@ from safetensors.torch import save as to_safetensors
 
 from gangline.train.checkpoints import checkpoint
 from gangline.train.checkpoints.checkpoint import read_manifest
-from gangline.train.lora.trainer import train
+from gangline.train.lora.trainer import run_lora_trainer
 from gangline.train.run.contract import Orders, RunDirectory
 from tests.train.conftest import finish, lay_out, report_of, small_spec
 
@@ -178,7 +178,7 @@ def kill_in_save(run: RunDirectory, step: str, byte: int) -> int:
         try:
             checkpoint.save_file = lambda tensors, path: path.write_bytes(to_safetensors(tensors))
             KilledAtByte(run.checkpoints / step, byte)
-            train(run, Orders())
+            run_lora_trainer(run, Orders())
         except BaseException:
             traceback.print_exc()
         os._exit(1)

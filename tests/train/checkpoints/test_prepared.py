@@ -15,9 +15,9 @@ from PIL import Image
 from gangline.core.models.bases import TEXT_ENCODERS
 from gangline.core.runs import prepared as keys
 from gangline.core.runs.contract import EXIT_LEFT_OUT, EXIT_STOPPED, parse_prepared
-from gangline.core.runs.prepared import kind_of
+from gangline.core.runs.prepared import prepared_kind
 from gangline.train.checkpoints import prepared
-from gangline.train.lora.trainer import train
+from gangline.train.lora.trainer import run_lora_trainer
 from gangline.train.run.contract import Orders, RunDirectory
 from tests.conftest import BASE, SUBJECT, file_at
 from tests.train.conftest import finish, lay_out, report_of, small_spec
@@ -28,26 +28,26 @@ TENSORS = {"photos": {"mean": torch.arange(12.0).reshape(3, 4)}, "held_out": {"m
 
 def handed_on(tmp_path: Path) -> RunDirectory:
     """A run among whose inputs is what another one kept."""
-    folder = prepared.keep(RunDirectory(tmp_path / "maker"), KEY, TENSORS)
+    folder = prepared.write_prepared(RunDirectory(tmp_path / "maker"), KEY, TENSORS)
     shutil.copytree(folder, tmp_path / "user" / "inputs" / "prepared" / KEY)
     return RunDirectory(tmp_path / "user")
 
 
 def test_what_one_run_kept_another_reads(tmp_path: Path) -> None:
-    folder = prepared.look(handed_on(tmp_path), KEY)
+    folder = prepared.find_prepared(handed_on(tmp_path), KEY)
     assert folder is not None
     for name, tensors in TENSORS.items():
-        assert torch.equal(prepared.read(folder, name)["mean"], tensors["mean"])
+        assert torch.equal(prepared.read_prepared(folder, name)["mean"], tensors["mean"])
 
 
 def test_a_run_that_starts_again_in_its_directory_finds_what_it_made_itself(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
-    assert prepared.look(run, KEY) is None
-    assert prepared.keep(run, KEY, TENSORS) == prepared.look(run, KEY)
+    assert prepared.find_prepared(run, KEY) is None
+    assert prepared.write_prepared(run, KEY, TENSORS) == prepared.find_prepared(run, KEY)
 
 
 def test_the_manifest_names_every_file_and_proves_itself(tmp_path: Path) -> None:
-    folder = prepared.keep(RunDirectory(tmp_path), KEY, TENSORS)
+    folder = prepared.write_prepared(RunDirectory(tmp_path), KEY, TENSORS)
     manifest = parse_prepared(json.loads((folder / "manifest.json").read_text()))
     assert manifest.key == KEY and [file.path for file in manifest.files] == [
         "photos.safetensors",
@@ -72,14 +72,14 @@ def test_what_is_damaged_is_made_anew_and_the_log_says_so(
             file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
         case _:
             file.unlink()
-    assert prepared.look(run, KEY) is None
+    assert prepared.find_prepared(run, KEY) is None
     assert f"{KEY} is made anew" in capsys.readouterr().err
 
 
 def test_what_belongs_to_another_key_is_not_used(tmp_path: Path) -> None:
     run, other = handed_on(tmp_path), f"latents-{'c' * 32}-{'b' * 32}"
     (run.inputs / "prepared" / KEY).rename(run.inputs / "prepared" / other)
-    assert prepared.look(run, other) is None
+    assert prepared.find_prepared(run, other) is None
 
 
 def test_a_part_that_was_left_out_is_asked_for_by_name(tmp_path: Path) -> None:
@@ -129,10 +129,10 @@ def test_what_was_prepared_before_an_interruption_is_not_prepared_again(
     whole = report_of(finish(lay_out(tmp_path / "whole", spec, photos=photos)))
     assert capsys.readouterr().err.count("class image ") == drawn
     run = lay_out(tmp_path / "run", spec, photos=photos)
-    assert train(run, cast(Orders, Patient(1))) == EXIT_STOPPED
-    assert [kind_of(key) for key in kept(run)] == ["latents"]
-    assert train(run, cast(Orders, Patient(1 + drawn - 1))) == EXIT_STOPPED
-    assert sorted(kind_of(key) for key in kept(run)) == ["class_images", "embeddings", "latents", "latents"]
+    assert run_lora_trainer(run, cast(Orders, Patient(1))) == EXIT_STOPPED
+    assert [prepared_kind(key) for key in kept(run)] == ["latents"]
+    assert run_lora_trainer(run, cast(Orders, Patient(1 + drawn - 1))) == EXIT_STOPPED
+    assert sorted(prepared_kind(key) for key in kept(run)) == ["class_images", "embeddings", "latents", "latents"]
     assert report_of(finish(run))["weights_digest"] == whole["weights_digest"]
     assert capsys.readouterr().err.count("class image ") == drawn + 1, "one was drawn twice"
 

@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from gangline.core.runs.contract import EXIT_DONE
-from gangline.train.checkpoints.checkpoint import Identity, Saver, Snapshot, load
-from gangline.train.lora.trainer import train
+from gangline.train.checkpoints.checkpoint import CheckpointIdentity, CheckpointSaver, Snapshot, load_checkpoint
+from gangline.train.lora.trainer import run_lora_trainer
 from gangline.train.run.contract import Orders
 from gangline.train.run.optimiser import OptimizerState
 from tests.disks import run_on_a_disk_of
 from tests.train.conftest import lay_out, small_spec
 
-IDENTITY = Identity(spec_hash="a" * 64, fingerprint={}, exact=True)
+IDENTITY = CheckpointIdentity(spec_hash="a" * 64, fingerprint={}, exact=True)
 
 
 def snapshot_of(weight: torch.Tensor, moment: torch.Tensor) -> Snapshot:
@@ -23,21 +23,21 @@ def snapshot_of(weight: torch.Tensor, moment: torch.Tensor) -> Snapshot:
 
 
 def test_training_goes_on_while_a_checkpoint_is_written_and_does_not_show_in_it(tmp_path: Path) -> None:
-    saver, weight, moment = Saver(tmp_path), torch.ones(1000, 1000), torch.zeros(1000, 1000)
+    saver, weight, moment = CheckpointSaver(tmp_path), torch.ones(1000, 1000), torch.zeros(1000, 1000)
     for step in (1, 2, 3):
         saver.save(step, IDENTITY, snapshot_of(weight, moment))
         weight += 1
         moment -= 1
     saver.wait()
     for step in (1, 2, 3):
-        state = load(tmp_path / f"{step:06d}", IDENTITY.spec_hash)
+        state = load_checkpoint(tmp_path / f"{step:06d}", IDENTITY.spec_hash)
         assert (state.snapshot.weights["w"] == step).all()
         assert (state.snapshot.optimizer.tensors["w/exp_avg"] == 1 - step).all()
 
 
 def test_what_went_wrong_with_a_save_is_told_by_the_next(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("no folder")
-    saver = Saver(tmp_path / "taken")
+    saver = CheckpointSaver(tmp_path / "taken")
     saver.save(1, IDENTITY, snapshot_of(torch.ones(1), torch.ones(1)))
     with pytest.raises(OSError):
         saver.save(2, IDENTITY, snapshot_of(torch.ones(1), torch.ones(1)))
@@ -45,7 +45,7 @@ def test_what_went_wrong_with_a_save_is_told_by_the_next(tmp_path: Path) -> None
 
 def test_told_to_save_a_trainer_saves_and_goes_on_and_says_how_long_it_was_held_up(tmp_path: Path) -> None:
     run = lay_out(tmp_path / "run", small_spec(steps=3, checkpoint_every_steps=None))
-    assert train(run, Orders(save=True)) == EXIT_DONE
+    assert run_lora_trainer(run, Orders(save=True)) == EXIT_DONE
     assert [path.name for path in run.checkpoints.iterdir()] == ["000001"]
     told = [json.loads(line) for line in (run.path / "progress.jsonl").read_text().splitlines()]
     assert told[0]["save_s"] is None and 0 < told[-1]["save_s"] < 1

@@ -8,11 +8,11 @@ import torch
 from safetensors.torch import load_file
 
 from gangline.train.checkpoints import shards
-from gangline.train.checkpoints.checkpoint import Identity
-from gangline.train.checkpoints.shards import Part, Span, Stored
+from gangline.train.checkpoints.checkpoint import CheckpointIdentity
+from gangline.train.checkpoints.shards import CheckpointPart, Span, StoredCheckpoint
 from gangline.train.run.ranks import Ranks
 
-IDENTITY = Identity(spec_hash="a" * 64, fingerprint={"ranks": "2"}, exact=True)
+IDENTITY = CheckpointIdentity(spec_hash="a" * 64, fingerprint={"ranks": "2"}, exact=True)
 TENSORS = {
     "weights/wide": torch.arange(70.0).reshape(7, 10),
     "weights/odd": torch.arange(5),
@@ -22,13 +22,13 @@ TENSORS = {
 }
 
 
-def parts_as_ddp(ranks: int) -> list[Part]:
-    return [Part.of(TENSORS, {"held_out": []}, Ranks(rank, ranks)) for rank in range(ranks)]
+def parts_as_ddp(ranks: int) -> list[CheckpointPart]:
+    return [CheckpointPart.of(TENSORS, {"held_out": []}, Ranks(rank, ranks)) for rank in range(ranks)]
 
 
-def parts_as_fsdp(ranks: int) -> list[Part]:
+def parts_as_fsdp(ranks: int) -> list[CheckpointPart]:
     """Each tensor cut as FSDP cuts it."""
-    return [Part(spans=cut, tensors=_rows(cut), numbers={"held_out": []}) for cut in _cuts(ranks)]
+    return [CheckpointPart(spans=cut, tensors=_rows(cut), numbers={"held_out": []}) for cut in _cuts(ranks)]
 
 
 def _cuts(ranks: int) -> list[dict[str, Span]]:
@@ -48,7 +48,7 @@ def _rows(cut: dict[str, Span]) -> dict[str, torch.Tensor]:
     return {name: TENSORS[name][at.start : at.stop].clone() if at.shape else TENSORS[name] for name, at in cut.items()}
 
 
-def save(folder: Path, step: int, parts: list[Part]) -> Path:
+def save(folder: Path, step: int, parts: list[CheckpointPart]) -> Path:
     target = folder / f"{step:06d}"
     for rank, part in enumerate(parts):
         shards.write_part(target, part, Ranks(rank, len(parts)))
@@ -56,12 +56,12 @@ def save(folder: Path, step: int, parts: list[Part]) -> Path:
     return target
 
 
-def good(folder: Path) -> tuple[Stored | None, list[str]]:
-    return shards.newest_good((folder,), IDENTITY.spec_hash, {"wide", "odd", "one"}, Ranks())
+def good(folder: Path) -> tuple[StoredCheckpoint | None, list[str]]:
+    return shards.newest_good_of_ranks((folder,), IDENTITY.spec_hash, {"wide", "odd", "one"}, Ranks())
 
 
 @pytest.mark.parametrize("parts", [parts_as_ddp(1), parts_as_ddp(2), parts_as_fsdp(2), parts_as_fsdp(3)])
-def test_any_number_of_ranks_reads_the_tensors_that_others_wrote(tmp_path: Path, parts: list[Part]) -> None:
+def test_any_number_of_ranks_reads_the_tensors_that_others_wrote(tmp_path: Path, parts: list[CheckpointPart]) -> None:
     save(tmp_path, 3, parts)
     stored, _ = good(tmp_path)
     assert stored and stored.manifest.step == 3
@@ -76,7 +76,7 @@ def test_any_number_of_ranks_reads_the_tensors_that_others_wrote(tmp_path: Path,
 
 def test_ranks_that_have_the_same_tensors_write_each_once_and_about_as_much() -> None:
     weights = {f"weights/{number}": torch.zeros(100 + number) for number in range(50)}
-    parts = [Part.of(weights, {}, Ranks(rank, 4)) for rank in range(4)]
+    parts = [CheckpointPart.of(weights, {}, Ranks(rank, 4)) for rank in range(4)]
     assert sorted(name for part in parts for name in part.spans) == sorted(weights)
     sizes = [sum(tensor.nbytes for tensor in part.tensors.values()) for part in parts]
     assert max(sizes) < 1.1 * min(sizes)
@@ -134,12 +134,12 @@ def test_a_manifest_that_leaves_out_a_rank_is_no_checkpoint(tmp_path: Path) -> N
 
 def test_another_jobs_checkpoint_is_not_gone_on_from(tmp_path: Path) -> None:
     save(tmp_path, 3, parts_as_ddp(1))
-    assert shards.newest_good((tmp_path,), "b" * 64, {"wide", "odd", "one"}, Ranks())[0] is None
-    assert shards.newest_good((tmp_path,), IDENTITY.spec_hash, {"another"}, Ranks())[0] is None
+    assert shards.newest_good_of_ranks((tmp_path,), "b" * 64, {"wide", "odd", "one"}, Ranks())[0] is None
+    assert shards.newest_good_of_ranks((tmp_path,), IDENTITY.spec_hash, {"another"}, Ranks())[0] is None
 
 
 def test_training_goes_on_while_a_checkpoint_is_written_and_does_not_show_in_it(tmp_path: Path) -> None:
-    saver, weight = shards.Saver(tmp_path, Ranks(), after=0), torch.ones(1000, 1000)
+    saver, weight = shards.ShardSaver(tmp_path, Ranks(), after=0), torch.ones(1000, 1000)
     for step in (1, 2, 3):
         saver.save(step, IDENTITY, {"weights/w": weight}, {})
         weight += 1
@@ -152,5 +152,5 @@ def test_training_goes_on_while_a_checkpoint_is_written_and_does_not_show_in_it(
 def test_what_an_earlier_try_left_torn_is_cleared_away(tmp_path: Path) -> None:
     kept = save(tmp_path, 3, parts_as_ddp(1))
     (tmp_path / "000006").mkdir()
-    shards.Saver(tmp_path, Ranks(), after=3)
+    shards.ShardSaver(tmp_path, Ranks(), after=3)
     assert list(tmp_path.iterdir()) == [kept]

@@ -14,13 +14,13 @@ import torch
 from PIL import Image
 
 from gangline.core.errors import BadInput
-from gangline.core.specs.phases import Phase
+from gangline.core.specs.phases import TrainingPhase
 from gangline.data.dataset import DataSet
-from gangline.data.making.conversion import Conversion, Done, left_out
+from gangline.data.making.conversion import Conversion, ConvertedPiece, left_out_counts
 from gangline.data.making.convert import convert
 from gangline.data.making.engine import Processes
 from gangline.data.making.fetch import Fetching
-from gangline.data.place import Place
+from gangline.data.place import DataPlace
 from gangline.data.sources import Hints, find_source
 from gangline.data.sources.tables import TableSource
 from gangline.train.encoding.drawn import drawn_elsewhere
@@ -101,14 +101,14 @@ def _drawn(vae: Any, image: Image.Image, resolution: int, generator: torch.Gener
 
 
 def kept(written: Written, *resolutions: int, base: Path = BASE, scaled_by: float | None = None) -> TableSource:
-    found, entries = find_source(Place(str(written.source)), Hints())
+    found, entries = find_source(DataPlace(str(written.source)), Hints())
     assert isinstance(found, TableSource)
     return drawn_elsewhere(found, entries, base, resolutions, scaled_by)
 
 
-def converted(source: TableSource, target: Path) -> tuple[DataSet, list[Done]]:
+def converted(source: TableSource, target: Path) -> tuple[DataSet, list[ConvertedPiece]]:
     entries = source.place.entries()
-    return convert(Conversion(source=source, target=Place(str(target)), rows=8), entries, Processes(1), Fetching())
+    return convert(Conversion(source=source, target=DataPlace(str(target)), rows=8), entries, Processes(1), Fetching())
 
 
 def test_latents_that_were_drawn_once_are_kept_as_the_vae_gave_them_with_no_deviation(
@@ -127,7 +127,7 @@ def test_latents_that_were_drawn_once_are_kept_as_the_vae_gave_them_with_no_devi
             np.testing.assert_allclose(mean, drawn.reshape(-1), rtol=2e-3, atol=1e-3)
             assert not deviation.any()
     assert data.rows == COUNT
-    assert not left_out(done)
+    assert not left_out_counts(done)
     assert data.info.dropped == {"caption_latents (bytes)": COUNT}
     assert (data.table.to_table()["source_width"].to_pylist()[0], data.table.to_table()["hash"].to_pylist()[0]) == (
         40,
@@ -137,13 +137,13 @@ def test_latents_that_were_drawn_once_are_kept_as_the_vae_gave_them_with_no_devi
 
 def test_a_model_trains_on_latents_that_were_drawn_elsewhere(base: Path, tmp_path: Path) -> None:
     data, _ = converted(kept(write(tmp_path, base), 32, base=base), tmp_path / "made.lance")
-    phase = Phase(steps=3, resolution=32, batch_size=4, latents="required")
+    phase = TrainingPhase(steps=3, resolution=32, batch_size=4, latents="required")
     run = finish(lay_out(tmp_path / "run", scratch_spec(base, data, phases=(phase,)), base))
     assert report_of(run)
 
 
 def test_without_a_model_latents_are_left_out_with_what_to_do(tmp_path: Path) -> None:
-    found, _ = find_source(Place(str(write(tmp_path).source)), Hints())
+    found, _ = find_source(DataPlace(str(write(tmp_path).source)), Hints())
     assert any("latents_16, latents_32: left out; --latents-of MODEL keeps them" in note for note in found.notes)
     assert any(
         "caption_latents: left out; MosaicML's script embeds no text for every tenth" in note for note in found.notes
@@ -162,7 +162,7 @@ def test_without_a_model_latents_are_left_out_with_what_to_do(tmp_path: Path) ->
 def test_a_sample_whose_latents_cannot_be_used_is_left_out(bad: bytes, why: str, tmp_path: Path) -> None:
     written = write(tmp_path, latents_32=bad)
     data, done = converted(kept(written), tmp_path / "made.lance")
-    assert left_out(done) == {why: 1}
+    assert left_out_counts(done) == {why: 1}
     assert data.rows == COUNT - 1
     small, _ = converted(kept(written, 16), tmp_path / "small.lance")
     assert (small.rows, list(small.computed())) == (COUNT, ["latents_16"])
@@ -173,7 +173,7 @@ def test_an_image_that_its_exif_turns_is_not_the_one_whose_latents_were_drawn(tm
     turned[0x0112] = 6
     Image.new("RGB", (40, 40)).save(file, "JPEG", exif=turned)
     _, done = converted(kept(write(tmp_path, jpg=file.getvalue())), tmp_path / "made.lance")
-    assert left_out(done) == {"turned by its EXIF, but not where its latents were drawn": 1}
+    assert left_out_counts(done) == {"turned by its EXIF, but not where its latents were drawn": 1}
 
 
 def test_latents_that_another_vae_made_are_refused(base: Path, tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_a_resolution_that_is_not_there_is_told_with_those_that_are(tmp_path: Pa
 def test_other_latents_are_another_conversion(tmp_path: Path) -> None:
     written = write(tmp_path)
     plans = {
-        Conversion(source=source, target=Place("x")).digest([])
+        Conversion(source=source, target=DataPlace("x")).digest([])
         for source in (kept(written), kept(written, 32), kept(written, 32, scaled_by=1.1))
     }
     assert len(plans) == 3

@@ -17,14 +17,14 @@ import torch
 from PIL import Image
 
 from gangline.core.errors import BadInput
-from gangline.data.columns import KEY, Texts
+from gangline.data.columns import KEY, TextsColumn
 from gangline.data.dataset import DataSet, open_data_set
-from gangline.data.images.buckets import Size, cut
+from gangline.data.images.buckets import Size, cut_view
 from gangline.data.images.crops import square
-from gangline.data.look import look
+from gangline.data.look import summarise
 from gangline.data.making.engine import Processes, Ray
-from gangline.data.place import Place
-from gangline.train.encoding.encode import encode, forecast
+from gangline.data.place import DataPlace
+from gangline.train.encoding.encode import encode_data_set, forecast_encoding
 from gangline.train.encoding.encoder import Encoder, Encoding
 from gangline.train.model.base import load_base
 from gangline.train.model.digest import weights_digest
@@ -48,7 +48,7 @@ def encoding(data: DataSet, **changes: Any) -> Encoding:
 
 @pytest.mark.parametrize("crop", ["center", "random"])
 def test_stored_latents_are_the_posterior_of_the_pictures_square(crop: Any, data: DataSet) -> None:
-    made_of = encode(data, encoding(data, crop=crop, resolutions=(32, 16)), Processes(1))
+    made_of = encode_data_set(data, encoding(data, crop=crop, resolutions=(32, 16)), Processes(1))
     base = load_base(BASE, torch.device("cpu"), torch.float32)
     rows = made_of.table.to_table().to_pylist()
     for resolution in (32, 16):
@@ -61,7 +61,8 @@ def test_stored_latents_are_the_posterior_of_the_pictures_square(crop: Any, data
             picture = Image.open(BytesIO(row["image"])).convert("RGB")
             view = square(Size(width=picture.width, height=picture.height), resolution, crop, row["sha256"])
             pixels = (
-                torch.from_numpy(np.asarray(cut(picture, view), dtype=np.float32)).permute(2, 0, 1)[None] / 127.5 - 1
+                torch.from_numpy(np.asarray(cut_view(picture, view), dtype=np.float32)).permute(2, 0, 1)[None] / 127.5
+                - 1
             )
             with torch.no_grad():
                 posterior = base.vae.encode(pixels).latent_dist
@@ -80,9 +81,9 @@ def test_random_crops_differ_between_pictures_and_never_for_one(data: DataSet) -
 
 def test_texts_are_those_of_the_encoders_and_only_on_request(data: DataSet) -> None:
     assert "texts" not in Encoder(encoding(data)).schema.names
-    made_of = encode(data, encoding(data, texts=True), Processes(1))
+    made_of = encode_data_set(data, encoding(data, texts=True), Processes(1))
     known = made_of.computed()["texts"]
-    assert isinstance(known, Texts)
+    assert isinstance(known, TextsColumn)
     base = load_base(BASE, torch.device("cpu"), torch.float32)
     for row in made_of.table.to_table(columns=["captions", "texts", "texts_pooled"]).to_pylist()[:3]:
         one = embed_all(base, tokenize(base, row["captions"][:1]))
@@ -112,11 +113,11 @@ class CutOff:
 
 def test_what_is_encoded_stays_encoded(data: DataSet) -> None:
     with pytest.raises(Cut):
-        encode(data, encoding(data), CutOff(2))
+        encode_data_set(data, encoding(data), CutOff(2))
     assert "latents_32" not in open_data_set(data.place).table.schema.names
     rest = CutOff(100)
     told: list[tuple[int, int]] = []
-    made_of = encode(data, encoding(data), rest, lambda done, before: told.append((done, before)))
+    made_of = encode_data_set(data, encoding(data), rest, lambda done, before: told.append((done, before)))
     assert rest.done == 1
     assert told == [(8, 8), (12, 8)]
     assert made_of.table.count_rows("latents_32 is not null") == ROWS
@@ -125,10 +126,10 @@ def test_what_is_encoded_stays_encoded(data: DataSet) -> None:
 
 def test_what_a_try_that_was_cut_off_left_is_swept_and_no_version_loses_a_file(data: DataSet) -> None:
     with pytest.raises(Cut):
-        encode(data, encoding(data), CutOff(2))
+        encode_data_set(data, encoding(data), CutOff(2))
     for name in (".tmpOwV5jj", "unnamed.lance", "thesis.txt"):
         data.place.below("data").write(name, b"")
-    made_of = encode(data, encoding(data), Processes(1))
+    made_of = encode_data_set(data, encoding(data), Processes(1))
     named = {file.path for fragment in made_of.table.get_fragments() for file in fragment.data_files()}
     assert {entry.name for entry in data.place.below("data").entries()} == named | {"thesis.txt"}
     for version in range(1, made_of.version + 1):
@@ -137,19 +138,19 @@ def test_what_a_try_that_was_cut_off_left_is_swept_and_no_version_loses_a_file(d
 
 def test_other_settings_do_not_go_on_with_what_was_begun(data: DataSet) -> None:
     with pytest.raises(Cut):
-        encode(data, encoding(data), CutOff(2))
+        encode_data_set(data, encoding(data), CutOff(2))
     with pytest.raises(BadInput, match="were begun, or the data set has changed"):
-        encode(data, encoding(data, crop="random"), Processes(1))
+        encode_data_set(data, encoding(data, crop="random"), Processes(1))
     data.table.delete("width > 44")
     changed = open_data_set(data.place)
     with pytest.raises(BadInput, match="were begun, or the data set has changed"):
-        encode(changed, encoding(changed), Processes(1))
+        encode_data_set(changed, encoding(changed), Processes(1))
 
 
 def test_settings_of_which_nothing_was_made_stand_in_no_others_way(data: DataSet) -> None:
     with pytest.raises(Cut):
-        encode(data, encoding(data), CutOff(0))
-    made_of = encode(data, encoding(data, crop="random"), Processes(1))
+        encode_data_set(data, encoding(data), CutOff(0))
+    made_of = encode_data_set(data, encoding(data, crop="random"), Processes(1))
     assert "latents_32_random" in made_of.table.schema.names
 
 
@@ -157,24 +158,24 @@ def test_what_is_cut_off_is_made_again_its_data_though_its_note_is_there_and_its
     """A machine that loses its power may leave it so."""
     named = {entry.name for entry in data.place.below("data").entries()}
     with pytest.raises(Cut):
-        encode(data, encoding(data), CutOff(2))
+        encode_data_set(data, encoding(data), CutOff(2))
     one = next(entry.name for entry in data.place.below("data").entries() if entry.name not in named)
     data.place.below("data").write(one, b"")
     data.place.beside(".encoding").write(".2.json.partial", b"{")
     rest = CutOff(100)
-    made_of = encode(data, encoding(data), rest)
+    made_of = encode_data_set(data, encoding(data), rest)
     assert rest.done == 2
     assert made_of.table.count_rows("latents_32 is not null") == ROWS
 
 
 def test_what_was_begun_for_a_data_set_is_not_used_for_another_in_its_place(data: DataSet, tmp_path: Path) -> None:
     with pytest.raises(Cut):
-        encode(data, encoding(data), CutOff(2))
+        encode_data_set(data, encoding(data), CutOff(2))
     shutil.rmtree(data.place.uri)
     other, _ = converted(made.as_tars(tmp_path / "other", samples(ROWS, 100)), tmp_path / "made.lance")
     assert other.version == data.version
     with pytest.raises(BadInput, match="were begun, or the data set has changed"):
-        encode(other, encoding(other), Processes(1))
+        encode_data_set(other, encoding(other), Processes(1))
 
 
 def test_other_weights_in_the_place_of_the_model_do_not_go_on_with_what_was_begun(
@@ -185,10 +186,10 @@ def test_other_weights_in_the_place_of_the_model_do_not_go_on_with_what_was_begu
     base = tmp_path / "model"
     shutil.copytree(BASE, base)
     with pytest.raises(Cut):
-        encode(data, encoding(data, base=base), CutOff(2))
+        encode_data_set(data, encoding(data, base=base), CutOff(2))
     AutoencoderKL.from_config(AutoencoderKL.load_config(base / "vae")).save_pretrained(base / "vae")
     with pytest.raises(BadInput, match=r"other columns for .* were begun"):
-        encode(data, encoding(data, base=base), Processes(1))
+        encode_data_set(data, encoding(data, base=base), Processes(1))
 
 
 def test_a_data_set_that_changes_meanwhile_is_told(data: DataSet) -> None:
@@ -198,25 +199,25 @@ def test_a_data_set_that_changes_meanwhile_is_told(data: DataSet) -> None:
             data.table.delete("width > 44")
 
     with pytest.raises(BadInput, match="was changed while columns were made for it"):
-        encode(data, encoding(data), Changing(100))
+        encode_data_set(data, encoding(data), Changing(100))
 
 
 def test_what_is_there_is_not_made_twice(data: DataSet) -> None:
-    with_latents = encode(data, encoding(data), Processes(1))
+    with_latents = encode_data_set(data, encoding(data), Processes(1))
     with pytest.raises(BadInput, match="has latents_32 already"):
-        forecast(with_latents, encoding(with_latents, resolutions=(16, 32)))
+        forecast_encoding(with_latents, encoding(with_latents, resolutions=(16, 32)))
 
 
 def test_a_second_resolution_leaves_the_first_as_it_was(data: DataSet) -> None:
-    first = encode(data, encoding(data), Processes(1))
-    both = encode(first, encoding(first, resolutions=(16,)), Processes(1))
+    first = encode_data_set(data, encoding(data), Processes(1))
+    both = encode_data_set(first, encoding(first, resolutions=(16,)), Processes(1))
     assert both.table.to_table(columns=["latents_32"]) == first.table.to_table(columns=["latents_32"])
     assert set(both.computed()) == {"latents_32", "latents_16"}
 
 
 def test_a_resolution_that_the_vae_cannot_is_told(data: DataSet) -> None:
     with pytest.raises(BadInput, match="resolution 30 is no multiple of 4"):
-        forecast(data, encoding(data, resolutions=(30,)))
+        forecast_encoding(data, encoding(data, resolutions=(30,)))
 
 
 @contextmanager
@@ -247,17 +248,17 @@ def test_what_an_encoder_refuses_is_told_as_it_says_it(data: DataSet, tmp_path: 
     vae.quant_conv.bias.data.fill_(torch.inf)
     vae.save_pretrained(tmp_path / "vae")
     with pytest.raises(BadInput, match="this VAE gives no finite numbers in float32"):
-        encode(data, encoding(data, vae=tmp_path / "vae"), Processes(1))
+        encode_data_set(data, encoding(data, vae=tmp_path / "vae"), Processes(1))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_what_a_vae_computed_in_stays_known_beside_what_is_stored(dtype: str, data: DataSet) -> None:
-    known = encode(data, encoding(data, dtype=dtype), Processes(1)).latents("latents_32")
+    known = encode_data_set(data, encoding(data, dtype=dtype), Processes(1)).latents("latents_32")
     assert (known.compute_precision, known.precision) == (dtype, "float16")
 
 
 def test_latents_of_before_have_no_compute_precision_and_are_read_as_ever(data: DataSet, tmp_path: Path) -> None:
-    table = encode(data, encoding(data), Processes(1)).table.to_table()
+    table = encode_data_set(data, encoding(data), Processes(1)).table.to_table()
     column = table.schema.field("latents_32")
     notes = json.loads(column.metadata[KEY])
     del notes["compute_precision"]
@@ -265,13 +266,13 @@ def test_latents_of_before_have_no_compute_precision_and_are_read_as_ever(data: 
         table.schema.get_field_index("latents_32"), column.with_metadata({KEY: json.dumps(notes).encode()})
     )
     lance.write_dataset(table.cast(schema), tmp_path / "before.lance")
-    before = open_data_set(Place(str(tmp_path / "before.lance")))
+    before = open_data_set(DataPlace(str(tmp_path / "before.lance")))
     assert before.latents("latents_32").compute_precision is None
-    assert "computed in" not in "".join(column.what for column in look(before).columns)
+    assert "computed in" not in "".join(column.what for column in summarise(before).columns)
 
 
 def test_a_forecast_knows_the_size_before_it_starts(data: DataSet) -> None:
-    expected = forecast(data, encoding(data, resolutions=(32, 16), texts=True))
+    expected = forecast_encoding(data, encoding(data, resolutions=(32, 16), texts=True))
     assert expected.columns == {"latents_32": 1024, "latents_16": 256, "texts": 24 * 128 * 2, "texts_pooled": 128}
     assert expected.bytes_added == ROWS * sum(expected.columns.values())
     assert expected.images_per_second > 0
@@ -290,13 +291,13 @@ def test_a_vae_has_one_digest_whatever_its_weights_are_stored_in(tmp_path: Path)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("engine", [Processes(2), Ray(processes=2)], ids=["processes", "ray"])
 def test_others_make_the_same_latents(engine: Any, data: DataSet, tmp_path: Path) -> None:
-    together = encode(data, encoding(data), engine).table.to_table(columns=["latents_32"])
+    together = encode_data_set(data, encoding(data), engine).table.to_table(columns=["latents_32"])
     alone, _ = converted(tmp_path / "source", tmp_path / "alone.lance")
-    assert encode(alone, encoding(alone), Processes(1)).table.to_table(columns=["latents_32"]) == together
+    assert encode_data_set(alone, encoding(alone), Processes(1)).table.to_table(columns=["latents_32"]) == together
 
 
 def test_the_notes_of_a_fragment_are_json(data: DataSet) -> None:
     with pytest.raises(Cut):
-        encode(data, replace(encoding(data), batch_size=3), CutOff(1))
+        encode_data_set(data, replace(encoding(data), batch_size=3), CutOff(1))
     for entry in data.place.beside(".encoding").entries():
         assert json.loads(data.place.beside(".encoding").read(entry.name))

@@ -21,7 +21,7 @@ from gangline.core.estimates.layers import (
     text_layers,
     unet_layers,
 )
-from gangline.core.estimates.work import Trained, training
+from gangline.core.estimates.work import Trained, training_work
 from gangline.core.models.architecture import PUBLISHED_VAE, UNet, unet_of_config
 from gangline.core.models.families import SD2, SD15, SDXL, TextEncoder
 from gangline.core.specs.lora import ATTENTION
@@ -105,7 +105,7 @@ def test_a_loras_step_computes_what_torch_counts(name: str) -> None:
     with META:
         unet.add_adapter(LoraConfig(r=RANK, target_modules=list(ATTENTION)))
     trained = Trained(rank=RANK, targets=ATTENTION)
-    counted = training(unet_layers(shape(name), SIDES[name]), trained, again=False)
+    counted = training_work(unet_layers(shape(name), SIDES[name]), trained, again=False)
     assert counted.flops == pytest.approx(flops(passes(unet, SIDES[name])), rel=0.005)
     learning = sum(weight.numel() for weight in unet.parameters() if weight.requires_grad)
     assert trained.weights(unet_layers(shape(name), SIDES[name])) == learning
@@ -113,7 +113,7 @@ def test_a_loras_step_computes_what_torch_counts(name: str) -> None:
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_step_from_scratch_computes_what_torch_counts(name: str) -> None:
-    counted = training(unet_layers(shape(name), SIDES[name]), Trained(), again=False)
+    counted = training_work(unet_layers(shape(name), SIDES[name]), Trained(), again=False)
     assert counted.flops == pytest.approx(flops(passes(unet_on_meta(name), SIDES[name])), rel=0.005)
 
 
@@ -127,7 +127,7 @@ def test_gradient_checkpointing_computes_what_torch_counts(name: str, rank: int)
             unet.add_adapter(LoraConfig(r=rank, target_modules=list(ATTENTION)))
     unet.enable_gradient_checkpointing(lambda part, *given: checkpoint(part, *given, use_reentrant=False))
     unet.train()
-    counted = training(unet_layers(shape(name), 256), Trained(rank=rank, targets=ATTENTION), again=True)
+    counted = training_work(unet_layers(shape(name), 256), Trained(rank=rank, targets=ATTENTION), again=True)
     assert counted.flops == pytest.approx(flops(passes(unet, 256)), rel=0.05)
 
 

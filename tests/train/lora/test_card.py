@@ -12,7 +12,7 @@ from gangline.core.models.families import FAMILIES, SDXL, FamilyName
 from gangline.core.models.lora_metadata import Facts
 from gangline.core.specs.fields import FilesBase, HubBase
 from gangline.core.specs.lora import LoraSpec
-from gangline.train.lora.card import Picture, card, write_card
+from gangline.train.lora.card import CardPicture, card, write_card
 
 SHA = "ab" * 32
 SPEC = LoraSpec(
@@ -31,7 +31,7 @@ FACTS = Facts(
     fingerprint={"gpu": "H200", "torch": "2.8"},
     held_out=({"photo": "b.png", "loss_before": 0.2, "loss_after": 0.1},),
 )
-PICTURES = (Picture(prompt="sks cat on Mars", path="samples/one.png"),)
+PICTURES = (CardPicture(prompt="sks cat on Mars", path="samples/one.png"),)
 
 
 def text_of(spec: LoraSpec = SPEC, **changes: Any) -> str:
@@ -63,7 +63,7 @@ def test_nothing_is_said_of_a_licence_or_a_base_that_nobody_knows() -> None:
 
 def test_words_of_a_prompt_are_text_and_never_markup_or_settings() -> None:
     prompt = "a: \"b' # [c](d) <script> `e` 猫"
-    text = card(replace(SPEC, prompt=prompt), FACTS, (Picture(prompt=prompt, path="x.png"),))
+    text = card(replace(SPEC, prompt=prompt), FACTS, (CardPicture(prompt=prompt, path="x.png"),))
     data = ModelCard(text).data.to_dict()
     assert (data["instance_prompt"], data["widget"][0]["text"]) == (prompt, prompt)
     assert "![a: \"b' \\# \\[c\\](d) \\<script\\> \\`e\\` 猫](<x.png>)" in text

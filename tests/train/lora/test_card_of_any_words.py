@@ -12,7 +12,7 @@ from markdown_it.token import Token
 from gangline.core.display import printable
 from gangline.core.files import File
 from gangline.core.specs.fields import FilesBase
-from gangline.train.lora.card import Picture, card
+from gangline.train.lora.card import CardPicture, card
 from tests.train.lora.test_card import FACTS, SHA, SPEC
 
 PIECES = st.sampled_from(
@@ -84,7 +84,7 @@ def card_of(words: str) -> str:
         fingerprint={words: words},
         held_out=({"photo": words, "loss_before": 0.2, "loss_after": 0.1},),
     )
-    return card(spec, facts, (Picture(prompt=words, path="samples/one.png"),))
+    return card(spec, facts, (CardPicture(prompt=words, path="samples/one.png"),))
 
 
 def parted(text: str) -> tuple[str, str]:

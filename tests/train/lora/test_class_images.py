@@ -106,8 +106,8 @@ def test_where_there_are_enough_photos_of_the_class_the_base_draws_none(tmp_path
     run = lay_out(tmp_path / "run", spec, photos=photos)
     (own,) = gathered(run, spec).class_images
     assert len(own.latents) == 3
-    assert {keys.kind_of(path.name) for path in (run.path / "prepared").iterdir()} == {"latents", "embeddings"}
-    assert {keys.kind_of(subject) for subject in keys.subjects(spec)} == {"latents", "embeddings"}
+    assert {keys.prepared_kind(path.name) for path in (run.path / "prepared").iterdir()} == {"latents", "embeddings"}
+    assert {keys.prepared_kind(subject) for subject in keys.subjects(spec)} == {"latents", "embeddings"}
 
 
 def test_they_are_cut_as_the_photos_are(tmp_path: Path, photos: Path) -> None:

@@ -12,7 +12,7 @@ from torch._dynamo.exc import FailOnRecompileLimitHit
 
 from gangline.core.runs.contract import EXIT_DONE
 from gangline.core.specs.lora import LoraSpec
-from gangline.train.lora.trainer import train
+from gangline.train.lora.trainer import run_lora_trainer
 from gangline.train.model.compiled import compile_blocks, uncompiled
 from gangline.train.run.contract import Orders, RunDirectory
 from tests.conftest import SUBJECT, file_at
@@ -90,6 +90,6 @@ def test_pictures_class_images_and_measurements_between_compiled_steps_compile_n
     another_process()
     begun = interrupt(tmp_path / "resumed", spec, after=3, photos=photos, base=base)
     another_process()
-    assert train(RunDirectory(begun.path), Orders(render=True)) == EXIT_DONE
+    assert run_lora_trainer(RunDirectory(begun.path), Orders(render=True)) == EXIT_DONE
     assert report_of(begun)["exact"] and report_of(begun)["weights_digest"] == report_of(whole)["weights_digest"]
     assert report_of(begun)["held_out"] == report_of(whole)["held_out"]

@@ -13,8 +13,8 @@ from gangline.core.models.lora_metadata import DIFFUSERS_FILE
 from gangline.core.parsing import InvalidSpec
 from gangline.core.runs.contract import EXIT_DONE
 from gangline.train.checkpoints.checkpoint import read_manifest
-from gangline.train.lora.trainer import train
-from gangline.train.program import kind_of
+from gangline.train.lora.trainer import run_lora_trainer
+from gangline.train.program import failure_kind
 from gangline.train.run.contract import Orders, RunDirectory
 from gangline.train.run.numerics import OtherNumerics
 from tests.train.conftest import STEPS, finish, interrupt, lay_out, report_of, small_spec
@@ -52,8 +52,8 @@ def test_a_run_whose_bits_must_stay_the_same_does_not_go_on_under_other_numerics
     rewrite_manifest(run.checkpoints / "000004", fingerprint=made_under | {"torch": "1.0"})
     before = lines(run)
     with pytest.raises(OtherNumerics, match=r"was made with other numerics: torch 1\.0 → ") as told:
-        train(RunDirectory(run.path), Orders())
-    assert kind_of(told.value) == "other numerics"
+        run_lora_trainer(RunDirectory(run.path), Orders())
+    assert failure_kind(told.value) == "other numerics"
     assert [line["phase"] for line in lines(run)[len(before) :]] == ["preparing"]
 
 
@@ -62,8 +62,8 @@ def test_a_job_with_a_setting_that_its_node_does_not_know_is_for_a_newer_node(tm
     path = run.path / "spec.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"of_next_year": True}))
     with pytest.raises(InvalidSpec, match="of_next_year") as told:
-        train(RunDirectory(run.path), Orders())
-    assert kind_of(told.value) == "too old"
+        run_lora_trainer(RunDirectory(run.path), Orders())
+    assert failure_kind(told.value) == "too old"
 
 
 def test_a_run_whose_bits_must_stay_the_same_goes_on_under_its_own_numerics(
@@ -88,7 +88,7 @@ def rewrite_manifest(checkpoint: Path, **changes: Any) -> None:
 
 def test_asked_to_save_a_run_saves_and_goes_on(tmp_path: Path) -> None:
     run = lay_out(tmp_path / "run", small_spec(checkpoint_every_steps=None))
-    assert train(run, Orders(save=True)) == EXIT_DONE
+    assert run_lora_trainer(run, Orders(save=True)) == EXIT_DONE
     assert [path.name for path in run.checkpoints.iterdir()] == ["000001"]
     assert lines(run)[-1]["step"] == STEPS
 

@@ -26,14 +26,14 @@ from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProject
 from gangline.core.errors import BadInput
 from gangline.core.files import File
 from gangline.core.models.families import FAMILIES, SD15, SDXL
-from gangline.core.models.lora_metadata import DIFFUSERS_FILE, Facts, name_of
+from gangline.core.models.lora_metadata import DIFFUSERS_FILE, Facts, lora_name
 from gangline.core.specs.fields import FilesBase, HubBase
 from gangline.core.specs.lora import LoraSpec
 from gangline.train.lora.adapter import originals
 from gangline.train.lora.export import (
     MAGNITUDE,
     SETTINGS,
-    Part,
+    LoraPart,
     Tensors,
     kohya_tensors,
     webui_hash,
@@ -113,7 +113,7 @@ def part_names(family: str) -> tuple[str, ...]:
     return ("unet", "text_encoder", "text_encoder_2") if family == "sdxl" else ("unet", "text_encoder")
 
 
-def adapted(family: str, *, targets: list[str], **settings: Any) -> tuple[Any, dict[str, Part]]:
+def adapted(family: str, *, targets: list[str], **settings: Any) -> tuple[Any, dict[str, LoraPart]]:
     """A pipeline with adapters of which nothing is trained yet, and their weights."""
     pipeline = fresh(family)
     parts = {}
@@ -125,17 +125,17 @@ def adapted(family: str, *, targets: list[str], **settings: Any) -> tuple[Any, d
     return pipeline, parts
 
 
-def part_of(pipeline: Any, name: str, adapter: str) -> Part:
+def part_of(pipeline: Any, name: str, adapter: str) -> LoraPart:
     model = getattr(pipeline, name)
     weights = get_peft_model_state_dict(model, adapter_name=adapter)
-    return Part(
+    return LoraPart(
         weights={key: value.clone() for key, value in weights.items()},
         config=model.peft_config[adapter],
         originals=originals(model),
     )
 
 
-def trained(family: str, *, targets: list[str], **settings: Any) -> tuple[Any, dict[str, Part]]:
+def trained(family: str, *, targets: list[str], **settings: Any) -> tuple[Any, dict[str, LoraPart]]:
     """The same with weights as if trained: none is zero."""
     pipeline, _ = adapted(family, targets=targets, **settings)
     generator = torch.Generator().manual_seed(7)
@@ -235,7 +235,7 @@ def test_diffusers_leaves_the_norms_of_kohyas_file_out_so_its_own_file_is_for_it
     assert not pipeline.unet.peft_config[adapter].use_dora
 
 
-def stems_of(parts: dict[str, Part], family: str) -> dict[str, str]:
+def stems_of(parts: dict[str, LoraPart], family: str) -> dict[str, str]:
     """The path of each of kohya's stems, by what its tensors are: each weight is another one."""
     by_bytes = {
         layer.down.numpy().tobytes(): f"{name}.{module}"
@@ -288,12 +288,12 @@ OUTSIDE_BLOCKS = ("conv_in", "conv_out", "time_embedding", "add_embedding", "tex
 
 
 @cache
-def real_parts(family: str) -> dict[str, Part]:
+def real_parts(family: str) -> dict[str, LoraPart]:
     """Rank 1 on every linear layer and convolution that kohya's scripts train, without memory for its weights."""
     with torch.device("meta"):
         models = REAL[family]()
     return {
-        name: Part(weights=dict(rank_one(model)), config=LoraConfig(r=1, lora_alpha=1))
+        name: LoraPart(weights=dict(rank_one(model)), config=LoraConfig(r=1, lora_alpha=1))
         for name, model in models.items()
     }
 
@@ -331,7 +331,7 @@ def test_each_of_kohyas_names_is_the_module_that_it_was_in_the_published_layout(
     for name, part in real_parts(family).items():
         for module, layer in part.layers():
             path = module if name == "unet" or module.startswith("text_model.") else f"text_model.{module}"
-            alone = Part(
+            alone = LoraPart(
                 weights={f"{module}.lora_A.weight": layer.down, f"{module}.lora_B.weight": layer.up}, config=part.config
             )
             stems = {key.split(".")[0] for key in kohya_tensors({name: alone}, FAMILIES[family], 2)}
@@ -350,7 +350,7 @@ def test_the_modules_of_sdxl_outside_its_blocks_have_their_published_names() -> 
     }
     low = torch.zeros(1, 1)
     weights = {f"{module}.lora_{side}.weight": low for module in modules for side in "AB"}
-    tensors = kohya_tensors({"unet": Part(weights=weights, config=LoraConfig(r=1))}, SDXL, 2)
+    tensors = kohya_tensors({"unet": LoraPart(weights=weights, config=LoraConfig(r=1))}, SDXL, 2)
     assert {key.split(".")[0] for key in tensors} == {f"lora_unet_{name}" for name in modules.values()}
 
 
@@ -362,11 +362,11 @@ def metadata_of(file: Path) -> dict[str, str]:
         return opened.metadata()
 
 
-def small_parts() -> dict[str, Part]:
+def small_parts() -> dict[str, LoraPart]:
     torch.manual_seed(1)
     weights = {"mid_block.attentions.0.proj_in.lora_A.weight": torch.randn(RANK, 8)}
     weights["mid_block.attentions.0.proj_in.lora_B.weight"] = torch.randn(8, RANK)
-    return {"unet": Part(weights=weights, config=LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=["proj_in"]))}  # pyright: ignore[reportArgumentType]
+    return {"unet": LoraPart(weights=weights, config=LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=["proj_in"]))}  # pyright: ignore[reportArgumentType]
 
 
 def test_the_file_says_what_tools_ask_for(tmp_path: Path) -> None:
@@ -430,7 +430,7 @@ def test_the_hashes_are_those_that_kohya_and_the_web_ui_compute(tmp_path: Path) 
     weights["mid_block.attentions.0.proj_in.lora_B.weight"] = torch.randn(100_000, RANK)
     base = tmp_path / "dream.safetensors"
     base.write_bytes(bytes(range(256)) * 8192)
-    parts = {"unet": Part(weights=weights, config=small_parts()["unet"].config)}
+    parts = {"unet": LoraPart(weights=weights, config=small_parts()["unet"].config)}
     file = write_kohya(tmp_path, parts, 2, SPEC, facts_of("sd15"), base)
     metadata = metadata_of(file)
     blob = file.read_bytes()
@@ -460,7 +460,7 @@ def test_equal_results_give_equal_bytes(tmp_path: Path) -> None:
     [("sks cat face, fluent emoji", "sks-cat-face-fluent-emoji"), ("猫", "lora"), ("a" * 99, "a" * 60)],
 )
 def test_a_result_is_named_after_its_prompt(prompt: str, name: str) -> None:
-    assert name_of(replace(SPEC, prompt=prompt)) == name
+    assert lora_name(replace(SPEC, prompt=prompt)) == name
 
 
 @pytest.mark.parametrize(
@@ -468,17 +468,17 @@ def test_a_result_is_named_after_its_prompt(prompt: str, name: str) -> None:
     [("Grüße 🐱 cat", "grüße-cat"), ("my_dog v2", "my_dog-v2"), ("猫", "猫"), ("🐱", "sks-cat"), ("../../x", "x")],
 )
 def test_a_result_that_was_given_a_name_has_it_in_any_script(given: str, name: str) -> None:
-    assert name_of(replace(SPEC, prompt="sks cat", output_name=given)) == name
+    assert lora_name(replace(SPEC, prompt="sks cat", output_name=given)) == name
 
 
 # A LoRA to go on from.
 
 
-def as_kohya(parts: dict[str, Part], family: str) -> Tensors:
+def as_kohya(parts: dict[str, LoraPart], family: str) -> Tensors:
     return kohya_tensors(parts, FAMILIES[family], LAYERS_PER_BLOCK[family])
 
 
-def as_old_diffusers(parts: dict[str, Part], family: str) -> Tensors:
+def as_old_diffusers(parts: dict[str, LoraPart], family: str) -> Tensors:
     """What diffusers 0.20 wrote, before it used PEFT; its alphas are the ranks."""
     tensors = {}
     for name, part in parts.items():
@@ -493,7 +493,7 @@ def as_old_diffusers(parts: dict[str, Part], family: str) -> Tensors:
     return tensors
 
 
-def save_by_diffusers(family: str, pipeline: Any, parts: dict[str, Part], file: Path) -> None:
+def save_by_diffusers(family: str, pipeline: Any, parts: dict[str, LoraPart], file: Path) -> None:
     layers = {f"{name}_lora_layers": convert_state_dict_to_diffusers(part.weights) for name, part in parts.items()}
     settings = {f"{name}_lora_adapter_metadata": part.config.to_dict() for name, part in parts.items()}
     type(pipeline).save_lora_weights(file.parent, weight_name=file.name, **layers, **settings)
@@ -607,7 +607,7 @@ def cat(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def start() -> dict[str, Part]:
+def start() -> dict[str, LoraPart]:
     """What a job has that trains the attention of that model."""
     return adapted("sd15", targets=ATTENTION)[1]
 
@@ -634,7 +634,7 @@ def test_modules_that_the_job_does_not_train_are_refused_by_name(tmp_path: Path)
     assert refused.value.hint == "add ff.net.0.proj, ff.net.2, proj_in, proj_out to target_modules"
 
 
-def test_weights_of_a_text_encoder_are_refused_where_it_is_not_trained(cat: Path, start: dict[str, Part]) -> None:
+def test_weights_of_a_text_encoder_are_refused_where_it_is_not_trained(cat: Path, start: dict[str, LoraPart]) -> None:
     with pytest.raises(BadInput, match="text encoders") as refused:
         read_lora(cat, SD15, {"unet": start["unet"]}, 2)
     assert refused.value.hint == "set train_text_encoder"
@@ -669,13 +669,15 @@ def test_a_lora_of_another_family_is_refused(of: str, says: str, tmp_path: Path)
     weights = {
         key: torch.zeros(1, 1).expand(value.shape[:2]) for key, value in parts.weights.items() if "attn2.to_k" in key
     }
-    file = write_kohya(tmp_path, {"unet": Part(weights=weights, config=parts.config)}, 2, SPEC, facts_of(of))
+    file = write_kohya(tmp_path, {"unet": LoraPart(weights=weights, config=parts.config)}, 2, SPEC, facts_of(of))
     other = "sdxl" if of != "sdxl" else "sd15"
     with pytest.raises(BadInput, match=f"is a LoRA of {says}, and the base is"):
         read_lora(file, FAMILIES[other], adapted(other, targets=ATTENTION)[1], LAYERS_PER_BLOCK[other])
 
 
-def test_a_lora_of_other_widths_is_refused_with_the_shapes(cat: Path, tmp_path: Path, start: dict[str, Part]) -> None:
+def test_a_lora_of_other_widths_is_refused_with_the_shapes(
+    cat: Path, tmp_path: Path, start: dict[str, LoraPart]
+) -> None:
     key = "unet.mid_block.attentions.0.transformer_blocks.0.attn1.to_q.lora_A.weight"
     file = change(cat, tmp_path, lambda tensors: tensors.update({key: torch.zeros(RANK, 99)}))
     with pytest.raises(
@@ -684,7 +686,7 @@ def test_a_lora_of_other_widths_is_refused_with_the_shapes(cat: Path, tmp_path: 
         read_lora(file, SD15, start, 2)
 
 
-def test_values_that_are_no_numbers_are_refused(cat: Path, tmp_path: Path, start: dict[str, Part]) -> None:
+def test_values_that_are_no_numbers_are_refused(cat: Path, tmp_path: Path, start: dict[str, LoraPart]) -> None:
     key = "unet.mid_block.attentions.0.transformer_blocks.0.attn1.to_q.lora_B.weight"
     file = change(cat, tmp_path, lambda tensors: tensors[key][0].fill_(float("nan")))
     with pytest.raises(BadInput, match="no numbers"):
@@ -710,14 +712,16 @@ def test_values_that_are_no_numbers_are_refused(cat: Path, tmp_path: Path, start
         ),
     ],
 )
-def test_what_is_no_lora_is_refused_by_name(content: bytes, says: str, tmp_path: Path, start: dict[str, Part]) -> None:
+def test_what_is_no_lora_is_refused_by_name(
+    content: bytes, says: str, tmp_path: Path, start: dict[str, LoraPart]
+) -> None:
     file = tmp_path / "style.safetensors"
     file.write_bytes(content)
     with pytest.raises(BadInput, match=f"^style.safetensors {says}"):
         read_lora(file, SD15, start, 2)
 
 
-def test_a_pickle_is_refused_before_anything_of_it_runs(tmp_path: Path, start: dict[str, Part]) -> None:
+def test_a_pickle_is_refused_before_anything_of_it_runs(tmp_path: Path, start: dict[str, LoraPart]) -> None:
     """`torch.save` makes one in a zip archive."""
     torch.save({"lora_unet_x.lora_up.weight": torch.zeros(2, 2)}, tmp_path / "style.safetensors")
     found = []
@@ -730,7 +734,7 @@ def test_a_pickle_is_refused_before_anything_of_it_runs(tmp_path: Path, start: d
     assert not found
 
 
-def test_a_lora_that_was_cut_off_is_refused(cat: Path, tmp_path: Path, start: dict[str, Part]) -> None:
+def test_a_lora_that_was_cut_off_is_refused(cat: Path, tmp_path: Path, start: dict[str, LoraPart]) -> None:
     (tmp_path / "style.safetensors").write_bytes(cat.read_bytes()[:-100])
     with pytest.raises(BadInput, match="is cut off"):
         read_lora(tmp_path / "style.safetensors", SD15, start, 2)
@@ -747,7 +751,7 @@ def test_a_lora_that_was_cut_off_is_refused(cat: Path, tmp_path: Path, start: di
     ],
 )
 def test_settings_that_are_none_are_refused(
-    said: dict[str, Any], cat: Path, tmp_path: Path, start: dict[str, Part]
+    said: dict[str, Any], cat: Path, tmp_path: Path, start: dict[str, LoraPart]
 ) -> None:
     save_file(load_file(cat), tmp_path / "style.safetensors", {SETTINGS: json.dumps(said)})
     with pytest.raises(BadInput, match=r"style\.safetensors says in its metadata what is no alpha"):

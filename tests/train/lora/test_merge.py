@@ -15,8 +15,8 @@ from gangline.core.specs.lora import LoraSpec
 from gangline.data.safetensors_header import read_header
 from gangline.train.lora.adapter import Adapter
 from gangline.train.lora.export import write_diffusers, write_kohya
-from gangline.train.lora.merge import merge
-from gangline.train.model.base import Base, load_base
+from gangline.train.lora.merge import merge_lora
+from gangline.train.model.base import LoadedBase, load_base
 from gangline.train.model.denoise import drawing_of, sample_latents
 from gangline.train.model.text import embed_all, tokenize
 from tests.conftest import BASE, Typed
@@ -39,7 +39,7 @@ def spec_of(*, dora: bool) -> LoraSpec:
     return small_spec(dora=dora, rank=4, alpha=6.0, train_text_encoder=True, target_modules=TARGETS, sample_steps=2)
 
 
-def trained(base: Base, spec: LoraSpec) -> Adapter:
+def trained(base: LoadedBase, spec: LoraSpec) -> Adapter:
     """As if trained: no weight is zero, and the norms are others."""
     adapter = Adapter(base, spec)
     generator = torch.Generator().manual_seed(5)
@@ -50,13 +50,13 @@ def trained(base: Base, spec: LoraSpec) -> Adapter:
     return adapter
 
 
-def drawn(base: Base, spec: LoraSpec) -> torch.Tensor:
+def drawn(base: LoadedBase, spec: LoraSpec) -> torch.Tensor:
     texts = tokenize(base, [spec.prompt, ""])
     spoken = embed_all(base, texts)
     return sample_latents(base, drawing_of(base, spec), spoken[[0]], spoken[[1]], 1)
 
 
-def at(path: Path) -> Base:
+def at(path: Path) -> LoadedBase:
     return load_base(path, torch.device("cpu"), torch.float32)
 
 
@@ -75,7 +75,7 @@ def test_what_is_merged_draws_what_the_base_draws_with_the_lora(
     )
     with adapter.as_result(None):
         together = drawn(model, spec)
-    made = merge(file, base, tmp_path / "merged.safetensors", torch.float32)
+    made = merge_lora(file, base, tmp_path / "merged.safetensors", torch.float32)
     merged = drawn(at(made.path), spec)
     assert made.layers == sum(len(list(part.layers())) for part in parts.values())
     assert float((merged - together).norm()) < 1e-4 * float((together - alone).norm())
@@ -86,7 +86,7 @@ def test_what_is_merged_holds_all_that_the_base_held_in_the_precision_that_is_as
 ) -> None:
     spec, model = spec_of(dora=False), at(base)
     file = write_diffusers(tmp_path, trained(model, spec).as_parts())
-    made = merge(file, base, tmp_path / "merged.safetensors", torch.float16)
+    made = merge_lora(file, base, tmp_path / "merged.safetensors", torch.float16)
     header = read_header(made.path)
     assert {tensor.dtype for tensor in header.tensors.values()} == {"F16"}
     if base.is_file():
@@ -106,7 +106,7 @@ def test_a_lora_of_modules_that_the_base_lacks_is_refused(tmp_path: Path) -> Non
     file = write_diffusers(tmp_path, trained(model, spec_of(dora=False)).as_parts())
     renamed = rename(file, "down_blocks.0.", "down_blocks.7.")
     with pytest.raises(BadInput, match=r"has weights for \d+ modules that small lacks"):
-        merge(renamed, small, tmp_path / "merged.safetensors", torch.float16)
+        merge_lora(renamed, small, tmp_path / "merged.safetensors", torch.float16)
     assert not (tmp_path / "merged.safetensors").exists()
 
 
@@ -120,7 +120,7 @@ def test_a_base_whose_architecture_a_file_cannot_say_is_refused(tmp_path: Path) 
     model = at(BASE)
     file = write_diffusers(tmp_path, trained(model, spec_of(dora=False)).as_parts())
     with pytest.raises(BadInput, match="tools would read"):
-        merge(file, BASE, tmp_path / "merged.safetensors", torch.float16)
+        merge_lora(file, BASE, tmp_path / "merged.safetensors", torch.float16)
 
 
 def test_the_command_says_what_it_made_and_refuses_to_write_over_a_file(tmp_path: Path, typed: Typed) -> None:

@@ -17,10 +17,10 @@ from PIL import Image
 
 from gangline.core.runs.contract import EXIT_DONE, PICTURES, Phase
 from gangline.core.specs.lora import LoraSpec
-from gangline.train.lora.trainer import train
-from gangline.train.model.base import Base, load_base
+from gangline.train.lora.trainer import run_lora_trainer
+from gangline.train.model.base import LoadedBase, load_base
 from gangline.train.model.denoise import drawing_of, sample_latents
-from gangline.train.model.sample import decode
+from gangline.train.model.sample import decode_latents
 from gangline.train.model.text import embed_all, tokenize
 from gangline.train.run.contract import Orders, RunDirectory
 from tests.conftest import BASE, SUBJECT, file_at
@@ -49,7 +49,7 @@ def failing(kind: type[torch.nn.Module], refuses: Refuses, error: Exception = NO
 
 
 @pytest.fixture(scope="module")
-def base() -> Base:
+def base() -> LoadedBase:
     return load_base(BASE, torch.device("cpu"), torch.float32)
 
 
@@ -68,7 +68,7 @@ def left_alone(tmp_path_factory: pytest.TempPathFactory, spec: LoraSpec) -> RunD
 def rendered(folder: Path, spec: LoraSpec) -> RunDirectory:
     """A run that is told to render after its first step."""
     run = lay_out(folder, spec)
-    assert train(run, Orders(render=True)) == EXIT_DONE
+    assert run_lora_trainer(run, Orders(render=True)) == EXIT_DONE
     return run
 
 
@@ -77,15 +77,15 @@ def pixels(image: Image.Image) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.parametrize(("of", "side"), [(16, 8), (16, 4), (20, 12), (20, 8)])
-def test_a_picture_that_does_not_fit_as_a_whole_is_decoded_in_tiles(base: Base, of: int, side: int) -> None:
+def test_a_picture_that_does_not_fit_as_a_whole_is_decoded_in_tiles(base: LoadedBase, of: int, side: int) -> None:
     latents = torch.randn(1, 4, of, of, generator=torch.Generator().manual_seed(0))
-    whole = decode(base, latents)
+    whole = decode_latents(base, latents)
     with failing(Decoder, lambda _, seen: max(seen.shape[2:]) > side) as asked:
-        tiled = decode(base, latents)
+        tiled = decode_latents(base, latents)
     assert max(asked[-1][2:]) <= side
     assert tiled.size == whole.size
     assert np.abs(pixels(tiled) - pixels(whole)).mean() < 0.5 * np.abs(pixels(whole) - pixels(whole).mean()).mean()
-    assert pixels(decode(base, latents)).tobytes() == pixels(whole).tobytes(), "what fits is decoded as before"
+    assert pixels(decode_latents(base, latents)).tobytes() == pixels(whole).tobytes(), "what fits is decoded as before"
 
 
 @pytest.mark.parametrize(
@@ -155,12 +155,12 @@ class Counting(RunDirectory):
 
 def test_when_training_goes_on_after_pictures_the_vae_has_left_memory_again(tmp_path: Path, spec: LoraSpec) -> None:
     run = Counting(lay_out(tmp_path / "run", spec).path)
-    assert train(run, Orders(render=True)) == EXIT_DONE
+    assert run_lora_trainer(run, Orders(render=True)) == EXIT_DONE
     before, after = run.decoders
     assert after == before
 
 
-def test_class_images_are_drawn_without_guidance_beside_them_where_both_do_not_fit(base: Base) -> None:
+def test_class_images_are_drawn_without_guidance_beside_them_where_both_do_not_fit(base: LoadedBase) -> None:
     spec = small_spec(sample_steps=2)
     texts = tokenize(base, [spec.prompt, ""])
     spoken = embed_all(base, texts)

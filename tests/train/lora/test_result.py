@@ -15,11 +15,11 @@ import torch
 from gangline.core.errors import BadInput
 from gangline.core.models.lora_metadata import DIFFUSERS_FILE
 from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_STOPPED
-from gangline.train.lora.trainer import train
+from gangline.train.lora.trainer import run_lora_trainer
 from gangline.train.model.base import load_base
 from gangline.train.run import chance
 from gangline.train.run.contract import Orders, RunDirectory
-from gangline.train.run.meter import Diverged, Meter
+from gangline.train.run.meter import Diverged, LossMeter
 from tests.conftest import BASE, ROOT, SUBJECT, file_at
 from tests.train.conftest import finish, lay_out, report_of, small_spec
 
@@ -156,7 +156,7 @@ def test_a_photo_that_is_none_is_bad_input_with_its_name(tmp_path: Path) -> None
 )
 def test_settings_that_do_not_fit_the_base_are_bad_input(tmp_path: Path, change: dict[str, object], says: str) -> None:
     with pytest.raises(BadInput, match=says):
-        train(lay_out(tmp_path / "run", small_spec(**change)), Orders())
+        run_lora_trainer(lay_out(tmp_path / "run", small_spec(**change)), Orders())
 
 
 def test_a_folder_that_is_no_base_is_bad_input(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_chance_is_a_function_of_seed_purpose_step_and_sample() -> None:
 
 
 def test_a_loss_that_is_no_number_is_never_taken_for_one() -> None:
-    meter = Meter(torch.device("cpu"))
+    meter = LossMeter(torch.device("cpu"))
     meter.add(torch.tensor(float("nan")), torch.tensor(1.0))
     with pytest.raises(Diverged):
         meter.take()

@@ -17,8 +17,8 @@ from gangline.core.parsing import to_json
 from gangline.core.runs.contract import EXIT_DONE, EXIT_STOPPED, PICTURES
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.spec import SampleSpec
-from gangline.train.lora.trainer import train
-from gangline.train.model.base import Base, load_base
+from gangline.train.lora.trainer import run_lora_trainer
+from gangline.train.model.base import LoadedBase, load_base
 from gangline.train.model.denoise import rescaled, sampler_of
 from gangline.train.model.sample import render, write_picture
 from gangline.train.model.text import Embedded, Texts, embed_all, tokenize
@@ -53,17 +53,17 @@ def spec() -> LoraSpec:
 def rendered(tmp_path_factory: pytest.TempPathFactory, spec: LoraSpec) -> RunDirectory:
     """A run that rendered between its steps."""
     run = AskedToRender(lay_out(tmp_path_factory.mktemp("rendered") / "run", spec).path)
-    assert train(run, run.orders) == EXIT_DONE
+    assert run_lora_trainer(run, run.orders) == EXIT_DONE
     return run
 
 
 @pytest.fixture(scope="module")
-def base() -> Base:
+def base() -> LoadedBase:
     return load_base(BASE, torch.device("cpu"), torch.float32)
 
 
 @pytest.fixture(scope="module")
-def spoken(base: Base) -> tuple[Texts, Embedded]:
+def spoken(base: LoadedBase) -> tuple[Texts, Embedded]:
     texts = tokenize(base, [small_spec().prompt, ""])
     return texts, embed_all(base, texts)
 
@@ -147,7 +147,7 @@ def test_another_worker_makes_the_pictures_that_the_trainer_would_make(tmp_path:
     """Of the same step: saved after it and rendered after it."""
     run = lay_out(tmp_path / "run", replace(spec, checkpoint_every_steps=RENDERED))
     orders = Orders(save=True, render=True)
-    assert train(run, orders) == EXIT_DONE
+    assert run_lora_trainer(run, orders) == EXIT_DONE
     own = run.samples / "step-000001"
     job = a_job(tmp_path / "job", spec, run.checkpoints / "000001", 1)
     assert render_job(job, Orders()) == EXIT_DONE
@@ -204,7 +204,7 @@ def test_weights_of_another_lora_are_refused(tmp_path: Path, spec: LoraSpec, ren
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_a_seed_gives_the_same_picture_each_time_and_another_seed_another(
-    base: Base, spoken: tuple[Texts, Embedded], sampler: Any
+    base: LoadedBase, spoken: tuple[Texts, Embedded], sampler: Any
 ) -> None:
     spec = small_spec(sample_sampler=sampler, sample_steps=4)
     one, again, other = (render(base, spec, *spoken, spec.prompt, seed) for seed in (1, 1, 2))
@@ -214,7 +214,7 @@ def test_a_seed_gives_the_same_picture_each_time_and_another_seed_another(
 @pytest.mark.parametrize("guidance", [1.0, 5.0])
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_pictures_are_those_of_the_librarys_own_pipeline(
-    base: Base, spoken: tuple[Texts, Embedded], sampler: Any, guidance: float
+    base: LoadedBase, spoken: tuple[Texts, Embedded], sampler: Any, guidance: float
 ) -> None:
     spec = small_spec(sample_sampler=sampler, sample_steps=5, guidance_scale=guidance)
     ours = render(base, spec, *spoken, spec.prompt, 3)
@@ -222,7 +222,7 @@ def test_pictures_are_those_of_the_librarys_own_pipeline(
     assert difference.max() <= 1
 
 
-def theirs_of(base: Base, spec: LoraSpec, rescale: float = 0.0) -> Image.Image:
+def theirs_of(base: LoadedBase, spec: LoraSpec, rescale: float = 0.0) -> Image.Image:
     """By diffusers' pipeline, from the same noise."""
     pipeline: Any = StableDiffusionXLPipeline(
         vae=base.vae,
@@ -266,7 +266,7 @@ def test_another_worker_shows_what_would_be_the_result(
     """Averaged weights where they are the result, text encoders as they have become."""
     of = replace(spec, steps=2, sample_sampler="ddim", **settings)
     run = lay_out(tmp_path / "run", of)
-    assert train(run, Orders(save=True, render=True)) == EXIT_DONE
+    assert run_lora_trainer(run, Orders(save=True, render=True)) == EXIT_DONE
     job = a_job(tmp_path / "job", of, run.checkpoints / "000001", 1)
     assert render_job(job, Orders()) == EXIT_DONE
     assert pictures(job.output) == pictures(run.samples / "step-000001")

@@ -28,10 +28,10 @@ from gangline.core.parsing import to_json
 from gangline.core.specs.fields import FilesBase
 from gangline.data.bases import describe_base, files_of_vae
 from gangline.train.model import original
-from gangline.train.model.base import Base, load_base
+from gangline.train.model.base import LoadedBase, load_base
 from gangline.train.model.denoise import drawing_of, sample_latents
 from gangline.train.model.layouts import ENCODER_CLASSES
-from gangline.train.model.sample import decode
+from gangline.train.model.sample import decode_latents
 from gangline.train.model.text import condition, embed_all, tokenize
 from gangline.train.run.contract import RunDirectory
 from tests.conftest import BASE, ROOT, SUBJECT, file_at
@@ -57,7 +57,7 @@ def test_every_class_that_a_family_names_is_there() -> None:
 
 
 @torch.no_grad()
-def predict(base: Base) -> torch.Tensor:
+def predict(base: LoadedBase) -> torch.Tensor:
     """One prediction of the U-Net under a prompt: every part but the VAE takes part."""
     told = condition(
         base, embed_all(base, tokenize(base, ["a photo of a cat"])), torch.tensor([[64.0, 64, 0, 0, 64, 64]])
@@ -97,7 +97,7 @@ def test_a_single_file_gives_what_its_folder_gives(both: tuple[FamilyName, Path,
         assert one.noise.config[name] == other.noise.config[name]
 
 
-def _modules(base: Base, part: str) -> tuple[Any, ...]:
+def _modules(base: LoadedBase, part: str) -> tuple[Any, ...]:
     found = getattr(base, part)
     return found if isinstance(found, tuple) else (found,)
 
@@ -107,7 +107,7 @@ def test_each_family_makes_a_picture(both: tuple[FamilyName, Path, Path]) -> Non
     embedded = embed_all(base, tokenize(base, ["a cat", ""]))
     spec = small_spec(resolution=32, sample_steps=2)
     latents = sample_latents(base, drawing_of(base, spec), embedded[[0]], embedded[[1]], seed=1)
-    assert latents.isfinite().all() and decode(base, latents).size == (32, 32)
+    assert latents.isfinite().all() and decode_latents(base, latents).size == (32, 32)
 
 
 @pytest.mark.parametrize("settings", [{}, {"base_precision": "4bit", "train_text_encoder": True}], ids=["full", "4bit"])

@@ -9,7 +9,7 @@ from diffusers import StableDiffusionPipeline, StableDiffusionXLPipeline
 
 from gangline.core.errors import BadInput
 from gangline.core.models.families import FamilyName
-from gangline.train.model.base import Base, load_base
+from gangline.train.model.base import LoadedBase, load_base
 from gangline.train.model.text import embed_all, tokenize
 from tests.conftest import BASE
 from tests.train.bases import save_tiny
@@ -19,11 +19,11 @@ LONG = ", ".join(["sks cat face with heart eyes", "fluent emoji", "round", "yell
 
 
 @pytest.fixture(scope="module")
-def base() -> Base:
+def base() -> LoadedBase:
     return load_base(BASE, torch.device("cpu"), torch.float32)
 
 
-def test_a_short_prompt_is_encoded_as_the_pipeline_does(base: Base) -> None:
+def test_a_short_prompt_is_encoded_as_the_pipeline_does(base: LoadedBase) -> None:
     pipeline = StableDiffusionXLPipeline.from_pretrained(BASE, local_files_only=True, torch_dtype=torch.float32)
     tokens, _, pooled, _ = pipeline.encode_prompt(SHORT, do_classifier_free_guidance=False)
     ours = embed_all(base, tokenize(base, [SHORT]))
@@ -31,14 +31,14 @@ def test_a_short_prompt_is_encoded_as_the_pipeline_does(base: Base) -> None:
     assert torch.equal(ours.tokens, tokens) and torch.equal(ours.pooled, pooled)
 
 
-def test_silence_is_what_the_pipeline_takes_for_no_negative_prompt(base: Base) -> None:
+def test_silence_is_what_the_pipeline_takes_for_no_negative_prompt(base: LoadedBase) -> None:
     pipeline = StableDiffusionXLPipeline.from_pretrained(BASE, local_files_only=True, torch_dtype=torch.float32)
     _, silence, _, pooled = pipeline.encode_prompt(SHORT, do_classifier_free_guidance=True)
     ours = embed_all(base, tokenize(base, [SHORT, ""]))[[1]]
     assert torch.equal(ours.tokens, silence) and ours.pooled is not None and torch.equal(ours.pooled, pooled)
 
 
-def test_every_word_of_a_long_prompt_counts(base: Base) -> None:
+def test_every_word_of_a_long_prompt_counts(base: LoadedBase) -> None:
     length = base.tokenizers[0].model_max_length
     texts = tokenize(base, [SHORT, LONG, LONG.replace("yellow", "green")])
     pieces = texts.ids[0].shape[1]
@@ -78,7 +78,7 @@ def test_sdxl_always_reads_the_last_layer_but_one() -> None:
         load_base(BASE, torch.device("cpu"), torch.float32, clip_skip=2)
 
 
-def test_texts_have_the_tokens_that_each_has_alone(base: Base) -> None:
+def test_texts_have_the_tokens_that_each_has_alone(base: LoadedBase) -> None:
     """Long ones, too, of which all have as many pieces as the longest needs."""
     texts = ["", "a red house", "!", "wow! " * 60, "日本の家 🏠", "word " * 75, "word " * 76]
     found = tokenize(base, texts)
@@ -92,5 +92,5 @@ def test_texts_have_the_tokens_that_each_has_alone(base: Base) -> None:
             assert all(piece[0] == tokenizer.bos_token_id for piece in row.tolist())
 
 
-def test_no_text_is_tokenised_twice(base: Base) -> None:
+def test_no_text_is_tokenised_twice(base: LoadedBase) -> None:
     assert tokenize(base, ["a", "b", "a"]).texts == ("a", "b")

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from gangline.train.program import kind_of
+from gangline.train.program import failure_kind
 from gangline.train.run.memory import is_out_of_memory
 
 NO_ROOM = (
@@ -35,7 +35,7 @@ SOMETHING_ELSE = (
 @pytest.mark.parametrize("error", NO_ROOM, ids=repr)
 def test_an_allocation_that_failed_is_out_of_memory_whichever_library_asked_for_it(error: BaseException) -> None:
     assert is_out_of_memory(error)
-    assert isinstance(error, Exception) and kind_of(error) == "out of memory"
+    assert isinstance(error, Exception) and failure_kind(error) == "out of memory"
 
 
 @pytest.mark.parametrize("error", SOMETHING_ELSE, ids=repr)

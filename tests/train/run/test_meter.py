@@ -3,20 +3,20 @@
 import pytest
 import torch
 
-from gangline.train.program import kind_of
-from gangline.train.run.meter import IN_A_ROW, Diverged, Meter, NoGradient
+from gangline.train.program import failure_kind
+from gangline.train.run.meter import IN_A_ROW, Diverged, LossMeter, NoGradient
 
 NAN, INF = float("nan"), float("inf")
 
 
-def measured(meter: Meter, *norms: float) -> Meter:
+def measured(meter: LossMeter, *norms: float) -> LossMeter:
     for norm in norms:
         meter.add(torch.tensor(1.0), torch.tensor(norm))
     return meter
 
 
-def meter() -> Meter:
-    return Meter(torch.device("cpu"))
+def meter() -> LossMeter:
+    return LossMeter(torch.device("cpu"))
 
 
 def test_a_gradient_of_exactly_0_in_fifty_steps_in_a_row_ends_the_run_with_a_sentence() -> None:
@@ -25,13 +25,13 @@ def test_a_gradient_of_exactly_0_in_fifty_steps_in_a_row_ends_the_run_with_a_sen
         NoGradient, match="the gradient was exactly 0 in 50 steps in a row, so that nothing is learned"
     ) as told:
         measured(meter(), 1.0, *[0.0] * 50).take()
-    assert kind_of(told.value) == "no gradient"
+    assert failure_kind(told.value) == "no gradient"
 
 
 def test_fifty_steps_in_a_row_without_a_finite_gradient_end_the_run_with_a_sentence() -> None:
     with pytest.raises(Diverged, match="the gradient was infinite or no number in 50 steps in a row") as told:
         measured(meter(), *[INF, NAN] * 25).take()
-    assert kind_of(told.value) == "diverged"
+    assert failure_kind(told.value) == "diverged"
 
 
 def test_a_row_goes_on_from_one_report_to_the_next() -> None:

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from gangline.train.run.optimiser import Group, make_optimizer, set_rates
+from gangline.train.run.optimiser import ParameterGroup, make_optimizer, set_rates
 from tests.train.conftest import small_spec
 
 SIZES = [(1,), (7,), (17,), (63, 3), (33, 31), (96, 96), (5000,), (4097,)]
@@ -47,7 +47,7 @@ def test_an_optimiser_moves_weights_of_any_size_as_adam_does(optimizer: Any, siz
     weight = torch.nn.Parameter(torch.randn(size) / 100)  # so that rounding of the weight hides no move
     before = weight.detach().clone()
     gradients = [torch.randn(size) for _ in range(STEPS)]
-    groups = [Group({"weight": weight}, RATE)]
+    groups = [ParameterGroup({"weight": weight}, RATE)]
     made = make_optimizer(small_spec(optimizer=optimizer, weight_decay=DECAY), groups)
     set_rates(made, groups, 1.0)
     for gradient in gradients:
@@ -66,7 +66,7 @@ def test_an_optimiser_has_the_betas_and_epsilon_that_are_asked_for(optimizer: An
     weight = torch.nn.Parameter(torch.randn(5000) / 100)
     before = weight.detach().clone()
     gradients = [torch.randn(5000) for _ in range(STEPS)]
-    groups = [Group({"weight": weight}, RATE)]
+    groups = [ParameterGroup({"weight": weight}, RATE)]
     asked = {"adam_beta1": 0.7, "adam_beta2": 0.95, "adam_epsilon": 0.1}
     made = make_optimizer(small_spec(optimizer=optimizer, weight_decay=DECAY, **asked), groups)
     for gradient in gradients:
@@ -80,7 +80,7 @@ def test_an_optimiser_has_the_betas_and_epsilon_that_are_asked_for(optimizer: An
 def test_other_optimisers_have_them_too(optimizer: Any) -> None:
     weight = torch.nn.Parameter(torch.randn(5))
     asked = {"adam_beta1": 0.7, "adam_beta2": 0.95, "adam_epsilon": 0.1}
-    made = make_optimizer(small_spec(optimizer=optimizer, **asked), [Group({"weight": weight}, RATE)])
+    made = make_optimizer(small_spec(optimizer=optimizer, **asked), [ParameterGroup({"weight": weight}, RATE)])
     (group,) = made.param_groups
     assert (*group["betas"], group["eps"]) == (0.7, 0.95, 0.1)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gangline.cli.jobs.scratch import plan_of
+from gangline.cli.jobs.scratch import plan_scratch
 from gangline.data.dataset import DataSet, open_data_set
-from gangline.data.place import Place
+from gangline.data.place import DataPlace
 from tests.conftest import ROOT, Typed
 from tests.train.bases import save_tiny
 from tests.train.sets import data_set
@@ -72,14 +72,14 @@ def test_only_what_the_version_names_is_handed_in_and_it_is_all_that_is_read(bas
     data = open_data_set(data.place)
     for name in (".tmpOwV5jj", "unnamed.lance"):
         data.place.below("data").write(name, b"")
-    plan = plan_of(tomllib.loads(RECIPE) | {"data": [data.place.uri], "base": str(base)})
+    plan = plan_scratch(tomllib.loads(RECIPE) | {"data": [data.place.uri], "base": str(base)})
     (handed,) = plan.sets.values()
     assert not [name for name in handed.names if "tmp" in name or "unnamed" in name]
     assert len([name for name in handed.names if name.startswith("_versions/")]) == 1
     for name in handed.names:
         (tmp_path / "there" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(Path(data.place.uri) / name, tmp_path / "there" / name)
-    there = open_data_set(Place(str(tmp_path / "there")), version=data.version, id=data.info.id)
+    there = open_data_set(DataPlace(str(tmp_path / "there")), version=data.version, id=data.info.id)
     assert there.table.to_table() == data.table.to_table()
 
 

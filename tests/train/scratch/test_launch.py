@@ -14,7 +14,7 @@ import torch
 from gangline.core.errors import BadInput
 from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_STOPPED
 from gangline.core.specs.fields import Needs
-from gangline.core.specs.phases import Phase
+from gangline.core.specs.phases import TrainingPhase
 from gangline.train.checkpoints.checkpoint import read_manifest
 from gangline.train.run.contract import RunDirectory
 from gangline.train.run.ranks import Ranks
@@ -31,7 +31,7 @@ def run(tmp_path: Path) -> RunDirectory:
     """That goes on for longer than any test waits."""
     needs_a_card_each(2)
     base = save_tiny(tmp_path / "sd2", "sd2")
-    phases = (Phase(steps=100_000, resolution=16, batch_size=2),)
+    phases = (TrainingPhase(steps=100_000, resolution=16, batch_size=2),)
     spec = scratch_spec(base, data_set(tmp_path), phases=phases, checkpoint_every_steps=None, needs=Needs(slots=2))
     return lay_out(tmp_path / "run", spec, base)
 
@@ -137,7 +137,7 @@ def test_more_ranks_than_gpus_are_refused_with_both_numbers(monkeypatch: pytest.
 @pytest.mark.nightly
 def test_torchrun_starts_it_too(tmp_path: Path) -> None:
     base = save_tiny(tmp_path / "sd2", "sd2")
-    spec = scratch_spec(base, data_set(tmp_path), phases=(Phase(steps=3, resolution=16, batch_size=2),))
+    spec = scratch_spec(base, data_set(tmp_path), phases=(TrainingPhase(steps=3, resolution=16, batch_size=2),))
     run = lay_out(tmp_path / "run", spec, base)
     subprocess.run([*TORCHRUN, str(run.path)], check=True, timeout=240)
     assert (run.output / "unet" / "diffusion_pytorch_model.safetensors").exists()

@@ -13,7 +13,7 @@ import pytest
 
 from gangline.core.runs.contract import EXIT_FAILED, EXIT_STOPPED
 from gangline.core.specs.fields import Needs
-from gangline.core.specs.phases import Phase
+from gangline.core.specs.phases import TrainingPhase
 from gangline.data.dataset import DataSet
 from gangline.train.checkpoints.limits import NOTE
 from gangline.train.run.contract import RunDirectory
@@ -40,7 +40,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> DataSet:
 def laid_out(
     folder: Path, base: Path, data: DataSet, *, microbatch: int | None = None, **settings: Any
 ) -> RunDirectory:
-    phases = (Phase(steps=STEPS, resolution=16, batch_size=8, microbatch=microbatch),)
+    phases = (TrainingPhase(steps=STEPS, resolution=16, batch_size=8, microbatch=microbatch),)
     values = {"checkpoint_every_steps": 1, "needs": Needs(slots=2)} | settings
     return lay_out(folder, scratch_spec(base, data, phases=phases, **values), base)
 

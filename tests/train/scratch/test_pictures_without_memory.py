@@ -13,14 +13,14 @@ from diffusers.models.autoencoders.vae import Decoder
 
 from gangline.core.parsing import to_json
 from gangline.core.runs.contract import EXIT_DONE
-from gangline.core.specs.phases import Phase
+from gangline.core.specs.phases import TrainingPhase
 from gangline.core.specs.scratch import ScratchSpec
 from gangline.core.specs.spec import SampleSpec
 from gangline.data.dataset import DataSet
 from gangline.train.run.contract import Orders, RunDirectory
 from gangline.train.sample_job import render_job
 from gangline.train.scratch.launch import free_port
-from gangline.train.scratch.trainer import train
+from gangline.train.scratch.trainer import run_scratch_trainer
 from tests.train.bases import save_tiny
 from tests.train.sets import STARTS, data_set, finish, lay_out, needs_a_card_each, report_of, scratch_spec
 
@@ -41,7 +41,7 @@ def spec_of(base: Path, data: DataSet, **settings: Any) -> ScratchSpec:
     """Where the models are asked without being trained only for pictures."""
     of_texts = {"new": ("unet", "text_encoders"), "train_text_encoders": True}
     shown = {"sample_prompts": ("a red disc",), "sample_steps": 2, "sample_seeds": (1,)}
-    phases = (Phase(steps=2, resolution=32, batch_size=2),)
+    phases = (TrainingPhase(steps=2, resolution=32, batch_size=2),)
     return scratch_spec(
         base, data, phases=phases, held_out="", checkpoint_every_steps=None, **of_texts, **shown, **settings
     )
@@ -61,7 +61,7 @@ def test_without_memory_for_pictures_training_goes_on_to_the_same_bits(
     monkeypatch.setenv(FAILS, Decoder.__name__)
     hook = torch.nn.modules.module.register_module_forward_pre_hook(fail)
     try:
-        assert train(run, Orders(render=True)) == EXIT_DONE
+        assert run_scratch_trainer(run, Orders(render=True)) == EXIT_DONE
     finally:
         hook.remove()
     assert "pictures of step 1 are left out: memory ran out" in capfd.readouterr().err
@@ -107,7 +107,7 @@ def rank_of(directory: str, environment: dict[str, str]) -> None:
     os.environ.update(environment)
     torch.nn.modules.module.register_module_forward_pre_hook(fail)
     run = AskedLater(Path(directory), orders=Orders(save=True))
-    sys.exit(train(run, run.orders))
+    sys.exit(run_scratch_trainer(run, run.orders))
 
 
 @pytest.mark.tenths

@@ -12,21 +12,21 @@ import torch
 
 from gangline.core.errors import BadInput
 from gangline.core.runs.contract import EXIT_STOPPED
-from gangline.core.specs.phases import Phase
-from gangline.core.specs.scratch import ScratchSpec, moment
+from gangline.core.specs.phases import TrainingPhase
+from gangline.core.specs.scratch import ScratchSpec, moment_of_step
 from gangline.data.dataset import DataSet
-from gangline.train.model.base import Base, load_base
+from gangline.train.model.base import LoadedBase, load_base
 from gangline.train.model.text import tokenize
-from gangline.train.program import kind_of
+from gangline.train.program import failure_kind
 from gangline.train.run.contract import Orders, RunDirectory
 from gangline.train.run.ranks import Ranks
-from gangline.train.run.throughput import Throughput, flops
+from gangline.train.run.throughput import ThroughputMeter, flops
 from gangline.train.scratch.average import Average, LossScale
 from gangline.train.scratch.beginning import FROZEN_EMBEDDINGS
-from gangline.train.scratch.denoiser import Denoiser, Samples
+from gangline.train.scratch.denoiser import Denoiser, ScratchBatch
 from gangline.train.scratch.intake import Intake, open_data
 from gangline.train.scratch.learner import AT_A_TIME, Learner
-from gangline.train.scratch.trainer import train
+from gangline.train.scratch.trainer import run_scratch_trainer
 from tests.data.made import converted
 from tests.train.bases import save_tiny
 from tests.train.sets import (
@@ -61,7 +61,7 @@ def intake_of(spec: ScratchSpec, base: Path, ranks: Ranks = ALONE) -> Intake:
     return Intake(spec, loaded(spec, base), open_data(spec, base), ranks, CPU)
 
 
-def loaded(spec: ScratchSpec, base: Path) -> Base:
+def loaded(spec: ScratchSpec, base: Path) -> LoadedBase:
     return load_base(base, CPU, torch.float32, prediction_type=spec.prediction_type)
 
 
@@ -69,7 +69,7 @@ def learner_of(spec: ScratchSpec, base: Path, dtype: torch.dtype = torch.float32
     return Learner(Denoiser(loaded(spec, base), spec), spec, Ranks(), CPU, dtype)
 
 
-def each(samples: Samples) -> list[dict[str, bytes]]:
+def each(samples: ScratchBatch) -> list[dict[str, bytes]]:
     """The tensors of every sample."""
     return [
         {
@@ -92,7 +92,7 @@ def test_ranks_together_see_the_samples_of_one_in_their_order(base: Path, data: 
 
 
 def test_what_a_step_sees_does_not_depend_on_where_a_run_goes_on(base: Path, data: DataSet) -> None:
-    phases = (Phase(steps=3, resolution=16, batch_size=8), Phase(steps=8, resolution=32, batch_size=4))
+    phases = (TrainingPhase(steps=3, resolution=16, batch_size=8), TrainingPhase(steps=8, resolution=32, batch_size=4))
     spec = scratch_spec(base, data, phases=phases)
     whole = intake_of(spec, base)
     seen = {step: each(whole.step(step)) for step in range(1, spec.steps + 1)}
@@ -104,7 +104,7 @@ def test_what_a_step_sees_does_not_depend_on_where_a_run_goes_on(base: Path, dat
 def test_rows_that_are_held_out_are_never_trained_on_and_phases_have_rows_of_their_own(
     base: Path, data: DataSet
 ) -> None:
-    phases = (Phase(steps=30, resolution=16, batch_size=8, where="width > 41"),)
+    phases = (TrainingPhase(steps=30, resolution=16, batch_size=8, where="width > 41"),)
     spec = scratch_spec(base, data, phases=phases)
     intake = intake_of(spec, base)
     rows = data.table.to_table(columns=["width"], filter=f"not ({HELD_OUT}) and width > 41").num_rows
@@ -124,7 +124,7 @@ def test_data_sets_are_mixed_by_weight(base: Path, data: DataSet, tmp_path: Path
 
 
 def test_captions_are_dropped_as_often_as_is_asked(base: Path, data: DataSet) -> None:
-    spec = scratch_spec(base, data, caption_drop=0.25, phases=(Phase(steps=1, resolution=16, batch_size=400),))
+    spec = scratch_spec(base, data, caption_drop=0.25, phases=(TrainingPhase(steps=1, resolution=16, batch_size=400),))
     said = intake_of(spec, base).step(1).said
     assert 0.68 < said.float().mean() < 0.82
 
@@ -138,7 +138,7 @@ def test_of_several_captions_each_is_drawn_as_often_and_the_same_by_any_number_o
     (tmp_path / "source").mkdir()
     pq.write_table(table, tmp_path / "source" / "a.parquet")
     data = converted(tmp_path / "source", tmp_path / "several.lance")[0]
-    phases = (Phase(steps=1, resolution=16, batch_size=600),)
+    phases = (TrainingPhase(steps=1, resolution=16, batch_size=600),)
     spec = scratch_spec(base, data, held_out="", caption_drop=0.0, phases=phases)
     tokens = tokenize(loaded(spec, base), variants)
     known = [tokens.ids[0][tokens.index(words), 0] for words in variants]
@@ -163,7 +163,7 @@ def test_latents_are_trained_on_whatever_their_vae_computed_in(base: Path, tmp_p
 
 def test_the_gradient_is_the_same_however_many_samples_are_computed_at_a_time(base: Path, data: DataSet) -> None:
     spec = scratch_spec(base, data)
-    learner, samples, at = learner_of(spec, base), intake_of(spec, base).step(1), moment(spec, 1)
+    learner, samples, at = learner_of(spec, base), intake_of(spec, base).step(1), moment_of_step(spec, 1)
     found = []
     for learner.microbatch in (4, 3, 1):
         loss = learner._gradient(samples, at.phase.batch_size)
@@ -198,7 +198,7 @@ def test_weights_moments_and_averages_are_float32_whatever_is_computed_in(
     base: Path, data: DataSet, dtype: torch.dtype
 ) -> None:
     spec = scratch_spec(base, data, precision="bf16" if dtype == torch.bfloat16 else "fp16")
-    learner, samples, at = learner_of(spec, base, dtype), intake_of(spec, base).step(1), moment(spec, 1)
+    learner, samples, at = learner_of(spec, base, dtype), intake_of(spec, base).step(1), moment_of_step(spec, 1)
     seen = []
     learner.network.base.unet.conv_out.register_forward_hook(lambda module, given, made: seen.append(made.dtype))
     learner.fit(at, samples)
@@ -211,7 +211,7 @@ def test_weights_moments_and_averages_are_float32_whatever_is_computed_in(
 
 def test_a_step_that_overflows_is_left_out_and_the_loss_is_scaled_less(base: Path, data: DataSet) -> None:
     spec = scratch_spec(base, data, precision="fp16")
-    learner, samples, at = learner_of(spec, base, torch.float16), intake_of(spec, base).step(1), moment(spec, 1)
+    learner, samples, at = learner_of(spec, base, torch.float16), intake_of(spec, base).step(1), moment_of_step(spec, 1)
     learner.fit(at, samples)
     learner.scale = LossScale(2.0**60)
     before = {name: weight.detach().clone() for name, weight in learner.weights.items()}
@@ -231,7 +231,7 @@ def out_of_memory_from(learner: Learner, count: int) -> None:
 
 
 def test_what_fits_is_found_by_trying_and_leaves_no_trace(base: Path, data: DataSet) -> None:
-    spec = scratch_spec(base, data, phases=(Phase(steps=1, resolution=16, batch_size=16),))
+    spec = scratch_spec(base, data, phases=(TrainingPhase(steps=1, resolution=16, batch_size=16),))
     learner, samples = learner_of(spec, base), intake_of(spec, base).step(1)
     before = {name: weight.detach().clone() for name, weight in learner.weights.items()}
     out_of_memory_from(learner, 6)
@@ -240,15 +240,15 @@ def test_what_fits_is_found_by_trying_and_leaves_no_trace(base: Path, data: Data
 
 
 def test_what_cannot_fit_is_said_plainly(base: Path, data: DataSet) -> None:
-    spec = scratch_spec(base, data, phases=(Phase(steps=1, resolution=16, batch_size=4, microbatch=4),))
-    learner, samples, at = learner_of(spec, base), intake_of(spec, base).step(1), moment(spec, 1)
+    spec = scratch_spec(base, data, phases=(TrainingPhase(steps=1, resolution=16, batch_size=4, microbatch=4),))
+    learner, samples, at = learner_of(spec, base), intake_of(spec, base).step(1), moment_of_step(spec, 1)
     learner.fit(at, samples)
     out_of_memory_from(learner, 4)
     with pytest.raises(
         MemoryError, match="4 samples of 16 pixels at a time do not fit into this GPU's memory: set microbatch lower"
     ) as told:
         learner.step(at, samples)
-    assert kind_of(told.value) == "out of memory"
+    assert failure_kind(told.value) == "out of memory"
     out_of_memory_from(learner, 1)
     with pytest.raises(
         MemoryError, match="1 samples of 16 pixels at a time do not fit into this GPU's memory: set gradient"
@@ -259,14 +259,14 @@ def test_what_cannot_fit_is_said_plainly(base: Path, data: DataSet) -> None:
 def test_who_is_alone_goes_on_with_half_as_many_samples_where_memory_runs_out(
     base: Path, data: DataSet, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    spec = scratch_spec(base, data, phases=(Phase(steps=2, resolution=16, batch_size=4),))
+    spec = scratch_spec(base, data, phases=(TrainingPhase(steps=2, resolution=16, batch_size=4),))
     samples = [intake_of(spec, base).step(step) for step in (1, 2)]
     found = {}
     for name, microbatch in {"told": 2, "found": None, "found later": None}.items():
         phase = replace(spec.phases[0], microbatch=microbatch)
         learner = learner_of(replace(spec, phases=(phase,)), base)
         for step in (1, 2):
-            at = moment(replace(spec, phases=(phase,)), step)
+            at = moment_of_step(replace(spec, phases=(phase,)), step)
             learner.fit(at, samples[step - 1])
             if name == ("found" if step == 1 else "found later"):
                 out_of_memory_from(learner, 3)
@@ -279,8 +279,8 @@ def test_who_is_alone_goes_on_with_half_as_many_samples_where_memory_runs_out(
 
 
 def test_what_failed_passes_had_made_is_given_back_before_fewer_are_tried(base: Path, data: DataSet) -> None:
-    spec = scratch_spec(base, data, phases=(Phase(steps=1, resolution=16, batch_size=4),))
-    learner, samples, at = learner_of(spec, base), intake_of(spec, base).step(1), moment(spec, 1)
+    spec = scratch_spec(base, data, phases=(TrainingPhase(steps=1, resolution=16, batch_size=4),))
+    learner, samples, at = learner_of(spec, base), intake_of(spec, base).step(1), moment_of_step(spec, 1)
     made: list[weakref.ref[torch.Tensor]] = []
 
     def refuse(module: torch.nn.Module, given: tuple[torch.Tensor, ...], result: torch.Tensor) -> None:
@@ -298,32 +298,32 @@ def test_what_failed_passes_had_made_is_given_back_before_fewer_are_tried(base: 
 def test_a_run_whose_bits_must_stay_the_same_does_not_go_on_with_fewer_samples_at_a_time(
     base: Path, data: DataSet
 ) -> None:
-    spec = scratch_spec(base, data, phases=(Phase(steps=2, resolution=16, batch_size=4),), exact="required")
+    spec = scratch_spec(base, data, phases=(TrainingPhase(steps=2, resolution=16, batch_size=4),), exact="required")
     learner, samples = learner_of(spec, base), intake_of(spec, base).step(1)
-    learner.fit(moment(spec, 1), samples)
-    learner.step(moment(spec, 1), samples)
+    learner.fit(moment_of_step(spec, 1), samples)
+    learner.step(moment_of_step(spec, 1), samples)
     out_of_memory_from(learner, 4)
     with pytest.raises(MemoryError, match=r"exact = required forbids: set phases.0.microbatch to fewer") as told:
-        learner.step(moment(spec, 2), samples)
-    assert kind_of(told.value) == "out of memory"
+        learner.step(moment_of_step(spec, 2), samples)
+    assert failure_kind(told.value) == "out of memory"
     begun_anew = learner_of(spec, base)
-    begun_anew.fit(moment(spec, 1), samples)
+    begun_anew.fit(moment_of_step(spec, 1), samples)
     out_of_memory_from(begun_anew, 4)
-    begun_anew.step(moment(spec, 1), samples)  # nothing had been computed with more
+    begun_anew.step(moment_of_step(spec, 1), samples)  # nothing had been computed with more
     assert begun_anew.microbatch == 2 and begun_anew.identity.exact
 
 
 def test_the_work_of_a_step_is_counted() -> None:
     layer, given = torch.nn.Linear(30, 20), torch.randn(7, 30, requires_grad=True)
     assert flops(lambda: layer(given).sum().backward()) == 3 * 2 * 7 * 30 * 20
-    rates = Throughput(gpus=4, flops_per_image=2e12, peak_flops=312e12).rates(100.0)
+    rates = ThroughputMeter(gpus=4, flops_per_image=2e12, peak_flops=312e12).rates(100.0)
     assert rates == {"images_per_second_per_gpu": 25.0, "share_of_peak": pytest.approx(50 / 312)}
 
 
 def test_a_model_that_begins_random_learns_and_diffusers_loads_it(tmp_path: Path, base: Path, data: DataSet) -> None:
     from diffusers import StableDiffusionPipeline
 
-    phases = (Phase(steps=40, resolution=32, batch_size=6),)
+    phases = (TrainingPhase(steps=40, resolution=32, batch_size=6),)
     spec = scratch_spec(base, data, phases=phases, checkpoint_every_steps=None, prediction_type="v_prediction")
     run = finish(lay_out(tmp_path / "run", spec, base))
     first, last = (one["held_out_loss"] for one in report_of(run)["held_out"])
@@ -338,7 +338,7 @@ def test_the_result_is_what_was_measured_the_average_and_not_the_weights_in_trai
     tmp_path: Path, base: Path, data: DataSet
 ) -> None:
     # as many at once as before the first step: a processor may round otherwise where a batch has other rows
-    phases = (Phase(steps=6, resolution=16, batch_size=AT_A_TIME),)
+    phases = (TrainingPhase(steps=6, resolution=16, batch_size=AT_A_TIME),)
     spec = scratch_spec(base, data, phases=phases, checkpoint_every_steps=None)
     run = finish(lay_out(tmp_path / "run", spec, base))
     again = finish(lay_out(tmp_path / "again", replace(spec, new=()), run.output))
@@ -352,7 +352,7 @@ def test_text_encoders_of_sdxl_begin_random_are_trained_and_diffusers_loads_them
     spec = scratch_spec(
         base,
         data,
-        phases=(Phase(steps=3, resolution=32, batch_size=2),),
+        phases=(TrainingPhase(steps=3, resolution=32, batch_size=2),),
         new=("unet", "text_encoders"),
         train_text_encoders=True,
         text_encoder_learning_rate=2e-3,
@@ -363,7 +363,7 @@ def test_text_encoders_of_sdxl_begin_random_are_trained_and_diffusers_loads_them
         sample_steps=1,
     )
     run = lay_out(tmp_path / "run", spec, base)
-    assert train(run, Orders(render=True)) == 0
+    assert run_scratch_trainer(run, Orders(render=True)) == 0
     pipeline = StableDiffusionXLPipeline.from_pretrained(run.output, local_files_only=True)
     begun = Learner(Denoiser(loaded(spec, base), spec), spec, Ranks(), CPU, torch.float32)
     for part in ("text_encoder", "text_encoder_2"):
@@ -386,16 +386,16 @@ def test_random_weights_are_the_same_wherever_a_run_begins(base: Path, data: Dat
 
 
 def test_told_to_stop_a_run_saves_and_goes_on_from_there(tmp_path: Path, base: Path, data: DataSet) -> None:
-    phases = (Phase(steps=2, resolution=16, batch_size=2),)
+    phases = (TrainingPhase(steps=2, resolution=16, batch_size=2),)
     run = lay_out(tmp_path / "run", scratch_spec(base, data, phases=phases, checkpoint_every_steps=None), base)
-    assert train(RunDirectory(run.path), Orders(stop=True)) == EXIT_STOPPED
+    assert run_scratch_trainer(RunDirectory(run.path), Orders(stop=True)) == EXIT_STOPPED
     assert [path.name for path in run.checkpoints.iterdir()] == ["000001"]
     assert report_of(finish(run))["exact"] is True
 
 
 def test_latents_of_a_column_are_those_that_encoding_gives(tmp_path: Path, base: Path) -> None:
     data = with_latents(data_set(tmp_path), base, 32)
-    phase = Phase(steps=1, resolution=32, batch_size=4)
+    phase = TrainingPhase(steps=1, resolution=32, batch_size=4)
     made = []
     for latents in ("required", "off"):
         spec = scratch_spec(base, data, phases=(replace(phase, latents=latents),))
@@ -412,7 +412,7 @@ def test_latents_of_another_encoder_are_refused(tmp_path: Path, base: Path) -> N
     with pytest.raises(
         BadInput, match=r"the latents latents_32 of .* were made with another VAE \(SHA-256 .*, scale 0\.13025\)"
     ) as told:
-        train(lay_out(tmp_path / "run", spec, base), Orders())
+        run_scratch_trainer(lay_out(tmp_path / "run", spec, base), Orders())
     assert "scale 0.18215" in told.value.message
     off = replace(spec, phases=tuple(replace(phase, steps=1, latents="off") for phase in spec.phases))
     finish(lay_out(tmp_path / "off", off, base))
@@ -422,7 +422,7 @@ def test_latents_of_another_encoder_are_refused(tmp_path: Path, base: Path) -> N
 def test_captions_of_a_column_say_what_encoding_them_does(tmp_path: Path, family: str) -> None:
     base = save_tiny(tmp_path / "base", family)
     data = with_texts(data_set(tmp_path), base)
-    spec = scratch_spec(base, data, caption_drop=0.5, phases=(Phase(steps=1, resolution=32, batch_size=16),))
+    spec = scratch_spec(base, data, caption_drop=0.5, phases=(TrainingPhase(steps=1, resolution=32, batch_size=16),))
     said = []
     for texts in ("required", "off"):
         own = replace(spec, text_embeddings=texts)
@@ -447,50 +447,54 @@ def test_captions_that_other_encoders_embedded_are_refused(tmp_path: Path, base:
     data = with_texts(data_set(tmp_path), save_tiny(tmp_path / "sdxl", "sdxl"))
     spec = scratch_spec(base, data, text_embeddings="required")
     with pytest.raises(BadInput, match="were embedded by other text encoders"):
-        train(lay_out(tmp_path / "run", spec, base), Orders())
+        run_scratch_trainer(lay_out(tmp_path / "run", spec, base), Orders())
 
 
 def test_embeddings_that_must_be_there_and_are_not_are_missed(tmp_path: Path, base: Path, data: DataSet) -> None:
     with pytest.raises(BadInput, match="has no embeddings of its captions"):
-        train(lay_out(tmp_path / "run", scratch_spec(base, data, text_embeddings="required"), base), Orders())
+        run_scratch_trainer(
+            lay_out(tmp_path / "run", scratch_spec(base, data, text_embeddings="required"), base), Orders()
+        )
 
 
 def test_latents_that_must_be_there_and_are_not_are_missed(tmp_path: Path, base: Path, data: DataSet) -> None:
-    spec = scratch_spec(base, data, phases=(Phase(steps=1, resolution=32, batch_size=4, latents="required"),))
+    spec = scratch_spec(base, data, phases=(TrainingPhase(steps=1, resolution=32, batch_size=4, latents="required"),))
     with pytest.raises(BadInput, match="has no latents latents_32"):
-        train(lay_out(tmp_path / "run", spec, base), Orders())
+        run_scratch_trainer(lay_out(tmp_path / "run", spec, base), Orders())
 
 
 def test_what_is_wrong_with_a_later_phase_is_told_before_the_first_step(
     tmp_path: Path, base: Path, data: DataSet
 ) -> None:
-    first = Phase(steps=1, resolution=32, batch_size=4)
+    first = TrainingPhase(steps=1, resolution=32, batch_size=4)
     for wrong, told in {"widht > 3": "cannot be used", "width < 3": "is left by"}.items():
         spec = scratch_spec(base, data, phases=(first, replace(first, where=wrong)), held_out="")
         run = lay_out(tmp_path / told, spec, base)
         with pytest.raises(BadInput, match=told):
-            train(run, Orders())
+            run_scratch_trainer(run, Orders())
         assert not run.checkpoints.exists() or not list(run.checkpoints.iterdir())
 
 
 def test_a_data_set_that_was_made_anew_under_a_job_is_not_gone_on_with(tmp_path: Path, base: Path) -> None:
     data = data_set(tmp_path)
     run = lay_out(tmp_path / "run", scratch_spec(base, data, checkpoint_every_steps=None), base)
-    assert train(RunDirectory(run.path), Orders(stop=True)) == EXIT_STOPPED
+    assert run_scratch_trainer(RunDirectory(run.path), Orders(stop=True)) == EXIT_STOPPED
     data.place.wipe()
     data_set(tmp_path / "anew")
     Path(tmp_path / "anew" / "shapes.lance").rename(tmp_path / "shapes.lance")
     with pytest.raises(BadInput, match="is not the data set that it was"):
-        train(RunDirectory(run.path), Orders())
+        run_scratch_trainer(RunDirectory(run.path), Orders())
     assert [path.name for path in run.checkpoints.iterdir()] == ["000001"]
 
 
 def test_columns_that_come_to_a_data_set_later_change_nothing(tmp_path: Path, base: Path) -> None:
     data = data_set(tmp_path)
-    spec = scratch_spec(base, data, checkpoint_every_steps=None, phases=(Phase(steps=2, resolution=32, batch_size=2),))
+    spec = scratch_spec(
+        base, data, checkpoint_every_steps=None, phases=(TrainingPhase(steps=2, resolution=32, batch_size=2),)
+    )
     peaceful = finish(lay_out(tmp_path / "peaceful", spec, base))
     run = lay_out(tmp_path / "run", spec, base)
-    assert train(RunDirectory(run.path), Orders(stop=True)) == EXIT_STOPPED
+    assert run_scratch_trainer(RunDirectory(run.path), Orders(stop=True)) == EXIT_STOPPED
     with_latents(data, base, 32)
     assert report_of(finish(run)) == report_of(peaceful)
 

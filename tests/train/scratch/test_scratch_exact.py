@@ -10,12 +10,12 @@ import torch
 from safetensors.torch import load_file
 
 from gangline.core.runs.contract import EXIT_STOPPED, checkpoint_name
-from gangline.core.specs.phases import Phase
+from gangline.core.specs.phases import TrainingPhase
 from gangline.data.dataset import DataSet
 from gangline.train.checkpoints.limits import lower_limit
 from gangline.train.run.contract import Orders, RunDirectory
 from gangline.train.run.numerics import OtherNumerics
-from gangline.train.scratch.trainer import train
+from gangline.train.scratch.trainer import run_scratch_trainer
 from tests.train.bases import save_smallest, save_tiny
 from tests.train.sets import (
     data_set,
@@ -30,8 +30,8 @@ from tests.train.sets import (
 )
 
 TWO_PHASES = (
-    Phase(steps=5, resolution=16, batch_size=8, microbatch=3),
-    Phase(steps=5, resolution=32, batch_size=4, learning_rate=5e-4, microbatch=1),
+    TrainingPhase(steps=5, resolution=16, batch_size=8, microbatch=3),
+    TrainingPhase(steps=5, resolution=32, batch_size=4, learning_rate=5e-4, microbatch=1),
 )
 
 
@@ -133,9 +133,11 @@ def test_a_run_whose_bits_must_stay_the_same_does_not_go_on_with_fewer_ranks(
 def test_a_run_that_goes_on_with_fewer_samples_at_a_time_than_its_checkpoint_says_that_its_bits_are_others(
     tmp_path: Path, base: Path, data: DataSet, limit: int, exact: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    spec = scratch_spec(base, data, phases=(Phase(steps=3, resolution=16, batch_size=4),), checkpoint_every_steps=None)
+    spec = scratch_spec(
+        base, data, phases=(TrainingPhase(steps=3, resolution=16, batch_size=4),), checkpoint_every_steps=None
+    )
     run = lay_out(tmp_path / "run", spec, base)
-    assert train(RunDirectory(run.path), Orders(stop=True)) == EXIT_STOPPED
+    assert run_scratch_trainer(RunDirectory(run.path), Orders(stop=True)) == EXIT_STOPPED
     lower_limit(run.path, 0, limit)
     assert report_of(finish(run))["exact"] is exact
     assert report_of(run)["fingerprint"]["microbatch"] == str(limit)
@@ -145,10 +147,10 @@ def test_a_run_that_goes_on_with_fewer_samples_at_a_time_than_its_checkpoint_say
 def test_a_run_whose_bits_must_stay_the_same_does_not_go_on_with_fewer_samples_than_its_checkpoint(
     tmp_path: Path, base: Path, data: DataSet
 ) -> None:
-    phases = (Phase(steps=3, resolution=16, batch_size=4),)
+    phases = (TrainingPhase(steps=3, resolution=16, batch_size=4),)
     spec = scratch_spec(base, data, phases=phases, checkpoint_every_steps=None, exact="required")
     run = lay_out(tmp_path / "run", spec, base)
-    assert train(RunDirectory(run.path), Orders(stop=True)) == EXIT_STOPPED
+    assert run_scratch_trainer(RunDirectory(run.path), Orders(stop=True)) == EXIT_STOPPED
     lower_limit(run.path, 0, 2)
     with pytest.raises(MemoryError, match=r"4 samples at a time, as its steps had so far.* set phases.0.microbatch"):
         finish(run)
@@ -179,12 +181,12 @@ def test_an_interrupted_run_ends_with_the_same_bits_whatever_is_switched_on(
     tmp_path: Path, data: DataSet, features: str
 ) -> None:
     base = save_tiny(tmp_path / "sdxl", "sdxl")
-    phases = (Phase(steps=5, resolution=16, batch_size=4, microbatch=3, crop="random"),)
+    phases = (TrainingPhase(steps=5, resolution=16, batch_size=4, microbatch=3, crop="random"),)
     spec = scratch_spec(base, data, phases=phases, checkpoint_every_steps=None, **FEATURES[features])
     peaceful = finish(lay_out(tmp_path / "peaceful", spec, base))
     run = lay_out(tmp_path / "run", spec, base)
     for _ in range(3):
-        assert train(RunDirectory(run.path), Orders(stop=True)) == EXIT_STOPPED
+        assert run_scratch_trainer(RunDirectory(run.path), Orders(stop=True)) == EXIT_STOPPED
     assert [path.name for path in sorted(run.checkpoints.iterdir())] == ["000001", "000002", "000003"]
     assert report_of(finish(run)) == report_of(peaceful)
     assert report_of(run)["exact"] is True
@@ -195,8 +197,8 @@ def test_a_compiled_run_interrupted_in_its_second_phase_ends_with_the_same_bits(
     """The process that goes on sees the second phase's shapes first, and those of a batch that does not divide evenly."""
     base = save_smallest(tmp_path / "sd15")
     phases = (
-        Phase(steps=2, resolution=16, batch_size=4, microbatch=3),
-        Phase(steps=3, resolution=32, batch_size=3, microbatch=2),
+        TrainingPhase(steps=2, resolution=16, batch_size=4, microbatch=3),
+        TrainingPhase(steps=3, resolution=32, batch_size=3, microbatch=2),
     )
     shown = {"sample_prompts": ("a red disc",), "sample_steps": 1, "sample_seeds": (1,), "held_out_every_steps": 2}
     spec = scratch_spec(base, data, phases=phases, compile=True, checkpoint_every_steps=None, **shown)
@@ -205,7 +207,7 @@ def test_a_compiled_run_interrupted_in_its_second_phase_ends_with_the_same_bits(
     run = lay_out(tmp_path / "run", spec, base)
     for _ in range(3):
         torch._dynamo.reset()  # as another process begins
-        assert train(RunDirectory(run.path), Orders(stop=True, render=True)) == EXIT_STOPPED
+        assert run_scratch_trainer(RunDirectory(run.path), Orders(stop=True, render=True)) == EXIT_STOPPED
     torch._dynamo.reset()
     assert report_of(finish(run)) == report_of(peaceful)
     assert report_of(run)["exact"] is True
@@ -218,8 +220,8 @@ def test_two_ranks_with_compiled_blocks_killed_between_phases_end_with_the_same_
 ) -> None:
     base = save_smallest(tmp_path / "sd15")
     phases = (
-        Phase(steps=2, resolution=16, batch_size=4, microbatch=2),
-        Phase(steps=2, resolution=32, batch_size=2, microbatch=1),
+        TrainingPhase(steps=2, resolution=16, batch_size=4, microbatch=2),
+        TrainingPhase(steps=2, resolution=32, batch_size=2, microbatch=1),
     )
     spec = scratch_spec(
         base, data, phases=phases, compile=True, parallel=parallel, checkpoint_every_steps=1, held_out_every_steps=2

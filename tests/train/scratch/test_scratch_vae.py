@@ -8,14 +8,14 @@ import torch
 from diffusers import AutoencoderKL, StableDiffusionPipeline
 
 from gangline.core.runs.contract import EXIT_STOPPED
-from gangline.core.specs.phases import Phase
+from gangline.core.specs.phases import TrainingPhase
 from gangline.data.dataset import DataSet
 from gangline.train.model.base import base_at
 from gangline.train.run.contract import Orders, RunDirectory
 from gangline.train.run.ranks import Ranks
-from gangline.train.scratch.denoiser import Samples, in_floats
+from gangline.train.scratch.denoiser import ScratchBatch, in_floats
 from gangline.train.scratch.intake import Intake, open_data
-from gangline.train.scratch.trainer import train
+from gangline.train.scratch.trainer import run_scratch_trainer
 from gangline.train.scratch.vae import standardise
 from tests.train.bases import save_tiny
 from tests.train.sets import data_set, finish, lay_out, report_of, scratch_spec
@@ -38,7 +38,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory, base: Path, data: DataSet)
         data,
         part="vae",
         new=("vae",),
-        phases=(Phase(steps=40, resolution=32, batch_size=8),),
+        phases=(TrainingPhase(steps=40, resolution=32, batch_size=8),),
         learning_rate=2e-3,
         checkpoint_every_steps=None,
     )
@@ -50,14 +50,14 @@ def test_pictures_that_it_never_saw_come_back_better(trained: RunDirectory) -> N
     assert last > first + 5
 
 
-def pictures_of(run: RunDirectory) -> Samples:
+def pictures_of(run: RunDirectory) -> ScratchBatch:
     spec = run.read_scratch()
     base = base_at(run.inputs / "base", spec, torch.device("cpu"), torch.float32)
     return Intake(spec, base, open_data(spec, run.inputs), Ranks(), torch.device("cpu")).first_pictures(1024)
 
 
 @torch.no_grad()
-def drawn(vae: AutoencoderKL, samples: Samples) -> torch.Tensor:
+def drawn(vae: AutoencoderKL, samples: ScratchBatch) -> torch.Tensor:
     posterior = vae.encode(in_floats(samples)).latent_dist
     return posterior.mean + posterior.std * samples.drawn
 
@@ -99,5 +99,5 @@ def test_an_interrupted_run_ends_with_the_same_bits(tmp_path: Path, trained: Run
             super().report_phase(phase)
             orders.stop |= phase == "saving" and self.step >= 14
 
-    assert train(StopsInItsSecondSave(run.path), orders) == EXIT_STOPPED
+    assert run_scratch_trainer(StopsInItsSecondSave(run.path), orders) == EXIT_STOPPED
     assert report_of(finish(run)) == report_of(trained)

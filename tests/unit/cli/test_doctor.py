@@ -13,11 +13,11 @@ import pytest
 import trustme
 
 from gangline import __version__
-from gangline.adapters.objects.s3_wire import Bucket
+from gangline.adapters.objects.s3_wire import S3Bucket
 from gangline.adapters.store import open_store, schema_of
 from gangline.adapters.store.statements import migrations
 from gangline.cli.doctor import box, machine, server
-from gangline.cli.doctor.findings import Finding, State
+from gangline.cli.doctor.findings import Finding, FindingState
 from gangline.train.scratch.launch import free_port
 from tests.conftest import Typed
 from tests.servers import ACCESS_KEY, SECRET_KEY
@@ -40,7 +40,7 @@ def by_name(findings: Iterable[Finding]) -> dict[str, Finding]:
 
 
 def reached(address: str, key: str = "") -> dict[str, Finding]:
-    return by_name(server.reach(address, key, None, named=True))
+    return by_name(server.check_server(address, key, None, named=True))
 
 
 def test_everything_is_looked_at_and_what_is_wrong_ends_with_exit_code_1(typed: Typed, tmp_path: Path) -> None:
@@ -55,23 +55,23 @@ def test_everything_is_looked_at_and_what_is_wrong_ends_with_exit_code_1(typed: 
 
 def test_a_server_that_nobody_named_may_be_missing() -> None:
     address = f"http://127.0.0.1:{free_port()}"
-    (found,) = server.reach(address, "", None, named=False)
-    assert found.state is State.note
+    (found,) = server.check_server(address, "", None, named=False)
+    assert found.state is FindingState.note
     assert found.says == f"none is named, and there is no Gangline server at {address} (connection refused)"
     assert "`gangline up`" in found.hint
 
 
 def test_a_server_in_clear_elsewhere_is_wrong_and_here_is_fine() -> None:
     with somebody(200, OURS) as stranger:
-        assert reached(f"http://127.0.0.1:{stranger.server_port}")["TLS"].state is State.ok
-        assert reached(f"http://localhost:{stranger.server_port}")["TLS"].state is State.ok
+        assert reached(f"http://127.0.0.1:{stranger.server_port}")["TLS"].state is FindingState.ok
+        assert reached(f"http://localhost:{stranger.server_port}")["TLS"].state is FindingState.ok
     found = server._transport("http://gangline.example:8420", None)
-    assert found.state is State.wrong and "`gangline docs tls`" in found.hint
+    assert found.state is FindingState.wrong and "`gangline docs tls`" in found.hint
 
 
-@pytest.mark.parametrize(("days", "state"), [(100, State.ok), (3, State.wrong)])
+@pytest.mark.parametrize(("days", "state"), [(100, FindingState.ok), (3, FindingState.wrong)])
 def test_a_certificate_that_ends_soon_is_told(
-    days: int, state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    days: int, state: FindingState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "authority.pem")
@@ -83,9 +83,16 @@ def test_a_certificate_that_ends_soon_is_told(
 
 
 @pytest.mark.parametrize(
-    ("skew_s", "state"), [(0, State.ok), (60, State.note), (-60, State.note), (4000, State.wrong), (-4000, State.wrong)]
+    ("skew_s", "state"),
+    [
+        (0, FindingState.ok),
+        (60, FindingState.note),
+        (-60, FindingState.note),
+        (4000, FindingState.wrong),
+        (-4000, FindingState.wrong),
+    ],
 )
-def test_a_clock_that_differs_from_the_servers_is_told(skew_s: float, state: State) -> None:
+def test_a_clock_that_differs_from_the_servers_is_told(skew_s: float, state: FindingState) -> None:
     theirs = format_datetime(datetime.now(UTC) - timedelta(seconds=skew_s), usegmt=True)
     with somebody(200, OURS, {"Date": theirs}) as stranger:
         found = reached(f"http://127.0.0.1:{stranger.server_port}")["clock"]
@@ -97,35 +104,35 @@ def test_a_clock_that_differs_from_the_servers_is_told(skew_s: float, state: Sta
 def test_a_server_of_another_version_is_told() -> None:
     with somebody(200, OURS.replace(__version__.encode(), b"99.1")) as stranger:
         found = reached(f"http://127.0.0.1:{stranger.server_port}")["version"]
-    assert found.state is State.note and "99.1" in found.says
+    assert found.state is FindingState.note and "99.1" in found.says
 
 
 def test_somebody_else_at_the_servers_address_is_wrong() -> None:
     for body in (b"<html>", b"[]", b'{"status": "ok"}'):
         with somebody(200, body) as stranger:
             found = reached(f"http://127.0.0.1:{stranger.server_port}")
-        assert list(found) == ["server"] and found["server"].state is State.wrong
+        assert list(found) == ["server"] and found["server"].state is FindingState.wrong
 
 
 def test_a_key_that_is_missing_and_a_join_token_in_its_place_are_told() -> None:
     with somebody(200, OURS) as stranger:
         address = f"http://127.0.0.1:{stranger.server_port}"
-        assert reached(address)["key"].state is State.wrong
+        assert reached(address)["key"].state is FindingState.wrong
         assert "for `gangline worker`" in reached(address, "gl_join_x")["key"].says
 
 
 def test_a_build_of_torch_for_cpus_beside_a_card_is_wrong() -> None:
-    found = by_name(machine.training(A_4090))["card"]
+    found = by_name(machine.check_training(A_4090))["card"]
     if not found.says.endswith("is a build for CPUs"):
         pytest.skip("torch is built for a GPU here")
-    assert found.state is State.wrong
+    assert found.state is FindingState.wrong
     assert found.says.startswith("NVIDIA GeForce RTX 4090 with 24564 MiB, driver 550.54, and torch ")
     assert "`gangline docs install`" in found.hint
 
 
 def test_too_little_disk_or_memory_for_any_job_is_wrong(tmp_path: Path) -> None:
-    assert by_name(machine.room(tmp_path / "not" / "there", 10**9))["memory"].state is State.wrong
-    assert by_name(machine.room(tmp_path / "not" / "there", 10**11))["memory"].state is State.ok
+    assert by_name(machine.room(tmp_path / "not" / "there", 10**9))["memory"].state is FindingState.wrong
+    assert by_name(machine.room(tmp_path / "not" / "there", 10**11))["memory"].state is FindingState.ok
 
 
 def of_the_box(home: Path) -> dict[str, Finding]:
@@ -138,7 +145,7 @@ def test_the_settings_of_a_server_here_are_read(tmp_path: Path, monkeypatch: pyt
     settings.write_text("[policy]\nlease_ms = 'long'\n")
     assert box.is_here(tmp_path)
     found = of_the_box(tmp_path)["settings"]
-    assert found.state is State.wrong and "lease_ms" in found.says
+    assert found.state is FindingState.wrong and "lease_ms" in found.says
     settings.write_text("")
     assert of_the_box(tmp_path)["settings"].says == f"{settings} is right"
 
@@ -151,11 +158,11 @@ def test_a_database_is_read_and_never_changed(database: str, tmp_path: Path, mon
             connection.execute("DROP SCHEMA public CASCADE")
             connection.execute("CREATE SCHEMA public")
     assert schema_of(database) == (0, known)
-    assert of_the_box(tmp_path)["database"].state is State.note
+    assert of_the_box(tmp_path)["database"].state is FindingState.note
     assert schema_of(database) == (0, known)
     open_store(database).close()
     assert schema_of(database) == (known, known)
-    assert of_the_box(tmp_path)["database"].state is State.ok
+    assert of_the_box(tmp_path)["database"].state is FindingState.ok
 
 
 def test_a_database_that_is_damaged_is_wrong(tmp_path: Path) -> None:
@@ -167,17 +174,17 @@ def test_a_database_that_is_damaged_is_wrong(tmp_path: Path) -> None:
     content = path.read_bytes()
     path.write_bytes(content[:4096] + b"\xff" * 30000 + content[34096:])
     found = of_the_box(tmp_path)["database"]
-    assert found.state is State.wrong and "damaged" in found.says and "backup" in found.hint
+    assert found.state is FindingState.wrong and "damaged" in found.says and "backup" in found.hint
 
 
 def test_a_database_that_does_not_answer_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GANGLINE_DATABASE_URL", "postgresql://nobody:secret@127.0.0.1:1/gangline")
     found = of_the_box(tmp_path)["database"]
-    assert found.state is State.wrong and "cannot be used" in found.says
+    assert found.state is FindingState.wrong and "cannot be used" in found.says
     assert "secret" not in found.says + found.hint
 
 
-def test_a_bucket_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bucket: Bucket) -> None:
+def test_a_bucket_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bucket: S3Bucket) -> None:
     assert of_the_box(tmp_path)["store"].says == f"files are kept in {tmp_path / 'store'}"
     for name, value in {
         "GANGLINE_OBJECTS": f"s3://{bucket.name}/doctor",
@@ -186,6 +193,6 @@ def test_a_bucket_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, buck
         "AWS_ENDPOINT_URL": bucket.endpoint,
     }.items():
         monkeypatch.setenv(name, value)
-    assert of_the_box(tmp_path)["store"].state is State.ok
+    assert of_the_box(tmp_path)["store"].state is FindingState.ok
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
-    assert of_the_box(tmp_path)["store"].state is State.wrong
+    assert of_the_box(tmp_path)["store"].state is FindingState.wrong

@@ -3,21 +3,21 @@
 from dataclasses import replace
 from typing import Any
 
-from gangline.cli.jobs.plan.base import Known
+from gangline.cli.jobs.plan.base import KnownBase
 from gangline.cli.jobs.plan.document import Answer, shared, why_closed
-from gangline.cli.jobs.plan.outlook import Estimate, estimates
+from gangline.cli.jobs.plan.outlook import CardEstimate, estimates
 from gangline.cli.jobs.plan.rows import outlook_rows
 from gangline.cli.jobs.plan.scratch import ScratchDocument
 from gangline.core.files import File
 from gangline.core.jobs.placement import FittingNode, PlacementView, RentableNode, Took, UnfitNode
 from gangline.core.models import families
-from gangline.core.models.recognition import Model
+from gangline.core.models.recognition import RecognisedModel
 from gangline.core.specs.fields import HubBase, Needs
 from gangline.core.specs.lora import LoraSpec
 
 PHOTO = File(path="a.png", bytes=1, sha256="0" * 64)
 SPEC = LoraSpec(base=HubBase(repo="o/m"), photos=(PHOTO,), prompt="sks dog", steps=1000, resolution=1024)
-SDXL = Known(name="o/m at main", bytes=6_900_000_000, family=families.SDXL)
+SDXL = KnownBase(name="o/m at main", bytes=6_900_000_000, family=families.SDXL)
 CARD = "NVIDIA GeForce RTX 4090"
 NODE = FittingNode(name="atlas", pool="home", gpu=CARD, gpu_memory_gb=24, price_usd_per_hour=0.5, busy=False, waits="")
 NOWHERE = PlacementView(
@@ -38,11 +38,13 @@ def placed(*nodes: FittingNode, **facts: Any) -> PlacementView:
     return replace(NOWHERE, nodes=len(nodes), fitting=nodes, **({"because": because} | facts))
 
 
-def estimated(spec: LoraSpec = SPEC, base: Known = SDXL, at: PlacementView | None = None) -> tuple[Estimate, ...]:
+def estimated(
+    spec: LoraSpec = SPEC, base: KnownBase = SDXL, at: PlacementView | None = None
+) -> tuple[CardEstimate, ...]:
     return estimates(spec, base, at)
 
 
-def document(spec: LoraSpec = SPEC, base: Known = SDXL, at: PlacementView | None = None) -> Any:
+def document(spec: LoraSpec = SPEC, base: KnownBase = SDXL, at: PlacementView | None = None) -> Any:
     """Of any kind of job: the fields that all have."""
     answer = Answer(placed=at, why_not=None if at else "there is no server")
     own: dict[str, Any] = {"trains": "", "new": (), "data": (), "phases": (), "steps": 0, "gpus": 1}
@@ -71,7 +73,7 @@ def test_what_such_jobs_took_goes_before_what_is_computed() -> None:
 
 def test_a_base_that_is_not_known_or_of_another_size_has_a_time_once_such_a_job_has_run() -> None:
     small = replace(families.SDXL.unet, channels=(8, 8, 8))
-    model = Model(
+    model = RecognisedModel(
         family=families.SDXL,
         prediction_type="epsilon",
         zero_terminal_snr=False,

@@ -12,20 +12,22 @@ import pytest
 from PIL import Image
 
 from gangline.cli.jobs.plan.document import Answer
-from gangline.cli.jobs.plan.files import Files
-from gangline.cli.jobs.plan.lora import Captions, LoraDocument, SizeCount, lora_document
-from gangline.cli.jobs.plan.make import Given, Plan, find_lora, make_plan
+from gangline.cli.jobs.plan.files import LocalFiles
+from gangline.cli.jobs.plan.lora import CaptionCounts, LoraDocument, SizeCount, lora_document
+from gangline.cli.jobs.plan.make import JobInputs, LoraPlan, find_lora, make_plan
 from gangline.cli.jobs.plan.rows import base_rows
-from gangline.cli.jobs.train import plan_of, read_recipe
+from gangline.cli.jobs.train import plan_lora, read_recipe
 from gangline.core.errors import BadInput
 from gangline.core.models import families
-from gangline.core.models.recognition import Model
+from gangline.core.models.recognition import RecognisedModel
 from gangline.core.parsing import InvalidSpec
 from gangline.core.specs.fields import FilesBase, HubBase
 from tests.conftest import BASE
 
 HUB = "somebody/model@v1"
-SD15 = Model(family=families.SD15, prediction_type="epsilon", zero_terminal_snr=False, layout="diffusers", because="")
+SD15 = RecognisedModel(
+    family=families.SD15, prediction_type="epsilon", zero_terminal_snr=False, layout="diffusers", because=""
+)
 SETTINGS: dict[str, Any] = {"prompt": "a photo of sks dog", "resolution": 512}
 
 
@@ -43,12 +45,12 @@ def folder(tmp_path: Path) -> Path:
     return photos
 
 
-def planned(photos: Path, base: str = HUB, **given: Any) -> Plan:
-    settings = SETTINGS | {name: given.pop(name) for name in list(given) if name not in Given.__dataclass_fields__}
-    return make_plan(Given(photos=photos, base=base, **given), settings)
+def planned(photos: Path, base: str = HUB, **given: Any) -> LoraPlan:
+    settings = SETTINGS | {name: given.pop(name) for name in list(given) if name not in JobInputs.__dataclass_fields__}
+    return make_plan(JobInputs(photos=photos, base=base, **given), settings)
 
 
-def rows(plan: Plan) -> dict[str, str]:
+def rows(plan: LoraPlan) -> dict[str, str]:
     return dict(plan.rows())
 
 
@@ -64,7 +66,7 @@ def test_a_plan_says_what_will_be_done(folder: Path) -> None:
     assert plan.told == ("film.mp4 is passed over: not an image",)
 
 
-def document(plan: Plan) -> LoraDocument:
+def document(plan: LoraPlan) -> LoraDocument:
     return lora_document(plan, Answer(placed=None, why_not="nobody was asked"))
 
 
@@ -76,7 +78,7 @@ def test_a_base_on_this_machine_is_said_to_be_what_it_is(folder: Path) -> None:
 
 def test_a_plan_as_data_has_numbers_where_numbers_are(folder: Path) -> None:
     found = document(planned(folder, aspect_buckets=True, steps=40, batch_size=3, hold_out=("b.png",)))
-    assert (found.photos, found.held_out, found.captions) == (2, 1, Captions(own=2, prompt=0))
+    assert (found.photos, found.held_out, found.captions) == (2, 1, CaptionCounts(own=2, prompt=0))
     assert found.sizes == (SizeCount(width=384, height=640, photos=1), SizeCount(width=512, height=512, photos=1))
     assert (found.steps, found.batch_size, found.seen_least, found.seen_most) == (40, 3, 40, 80)
     assert (found.asked, found.nodes, found.time, found.usd) == ("nobody was asked", (), None, None)
@@ -163,7 +165,7 @@ def safetensors(path: Path, **shapes: tuple[int, ...]) -> Path:
 def test_a_lora_to_go_on_from_is_one_of_the_bases_family(folder: Path) -> None:
     name = "unet__down_blocks__0__attn2__to_k__lora_A__weight"
     file = safetensors(folder.parent / "old.safetensors", **{name: (4, 768)})
-    assert find_lora(file, None) == find_lora(file, SD15) == Files(folder.parent, [file])
+    assert find_lora(file, None) == find_lora(file, SD15) == LocalFiles(folder.parent, [file])
     with pytest.raises(BadInput, match=r"old\.safetensors is a LoRA of Stable Diffusion 1, and the base is SDXL"):
         find_lora(file, replace(SD15, family=families.SDXL))
     lora = planned(folder, init_lora=str(file)).spec.init_lora
@@ -198,7 +200,7 @@ def test_a_vae_of_its_own_is_handed_in_too(folder: Path) -> None:
     safetensors(vae / "diffusion_pytorch_model.safetensors", weight=(1,))
     plan = planned(folder, vae=str(vae))
     assert isinstance(plan.spec.vae, FilesBase)
-    assert isinstance(plan.models["vae"], Files)
+    assert isinstance(plan.models["vae"], LocalFiles)
     assert isinstance(planned(folder, vae=HUB).spec.vae, HubBase)
 
 
@@ -232,7 +234,7 @@ def test_a_recipe_may_name_what_lies_in_files(folder: Path, tmp_path: Path) -> N
         f'class_prompt = "dog"\nclass_photos = "{folder}"\n'
         f'prompt = "sks dog"\nbase = "{HUB}"\nmasks = "{folder.parent / "masks"}"\nhold_out = ["b.png"]\n'
     )
-    spec = plan_of(folder, read_recipe(recipe)).spec
+    spec = plan_lora(folder, read_recipe(recipe)).spec
     assert (spec.mask, len(spec.held_out), spec.base.id) == ("files", 1, "hub:somebody/model@v1")
     assert len(spec.class_photos) == 3
 
@@ -242,7 +244,7 @@ def test_a_recipe_may_name_what_lies_in_files(folder: Path, tmp_path: Path) -> N
 )
 def test_a_recipe_whose_paths_are_none_is_refused(folder: Path, wrong: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match=next(iter(wrong))):
-        plan_of(folder, SETTINGS | {"base": HUB} | wrong)
+        plan_lora(folder, SETTINGS | {"base": HUB} | wrong)
 
 
 @pytest.mark.parametrize("name", ["photos/b.txt", "masks/b.png"])

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from gangline.cli.admin.box import quick_settings
-from gangline.cli.admin.server import settings_of
+from gangline.cli.admin.server import server_settings
 from gangline.cli.admin.up import limits_of
 from gangline.core.errors import BadInput
 from gangline.core.policy import Policy
 from gangline.core.server.settings import DEFAULT_POOL, ServerSettings, make_policy
-from gangline.sim.scenario import load, with_policy
+from gangline.sim.scenario import load_scenario, with_policy
 from gangline.sim.simulation import Simulation
 from tests.conftest import Typed
 
@@ -40,7 +40,7 @@ def file(tmp_path: Path) -> Path:
 def read(
     home: Path, file: Path | None = None, *, price: float | None = None, lease_s: float | None = None
 ) -> ServerSettings:
-    return settings_of(file, home, price, lease_s, None)
+    return server_settings(file, home, price, lease_s, None)
 
 
 def test_a_server_without_options_has_the_defaults_of_the_simulator(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_up_runs_as_many_nodes_as_the_settings_say_else_one(tmp_path: Path, file
 
 def test_a_simulation_with_the_servers_file_plays_the_servers_policy(tmp_path: Path, file: Path) -> None:
     policy = read(tmp_path).policy
-    played = Simulation(with_policy(load("small"), policy), seed=0)
+    played = Simulation(with_policy(load_scenario("small"), policy), seed=0)
     assert played.policy == policy != Policy()
 
 

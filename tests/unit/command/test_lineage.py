@@ -9,7 +9,7 @@ from gangline.core.command.lineage import (
     account,
     forgotten,
     history,
-    is_ours,
+    is_key_of_exec,
     newest_begun,
     next_run,
     overtaken_by,
@@ -54,7 +54,7 @@ def test_numbers_grow_and_the_greater_one_overtakes() -> None:
 def test_other_keys_are_nobodys() -> None:
     ours = ["claims/000001.json", "runs/000001/begun.json", "runs/000002-0a1b2c3d/log/1.txt", "probes/x"]
     others = ["photos/1.png", "claims/notes.json", "claims/000002 (1).json", "runs/Jan01_host/events", "readme"]
-    assert all(map(is_ours, ours)) and not any(map(is_ours, others))
+    assert all(map(is_key_of_exec, ours)) and not any(map(is_key_of_exec, others))
 
 
 def test_what_a_run_said_of_its_beginning_comes_back() -> None:

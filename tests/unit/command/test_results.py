@@ -6,28 +6,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangline.core.command.candidate import Candidate, Seen
+from gangline.core.command.candidate import CheckpointCandidate, SeenFile
 from gangline.core.command.layout import Rules
 from gangline.core.command.lineage import (
     Begun,
     Ref,
-    Result,
-    is_ours,
+    ResultFile,
+    is_key_of_exec,
     kin,
     newest_results,
     parse_result,
     parse_results,
     results_to_json,
 )
-from gangline.core.command.results import Known, Pace, Turn, Way, goes_at_end, turns, way_of
+from gangline.core.command.results import KnownFile, Turn, UploadPace, UploadWay, goes_at_end, turns, way_of
 from gangline.core.errors import Damaged
 from gangline.core.files import File
 
 A, B, C, D = "000001", "000002", "000003", "000004"
 
 
-def named(name: str, *paths: str) -> Candidate:
-    return Candidate(name=name, folder=bool(paths), files={path: Seen(bytes=1, sound=True) for path in paths or ("",)})
+def named(name: str, *paths: str) -> CheckpointCandidate:
+    return CheckpointCandidate(
+        name=name, folder=bool(paths), files={path: SeenFile(bytes=1, sound=True) for path in paths or ("",)}
+    )
 
 
 @pytest.mark.parametrize(
@@ -50,7 +52,7 @@ def named(name: str, *paths: str) -> Candidate:
     ],
 )
 def test_what_may_become_a_checkpoint_does_not_go_up_while_it_may(
-    candidate: Candidate, expected: dict[str, Turn]
+    candidate: CheckpointCandidate, expected: dict[str, Turn]
 ) -> None:
     assert turns(Rules(), [candidate], has_own=True).get(candidate.name, {}) == expected
 
@@ -96,8 +98,8 @@ def test_what_was_a_checkpoint_is_a_result_where_it_is_the_last_of_it(
     assert goes_at_end(turn, killed=killed, recognised=recognised) is goes
 
 
-def known(**given: object) -> Known:
-    return Known(**({"mark": (1, 10, 1), "found_s": 0.0, "changed_s": 0.0} | given))  # type: ignore[arg-type]
+def known(**given: object) -> KnownFile:
+    return KnownFile(**({"mark": (1, 10, 1), "found_s": 0.0, "changed_s": 0.0} | given))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -123,13 +125,13 @@ def known(**given: object) -> Known:
     ],
 )
 def test_a_file_goes_up_once_it_settles_and_again_at_intervals(
-    state: Known, turn: Turn, unchanged_s: float, way: Way
+    state: KnownFile, turn: Turn, unchanged_s: float, way: UploadWay
 ) -> None:
-    assert way_of(state, turn, unchanged_s, 100.0, Pace()) == way
+    assert way_of(state, turn, unchanged_s, 100.0, UploadPace()) == way
 
 
 def test_looking_at_many_files_costs_less_than_a_hundredth_of_a_core() -> None:
-    assert all(took_s / (took_s + Pace().pause_s(took_s)) < 0.01 for took_s in (0.001, 0.05, 1.0, 30.0))
+    assert all(took_s / (took_s + UploadPace().pause_s(took_s)) < 0.01 for took_s in (0.001, 0.05, 1.0, 30.0))
 
 
 # Over the runs
@@ -146,8 +148,8 @@ def test_runs_that_descend_from_one_beginning_belong_together() -> None:
     assert kin(runs, C) == [C, B, A] and kin(runs, B) == [B, A] and kin(runs, D) == [D]
 
 
-def result(run: str, path: str, version: int = 1) -> Result:
-    return Result(run=run, path=path, version=version)
+def result(run: str, path: str, version: int = 1) -> ResultFile:
+    return ResultFile(run=run, path=path, version=version)
 
 
 def test_of_each_path_the_newest_version_of_the_newest_run_comes_first() -> None:
@@ -180,7 +182,7 @@ def test_the_union_can_be_laid_down_and_lacks_no_path_without_reason(rows: list[
 @pytest.mark.parametrize("version", [1, 2, 10])
 def test_a_key_tells_which_version_it_is(version: int) -> None:
     each = result(A, "deep/x.png", version)
-    assert parse_result(each.key) == each and is_ours(each.key)
+    assert parse_result(each.key) == each and is_key_of_exec(each.key)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +199,7 @@ def test_other_keys_are_no_results(key: str) -> None:
 
 
 def test_what_a_record_tells_of_results_comes_back() -> None:
-    each = Result(run=A, path="x", version=2, file=File(path="x", bytes=3, sha256="0" * 64))
+    each = ResultFile(run=A, path="x", version=2, file=File(path="x", bytes=3, sha256="0" * 64))
     assert parse_results(A, results_to_json([each])) == [each]
     for junk in ([], {"files": [{"path": "../x", "version": 1, "bytes": 1, "sha256": "0" * 64}]}, {"files": [1]}):
         with pytest.raises(Damaged):

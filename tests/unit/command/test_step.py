@@ -2,7 +2,7 @@
 
 import pytest
 
-from gangline.core.command.candidate import ROOT, Candidate, Seen
+from gangline.core.command.candidate import ROOT, CheckpointCandidate, SeenFile
 from gangline.core.command.step import step_of, step_of_name
 
 STEPS = {
@@ -37,8 +37,8 @@ def test_a_name_tells_a_step_or_nothing(name: str, step: int | None) -> None:
 
 
 def test_what_it_says_itself_goes_before_its_name() -> None:
-    told = Seen(bytes=1, sound=True, told={"current_step": 101})
-    candidate = Candidate(name="timber-step00000100-state", folder=True, files={"train_state.json": told})
+    told = SeenFile(bytes=1, sound=True, told={"current_step": 101})
+    candidate = CheckpointCandidate(name="timber-step00000100-state", folder=True, files={"train_state.json": told})
     assert step_of(candidate) == 101
 
 
@@ -52,5 +52,5 @@ def test_what_it_says_itself_goes_before_its_name() -> None:
     ],
 )
 def test_a_pattern_says_where_it_stands(pattern: str, name: str, paths: tuple[str, ...], step: int | None) -> None:
-    files = {path: Seen(bytes=1, sound=True) for path in paths}
-    assert step_of(Candidate(name=name, folder=True, files=files), pattern) == step
+    files = {path: SeenFile(bytes=1, sound=True) for path in paths}
+    assert step_of(CheckpointCandidate(name=name, folder=True, files=files), pattern) == step

@@ -11,11 +11,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from gangline.core.command.whole import is_whole
+from gangline.core.command.whole import is_complete_file
 
 
 def whole(name: str, content: bytes) -> bool:
-    return is_whole(name, len(content), lambda at, count: content[at : at + count])
+    return is_complete_file(name, len(content), lambda at, count: content[at : at + count])
 
 
 def written(folder: Path, name: str) -> bytes:
@@ -78,8 +78,8 @@ def test_a_zip_of_more_than_four_gigabytes_has_another_end() -> None:
         zeros = bytes(max(0, min(count, offset - at)))
         return zeros + tail[max(0, at - offset) : max(0, at + count - offset)]
 
-    assert is_whole("a.bin", offset + len(tail), read)
-    assert not is_whole("a.bin", offset + len(tail) - 1, read)
+    assert is_complete_file("a.bin", offset + len(tail), read)
+    assert not is_complete_file("a.bin", offset + len(tail) - 1, read)
 
 
 def test_a_zip_by_another_writer_is_whole_too(tmp_path: Path) -> None:

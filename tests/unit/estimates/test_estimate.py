@@ -20,9 +20,9 @@ from gangline.core.estimates.scaling import (
     BAND_SHARE,
     DOUBLING_LEAST,
     MISFIT,
-    Batch,
     Law,
     Measurement,
+    StepBatch,
     fit,
     predict,
     student_t,
@@ -121,7 +121,7 @@ def test_published_rows_lie_in_the_band_of_those_before_them_as_often_as_it_says
     ):
         points = [Measurement(gpus=int(row["gpus"]), images_per_second=row[of]) for row in rows]
         for known in range(2, len(points)):
-            found = predict(fit(points[:known], Batch(size=2048, microbatch=microbatch)), points[known].gpus)
+            found = predict(fit(points[:known], StepBatch(size=2048, microbatch=microbatch)), points[known].gpus)
             if found.low <= points[known].images_per_second <= found.high:
                 held += 1
             else:
@@ -142,7 +142,7 @@ def test_at_256_pixels_on_128_gpus_the_last_microbatch_left_is_told_in_the_band(
     """A third of the throughput goes where microbatches per step fall to one: the law alone would not have known."""
     points = [Measurement(gpus=int(row["gpus"]), images_per_second=row["images_per_second_256"]) for row in UNET_ONLY]
     true = points[-1].images_per_second
-    knowing = predict(fit(points[:4], Batch(size=2048, microbatch=16)), 128)
+    knowing = predict(fit(points[:4], StepBatch(size=2048, microbatch=16)), 128)
     assert knowing.low <= true <= knowing.high and "one microbatch" in knowing.because
     ignorant = predict(fit(points[:4]), 128)
     assert true < ignorant.low
@@ -198,7 +198,7 @@ def test_throughput_that_falls_with_more_gpus_is_told(rates: list[float]) -> Non
     assert any("did less than" in note for note in notes) == falls
 
 
-def law_of(shared_s: float, fixed_s: float, counts: list[int], batch: Batch | None = None) -> Law:
+def law_of(shared_s: float, fixed_s: float, counts: list[int], batch: StepBatch | None = None) -> Law:
     def rate(gpus: int) -> float:
         return 1 / (shared_s * (batch.share(gpus) if batch else 1 / gpus) + fixed_s)
 
@@ -228,7 +228,7 @@ def test_the_fit_of_the_first_table_is_within_a_per_cent_of_each_row() -> None:
 def test_more_gpus_never_take_longer_by_the_law_while_each_has_two_microbatches(
     points: list[tuple[int, float]], microbatch: int | None
 ) -> None:
-    batch = Batch(size=2048, microbatch=microbatch) if microbatch else None
+    batch = StepBatch(size=2048, microbatch=microbatch) if microbatch else None
     law = fit([Measurement(gpus=gpus, images_per_second=rate) for gpus, rate in points], batch)
     counts = [gpus for gpus in range(1, 513) if law.microbatches(gpus) != 1]
     seconds = [law.seconds_per_image(gpus) for gpus in counts]
@@ -236,7 +236,7 @@ def test_more_gpus_never_take_longer_by_the_law_while_each_has_two_microbatches(
 
 
 def test_below_one_microbatch_for_each_gpu_more_of_them_do_not_help() -> None:
-    law = law_of(0.06, 1e-4, [8, 16, 32], Batch(size=2048, microbatch=16))
+    law = law_of(0.06, 1e-4, [8, 16, 32], StepBatch(size=2048, microbatch=16))
     assert law.seconds_per_image(256) == law.seconds_per_image(128)
     found = predict(law, 256)
     assert "more GPUs do not make a step shorter" in found.because
@@ -244,7 +244,7 @@ def test_below_one_microbatch_for_each_gpu_more_of_them_do_not_help() -> None:
 
 
 def test_a_microbatch_that_is_not_whole_takes_as_long_as_a_whole_one() -> None:
-    law = law_of(0.06, 0.0, [8, 16], Batch(size=2048, microbatch=12))
+    law = law_of(0.06, 0.0, [8, 16], StepBatch(size=2048, microbatch=12))
     assert law.seconds_per_image(64) == pytest.approx(0.06 * 3 * 12 / 2048)
     assert predict(law, 64).high >= 64 / 0.06
 
@@ -258,7 +258,7 @@ def test_a_prediction_lies_in_its_band_and_a_measured_one_is_what_was_measured(
     points: list[tuple[int, float]], gpus: int, microbatch: int | None
 ) -> None:
     measured = [Measurement(gpus=count, images_per_second=rate) for count, rate in points]
-    found = predict(fit(measured, Batch(size=2048, microbatch=microbatch) if microbatch else None), gpus)
+    found = predict(fit(measured, StepBatch(size=2048, microbatch=microbatch) if microbatch else None), gpus)
     assert 0 < found.low <= found.images_per_second <= found.high < math.inf
     rates = [rate for count, rate in points if count == gpus]
     if rates:

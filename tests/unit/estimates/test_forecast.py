@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from gangline.cli.bundled.recipes import read_presets
-from gangline.core.estimates.forecast import Forecast, Measured, forecast, remembered
+from gangline.core.estimates.forecast import Forecast, MeasuredPace, forecast, remembered
 from gangline.core.estimates.memory import lora_memory, scratch_memory
 from gangline.core.files import File
-from gangline.core.gpus import KINDS, Kind, find_kind
+from gangline.core.gpus import KINDS, GpuKind, find_kind
 from gangline.core.models.families import FAMILIES, SD2, SD15, SDXL, Family
 from gangline.core.specs.fields import FilesBase
 from gangline.core.specs.lora import LoraSpec, parse_lora
@@ -39,7 +39,7 @@ def scratch(**settings: Any) -> ScratchSpec:
     return parse_scratch(given | settings)
 
 
-def step_s(spec: LoraSpec | ScratchSpec, family: Family = SDXL, kind: Kind = H100, **more: Any) -> float:
+def step_s(spec: LoraSpec | ScratchSpec, family: Family = SDXL, kind: GpuKind = H100, **more: Any) -> float:
     found = forecast(spec, family, kind, **more).seconds_per_step
     assert found
     assert found.low <= found.middle <= found.high
@@ -206,7 +206,7 @@ def test_of_a_card_that_is_not_known_there_is_memory_and_no_time() -> None:
 @pytest.mark.parametrize(
     ("precision", "kind", "says"), [("fp32", H100, "in fp32 is not known"), ("bf16", T4, "only emulates bf16")]
 )
-def test_of_a_precision_that_no_table_has_there_is_no_time(precision: str, kind: Kind, says: str) -> None:
+def test_of_a_precision_that_no_table_has_there_is_no_time(precision: str, kind: GpuKind, says: str) -> None:
     found = forecast(lora(precision=precision), SDXL, kind)
     assert found.seconds is None
     assert says in found.because[0]
@@ -214,7 +214,7 @@ def test_of_a_precision_that_no_table_has_there_is_no_time(precision: str, kind:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda family: family.name)
-def test_every_kind_has_a_forecast_for_every_family(kind: Kind, family: Family) -> None:
+def test_every_kind_has_a_forecast_for_every_family(kind: GpuKind, family: Family) -> None:
     found = forecast(lora(resolution=family.resolution), family, kind)
     assert found.seconds
     assert 0 < found.seconds.low < found.seconds.middle < found.seconds.high
@@ -248,8 +248,8 @@ def test_class_images_crops_and_pictures_are_counted() -> None:
 # What it took before
 
 
-def before(*pairs: tuple[str, float]) -> list[Measured]:
-    return [Measured(gpu=gpu, seconds_per_step=seconds) for gpu, seconds in pairs]
+def before(*pairs: tuple[str, float]) -> list[MeasuredPace]:
+    return [MeasuredPace(gpu=gpu, seconds_per_step=seconds) for gpu, seconds in pairs]
 
 
 def width(found: Forecast) -> float:

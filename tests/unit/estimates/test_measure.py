@@ -1,10 +1,10 @@
 """What of a trainer's reports is measured: neither its warm-up nor less than a mean needs."""
 
-from gangline.cli.tools.measure import Stretch
+from gangline.cli.tools.measure import MeasuredSteps
 
 
 def test_the_first_steps_do_not_count_however_long_they_take() -> None:
-    stretch = Stretch(4.0)
+    stretch = MeasuredSteps(4.0)
     stretch.add(1, 60.0)
     stretch.add(2, 30.0)
     assert stretch.is_warm and not stretch.steps
@@ -14,7 +14,7 @@ def test_the_first_steps_do_not_count_however_long_they_take() -> None:
 
 
 def test_quick_steps_warm_up_for_a_quarter_of_the_time_that_is_measured() -> None:
-    stretch = Stretch(4.0)
+    stretch = MeasuredSteps(4.0)
     for step in range(4, 404, 4):
         stretch.add(step, 1 / 64)
         if stretch.is_whole:
@@ -23,7 +23,7 @@ def test_quick_steps_warm_up_for_a_quarter_of_the_time_that_is_measured() -> Non
 
 
 def test_steps_that_are_longer_than_the_time_are_three_nevertheless() -> None:
-    stretch = Stretch(4.0)
+    stretch = MeasuredSteps(4.0)
     for step in range(1, 5):
         stretch.add(step, 100.0)
     assert not stretch.is_whole
@@ -32,7 +32,7 @@ def test_steps_that_are_longer_than_the_time_are_three_nevertheless() -> None:
 
 
 def test_what_was_measured_before_ranks_were_started_again_does_not_count() -> None:
-    stretch = Stretch(4.0)
+    stretch = MeasuredSteps(4.0)
     for step in range(1, 6):
         stretch.add(step, 1.0)
     for step in range(1, 6):  # with fewer samples at a time

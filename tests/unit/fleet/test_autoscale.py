@@ -13,11 +13,11 @@ from gangline.core.fleet.autoscale import (
     Demand,
     Drain,
     GiveUp,
+    OfferRate,
     PoolLimits,
-    Rate,
     Rented,
-    Seen,
-    Start,
+    SeenInstance,
+    StartNode,
     StopInstance,
     cheapest,
     reconcile,
@@ -38,7 +38,7 @@ LIMITS = PoolLimits(name="pool", nodes_min=0, nodes_max=10)
 
 def scaled(
     nodes: Sequence[Rented], takable: int = 0, stuck: int = 0, limits: PoolLimits = LIMITS, since_ms: int = NOW_MS
-) -> list[Start | Drain | GiveUp]:
+) -> list[StartNode | Drain | GiveUp]:
     """The jobs that wait have just come, unless they have waited since."""
     return scale(limits, nodes, Demand(takable=takable, stuck=stuck, since_ms=since_ms), NOW_MS, POLICY).actions
 
@@ -53,7 +53,7 @@ def test_what_a_pool_covers_are_jobs_for_nodes_that_come_and_for_idle_ones_that_
 
 
 def starts(actions: Sequence[object]) -> int:
-    return sum(isinstance(action, Start) for action in actions)
+    return sum(isinstance(action, StartNode) for action in actions)
 
 
 def drained(actions: Sequence[object]) -> list[str]:
@@ -74,7 +74,7 @@ def test_without_work_nothing_is_rented_and_what_has_been_idle_for_long_goes() -
 def test_each_job_that_a_further_node_could_take_is_a_node_to_rent() -> None:
     actions = scaled([BUSY], takable=3)
     assert starts(actions) == 3
-    assert isinstance(actions[0], Start) and actions[0].because == "3 jobs wait; 0 nodes are coming"
+    assert isinstance(actions[0], StartNode) and actions[0].because == "3 jobs wait; 0 nodes are coming"
 
 
 def test_nodes_that_are_coming_or_idle_are_counted() -> None:
@@ -85,7 +85,7 @@ def test_nodes_that_are_coming_or_idle_are_counted() -> None:
 def test_an_idle_node_that_a_waiting_job_may_not_have_is_no_help_to_it() -> None:
     actions = scaled([IDLE], takable=1, stuck=1)
     assert starts(actions) == 1 and drained(actions) == []
-    assert isinstance(actions[0], Start) and "may have none of the nodes here" in actions[0].because
+    assert isinstance(actions[0], StartNode) and "may have none of the nodes here" in actions[0].because
 
 
 def test_nodes_that_stay_idle_while_jobs_wait_make_room_for_others() -> None:
@@ -193,19 +193,19 @@ def test_without_work_a_pool_comes_to_rest(known: list[Rented], bounds: PoolLimi
     assert scale(bounds, here, NO_WORK, NOW_MS, POLICY).actions == []
 
 
-def agreed(nodes: list[Rented], *instances: Seen) -> list[Adopt | StopInstance | GiveUp]:
+def agreed(nodes: list[Rented], *instances: SeenInstance) -> list[Adopt | StopInstance | GiveUp]:
     return reconcile(nodes, instances, NOW_MS, POLICY)
 
 
-ALIVE = Seen(id="i-busy", name="busy")
+ALIVE = SeenInstance(id="i-busy", name="busy")
 
 
 def test_where_both_agree_nothing_is_done() -> None:
-    assert agreed([BUSY, IDLE], ALIVE, Seen(id="i-idle", name="idle")) == []
+    assert agreed([BUSY, IDLE], ALIVE, SeenInstance(id="i-idle", name="idle")) == []
 
 
 def test_an_instance_of_a_node_that_waits_for_one_is_adopted_and_its_double_is_stopped() -> None:
-    first, double = Seen(id="i-1", name="starting"), Seen(id="i-2", name="starting")
+    first, double = SeenInstance(id="i-1", name="starting"), SeenInstance(id="i-2", name="starting")
     assert agreed([STARTING], first, double) == [
         Adopt("starting", "i-1"),
         StopInstance("i-2", "a double of starting"),
@@ -240,7 +240,7 @@ def test_a_node_is_missed_for_a_few_lists_and_a_lease_time_before_it_is_given_up
 
 instances = st.lists(
     st.builds(
-        Seen,
+        SeenInstance,
         id=st.sampled_from("abcdef"),
         name=st.sampled_from(["n-1", "n-2", "n-3"]),
         ended=st.sampled_from(["", "it is gone"]),
@@ -263,7 +263,9 @@ rented = st.lists(
 
 
 @given(rented, instances)
-def test_after_a_look_every_instance_belongs_to_one_node_or_is_stopped(known: list[Rented], listed: list[Seen]) -> None:
+def test_after_a_look_every_instance_belongs_to_one_node_or_is_stopped(
+    known: list[Rented], listed: list[SeenInstance]
+) -> None:
     actions = agreed(known, *listed)
     stopped = [action.instance for action in actions if isinstance(action, StopInstance)]
     owners = {node.instance: node.id for node in known if node.state != "gone"}
@@ -274,8 +276,8 @@ def test_after_a_look_every_instance_belongs_to_one_node_or_is_stopped(known: li
     assert not {instance.id for instance in listed if instance.ended} & set(stopped)
 
 
-def rate(offer: str, usd: int, seconds: float | None, interruptions: float = 0) -> Rate:
-    return Rate(
+def rate(offer: str, usd: int, seconds: float | None, interruptions: float = 0) -> OfferRate:
+    return OfferRate(
         offer=offer, price_micro_usd_per_hour=usd, seconds_per_step=seconds, interruptions_per_hour=interruptions
     )
 

@@ -8,7 +8,7 @@ import pytest
 from gangline.adapters.hub import HuggingFaceHub
 from gangline.adapters.objects.local import LocalObjects
 from gangline.adapters.store.sqlite import SqliteStore
-from gangline.core.fleet.autoscale import Demand, Drain, PoolLimits, Rented, Start, scale
+from gangline.core.fleet.autoscale import Demand, Drain, PoolLimits, Rented, StartNode, scale
 from gangline.core.policy import Policy
 from gangline.core.specs.spec import parse_spec
 from gangline.ports.pool import Instance, Offer
@@ -49,7 +49,7 @@ def test_a_full_pool_makes_room_for_jobs_that_may_have_none_of_its_nodes() -> No
 
 def test_where_nothing_is_here_nobody_is_said_to_refuse() -> None:
     (start,) = scale(limits(0, 2), [], Demand(takable=1, stuck=1), NOW_MS, POLICY).actions
-    assert start == Start("1 job waits; 0 nodes are coming")
+    assert start == StartNode("1 job waits; 0 nodes are coming")
 
 
 class Shop:

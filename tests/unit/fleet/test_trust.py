@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline.core.fleet.autoscale import PoolLimits, may_rent
-from gangline.core.fleet.trust import Alarm, Machine, Pool, Quarantine, Strike, Trial, counting, judge, rest_ms
+from gangline.core.fleet.trust import Alarm, Machine, PoolHealth, Quarantine, Strike, TrialDue, counting, judge, rest_ms
 from gangline.core.jobs.failure import MEANING, STRIKE
 from tests.unit.examples import POLICY
 
@@ -20,11 +20,13 @@ OTHERS_WORK = replace(OTHER_WORK, project="p-2")
 SAID_OF_THE_JOB = replace(ALONE, kind="bad data")
 
 
-POOL = Pool(nodes=100, others=99, quarantined_lately=0, may_rent=False)
+POOL = PoolHealth(nodes=100, others=99, quarantined_lately=0, may_rent=False)
 LAST = replace(POOL, nodes=1, others=0)
 
 
-def judged(*strikes: Strike, machine: Machine = MACHINE, pool: Pool = POOL) -> Quarantine | Trial | Alarm | None:
+def judged(
+    *strikes: Strike, machine: Machine = MACHINE, pool: PoolHealth = POOL
+) -> Quarantine | TrialDue | Alarm | None:
     return judge(machine, strikes, pool, now_ms=0, policy=POLICY)
 
 
@@ -122,7 +124,7 @@ def test_each_quarantine_is_twice_as_long_as_the_one_before() -> None:
 def test_never_more_than_a_tenth_of_a_pool_is_sent_away_within_an_hour(
     lately: int, nodes: int, sent_away: bool
 ) -> None:
-    verdict = judged(SURE, SURE, pool=Pool(nodes=nodes, others=1, quarantined_lately=lately, may_rent=False))
+    verdict = judged(SURE, SURE, pool=PoolHealth(nodes=nodes, others=1, quarantined_lately=lately, may_rent=False))
     assert isinstance(verdict, Quarantine if sent_away else Alarm)
     assert sent_away or "an operator should look" in verdict.because
 
@@ -130,7 +132,7 @@ def test_never_more_than_a_tenth_of_a_pool_is_sent_away_within_an_hour(
 def test_the_last_machine_of_a_pool_that_can_rent_no_other_goes_on_trial_at_once_and_says_why() -> None:
     assert judged(SURE, pool=LAST) is None
     verdict = judged(SURE, SURE, machine=replace(MACHINE, failures=2), pool=LAST)
-    assert verdict == Trial(
+    assert verdict == TrialDue(
         30_000,
         "2 strikes: the GPU failed; no other machine of its pool works and none can be started, "
         "so it goes on with one job at a time, after a rest of 30 s",
@@ -143,7 +145,7 @@ def test_a_machine_that_can_be_replaced_is_quarantined_however_alone_it_is() -> 
 
 
 def test_of_a_pool_whose_others_were_all_sent_away_the_last_machine_goes_on_trial() -> None:
-    assert isinstance(judged(SURE, SURE, pool=replace(LAST, nodes=3, quarantined_lately=2)), Trial)
+    assert isinstance(judged(SURE, SURE, pool=replace(LAST, nodes=3, quarantined_lately=2)), TrialDue)
 
 
 def test_a_last_machine_that_fails_its_trial_rests_for_twice_as_long_each_time_up_to_a_bound() -> None:
@@ -151,7 +153,7 @@ def test_a_last_machine_that_fails_its_trial_rests_for_twice_as_long_each_time_u
     rests = []
     for failures in range(40):
         verdict = judged(crash, machine=Machine(on_trial=True, failures=failures), pool=LAST)
-        assert isinstance(verdict, Trial) and "failed its trial: the trainer crashed" in verdict.because
+        assert isinstance(verdict, TrialDue) and "failed its trial: the trainer crashed" in verdict.because
         rests.append(verdict.rest_until_ms)
     assert rests[:2] == [1000 * POLICY.rest_first_s] * 2
     assert all(after in (2 * before, 1000 * POLICY.rest_max_s) for before, after in pairwise(rests[1:]))

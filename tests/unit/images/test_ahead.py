@@ -19,9 +19,9 @@ from PIL import Image
 from gangline.core.errors import BadInput
 from gangline.data.images import ahead
 from gangline.data.images.ahead import decoded, processes_for
-from gangline.data.images.buckets import Size, cut, views
+from gangline.data.images.buckets import Size, cut_view, views
 from gangline.data.images.decoder import as_asked, as_json
-from gangline.data.images.decoding import Asked, Seen
+from gangline.data.images.decoding import Asked, DecodedView
 from gangline.data.images.pixels import read_alpha, read_photo, upright_size
 from gangline.posix import descendants
 
@@ -56,15 +56,15 @@ def as_before(asked: Asked) -> list[tuple[np.ndarray, np.ndarray | None]]:
     """Each view by itself, from a file that is read for it."""
     found = []
     for view in asked.views:
-        pixels, mask = np.asarray(cut(read_photo(asked.photo), view)), None
+        pixels, mask = np.asarray(cut_view(read_photo(asked.photo), view)), None
         if asked.mask:
             whole = read_alpha(asked.photo) if asked.mask == asked.photo else read_photo(asked.mask).convert("L")
-            mask = np.asarray(cut(whole or Image.new("L", (9, 7), 255), view, Image.Resampling.BILINEAR))
+            mask = np.asarray(cut_view(whole or Image.new("L", (9, 7), 255), view, Image.Resampling.BILINEAR))
         found.append((pixels, mask))
     return found
 
 
-def same(seen: list[Seen], before: list[tuple[np.ndarray, np.ndarray | None]]) -> bool:
+def same(seen: list[DecodedView], before: list[tuple[np.ndarray, np.ndarray | None]]) -> bool:
     return len(seen) == len(before) and all(
         np.array_equal(one.pixels, pixels)
         and (one.mask is None if mask is None else one.mask is not None and np.array_equal(one.mask, mask))
@@ -114,7 +114,7 @@ def test_who_stops_in_the_midst_leaves_no_process(asked: list[Asked]) -> None:
     assert no_decoder_is_left()
 
 
-def one_at_a_time(asked: list[Asked], monkeypatch: pytest.MonkeyPatch) -> Generator[list[Seen]]:
+def one_at_a_time(asked: list[Asked], monkeypatch: pytest.MonkeyPatch) -> Generator[list[DecodedView]]:
     monkeypatch.setattr(ahead, "BYTES_AHEAD", 0)
     return decoded(asked, 2)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from gangline.data.chance import stream
-from gangline.data.images.buckets import Size, View, buckets, cut, nearest, targets, views
+from gangline.data.images.buckets import Size, View, buckets, cut_view, nearest, targets, views
 
 SIZES = st.builds(Size, width=st.integers(1, 5000), height=st.integers(1, 5000))
 
@@ -105,9 +105,9 @@ def test_what_is_cut_is_what_the_view_says() -> None:
     ramp[:, :, 1] = np.arange(50)[:, None]
     photo = Image.fromarray(ramp)
     view = View(original=size(200, 50), scaled=size(200, 50), target=size(40, 50), left=30, top=0)
-    assert np.array_equal(np.asarray(cut(photo, view)), ramp[:, 30:70])
+    assert np.array_equal(np.asarray(cut_view(photo, view)), ramp[:, 30:70])
     mirrored = View(original=size(200, 50), scaled=size(200, 50), target=size(40, 50), left=30, top=0, mirrored=True)
-    assert np.array_equal(np.asarray(cut(photo, mirrored)), ramp[:, 69:29:-1])
+    assert np.array_equal(np.asarray(cut_view(photo, mirrored)), ramp[:, 69:29:-1])
     assert mirrored.sizes[3] == 200 - 40 - 30
 
 
@@ -117,8 +117,8 @@ def test_cutting_the_box_is_scaling_all_and_cutting_then() -> None:
     whole = noise.resize((view.scaled.width, view.scaled.height), Image.Resampling.LANCZOS)
     then = whole.crop((view.left, view.top, view.left + 64, view.top + 64))
     inner = np.s_[:, 3:-3]  # at its edges the box knows nothing of what lies beside it
-    assert np.abs(np.asarray(then, dtype=int)[inner] - np.asarray(cut(noise, view), dtype=int)[inner]).max() <= 2
+    assert np.abs(np.asarray(then, dtype=int)[inner] - np.asarray(cut_view(noise, view), dtype=int)[inner]).max() <= 2
 
 
 def test_a_mile_of_photo_is_cut_in_the_memory_of_its_bucket() -> None:
-    assert cut(Image.new("RGB", (60_000, 2)), views(size(60_000, 2), size(1408, 704))[0]).size == (1408, 704)
+    assert cut_view(Image.new("RGB", (60_000, 2)), views(size(60_000, 2), size(1408, 704))[0]).size == (1408, 704)

@@ -8,7 +8,7 @@ from PIL import Image
 
 from gangline.core.errors import BadInput
 from gangline.data.images.buckets import Size, View, views
-from gangline.data.images.decoding import Asked, decode
+from gangline.data.images.decoding import Asked, decode_views
 
 PHOTO = Size(width=400, height=200)
 
@@ -23,7 +23,7 @@ def read_mask(path: Path, view: View, *, alpha: bool = False) -> np.ndarray:
     photo = path if alpha else path.with_name("photo.png")
     if not alpha:
         Image.new("RGB", (PHOTO.width, PHOTO.height)).save(photo)
-    (seen,) = decode(Asked(photo=photo, mask=path, views=(view,)))
+    (seen,) = decode_views(Asked(photo=photo, mask=path, views=(view,)))
     assert seen.mask is not None
     return seen.mask
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from gangline.data.images.buckets import Size, View, cut
+from gangline.data.images.buckets import Size, View, cut_view
 
 FILTERS: dict[Image.Resampling, tuple[float, Callable[[np.ndarray], np.ndarray]]] = {
     Image.Resampling.LANCZOS: (3, lambda x: np.sinc(x) * np.sinc(x / 3)),
@@ -39,7 +39,7 @@ def test_a_picture_is_scaled_as_its_filter_says_but_for_rounding(
     pixels_HWC = np.random.default_rng(0).integers(0, 256, (before[1], before[0], 3), dtype=np.uint8)
     target = Size(width=after[0], height=after[1])
     whole = View(original=Size(width=before[0], height=before[1]), scaled=target, target=target, left=0, top=0)
-    scaled = np.asarray(cut(Image.fromarray(pixels_HWC), whole, how), dtype=float)
+    scaled = np.asarray(cut_view(Image.fromarray(pixels_HWC), whole, how), dtype=float)
     across = np.einsum("xw,hwc->hxc", matrix(before[0], after[0], how), pixels_HWC.astype(float))
     wanted = np.einsum("yh,hxc->yxc", matrix(before[1], after[1], how), np.clip(across, 0, 255))
     assert np.abs(scaled - np.clip(wanted, 0, 255)).max() <= 1.5  # each of two passes rounds, and filters add a little

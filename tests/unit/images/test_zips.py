@@ -15,7 +15,7 @@ from PIL import Image
 
 from gangline.core.errors import BadInput
 from gangline.data.images.imported import FETCHED, PHOTOS, REFUSED
-from gangline.data.images.zips import Bounds, unpack
+from gangline.data.images.zips import ZipBounds, unpack_zip
 
 
 def picture(colour: str = "red") -> bytes:
@@ -31,10 +31,10 @@ def packed(path: Path, files: dict[str, bytes]) -> Path:
     return path
 
 
-def unpacked(path: Path, bounds: Bounds = Bounds()) -> list[str]:  # noqa: B008 - it is frozen
+def unpacked(path: Path, bounds: ZipBounds = ZipBounds()) -> list[str]:  # noqa: B008 - it is frozen
     folder = path.parent / "out"
     folder.mkdir()
-    unpack(path, folder, bounds)
+    unpack_zip(path, folder, bounds)
     return sorted(each.relative_to(folder).as_posix() for each in folder.rglob("*") if each.is_file())
 
 
@@ -76,7 +76,7 @@ def test_a_zip_that_swells_is_stopped_by_what_it_says(tmp_path: Path) -> None:
     path = packed(tmp_path / "dogs.zip", {f"{n}.png": bytes(10**6) for n in range(20)})
     assert path.stat().st_size < 10**5
     with pytest.raises(BadInput, match="unpacks to"):
-        unpacked(path, Bounds(bytes_max=10**7))
+        unpacked(path, ZipBounds(bytes_max=10**7))
     assert list((tmp_path / "out").iterdir()) == []
 
 
@@ -88,18 +88,18 @@ def test_and_by_what_it_does_where_it_says_less(tmp_path: Path) -> None:
     assert lie != content
     path.write_bytes(lie)
     with pytest.raises(BadInput):
-        unpacked(path, Bounds(file_bytes_max=5000))
+        unpacked(path, ZipBounds(file_bytes_max=5000))
     assert sum(each.stat().st_size for each in (tmp_path / "out").rglob("*") if each.is_file()) <= 5000
 
 
 def test_one_file_that_is_too_long_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"a\.png of dogs\.zip unpacks to more than 1 MB"):
-        unpacked(packed(tmp_path / "dogs.zip", {"a.png": bytes(2 * 10**6)}), Bounds(file_bytes_max=10**6))
+        unpacked(packed(tmp_path / "dogs.zip", {"a.png": bytes(2 * 10**6)}), ZipBounds(file_bytes_max=10**6))
 
 
 def test_too_many_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="holds 11 files, more than 10"):
-        unpacked(packed(tmp_path / "dogs.zip", {f"{n}.png": b"" for n in range(11)}), Bounds(files_max=10))
+        unpacked(packed(tmp_path / "dogs.zip", {f"{n}.png": b"" for n in range(11)}), ZipBounds(files_max=10))
 
 
 @pytest.mark.parametrize(
@@ -183,4 +183,4 @@ def test_a_damaged_member_and_folders_without_end_are_refused(tmp_path: Path) ->
         packed.writestr("a/" * 900 + "a.png", b"")
     for path, said in ((damaged, "cannot be unpacked"), (deep, "folders in folders")):
         with pytest.raises(BadInput, match=said):
-            unpack(path, tmp_path / path.stem, Bounds())
+            unpack_zip(path, tmp_path / path.stem, ZipBounds())

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from gangline.core.jobs.claim import (
     NOTHING,
-    Candidate,
     Choice,
+    ClaimCandidate,
     Nothing,
     by_fair_share,
     choose,
@@ -24,11 +24,11 @@ from tests.unit.examples import CANDIDATE, NODE, POLICY, PURSE
 HALF_LIFE_MS = round(1000 * POLICY.usage_half_life_s)
 
 
-def chosen(*candidates: Candidate, purse: Purse = PURSE, held: str = "", now_ms: int = 0) -> Choice | Nothing:
+def chosen(*candidates: ClaimCandidate, purse: Purse = PURSE, held: str = "", now_ms: int = 0) -> Choice | Nothing:
     return choose(candidates, NODE, purse, frozenset({held}), now_ms, POLICY)
 
 
-def choice(*candidates: Candidate, **rest: Any) -> Choice:
+def choice(*candidates: ClaimCandidate, **rest: Any) -> Choice:
     found = chosen(*candidates, **rest)
     assert isinstance(found, Choice), found
     return found
@@ -192,7 +192,7 @@ candidates = st.lists(
 
 
 @given(candidates)
-def test_whatever_waits_the_choice_fits_and_passes_over_nobody_who_waited_too_long(known: list[Candidate]) -> None:
+def test_whatever_waits_the_choice_fits_and_passes_over_nobody_who_waited_too_long(known: list[ClaimCandidate]) -> None:
     fitting = [job for job in known if mismatch(job, NODE, 0) is None]
     found = chosen(*known, held="held")
     if not fitting:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from gangline.core.jobs.placement import NODES_MAX, Pace, PlacementView, place
+from gangline.core.jobs.placement import NODES_MAX, MachinePace, PlacementView, place
 from gangline.core.jobs.supply import PoolSeen, Rentable, Supply
 from tests.unit.examples import CANDIDATE, NODE, POLICY, PURSE
 
@@ -89,10 +89,10 @@ def test_what_the_budget_does_not_pay_is_not_rented() -> None:
 
 def test_how_fast_such_work_was_is_told_of_each_class_the_fastest_first() -> None:
     paces = [
-        Pace(gpu="T4", seconds_per_step=2.0),
-        Pace(gpu="A100", seconds_per_step=0.5),
-        Pace(gpu="T4", seconds_per_step=3.5),
-        Pace(gpu="T4", seconds_per_step=1.0),
+        MachinePace(gpu="T4", seconds_per_step=2.0),
+        MachinePace(gpu="A100", seconds_per_step=0.5),
+        MachinePace(gpu="T4", seconds_per_step=3.5),
+        MachinePace(gpu="T4", seconds_per_step=1.0),
     ]
     found = placed(paces=paces).took
     assert [(took.gpu, took.seconds_per_step) for took in found] == [("A100", (0.5,)), ("T4", (1.0, 2.0, 3.5))]

@@ -8,12 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline.core.jobs.lease import is_overdue
-from gangline.core.jobs.watch import Watched, no_progress
+from gangline.core.jobs.watch import WatchedAttempt, no_progress
 from gangline.core.policy import Policy
 
 LEASES = Policy(lease_s=10, heartbeat_interval_s=1, node_silent_s=30)
 POLICY = Policy(start_s=100, stall_s=20, commit_s=50)
-STARTING = Watched(phase="preparing", step=0, started_ms=0, training_ms=None, stepped_ms=0, committed_ms=None, save_s=1)
+STARTING = WatchedAttempt(
+    phase="preparing", step=0, started_ms=0, training_ms=None, stepped_ms=0, committed_ms=None, save_s=1
+)
 TRAINING = replace(STARTING, phase="training", step=7, training_ms=100_000, stepped_ms=100_000)
 
 
@@ -27,7 +29,7 @@ def test_after_an_outage_of_our_own_no_lease_ends_before_one_lease_time() -> Non
     assert is_overdue(expires_ms=0, now_ms=110_000, up_since_ms=100_000, policy=LEASES)
 
 
-LATE: dict[str, tuple[Watched, int]] = {  # the sentence; who; and how long in milliseconds is still fine
+LATE: dict[str, tuple[WatchedAttempt, int]] = {  # the sentence; who; and how long in milliseconds is still fine
     "no step for": (STARTING, 100_000),
     "no step after 7 for": (TRAINING, 120_000),
     "no new checkpoint in the object store for": (replace(TRAINING, stepped_ms=10**9), 150_000),
@@ -61,7 +63,7 @@ def test_saving_and_uploading_are_no_stalls(phase: Any) -> None:
 
 @given(
     watched=st.builds(
-        Watched,
+        WatchedAttempt,
         phase=st.sampled_from(["starting", "downloading", "preparing", "training", "saving", "uploading"]),
         step=st.integers(0, 100),
         started_ms=st.integers(0, 10**6),
@@ -73,6 +75,8 @@ def test_saving_and_uploading_are_no_stalls(phase: Any) -> None:
     up_since_ms=st.integers(0, 10**7),
     after_ms=st.integers(0, 10**7),
 )
-def test_what_happened_while_we_were_away_is_nobodys_fault(watched: Watched, up_since_ms: int, after_ms: int) -> None:
+def test_what_happened_while_we_were_away_is_nobodys_fault(
+    watched: WatchedAttempt, up_since_ms: int, after_ms: int
+) -> None:
     if no_progress(watched, up_since_ms + after_ms, up_since_ms, POLICY):
         assert after_ms > 1000 * min(POLICY.stall_s, POLICY.start_s, POLICY.commit_s)

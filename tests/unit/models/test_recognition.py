@@ -6,8 +6,8 @@ from gangline.core.errors import BadInput
 from gangline.core.models.recognition import (
     FIRST_CONV,
     Header,
-    Model,
-    Tensor,
+    RecognisedModel,
+    TensorHeader,
     pipeline_of,
     recognise_file,
     recognise_folder,
@@ -23,7 +23,7 @@ REFINER_TEXT = "conditioner.embedders.0.model.ln_final.weight"
 
 def header(*names: str, channels: int = 4, shapes: dict[str, tuple[int, ...]] | None = None, **metadata: str) -> Header:
     tensors = {FIRST_CONV: (320, channels, 3, 3)} | dict.fromkeys(names, (1, 1)) | (shapes or {})
-    entries = {name: Tensor(dtype="F16", shape=shape, start=0, end=0) for name, shape in tensors.items()}
+    entries = {name: TensorHeader(dtype="F16", shape=shape, start=0, end=0) for name, shape in tensors.items()}
     said = {name.replace("__", "."): value for name, value in metadata.items()}
     return Header(name="some.safetensors", data_start=0, tensors=entries, metadata=said)
 
@@ -93,14 +93,14 @@ def test_a_model_of_another_kind_is_refused_in_words(found: Header, says: str) -
     ],
 )
 def test_another_architecture_is_refused_by_its_name(name: str, says: str) -> None:
-    entry = Tensor(dtype="F16", shape=(1,), start=0, end=0)
+    entry = TensorHeader(dtype="F16", shape=(1,), start=0, end=0)
     with pytest.raises(BadInput, match=says):
         recognise_file(Header(name="x.safetensors", data_start=0, tensors={name: entry}, metadata={}))
 
 
 def folder(
     pipeline: str = "StableDiffusionPipeline", act: str = "quick_gelu", width: int = 64, **scheduler: object
-) -> Model:
+) -> RecognisedModel:
     kind = pipeline_of("base", {"_class_name": pipeline})
     unet = {"in_channels": 4, "cross_attention_dim": width}
     return recognise_folder("base", kind, unet=unet, text_encoder={"hidden_act": act}, scheduler=scheduler)

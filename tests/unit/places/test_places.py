@@ -4,7 +4,15 @@ import pytest
 
 from gangline.core.errors import BadInput
 from gangline.core.files import is_safe_path, partial_name
-from gangline.core.places.places import Place, Source, file_names, names_places, parse_places, source_of, why_no_target
+from gangline.core.places.places import (
+    PhotoPlace,
+    PhotoSource,
+    file_names,
+    names_places,
+    parse_places,
+    source_of,
+    why_no_target,
+)
 from gangline.core.server.settings import parse_server_settings
 
 
@@ -77,7 +85,7 @@ def test_photos_are_named_as_their_addresses_end_and_no_two_alike() -> None:
         "https://h/" + "x" * 500 + ".png",
         "https://i/a:b.png",
     ]
-    found = file_names([Place(address=each) for each in addresses])
+    found = file_names([PhotoPlace(address=each) for each in addresses])
     assert found == [
         "dog.jpg",
         "dog-2.png",
@@ -89,13 +97,13 @@ def test_photos_are_named_as_their_addresses_end_and_no_two_alike() -> None:
         "x" * 200 + ".png",
         "ab.png",
     ]
-    assert file_names([Place(address="s3://bucket/a.zip")]) == ["a.zip"]
+    assert file_names([PhotoPlace(address="s3://bucket/a.zip")]) == ["a.zip"]
 
 
 def test_a_name_is_as_long_as_a_disk_allows_in_bytes_keeps_its_ending_and_stays_different() -> None:
     """In letters of any script: those of two names here have 3 bytes each, and 4."""
     long = [f"https://a.example/{first}{letter * 150}.JPEG" for first in "ab" for letter in ("犬", "\N{DOG FACE}")]
-    names = file_names([Place(address=each) for each in long])
+    names = file_names([PhotoPlace(address=each) for each in long])
     assert len({name.lower().rpartition(".")[0] for name in names}) == len(names)
     for name, letter in zip(names, ("犬", "\N{DOG FACE}") * 2, strict=True):
         assert name.startswith(letter) and name.endswith(".jpeg") and "\N{REPLACEMENT CHARACTER}" not in name
@@ -110,9 +118,9 @@ def test_a_file_that_is_still_coming_has_a_name_that_a_disk_takes_and_the_end_of
     assert partial_name("a.png") == ".a.png.partial"
 
 
-DOGS = Source(name="dogs", place="s3://bucket/dogs/", projects=("kennel",))
-TIMBER = Source(name="timber", place="s3://bucket/dogs/timber", projects=("kennel",), deliver=True)
-HUB = Source(name="hub", place="hf://kennel/", projects=("*",), deliver=True)
+DOGS = PhotoSource(name="dogs", place="s3://bucket/dogs/", projects=("kennel",))
+TIMBER = PhotoSource(name="timber", place="s3://bucket/dogs/timber", projects=("kennel",), deliver=True)
+HUB = PhotoSource(name="hub", place="hf://kennel/", projects=("*",), deliver=True)
 SOURCES = {each.name: each for each in (DOGS, TIMBER, HUB)}
 
 
@@ -186,7 +194,7 @@ def test_a_source_that_is_wrong_is_named(text: str, said: str) -> None:
 
 def test_names_stay_different_where_one_has_the_number_that_another_would_get() -> None:
     urls = ("https://a.example/a-3.png", "https://a.example/a.png", "https://a.example/b/a.png")
-    found = file_names([Place(address=url) for url in urls])
+    found = file_names([PhotoPlace(address=url) for url in urls])
     assert found[:2] == ["a-3.png", "a.png"] and len(set(found)) == 3
 
 

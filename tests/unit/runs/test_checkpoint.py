@@ -9,15 +9,17 @@ from hypothesis import strategies as st
 from gangline.core.errors import Damaged
 from gangline.core.files import File
 from gangline.core.runs.contract import Manifest, Prepared, parse_manifest, parse_prepared
-from gangline.core.runs.retention import Kept, to_prune
+from gangline.core.runs.retention import KeptCheckpoint, to_prune
 
 checkpoints = st.lists(st.booleans(), max_size=8).map(
-    lambda verified: [Kept(id=str(n), step=100 - n, verified=is_verified) for n, is_verified in enumerate(verified)]
+    lambda verified: [
+        KeptCheckpoint(id=str(n), step=100 - n, verified=is_verified) for n, is_verified in enumerate(verified)
+    ]
 )
 
 
 @given(checkpoints, st.integers(2, 5))
-def test_pruning_keeps_the_newest_and_never_the_last_verified_goes(known: list[Kept], keep: int) -> None:
+def test_pruning_keeps_the_newest_and_never_the_last_verified_goes(known: list[KeptCheckpoint], keep: int) -> None:
     gone = to_prune(known, keep=keep)
     left = [checkpoint for checkpoint in known if checkpoint not in gone]
     assert left[:keep] == known[:keep]

@@ -14,17 +14,17 @@ from gangline.core.runs.metrics import (
     MEANING,
     NAMES_MAX,
     SPACING,
+    AttemptPoints,
     Measured,
     Point,
     Reading,
-    Stretch,
     halve,
     pack,
     series,
     sound,
     summed_up,
     thin,
-    unpack,
+    unpack_points,
     with_smoothed_loss,
 )
 from tests.conftest import ROOT
@@ -38,9 +38,9 @@ def saved(step: int) -> Reading:
     return Reading(point=Point(step=step, values={}), saved=True)
 
 
-def stretch(from_step: int, *steps: int, loss: float = 1.0) -> Stretch:
+def stretch(from_step: int, *steps: int, loss: float = 1.0) -> AttemptPoints:
     points = tuple(Measured(step=step, at_ms=0, values={"loss": loss}) for step in steps)
-    return Stretch(from_step=from_step, points=points)
+    return AttemptPoints(from_step=from_step, points=points)
 
 
 def steps(points: list[Measured]) -> list[int]:
@@ -75,7 +75,7 @@ def test_points_that_came_twice_or_from_before_the_start_count_once() -> None:
 def test_whatever_is_interrupted_each_step_counts_once_if_every_saved_step_ends_a_point(seed: int) -> None:
     """Attempts go on from any step that was saved; the spacing of their points is anything."""
     rng = Random(seed)
-    attempts, saves = list[Stretch](), [0]
+    attempts, saves = list[AttemptPoints](), [0]
     for _ in range(rng.randrange(1, 6)):
         start = rng.choice(saves)
         saves = [save for save in saves if save <= start]
@@ -133,7 +133,7 @@ def test_halved_points_reach_as_far_and_mean_the_same() -> None:
 
 def test_packed_points_come_out_as_they_were() -> None:
     points = [Point(step=1, values={"loss": 0.5}), Point(step=7, values={"loss": 0.25, "own/name": -1e-9})]
-    assert [(point.step, point.values, point.at_ms) for point in unpack(pack(points), 5)] == [
+    assert [(point.step, point.values, point.at_ms) for point in unpack_points(pack(points), 5)] == [
         (point.step, point.values, 5) for point in points
     ]
 

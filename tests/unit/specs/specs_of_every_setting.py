@@ -18,7 +18,7 @@ from gangline.core.parsing import to_json
 from gangline.core.runs.prepared import class_images_key, embeddings_key, latents_key, subject_of
 from gangline.core.specs.fields import FilesBase, HubBase, Needs
 from gangline.core.specs.lora import LoraSpec
-from gangline.core.specs.phases import DataRef, Phase, VaeLosses
+from gangline.core.specs.phases import DataRef, TrainingPhase, VaeLosses
 from gangline.core.specs.scratch import ScratchSpec
 from gangline.core.specs.spec import SampleSpec, Spec, spec_hash, told_briefly, workload
 
@@ -48,7 +48,7 @@ LORA_WITH_ALL = replace(
 UNET = ScratchSpec(
     base=HubBase(repo="a/b", revision="c" * 40),
     data=(DataRef(place="s3://b/set.lance", id="set", version=3),),
-    phases=(Phase(steps=10, resolution=64, batch_size=8), Phase(steps=5, resolution=128, batch_size=4)),
+    phases=(TrainingPhase(steps=10, resolution=64, batch_size=8), TrainingPhase(steps=5, resolution=128, batch_size=4)),
 )
 UNET_WITH_ALL = replace(
     UNET,
@@ -150,7 +150,7 @@ OF_SCRATCH = OF_BOTH | {
     "train_text_encoders": False,
     "freeze_token_embeddings": True,
     "data": (DataRef(place="data/other", id="other", version=1, files=(file("x"),), weight=2.0, where="a > 1"),),
-    "phases": (Phase(steps=10, resolution=64, batch_size=8),),
+    "phases": (TrainingPhase(steps=10, resolution=64, batch_size=8),),
     "held_out": "width < 300",
     "held_out_rows": 8,
     "held_out_every_steps": 4,

@@ -5,7 +5,7 @@ from dataclasses import fields
 
 import pytest
 
-from gangline.core.specs.phases import Phase
+from gangline.core.specs.phases import TrainingPhase
 from tests.unit.specs.specs_of_every_setting import (
     LORA,
     OF_A_PHASE,
@@ -24,7 +24,7 @@ WRITTEN = json.loads(RECORDED.read_text())
 @pytest.mark.parametrize("spec", [LORA, UNET], ids=["lora", "scratch"])
 def test_a_case_changes_each_setting(spec: object) -> None:
     assert unchanged(spec) == set()  # type: ignore[arg-type]
-    assert {field.name for field in fields(Phase)} == set(OF_A_PHASE)
+    assert {field.name for field in fields(TrainingPhase)} == set(OF_A_PHASE)
 
 
 def test_every_key_of_every_spec_is_as_it_was_recorded() -> None:

@@ -10,11 +10,11 @@ from gangline.core.gpus import kind_of_device
 from gangline.core.parsing import InvalidSpec, to_json
 from gangline.core.runs.schedule import rate_factor, warm_up
 from gangline.core.specs.fields import HubBase, Needs
-from gangline.core.specs.phases import DataRef, Phase
+from gangline.core.specs.phases import DataRef, TrainingPhase
 from gangline.core.specs.scratch import (
     ScratchSpec,
-    burst,
-    moment,
+    burst_of_phase,
+    moment_of_step,
     parse_scratch,
     scratch_hash,
     wanted_rows,
@@ -125,9 +125,9 @@ def test_how_the_work_is_shared_out_does_not_make_it_another_result() -> None:
 
 
 def test_a_step_has_a_phase_and_the_number_of_its_first_sample() -> None:
-    phases = (Phase(steps=3, resolution=16, batch_size=8), Phase(steps=8, resolution=32, batch_size=4))
+    phases = (TrainingPhase(steps=3, resolution=16, batch_size=8), TrainingPhase(steps=8, resolution=32, batch_size=4))
     spec = replace(parse_scratch(spec_of()), phases=phases)
-    told = [(at.number, at.first_sample) for step in (1, 3, 4, 11) for at in (moment(spec, step),)]
+    told = [(at.number, at.first_sample) for step in (1, 3, 4, 11) for at in (moment_of_step(spec, step),)]
     assert told == [(0, 0), (0, 16), (1, 0), (1, 28)]
     assert (spec.steps, spec.resolution) == (11, 32)
 
@@ -136,7 +136,7 @@ def test_a_step_has_a_phase_and_the_number_of_its_first_sample() -> None:
 def test_a_burst_of_a_phase_is_nothing_but_its_steps(name: str) -> None:
     spec = recipe(name)
     for number, phase in enumerate(spec.phases):
-        short = burst(spec, number)
+        short = burst_of_phase(spec, number)
         assert parse_scratch(to_json(short)) == short
         assert replace(short.phases[0], steps=phase.steps) == phase and len(short.phases) == 1
         assert not short.held_out and not short.sample_prompts and not short.checkpoint_every_steps
@@ -144,7 +144,7 @@ def test_a_burst_of_a_phase_is_nothing_but_its_steps(name: str) -> None:
 
 def test_a_burst_averages_where_most_of_the_phase_does() -> None:
     spec = replace(recipe("sd2_base"), ema_from_step=800_000)
-    late, soon = burst(spec, 0), burst(spec, 1)
+    late, soon = burst_of_phase(spec, 0), burst_of_phase(spec, 1)
     assert late.ema_decay == soon.ema_decay == spec.ema_decay
     assert (late.ema_from_step, soon.ema_from_step) == (late.steps, 1)
 
@@ -157,16 +157,24 @@ def test_the_learning_rate_warms_up_over_the_steps_of_all_phases() -> None:
 
 @pytest.mark.parametrize(("schedule", "halfway"), [("linear", 0.6), ("cosine", 0.6)])
 def test_a_schedule_falls_to_its_floor(schedule: Any, halfway: float) -> None:
-    phases = (Phase(steps=100, resolution=16, batch_size=8),)
+    phases = (TrainingPhase(steps=100, resolution=16, batch_size=8),)
     spec = replace(parse_scratch(spec_of()), phases=phases, schedule=schedule, schedule_floor=0.2)
     assert [rate_factor(spec, step) for step in (1, 51)] == [1.0, pytest.approx(halfway)]
     assert rate_factor(spec, 100) == pytest.approx(0.2, abs=0.01) and rate_factor(spec, 101) == pytest.approx(0.2)
 
 
 def test_a_phase_warms_up_over_its_own_first_steps() -> None:
-    phases = tuple(Phase(steps=8, resolution=16, batch_size=4, warmup_steps=steps) for steps in (0, 4))
+    phases = tuple(TrainingPhase(steps=8, resolution=16, batch_size=4, warmup_steps=steps) for steps in (0, 4))
     spec = replace(parse_scratch(spec_of()), phases=phases)
-    assert [warm_up(moment(spec, step)) for step in (1, 8, 9, 10, 12, 13, 16)] == [1.0, 1.0, 0.25, 0.5, 1.0, 1.0, 1.0]
+    assert [warm_up(moment_of_step(spec, step)) for step in (1, 8, 9, 10, 12, 13, 16)] == [
+        1.0,
+        1.0,
+        0.25,
+        0.5,
+        1.0,
+        1.0,
+        1.0,
+    ]
 
 
 def test_a_row_is_trained_on_or_held_out_or_neither() -> None:

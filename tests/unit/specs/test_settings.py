@@ -7,10 +7,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from gangline.cli.jobs.settings import offered, with_settings
+from gangline.cli.jobs.settings import offered_settings, with_settings
 from gangline.core.specs.fields import Needs
 from gangline.core.specs.lora import LoraSpec
-from gangline.core.specs.phases import DataRef, Phase, VaeLosses
+from gangline.core.specs.phases import DataRef, TrainingPhase, VaeLosses
 from gangline.core.specs.scratch import ScratchSpec
 from gangline.core.specs.settings import (
     BITS,
@@ -22,8 +22,8 @@ from gangline.core.specs.settings import (
     WATCH,
     WORKLOAD,
     Decides,
-    Group,
     Setting,
+    SettingGroup,
     deciding,
     default_of,
     groups_of,
@@ -33,13 +33,13 @@ from gangline.core.specs.settings import (
 from gangline.core.specs.spec import Spec
 from tests.unit.specs.specs_of_every_setting import LORA_WITH_ALL, OF_A_PHASE, UNET, changes_of, keys_of, with_phase
 
-SPECS = (LoraSpec, ScratchSpec, Needs, DataRef, Phase, VaeLosses)
+SPECS = (LoraSpec, ScratchSpec, Needs, DataRef, TrainingPhase, VaeLosses)
 
 
 def test_a_spec_with_a_setting_that_does_not_say_what_it_decides_cannot_be_defined() -> None:
     with pytest.raises(TypeError, match=r"Photos\.letterbox does not say what it decides"):
 
-        @section(Group.CUTTING)
+        @section(SettingGroup.CUTTING)
         class Photos:
             flip: Annotated[bool, Setting("Mirrored, too.", LATENTS | RESULT)] = False
             letterbox: bool = False
@@ -55,14 +55,14 @@ def test_a_setting_of_no_consequence_or_of_half_of_one_cannot_be_declared() -> N
 
 
 def test_a_new_setting_is_in_the_keys_of_what_it_says_it_decides() -> None:
-    @section(Group.CUTTING)
+    @section(SettingGroup.CUTTING)
     class Letterboxed(LoraSpec):
         letterbox: Annotated[bool, Setting("Add bars.", LATENTS | RESULT)] = False
 
     known = {field.name: getattr(LORA_WITH_ALL, field.name) for field in fields(LORA_WITH_ALL)}
     before, now = Letterboxed(**known), Letterboxed(**known, letterbox=True)
     assert changed(before, now) == {"latents", "hash"}
-    assert "letterbox" in offered(Letterboxed)[Group.CUTTING]
+    assert "letterbox" in offered_settings(Letterboxed)[SettingGroup.CUTTING]
     old = keys_of(LORA_WITH_ALL)
     assert keys_of(before)["hash"] == old["hash"] and keys_of(before)["workload"] == old["workload"]
 
@@ -96,7 +96,7 @@ def test_a_setting_of_a_training_on_data_sets_decides_what_it_says_and_nothing_e
 @pytest.mark.parametrize("name", OF_A_PHASE)
 def test_a_setting_of_a_phase_decides_what_it_says_and_nothing_else(name: str) -> None:
     found = changed(UNET, with_phase(**{name: OF_A_PHASE[name]}))
-    assert found == decided_by(settings_of(Phase)[name], RESULT) & {"hash", "workload"}
+    assert found == decided_by(settings_of(TrainingPhase)[name], RESULT) & {"hash", "workload"}
 
 
 def test_what_only_places_a_job_or_is_only_watched_is_no_part_of_its_result() -> None:

@@ -12,7 +12,7 @@ from threading import Condition, Thread
 from types import MappingProxyType
 
 from gangline.core.errors import UserError
-from gangline.ports.command import Show
+from gangline.ports.command import ShowOutput
 from gangline.posix import descendants
 
 KEEPER = "gangline.adapters.host.keeper"
@@ -42,7 +42,9 @@ def find_program(name: str) -> None:
 
 
 class KeptCommand:
-    def __init__(self, words: Sequence[str], show: Show, settings: Mapping[str, str] = MappingProxyType({})) -> None:
+    def __init__(
+        self, words: Sequence[str], show: ShowOutput, settings: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         news, told = os.pipe()
         self._keeper = subprocess.Popen(
             [sys.executable, "-P", "-m", KEEPER, str(told), *words],
@@ -133,7 +135,7 @@ class KeptCommand:
                 self._gone = True
 
 
-def _read(handle: int, stream: int, show: Show) -> None:
+def _read(handle: int, stream: int, show: ShowOutput) -> None:
     with suppress(OSError):
         while piece := os.read(handle, PIECE_BYTES):
             show(stream, piece)

@@ -14,7 +14,7 @@ from typing import Any
 
 from gangline.core.command.layout import INDEX, OF_LIGHTNING
 from gangline.core.command.step import STATES
-from gangline.core.command.whole import is_whole
+from gangline.core.command.whole import is_complete_file
 
 LINKED, UNREADABLE = "is a link to a folder, which is not followed", "cannot be read"
 Mark = tuple[int, int, int]
@@ -114,7 +114,7 @@ def put(source: Path, to: Path, *, copied: bool) -> None:
 def is_whole_at(path: Path, name: str, size: int) -> bool:
     try:
         with path.open("rb") as file:
-            return is_whole(name, size, lambda at, count: os.pread(file.fileno(), count, at))
+            return is_complete_file(name, size, lambda at, count: os.pread(file.fileno(), count, at))
     except OSError:
         return False
 

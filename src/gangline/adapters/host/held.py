@@ -13,7 +13,7 @@ from time import thread_time
 from typing import Any
 
 from gangline.adapters.host.entries import Entries, Mark, entries_at, is_whole_at, link, mark_of, put, told_at
-from gangline.core.command.candidate import ROOT, Candidate, Seen
+from gangline.core.command.candidate import ROOT, CheckpointCandidate, SeenFile
 from gangline.core.command.version import adds_only, has_number, kinds_of, tells_nothing
 
 DELETED = "was deleted again"
@@ -49,7 +49,7 @@ class _File:
     odd: str = ""
 
 
-class Held:
+class HeldCheckpoint:
     """What lies at `at`; its links lie below `store`. `is_written` says whether anybody writes a file."""
 
     def __init__(
@@ -139,7 +139,7 @@ class Held:
         self._mark()
         return True
 
-    def as_candidate(self, now_s: float, *, ended: bool, well: bool = False) -> Candidate | None:
+    def as_candidate(self, now_s: float, *, ended: bool, well: bool = False) -> CheckpointCandidate | None:
         """None for what is known, or is being deleted: of that, what is held counts when it is gone. Of `MANY` files None, too,
         where nobody has looked since the last time."""
         marks, known, before = self.marks, self._known, self._before
@@ -157,14 +157,16 @@ class Held:
             return None
         self._shown = settled, patient
         files = {path: self._files[path] for path in marks}
-        return Candidate(
+        return CheckpointCandidate(
             name=self.name,
             folder=self.folder,
             files={
-                path: Seen(bytes=file.mark[1], sound=file.sound, told=file.told, odd=file.odd, written_ns=file.mark[2])
+                path: SeenFile(
+                    bytes=file.mark[1], sound=file.sound, told=file.told, odd=file.odd, written_ns=file.mark[2]
+                )
                 for path, file in files.items()
             }
-            | {path: Seen(bytes=0, sound=False, odd=DELETED) for path in self._lost if is_going},
+            | {path: SeenFile(bytes=0, sound=False, odd=DELETED) for path in self._lost if is_going},
             settled=settled,
             patient=patient,
             before=None if before is None else {path: mark[2] for path, mark in before.items()},

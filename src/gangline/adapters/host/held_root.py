@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gangline.adapters.host.entries import Entries, entry_of
-from gangline.adapters.host.held import Held, Version
+from gangline.adapters.host.held import HeldCheckpoint, Version
 from gangline.core.command.candidate import ROOT
 from gangline.core.command.root import newest_in_root, whole_folder
 from gangline.core.command.version import has_number
@@ -15,7 +15,7 @@ ROOT_SETTLES_S = 3.0
 """After how long nothing more is expected of files in no folder of which nothing is known."""
 
 
-class HeldRoot(Held):
+class HeldRoot(HeldCheckpoint):
     """Files that lie in the folder of all: those that belong to the newest checkpoint there. `belongs` says of a name whether it may be
     one of a checkpoint's; without it all do, wherever they lie."""
 

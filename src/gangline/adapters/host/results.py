@@ -11,13 +11,13 @@ from secrets import token_hex
 from typing import Any
 
 from gangline.adapters.host.entries import UNREADABLE, copy, entries_at, link, mark_of, told_at
-from gangline.core.command.candidate import Candidate, Seen, path_below
+from gangline.core.command.candidate import CheckpointCandidate, SeenFile, path_below
 from gangline.core.command.layout import Rules
-from gangline.core.command.results import Mark, Turn, keeps_its_own, turns
-from gangline.core.command.whole import is_whole
+from gangline.core.command.results import FileMark, Turn, keeps_its_own, turns
+from gangline.core.command.whole import is_complete_file
 from gangline.core.errors import BadInput, Damaged
 from gangline.core.files import FORBIDDEN, File, is_safe_path
-from gangline.ports.results import Look, Sent
+from gangline.ports.results import ScannedFile, Sent
 
 BESIDES = "results"
 """Where the results from elsewhere lie whose name is taken."""
@@ -37,7 +37,7 @@ class LocalResults:
         self._is_written = is_written
         self._unreadable: list[str] = []
         self._has_own = False
-        self._heads: dict[Path, tuple[Mark, Any]] = {}
+        self._heads: dict[Path, tuple[FileMark, Any]] = {}
         self._sent = _read_notes(state / NOTES)
         (state / f".{NOTES}").unlink(missing_ok=True)
         self._write_notes(self._sent, state / f".{NOTES}")  # of what was sent again and again, the last stays
@@ -46,8 +46,8 @@ class LocalResults:
         for left in (state / HOLDING).iterdir():
             left.unlink()
 
-    def scan(self) -> dict[str, Look]:
-        self._unreadable, found = [], dict[str, Look]()
+    def scan(self) -> dict[str, ScannedFile]:
+        self._unreadable, found = [], dict[str, ScannedFile]()
         names = self._names()
         marks = {name: self._marks(self._root / name, name) for name in names}
         candidates = [self._candidate(name, marks[name]) for name in names]
@@ -69,11 +69,11 @@ class LocalResults:
     def missing(self) -> list[Path]:
         return [path for path in self._besides if not path.exists()]
 
-    def is_written(self, look: Look) -> bool:
+    def is_written(self, look: ScannedFile) -> bool:
         return self._is_written(look.at)
 
     @contextmanager
-    def hold(self, path: str, look: Look, *, copied: bool) -> Iterator[tuple[File, Path]]:
+    def hold(self, path: str, look: ScannedFile, *, copied: bool) -> Iterator[tuple[File, Path]]:
         if not is_safe_path(path):
             raise BadInput("it cannot have this name in the object store: its script must give it another one")
         held = self._state / HOLDING / token_hex(8)
@@ -93,7 +93,7 @@ class LocalResults:
     def is_whole(self, path: str, at: Path) -> bool:
         with at.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
-            return is_whole(path, size, lambda first, many: os.pread(file.fileno(), many, first))
+            return is_complete_file(path, size, lambda first, many: os.pread(file.fileno(), many, first))
 
     def sent(self) -> dict[str, Sent]:
         return self._sent
@@ -114,14 +114,14 @@ class LocalResults:
             return sorted(entry.name for entry in entries if not entry.is_symlink() and not entry.name.startswith("."))
         return []
 
-    def _is_seen(self, at: Path, found: Mapping[str, Look]) -> bool:
+    def _is_seen(self, at: Path, found: Mapping[str, ScannedFile]) -> bool:
         """Whether it lies in the folder, and goes up with that."""
         root = self._root.resolve()
         return root in at.parents and any(look.group == at.relative_to(root).parts[0] for look in found.values())
 
-    def _marks(self, at: Path, name: str) -> dict[str, Mark]:
+    def _marks(self, at: Path, name: str) -> dict[str, FileMark]:
         """Of the files of what lies there, by their paths below it."""
-        found = dict[str, Mark]()
+        found = dict[str, FileMark]()
         for path, stat, odd in entries_at(at):
             if odd == UNREADABLE:
                 self._unreadable.append(path_below(name, path))
@@ -129,16 +129,18 @@ class LocalResults:
                 found[path] = mark_of(stat)
         return found
 
-    def _candidate(self, name: str, marks: Mapping[str, Mark]) -> Candidate:
+    def _candidate(self, name: str, marks: Mapping[str, FileMark]) -> CheckpointCandidate:
         at = self._root / name
-        return Candidate(
+        return CheckpointCandidate(
             name=name,
             folder=at.is_dir(),
-            files={path: Seen(bytes=mark[1], sound=True, told=self._told(at, mark)) for path, mark in marks.items()},
+            files={
+                path: SeenFile(bytes=mark[1], sound=True, told=self._told(at, mark)) for path, mark in marks.items()
+            },
             written_ns=max((mark[2] for mark in marks.values()), default=0),
         )
 
-    def _told(self, at: Path, mark: Mark) -> Any:
+    def _told(self, at: Path, mark: FileMark) -> Any:
         """What a single file says by which its layout is known; each version is read once."""
         if not at.name.endswith(".ckpt") or not at.is_file():
             return None
@@ -148,9 +150,11 @@ class LocalResults:
         return known[1]
 
 
-def _looks(at: Path, name: str, marks: Mapping[str, Mark], turn: Mapping[str, Turn]) -> dict[str, Look]:
+def _looks(at: Path, name: str, marks: Mapping[str, FileMark], turn: Mapping[str, Turn]) -> dict[str, ScannedFile]:
     return {
-        _writable(path_below(name, path)): Look(at=at / path if path else at, mark=marks[path], turn=each, group=name)
+        _writable(path_below(name, path)): ScannedFile(
+            at=at / path if path else at, mark=marks[path], turn=each, group=name
+        )
         for path, each in turn.items()
     }
 

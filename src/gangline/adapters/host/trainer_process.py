@@ -24,7 +24,7 @@ from gangline.core.runs.contract import Failure, Manifest, Prepared, Progress, p
 from gangline.core.runs.metrics import Point, Reading, sound
 from gangline.core.runs.proof import PROBE, Proof
 from gangline.core.specs.kinds import KINDS
-from gangline.ports.trainer import Made, Pictures, Result, Saved
+from gangline.ports.trainer import Made, Pictures, RunResult, Saved
 from gangline.posix import die_with_parent
 
 MODULES = {name: kind.program for name, kind in KINDS.items()}
@@ -174,7 +174,7 @@ class ProcessRun:
         self._known: dict[Path, Manifest] = {}
         self._rendered: dict[Path, Pictures] = {}
         self._made: dict[Path, Prepared] = {}
-        self._hashing: Future[Result] | None = None
+        self._hashing: Future[RunResult] | None = None
 
     def exit_code(self) -> int | None:
         return self._process.poll()
@@ -212,7 +212,7 @@ class ProcessRun:
             log.seek(first_byte)
             return log.read(most)
 
-    def result(self) -> Result | None:
+    def result(self) -> RunResult | None:
         if self._hashing is None:
             self._hashing = ThreadPoolExecutor(1, thread_name_prefix="result").submit(_result_in, self.directory)
         return self._hashing.result() if self._hashing.done() else None
@@ -288,21 +288,21 @@ def _pictures_in(folder: Path) -> Pictures:
     """The trainer has said what bytes they are."""
     told = json.loads((folder / contract.PICTURES).read_text())
     files = [File(path=one["path"], bytes=one["bytes"], sha256=one["sha256"]) for one in told["pictures"]]
-    files.append(describe(folder / contract.PICTURES, folder))
+    files.append(described_file(folder / contract.PICTURES, folder))
     return Pictures(told["step"], tuple(replace(file, path=f"{folder.name}/{file.path}") for file in files))
 
 
-def _result_in(directory: Path) -> Result:
+def _result_in(directory: Path) -> RunResult:
     output, samples = (_describe_all(directory / name) for name in (contract.OUTPUT, contract.SAMPLES))
-    return Result(output=output, samples=samples)
+    return RunResult(output=output, samples=samples)
 
 
 def _describe_all(folder: Path) -> tuple[File, ...]:
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    return tuple(describe(path, folder) for path in paths)
+    return tuple(described_file(path, folder) for path in paths)
 
 
-def describe(path: Path, folder: Path) -> File:
+def described_file(path: Path, folder: Path) -> File:
     with path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     return File(path=path.relative_to(folder).as_posix(), bytes=path.stat().st_size, sha256=sha256)

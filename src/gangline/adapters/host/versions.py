@@ -12,7 +12,7 @@ from threading import Lock
 
 from gangline.adapters.host.entries import Mark
 from gangline.adapters.host.held import Version
-from gangline.core.command.version import kind_of
+from gangline.core.command.version import path_pattern
 
 NAME = "versions.json"
 
@@ -24,7 +24,7 @@ class Versions:
         self._at = state / NAME
         self._lock = Lock()
         self._versions = _read(self._at)
-        self._due = {kind_of(name): each.kinds for name, each in self._versions.items()}
+        self._due = {path_pattern(name): each.kinds for name, each in self._versions.items()}
 
     @property
     def names(self) -> frozenset[str]:
@@ -43,13 +43,13 @@ class Versions:
 
     def due(self, name: str) -> frozenset[str] | None:
         """The kinds of files that the last checkpoint of such a name wrote."""
-        return self._due.get(kind_of(name))
+        return self._due.get(path_pattern(name))
 
     def remember(self, name: str, marks: dict[str, Mark], kinds: frozenset[str], still: Callable[[str], bool]) -> None:
         """What is not there any more is forgotten."""
         with self._lock:
             self._versions[name] = Version(marks, kinds)
-            self._due[kind_of(name)] = kinds
+            self._due[path_pattern(name)] = kinds
             self._versions = {each: version for each, version in self._versions.items() if each == name or still(each)}
             self._write()
 

@@ -16,12 +16,12 @@ from secrets import token_hex
 from time import monotonic, thread_time
 
 from gangline.adapters.host.entries import Mark, date_files, entries_at, files_at, mark_of
-from gangline.adapters.host.held import Held
+from gangline.adapters.host.held import HeldCheckpoint
 from gangline.adapters.host.held_root import HeldRoot
 from gangline.adapters.host.state_folder import lock, make_folders
 from gangline.adapters.host.versions import Versions
 from gangline.adapters.host.writers import has_writer, tells_writers
-from gangline.core.command.candidate import ROOT, Candidate, path_below
+from gangline.core.command.candidate import ROOT, CheckpointCandidate, path_below
 from gangline.core.command.layout import Rules, is_candidate, is_in_root, is_of_its_own
 from gangline.core.command.step import step_of
 from gangline.core.command.version import is_late
@@ -47,7 +47,7 @@ class LocalWorkspace:
         self._store = self.state / "held"
         shutil.rmtree(self._store, ignore_errors=True)
         self._store.mkdir()
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, HeldCheckpoint] = {}
         self._versions = Versions(self.state)
         self._has_own = bool(self._versions.names - {ROOT})
         self._taken: dict[Path, dict[str, Mark]] = {}
@@ -79,7 +79,7 @@ class LocalWorkspace:
         if any(self._may_be_in_root(name) for name in heard):
             self._heard.add(ROOT)
 
-    def look(self, now_s: float, *, ended: bool = False, well: bool = False) -> list[Candidate]:
+    def look(self, now_s: float, *, ended: bool = False, well: bool = False) -> list[CheckpointCandidate]:
         heard, self._heard = self._heard, set()
         names = self._names(heard, anew=ended)
         for name in names:
@@ -101,7 +101,7 @@ class LocalWorkspace:
             found = [each for each in found if each.name != ROOT]
         return sorted(found, key=lambda each: (each.written_ns, self.step_of(each) or 0, each.name))
 
-    def step_of(self, candidate: Candidate) -> int | None:
+    def step_of(self, candidate: CheckpointCandidate) -> int | None:
         return step_of(candidate, self.rules.step)
 
     def _may_be_in_root(self, name: str) -> bool:
@@ -146,7 +146,7 @@ class LocalWorkspace:
                 self._held[name] = self._root(store, now_s)
             else:
                 before, due = self._versions.of(name, partial(_marks_at, at)), self._versions.due(name)
-                self._held[name] = Held(at, store, self.is_written, now_s, before=before, due=due)
+                self._held[name] = HeldCheckpoint(at, store, self.is_written, now_s, before=before, due=due)
                 self._news.watch(at)
             self._held[name].look(now_s)
 
@@ -155,9 +155,9 @@ class LocalWorkspace:
         before = self._versions.of(ROOT, partial(_marks_at, self.root))
         return HeldRoot(self.root, store, self.is_written, now_s, belongs=belongs, before=before)
 
-    def _missed(self) -> list[Held]:
+    def _missed(self) -> list[HeldCheckpoint]:
         """Those that have gone since the last look, and count; those that had gone before are forgotten."""
-        found = list[Held]()
+        found = list[HeldCheckpoint]()
         for name, held in list(self._held.items()):
             if held.gone or not held.is_there():
                 if not held.miss():
@@ -173,7 +173,7 @@ class LocalWorkspace:
 
     # Taking
 
-    def take(self, candidate: Candidate) -> Taken | None:
+    def take(self, candidate: CheckpointCandidate) -> Taken | None:
         held = self._held.get(candidate.name)
         if held is None or held.marks.keys() != candidate.files.keys():
             return None
@@ -220,7 +220,7 @@ class LocalWorkspace:
         self._has_own = self._has_own or name != ROOT
         self._remember(self._held[name])
 
-    def _remember(self, held: Held) -> None:
+    def _remember(self, held: HeldCheckpoint) -> None:
         self._versions.remember(
             held.name, held.marks, held.due or frozenset(), lambda name: (self.root / name).exists()
         )

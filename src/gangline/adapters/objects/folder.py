@@ -17,7 +17,7 @@ from typing import TypeVar
 from gangline.adapters.transfer.transfer import FutureTask
 from gangline.core.errors import BadInput, Damaged, GanglineError, NotFound, Unreachable, UserError
 from gangline.core.files import PART_BYTES, File, Grant, Signed, is_safe_path, part_ranges
-from gangline.ports.objects import Part, Stat
+from gangline.ports.objects import Stat, UploadPart
 from gangline.ports.server import Upload
 from gangline.posix import flush
 
@@ -50,16 +50,16 @@ class FolderObjects:
     def begin(self, key: str) -> str:
         raise NotImplementedError
 
-    def sign_part(self, key: str, upload: str, number: int, part: Part, *, now_ms: int, seconds: float) -> Signed:
+    def sign_part(self, key: str, upload: str, number: int, part: UploadPart, *, now_ms: int, seconds: float) -> Signed:
         raise NotImplementedError
 
     def put_part(self, key: str, upload: str, number: int, content: bytes) -> None:
         raise NotImplementedError
 
-    def parts(self, key: str, upload: str) -> Mapping[int, Part] | None:
+    def parts(self, key: str, upload: str) -> Mapping[int, UploadPart] | None:
         return None
 
-    def complete(self, key: str, upload: str, parts: Sequence[Part]) -> None:
+    def complete(self, key: str, upload: str, parts: Sequence[UploadPart]) -> None:
         raise NotImplementedError
 
     def abort(self, key: str, upload: str) -> None:

@@ -20,7 +20,7 @@ from urllib.parse import quote, urlencode
 
 from gangline.core.errors import BadInput, Damaged, Denied, NotFound, Unreachable
 from gangline.core.files import PART_BYTES, Signed, is_safe_path
-from gangline.ports.objects import Part, Stat
+from gangline.ports.objects import Stat, UploadPart
 
 CHUNK = 4 << 20
 ROUTE = "/v1/objects/"
@@ -53,7 +53,7 @@ class LocalObjects:
     def sign_get(self, key: str, *, now_ms: int, seconds: float) -> Signed:
         return self._sign("GET", key, "", now_ms, seconds, {})
 
-    def sign_part(self, key: str, upload: str, number: int, part: Part, *, now_ms: int, seconds: float) -> Signed:
+    def sign_part(self, key: str, upload: str, number: int, part: UploadPart, *, now_ms: int, seconds: float) -> Signed:
         what = f"{part.bytes}-{part.sha256}-{upload}-{number}"
         return self._sign("PUT", key, what, now_ms, seconds, {"Content-Length": str(part.bytes)})
 
@@ -71,7 +71,7 @@ class LocalObjects:
             incoming.write_bytes(content)
             self._keep_part(incoming, key, upload, number, f"{len(content)}-{hashlib.sha256(content).hexdigest()}")
 
-    def parts(self, key: str, upload: str) -> dict[int, Part] | None:
+    def parts(self, key: str, upload: str) -> dict[int, UploadPart] | None:
         if not self._is_open(key, upload):
             return None
         try:
@@ -80,7 +80,7 @@ class LocalObjects:
         except FileNotFoundError:  # it ends in this moment
             return None
 
-    def complete(self, key: str, upload: str, parts: Sequence[Part]) -> None:
+    def complete(self, key: str, upload: str, parts: Sequence[UploadPart]) -> None:
         if self.parts(key, upload) != dict(enumerate(parts, 1)) or self._path(key).is_file():
             return
         joined = b"".join(bytes.fromhex(part.sha256 or "") for part in parts)
@@ -259,9 +259,9 @@ async def _receive_into(incoming: Path, size: int, sha256: str, body: AsyncItera
         raise Damaged(f"the upload is not the {size} bytes that were signed for")
 
 
-def _part(mark: str) -> Part:
+def _part(mark: str) -> UploadPart:
     size, _, sha256 = mark.partition("-")
-    return Part(int(size), sha256)
+    return UploadPart(int(size), sha256)
 
 
 def _keep_on_disk(file: BinaryIO) -> None:

@@ -16,10 +16,10 @@ from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError, Pre
 from obstore.store import S3Store
 
 from gangline.adapters.objects.s3_abilities import ALGORITHM, CHECKSUM, CREATE_ONLY, MODE, Abilities, completion
-from gangline.adapters.objects.s3_wire import Bucket, Wire, frozen, parse
+from gangline.adapters.objects.s3_wire import S3Bucket, Wire, frozen, parse_xml
 from gangline.core.errors import BadInput, NotFound, Unreachable
 from gangline.core.files import PART_BYTES, Signed, is_safe_path
-from gangline.ports.objects import Part, Stat
+from gangline.ports.objects import Stat, UploadPart
 
 if TYPE_CHECKING:
     from obstore.store import S3Credential
@@ -46,14 +46,14 @@ class S3Objects:
         return bytes > PART_BYTES or not self._able.create_only
 
     def sign_put(self, key: str, *, bytes: int, sha256: str, now_ms: int, seconds: float) -> Signed:
-        headers = self._exactly(Part(bytes, sha256)) | (CREATE_ONLY if self._able.create_only else {})
+        headers = self._exactly(UploadPart(bytes, sha256)) | (CREATE_ONLY if self._able.create_only else {})
         url = self._wire.sign("PUT", _safe(key), now_ms=now_ms, seconds=seconds, headers=headers)
         return Signed(url=url, headers=headers)
 
     def sign_get(self, key: str, *, now_ms: int, seconds: float) -> Signed:
         return Signed(url=self._wire.sign("GET", _safe(key), now_ms=now_ms, seconds=seconds))
 
-    def sign_part(self, key: str, upload: str, number: int, part: Part, *, now_ms: int, seconds: float) -> Signed:
+    def sign_part(self, key: str, upload: str, number: int, part: UploadPart, *, now_ms: int, seconds: float) -> Signed:
         headers = self._exactly(part)
         query = {"partNumber": str(number), "uploadId": upload}
         url = self._wire.sign("PUT", _safe(key), now_ms=now_ms, seconds=seconds, headers=headers, query=query)
@@ -62,13 +62,13 @@ class S3Objects:
     def begin(self, key: str) -> str:
         headers = ALGORITHM if self._able.checks else {}
         answer = self._wire.ask("POST", _safe(key), query={"uploads": ""}, headers=headers)
-        upload = parse(answer).findtext("{*}UploadId")
+        upload = parse_xml(answer).findtext("{*}UploadId")
         if not upload:
             raise Unreachable(f"the object store at {self._wire.place} began no upload")
         return upload
 
     def put_part(self, key: str, upload: str, number: int, content: bytes) -> None:
-        part = Part(len(content), hashlib.sha256(content).hexdigest())
+        part = UploadPart(len(content), hashlib.sha256(content).hexdigest())
         query = {"partNumber": str(number), "uploadId": upload}
         answer = self._wire.ask(
             "PUT", _safe(key), query=query, headers=self._exactly(part), content=content, expected=(GONE,)
@@ -76,11 +76,11 @@ class S3Objects:
         if answer.status_code == GONE:
             raise NotFound(f"there is no upload {upload} of {key}")
 
-    def parts(self, key: str, upload: str) -> dict[int, Part] | None:
+    def parts(self, key: str, upload: str) -> dict[int, UploadPart] | None:
         listed = self._parts(key, upload)
         return None if listed is None else {number: part for number, (part, _) in listed.items()}
 
-    def complete(self, key: str, upload: str, parts: Sequence[Part]) -> None:
+    def complete(self, key: str, upload: str, parts: Sequence[UploadPart]) -> None:
         here = self._parts(key, upload) or {}
         declared = dict(enumerate(parts, 1))
         if not all(number in here and here[number][0].is_as(part) for number, part in declared.items()):
@@ -99,7 +99,7 @@ class S3Objects:
             content=body,
             expected=(NOT_SO, GONE, TAKEN),
         )
-        if answer.is_success and parse(answer).tag.endswith("Error"):
+        if answer.is_success and parse_xml(answer).tag.endswith("Error"):
             raise Unreachable(f"the object store at {self._wire.place} did not complete an upload")
 
     def abort(self, key: str, upload: str) -> None:
@@ -108,7 +108,7 @@ class S3Objects:
     def uploads(self, key: str) -> list[str]:
         name, found, after = self._wire.name(_safe(key)), list[str](), dict[str, str]()
         while True:
-            page = parse(self._wire.ask("GET", query={"uploads": "", "prefix": name} | after))
+            page = parse_xml(self._wire.ask("GET", query={"uploads": "", "prefix": name} | after))
             for upload in page.iterfind("{*}Upload"):
                 if upload.findtext("{*}Key") == name:
                     found.append(upload.findtext("{*}UploadId") or "")
@@ -161,22 +161,22 @@ class S3Objects:
             with self._reached(keys[0]):
                 obstore.delete(self._store, [_safe(key) for key in keys])
 
-    def _exactly(self, part: Part) -> dict[str, str]:
+    def _exactly(self, part: UploadPart) -> dict[str, str]:
         """Headers that hold a request to these bytes, as far as the store does."""
         return {"Content-Length": str(part.bytes)} | ({CHECKSUM: _base64(part)} if self._able.checks else {})
 
-    def _parts(self, key: str, upload: str) -> dict[int, tuple[Part, str]] | None:
+    def _parts(self, key: str, upload: str) -> dict[int, tuple[UploadPart, str]] | None:
         """With their ETags."""
-        found, after = dict[int, tuple[Part, str]](), "0"
+        found, after = dict[int, tuple[UploadPart, str]](), "0"
         while True:
             query = {"uploadId": upload, "part-number-marker": after}
             answer = self._wire.ask("GET", _safe(key), query=query, expected=(GONE,))
             if answer.status_code == GONE:
                 return None
-            page = parse(answer)
+            page = parse_xml(answer)
             for part in page.iterfind("{*}Part"):
                 sha256 = _hexadecimal(part.findtext("{*}ChecksumSHA256") or "")
-                here = Part(int(part.findtext("{*}Size") or 0), sha256 or None)
+                here = UploadPart(int(part.findtext("{*}Size") or 0), sha256 or None)
                 found[int(part.findtext("{*}PartNumber") or 0)] = here, part.findtext("{*}ETag") or ""
             if page.findtext("{*}IsTruncated") != "true":
                 return found
@@ -197,7 +197,7 @@ class S3Objects:
             ) from None
 
 
-def _open(bucket: Bucket) -> S3Store:
+def _open(bucket: S3Bucket) -> S3Store:
     """The key is handed over by a function, so that no environment variable mixes with it."""
     return S3Store(
         bucket.name,
@@ -211,7 +211,7 @@ def _open(bucket: Bucket) -> S3Store:
     )
 
 
-def _for_obstore(bucket: Bucket) -> "S3Credential":
+def _for_obstore(bucket: S3Bucket) -> "S3Credential":
     """Asked again after a while: whether a key is renewed is not for obstore to know."""
     key = frozen(bucket)
     return {
@@ -228,7 +228,7 @@ def _safe(key: str) -> str:
     return key
 
 
-def _base64(part: Part) -> str:
+def _base64(part: UploadPart) -> str:
     return base64.b64encode(bytes.fromhex(part.sha256 or "")).decode()
 
 

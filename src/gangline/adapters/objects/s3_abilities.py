@@ -9,7 +9,7 @@ from email.utils import parsedate_to_datetime
 
 import httpx
 
-from gangline.adapters.objects.s3_wire import Wire, code_of, parse
+from gangline.adapters.objects.s3_wire import Wire, parse_xml, s3_error_code
 from gangline.core.errors import UserError
 
 RIGHT, WRONG, LONGER = b"right", b"wrong", b"longer"
@@ -52,7 +52,7 @@ def checksum(content: bytes) -> str:
 
 def find_abilities(wire: Wire) -> Abilities:
     """Raises `UserError` where the bucket cannot be used, `Unreachable` where there is nobody."""
-    check_bucket(wire)
+    check_abilities(wire)
     probe = f"probes/{secrets.token_hex(8)}"
     taken, checked, wrong, longer = (f"{probe}/{what}" for what in ("taken", "checked", "wrong", "longer"))
     try:
@@ -88,7 +88,7 @@ def _takes_more_than_signed(wire: Wire, key: str) -> bool:
 def _completes_once(wire: Wire, taken: str) -> bool:
     """Of an upload in parts, which every store must offer."""
     begun = _must(wire, wire.send("POST", taken, query={"uploads": ""}), "begin an upload in parts")
-    upload = {"uploadId": parse(begun).findtext("{*}UploadId") or ""}
+    upload = {"uploadId": parse_xml(begun).findtext("{*}UploadId") or ""}
     part = _must(wire, wire.send("PUT", taken, query=upload | {"partNumber": "1"}, content=WRONG), "take a part")
     body = completion([(1, part.headers.get("etag", ""), None)])
     answer = wire.send("POST", taken, query=upload, headers=CREATE_ONLY, content=body)
@@ -110,10 +110,10 @@ def completion(parts: list[tuple[int, str, str | None]]) -> bytes:
 # What is wrong with a bucket
 
 
-def check_bucket(wire: Wire) -> None:
+def check_abilities(wire: Wire) -> None:
     query = {"list-type": "2", "max-keys": "1", "prefix": wire.name("")}
     answer = _must(wire, wire.send("GET", query=query), "list")
-    if not parse(answer).tag.endswith("ListBucketResult"):
+    if not parse_xml(answer).tag.endswith("ListBucketResult"):
         raise UserError(
             f"what answers at {wire.place} is no S3 store", hint="AWS_ENDPOINT_URL names it, as https://HOST:PORT"
         )
@@ -127,7 +127,7 @@ def _must(wire: Wire, answer: httpx.Response, what: str) -> httpx.Response:
 
 def _unusable(wire: Wire, answer: httpx.Response, what: str) -> UserError:
     skew_s = _skew_s(wire, answer.headers)
-    bucket, place, code = wire.bucket.name, wire.place, code_of(answer)
+    bucket, place, code = wire.bucket.name, wire.place, s3_error_code(answer)
     if abs(skew_s) > SKEW_S_MAX and answer.status_code in (400, 403):
         which = "ahead of" if skew_s > 0 else "behind"
         return UserError(

@@ -23,7 +23,7 @@ BUSY = (408, 409, 425, 429)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bucket:
+class S3Bucket:
     """Where the objects lie, and the key that opens it, which may renew itself. Without an endpoint it is Amazon's."""
 
     name: str
@@ -40,7 +40,7 @@ class Bucket:
         return f"https://{self.name}.s3.{self.region}.amazonaws.com"
 
 
-def frozen(bucket: Bucket) -> ReadOnlyCredentials:
+def frozen(bucket: S3Bucket) -> ReadOnlyCredentials:
     """The key of this moment. Raises `Unreachable` where who gives it out does not answer."""
     try:
         return bucket.credentials.get_frozen_credentials()
@@ -54,7 +54,7 @@ def frozen(bucket: Bucket) -> ReadOnlyCredentials:
 class _SignedAt(S3SigV4QueryAuth):
     """Signs as of a given moment, not of the machine's clock."""
 
-    def __init__(self, bucket: Bucket, now_ms: int, seconds: float) -> None:
+    def __init__(self, bucket: S3Bucket, now_ms: int, seconds: float) -> None:
         super().__init__(frozen(bucket), "s3", bucket.region, expires=math.ceil(seconds))
         self._now_ms = now_ms
 
@@ -66,7 +66,7 @@ class _SignedAt(S3SigV4QueryAuth):
 class Wire:
     """Keys are those of the `objects` port: below the bucket's prefix."""
 
-    def __init__(self, bucket: Bucket, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
+    def __init__(self, bucket: S3Bucket, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
         self.bucket = bucket
         self.now_ms = now_ms
         self._client = httpx.Client(verify=trusted(), timeout=TIMEOUT)
@@ -116,7 +116,7 @@ class Wire:
             ) from None
         if answer.status_code >= 500 or answer.status_code in BUSY:
             raise Unreachable(
-                f"the object store at {self.place} answered {answer.status_code} {code_of(answer)}".rstrip()
+                f"the object store at {self.place} answered {answer.status_code} {s3_error_code(answer)}".rstrip()
             )
         return answer
 
@@ -134,19 +134,19 @@ class Wire:
         answer = self.send(method, key, headers=headers, query=query, content=content)
         if answer.is_success or answer.status_code in expected:
             return answer
-        refusal = f"{answer.status_code} {code_of(answer)}".rstrip()
+        refusal = f"{answer.status_code} {s3_error_code(answer)}".rstrip()
         raise Unreachable(
             f"the object store at {self.place} refuses what it is asked ({refusal})",
             hint="are its key, its bucket and this machine's clock as they were at the start?",
         )
 
 
-def code_of(answer: httpx.Response) -> str:
+def s3_error_code(answer: httpx.Response) -> str:
     """S3's word for what is wrong; empty where it says none."""
-    return parse(answer).findtext("{*}Code") or parse(answer).findtext("Code") or ""
+    return parse_xml(answer).findtext("{*}Code") or parse_xml(answer).findtext("Code") or ""
 
 
-def parse(answer: httpx.Response) -> ElementTree.Element:
+def parse_xml(answer: httpx.Response) -> ElementTree.Element:
     """What is no XML is an empty element."""
     try:
         return ElementTree.fromstring(answer.content)  # noqa: S314 - of the operator's own object store

@@ -17,7 +17,7 @@ from obstore.exceptions import (
 )
 from obstore.store import S3Store
 
-from gangline.adapters.places.saving import Watch, save
+from gangline.adapters.places.saving import Watch, save_chunks
 from gangline.core.errors import BadInput, Unreachable
 from gangline.ports.places.fetcher import Check
 
@@ -29,7 +29,7 @@ CHUNK, PART = 64 << 10, 16 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
+class BucketKey:
     """What opens a bucket; empty: it is asked without a signature."""
 
     access: str = field(default="", repr=False)
@@ -39,7 +39,7 @@ class Key:
 
 
 class SourceBucket:
-    def __init__(self, name: str, key: Key) -> None:
+    def __init__(self, name: str, key: BucketKey) -> None:
         self._name = name
         endpoint = key.endpoint.rstrip("/")
         signed: dict[str, Any] = (
@@ -71,7 +71,7 @@ class SourceBucket:
         with self._reached(key):
             found = obstore.get(self._store, key)
             size = found.meta["size"]
-            return save(self._chunks(key, found), to, shown=shown, told=size, bytes_max=bytes_max, watch=watch)
+            return save_chunks(self._chunks(key, found), to, shown=shown, told=size, bytes_max=bytes_max, watch=watch)
 
     def _chunks(self, key: str, found: "GetResult") -> Iterator[bytes]:
         """All of one version of an object. A request has its time: a long object that comes slowly takes several, each going on where the
@@ -114,5 +114,5 @@ class SourceBucket:
             raise Unreachable(f"{shown} cannot be reached ({type(error).__name__})") from None
 
 
-def _credential(key: Key) -> Any:
+def _credential(key: BucketKey) -> Any:
     return {"access_key_id": key.access, "secret_access_key": key.secret, "token": None, "expires_at": None}

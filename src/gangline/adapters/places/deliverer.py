@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from gangline.core.errors import BadInput
-from gangline.core.places.places import Source, source_of, why_no_target
+from gangline.core.places.places import PhotoSource, source_of, why_no_target
 from gangline.ports.places.deliverer import Outgoing
 
 
-class Bucket(Protocol):
+class WritableBucket(Protocol):
     def put(self, key: str, content: Iterable[bytes]) -> None: ...
 
 
@@ -19,9 +19,9 @@ class Repository(Protocol):
 class PlacesDeliverer:
     def __init__(
         self,
-        sources: Mapping[str, Source],
-        open_bucket: Callable[[Source, str], Bucket],
-        open_repository: Callable[[Source, str], Repository],
+        sources: Mapping[str, PhotoSource],
+        open_bucket: Callable[[PhotoSource, str], WritableBucket],
+        open_repository: Callable[[PhotoSource, str], Repository],
     ) -> None:
         self._sources, self._open_bucket, self._open_repository = sources, open_bucket, open_repository
 

@@ -16,9 +16,9 @@ from gangline.adapters.places.web import Web
 from gangline.core.display import printable
 from gangline.core.errors import BadInput, Unreachable
 from gangline.core.files import is_safe_path, partial_name
-from gangline.core.places.places import ZIP, Place, Source, file_names, source_of
+from gangline.core.places.places import ZIP, PhotoPlace, PhotoSource, file_names, source_of
 from gangline.core.server.sources import FetchingSettings
-from gangline.ports.places.fetcher import Brought, Check, Found
+from gangline.ports.places.fetcher import Brought, Check, FetchedPhotos
 
 FETCHED, PHOTOS = "fetched", "photos"
 REFUSED = 65
@@ -29,13 +29,13 @@ PASSED_ON = ("PATH", "PYTHONPATH", "LANG", "LC_ALL", "TMPDIR")
 UNWANTED = ("__MACOSX", ".DS_Store", "Thumbs.db")
 
 
-class Bucket(Protocol):
+class ReadableBucket(Protocol):
     def list(self, prefix: str) -> Iterator[tuple[str, int]]: ...
 
     def fetch(self, key: str, to: Path, *, bytes_max: int, seconds: float, check: Check) -> int: ...
 
 
-OpenBucket = Callable[[Source, str], Bucket]
+OpenBucket = Callable[[PhotoSource, str], ReadableBucket]
 """The bucket of this name, with the key of this source."""
 
 
@@ -55,7 +55,7 @@ class PlacesFetcher:
         self,
         folder: Path,
         settings: FetchingSettings,
-        sources: Mapping[str, Source],
+        sources: Mapping[str, PhotoSource],
         web: Web,
         open_bucket: OpenBucket,
         look: Sequence[str],
@@ -63,14 +63,14 @@ class PlacesFetcher:
         self._folder, self._settings, self._sources = folder, settings, sources
         self._web, self._open_bucket, self._look = web, open_bucket, tuple(look)
 
-    def check(self, project: str, places: Sequence[Place]) -> None:
+    def check(self, project: str, places: Sequence[PhotoPlace]) -> None:
         if len(places) > self._settings.files_max:
             raise BadInput(f"{len(places):,} photos are named, more than {self._settings.files_max:,}")
         for place in places:
             if place.address.startswith("s3://"):
                 source_of(place.address, project, self._sources, "read")
 
-    def bring(self, job: str, project: str, places: Sequence[Place], check: Check) -> Iterator[Brought]:
+    def bring(self, job: str, project: str, places: Sequence[PhotoPlace], check: Check) -> Iterator[Brought]:
         fetched = self._folder / job / FETCHED
         fetched.mkdir(parents=True, exist_ok=True)
         wanted = self._wanted(project, places)
@@ -82,7 +82,7 @@ class PlacesFetcher:
                 (fetched / each.name).with_suffix(".txt").write_text(each.caption, encoding="utf-8")
         yield Brought(len(wanted), len(wanted))
 
-    def look(self, job: str, places: Sequence[Place], check: Check) -> Found:
+    def look(self, job: str, places: Sequence[PhotoPlace], check: Check) -> FetchedPhotos:
         folder = self._folder / job
         bounds = {name: getattr(self._settings, name) for name in ("files_max", "file_bytes_max", "bytes_max")}
         are_many = places[0].is_folder or any((folder / FETCHED).glob(f"*{ZIP}"))
@@ -94,7 +94,7 @@ class PlacesFetcher:
             )
         if "message" in answer:
             raise BadInput(answer["message"], hint=answer["hint"])
-        return Found(**{name: tuple(answer[name]) for name in ("photos", "captions", "told")})
+        return FetchedPhotos(**{name: tuple(answer[name]) for name in ("photos", "captions", "told")})
 
     def open(self, job: str, name: str) -> BufferedIOBase:
         try:
@@ -108,7 +108,7 @@ class PlacesFetcher:
     def kept(self) -> list[str]:
         return sorted(path.name for path in self._folder.iterdir()) if self._folder.is_dir() else []
 
-    def _wanted(self, project: str, places: Sequence[Place]) -> list[_Wanted]:
+    def _wanted(self, project: str, places: Sequence[PhotoPlace]) -> list[_Wanted]:
         if not (len(places) == 1 and places[0].is_folder):
             named = zip(file_names(places), places, strict=True)
             return [_Wanted(name=name, address=place.address, caption=place.caption) for name, place in named]
@@ -154,7 +154,7 @@ class PlacesFetcher:
         partial.rename(to)
         return size
 
-    def _bucket(self, address: str, project: str) -> tuple[Bucket, str]:
+    def _bucket(self, address: str, project: str) -> tuple[ReadableBucket, str]:
         """With the key in it. Which source covers it is looked up each time: an operator may have changed that."""
         source = source_of(address, project, self._sources, "read")
         name, _, key = address.removeprefix("s3://").partition("/")

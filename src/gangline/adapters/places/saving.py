@@ -31,7 +31,9 @@ class Watch:
             self._check()
 
 
-def save(chunks: Iterable[bytes], to: Path, *, shown: str, told: int | None, bytes_max: int, watch: Watch) -> int:
+def save_chunks(
+    chunks: Iterable[bytes], to: Path, *, shown: str, told: int | None, bytes_max: int, watch: Watch
+) -> int:
     """Write the chunks of what is `shown` to users as that; return their length in bytes. `told` is what its sender says of it.
 
     Raises `BadInput` for what is longer than it may be, `Unreachable` for what takes longer, or has no room here."""

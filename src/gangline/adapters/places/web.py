@@ -15,9 +15,9 @@ from urllib.parse import urljoin
 
 import httpcore
 
-from gangline.adapters.places.saving import ASK_S, Watch, save
+from gangline.adapters.places.saving import ASK_S, Watch, save_chunks
 from gangline.core.errors import BadInput, GanglineError, Unreachable
-from gangline.core.places.guard import Network, Url, check_url, is_allowed, why_refused
+from gangline.core.places.guard import IPNetwork, Url, check_url, is_allowed, why_refused
 from gangline.ports.places.fetcher import Check
 from gangline.tls import trusted
 
@@ -84,7 +84,7 @@ class _Timed(httpcore.NetworkStream):
 class Guarded(httpcore.NetworkBackend):
     """Connects to checked addresses alone, and within the time for the file."""
 
-    def __init__(self, allowed: Sequence[Network], resolve: Resolve, watch: Watch) -> None:
+    def __init__(self, allowed: Sequence[IPNetwork], resolve: Resolve, watch: Watch) -> None:
         self._allowed, self._resolve, self._watch = allowed, resolve, watch
         self._inner = httpcore.SyncBackend()
 
@@ -117,7 +117,7 @@ class Guarded(httpcore.NetworkBackend):
 
 class Web:
     def __init__(
-        self, allowed: Sequence[Network] = (), resolve: Resolve = resolve, tls: ssl.SSLContext | None = None
+        self, allowed: Sequence[IPNetwork] = (), resolve: Resolve = resolve, tls: ssl.SSLContext | None = None
     ) -> None:
         self._allowed, self._resolve = allowed, resolve
         self._tls = tls or trusted()
@@ -183,7 +183,7 @@ def _check_status(answer: httpcore.Response, url: Url) -> None:
 def _save(answer: httpcore.Response, url: Url, to: Path, bytes_max: int, watch: Watch) -> int:
     length = _header(answer, b"content-length")
     told = int(length) if length.isdecimal() else None
-    size = save(answer.iter_stream(), to, shown=url.shown, told=told, bytes_max=bytes_max, watch=watch)
+    size = save_chunks(answer.iter_stream(), to, shown=url.shown, told=told, bytes_max=bytes_max, watch=watch)
     if told not in (None, size):
         raise Unreachable(f"{url.shown} broke off after {size:,} bytes")
     return size

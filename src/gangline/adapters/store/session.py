@@ -33,11 +33,11 @@ class Session(psycopg.Connection[Any]):
         super().__init__(pgconn, *arguments)
         self.prepared = set[bytes]()
 
-    def run(self, name: str, values: Mapping[str, object]) -> "Done":
+    def run(self, name: str, values: Mapping[str, object]) -> "Executed":
         """One statement, a transaction by itself."""
         statement = self._prepared_as(name, guarded=False)
         result = self.pgconn.exec_prepared(statement.key, statement.encode(values))  # type: ignore[arg-type]
-        return Done(self._checked(result))
+        return Executed(self._checked(result))
 
     def transact(self, calls: Sequence[tuple[str, Mapping[str, object], bool]]) -> bool:
         """A transaction in one round trip: statements, their values, and whether each must change a row. False, and nothing has
@@ -112,7 +112,7 @@ class Session(psycopg.Connection[Any]):
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class Executed:
     """A statement that was run."""
 
     result: PGresult

@@ -16,7 +16,7 @@ COMMENT = re.compile(r"^--.*\n?", re.MULTILINE)
 def statements() -> dict[str, str]:
     """Return every statement of the server by its name, with parameters as `:name`. A write that carries a guard changes no row when
     somebody else moved on; the store then undoes the whole transaction."""
-    return named(queries())
+    return split_statements(queries())
 
 
 def queries() -> dict[str, str]:
@@ -32,7 +32,7 @@ def _texts(folder: Traversable, above: str = "") -> Iterator[tuple[str, str]]:
             yield f"{above}{path.name}", path.read_text()
 
 
-def named(texts: dict[str, str]) -> dict[str, str]:
+def split_statements(texts: dict[str, str]) -> dict[str, str]:
     """Split texts into their statements. A name may stand once only: the other statement of that name would never run."""
     found, place = dict[str, str](), dict[str, str]()
     for file, text in texts.items():

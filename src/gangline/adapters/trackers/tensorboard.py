@@ -20,7 +20,7 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 from gangline.core.errors import Unreachable, UserError
 from gangline.core.runs.metrics import Measured
-from gangline.ports.tracker import Ending, Picture, TrackedRun
+from gangline.ports.tracker import Ending, TrackedPicture, TrackedRun
 
 VERSION = "brain.Event:2"
 logging.getLogger("tensorboard").setLevel(logging.ERROR)
@@ -53,7 +53,7 @@ class TensorBoard:
         held, shown = told, set[tuple[str, int]]()
         try:
             self._make(folder)
-            for event in events(folder):
+            for event in read_events(folder):
                 scalars = [value for value in event.summary.value if value.HasField("simple_value")]
                 held = max(held, event.step) if scalars else held
                 shown |= {(value.tag, event.step) for value in event.summary.value if value.HasField("image")}
@@ -62,7 +62,7 @@ class TensorBoard:
             raise _away(error) from None
         return held
 
-    def write(self, run: str, points: Sequence[Measured], pictures: Sequence[Picture]) -> None:
+    def write(self, run: str, points: Sequence[Measured], pictures: Sequence[TrackedPicture]) -> None:
         at = self._runs[run]
         new = [picture for picture in pictures if (_tag(picture), picture.step) not in at.shown]
         told = [*map(_scalars, points), *(event for picture in new for event in _images(picture))]
@@ -95,7 +95,7 @@ class TensorBoard:
             path.chmod(mode & ~self._umask)
 
 
-def events(folder: Path) -> Iterator[Event]:
+def read_events(folder: Path) -> Iterator[Event]:
     """Of all files of a run, each up to where it breaks off."""
     for path in sorted(folder.glob("*tfevents*")):
         if path.stat().st_size:
@@ -134,7 +134,7 @@ def _scalars(point: Measured) -> Event:
     return Event(wall_time=point.at_ms / 1000, step=point.step, summary=Summary(value=values))
 
 
-def _images(picture: Picture) -> list[Event]:
+def _images(picture: TrackedPicture) -> list[Event]:
     """One, or none where it is no picture that can be read."""
     try:
         with Image.open(io.BytesIO(picture.content)) as opened:
@@ -146,7 +146,7 @@ def _images(picture: Picture) -> list[Event]:
     return [Event(wall_time=time.time(), step=picture.step, summary=Summary(value=[value]))]
 
 
-def _tag(picture: Picture) -> str:
+def _tag(picture: TrackedPicture) -> str:
     """The same for a picture of the same prompt and seed after other steps."""
     return "/".join(part for part in picture.path.split("/") if not part.startswith("step-"))
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from gangline.core.errors import GanglineError, Unreachable
 from gangline.core.runs.metrics import Measured
-from gangline.ports.tracker import Ending, Picture, TrackedRun
+from gangline.ports.tracker import Ending, TrackedPicture, TrackedRun
 from gangline.posix import die_with_parent
 
 OPEN_S = 120.0
@@ -54,7 +54,7 @@ class Wandb:
         }
         return self._ask("open", OPEN_S, run=asked, **settings)["held"]
 
-    def write(self, run: str, points: Sequence[Measured], pictures: Sequence[Picture]) -> None:
+    def write(self, run: str, points: Sequence[Measured], pictures: Sequence[TrackedPicture]) -> None:
         told = [{"step": point.step, "at_ms": point.at_ms, "values": dict(point.values)} for point in points]
         shown = [
             {"path": picture.path, "step": picture.step, "content": b64encode(picture.content).decode()}

@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from gangline.adapters.transfer.carrier import Carrier, Patience
 from gangline.core.errors import Denied, GanglineError
 from gangline.core.files import File, Grant, Signed
-from gangline.core.models.bases import Role
+from gangline.core.models.bases import ModelRole
 from gangline.ports.server import Upload
 
 T = TypeVar("T")
@@ -22,10 +22,10 @@ PARTS_AT_ONCE = 8
 PATIENCE = Patience()
 
 
-class Hub(Protocol):
+class NodeHub(Protocol):
     """What a node asks of the hub; see `NodesHub`."""
 
-    def files(self, repo: str, commit: str, role: Role) -> tuple[File, ...]: ...
+    def files(self, repo: str, commit: str, role: ModelRole) -> tuple[File, ...]: ...
 
     def locate(self, repo: str, commit: str, path: str) -> Signed: ...
 
@@ -89,11 +89,11 @@ class HttpTransfer:
 class NodesTransfer(HttpTransfer):
     """With what a node brings from the hub."""
 
-    def __init__(self, server: str, hub: Hub, rng: Random, patience: Patience = PATIENCE) -> None:
+    def __init__(self, server: str, hub: NodeHub, rng: Random, patience: Patience = PATIENCE) -> None:
         super().__init__(server, rng, patience)
         self._hub = hub
 
-    def list_hub(self, repo: str, commit: str, role: Role) -> FutureTask[tuple[File, ...]]:
+    def list_hub(self, repo: str, commit: str, role: ModelRole) -> FutureTask[tuple[File, ...]]:
         return self._start(partial(self._hub.files, repo, commit, role))
 
     def download_from_hub(self, repo: str, commit: str, file: File, to: Path) -> FutureTask[None]:

@@ -44,7 +44,7 @@ OPEN = ("operations", "objects")
 """Tags of what needs no key. A signed URL is its own authority."""
 
 
-def describe(app: FastAPI) -> None:
+def serve_document(app: FastAPI) -> None:
     """Let the application give this document."""
 
     def document() -> dict[str, Any]:

@@ -20,7 +20,7 @@ log = logging.getLogger("gangline.api")
 HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}
 
 
-class Refusal(Exception):
+class RefusedRequest(Exception):
     """An expected refusal, as a value of the use case, on its way out."""
 
     def __init__(self, value: Stale | Refused) -> None:
@@ -30,15 +30,15 @@ class Refusal(Exception):
 
 def accepted(value: T | Stale | Refused) -> T:
     if isinstance(value, Stale | Refused):
-        raise Refusal(value)
+        raise RefusedRequest(value)
     return value
 
 
 def install(app: FastAPI) -> None:
     """Handlers are asynchronous: an error never waits for a thread."""
 
-    @app.exception_handler(Refusal)
-    async def refused(_: Request, error: Refusal) -> JSONResponse:
+    @app.exception_handler(RefusedRequest)
+    async def refused(_: Request, error: RefusedRequest) -> JSONResponse:
         return problem(error.details)
 
     @app.exception_handler(GanglineError)

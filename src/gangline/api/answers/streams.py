@@ -24,7 +24,7 @@ from gangline.core.errors import TooMany, Unreachable
 from gangline.core.server.limits import Limits
 from gangline.core.views import ProgressView
 from gangline.service.deployment import Deployment
-from gangline.service.jobs.follow import Channel, Look, Place, cursor, look
+from gangline.service.jobs.follow import Channel, StreamPage, StreamPosition, cursor, read_stream
 
 POLL_S = 1.0
 FOLLOW_AGAIN_S = 15.0
@@ -40,7 +40,7 @@ log = logging.getLogger("gangline.api")
 class Tail:
     """What the last look at a job found: all that came after `start`."""
 
-    def __init__(self, channel: Channel, job: str, first: Look) -> None:
+    def __init__(self, channel: Channel, job: str, first: StreamPage) -> None:
         self.channel = channel
         self.job = job
         self.start = first.newest
@@ -48,13 +48,13 @@ class Tail:
         self.followers = 0
         self.news = asyncio.Event()
 
-    def keep(self, found: Look) -> None:
+    def keep(self, found: StreamPage) -> None:
         before, self.latest = self.latest, found
         self.start = before.place
         if found.pieces or found.end or found.progress != before.progress:
             self.wake()
 
-    def has_more(self, place: Place) -> bool:
+    def has_more(self, place: StreamPosition) -> bool:
         """For one who was told so much, be it only that he missed something."""
         return place < self.latest.place or self.latest.end is not None
 
@@ -85,7 +85,7 @@ class Followers:
         self._closing = False
 
     def follow(
-        self, channel: Channel, project: str, job: str, first: Look, *, progress: bool = True
+        self, channel: Channel, project: str, job: str, first: StreamPage, *, progress: bool = True
     ) -> StreamingResponse:
         """Return the pieces of `first`, and all that come after them; what the job is doing if `progress`. Raises `TooMany` where too
         many of the project follow already, `Unreachable` where too many follow at all."""
@@ -119,7 +119,7 @@ class Followers:
         for tail in self._tails.values():
             tail.wake()
 
-    async def tell(self, tail: Tail, found: Look, *, progress: bool) -> AsyncIterator[bytes]:
+    async def tell(self, tail: Tail, found: StreamPage, *, progress: bool) -> AsyncIterator[bytes]:
         """Until the job ends or this server does, or something is wrong: then the follower comes again."""
         place = tail.channel.start
         told: ProgressView | None = None
@@ -140,8 +140,8 @@ class Followers:
                     yield KEEP_ALIVE
             found = tail.latest if place >= tail.start else await self._look_back(tail, place)
 
-    async def _look_back(self, tail: Tail, place: Place) -> Look:
-        return await USERS.run(partial(look, self._at, tail.channel, tail.job, place))
+    async def _look_back(self, tail: Tail, place: StreamPosition) -> StreamPage:
+        return await USERS.run(partial(read_stream, self._at, tail.channel, tail.job, place))
 
     async def _keep_looking(self) -> None:
         """At every job that is followed, once in `POLL_S`; a few at a time, so that those who follow wake one after the other."""
@@ -161,9 +161,9 @@ class Followers:
             if found:
                 tail.keep(found)
 
-    def _try_to_look(self, channel: Channel, job: str, after: Place) -> Look | None:
+    def _try_to_look(self, channel: Channel, job: str, after: StreamPosition) -> StreamPage | None:
         try:
-            return look(self._at, channel, job, after)
+            return read_stream(self._at, channel, job, after)
         except Unreachable:
             return None  # the controller's log tells of it
         except Exception:
@@ -172,7 +172,7 @@ class Followers:
 
 
 class _Stream(StreamingResponse):
-    def __init__(self, followers: Followers, tail: Tail, project: str, first: Look, *, progress: bool) -> None:
+    def __init__(self, followers: Followers, tail: Tail, project: str, first: StreamPage, *, progress: bool) -> None:
         super().__init__(
             followers.tell(tail, first, progress=progress), headers=HEADERS, media_type="text/event-stream"
         )

@@ -25,8 +25,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gangline.api.answers.problems import of_our
 from gangline.api.lanes import USERS, WORKERS
-from gangline.api.limits.rates import Rates
-from gangline.api.limits.routes import Bounds, bounds_of
+from gangline.api.limits.rates import RateLimiter
+from gangline.api.limits.routes import RequestBounds, bounds_of
 from gangline.core.access import Role
 from gangline.core.errors import GanglineError, TooLarge, TooMany, TooSlow
 from gangline.core.server.limits import Limits
@@ -46,8 +46,8 @@ class Door:
         self._app = app
         self._limits = limits
         self._recognize = {"user": recognize_user, "worker": recognize_node}
-        self._keys = Rates(limits.key_rate_per_s, limits.key_burst)
-        self._addresses = Rates(limits.address_rate_per_s, limits.address_burst)
+        self._keys = RateLimiter(limits.key_rate_per_s, limits.key_burst)
+        self._addresses = RateLimiter(limits.address_rate_per_s, limits.address_burst)
         self._large = {sender: asyncio.Lock() for sender in self._recognize}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -69,7 +69,7 @@ class Door:
         async with self._large[bounds.sender] if size > LARGE_BYTES else nullcontext():
             await self._app(scope, entering, self._counting_refusals(scope, send))
 
-    def _check_rate(self, scope: Scope, headers: Headers, bounds: Bounds) -> None:
+    def _check_rate(self, scope: Scope, headers: Headers, bounds: RequestBounds) -> None:
         """Raise `TooMany`. A token counts for its own rate, whether it is valid or not; the address of those that are not is counted
         when they are refused."""
         if bounds.sender == "heartbeat":
@@ -81,7 +81,9 @@ class Door:
         if wait_s:
             raise TooMany("too many requests", wait_s=wait_s)
 
-    async def _entering(self, scope: Scope, headers: Headers, receive: Receive, bounds: Bounds) -> tuple[Receive, int]:
+    async def _entering(
+        self, scope: Scope, headers: Headers, receive: Receive, bounds: RequestBounds
+    ) -> tuple[Receive, int]:
         """Return what the route receives in place of the connection, and how many bytes of it were read here. Raises `TooLarge`,
         `TooSlow`, `Denied`."""
         announced = headers.get("content-length", "")
@@ -100,7 +102,7 @@ class Door:
         except TimeoutError:
             raise TooSlow(f"the body was not complete in {self._limits.body_s:g} s") from None
 
-    async def _look_up(self, scope: Scope, headers: Headers, bounds: Bounds) -> object:
+    async def _look_up(self, scope: Scope, headers: Headers, bounds: RequestBounds) -> object:
         """Return who asks, before the body is read."""
         lane = WORKERS if bounds.sender == "worker" else USERS
         try:
@@ -137,7 +139,7 @@ class Door:
         return limited
 
 
-async def _read(receive: Receive, bounds: Bounds) -> bytes:
+async def _read(receive: Receive, bounds: RequestBounds) -> bytes:
     body = bytearray()
     while True:
         message = await receive()

@@ -13,7 +13,7 @@ class _Bucket:
     seen_s: float
 
 
-class Rates:
+class RateLimiter:
     """A bucket for each sender: `burst` requests at once, refilled by `per_s` a second."""
 
     def __init__(self, per_s: float, burst: int) -> None:

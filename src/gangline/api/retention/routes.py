@@ -13,13 +13,13 @@ from gangline.service.retention import removal, storage
 
 router = APIRouter(prefix="/v1", tags=["users"], route_class=UserRoute)
 
-Step = Annotated[int, Path(), Ge(0), Le(NUMBER_MAX)]
+CheckpointStep = Annotated[int, Path(), Ge(0), Le(NUMBER_MAX)]
 
 
 @router.get("/storage")
 def show_storage(at: At, project: ViewerOf) -> StorageView:
     """What the project keeps in the object store: how much of each kind, until when, and what that costs."""
-    return storage.storage(at, project)
+    return storage.storage_view(at, project)
 
 
 @router.get("/jobs/{job}/checkpoints")
@@ -29,13 +29,13 @@ def list_checkpoints(at: At, project: ViewerOf, job: str) -> list[CheckpointView
 
 
 @router.put("/jobs/{job}/checkpoints/{step}/pin")
-def pin_checkpoint(at: At, project: MemberOf, job: str, step: Step) -> list[CheckpointView]:
+def pin_checkpoint(at: At, project: MemberOf, job: str, step: CheckpointStep) -> list[CheckpointView]:
     """The checkpoint of this step stays until it is unpinned or the job is deleted. 404 where none of that step is kept."""
     return storage.pin(at, query.owned(at, project, job), step, pinned=True)
 
 
 @router.delete("/jobs/{job}/checkpoints/{step}/pin")
-def unpin_checkpoint(at: At, project: MemberOf, job: str, step: Step) -> list[CheckpointView]:
+def unpin_checkpoint(at: At, project: MemberOf, job: str, step: CheckpointStep) -> list[CheckpointView]:
     """The checkpoint of this step goes by its age again."""
     return storage.pin(at, query.owned(at, project, job), step, pinned=False)
 

@@ -5,7 +5,7 @@ from gangline.cli.output import Output, OutputOption, ProjectOption, ServerOptio
 from gangline.compose.client import make_client
 
 
-def budget(
+def budget_command(
     limit: UsdOption = None,
     none: NoLimitOption = False,
     share: ShareOption = None,

@@ -19,7 +19,7 @@ from gangline.cli.output import (
 from gangline.compose.client import make_client
 
 app = typer.Typer(no_args_is_help=True)
-PriceOption = Annotated[
+TokenPriceOption = Annotated[
     float | None,
     typer.Option(
         "--price-usd-per-hour",
@@ -44,10 +44,10 @@ RateOption = Annotated[
 
 
 @app.command("add")
-def add_join_token(
+def add_join_token_command(
     name: Annotated[str, typer.Argument(help="For people: whose machines have it.", show_default=False)],
     pool: Annotated[str, typer.Option(help="The pool that workers join with it.")] = "default",
-    price_usd_per_hour: PriceOption = None,
+    price_usd_per_hour: TokenPriceOption = None,
     trust: TrustOption = None,
     nodes: NodesOption = None,
     nodes_per_hour: RateOption = None,
@@ -74,7 +74,7 @@ def add_join_token(
 
 
 @app.command("ls")
-def list_join_tokens(
+def list_join_tokens_command(
     server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
     """The join tokens of all pools."""
@@ -103,7 +103,7 @@ def list_join_tokens(
 
 
 @app.command("revoke")
-def revoke_join_token(
+def revoke_join_token_command(
     join_token: Annotated[
         str, typer.Argument(help="Its id, as `gangline join-tokens ls` shows it.", show_default=False)
     ],

@@ -30,7 +30,7 @@ app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("add")
-def add_key(
+def add_key_command(
     name: Annotated[str, typer.Argument(help="For people: who or what has it.", show_default=False)],
     role: Annotated[
         str, typer.Option(help="viewer: reads. member: submits and steers. admin: keys too. operator: everything.")
@@ -54,7 +54,7 @@ def add_key(
 
 
 @app.command("ls")
-def list_keys(
+def list_keys_command(
     project: ProjectOption = None,
     server: ServerOption = None,
     token: TokenOption = None,
@@ -81,7 +81,7 @@ def list_keys(
 
 
 @app.command("revoke")
-def revoke_key(
+def revoke_key_command(
     key: Annotated[str, typer.Argument(help="Its id, as `gangline keys ls` shows it.", show_default=False)],
     project: ProjectOption = None,
     server: ServerOption = None,

@@ -4,21 +4,21 @@ import sys
 
 import typer
 
-from gangline.cli.lines import Line, one_line_each
+from gangline.cli.lines import TableColumn, one_line_each
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, out, print_json
 from gangline.compose.client import make_client
 from gangline.core.jobs.naming import short
 
 COLUMNS = (
-    Line(header="node", shrinks_to=12),
-    Line(header="state"),
-    Line(header="gpu", shrinks_to=8),
-    Line(header=">slots", goes=1),
-    Line(header=">$/hour", goes=2),
-    Line(header="job", goes=3),
-    Line(header="why", shrinks_to=12, goes=4),
-    Line(header=">trust", goes=5),
-    Line(header="id", goes=6),
+    TableColumn(header="node", shrinks_to=12),
+    TableColumn(header="state"),
+    TableColumn(header="gpu", shrinks_to=8),
+    TableColumn(header=">slots", goes=1),
+    TableColumn(header=">$/hour", goes=2),
+    TableColumn(header="job", goes=3),
+    TableColumn(header="why", shrinks_to=12, goes=4),
+    TableColumn(header=">trust", goes=5),
+    TableColumn(header="id", goes=6),
 )
 app = typer.Typer(no_args_is_help=True)
 
@@ -29,7 +29,9 @@ def _group() -> None:
 
 
 @app.command("ls")
-def list_nodes(server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text) -> None:
+def list_nodes_command(
+    server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
+) -> None:
     """The nodes that are here, and what each is doing."""
     found = make_client(server, token).nodes()
     if output is Output.json:

@@ -32,7 +32,7 @@ app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("add")
-def add_project(
+def add_project_command(
     project: Annotated[str, typer.Argument(help="Lower-case letters, digits, hyphens.", show_default=False)],
     limit: UsdOption = None,
     share: ShareOption = None,
@@ -46,7 +46,9 @@ def add_project(
 
 
 @app.command("ls")
-def list_projects(server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text) -> None:
+def list_projects_command(
+    server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
+) -> None:
     """All projects and their money."""
     found = make_client(server, token).projects()
     if output is Output.json:
@@ -65,7 +67,7 @@ def list_projects(server: ServerOption = None, token: TokenOption = None, output
 
 
 @app.command("set")
-def set_project(
+def set_project_command(
     project: str,
     limit: UsdOption = None,
     none: NoLimitOption = False,

@@ -26,7 +26,7 @@ SettingsOption = Annotated[
         show_default=False,
     ),
 ]
-PriceOption = Annotated[
+NodePriceOption = Annotated[
     float | None,
     typer.Option(
         "--price-usd-per-hour",
@@ -50,12 +50,12 @@ BeatOption = Annotated[
 ]
 
 
-def server(
+def server_command(
     home: HomeOption = None,
     host: HostOption = "127.0.0.1",
     port: PortOption = DEFAULT_PORT,
     settings: SettingsOption = None,
-    price_usd_per_hour: PriceOption = None,
+    price_usd_per_hour: NodePriceOption = None,
     lease_s: LeaseOption = None,
     heartbeat_interval_s: BeatOption = None,
     output: OutputOption = Output.text,
@@ -67,12 +67,12 @@ def server(
         home=home,
         host=host,
         port=port,
-        settings=settings_of(settings, home, price_usd_per_hour, lease_s, heartbeat_interval_s),
+        settings=server_settings(settings, home, price_usd_per_hour, lease_s, heartbeat_interval_s),
         ready=lambda access: announce(access, output),
     )
 
 
-def settings_of(
+def server_settings(
     file: Path | None,
     home: Path,
     price_usd_per_hour: float | None,

@@ -8,7 +8,7 @@ import typer
 from gangline.cli.admin.server import HomeOption
 from gangline.cli.output import Output, OutputOption, out, print_json, say, table
 from gangline.compose.settings import read_server_settings, read_settings
-from gangline.core.server.settings import ServerSettings, listed
+from gangline.core.server.settings import ServerSettings, list_settings
 
 FileArgument = Annotated[
     Path | None,
@@ -21,31 +21,39 @@ app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("show")
-def show_settings(file: FileArgument = None, home: HomeOption = None, output: OutputOption = Output.text) -> None:
+def show_settings_command(
+    file: FileArgument = None, home: HomeOption = None, output: OutputOption = Output.text
+) -> None:
     """Print every setting: its value, its default, its unit and what it means."""
-    found = listed(_read(file, home))
+    found = list_settings(_read(file, home))
     if output is Output.json:
         print_json(found)
         return
     rows = table("setting", ">value", ">default", "unit", "meaning")
     for each in found:
-        rows.add_row(f"{each.section}.{each.name}", as_text(each.value), as_text(each.default), each.unit, each.meaning)
+        rows.add_row(
+            f"{each.section}.{each.name}", setting_text(each.value), setting_text(each.default), each.unit, each.meaning
+        )
     out.print(rows)
 
 
 @app.command("check")
-def check_settings(file: FileArgument = None, home: HomeOption = None, output: OutputOption = Output.text) -> None:
+def check_settings_command(
+    file: FileArgument = None, home: HomeOption = None, output: OutputOption = Output.text
+) -> None:
     """Check a settings file. Everything that is wrong with it is listed at once; exit code 2."""
-    found = [each for each in listed(_read(file, home)) if each.value != each.default]
+    found = [each for each in list_settings(_read(file, home)) if each.value != each.default]
     if output is Output.json:
         print_json({f"{each.section}.{each.name}": each.value for each in found})
         return
     say(f"the settings are right; {len(found)} of them differ from the defaults")
     for each in found:
-        out.print(f"{each.section}.{each.name} = {as_text(each.value)} {each.unit} (default: {as_text(each.default)})")
+        out.print(
+            f"{each.section}.{each.name} = {setting_text(each.value)} {each.unit} (default: {setting_text(each.default)})"
+        )
 
 
-def as_text(value: Any) -> str:
+def setting_text(value: Any) -> str:
     """Write a value as the file has it; nothing where there is none."""
     if value in (None, "", ()):
         return "–"

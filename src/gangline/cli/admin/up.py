@@ -10,11 +10,11 @@ from gangline.cli.admin.server import (
     HomeOption,
     HostOption,
     LeaseOption,
+    NodePriceOption,
     PortOption,
-    PriceOption,
     SettingsOption,
     announce,
-    settings_of,
+    server_settings,
 )
 from gangline.cli.admin.worker import CacheOption
 from gangline.cli.output import Output, OutputOption, show_log
@@ -27,7 +27,7 @@ from gangline.core.server.settings import DEFAULT_POOL, NODES_MAX, PoolSettings
 NODES = re.compile(r"(\d{1,6})(?:\.\.(\d{1,6}))?")
 
 
-def up(
+def up_command(
     nodes: Annotated[
         str | None,
         typer.Option(
@@ -41,7 +41,7 @@ def up(
     host: HostOption = "127.0.0.1",
     port: PortOption = DEFAULT_PORT,
     settings: SettingsOption = None,
-    price_usd_per_hour: PriceOption = None,
+    price_usd_per_hour: NodePriceOption = None,
     lease_s: LeaseOption = None,
     heartbeat_interval_s: BeatOption = None,
     cache_gb: CacheOption = None,
@@ -49,7 +49,7 @@ def up(
 ) -> None:
     """Run the service and some nodes here, each with a machine id of its own. Ctrl-C stops all of it; jobs go on later."""
     home = home or read_settings().home
-    found = settings_of(settings, home, price_usd_per_hour, lease_s, heartbeat_interval_s)
+    found = server_settings(settings, home, price_usd_per_hour, lease_s, heartbeat_interval_s)
     limits = parse_nodes(nodes) if nodes else limits_of(found.pool(DEFAULT_POOL))
     show_log()
     run_server(

@@ -21,7 +21,7 @@ CacheOption = Annotated[
 ]
 
 
-def worker(
+def worker_command(
     server: Annotated[str | None, typer.Option(help="The server's URL; else GANGLINE_SERVER.")] = None,
     token: Annotated[str | None, typer.Option(help="The join token; else GANGLINE_TOKEN.")] = None,
     home: Annotated[

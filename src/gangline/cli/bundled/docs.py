@@ -11,7 +11,7 @@ from gangline.cli.output import Output, OutputOption, out, print_json, say, tabl
 from gangline.core.errors import NotFound
 
 
-def docs(
+def docs_command(
     page: Annotated[
         str | None,
         typer.Argument(

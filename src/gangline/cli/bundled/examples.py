@@ -23,7 +23,7 @@ app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("ls")
-def list_examples(output: OutputOption = Output.text) -> None:
+def list_examples_command(output: OutputOption = Output.text) -> None:
     """List the examples that come with Gangline. Commands take them by name: `gangline train examples/subject …`."""
     if output is Output.json:
         print_json([{"name": name, "about": about, "path": str(bundled(name))} for name, about in ABOUT.items()])
@@ -35,7 +35,7 @@ def list_examples(output: OutputOption = Output.text) -> None:
 
 
 @app.command("copy")
-def copy_examples(
+def copy_examples_command(
     names: Annotated[
         list[str], typer.Argument(help="Examples that `gangline examples ls` lists; their last part is enough.")
     ],

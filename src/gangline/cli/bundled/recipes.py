@@ -48,7 +48,7 @@ def read_presets(names: list[str]) -> dict[str, Any]:
 
 
 @app.command("ls")
-def list_recipes(output: OutputOption = Output.text) -> None:
+def list_recipes_command(output: OutputOption = Output.text) -> None:
     """List the recipes that come with Gangline."""
     found = [_read(path) for path in (*sorted(bundled(RECIPES).glob("*.toml")), *presets().values())]
     if output is Output.json:
@@ -61,7 +61,7 @@ def list_recipes(output: OutputOption = Output.text) -> None:
 
 
 @app.command("show")
-def show_recipe(
+def show_recipe_command(
     name: Annotated[str, typer.Argument(help="A recipe that `gangline recipes ls` lists, or a file.")],
     output: OutputOption = Output.text,
 ) -> None:

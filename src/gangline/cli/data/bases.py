@@ -14,7 +14,7 @@ from gangline.cli.output import (
     TokenOption,
     as_typed,
     facts,
-    moment,
+    format_time,
     out,
     print_json,
     say,
@@ -29,7 +29,7 @@ from gangline.core.specs.fields import Base, FilesBase, Prediction
 from gangline.core.views import BaseView
 
 if TYPE_CHECKING:
-    from gangline.cli.jobs.plan.files import Model
+    from gangline.cli.jobs.plan.files import ModelChoice
     from gangline.wire.client import Client
 
 LOOK_EVERY_S = 2.0
@@ -39,7 +39,7 @@ app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("add")
-def add_base(
+def add_base_command(
     source: Annotated[
         str,
         typer.Argument(
@@ -62,16 +62,19 @@ def add_base(
     """Give a base a name. A revision of the hub is pinned; files are handed in; what is gated on the hub the server copies, once."""
     if prediction_type and prediction_type not in PREDICTIONS:
         raise BadInput(f"{prediction_type} is no prediction type", hint=f"it is one of {', '.join(PREDICTIONS)}")
-    from gangline.cli.jobs.plan.files import Files, find_base, find_vae
+    from gangline.cli.jobs.plan.files import LocalFiles, find_base, find_vae
 
     source = here_or_bundled(source)
     client = make_client(server, token, project)
     said = {"licence": licence, "prediction_type": prediction_type}
     base, own_vae = find_base(source), find_vae(vae) if vae else None
-    if isinstance(base, Files):
+    if isinstance(base, LocalFiles):
         said = facts_of(Path(source)) | {what: value for what, value in said.items() if value}
     found = client.add_base(
-        name or name_of(source), hand_in(client, base), vae=hand_in(client, own_vae) if own_vae else None, **said
+        name or default_name(source),
+        upload_base(client, base),
+        vae=upload_base(client, own_vae) if own_vae else None,
+        **said,
     )
     if not detach:
         found = wait_until_copied(client, found)
@@ -79,7 +82,7 @@ def add_base(
 
 
 @app.command("ls")
-def list_bases(
+def list_bases_command(
     project: ProjectOption = None,
     server: ServerOption = None,
     token: TokenOption = None,
@@ -98,7 +101,7 @@ def list_bases(
 
 
 @app.command("show")
-def show_base(
+def show_base_command(
     name: str,
     project: ProjectOption = None,
     server: ServerOption = None,
@@ -110,7 +113,7 @@ def show_base(
 
 
 @app.command("rm")
-def forget_base(
+def forget_base_command(
     name: str,
     project: ProjectOption = None,
     server: ServerOption = None,
@@ -127,17 +130,17 @@ def forget_base(
         say(f"{name} is forgotten; jobs that use it go on")
 
 
-def name_of(source: str) -> str:
+def default_name(source: str) -> str:
     from gangline.cli.jobs.plan.files import as_hub
 
     hub = as_hub(source)
     return hub.repo.rpartition("/")[2] if hub else Path(source).resolve().name.removesuffix(".safetensors")
 
 
-def hand_in(client: "Client", model: "Model") -> Base:
-    from gangline.cli.jobs.plan.files import Files
+def upload_base(client: "Client", model: "ModelChoice") -> Base:
+    from gangline.cli.jobs.plan.files import LocalFiles
 
-    return FilesBase(files=client.hand_in(model.paths, model.below, _tell)) if isinstance(model, Files) else model
+    return FilesBase(files=client.hand_in(model.paths, model.below, _tell)) if isinstance(model, LocalFiles) else model
 
 
 def _tell(file: File) -> None:
@@ -192,7 +195,7 @@ def print_base(found: BaseView, output: Output) -> None:
         ("bytes", f"{found.bytes:,}"),
         ("id", found.id),
         ("state", state_of(found)),
-        ("added", moment(found.made_ms)),
+        ("added", format_time(found.made_ms)),
     ]
     if found.vae:
         rows.insert(2, ("vae", _place(found.vae)))

@@ -33,27 +33,27 @@ app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("convert")
-def convert_data(
-    source: options.Source,
+def convert_data_command(
+    source: options.SourceArgument,
     target: options.TargetArgument,
-    where: options.Where = None,
-    unique: options.Unique = "",
-    short_side: options.ShortSide = None,
-    format: options.Format = "keep",
-    quality: options.Quality = 95,
-    caption_column: options.CaptionColumn = None,
-    image_column: options.ImageColumn = "",
-    url_column: options.UrlColumn = "",
-    image_member: options.ImageMember = "",
-    caption_member: options.CaptionMember = "",
-    kind: options.Kind = None,
-    keep_uncaptioned: options.KeepUncaptioned = False,
-    latents_of: options.LatentsOf = "",
-    latents_resolution: options.LatentsResolution = None,
-    latents_scaled_by: options.LatentsScaledBy = None,
-    rows: options.Rows = 8192,
-    processes: options.Processes = cores(),
-    connections: options.Connections = 32,
+    where: options.WhereOption = None,
+    unique: options.UniqueOption = "",
+    short_side: options.ShortSideOption = None,
+    format: options.FormatOption = "keep",
+    quality: options.QualityOption = 95,
+    caption_column: options.CaptionColumnOption = None,
+    image_column: options.ImageColumnOption = "",
+    url_column: options.UrlColumnOption = "",
+    image_member: options.ImageMemberOption = "",
+    caption_member: options.CaptionMemberOption = "",
+    kind: options.KindOption = None,
+    keep_uncaptioned: options.KeepUncaptionedOption = False,
+    latents_of: options.LatentsOfOption = "",
+    latents_resolution: options.LatentsResolutionOption = None,
+    latents_scaled_by: options.LatentsScaledByOption = None,
+    rows: options.RowsOption = 8192,
+    processes: options.ProcessesOption = cores(),
+    connections: options.ConnectionsOption = 32,
     engine: options.EngineOption = "processes",
     ray_address: options.AddressOption = "",
     plan: options.PlanOption = False,
@@ -62,7 +62,7 @@ def convert_data(
     """Make a data set of images that somebody has. Interrupted and said again, it goes on."""
     with needing("data"):
         from gangline.data.making.conversion import Conversion
-        from gangline.data.making.convert import check, convert
+        from gangline.data.making.convert import check_conversion, convert
         from gangline.data.making.fetch import Fetching
         from gangline.data.making.row import Storing
         from gangline.data.sources import Hints, find_source
@@ -91,7 +91,7 @@ def convert_data(
         keep_uncaptioned=keep_uncaptioned,
         rows=rows,
     )
-    check(conversion)
+    check_conversion(conversion)
     pieces = len(found.shards(entries, rows))
     tell_conversion(conversion, source, pieces, len(entries))
     if plan:
@@ -117,7 +117,7 @@ def convert_data(
 
 
 @app.command("encode")
-def encode_data(
+def encode_data_command(
     target: options.TargetArgument,
     base: Annotated[
         str,
@@ -142,7 +142,9 @@ def encode_data(
             help="Also text embeddings of each first caption: large, and captions cannot be dropped to words then.",
         ),
     ] = False,
-    precision: Annotated[options.Precision, typer.Option(help="What the models compute in; stored is fp16.")] = "fp32",
+    precision: Annotated[
+        options.LatentsPrecision, typer.Option(help="What the models compute in; stored is fp16.")
+    ] = "fp32",
     batch_size: Annotated[int, typer.Option(min=1)] = 8,
     processes: Annotated[int, typer.Option(min=1, help="On this box; each takes a GPU of its own.")] = 1,
     usd_per_hour: Annotated[
@@ -157,7 +159,7 @@ def encode_data(
     with needing("data"):
         from gangline.data.dataset import open_data_set
     with needing("train"):
-        from gangline.train.encoding.encode import encode, forecast
+        from gangline.train.encoding.encode import encode_data_set, forecast_encoding
         from gangline.train.encoding.encoder import Encoding
 
     data = open_data_set(data_place(target))
@@ -172,7 +174,7 @@ def encode_data(
         dtype=options.DTYPES[precision],
         batch_size=batch_size,
     )
-    expected = forecast(data, encoding)
+    expected = forecast_encoding(data, encoding)
     tell_forecast(expected, processes, usd_per_hour)
     if plan:
         if output is Output.json:
@@ -183,12 +185,12 @@ def encode_data(
         def show(done: int, before: int) -> None:
             bar(done / max(expected.rows, 1), done, before, "")
 
-        made = encode(data, encoding, make_engine(engine, processes, ray_address, on_gpus=True), show)
+        made = encode_data_set(data, encoding, make_engine(engine, processes, ray_address, on_gpus=True), show)
     print_data_set(made, output)
 
 
 @app.command("inspect")
-def inspect_data(
+def inspect_data_command(
     target: options.TargetArgument,
     version: Annotated[int | None, typer.Option(min=1, help="An earlier version.", show_default=False)] = None,
     pictures: Annotated[
@@ -200,7 +202,7 @@ def inspect_data(
     """What a data set holds: rows, sizes, captions, columns, and what was left out when it was made."""
     with needing("data"):
         from gangline.data.dataset import open_data_set
-        from gangline.data.look import look, sheet
+        from gangline.data.look import sheet, summarise
 
     data = open_data_set(data_place(target), version=version)
     if pictures is not None:
@@ -209,7 +211,7 @@ def inspect_data(
             raise BadInput(f"{pictures} is no name of a picture", hint="such as look.png")
         sheet(data, seed).save(pictures)
         say(f"wrote {pictures}")
-    seen = look(data)
+    seen = summarise(data)
     if output is Output.json:
         known = data_json(data)
         print_json(asdict(seen) | {name: known[name] for name in ("left_out", "dropped", "doubles")})
@@ -223,7 +225,7 @@ def inspect_data(
 
 
 @app.command("ls")
-def list_data(
+def list_data_command(
     place: Annotated[str, typer.Argument(help="A folder, or s3://BUCKET/PREFIX.")] = ".",
     output: OutputOption = Output.text,
 ) -> None:

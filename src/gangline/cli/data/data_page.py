@@ -7,8 +7,8 @@ from gangline.core.words import counted
 
 if TYPE_CHECKING:
     from gangline.data.dataset import DataSet
-    from gangline.data.making.conversion import Conversion, Done
-    from gangline.train.encoding.encode import Forecast
+    from gangline.data.making.conversion import Conversion, ConvertedPiece
+    from gangline.train.encoding.encode import EncodingForecast
 
 USD_PER_GB_MONTH = 0.023
 """Amazon S3 Standard, us-east-1, first 50 TB, list price of 2026."""
@@ -25,7 +25,7 @@ def tell_conversion(conversion: "Conversion", source: str, pieces: int, files: i
         say(note)
 
 
-def print_made(data: "DataSet", done: "list[Done]", output: Output) -> None:
+def print_made(data: "DataSet", done: "list[ConvertedPiece]", output: Output) -> None:
     if output is Output.json:
         print_json(data_json(data) | {"examples": {why: names for one in done for why, names in one.examples.items()}})
         return
@@ -74,7 +74,7 @@ def data_json(data: "DataSet") -> dict[str, Any]:
     }
 
 
-def tell_forecast(expected: "Forecast", processes: int, usd_per_hour: float) -> None:
+def tell_forecast(expected: "EncodingForecast", processes: int, usd_per_hour: float) -> None:
     told = forecast_json(expected, processes, usd_per_hour)
     size = f"{expected.bytes_added / 1e9:.3f} GB for {counted(expected.rows, 'row')}"
     columns = ", ".join(f"{name} {size} bytes" for name, size in expected.columns.items())
@@ -85,7 +85,7 @@ def tell_forecast(expected: "Forecast", processes: int, usd_per_hour: float) -> 
     )
 
 
-def forecast_json(expected: "Forecast", processes: int, usd_per_hour: float) -> dict[str, Any]:
+def forecast_json(expected: "EncodingForecast", processes: int, usd_per_hour: float) -> dict[str, Any]:
     seconds = expected.rows / expected.images_per_second / processes
     return {
         "rows": expected.rows,

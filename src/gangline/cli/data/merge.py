@@ -13,7 +13,7 @@ from gangline.core.words import counted
 DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
 
 
-def merge(
+def merge_command(
     lora: Annotated[
         Path, typer.Argument(help="The LoRA or DoRA: a file of a job's, or of another tool's.", show_default=False)
     ],
@@ -48,7 +48,7 @@ def merge(
         raise BadInput(f"{to} is there already", hint="give another name with --to")
     if to.suffix != ".safetensors":
         raise BadInput(f"{to.name} is not named as what it will be", hint="let --to end in .safetensors")
-    made = merging.merge(lora, base, to, getattr(torch, DTYPES[precision]))
+    made = merging.merge_lora(lora, base, to, getattr(torch, DTYPES[precision]))
     if output is Output.json:
         print_json({"path": str(made.path), "family": made.family, "layers": made.layers, "precision": precision})
     else:

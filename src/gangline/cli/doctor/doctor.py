@@ -9,18 +9,18 @@ import typer
 from rich.text import Text
 
 from gangline.cli.doctor import box, machine
-from gangline.cli.doctor.findings import Finding, State
-from gangline.cli.doctor.server import reach
+from gangline.cli.doctor.findings import Finding, FindingState
+from gangline.cli.doctor.server import check_server
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, facts, out, print_json, say
 from gangline.compose.access import read_access
 from gangline.compose.settings import DEFAULT_SERVER, read_settings
 from gangline.core.display import printable
 
 EXIT_WRONG = 1
-STYLES = {State.ok: "green", State.note: "yellow", State.wrong: "bold red"}
+STYLES = {FindingState.ok: "green", FindingState.note: "yellow", FindingState.wrong: "bold red"}
 
 
-def doctor(
+def doctor_command(
     home: Annotated[
         Path | None, typer.Option(help="The home of a server here. Default: GANGLINE_HOME.", show_default=False)
     ] = None,
@@ -40,7 +40,7 @@ def doctor(
             out.print(facts(*_rows(finding)))
     if output is Output.json:
         print_json([asdict(finding) for finding in found])
-    wrong = sum(finding.state is State.wrong for finding in found)
+    wrong = sum(finding.state is FindingState.wrong for finding in found)
     say("nothing is wrong" if not wrong else f"{wrong} {'thing is' if wrong == 1 else 'things are'} wrong")
     if wrong:
         raise typer.Exit(EXIT_WRONG)
@@ -53,12 +53,12 @@ def _findings(home: Path, server: str | None, token: str | None) -> Iterator[Fin
     yield machine.versions()
     yield machine.packages()
     yield from machine.room(home, memory_bytes())
-    yield from machine.training(describe_gpu())
+    yield from machine.check_training(describe_gpu())
     local = read_access(home)
     named = server or settings.server
     address = named or (local.url if local else DEFAULT_SERVER)
     key = token or settings.token or (local.operator_key if local and local.url == address else "")
-    yield from reach(address, key, settings.project, named=bool(named))
+    yield from check_server(address, key, settings.project, named=bool(named))
     if box.is_here(home):
         yield from box.serving(home)
 

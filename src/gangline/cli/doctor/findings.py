@@ -7,7 +7,7 @@ from enum import StrEnum
 from gangline.core.errors import GanglineError
 
 
-class State(StrEnum):
+class FindingState(StrEnum):
     ok = "ok"
     note = "note"
     """Not as it could be, or not there: fine for whoever does not need it."""
@@ -19,21 +19,21 @@ class Finding:
     """`says` is what was found; `hint`, where there is something to do, what that is."""
 
     about: str
-    state: State
+    state: FindingState
     says: str
     hint: str = ""
 
 
 def ok(about: str, says: str) -> Finding:
-    return Finding(about=about, state=State.ok, says=says)
+    return Finding(about=about, state=FindingState.ok, says=says)
 
 
 def note(about: str, says: str, hint: str = "") -> Finding:
-    return Finding(about=about, state=State.note, says=says, hint=hint)
+    return Finding(about=about, state=FindingState.note, says=says, hint=hint)
 
 
 def wrong(about: str, says: str, hint: str = "") -> Finding:
-    return Finding(about=about, state=State.wrong, says=says, hint=hint)
+    return Finding(about=about, state=FindingState.wrong, says=says, hint=hint)
 
 
 def examined(about: str, look: Callable[[], Finding]) -> Finding:

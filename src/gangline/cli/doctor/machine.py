@@ -55,7 +55,7 @@ def room(folder: Path, memory_bytes: int) -> Iterator[Finding]:
         yield wrong(about, found[about]) if about in found else ok(about, fine)
 
 
-def training(gpu: dict[str, str]) -> Iterator[Finding]:
+def check_training(gpu: dict[str, str]) -> Iterator[Finding]:
     """Yield how it is with the card, and with each kind of job; libraries are loaded and the card computes, as on a worker that starts.
 
     `gpu` is the first card as its driver describes it; empty where there is none."""

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from gangline import __version__
-from gangline.cli.doctor.findings import Finding, State, examined, note, ok, wrong
+from gangline.cli.doctor.findings import Finding, FindingState, examined, note, ok, wrong
 from gangline.core.errors import Denied, GanglineError, Unreachable
 from gangline.wire.client import Client
 from gangline.wire.http import Http
@@ -23,7 +23,7 @@ SKEW_S_MAX = 300.0
 CERTIFICATE_DAYS_MIN = 14
 
 
-def reach(address: str, key: str, project: str | None, *, named: bool) -> Iterator[Finding]:
+def check_server(address: str, key: str, project: str | None, *, named: bool) -> Iterator[Finding]:
     """`named`: somebody named the server, so that it is wrong if it is not there."""
     began_s = time.monotonic()
     try:
@@ -34,7 +34,9 @@ def reach(address: str, key: str, project: str | None, *, named: bool) -> Iterat
             health = _health(answer, address)
     except GanglineError as error:
         says = error.message if named else f"none is named, and {error.message}"
-        yield Finding(about="server", state=State.wrong if named else State.note, says=says, hint=error.hint)
+        yield Finding(
+            about="server", state=FindingState.wrong if named else FindingState.note, says=says, hint=error.hint
+        )
         return
     yield ok("server", f"{address} answers in {1000 * took_s:.0f} ms")
     yield _transport(address, certificate)

@@ -11,7 +11,7 @@ from gangline.compose.settings import existing
 from gangline.core.errors import NotFound
 
 
-def artifacts(
+def artifacts_command(
     job: JobArgument,
     to: Annotated[Path | None, typer.Option("--to", help="Download them into this folder.")] = None,
     server: ServerOption = None,

@@ -9,7 +9,7 @@ from gangline.cli.output import (
     OutputOption,
     ServerOption,
     TokenOption,
-    moment,
+    format_time,
     moment_or_dash,
     out,
     print_json,
@@ -21,7 +21,7 @@ app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("ls")
-def list_checkpoints(
+def list_checkpoints_command(
     job: JobArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
     """The checkpoints that a job keeps, the newest first, and when they will be deleted."""
@@ -30,7 +30,7 @@ def list_checkpoints(
 
 
 @app.command("pin")
-def pin_checkpoint(
+def pin_checkpoint_command(
     job: JobArgument,
     step: int,
     server: ServerOption = None,
@@ -43,7 +43,7 @@ def pin_checkpoint(
 
 
 @app.command("unpin")
-def unpin_checkpoint(
+def unpin_checkpoint_command(
     job: JobArgument,
     step: int,
     server: ServerOption = None,
@@ -66,7 +66,7 @@ def _show(found: list[CheckpointView], output: Output) -> None:
             size(each.bytes),
             "yes" if each.verified else "no",
             "yes" if each.pinned else "no",
-            moment(each.committed_ms),
+            format_time(each.committed_ms),
             moment_or_dash(each.goes_ms),
             each.because,
         )

@@ -11,7 +11,7 @@ from rich.progress import Progress
 
 from gangline.cli.columns import PlainColumn
 from gangline.cli.lines import GAP
-from gangline.cli.output import EXIT_INTERRUPTED, as_typed, clock, cost_alone, err, number, say, usd
+from gangline.cli.output import EXIT_INTERRUPTED, as_typed, clock, cost_alone, err, format_number, say, usd
 from gangline.core.display import printable
 from gangline.core.errors import Unreachable
 from gangline.core.views import EventView, JobSummary, JobView
@@ -24,7 +24,7 @@ BAR_CELLS_MIN, BAR_CELLS_MAX = 6, 24
 ORDER = ("what", "where", "done", "bar", "left", "safe", "spent", "loss")
 
 
-def follow(client: "Client", job: str, *, seen: Callable[[JobView], None] = lambda _: None) -> JobView:
+def follow_job(client: "Client", job: str, *, seen: Callable[[JobView], None] = lambda _: None) -> JobView:
     """Until the job has ended; `seen` is called with every look at it. A server that goes away is waited for."""
     with progress_line() as line:
         task = line.add_task(job, total=None)
@@ -35,7 +35,7 @@ def follow(client: "Client", job: str, *, seen: Callable[[JobView], None] = lamb
         for told in client.follow_events(job, waiting=waiting):
             if not isinstance(told, EventView):
                 found = _look(client, job, waiting)
-                show(line, task, found.summary)
+                show_progress(line, task, found.summary)
                 seen(found)
         return _look(client, job, waiting)
 
@@ -53,7 +53,7 @@ def watching(job: str, *again: str) -> Iterator[None]:
 def wait_for_pictures(client: "Client", job: str) -> JobView:
     """Until the job has ended, and no picture of it is to come."""
     if client.job(job).summary.ended_ms is None:
-        follow(client, job)
+        follow_job(client, job)
     with progress_line() as line:
         task = line.add_task(job, total=None)
 
@@ -79,7 +79,7 @@ def progress_line() -> Progress:
     return Progress(PlainColumn("{task.description}"), console=err)
 
 
-def show(line: Progress, task: object, job: JobSummary) -> None:
+def show_progress(line: Progress, task: object, job: JobSummary) -> None:
     line.update(task, description=progress_words(job, err.width))  # type: ignore[arg-type]
 
 
@@ -97,7 +97,7 @@ def progress_words(job: JobSummary, width: int) -> str:
         "spent": spent,
         "bar": " " * BAR_CELLS_MIN,
         "where": f"on {printable(job.node_name)}" if job.phase and job.node_name else "",
-        "loss": f"loss {number(job.loss)}" if job.loss is not None else "",
+        "loss": f"loss {format_number(job.loss)}" if job.loss is not None else "",
     }
     shown: dict[str, str] = {}
     for name, words in pieces.items():  # the first ones matter most

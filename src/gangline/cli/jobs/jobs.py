@@ -8,10 +8,10 @@ from rich.table import Table
 from rich.text import Text
 
 from gangline.cli.jobs import metrics
-from gangline.cli.jobs.removal import remove_job
-from gangline.cli.jobs.samples import standing
+from gangline.cli.jobs.removal import remove_job_command
+from gangline.cli.jobs.samples import samples_standing
 from gangline.cli.jobs.which import JobArgument, client_and_job
-from gangline.cli.lines import Line, one_line_each
+from gangline.cli.lines import TableColumn, one_line_each
 from gangline.cli.output import (
     Output,
     OutputOption,
@@ -22,8 +22,8 @@ from gangline.cli.output import (
     cost_in_words,
     duration,
     facts,
-    moment,
-    number,
+    format_number,
+    format_time,
     out,
     print_json,
     say,
@@ -39,7 +39,9 @@ app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("ls")
-def list_jobs(server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text) -> None:
+def list_jobs_command(
+    server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
+) -> None:
     """All jobs, the newest first."""
     found = list(make_client(server, token).jobs())
     if output is Output.json:
@@ -49,13 +51,13 @@ def list_jobs(server: ServerOption = None, token: TokenOption = None, output: Ou
 
 
 COLUMNS = (
-    Line(header="job"),
-    Line(header="name", shrinks_to=12),
-    Line(header="state"),
-    Line(header=">step"),
-    Line(header=">ETA", goes=2),
-    Line(header=">cost", goes=1),
-    Line(header="why", shrinks_to=16, goes=3),
+    TableColumn(header="job"),
+    TableColumn(header="name", shrinks_to=12),
+    TableColumn(header="state"),
+    TableColumn(header=">step"),
+    TableColumn(header=">ETA", goes=2),
+    TableColumn(header=">cost", goes=1),
+    TableColumn(header="why", shrinks_to=16, goes=3),
 )
 
 
@@ -77,7 +79,7 @@ def as_lines(jobs: list[JobSummary], width: int, *, ids_whole: bool) -> Table:
 
 
 @app.command("show")
-def show_job(
+def show_job_command(
     job: JobArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
     """One job: its attempts, what happened, what it cost."""
@@ -86,11 +88,11 @@ def show_job(
     if output is Output.json:
         print_json(found)
         return
-    out.print(as_page(found, client.events(job), client.metrics(job).points))
+    out.print(job_page(found, client.events(job), client.metrics(job).points))
 
 
 @app.command("cancel")
-def cancel_job(
+def cancel_job_command(
     job: JobArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
     """Stop a job for good. One that has ended stays as it is."""
@@ -99,7 +101,7 @@ def cancel_job(
 
 
 @app.command("pause")
-def pause_job(
+def pause_job_command(
     job: JobArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
     """Stop a job until it is resumed. A node at work saves and hands it back first."""
@@ -108,7 +110,7 @@ def pause_job(
 
 
 @app.command("resume")
-def resume_job(
+def resume_job_command(
     job: JobArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
     """Let a paused job go on. One that was not paused stays as it is."""
@@ -117,7 +119,7 @@ def resume_job(
 
 
 @app.command("retry")
-def retry_job(
+def retry_job_command(
     job: JobArgument,
     from_checkpoint: Annotated[
         bool,
@@ -138,7 +140,7 @@ def retry_job(
         out.print(found.summary.id)
 
 
-app.command("rm")(remove_job)
+app.command("rm")(remove_job_command)
 
 
 def _tell(found: JobView, output: Output) -> None:
@@ -148,10 +150,10 @@ def _tell(found: JobView, output: Output) -> None:
         say(f"{found.summary.id} is {found.summary.state}: {found.summary.because}")
 
 
-def as_page(job: JobView, events: list[EventView], points: tuple[Measured, ...]) -> Group:
+def job_page(job: JobView, events: list[EventView], points: tuple[Measured, ...]) -> Group:
     happened = table("when", "what", "why")
     for event in events:
-        happened.add_row(moment(event.at_ms), event.kind, event.because)
+        happened.add_row(format_time(event.at_ms), event.kind, event.because)
     measured = (Text(), metrics.as_table(points)) if points else ()
     return Group(_head(job.summary, job), *measured, Text(), attempts_table(job), Text(), happened)
 
@@ -166,7 +168,7 @@ def attempts_table(job: JobView) -> Table:
             attempt.phase or attempt.state,
             str(attempt.from_step),
             str(attempt.step),
-            number(attempt.seconds_per_step, 3),
+            format_number(attempt.seconds_per_step, 3),
             duration(seconds),
             cost(attempt.cost_usd, attempt.cost_lacks),
         )
@@ -180,11 +182,11 @@ def _head(summary: JobSummary, job: JobView) -> Table:
         ("name", summary.name),
         ("state", f"{summary.state}: {summary.because}"),
         ("step", f"{summary.step} of {summary.steps}" + safe),
-        ("loss", number(summary.loss)),
+        ("loss", format_number(summary.loss)),
         ("ETA", duration(summary.eta_s)),
         ("interruptions", f"{summary.interruptions} ({job.steps_redone} steps redone, {job.seconds_lost:.1f} s lost)"),
         ("cost", cost_in_words(summary.cost_usd, summary.cost_lacks)),
-        ("samples", standing(job)),
+        ("samples", samples_standing(job)),
         *([("delivery", _delivery(job.delivery))] if job.delivery else []),
     )
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gangline.wire.client import Client
 
 
-def logs(
+def logs_command(
     job: JobArgument,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
     server: ServerOption = None,

@@ -13,7 +13,7 @@ BARS = "▁▂▃▄▅▆▇█"
 WIDTH = 60
 
 
-def metrics(
+def metrics_command(
     job: JobArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
     """What a job's trainers measured: the newest values, and how the loss went."""

@@ -14,7 +14,7 @@ from gangline.core.words import counted
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")]
 
 
-def remove_job(
+def remove_job_command(
     job: JobArgument,
     yes: YesOption = False,
     server: ServerOption = None,

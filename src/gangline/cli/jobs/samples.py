@@ -20,7 +20,7 @@ FOLDER = f"{SAMPLES}/"
 AGAIN = "`gangline jobs retry` of it renders a result once more"
 
 
-def samples(
+def samples_command(
     job: JobArgument,
     to: Annotated[
         Path | None, typer.Option("--to", help="Download them into this folder, and draw all of them on one grid.png.")
@@ -39,7 +39,7 @@ def samples(
         if not any(each.path != FOLDER + PHOTOS for each in found):
             raise NotFound(f"{job} has no pictures yet: it is {view.summary.state}", hint=view.summary.because)
         existing(to)
-        draw_grid([client.download(each, to) for each in found], to / GRID)
+        save_grid([client.download(each, to) for each in found], to / GRID)
     if output is Output.json:
         rows = [{"path": each.path, "bytes": each.bytes, "sha256": each.sha256} for each in found]
         print_json({"job": job, "folder": str(to) if to else None, "samples": rows, "standing": view.samples})
@@ -48,14 +48,14 @@ def samples(
     for each in found:
         listing.add_row(each.path, f"{each.bytes:,}")
     out.print(listing)
-    say(standing(view))
+    say(samples_standing(view))
     if to is not None:
         say(f"{to / GRID} shows them, step by step")
     if wait and view.samples.failed:
         raise GanglineError(f"not all pictures came: {view.samples.because}", hint=AGAIN)
 
 
-def standing(view: JobView) -> str:
+def samples_standing(view: JobView) -> str:
     """How a job's pictures stand, and what those cost that other nodes rendered."""
     of = view.samples
     sets = ((of.waiting, "to come"), (of.failed, "failed"))
@@ -63,12 +63,12 @@ def standing(view: JobView) -> str:
     return ", ".join((f"{of.pictures} rendered", *others, cost_alone(of.cost_usd, of.cost_lacks)))
 
 
-def draw_grid(files: list[Path], target: Path) -> None:
+def save_grid(files: list[Path], target: Path) -> None:
     """A row for each prompt and seed, a column for each step, below the photos that were trained on. The pictures say what they show; what
     does not is left out."""
     from PIL import Image
 
-    from gangline.data.images.grid import Row, draw
+    from gangline.data.images.grid import GridRow, draw_grid
 
     places: dict[tuple[str, str], dict[int, Image.Image]] = {}
     for path in files:
@@ -76,11 +76,11 @@ def draw_grid(files: list[Path], target: Path) -> None:
             places.setdefault((told["prompt"], told["seed"]), {})[int(told["step"])] = image
     steps = sorted({step for row in places.values() for step in row})
     rows = [
-        Row(f"{prompt}  (seed {seed})", [row.get(step) for step in steps]) for (prompt, seed), row in places.items()
+        GridRow(f"{prompt}  (seed {seed})", [row.get(step) for step in steps]) for (prompt, seed), row in places.items()
     ]
     photos = next((path for path in files if path.name == PHOTOS), None)
     columns = [f"step {step}" if step else "base" for step in steps]
-    draw(rows, columns, Image.open(photos) if photos else None).save(target)
+    draw_grid(rows, columns, Image.open(photos) if photos else None).save(target)
 
 
 def _told(image: "Image.Image") -> dict[str, str]:

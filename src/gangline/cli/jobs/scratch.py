@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gangline.cli.bundled.place import here_or_bundled
-from gangline.cli.jobs.train import Handing, check_open, read_recipe, submit, with_base
+from gangline.cli.jobs.train import Handing, check_open, read_recipe, submit_and_watch, with_base
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, print_json
 from gangline.compose.buckets import data_place
 from gangline.compose.client import make_client
@@ -22,14 +22,14 @@ from gangline.core.specs.scratch import ScratchSpec, parse_scratch
 from gangline.core.words import counted
 
 if TYPE_CHECKING:
-    from gangline.cli.jobs.plan.base import Known
-    from gangline.cli.jobs.plan.files import Files, Model
+    from gangline.cli.jobs.plan.base import KnownBase
+    from gangline.cli.jobs.plan.files import LocalFiles, ModelChoice
     from gangline.cli.jobs.plan.scratch import ScratchDocument
     from gangline.data.dataset import DataSet
     from gangline.wire.client import Client
 
 
-def scratch(
+def scratch_command(
     recipe: Annotated[
         str,
         typer.Argument(help="A TOML file, or a name that `gangline recipes ls` lists.", show_default=False),
@@ -72,18 +72,18 @@ def scratch(
     `gangline docs scratch` goes from images to a model. Ctrl-C stops watching, never the job.
     """
     client = make_client(server, token)
-    asked = with_data(with_settings(read_recipe(recipe, kind="scratch"), setting or []), data or [], where)
+    asked = with_data(override_recipe(read_recipe(recipe, kind="scratch"), setting or []), data or [], where)
     wanted = with_base(asked | ({"base": here_or_bundled(base)} if base else {}), client.base)
-    made = plan_of(wanted)
+    made = plan_scratch(wanted)
     planned = _show(client, made)
     if plan:
         print_json(planned) if output is Output.json else None
         return
     check_open(planned)
-    submit(client, made.hand_in(client), name, detach, output)
+    submit_and_watch(client, made.hand_in(client), name, detach, output)
 
 
-def with_settings(recipe: dict[str, Any], given: list[str]) -> dict[str, Any]:
+def override_recipe(recipe: dict[str, Any], given: list[str]) -> dict[str, Any]:
     """The recipe with each `name=value` or `table.name=value` in the place of its own. A value that is no TOML is a text."""
     for text in given:
         name, equals, value = text.partition("=")
@@ -126,26 +126,26 @@ def _paired(own: list[dict[str, Any]], given: list[str], where: str | None) -> l
     return [{"where": one} for one in conditions] * len(given) or [{} for _ in given]
 
 
-def _show(client: "Client", plan: "Plan") -> "ScratchDocument":
+def _show(client: "Client", plan: "ScratchPlan") -> "ScratchDocument":
     from gangline.cli.jobs.plan.ask import as_named, ask
     from gangline.cli.jobs.plan.scratch import scratch_document
-    from gangline.cli.jobs.plan.show import show
+    from gangline.cli.jobs.plan.show import show_plan
 
     known = as_named(client, plan.base, plan.known)
     planned = scratch_document(plan.spec, known, plan.rows_of, ask(client, plan.spec, plan.base, known))
-    show(planned, plan.rows())
+    show_plan(planned, plan.rows())
     return planned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ScratchPlan:
     """`spec` is whole but for the contents of files: those of `base`, and of each data set that is handed in, by its place. `known`
     says what the base is."""
 
     spec: ScratchSpec
-    base: "Model"
-    known: "Known"
-    sets: dict[str, "Files"]
+    base: "ModelChoice"
+    known: "KnownBase"
+    sets: dict[str, "LocalFiles"]
     rows_of: dict[str, int]
 
     def rows(self) -> list[tuple[str, str]]:
@@ -173,23 +173,25 @@ class Plan:
 
     def hand_in(self, client: "Client") -> ScratchSpec:
         """Send what is not there yet; the spec that names it by content."""
-        from gangline.cli.jobs.plan.files import Files
+        from gangline.cli.jobs.plan.files import LocalFiles
 
-        tell = Handing(sum(len(files.paths) for files in (*self.sets.values(), self.base) if isinstance(files, Files)))
+        tell = Handing(
+            sum(len(files.paths) for files in (*self.sets.values(), self.base) if isinstance(files, LocalFiles))
+        )
 
-        def send(files: Files) -> tuple[File, ...]:
+        def send(files: LocalFiles) -> tuple[File, ...]:
             return client.hand_in(files.paths, files.below, tell)
 
-        base = FilesBase(files=send(self.base)) if isinstance(self.base, Files) else self.base
+        base = FilesBase(files=send(self.base)) if isinstance(self.base, LocalFiles) else self.base
         data = tuple(
             replace(ref, files=send(self.sets[ref.place])) if ref.place in self.sets else ref for ref in self.spec.data
         )
         return replace(self.spec, base=base, data=data)
 
 
-def plan_of(settings: dict[str, Any]) -> Plan:
+def plan_scratch(settings: dict[str, Any]) -> ScratchPlan:
     """Raises `BadInput` with all that is wrong with the settings, before anything is read."""
-    from gangline.cli.jobs.plan.files import Files
+    from gangline.cli.jobs.plan.files import LocalFiles
 
     with needing("data"):
         from gangline.data.reading.wanted import check_wanted
@@ -210,12 +212,12 @@ def plan_of(settings: dict[str, Any]) -> Plan:
     known = _known(base, found)
     files = {place: files.unsent() for place, files in sets.items()}
     whole = settings | {
-        "base": FilesBase(files=found.unsent()) if isinstance(found, Files) else found,
+        "base": FilesBase(files=found.unsent()) if isinstance(found, LocalFiles) else found,
         "data": [ref | {"files": files.get(ref["place"], ())} for ref in refs],
     }
     parsed = parse_scratch(whole, options=True)
     check_wanted(parsed, opened, instead="--where gives another one, --where '' none")
-    return Plan(spec=parsed, base=found, known=known, sets=sets, rows_of=rows)
+    return ScratchPlan(spec=parsed, base=found, known=known, sets=sets, rows_of=rows)
 
 
 def spec_of(settings: dict[str, Any]) -> ScratchSpec:
@@ -242,26 +244,26 @@ def _opened(place: str) -> "DataSet":
     return open_data_set(data_place(place))
 
 
-def _files_of(data: "DataSet") -> "Files":
-    from gangline.cli.jobs.plan.files import Files
+def _files_of(data: "DataSet") -> "LocalFiles":
+    from gangline.cli.jobs.plan.files import LocalFiles
 
     root = Path(data.place.uri)
-    return Files(root, [root / name for name in data.files()])
+    return LocalFiles(root, [root / name for name in data.files()])
 
 
-def _begin(base: str, spec: ScratchSpec) -> "Model":
+def _begin(base: str, spec: ScratchSpec) -> "ModelChoice":
     """Of a folder what is there, without the weights of what is new."""
-    from gangline.cli.jobs.plan.files import Files, as_hub
+    from gangline.cli.jobs.plan.files import LocalFiles, as_hub
     from gangline.data.bases import files_to_begin
 
     alone = "vae" if spec.part == "vae" else ""
-    return as_hub(base) or Files(Path(base), files_to_begin(Path(base), spec.new, alone=alone))
+    return as_hub(base) or LocalFiles(Path(base), files_to_begin(Path(base), spec.new, alone=alone))
 
 
-def _known(given: str | Base, base: "Model") -> "Known":
+def _known(given: str | Base, base: "ModelChoice") -> "KnownBase":
     from gangline.cli.jobs.plan.base import of_content, of_files, of_hub
-    from gangline.cli.jobs.plan.files import Files
+    from gangline.cli.jobs.plan.files import LocalFiles
 
     if isinstance(base, HubBase):
         return of_hub(base, whole=False)
-    return of_files(Path(str(given)), base.paths) if isinstance(base, Files) else of_content(base)
+    return of_files(Path(str(given)), base.paths) if isinstance(base, LocalFiles) else of_content(base)

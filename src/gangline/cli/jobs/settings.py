@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from gangline.core.specs.fields import Needs
 from gangline.core.specs.lora import LoraSpec
-from gangline.core.specs.settings import Group, Setting, default_of, groups_of
+from gangline.core.specs.settings import Setting, SettingGroup, default_of, groups_of
 
 
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:
@@ -40,15 +40,15 @@ def _given(options: list[inspect.Parameter], given: dict[str, Any]) -> dict[str,
     return {option.name: given[option.name] for option in options if given[option.name] not in (None, [])}
 
 
-def offered(of: type) -> dict[Group, dict[str, Setting]]:
+def offered_settings(of: type) -> dict[SettingGroup, dict[str, Setting]]:
     """The settings that are options, by group: not what lies in files, and not `needs`, whose own settings are."""
     groups = groups_of(of).items()
     shown = {group: {name: one for name, one in known.items() if name != "needs"} for group, known in groups}
-    return {group: settings for group, settings in shown.items() if group is not Group.FILES}
+    return {group: settings for group, settings in shown.items() if group is not SettingGroup.FILES}
 
 
 def _options(of: type) -> list[inspect.Parameter]:
-    return [_option(of, name, one) for settings in offered(of).values() for name, one in settings.items()]
+    return [_option(of, name, one) for settings in offered_settings(of).values() for name, one in settings.items()]
 
 
 def _option(of: type, name: str, setting: Setting) -> inspect.Parameter:

@@ -26,7 +26,7 @@ CALLED: dict[KeptKind, str] = {
 UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
-def storage(server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text) -> None:
+def storage_command(server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text) -> None:
     """Show what the project keeps, of which kind and for how long, what it costs, and the largest jobs."""
     found = make_client(server, token).storage()
     if output is Output.json:

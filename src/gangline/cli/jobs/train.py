@@ -10,7 +10,7 @@ import typer
 
 from gangline.cli.bundled.place import find_recipe, here_or_bundled
 from gangline.cli.bundled.recipes import complete_preset, read_presets
-from gangline.cli.jobs.follow import follow, tell_end, watching
+from gangline.cli.jobs.follow import follow_job, tell_end, watching
 from gangline.cli.jobs.places.addresses import addresses_of, unpacked
 from gangline.cli.jobs.settings import with_settings
 from gangline.cli.output import (
@@ -36,11 +36,11 @@ from gangline.core.views import BaseView
 if TYPE_CHECKING:
     from gangline.cli.jobs.places.fetched import FetchedPlan
     from gangline.cli.jobs.plan.document import PlanDocument
-    from gangline.cli.jobs.plan.make import Plan
+    from gangline.cli.jobs.plan.make import LoraPlan
     from gangline.core.specs.spec import Spec
     from gangline.wire.client import Client
 
-    Planned = Plan | FetchedPlan
+    Planned = LoraPlan | FetchedPlan
 
 COMMANDS = ", ".join(f"`{kind.command}` is for {kind.title}" for kind in SUBMITTED)
 EXIT_JOB_FAILED = 1
@@ -49,7 +49,7 @@ KNOWN = settings_of(LoraSpec)
 
 
 @with_settings
-def train(
+def train_command(
     photos: Annotated[
         str,
         typer.Argument(
@@ -118,15 +118,15 @@ def train(
         spec = planned_and_sent(client, fetched_plan(wanted, elsewhere), plan, output)
     else:
         with unpacked(Path(here_or_bundled(photos))) as folder:
-            spec = planned_and_sent(client, plan_of(folder, wanted), plan, output)
+            spec = planned_and_sent(client, plan_lora(folder, wanted), plan, output)
     if spec is None:
         return
-    submit(client, spec, name, detach, output)
+    submit_and_watch(client, spec, name, detach, output)
 
 
 def planned_and_sent(client: "Client", made: "Planned", plan: bool, output: Output) -> LoraSpec | dict[str, Any] | None:
     """Show the plan, then upload what the spec names and lies here; None where the plan alone is asked for."""
-    planned = show_plan(client, made)
+    planned = ask_and_show_plan(client, made)
     if plan:
         print_json(planned) if output is Output.json else None
         return None
@@ -169,10 +169,10 @@ def with_base(settings: dict[str, Any], named: Callable[[str], BaseView]) -> dic
     return own | kind | settings | {"base": parse_base(found.base)}
 
 
-def plan_of(photos: Path, settings: dict[str, Any]) -> "Plan":
+def plan_lora(photos: Path, settings: dict[str, Any]) -> "LoraPlan":
     """`settings` are a spec's, and paths of what lies in files."""
     from gangline.cli.jobs.plan.files import no_base
-    from gangline.cli.jobs.plan.make import Given, make_plan  # reads pictures
+    from gangline.cli.jobs.plan.make import JobInputs, make_plan  # reads pictures
 
     paths = {name: settings[name] for name in PATHS if name in settings}
     if "base" not in paths:
@@ -184,7 +184,7 @@ def plan_of(photos: Path, settings: dict[str, Any]) -> "Plan":
     if isinstance(paths["base"], str):
         paths["base"] = here_or_bundled(paths["base"])
     rest = {name: value for name, value in settings.items() if name not in PATHS}
-    return make_plan(Given(photos=photos, **paths), rest)
+    return make_plan(JobInputs(photos=photos, **paths), rest)
 
 
 def _names_files(name: str, value: object) -> bool:
@@ -195,23 +195,23 @@ def _names_files(name: str, value: object) -> bool:
     return isinstance(value, str)
 
 
-def hand_in(client: "Client", photos: Path, base: str, hold_out: list[str], settings: dict[str, Any]) -> LoraSpec:
+def upload_inputs(client: "Client", photos: Path, base: str, hold_out: list[str], settings: dict[str, Any]) -> LoraSpec:
     """Check everything that can be checked here, then hand the files in; the spec that names them."""
-    plan = plan_of(photos, settings | {"base": base, "hold_out": hold_out})
+    plan = plan_lora(photos, settings | {"base": base, "hold_out": hold_out})
     return plan.hand_in(client, Handing(plan.files_count))
 
 
-def show_plan(client: "Client", plan: "Planned") -> "PlanDocument":
+def ask_and_show_plan(client: "Client", plan: "Planned") -> "PlanDocument":
     """Ask the server where it could run, and show all that is known before anything is sent."""
     from gangline.cli.jobs.places.fetched import FetchedPlan, fetched_document
     from gangline.cli.jobs.plan.ask import as_named, ask
     from gangline.cli.jobs.plan.lora import lora_document
-    from gangline.cli.jobs.plan.show import show
+    from gangline.cli.jobs.plan.show import show_plan
 
     known = as_named(client, plan.models["base"], plan.known)
     answer, plan = ask(client, plan.spec, plan.models["base"], known), replace(plan, known=known)
     planned = fetched_document(plan, answer) if isinstance(plan, FetchedPlan) else lora_document(plan, answer)
-    show(planned, plan.rows())
+    show_plan(planned, plan.rows())
     return planned
 
 
@@ -237,7 +237,7 @@ class Handing:
             say(f"handing in {self.seen} of {self.files} files: {file.path} ({file.bytes / 1e6:.1f} MB)")
 
 
-def submit(client: "Client", spec: "Spec | dict[str, Any]", name: str, detach: bool, output: Output) -> None:
+def submit_and_watch(client: "Client", spec: "Spec | dict[str, Any]", name: str, detach: bool, output: Output) -> None:
     """Submit a job and, unless it is to be left alone, watch it to its end."""
     job = client.submit(spec, name=name).summary
     with watching(job.id):
@@ -245,11 +245,11 @@ def submit(client: "Client", spec: "Spec | dict[str, Any]", name: str, detach: b
         if detach:
             print_json(job) if output is Output.json else out.print(job.id)
         else:
-            watch(client, job.id, output)
+            watch_job(client, job.id, output)
 
 
-def watch(client: "Client", job: str, output: Output) -> None:
-    ended = follow(client, job)
+def watch_job(client: "Client", job: str, output: Output) -> None:
+    ended = follow_job(client, job)
     if output is Output.json:
         print_json(ended)
     tell_end(ended.summary)

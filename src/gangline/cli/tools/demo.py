@@ -15,9 +15,9 @@ from rich.text import Text
 
 from gangline.cli.admin.box import Box
 from gangline.cli.bundled.place import here_or_bundled
-from gangline.cli.jobs.follow import follow, wait_for_pictures
+from gangline.cli.jobs.follow import follow_job, wait_for_pictures
 from gangline.cli.jobs.jobs import attempts_table
-from gangline.cli.jobs.train import hand_in, read_recipe
+from gangline.cli.jobs.train import read_recipe, upload_inputs
 from gangline.cli.output import Output, OutputOption, err, facts, out, print_json, say, usd
 from gangline.compose.settings import existing
 from gangline.core.errors import BadInput, GanglineError
@@ -34,7 +34,7 @@ EXIT_NOT_EQUAL = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class DemoResult:
     """What the demo shows. `seconds_lost`: from the last sign of life until the job stood where it had stood."""
 
     equal: bool
@@ -50,7 +50,7 @@ class Outcome:
     seconds: float
 
 
-def demo(
+def demo_command(
     to: Annotated[Path, typer.Option("--to", help="Where the pictures and weights are left.")] = Path("gangline-demo"),
     photos: Annotated[str, typer.Option(help="The subject's photos.")] = PHOTOS,
     base: Annotated[str, typer.Option(help="The base model.")] = "assets/tiny-sdxl",
@@ -77,7 +77,7 @@ def demo(
         ) as box,
     ):
         settings = read_recipe(recipe) | {"checkpoint_every_steps": CHECKPOINT_EVERY_STEPS}
-        spec = hand_in(box.client, folder_of_photos, base, [HELD_OUT] if photos == PHOTOS else [], settings)
+        spec = upload_inputs(box.client, folder_of_photos, base, [HELD_OUT] if photos == PHOTOS else [], settings)
         for name in ("node-a", "node-b"):
             box.start_node(name)
         say(f"a server at {box.url} and two nodes; the node at work will be killed (seed {seed})")
@@ -121,7 +121,7 @@ class _Killer:
 
 def _train(box: Box, spec: Spec, name: str, killer: _Killer | None) -> JobView:
     job = box.client.submit(spec, name=name).summary.id
-    ended = follow(box.client, job, seen=killer or (lambda _: None))
+    ended = follow_job(box.client, job, seen=killer or (lambda _: None))
     if ended.summary.state != "succeeded":
         raise GanglineError(f"the job {ended.summary.state}: {ended.summary.because}", hint=box.client.logs(job).text)
     if killer and not killer.done:
@@ -135,7 +135,7 @@ def _fetch(box: Box, job: JobView, folder: Path) -> None:
         box.client.download(artifact, folder)
 
 
-def _compare(interrupted: JobView, uninterrupted: JobView, to: Path, *, seed: int, seconds: float) -> Outcome:
+def _compare(interrupted: JobView, uninterrupted: JobView, to: Path, *, seed: int, seconds: float) -> DemoResult:
     from gangline.train.run.digest import tensors_digest
 
     weights = "pytorch_lora_weights.safetensors"
@@ -143,7 +143,7 @@ def _compare(interrupted: JobView, uninterrupted: JobView, to: Path, *, seed: in
     picture = to / "base-and-lora.png"
     shutil.copyfile(to / interrupted.summary.name / "samples" / "grid.png", picture)
     report = json.loads((to / interrupted.summary.name / "report.json").read_text())
-    return Outcome(
+    return DemoResult(
         equal=digests[0] == digests[1],
         interruptions=interrupted.summary.interruptions,
         steps_redone=interrupted.steps_redone,
@@ -158,7 +158,7 @@ def _compare(interrupted: JobView, uninterrupted: JobView, to: Path, *, seed: in
     )
 
 
-def _print(outcome: Outcome, interrupted: JobView) -> None:
+def _print(outcome: DemoResult, interrupted: JobView) -> None:
     out.print(attempts_table(interrupted))
     learned = [
         (

@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
 
 def exec_command(
-    command: options.Command,
-    checkpoints: options.Checkpoints,
-    to: options.To,
-    data: options.Data = None,
-    results: options.Results = None,
-    layout: options.LayoutName = options.Layout.auto,
-    complete_when: options.CompleteWhen = "",
-    step: options.Step = "",
-    keep: options.Keep = 2,
-    keep_after_end: options.KeepAfterEnd = None,
-    pin: options.Pin = None,
-    webhook: options.Webhook = "",
-    price: options.Price = None,
-    notice: options.Notice = "",
-    grace: options.Grace = 90.0,
-    stop_signal: options.StopSignal = "TERM",
-    any_script: options.AnyScript = False,
+    command: options.CommandArgument,
+    checkpoints: options.CheckpointsOption,
+    to: options.ToOption,
+    data: options.DataOption = None,
+    results: options.ResultsOption = None,
+    layout: options.LayoutOption = options.Layout.auto,
+    complete_when: options.CompleteWhenOption = "",
+    step: options.StepOption = "",
+    keep: options.KeepOption = 2,
+    keep_after_end: options.KeepAfterEndOption = None,
+    pin: options.PinOption = None,
+    webhook: options.WebhookOption = "",
+    price: options.MachinePriceOption = None,
+    notice: options.NoticeOption = "",
+    grace: options.GraceOption = 90.0,
+    stop_signal: options.StopSignalOption = "TERM",
+    any_script: options.AnyScriptOption = False,
     output: OutputOption = Output.text,
 ) -> None:
     """Run a command that trains, and go on where it was, wherever this is typed again.
@@ -43,13 +43,13 @@ def exec_command(
 
     `gangline exec ls` lists what lies in the store, `gangline exec get` downloads it, `gangline exec rm` removes it.
     """
-    from gangline.exec.plan import Plan
+    from gangline.exec.plan import ExecPlan
 
     try:
         number = parse_signal(stop_signal)
     except ValueError:
         raise BadInput(f"{stop_signal} is no signal", hint="as TERM, INT or USR1") from None
-    plan = Plan(
+    plan = ExecPlan(
         command=tuple(command),
         rules=exec_rules(layout.value, complete_when, step),
         keep=keep,

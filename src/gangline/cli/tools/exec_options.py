@@ -21,45 +21,45 @@ class Layout(StrEnum):
     folder = "folder"
 
 
-Command = Annotated[
+CommandArgument = Annotated[
     list[str], typer.Argument(help="The command, after --; `{checkpoint}` in it becomes the checkpoint's path.")
 ]
-Checkpoints = Annotated[
+CheckpointsOption = Annotated[
     Path, typer.Option("--checkpoints", help="The folder in which the command keeps its checkpoints.")
 ]
-To = Annotated[
+ToOption = Annotated[
     str, typer.Option("--to", help="s3://BUCKET/PREFIX, or a folder on a disk that stays; of this script alone.")
 ]
-Data = Annotated[
+DataOption = Annotated[
     list[str] | None,
     typer.Option("--data", help="ADDRESS:FOLDER, brought before the command starts; may be said again."),
 ]
-Results = Annotated[
+ResultsOption = Annotated[
     list[Path] | None,
     typer.Option("--results", help="A file or folder besides --checkpoints to upload as it settles; may be repeated."),
 ]
-LayoutName = Annotated[
+LayoutOption = Annotated[
     Layout,
     typer.Option(
         "--layout",
         help="What writes the checkpoints. `folder` takes the whole folder each time that nothing in it is open.",
     ),
 ]
-CompleteWhen = Annotated[
+CompleteWhenOption = Annotated[
     str,
     typer.Option(
         "--complete-when", help="A pattern of paths in --checkpoints: a checkpoint is complete when one is there."
     ),
 ]
-Step = Annotated[
+StepOption = Annotated[
     str,
     typer.Option(
         "--step",
         help="Where a checkpoint's name has its step: a pattern with `{step}`, as 'run_{step}_*.pt'. * stands for no slash.",
     ),
 ]
-Keep = Annotated[int, typer.Option("--keep", min=2, help="How many checkpoints stay in the store.")]
-KeepAfterEnd = Annotated[
+KeepOption = Annotated[int, typer.Option("--keep", min=2, help="How many checkpoints stay in the store.")]
+KeepAfterEndOption = Annotated[
     int | None,
     typer.Option(
         "--keep-after-end",
@@ -67,42 +67,48 @@ KeepAfterEnd = Annotated[
         help="How many checkpoints stay once the command has ended with 0 (default: those that are there). 0: results alone stay.",
     ),
 ]
-Pin = Annotated[list[int] | None, typer.Option("--pin", help="A step whose checkpoint stays, too; may be said again.")]
-Webhook = Annotated[
+PinOption = Annotated[
+    list[int] | None, typer.Option("--pin", help="A step whose checkpoint stays, too; may be said again.")
+]
+WebhookOption = Annotated[
     str,
     typer.Option("--webhook", help="A URL that is told what happens; GANGLINE_WEBHOOK_SECRET (whsec_…) signs it."),
 ]
-Price = Annotated[float | None, typer.Option("--price", min=0, help="US dollars an hour of this machine.")]
-Notice = Annotated[
+MachinePriceOption = Annotated[float | None, typer.Option("--price", min=0, help="US dollars an hour of this machine.")]
+NoticeOption = Annotated[
     str,
     typer.Option(
         "--notice",
         help="aws, gcp, azure: ask the provider whether it takes this machine back; or a file that appears.",
     ),
 ]
-Grace = Annotated[float, typer.Option("--grace", min=0, help="Seconds that the command has to stop.")]
-StopSignal = Annotated[str, typer.Option("--stop-signal", help="What tells the command to save and stop.")]
-AnyScript = Annotated[bool, typer.Option("--any-script", help="Go on from checkpoints of another script.")]
+GraceOption = Annotated[float, typer.Option("--grace", min=0, help="Seconds that the command has to stop.")]
+StopSignalOption = Annotated[str, typer.Option("--stop-signal", help="What tells the command to save and stop.")]
+AnyScriptOption = Annotated[bool, typer.Option("--any-script", help="Go on from checkpoints of another script.")]
 
 # Of `gangline exec ls`, `get` and `rm`
 
-Address = Annotated[str, typer.Argument(help="What --to of `gangline exec` was: s3://BUCKET/PREFIX, or a folder.")]
-Folder = Annotated[Path, typer.Argument(help="Where the files go; made where it lacks.")]
-Checkpoint = Annotated[
+AddressArgument = Annotated[
+    str, typer.Argument(help="What --to of `gangline exec` was: s3://BUCKET/PREFIX, or a folder.")
+]
+FolderArgument = Annotated[Path, typer.Argument(help="Where the files go; made where it lacks.")]
+CheckpointOption = Annotated[
     bool, typer.Option("--checkpoint", help="Download the newest good checkpoint, too, into FOLDER/checkpoint.")
 ]
-Run = Annotated[
+RunOption = Annotated[
     int | None,
     typer.Option("--run", min=1, help="Results of this run and those before it (default: the newest run)."),
 ]
-ListCheckpoints = Annotated[bool, typer.Option("--checkpoints", help="List the checkpoints of all runs.")]
-RemoveRun = Annotated[
+ListCheckpointsOption = Annotated[bool, typer.Option("--checkpoints", help="List the checkpoints of all runs.")]
+RemoveRunOption = Annotated[
     int | None, typer.Option("--run", min=1, help="What this run left. When it began and how it ended stays.")
 ]
-RemoveCheckpoints = Annotated[bool, typer.Option("--checkpoints", help="The checkpoints of all runs. Results stay.")]
-RemoveAll = Annotated[bool, typer.Option("--all", help="All that lies there: the same line begins anew.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Remove without asking.")]
-Force = Annotated[
+RemoveCheckpointsOption = Annotated[
+    bool, typer.Option("--checkpoints", help="The checkpoints of all runs. Results stay.")
+]
+RemoveAllOption = Annotated[bool, typer.Option("--all", help="All that lies there: the same line begins anew.")]
+RemoveYesOption = Annotated[bool, typer.Option("--yes", "-y", help="Remove without asking.")]
+ForceOption = Annotated[
     bool,
     typer.Option("--force", help="Also what a run that is at work goes on from, or one that has just been killed."),
 ]

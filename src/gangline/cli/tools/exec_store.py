@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from gangline.cli.lines import Line, one_line_each
+from gangline.cli.lines import TableColumn, one_line_each
 from gangline.cli.output import Output, OutputOption, duration, moment_or_dash, out, print_json, say, usd
 from gangline.cli.tools import exec_options as options
 from gangline.compose.exec import make_fetch, make_listing, make_removal
@@ -15,8 +15,10 @@ NAMED_MAX = 5
 MB = 10**6
 
 
-def list_command(
-    address: options.Address, checkpoints: options.ListCheckpoints = False, output: OutputOption = Output.text
+def exec_list_command(
+    address: options.AddressArgument,
+    checkpoints: options.ListCheckpointsOption = False,
+    output: OutputOption = Output.text,
 ) -> None:
     """List the runs of `gangline exec` below an address, the newest first: where, when, how they ended, what they left.
 
@@ -32,11 +34,11 @@ def list_command(
         _show_runs(listing.rows)
 
 
-def get_command(
-    address: options.Address,
-    folder: options.Folder,
-    checkpoint: options.Checkpoint = False,
-    run: options.Run = None,
+def exec_get_command(
+    address: options.AddressArgument,
+    folder: options.FolderArgument,
+    checkpoint: options.CheckpointOption = False,
+    run: options.RunOption = None,
     output: OutputOption = Output.text,
 ) -> None:
     """Download the results of `gangline exec`: of each file the newest version over its runs.
@@ -62,13 +64,13 @@ def get_command(
         )
 
 
-def remove_command(
-    address: options.Address,
-    run: options.RemoveRun = None,
-    checkpoints: options.RemoveCheckpoints = False,
-    everything: options.RemoveAll = False,
-    yes: options.Yes = False,
-    force: options.Force = False,
+def exec_remove_command(
+    address: options.AddressArgument,
+    run: options.RemoveRunOption = None,
+    checkpoints: options.RemoveCheckpointsOption = False,
+    everything: options.RemoveAllOption = False,
+    yes: options.RemoveYesOption = False,
+    force: options.ForceOption = False,
     output: OutputOption = Output.text,
 ) -> None:
     """Remove what runs of `gangline exec` left: of one run, all checkpoints, or all.
@@ -90,16 +92,16 @@ def remove_command(
 
 def _show_runs(rows: list[RunRow]) -> None:
     columns = [
-        Line(header=">run"),
-        Line(header="host", shrinks_to=8, goes=3),
-        Line(header="began", goes=2),
-        Line(header=">took", goes=4),
-        Line(header="how it ended", shrinks_to=12),
-        Line(header=">step"),
-        Line(header=">checkpoints"),
-        Line(header=">results"),
-        Line(header=">MB"),
-        Line(header=">cost", goes=1),
+        TableColumn(header=">run"),
+        TableColumn(header="host", shrinks_to=8, goes=3),
+        TableColumn(header="began", goes=2),
+        TableColumn(header=">took", goes=4),
+        TableColumn(header="how it ended", shrinks_to=12),
+        TableColumn(header=">step"),
+        TableColumn(header=">checkpoints"),
+        TableColumn(header=">results"),
+        TableColumn(header=">MB"),
+        TableColumn(header=">cost", goes=1),
     ]
     shown = [
         (
@@ -127,13 +129,13 @@ def _ended(row: RunRow) -> str:
 
 def _show_checkpoints(rows: list[CheckpointRow]) -> None:
     columns = [
-        Line(header=">run"),
-        Line(header=">step"),
-        Line(header="name", shrinks_to=12),
-        Line(header="written", goes=2),
-        Line(header=">MB"),
-        Line(header="about", shrinks_to=8),
-        Line(header="key", goes=1),
+        TableColumn(header=">run"),
+        TableColumn(header=">step"),
+        TableColumn(header="name", shrinks_to=12),
+        TableColumn(header="written", goes=2),
+        TableColumn(header=">MB"),
+        TableColumn(header="about", shrinks_to=8),
+        TableColumn(header="key", goes=1),
     ]
     shown = [
         (

@@ -16,8 +16,8 @@ from threading import Event
 
 from gangline.adapters.host.host import describe_gpu, gpu_memory_gb
 from gangline.adapters.host.trainer_process import MODULES, ProcessRun, start_program
-from gangline.cli.jobs.plan.files import Files
-from gangline.cli.jobs.scratch import Plan
+from gangline.cli.jobs.plan.files import LocalFiles
+from gangline.cli.jobs.scratch import ScratchPlan
 from gangline.cli.output import duration, say
 from gangline.cli.tools.rehearse import how, last_words
 from gangline.compose.buckets import lend_keys_of_data
@@ -26,7 +26,7 @@ from gangline.core.estimates.outline import phases_of
 from gangline.core.gpus import kind_of_device
 from gangline.core.parsing import to_json
 from gangline.core.runs import contract
-from gangline.core.specs.scratch import ScratchSpec, burst
+from gangline.core.specs.scratch import ScratchSpec, burst_of_phase
 
 CPU = "CPU"
 WARM_UP_STEPS = 2
@@ -42,7 +42,7 @@ ON_GPU = "memory_gb"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class MeasuredPhase:
     """A phase on `gpus` of a kind, or as many processes of the CPU: `images_per_second` is the mean over `steps`, which took `seconds`
     together. `warm_up_steps` before that do not count."""
 
@@ -57,7 +57,7 @@ class Measured:
 
 
 @dataclass(slots=True)
-class Stretch:
+class MeasuredSteps:
     """What a trainer reports of its steps, shared out: those of the warm-up first, then those that are measured. Where its steps go
     back, its ranks were started again with fewer samples at a time: what was measured before does not count."""
 
@@ -96,10 +96,10 @@ def gpu_here() -> str:
     return kind.name if kind else name or CPU
 
 
-def measure_phases(plan: Plan, gpu: str, seconds: float) -> Iterator[Measured]:
+def measure_phases(plan: ScratchPlan, gpu: str, seconds: float) -> Iterator[MeasuredPhase]:
     """Phase by phase. Raises `BadInput` with the trainer's own words where it ends before that."""
     spec, phases = plan.spec, phases_of(plan.spec)
-    if not isinstance(plan.base, Files):
+    if not isinstance(plan.base, LocalFiles):
         raise BadInput("a base on the hub is not fetched for a measurement", hint="give the folder of one with --base")
     if any(ref.is_remote for ref in spec.data):
         lend_keys_of_data()
@@ -107,14 +107,14 @@ def measure_phases(plan: Plan, gpu: str, seconds: float) -> Iterator[Measured]:
     for number, phase in enumerate(phases):
         with TemporaryDirectory(prefix="gangline-measure-", ignore_cleanup_errors=True) as made:
             directory = Path(made)
-            _lay_out(plan, plan.base, burst(spec, number), directory)
+            _lay_out(plan, plan.base, burst_of_phase(spec, number), directory)
             found = _measured(directory, phase["name"], gpu, seconds)
         rate = found.steps * phase["batch_size"] / found.seconds
         say(
             f"{phase['name']}: {rate:.4g} images/s on {spec.needs.slots} × {gpu}, the mean of {found.steps} steps in "
             f"{found.seconds:.1f} s"
         )
-        yield Measured(
+        yield MeasuredPhase(
             phase=phase["name"],
             gpu=gpu,
             gpus=spec.needs.slots,
@@ -134,7 +134,7 @@ def _announced(phases: int, where: str, seconds: float) -> str:
     )
 
 
-def _lay_out(plan: Plan, base: Files, spec: ScratchSpec, directory: Path) -> None:
+def _lay_out(plan: ScratchPlan, base: LocalFiles, spec: ScratchSpec, directory: Path) -> None:
     """Data sets and base stay where they lie."""
     inputs = directory / contract.INPUTS
     for place, files in {"base": base, **plan.sets}.items():
@@ -143,8 +143,8 @@ def _lay_out(plan: Plan, base: Files, spec: ScratchSpec, directory: Path) -> Non
     (directory / contract.SPEC).write_text(json.dumps(to_json(spec)))
 
 
-def _measured(directory: Path, name: str, gpu: str, seconds: float) -> Stretch:
-    stretch, told, limit = Stretch(seconds), set[str](), 0.0
+def _measured(directory: Path, name: str, gpu: str, seconds: float) -> MeasuredSteps:
+    stretch, told, limit = MeasuredSteps(seconds), set[str](), 0.0
 
     def tell(what: str) -> None:
         if what not in told:

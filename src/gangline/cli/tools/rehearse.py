@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
-from gangline.adapters.host.trainer_process import ProcessRun, describe
+from gangline.adapters.host.trainer_process import ProcessRun, described_file
 from gangline.core.errors import BadInput, Damaged, GanglineError
 from gangline.core.runs import contract
 from gangline.core.runs.contract import EXIT_DONE, EXIT_STOPPED
-from gangline.core.runs.interruption import Interruption, Outcome
+from gangline.core.runs.interruption import Interruption, ResumeCheck
 from gangline.ports.trainer import Saved
 
 LOOK_EVERY_S = 0.02
@@ -58,7 +58,7 @@ def run_in_peace(rehearsal: Rehearsal) -> Peaceful:
     return Peaceful(directory, steps)
 
 
-def run_interrupted(rehearsal: Rehearsal, interruption: Interruption) -> tuple[Outcome, Path | None]:
+def run_interrupted(rehearsal: Rehearsal, interruption: Interruption) -> tuple[ResumeCheck, Path | None]:
     """What there is to say before the results are compared, and the directory of the run that came to the end, if one did."""
     name = f"{interruption.way}-{interruption.after}"
     at = resumed_from = 0
@@ -75,8 +75,10 @@ def run_interrupted(rehearsal: Rehearsal, interruption: Interruption) -> tuple[O
         _check_it_went_on(directory, resumed_from)
     except (Broken, Damaged) as error:
         broken = f"{error.message}: {error.hint}" if error.hint else error.message
-        return Outcome(interruption=interruption, interrupted_at=at, resumed_from=resumed_from, because=broken), None
-    return Outcome(interruption=interruption, interrupted_at=at, resumed_from=resumed_from), directory
+        return ResumeCheck(
+            interruption=interruption, interrupted_at=at, resumed_from=resumed_from, because=broken
+        ), None
+    return ResumeCheck(interruption=interruption, interrupted_at=at, resumed_from=resumed_from), directory
 
 
 def _interrupt(run: ProcessRun, interruption: Interruption) -> Saved:
@@ -109,7 +111,7 @@ def _hand_over(saved: Saved, directory: Path) -> None:
         if not (saved.folder / file.path).is_file():
             raise Broken(f"its checkpoint of step {saved.manifest.step} lacks {file.path}")
         shutil.copyfile(saved.folder / file.path, place)
-        if describe(place, target) != file:
+        if described_file(place, target) != file:
             raise Broken(f"{file.path} in its checkpoint of step {saved.manifest.step} is not what the manifest says")
     shutil.copyfile(saved.folder / contract.MANIFEST, target / contract.MANIFEST)
 

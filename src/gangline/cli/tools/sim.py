@@ -30,7 +30,7 @@ from gangline.core.display import printable
 from gangline.core.errors import BadInput, GanglineError
 
 if TYPE_CHECKING:  # what `--help` need not wait for
-    from gangline.sim.report import Report
+    from gangline.sim.report import SimReport
     from gangline.sim.scenario import Scenario
     from gangline.sim.simulation import Simulation
     from gangline.sim.soak import Soak
@@ -42,7 +42,7 @@ app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("run")
-def run_scenario(
+def run_scenario_command(
     scenario: Annotated[str, typer.Argument(help="A name that `gangline sim ls` gives, or a TOML file.")],
     seed: Annotated[int, typer.Option(min=0, help="All chance follows from it.")] = 0,
     policy: Annotated[
@@ -60,12 +60,12 @@ def run_scenario(
     Where the scenario has settings to compare with, it runs again with those. `gangline docs simulator` has a scenario's fields.
     """
     from gangline.sim.report import make_report
-    from gangline.sim.scenario import figures, load, with_policy, with_settings
+    from gangline.sim.scenario import figures, load_scenario, override_scenario, with_policy
 
-    found = load(scenario)
+    found = load_scenario(scenario)
     if policy:
         found = with_policy(found, read_server_settings(policy, policy.parent).policy)
-    asked = with_settings(found, _parted(settings or []))
+    asked = override_scenario(found, _parted(settings or []))
     if svg:
         check_place(svg, "--svg")
     ran = _simulate(asked, seed)
@@ -83,7 +83,7 @@ def run_scenario(
 
 
 @app.command()
-def soak(
+def soak_command(
     seeds: Annotated[int, typer.Option(min=1, metavar="N", help="So many seeds.")],
     first: Annotated[int, typer.Option(min=0, metavar="N", help="The first of them.")] = 0,
     jobs: Annotated[int, typer.Option(min=1, metavar="PROCESSES", help="So many at a time.")] = 1,
@@ -109,11 +109,11 @@ def soak(
 
 
 @app.command("ls")
-def list_scenarios(output: OutputOption = Output.text) -> None:
+def list_scenarios_command(output: OutputOption = Output.text) -> None:
     """The scenarios that come with Gangline."""
-    from gangline.sim.scenario import load, names
+    from gangline.sim.scenario import load_scenario, names
 
-    titles = {name: load(name).title for name in names()}
+    titles = {name: load_scenario(name).title for name in names()}
     if output is Output.json:
         print_json([{"name": name, "title": title} for name, title in titles.items()])
         return
@@ -254,7 +254,7 @@ PER_JOB: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 """Name, figure of the report and of the published table, and how it reads."""
 
 
-def _as_page(report: "Report", other: "Report | None", published: dict[str, float], asked: "Scenario") -> Group:
+def _as_page(report: "SimReport", other: "SimReport | None", published: dict[str, float], asked: "Scenario") -> Group:
     reports = [report, *([other] if other else [])]
     rows = table("", *([">policy", ">compare"] if other else [">here"]), *([">published"] if published else []))
     for name, show in _counted(reports):
@@ -278,10 +278,10 @@ def _beside(published: dict[str, float], figure: str, as_text: Callable[[float],
     return [as_text(published[figure]) if figure in published else "–"]
 
 
-Rows = Iterator[tuple[str, Callable[["Report"], str]]]
+SimRows = Iterator[tuple[str, Callable[["SimReport"], str]]]
 
 
-def _counted(reports: list["Report"]) -> Rows:
+def _counted(reports: list["SimReport"]) -> SimRows:
     yield "jobs", lambda report: ", ".join(f"{count} {state}" for state, count in report.jobs.items())
     for state in sorted({state for report in reports for state in report.attempts}):
         yield f"attempts that ended {state}", lambda report, state=state: str(report.attempts.get(state, 0))
@@ -293,7 +293,7 @@ def _counted(reports: list["Report"]) -> Rows:
     yield "simulated", lambda report: f"{report.hours:.2f} h in {report.events} events"
 
 
-def _spent(reports: list["Report"]) -> Rows:
+def _spent(reports: list["SimReport"]) -> SimRows:
     """The time of the nodes by cause, in the ledger's order; and what costs besides."""
     yield "nodes", lambda report: f"{report.node_hours:.2f} h"
     yield "  wasted", lambda report: _percent(report.share_wasted)
@@ -303,24 +303,24 @@ def _spent(reports: list["Report"]) -> Rows:
     yield "all of it", lambda report: usd(report.usd)
 
 
-def _part(report: "Report", cause: str) -> str:
+def _part(report: "SimReport", cause: str) -> str:
     for part in report.spent:
         if part.cause == cause:
             return f"{part.node_hours:.2f} h  {_money(part.usd)}  {_percent(part.share):>6}"
     return "–"
 
 
-def _waited(reports: list["Report"]) -> Rows:
+def _waited(reports: list["SimReport"]) -> SimRows:
     for project in dict.fromkeys(wait.project for report in reports for wait in report.waits):
         yield f"waits of {project}, mean, most", lambda report, project=project: _wait(report, project)
 
 
-def _wait(report: "Report", project: str) -> str:
+def _wait(report: "SimReport", project: str) -> str:
     found = [wait for wait in report.waits if wait.project == project]
     return ", ".join(duration(seconds) for wait in found for seconds in (wait.seconds_mean, wait.seconds_max)) or "–"
 
 
-def _notes(reports: list["Report"], asked: "Scenario") -> Iterator[Text]:
+def _notes(reports: list["SimReport"], asked: "Scenario") -> Iterator[Text]:
     if asked.compare:
         settings = ", ".join(f"{name} = {value}" for name, value in asked.compare.items())
         yield Text(f"\ncompare: the policy with {settings}")

@@ -11,19 +11,19 @@ from typing import Annotated, Any
 import typer
 
 from gangline.cli.bundled.place import here_or_bundled
-from gangline.cli.jobs.train import hand_in, read_recipe
+from gangline.cli.jobs.train import read_recipe, upload_inputs
 from gangline.cli.output import Output, OutputOption, out, print_json, say, table
 from gangline.cli.tools.rehearse import Rehearsal, run_in_peace, run_interrupted
 from gangline.core.errors import BadInput
 from gangline.core.files import File
 from gangline.core.runs import contract
-from gangline.core.runs.interruption import Interruption, Outcome, interruptions, sentence
+from gangline.core.runs.interruption import Interruption, ResumeCheck, interruptions, resume_sentence
 from gangline.core.specs.kinds import UNNAMED
 
 EXIT_NOT_EQUAL = 1
 
 
-def verify_resume(
+def verify_resume_command(
     command: Annotated[
         list[str] | None,
         typer.Argument(
@@ -64,18 +64,18 @@ def verify_resume(
         raise typer.Exit(EXIT_NOT_EQUAL)
 
 
-def _rehearse(rehearsal: Rehearsal, expected: Path, interruption: Interruption) -> Outcome:
-    from gangline.train.run.compare import compare
+def _rehearse(rehearsal: Rehearsal, expected: Path, interruption: Interruption) -> ResumeCheck:
+    from gangline.train.run.compare import compare_folders
 
     outcome, directory = run_interrupted(rehearsal, interruption)
     if directory is not None:
-        comparison = compare(expected / contract.OUTPUT, directory / contract.OUTPUT)
+        comparison = compare_folders(expected / contract.OUTPUT, directory / contract.OUTPUT)
         outcome = replace(outcome, comparison=comparison)
-    say(f"{interruption.way} after step {interruption.after}: {sentence(outcome)}")
+    say(f"{interruption.way} after step {interruption.after}: {resume_sentence(outcome)}")
     return outcome
 
 
-def _show(outcomes: list[Outcome], steps: int, output: Output) -> None:
+def _show(outcomes: list[ResumeCheck], steps: int, output: Output) -> None:
     if output is Output.json:
         equal = all(outcome.equal for outcome in outcomes)
         print_json({"equal": equal, "steps": steps, "outcomes": [_as_json(outcome) for outcome in outcomes]})
@@ -83,14 +83,14 @@ def _show(outcomes: list[Outcome], steps: int, output: Output) -> None:
     rows = table("interruption", ">at step", ">went on from", "why")
     for outcome in outcomes:
         rows.add_row(
-            outcome.interruption.way, str(outcome.interrupted_at), str(outcome.resumed_from), sentence(outcome)
+            outcome.interruption.way, str(outcome.interrupted_at), str(outcome.resumed_from), resume_sentence(outcome)
         )
     rows.columns[-1].header = "result"
     out.print(rows)
 
 
-def _as_json(outcome: Outcome) -> dict[str, Any]:
-    return asdict(outcome) | {"equal": outcome.equal, "says": sentence(outcome)}
+def _as_json(outcome: ResumeCheck) -> dict[str, Any]:
+    return asdict(outcome) | {"equal": outcome.equal, "says": resume_sentence(outcome)}
 
 
 def _starter(command: list[str], kind: str | None) -> Callable[[Path], Any]:
@@ -139,9 +139,9 @@ class _Files:
         self.at: dict[str, Path] = {}
 
     def hand_in(self, paths: Iterable[Path], below: Path, _tell: Callable[[File], None]) -> tuple[File, ...]:
-        from gangline.adapters.host.trainer_process import describe
+        from gangline.adapters.host.trainer_process import described_file
 
-        files = {describe(path, below if below.is_dir() else below.parent): path for path in paths}
+        files = {described_file(path, below if below.is_dir() else below.parent): path for path in paths}
         self.at |= {file.sha256: path.resolve() for file, path in files.items()}
         return tuple(files)
 
@@ -151,7 +151,7 @@ def _from_photos(photos: str, base: str | None, recipe: str | None) -> tuple[Cal
     from gangline.core.specs.fields import HubBase
 
     files = _Files()
-    made = hand_in(files, Path(here_or_bundled(photos)), base, [], read_recipe(recipe))  # type: ignore[arg-type]
+    made = upload_inputs(files, Path(here_or_bundled(photos)), base, [], read_recipe(recipe))  # type: ignore[arg-type]
     if isinstance(made.base, HubBase):
         raise BadInput("a base on the hub is not fetched for this", hint="give the folder of one")
     text = json.dumps(to_json(made))

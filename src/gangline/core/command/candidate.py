@@ -10,7 +10,7 @@ ROOT = "."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class SeenFile:
     """A file of a checkpoint. `sound`: it is closed, and whole. `told`: what it says, where it is a small one of JSON. `odd`: why it
     cannot be held at all. `written_ns`: when it was written last (Unix), which only orders it among others."""
 
@@ -22,7 +22,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class CheckpointCandidate:
     """A file, or a folder's files by their paths below it, that may be a checkpoint. `name` is its name in the folder of all, and
     `ROOT` for files that lie there themselves.
 
@@ -35,7 +35,7 @@ class Candidate:
 
     name: str
     folder: bool
-    files: Mapping[str, Seen]
+    files: Mapping[str, SeenFile]
     settled: bool = False
     patient: bool = False
     before: Mapping[str, int] | None = None

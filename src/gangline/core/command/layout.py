@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Literal, get_args
 
-from gangline.core.command.candidate import ROOT, Candidate
+from gangline.core.command.candidate import ROOT, CheckpointCandidate
 from gangline.core.command.root import may_be_in_root
 from gangline.core.command.version import MAY_COME, STATE, lacks_of_version, may_change
 from gangline.core.errors import Damaged
@@ -72,7 +72,7 @@ class Rules:
     step: str = ""
 
 
-def lacks(rules: Rules, candidate: Candidate) -> str:
+def lacks(rules: Rules, candidate: CheckpointCandidate) -> str:
     """What still lacks, in words; empty for a checkpoint that is complete."""
     if not candidate.files:
         return "it is empty"
@@ -95,12 +95,12 @@ def lacks(rules: Rules, candidate: Candidate) -> str:
     return lacking or lacks_of_version(candidate, last, by_names=not rules.complete_when)
 
 
-def holds_state(candidate: Candidate) -> bool:
+def holds_state(candidate: CheckpointCandidate) -> bool:
     """Whether a file of it looks like something that training goes on from."""
     return any(STATE.fullmatch(path or candidate.name) for path in candidate.files)
 
 
-def is_of_its_own(rules: Rules, candidate: Candidate) -> bool:
+def is_of_its_own(rules: Rules, candidate: CheckpointCandidate) -> bool:
     """Whether a script that writes this keeps its checkpoints so: then files in the folder of all are results."""
     if candidate.name == ROOT:
         return False
@@ -127,7 +127,7 @@ def is_candidate(rules: Rules, name: str, *, folder: bool) -> bool:
     return name.endswith("-state") if rules.layout == "kohya" else MAY_BE_ONE.fullmatch(name) is not None
 
 
-def is_result(rules: Rules, candidate: Candidate) -> bool:
+def is_result(rules: Rules, candidate: CheckpointCandidate) -> bool:
     """Whether what may be a checkpoint by its name turned out to be something else that the script was asked for, and not half of one."""
     if rules.complete_when:
         return not (candidate.files or IS_ONE.fullmatch(candidate.name) or OFTEN_ONE.fullmatch(candidate.name))
@@ -144,7 +144,7 @@ def is_result(rules: Rules, candidate: Candidate) -> bool:
     return not (known or IS_ONE.fullmatch(candidate.name) or (begun and OFTEN_ONE.fullmatch(candidate.name)))
 
 
-def layout_of(rules: Rules, candidate: Candidate) -> LayoutName | None:
+def layout_of(rules: Rules, candidate: CheckpointCandidate) -> LayoutName | None:
     """The layout that was named; else what its names say it is, which may be too early to tell."""
     if rules.layout != "auto":
         return rules.layout
@@ -177,7 +177,7 @@ def script_of(command: Collection[str]) -> str:
     return words[0].rpartition("/")[2] if words else ""
 
 
-def _lacks_match(pattern: str, candidate: Candidate) -> tuple[str, re.Pattern[str]]:
+def _lacks_match(pattern: str, candidate: CheckpointCandidate) -> tuple[str, re.Pattern[str]]:
     """And what the pattern asks for, by its path in the checkpoint."""
     paths = {path: f"{candidate.name}/{path}" if candidate.folder else candidate.name for path in candidate.files}
     found = [re.escape(path) for path, whole in paths.items() if _matches(whole, pattern)]
@@ -192,32 +192,32 @@ def _matches(path: str, pattern: str) -> bool:
     )
 
 
-def _lacks_of_accelerate(candidate: Candidate, processes: int) -> str:
+def _lacks_of_accelerate(candidate: CheckpointCandidate, processes: int) -> str:
     found = {int(match[1]) for path in candidate.files if (match := OF_ACCELERATE.fullmatch(path))}
     lacking = _lacks_weights(candidate) or _lacks_one_of_each(found, processes, "random_states_{}.pkl")
     return lacking or _lacks_optimiser(candidate)
 
 
-def _lacks_of_simpletuner(candidate: Candidate, processes: int) -> str:
+def _lacks_of_simpletuner(candidate: CheckpointCandidate, processes: int) -> str:
     return _lacks_of_accelerate(candidate, processes) or ("" if GUARD in candidate.files else f"{GUARD} lacks")
 
 
-def _lacks_of_onetrainer(candidate: Candidate, processes: int) -> str:
+def _lacks_of_onetrainer(candidate: CheckpointCandidate, processes: int) -> str:
     lacking = next((name for name in OF_ONETRAINER_ALL if f"{OF_ONETRAINER}{name}" not in candidate.files), "")
     return f"{OF_ONETRAINER}{lacking} lacks" if lacking else ""
 
 
-def _lacks_of_shards(candidate: Candidate, processes: int) -> str:
+def _lacks_of_shards(candidate: CheckpointCandidate, processes: int) -> str:
     if not any(SHARD.fullmatch(path) for path in candidate.files):
         return "shards lack"
     return _lacks_weights(candidate)
 
 
-def _lacks_of_root(candidate: Candidate, processes: int) -> str:
+def _lacks_of_root(candidate: CheckpointCandidate, processes: int) -> str:
     return "" if holds_state(candidate) else "nothing of it looks like state"
 
 
-def _lacks_of_trainer(candidate: Candidate, processes: int) -> str:
+def _lacks_of_trainer(candidate: CheckpointCandidate, processes: int) -> str:
     if "trainer_state.json" not in candidate.files:
         return "trainer_state.json lacks"
     found = {match[1] for path in candidate.files if (match := OF_TRAINER.fullmatch(path))}
@@ -228,14 +228,14 @@ def _lacks_of_trainer(candidate: Candidate, processes: int) -> str:
     return _lacks_one_of_each(numbers, processes, "rng_state_{}.pth" if processes > 1 or numbers else "rng_state.pth")
 
 
-def _lacks_of_lightning(candidate: Candidate, processes: int) -> str:
+def _lacks_of_lightning(candidate: CheckpointCandidate, processes: int) -> str:
     if not candidate.folder:
         return ""
     lacking = next((name for name in (SHARDS_END, "meta.pt") if name not in candidate.files), "")
     return f"{lacking} lacks" if lacking else ""
 
 
-def _lacks_of_manifest(candidate: Candidate, processes: int) -> str:
+def _lacks_of_manifest(candidate: CheckpointCandidate, processes: int) -> str:
     if MANIFEST not in candidate.files:
         return f"{MANIFEST} lacks"
     try:
@@ -250,7 +250,7 @@ def _lacks_of_manifest(candidate: Candidate, processes: int) -> str:
     return ""
 
 
-def _lacks_weights(candidate: Candidate) -> str:
+def _lacks_weights(candidate: CheckpointCandidate) -> str:
     """Weights of any kind, all shards that an index names, and the end of each folder of shards."""
     for path, seen in candidate.files.items():
         if path.endswith(INDEX):
@@ -267,7 +267,7 @@ def _lacks_weights(candidate: Candidate) -> str:
     return "" if sharded or any(WEIGHTS.fullmatch(path) for path in candidate.files) else "weights lack"
 
 
-def _lacks_optimiser(candidate: Candidate) -> str:
+def _lacks_optimiser(candidate: CheckpointCandidate) -> str:
     found = any(OPTIMISER.fullmatch(path) or SHARD.fullmatch(path) for path in candidate.files)
     return "" if found else "the optimiser's state lacks"
 
@@ -278,7 +278,7 @@ def _lacks_one_of_each(found: set[int], processes: int, name: str) -> str:
     return "" if lacking is None else f"{name.format(lacking)} lacks"
 
 
-_RULES: dict[LayoutName, Callable[[Candidate, int], str]] = {
+_RULES: dict[LayoutName, Callable[[CheckpointCandidate, int], str]] = {
     "accelerate": _lacks_of_accelerate,
     "kohya": _lacks_of_accelerate,
     "simpletuner": _lacks_of_simpletuner,

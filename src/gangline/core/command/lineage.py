@@ -72,7 +72,7 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Committed:
+class CommittedCheckpoint:
     """A checkpoint in the store. `name` is what the script calls it; the paths of its files begin with that, unless it is `ROOT`.
     It was complete so many milliseconds after its run began. `step` is None where it is not known, `written_ns` is when the script
     wrote each file (Unix). `elsewhere` has the keys of files whose bytes its run had sent before, with another checkpoint or under
@@ -125,7 +125,7 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class ResultFile:
     """A version, from 1, of a file that a run's script left beside its checkpoints. Without a record `file` is None."""
 
     run: str
@@ -142,16 +142,16 @@ def output_of(run: str) -> str:
     return f"{RUNS}/{run}/{OUTPUT}"
 
 
-def parse_result(key: str) -> Result | None:
+def parse_result(key: str) -> ResultFile | None:
     """By its key; None where it is that of something else, or has no name for a file here."""
     parts = key.split("/", 3)
     if len(parts) < 4 or parts[0] != RUNS or not is_safe_path(parts[3]):
         return None
     match = OUTPUT_VERSION.fullmatch(parts[2])
-    return None if match is None else Result(run=parts[1], path=parts[3], version=int(match[1] or 1))
+    return None if match is None else ResultFile(run=parts[1], path=parts[3], version=int(match[1] or 1))
 
 
-def results_to_json(results: Iterable[Result]) -> dict[str, Any]:
+def results_to_json(results: Iterable[ResultFile]) -> dict[str, Any]:
     """Of those that have a `file`."""
     rows = [(each.version, each.file) for each in results if each.file is not None]
     return {
@@ -162,7 +162,7 @@ def results_to_json(results: Iterable[Result]) -> dict[str, Any]:
     }
 
 
-def parse_results(run: str, value: object) -> list[Result]:
+def parse_results(run: str, value: object) -> list[ResultFile]:
     """Raises `Damaged`."""
     try:
         assert isinstance(value, dict)
@@ -171,10 +171,10 @@ def parse_results(run: str, value: object) -> list[Result]:
         raise Damaged(f"a record of results of run {run} is damaged ({type(error).__name__})") from None
 
 
-def _parse_result(run: str, row: Mapping[str, Any]) -> Result:
+def _parse_result(run: str, row: Mapping[str, Any]) -> ResultFile:
     file = File(path=str(row["path"]), bytes=int(row["bytes"]), sha256=str(row["sha256"]))
     assert is_safe_path(file.path) and is_sha256(file.sha256) and file.bytes >= 0
-    return Result(run=run, path=file.path, version=int(row["version"]), file=file)
+    return ResultFile(run=run, path=file.path, version=int(row["version"]), file=file)
 
 
 def kin(begun: Mapping[str, Begun], last: str) -> list[str]:
@@ -196,11 +196,11 @@ def _before(begun: Begun) -> str:
     return begun.continues or (begun.origin.run if begun.origin else "")
 
 
-def newest_results(of: Iterable[str], results: Iterable[Result]) -> dict[str, list[Result]]:
+def newest_results(of: Iterable[str], results: Iterable[ResultFile]) -> dict[str, list[ResultFile]]:
     """Of each path the versions that the runs `of`, newest first, have of it, the newest first. A file that stands where a newer one
     has a folder, or the other way round, gives way."""
     order = {run: number for number, run in enumerate(of)}
-    found, folders = dict[str, list[Result]](), set[str]()
+    found, folders = dict[str, list[ResultFile]](), set[str]()
     mine = [each for each in results if each.run in order]
     for each in sorted(mine, key=lambda each: (order[each.run], -each.version, each.path)):
         above = _folders_above(each.path)
@@ -233,7 +233,7 @@ def parse_begun(run: str, value: object) -> Begun:
         raise Damaged(f"what run {run} said of its beginning is damaged ({type(error).__name__})") from None
 
 
-def parse_committed(ref: Ref, value: object) -> Committed:
+def parse_committed(ref: Ref, value: object) -> CommittedCheckpoint:
     """Raises `Damaged`."""
     try:
         assert isinstance(value, dict) and "/" not in value["name"]
@@ -245,7 +245,7 @@ def parse_committed(ref: Ref, value: object) -> Committed:
             is_safe_path(key) and key.startswith(f"{RUNS}/{ref.run}/{CHECKPOINTS}/") for key in elsewhere.values()
         )
         step = value["step"]
-        return Committed(
+        return CommittedCheckpoint(
             ref=ref,
             name=value["name"],
             manifest=manifest,
@@ -259,14 +259,14 @@ def parse_committed(ref: Ref, value: object) -> Committed:
 
 
 def next_run(taken: Iterable[str]) -> str:
-    return f"{max((number_of(run) for run in taken), default=0) + 1:0{DIGITS}d}"
+    return f"{max((run_number(run) for run in taken), default=0) + 1:0{DIGITS}d}"
 
 
 def is_run(name: str) -> bool:
     return RUN.fullmatch(name) is not None
 
 
-def is_ours(key: str) -> bool:
+def is_key_of_exec(key: str) -> bool:
     """Whether a key below the prefix is one of these, or what was tried at a start."""
     first, _, rest = key.partition("/")
     second = rest.partition("/")[0]
@@ -275,7 +275,7 @@ def is_ours(key: str) -> bool:
     )
 
 
-def number_of(run: str) -> int:
+def run_number(run: str) -> int:
     return int(run.partition("-")[0])
 
 

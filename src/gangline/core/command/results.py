@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from gangline.core.command.candidate import Candidate, path_below
+from gangline.core.command.candidate import CheckpointCandidate, path_below
 from gangline.core.command.layout import (
     HIDDEN,
     OF_ACCELERATE,
@@ -18,14 +18,14 @@ from gangline.core.command.layout import (
     is_result,
 )
 from gangline.core.command.root import newest_in_root, whole_folder
-from gangline.core.command.version import STATE, kind_of
+from gangline.core.command.version import STATE, path_pattern
 
 Turn = Literal["now", "quiet", "end", "well", "state"]
 """When a file may go up: once it has settled; once nothing of its folder has changed for a while; at any end; at the end of a command
 that ended with 0, as it was a checkpoint, or a part of one, in its time; never. Where nothing was recognised as a checkpoint, the last
 two go up at any end."""
-Way = Literal["wait", "whole", "snapshot"]
-Mark = tuple[int, int, int]
+UploadWay = Literal["wait", "whole", "snapshot"]
+FileMark = tuple[int, int, int]
 """Which file, how long, when it was written last: another one is another file, or another content."""
 
 COMING = re.compile(r"(.*[-_.])?(tmp|temp|partial|part|incomplete)([-_.\d].*)?", re.IGNORECASE)
@@ -34,7 +34,7 @@ MODEL = ".safetensors"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class UploadPace:
     """How often files are looked at and sent. A look costs less than 1/`idle` of a core; sending a file over and over less than
     1/`idle_link` of the link."""
 
@@ -50,20 +50,20 @@ class Pace:
 
 
 @dataclass(slots=True, kw_only=True)
-class Known:
+class KnownFile:
     """What is known of a file: since when it is there and as it is, in the seconds of some clock; as what it was sent last, when, how
     long that took, and how many versions of it there are."""
 
-    mark: Mark
+    mark: FileMark
     found_s: float
     changed_s: float
-    sent: Mark | None = None
+    sent: FileMark | None = None
     sent_s: float | None = None
     took_s: float = 0.0
     version: int = 0
 
 
-def turns(rules: Rules, candidates: Iterable[Candidate], *, has_own: bool) -> dict[str, dict[str, Turn]]:
+def turns(rules: Rules, candidates: Iterable[CheckpointCandidate], *, has_own: bool) -> dict[str, dict[str, Turn]]:
     """For each file of what lies in the folder, by its name and by its path below that. `has_own`: the script keeps its checkpoints
     in names of their own, so that files beside them are results."""
     visible = [each for each in candidates if not each.name.startswith(".")]
@@ -81,7 +81,7 @@ def turns(rules: Rules, candidates: Iterable[Candidate], *, has_own: bool) -> di
     return found
 
 
-def keeps_its_own(rules: Rules, candidates: Iterable[Candidate]) -> bool:
+def keeps_its_own(rules: Rules, candidates: Iterable[CheckpointCandidate]) -> bool:
     """Whether a checkpoint, or half of one, lies there by a name of its own."""
     return any(is_candidate(rules, each.name, folder=each.folder) and is_of_its_own(rules, each) for each in candidates)
 
@@ -100,11 +100,11 @@ def strangers(paths: Iterable[str]) -> list[str]:
 
 def advice(paths: list[str]) -> str:
     """What to type where such files are checkpoints."""
-    pattern = kind_of(paths[0]).replace("#", "*")
+    pattern = path_pattern(paths[0]).replace("#", "*")
     return f"--complete-when '{pattern}' says that it is one when this is there, --layout folder takes the whole folder"
 
 
-def way_of(known: Known, turn: Turn, unchanged_s: float, now_s: float, pace: Pace) -> Way:
+def way_of(known: KnownFile, turn: Turn, unchanged_s: float, now_s: float, pace: UploadPace) -> UploadWay:
     """How a file may go up that is not as it was sent; `unchanged_s` is of its folder. One that changes between looks goes up as a copy."""
     if turn not in ("now", "quiet") or known.mark == known.sent:
         return "wait"
@@ -117,7 +117,7 @@ def way_of(known: Known, turn: Turn, unchanged_s: float, now_s: float, pace: Pac
     return "snapshot" if known.found_s < now_s and known.mark[1] <= pace.small_bytes else "wait"
 
 
-def _turns_of_whole_folder(candidates: list[Candidate]) -> dict[str, dict[str, Turn]]:
+def _turns_of_whole_folder(candidates: list[CheckpointCandidate]) -> dict[str, dict[str, Turn]]:
     """Where all of it is one checkpoint, the rest are results."""
     chosen = whole_folder(path_below(each.name, path) for each in candidates for path in each.files)
     return {
@@ -133,7 +133,7 @@ def _turn_in_root(name: str, newest: frozenset[str]) -> Turn:
     return "well"
 
 
-def _turns_of(rules: Rules, candidate: Candidate) -> dict[str, Turn]:
+def _turns_of(rules: Rules, candidate: CheckpointCandidate) -> dict[str, Turn]:
     """What holds, or may come to hold, a training's state waits for the end."""
     if is_candidate(rules, candidate.name, folder=candidate.folder):
         return dict.fromkeys(candidate.files, "quiet" if is_result(rules, candidate) else "state")

@@ -25,12 +25,12 @@ def newest_in_root(written_ns: Mapping[str, int]) -> frozenset[str]:
     if not anchors:
         return frozenset()
     newest = max(
-        (name for name in written_ns if number_of(name)), key=lambda name: (written_ns[name], name), default=""
+        (name for name in written_ns if last_number(name)), key=lambda name: (written_ns[name], name), default=""
     )
-    return frozenset(name for name in written_ns if number_of(name) in ("", number_of(newest)))
+    return frozenset(name for name in written_ns if last_number(name) in ("", last_number(newest)))
 
 
-def number_of(name: str) -> str:
+def last_number(name: str) -> str:
     """The last number of its stem; empty where it has none."""
     stem = name.rpartition(".")[0]
     found = re.findall(r"\d+", stem)

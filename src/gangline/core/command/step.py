@@ -6,7 +6,7 @@ What has no step is ordered by when it was written.
 import re
 from collections.abc import Iterable
 
-from gangline.core.command.candidate import ROOT, Candidate
+from gangline.core.command.candidate import ROOT, CheckpointCandidate
 from gangline.core.runs.contract import MANIFEST
 
 STATES = ("trainer_state.json", "train_state.json", MANIFEST)
@@ -24,7 +24,7 @@ EPOCH_OF_KOHYA = re.compile(r".*-\d{6}")
 SUFFIX = re.compile(r"\.(ckpt|pt|pth|bin|safetensors)$", re.IGNORECASE)
 
 
-def step_of(candidate: Candidate, pattern: str = "") -> int | None:
+def step_of(candidate: CheckpointCandidate, pattern: str = "") -> int | None:
     """None where it is not known. With a `pattern` of one's own its name says it, or nothing does."""
     names = sorted(candidate.files) if candidate.name == ROOT else [candidate.name]
     if pattern:

@@ -39,7 +39,7 @@ def wandb_settings(begun: Mapping[str, Begun], environment: Mapping[str, str]) -
     return {name: value for name, value in told.items() if name not in environment}
 
 
-def called(platform: str) -> str:
+def unsupported_system(platform: str) -> str:
     """The name of a system that `gangline exec` cannot work on; empty for Linux."""
     return "" if platform == "linux" else SYSTEMS.get(platform, platform)
 

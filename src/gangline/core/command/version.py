@@ -7,7 +7,7 @@ pauses and however long: a rule here may ask what was written after what, never 
 import re
 from collections.abc import Collection, Iterable
 
-from gangline.core.command.candidate import ROOT, Candidate
+from gangline.core.command.candidate import ROOT, CheckpointCandidate
 
 STATE = re.compile(r".*\.(safetensors|bin|pt|pth|ckpt|pkl|npz|npy|distcp|h5|msgpack)", re.IGNORECASE)
 """Names of files that hold what training goes on from, for sure."""
@@ -26,32 +26,32 @@ def tells_nothing(path: str) -> bool:
     return bool(NOTES.fullmatch(path) or SHOWN.fullmatch(path))
 
 
-def kind_of(path: str) -> str:
+def path_pattern(path: str) -> str:
     """The path without its numbers, which are a step's, a rank's or a shard's."""
     return re.sub(r"\d+", "#", path)
 
 
 def kinds_of(paths: Iterable[str]) -> frozenset[str]:
-    return frozenset(map(kind_of, paths))
+    return frozenset(map(path_pattern, paths))
 
 
 def has_number(name: str) -> bool:
     """Whether another checkpoint of its script has another name."""
-    return kind_of(name) != name
+    return path_pattern(name) != name
 
 
-def may_change(candidate: Candidate) -> bool:
+def may_change(candidate: CheckpointCandidate) -> bool:
     """Whether its script may still add to it, or write a file of it again, where it looks complete. What is written over by the next save
     is taken before that, once it is known what a save writes."""
     return candidate.due is None or has_number(candidate.name)
 
 
-def changed(candidate: Candidate) -> frozenset[str]:
+def changed(candidate: CheckpointCandidate) -> frozenset[str]:
     """The files that were written since the version before; all of them, where none is known."""
     return frozenset(candidate.files) if candidate.fresh is None else candidate.fresh
 
 
-def is_late(candidate: Candidate) -> bool:
+def is_late(candidate: CheckpointCandidate) -> bool:
     """Whether it is the version before, and a file that this did not have."""
     fresh, before = candidate.fresh, candidate.before
     return bool(fresh) and before is not None and adds_only(candidate.name, fresh or (), before, candidate.files)
@@ -66,7 +66,7 @@ def adds_only(name: str, fresh: Collection[str], before: Collection[str], now: C
     return name != ROOT or not kinds_of(news) & kinds_of(before)
 
 
-def is_untouched(candidate: Candidate) -> bool:
+def is_untouched(candidate: CheckpointCandidate) -> bool:
     """Whether nothing was written since the version before but what tells of it: logs, notes, pictures."""
     fresh, before = candidate.fresh, candidate.before
     if not fresh or before is None or not before.keys() <= candidate.files.keys():
@@ -74,7 +74,7 @@ def is_untouched(candidate: Candidate) -> bool:
     return fresh <= before.keys() and all(map(tells_nothing, fresh))
 
 
-def lacks_of_version(candidate: Candidate, last: re.Pattern[str], *, by_names: bool = True) -> str:
+def lacks_of_version(candidate: CheckpointCandidate, last: re.Pattern[str], *, by_names: bool = True) -> str:
     """What still lacks of a new version, in words. `last` matches the paths of what the script writes after all else. `by_names`: a file
     that `tells_nothing` may change and the version stays what it is."""
     if candidate.fresh is not None and not candidate.fresh:
@@ -90,11 +90,11 @@ def lacks_of_version(candidate: Candidate, last: re.Pattern[str], *, by_names: b
     lacking = sorted(candidate.due - kinds_of(changed(candidate)))
     if not lacking:
         return ""
-    old = any(kind_of(path) == lacking[0] for path in candidate.files)
+    old = any(path_pattern(path) == lacking[0] for path in candidate.files)
     return f"{lacking[0]} is of the version before" if old else f"{lacking[0]} lacks, which the one before it had"
 
 
-def _mixed(candidate: Candidate, last: re.Pattern[str]) -> str:
+def _mixed(candidate: CheckpointCandidate, last: re.Pattern[str]) -> str:
     """Whether a file that was written again stands beside a last file of the version before."""
     before, fresh = candidate.before, candidate.fresh
     if before is None or fresh is None:

@@ -30,7 +30,7 @@ END_BYTES, LOCATOR_64_BYTES, END_64_BYTES = 22, 20, 56
 COMMENT_BYTES_MAX = 65_535
 
 
-def is_whole(path: str, size: int, read: Read) -> bool:
+def is_complete_file(path: str, size: int, read: Read) -> bool:
     """Of what is not known here nothing can be said: True. What shrinks meanwhile is not."""
     try:
         return _is_whole(path, size, read)

@@ -7,11 +7,11 @@ from gangline.core.errors import BadInput
 from gangline.core.estimates.estimate import Estimate
 from gangline.core.estimates.forecast import Forecast, PhaseForecast, forecast, is_of_memory
 from gangline.core.estimates.outline import parse_outline, phases_of
-from gangline.core.estimates.rows import SAME, Row, losses_of, row_of
+from gangline.core.estimates.rows import SAME, EstimateRow, estimate_row, losses_of
 from gangline.core.estimates.scaling import Throughput
 from gangline.core.estimates.utilisation import BAND_SHARE, reached_flops
 from gangline.core.estimates.work import scratch_sample
-from gangline.core.gpus import Kind, find_kind
+from gangline.core.gpus import GpuKind, find_kind
 from gangline.core.models.families import Family
 from gangline.core.specs.scratch import ScratchSpec
 
@@ -37,7 +37,7 @@ def computed(
 
 def _of_kind(
     spec: ScratchSpec, name: str, price: Any, forecasts: Mapping[int, Forecast], rest: Mapping[str, Any]
-) -> Iterator[Row]:
+) -> Iterator[EstimateRow]:
     kind = find_kind(name)
     hours = {
         gpus: gpus * sum(each.seconds_per_step.middle * each.steps for each in found.phases)
@@ -54,10 +54,10 @@ def _of_kind(
         )
         throughputs = tuple(_throughput(each, kind) for each in found.phases)
         efficiency = hours[min(hours)] / hours[gpus]
-        yield row_of(outline, kind.name, gpus, throughputs, SAME, losses_of(outline)[gpus], efficiency)
+        yield estimate_row(outline, kind.name, gpus, throughputs, SAME, losses_of(outline)[gpus], efficiency)
 
 
-def _throughput(phase: PhaseForecast, kind: Kind) -> Throughput:
+def _throughput(phase: PhaseForecast, kind: GpuKind) -> Throughput:
     rate, share = phase.images_per_second, reached_flops(kind) / (kind.tflops * 1e12)
     because = f"not measured: at {share:.0%} of the {kind.tflops:g} TFLOP/s of {kind.name}'s data sheet"
     return Throughput(images_per_second=rate.middle, low=rate.low, high=rate.high, how="computed", because=because)
@@ -70,7 +70,7 @@ def _of_phases(spec: ScratchSpec, family: Family, forecasts: Mapping[str, Mappin
         yield f"{name['name']}: {tflop:.3g} TFLOP an image; memory {', '.join(takes)}"
 
 
-def _memory(kind: Kind, phase: PhaseForecast) -> str:
+def _memory(kind: GpuKind, phase: PhaseForecast) -> str:
     memory, fits = phase.memory, phase.memory.fits(kind.memory_gb)
     room = "" if fits == "yes" else f", but {kind.memory_gb} GB {'are' if fits == 'no' else 'may be'} too few"
     return f"{memory.low_gb:.0f} to {memory.high_gb:.0f} GB on {kind.name} with {phase.microbatch} at a time{room}"

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from gangline.core.estimates.daly import HOUR_S, Loss
-from gangline.core.estimates.outline import Outline, Phase
-from gangline.core.estimates.rows import SAME, Row, losses_of, row_of
+from gangline.core.estimates.outline import Outline, PhaseOutline
+from gangline.core.estimates.rows import SAME, EstimateRow, estimate_row, losses_of
 from gangline.core.estimates.scaling import BAND_SHARE, Law, Throughput, fit, missed, predict
 from gangline.core.gpus import Speed, find_kind, speed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class StepLaw:
     """The law of a phase on the GPUs that were measured: a step, or an image where the batch is not known, takes
     `shared_s` ÷ GPUs + `fixed_s`, and with one microbatch `exposed_s` more. `spread` is relative."""
 
@@ -30,8 +30,8 @@ class Step:
 class Estimate:
     """`band_share`: what share of the true values a band is meant to hold. `notes`: what is to be known of all rows."""
 
-    rows: tuple[Row, ...]
-    steps: tuple[Step, ...]
+    rows: tuple[EstimateRow, ...]
+    steps: tuple[StepLaw, ...]
     band_share: float
     notes: tuple[str, ...]
 
@@ -46,14 +46,14 @@ def estimate(outline: Outline) -> Estimate:
     return Estimate(rows=rows, steps=steps, band_share=BAND_SHARE, notes=tuple(_notes(outline, laws, rows)))
 
 
-def _rows(outline: Outline, laws: tuple[Law, ...], kind: str, losses: dict[int, Loss | None]) -> Iterator[Row]:
+def _rows(outline: Outline, laws: tuple[Law, ...], kind: str, losses: dict[int, Loss | None]) -> Iterator[EstimateRow]:
     times = _speed(outline, kind)
     first_hours: float | None = None
     for gpus in outline.counts:
         found = tuple(_throughput(law, gpus, times) for law in laws)
         hours = sum(_hours(phase, each) for phase, each in zip(outline.phases, found, strict=True)) * gpus
         first_hours = first_hours or hours
-        yield row_of(outline, kind, gpus, found, times, losses[gpus], first_hours / hours)
+        yield estimate_row(outline, kind, gpus, found, times, losses[gpus], first_hours / hours)
 
 
 def _speed(outline: Outline, kind: str) -> Speed:
@@ -84,13 +84,13 @@ def _throughput(law: Law, gpus: int, times: Speed) -> Throughput:
     )
 
 
-def _hours(phase: Phase, found: Throughput) -> float:
+def _hours(phase: PhaseOutline, found: Throughput) -> float:
     return phase.images / found.images_per_second / HOUR_S
 
 
-def _step(phase: Phase, law: Law) -> Step:
+def _step(phase: PhaseOutline, law: Law) -> StepLaw:
     batch = phase.batch_size or 1
-    return Step(
+    return StepLaw(
         phase=phase.name,
         batch_size=phase.batch_size,
         shared_s=law.shared_s * batch,
@@ -101,7 +101,7 @@ def _step(phase: Phase, law: Law) -> Step:
     )
 
 
-def _notes(outline: Outline, laws: tuple[Law, ...], rows: tuple[Row, ...]) -> Iterator[str]:
+def _notes(outline: Outline, laws: tuple[Law, ...], rows: tuple[EstimateRow, ...]) -> Iterator[str]:
     for phase, law in zip(outline.phases, laws, strict=True):
         yield from _misfits(phase.name, law)
     single = [phase.name for phase, law in zip(outline.phases, laws, strict=True) if len(law.rows) == 1]
@@ -130,7 +130,7 @@ def _misfits(name: str, law: Law) -> Iterator[str]:
         )
 
 
-def _worth(times: float, rows: tuple[Row, ...]) -> str:
+def _worth(times: float, rows: tuple[EstimateRow, ...]) -> str:
     """What precomputing costs beside what it saves."""
     row = rows[-1]
     made = sum(part.usd for part in row.phases if part.how == "given")

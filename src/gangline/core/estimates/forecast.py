@@ -26,11 +26,11 @@ from gangline.core.estimates.times import (
 )
 from gangline.core.estimates.utilisation import BALANCES, BAND_SHARE, NONE, Band, beyond, reached_flops
 from gangline.core.estimates.work import lora_sample, scratch_sample
-from gangline.core.gpus import Kind, speed
+from gangline.core.gpus import GpuKind, speed
 from gangline.core.models.families import Family
 from gangline.core.runs.microbatch import largest
 from gangline.core.specs.lora import LoraSpec
-from gangline.core.specs.phases import Phase
+from gangline.core.specs.phases import TrainingPhase
 from gangline.core.specs.scratch import ScratchSpec
 
 SPREAD_OF_MACHINES = 0.1
@@ -40,7 +40,7 @@ SUPPOSED = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class MeasuredPace:
     """Seconds per step that this workload took on a card, by its kind's name or, of a kind that is not known, its class."""
 
     gpu: str
@@ -104,7 +104,9 @@ class Forecast:
         return self.seconds.times(price_usd_per_hour / 3600) if self.seconds else None
 
 
-def forecast(spec: LoraSpec | ScratchSpec, family: Family, kind: Kind | None, *, gpus: int | None = None) -> Forecast:
+def forecast(
+    spec: LoraSpec | ScratchSpec, family: Family, kind: GpuKind | None, *, gpus: int | None = None
+) -> Forecast:
     """`kind` is None where the card is not known, or no table has it: then there is memory and no time. `gpus` for a training from
     scratch; without it those that the spec asks for."""
     if isinstance(spec, LoraSpec):
@@ -113,7 +115,12 @@ def forecast(spec: LoraSpec | ScratchSpec, family: Family, kind: Kind | None, *,
 
 
 def remembered(
-    counted: Forecast, kind: Kind | None, measured: Sequence[Measured], kinds: Sequence[Kind] = (), *, gpu: str = ""
+    counted: Forecast,
+    kind: GpuKind | None,
+    measured: Sequence[MeasuredPace],
+    kinds: Sequence[GpuKind] = (),
+    *,
+    gpu: str = "",
 ) -> Forecast:
     """`counted`, the forecast of this job on this card, with its seconds per step from what the same workload took before: on this card
     where it ran there, else on the others by data sheet. `gpu` is the card's class where its kind is not known; `kinds` are those of
@@ -137,7 +144,7 @@ def remembered(
     return replace(counted, how="measured", seconds_per_step=band, share=0.0, because=because)
 
 
-def _took(seconds: list[float], measured: Sequence[Measured], name: str, counted: Forecast) -> dict[str, Any]:
+def _took(seconds: list[float], measured: Sequence[MeasuredPace], name: str, counted: Forecast) -> dict[str, Any]:
     """The band of one more run, by Student's t over logarithms."""
     logs = [math.log(each) for each in seconds]
     own = stdev(logs) if len(logs) > 1 else 0.0
@@ -164,7 +171,7 @@ def _took(seconds: list[float], measured: Sequence[Measured], name: str, counted
 
 def uncounted(
     spec: LoraSpec | ScratchSpec,
-    kind: Kind | None,
+    kind: GpuKind | None,
     memory: Memory,
     least: Memory,
     microbatch: int,
@@ -185,7 +192,7 @@ def uncounted(
     )
 
 
-def _of_lora(spec: LoraSpec, family: Family, kind: Kind | None) -> Forecast:
+def _of_lora(spec: LoraSpec, family: Family, kind: GpuKind | None) -> Forecast:
     def memory(microbatch: int) -> Memory:
         return lora_memory(spec, family, microbatch=microbatch)
 
@@ -205,7 +212,7 @@ def _of_lora(spec: LoraSpec, family: Family, kind: Kind | None) -> Forecast:
     )
 
 
-def _of_scratch(spec: ScratchSpec, family: Family, kind: Kind | None, gpus: int) -> Forecast:
+def _of_scratch(spec: ScratchSpec, family: Family, kind: GpuKind | None, gpus: int) -> Forecast:
     largest_phase = max(spec.phases, key=lambda phase: phase.resolution)
     microbatch, memory = _scratch_memory(spec, largest_phase, family, kind, gpus)
     least = scratch_memory(spec, largest_phase, family, microbatch=1, gpus=gpus)
@@ -228,7 +235,7 @@ def _of_scratch(spec: ScratchSpec, family: Family, kind: Kind | None, gpus: int)
     )
 
 
-def scratch_phase(spec: ScratchSpec, phase: Phase, family: Family, kind: Kind, gpus: int) -> PhaseForecast:
+def scratch_phase(spec: ScratchSpec, phase: TrainingPhase, family: Family, kind: GpuKind, gpus: int) -> PhaseForecast:
     """A phase on so many GPUs, which share the batch evenly."""
     microbatch, memory = _scratch_memory(spec, phase, family, kind, gpus)
     return PhaseForecast(
@@ -242,7 +249,7 @@ def scratch_phase(spec: ScratchSpec, phase: Phase, family: Family, kind: Kind, g
 
 
 def _scratch_memory(
-    spec: ScratchSpec, phase: Phase, family: Family, kind: Kind | None, gpus: int
+    spec: ScratchSpec, phase: TrainingPhase, family: Family, kind: GpuKind | None, gpus: int
 ) -> tuple[int, Memory]:
     """With the microbatch that the phase has, or finds."""
 
@@ -254,14 +261,14 @@ def _scratch_memory(
     return microbatch, memory(microbatch)
 
 
-def _largest_that_fits(memory: Callable[[int], Memory], kind: Kind | None, most: int) -> int:
+def _largest_that_fits(memory: Callable[[int], Memory], kind: GpuKind | None, most: int) -> int:
     """The trainer takes as many as fit: here those that do so for sure, one at least; on a card that is not known all of them."""
     if kind is None:
         return most
     return max(1, largest(most, lambda count: memory(count).fits(kind.memory_gb) == "yes"))
 
 
-def _why_not(precision: str, kind: Kind | None) -> tuple[str, ...]:
+def _why_not(precision: str, kind: GpuKind | None) -> tuple[str, ...]:
     """Why no time can be told."""
     if kind is None:
         return ("which card it will get is not known, so neither is its time",)
@@ -272,7 +279,7 @@ def _why_not(precision: str, kind: Kind | None) -> tuple[str, ...]:
     return ()
 
 
-def _why(tflop: float, kind: Kind, *, replayed: bool, compiled: bool) -> Iterator[str]:
+def _why(tflop: float, kind: GpuKind, *, replayed: bool, compiled: bool) -> Iterator[str]:
     share = reached_flops(kind) / (kind.tflops * 1e12)
     yield f"computed, not measured: a step of {tflop:.3g} TFLOP, at {share:.0%} of the {kind.tflops:g} TFLOP/s of {kind.name}'s data sheet"
     yield from about_band(kind)
@@ -282,7 +289,7 @@ def _why(tflop: float, kind: Kind, *, replayed: bool, compiled: bool) -> Iterato
         yield "what compile gains was not measured, so it is not counted"
 
 
-def about_band(kind: Kind) -> Iterator[str]:
+def about_band(kind: GpuKind) -> Iterator[str]:
     meant = f"a band is meant to hold {BAND_SHARE:.0%} of what would be measured"
     yield f"{meant}; its width is how far an H100, an A100 and an RTX 4090 were off"
     if beyond(kind) > FAR:
@@ -300,7 +307,7 @@ MEMORY = "GB of memory"
 FAR = 1.1
 
 
-def _about_memory(least: Memory, kind: Kind | None) -> Iterator[str]:
+def _about_memory(least: Memory, kind: GpuKind | None) -> Iterator[str]:
     if kind and (fits := least.fits(kind.memory_gb)) != "yes":
         may = "does not fit into" if fits == "no" else "may not fit into"
         yield (

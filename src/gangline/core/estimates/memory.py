@@ -26,7 +26,7 @@ from gangline.core.models.architecture import PUBLISHED_VAE
 from gangline.core.models.families import Family
 from gangline.core.models.lora_names import TEXT_MODULES
 from gangline.core.specs.lora import LoraSpec
-from gangline.core.specs.phases import Phase
+from gangline.core.specs.phases import TrainingPhase
 from gangline.core.specs.scratch import ScratchSpec
 
 GB = 1e9
@@ -88,7 +88,7 @@ def lora_memory(spec: LoraSpec, family: Family, *, microbatch: int, resolution: 
     return _memory(parts, spec.gradient_checkpointing, before)
 
 
-def scratch_memory(spec: ScratchSpec, phase: Phase, family: Family, *, microbatch: int, gpus: int) -> Memory:
+def scratch_memory(spec: ScratchSpec, phase: TrainingPhase, family: Family, *, microbatch: int, gpus: int) -> Memory:
     """Of one of `gpus`. DDP keeps all of what learns on each, FSDP a part; both add up gradients in buckets."""
     wide = FULL if spec.precision == "fp32" else HALF
     again, side = spec.gradient_checkpointing, phase.resolution

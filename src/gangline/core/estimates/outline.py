@@ -10,32 +10,32 @@ from typing import Annotated, Any, ClassVar
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 
 from gangline.core.errors import BadInput
-from gangline.core.estimates.scaling import Batch, Measurement
+from gangline.core.estimates.scaling import Measurement, StepBatch
 from gangline.core.gpus import find_kind
 from gangline.core.parsing import adapter, in_words
 from gangline.core.specs.scratch import ScratchSpec
 
 STRICT: dict[str, Any] = {"extra": "forbid", "allow_inf_nan": False}
 HINT = "`gangline docs estimate` has every field and option"
-Count = Annotated[int, Ge(1), Le(10**15)]
+OutlineCount = Annotated[int, Ge(1), Le(10**15)]
 Gpus = Annotated[int, Ge(1), Le(10**7)]
 Positive = Annotated[float, Gt(0), Le(1e15)]
 NotNegative = Annotated[float, Ge(0), Le(1e15)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Phase:
+class PhaseOutline:
     """So many `samples`, or `steps` of `batch_size`, at one resolution. `images_per_second` were measured on `gpus`, one by one.
     `batch_size` is over all GPUs; `microbatch` is what each takes at a time."""
 
     __pydantic_config__: ClassVar[Any] = STRICT
     name: Annotated[str, MinLen(1), MaxLen(100)] = "training"
-    samples: Count | None = None
-    steps: Count | None = None
+    samples: OutlineCount | None = None
+    steps: OutlineCount | None = None
     gpus: Annotated[tuple[Gpus, ...], MinLen(1)]
     images_per_second: Annotated[tuple[Positive, ...], MinLen(1)]
-    batch_size: Count | None = None
-    microbatch: Count | None = None
+    batch_size: OutlineCount | None = None
+    microbatch: OutlineCount | None = None
 
     @property
     def images(self) -> int:
@@ -48,10 +48,10 @@ class Phase:
         return tuple(Measurement(gpus=gpus, images_per_second=rate) for gpus, rate in pairs)
 
     @property
-    def batch(self) -> Batch | None:
+    def batch(self) -> StepBatch | None:
         if self.batch_size is None or self.microbatch is None:
             return None
-        return Batch(size=self.batch_size, microbatch=self.microbatch)
+        return StepBatch(size=self.batch_size, microbatch=self.microbatch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,13 +80,13 @@ class Interruptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Data:
+class DataOutline:
     """What is kept in the object store while the run lasts, and what is read from it. With `dataset_images` the data set is read
     again in every epoch, as nodes that keep no cache do; else once. The newest `checkpoints_kept` are kept."""
 
     __pydantic_config__: ClassVar[Any] = STRICT
     dataset_gb: NotNegative = 0.0
-    dataset_images: Count | None = None
+    dataset_images: OutlineCount | None = None
     checkpoint_gb: NotNegative = 0.0
     checkpoints_kept: Annotated[int, Ge(1), Le(10_000)] = 2
     storage_usd_per_gb_month: NotNegative = 0.0
@@ -99,7 +99,7 @@ class Outline:
     `measured_on`, at `usd_per_gpu_hour`; `usd_per_gpu_hour_at` has prices of certain numbers of GPUs."""
 
     __pydantic_config__: ClassVar[Any] = STRICT
-    phases: Annotated[tuple[Phase, ...], MinLen(1)]
+    phases: Annotated[tuple[PhaseOutline, ...], MinLen(1)]
     predict: tuple[Gpus, ...] = ()
     measured_on: str = ""
     gpu: dict[str, NotNegative] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class Outline:
     usd_per_gpu_hour_at: dict[Gpus, NotNegative] = field(default_factory=dict)
     precompute: Precompute | None = None
     interruptions: Interruptions | None = None
-    data: Data = Data()
+    data: DataOutline = DataOutline()
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -168,7 +168,7 @@ def _contradictions(outline: Outline) -> Iterator[str]:
         yield f"there is a price of {gpus} GPUs, which are neither measured nor to be predicted"
 
 
-def _of_phase(phase: Phase, counts: tuple[int, ...]) -> Iterator[str]:
+def _of_phase(phase: PhaseOutline, counts: tuple[int, ...]) -> Iterator[str]:
     if len(phase.gpus) != len(phase.images_per_second):
         yield f"{phase.name} has {len(phase.gpus)} gpus and {len(phase.images_per_second)} images_per_second"
     if (phase.samples is None) == (phase.steps is None):
@@ -209,5 +209,5 @@ def _hint(found: list[Any]) -> str:
 
 
 def _field_names() -> list[str]:
-    of = (Outline, Phase, Precompute, Interruptions, Data)
+    of = (Outline, PhaseOutline, Precompute, Interruptions, DataOutline)
     return [each.name for kind in of for each in fields(kind)]

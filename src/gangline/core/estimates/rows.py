@@ -8,7 +8,7 @@ from typing import Literal
 
 from gangline.core.errors import BadInput
 from gangline.core.estimates.daly import HOUR_S, Loss, between_s, least_loss
-from gangline.core.estimates.outline import Outline, Phase
+from gangline.core.estimates.outline import Outline, PhaseOutline
 from gangline.core.estimates.scaling import HOWS, How, Throughput
 from gangline.core.gpus import Speed
 from gangline.core.money.cost import GB, HOUR_MS, egress_micro_usd, storage_micro_usd
@@ -20,7 +20,7 @@ SAME = Speed(low=1.0, middle=1.0, high=1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class PhaseEstimate:
     """A phase, or the precompute, on one number of GPUs. `days` with interruptions; the band is `days_low` to `days_high`.
 
     Of the precompute `how` is `given`: its GPU-hours were, and its throughput is not known.
@@ -41,7 +41,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class EstimateRow:
     """All of it on one number of GPUs of a kind. `how` is that of the least certain phase. `images_per_second`: over all phases, while
     training goes on. `efficiency`: GPU-hours of training for what the least GPUs of the table need, without interruptions.
 
@@ -69,7 +69,7 @@ class Row:
     interruptions: float
     share_lost: float
     checkpoint_interval_s: float | None
-    phases: tuple[Part, ...]
+    phases: tuple[PhaseEstimate, ...]
 
 
 def losses_of(outline: Outline) -> dict[int, Loss | None]:
@@ -96,7 +96,7 @@ def losses_of(outline: Outline) -> dict[int, Loss | None]:
     return dict(losses)
 
 
-def row_of(
+def estimate_row(
     outline: Outline,
     kind: str,
     gpus: int,
@@ -104,7 +104,7 @@ def row_of(
     times: Speed,
     loss: Loss | None,
     efficiency: float,
-) -> Row:
+) -> EstimateRow:
     price = outline.price_usd_per_hour(kind, gpus)
     pairs = tuple(zip(outline.phases, found, strict=True))
     training = tuple(_part(phase, each, gpus, loss.factor if loss else 1.0, price) for phase, each in pairs)
@@ -116,7 +116,7 @@ def row_of(
     storage, egress = _storage_usd(outline, days), _egress_usd(outline)
     training_hours = sum(part.days for part in training) * DAY_H
     least_certain = max(found, key=lambda each: HOWS.index(each.how))
-    return Row(
+    return EstimateRow(
         gpu=kind,
         gpus=gpus,
         how=least_certain.how,
@@ -141,17 +141,17 @@ def row_of(
     )
 
 
-def _over_all(pairs: tuple[tuple[Phase, Throughput], ...]) -> float:
+def _over_all(pairs: tuple[tuple[PhaseOutline, Throughput], ...]) -> float:
     """All images by all seconds, rounded once: of a single phase what was measured."""
     rates = [Fraction(found.images_per_second) for _, found in pairs]
     return float(harmonic_mean(rates, [phase.images for phase, _ in pairs]))
 
 
-def _part(phase: Phase, found: Throughput, gpus: int, factor: float, price: float) -> Part:
+def _part(phase: PhaseOutline, found: Throughput, gpus: int, factor: float, price: float) -> PhaseEstimate:
     days, days_low, days_high = (
         phase.images / rate / HOUR_S / DAY_H * factor for rate in (found.images_per_second, found.high, found.low)
     )
-    return Part(
+    return PhaseEstimate(
         phase=phase.name,
         how=found.how,
         because=found.because,
@@ -167,12 +167,12 @@ def _part(phase: Phase, found: Throughput, gpus: int, factor: float, price: floa
     )
 
 
-def _precompute(outline: Outline, gpus: int, times: Speed, price: float) -> Iterator[Part]:
+def _precompute(outline: Outline, gpus: int, times: Speed, price: float) -> Iterator[PhaseEstimate]:
     """Its GPU-hours are shared by all: nobody waits, so there is no law to it, and an interruption stops one node only."""
     if outline.precompute is None:
         return
     hours = outline.precompute.gpu_hours
-    yield Part(
+    yield PhaseEstimate(
         phase="precompute",
         how="given",
         because=f"{hours:g} GPU-hours" + ("" if times == SAME else " of the GPUs that were measured"),

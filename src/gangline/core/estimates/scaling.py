@@ -43,7 +43,7 @@ class Measurement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class StepBatch:
     """Images of a step over all GPUs, and those that a GPU takes at a time."""
 
     size: int
@@ -71,7 +71,7 @@ class Law:
     shared_s: float
     fixed_s: float
     exposed_s: float | None
-    batch: Batch | None
+    batch: StepBatch | None
     rows: tuple[Measurement, ...]
     fitted: int
     spread: float
@@ -101,7 +101,7 @@ class Throughput:
     because: str
 
 
-def fit(measurements: Iterable[Measurement], batch: Batch | None = None, *, misfit: float = MISFIT) -> Law:
+def fit(measurements: Iterable[Measurement], batch: StepBatch | None = None, *, misfit: float = MISFIT) -> Law:
     """Least squares of the relative error. Rows with one microbatch a step are left to `exposed_s` where two others remain. `misfit` is
     another one than that of all published rows, to judge these by.
 

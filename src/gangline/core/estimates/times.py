@@ -4,7 +4,7 @@ import math
 
 from gangline.core.estimates.utilisation import NONE, Band, optimiser_s, reached_flops, step_s
 from gangline.core.estimates.work import (
-    Work,
+    ComputeWork,
     decode_picture,
     denoise,
     embed_text,
@@ -14,10 +14,10 @@ from gangline.core.estimates.work import (
     scratch_sample,
     scratch_weights,
 )
-from gangline.core.gpus import Kind
+from gangline.core.gpus import GpuKind
 from gangline.core.models.families import Family
 from gangline.core.specs.lora import LoraSpec
-from gangline.core.specs.phases import Phase
+from gangline.core.specs.phases import TrainingPhase
 from gangline.core.specs.scratch import ScratchSpec
 
 GUESSED = 2.5
@@ -41,13 +41,15 @@ def is_replayed(spec: LoraSpec) -> bool:
     return not (spec.train_text_encoder or spec.compile or drawn_twice)
 
 
-def lora_step_s(spec: LoraSpec, family: Family, kind: Kind, *, microbatch: int) -> Band:
+def lora_step_s(spec: LoraSpec, family: Family, kind: GpuKind, *, microbatch: int) -> Band:
     sample, samples = lora_sample(spec, family), spec.samples_per_step
     passes = step_s(sample, kind, samples=samples, microbatch=microbatch, replayed=is_replayed(spec))
     return passes + _alike(optimiser_s(lora_weights(spec, family), kind, bytes_each=MOVED_BYTES))
 
 
-def scratch_step_s(spec: ScratchSpec, phase: Phase, family: Family, kind: Kind, *, microbatch: int, gpus: int) -> Band:
+def scratch_step_s(
+    spec: ScratchSpec, phase: TrainingPhase, family: Family, kind: GpuKind, *, microbatch: int, gpus: int
+) -> Band:
     """Of a batch that so many GPUs share; what gradients take on their way between them is in the band."""
     sample, own = scratch_sample(spec, phase, family), -(-phase.batch_size // gpus)
     seconds = step_s(sample, kind, samples=own, microbatch=min(microbatch, own), replayed=False)
@@ -65,7 +67,7 @@ def exchange(gpus: int) -> tuple[float, float, float]:
     return low, middle, high
 
 
-def prepare_s(spec: LoraSpec, family: Family, kind: Kind) -> Band:
+def prepare_s(spec: LoraSpec, family: Family, kind: GpuKind) -> Band:
     """Latents of every view of every photo, embeddings, and class images, which the base draws."""
     views = (spec.crops if spec.crop == "random" else 1) * (2 if spec.flip else 1)
     photos, held_out = len(spec.photos), len(spec.held_out)
@@ -77,7 +79,7 @@ def prepare_s(spec: LoraSpec, family: Family, kind: Kind) -> Band:
     return encoded + read + said + (drawn if spec.class_prompt else NONE)
 
 
-def pictures_s(spec: LoraSpec | ScratchSpec, family: Family, kind: Kind) -> Band:
+def pictures_s(spec: LoraSpec | ScratchSpec, family: Family, kind: GpuKind) -> Band:
     """Of the result; a LoRA's beside those of the base alone."""
     if not spec.sample_result:
         return NONE
@@ -86,13 +88,13 @@ def pictures_s(spec: LoraSpec | ScratchSpec, family: Family, kind: Kind) -> Band
     return _drawn_s(family, spec.resolution, spec.sample_steps, kind).times(pictures)
 
 
-def _drawn_s(family: Family, resolution: int, steps: int, kind: Kind) -> Band:
+def _drawn_s(family: Family, resolution: int, steps: int, kind: GpuKind) -> Band:
     drawn = denoise(family, resolution, steps=steps)
     on_card = step_s(drawn, kind, samples=1, microbatch=1, replayed=False)
     return on_card + _full_s(decode_picture(family, resolution), kind)
 
 
-def _full_s(work: Work, kind: Kind) -> Band:
+def _full_s(work: ComputeWork, kind: GpuKind) -> Band:
     """In float32."""
     return _guessed(work.flops / (reached_flops(kind) * IN_FULL[kind.computes_in]))
 

@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass
 
 from gangline.core.estimates.scaling import student_t
-from gangline.core.estimates.work import Work
-from gangline.core.gpus import Kind
+from gangline.core.estimates.work import ComputeWork
+from gangline.core.gpus import GpuKind
 
 OP_S = 12.25e-6
 """A pass over a layer takes so long at least, however small: two or three kernels of 5 µs."""
@@ -49,19 +49,19 @@ class Band:
 NONE = Band(low=0.0, middle=0.0, high=0.0)
 
 
-def reached_flops(kind: Kind, *, reached: float = REACHED) -> float:
+def reached_flops(kind: GpuKind, *, reached: float = REACHED) -> float:
     """FLOP/s while enough samples are computed at once."""
     return reached * math.sqrt(kind.tflops * 1e12 * kind.memory_gb_per_s * 1e9)
 
 
-def margin(kind: Kind) -> float:
+def margin(kind: GpuKind) -> float:
     """The factor by which a step may take longer, or less long: that of a prediction interval of one more series. It is wider for a card
     whose two peaks are in another relation than those of all that were measured, by as much as the roofline leaves open there."""
     width = student_t((1 + BAND_SHARE) / 2, SERIES - 2) * SPREAD * math.sqrt(1 + 1 / SERIES)
     return math.exp(math.hypot(width, math.log(beyond(kind))))
 
 
-def beyond(kind: Kind) -> float:
+def beyond(kind: GpuKind) -> float:
     """How far a card is from those that were measured: 1 between them, else the factor by which products alone, or memory alone, would make
     it faster or slower than both together."""
     balance = kind.tflops * 1e3 / kind.memory_gb_per_s
@@ -69,8 +69,8 @@ def beyond(kind: Kind) -> float:
 
 
 def step_s(
-    sample: Work,
-    kind: Kind,
+    sample: ComputeWork,
+    kind: GpuKind,
     *,
     samples: int,
     microbatch: int,
@@ -90,6 +90,6 @@ def step_s(
     )
 
 
-def optimiser_s(weights: int, kind: Kind, *, bytes_each: int) -> float:
+def optimiser_s(weights: int, kind: GpuKind, *, bytes_each: int) -> float:
     """Moving weights reads and writes them, their gradients and moments once: bound by memory."""
     return 2 * weights * bytes_each / (kind.memory_gb_per_s * 1e9)

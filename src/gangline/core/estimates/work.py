@@ -22,7 +22,7 @@ from gangline.core.models.architecture import PUBLISHED_VAE
 from gangline.core.models.families import Family
 from gangline.core.models.lora_names import TEXT_MODULES
 from gangline.core.specs.lora import LoraSpec
-from gangline.core.specs.phases import Phase
+from gangline.core.specs.phases import TrainingPhase
 from gangline.core.specs.scratch import ScratchSpec
 
 BACKWARD_PASSES = 2
@@ -33,20 +33,20 @@ CHECKPOINTED = (".resnets.", ".transformer_blocks.", ".encoder.layers.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class ComputeWork:
     """`flops` of one sample; `ops`: passes over layers, which take their time however few samples are computed at once."""
 
     flops: float
     ops: int
 
-    def __add__(self, other: "Work") -> "Work":
-        return Work(flops=self.flops + other.flops, ops=self.ops + other.ops)
+    def __add__(self, other: "ComputeWork") -> "ComputeWork":
+        return ComputeWork(flops=self.flops + other.flops, ops=self.ops + other.ops)
 
-    def times(self, count: float) -> "Work":
-        return Work(flops=self.flops * count, ops=round(self.ops * count))
+    def times(self, count: float) -> "ComputeWork":
+        return ComputeWork(flops=self.flops * count, ops=round(self.ops * count))
 
 
-NOTHING = Work(flops=0.0, ops=0)
+NOTHING = ComputeWork(flops=0.0, ops=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,13 +73,13 @@ class Trained:
         return sum(layer.low_rank_weights(self.rank) for layer in found)
 
 
-def forwards(layers: Iterable[Op]) -> Work:
+def forwards(layers: Iterable[Op]) -> ComputeWork:
     """Of what only computes, and learns nothing."""
     counted = list(layers)
-    return Work(flops=sum(layer.flops for layer in counted), ops=len(counted))
+    return ComputeWork(flops=sum(layer.flops for layer in counted), ops=len(counted))
 
 
-def training(layers: Iterable[Op], trained: Trained, *, again: bool) -> Work:
+def training_work(layers: Iterable[Op], trained: Trained, *, again: bool) -> ComputeWork:
     """Forwards and backwards. Gradients flow back to the first layer that learns, and no further. `again`: with gradient checkpointing."""
     counted = list(layers)
     forward = backward = 0
@@ -95,7 +95,7 @@ def training(layers: Iterable[Op], trained: Trained, *, again: bool) -> Work:
         flows |= trained.learns(layer) and layer.kind != "norm"
     twice = recomputed(counted, trained) if again else 0
     passes = 1 + BACKWARD_PASSES + again
-    return Work(flops=forward + backward + twice, ops=passes * len(counted))
+    return ComputeWork(flops=forward + backward + twice, ops=passes * len(counted))
 
 
 def recomputed(layers: Iterable[Op], trained: Trained) -> int:
@@ -142,54 +142,54 @@ def _other_learns(layer: Layer, trained: Trained) -> bool:
     return not trained.rank and not layer.name.endswith("linear_1")
 
 
-def lora_sample(spec: LoraSpec, family: Family, resolution: int | None = None) -> Work:
+def lora_sample(spec: LoraSpec, family: Family, resolution: int | None = None) -> ComputeWork:
     """One sample of a LoRA's step; latents and, where text encoders do not learn, embeddings were made before."""
     text_learns = spec.train_text_encoder
     trained = Trained(rank=spec.rank, targets=spec.target_modules, text_learns=text_learns)
     again = spec.gradient_checkpointing
-    found = training(unet_layers(family.unet, resolution or spec.resolution), trained, again=again)
+    found = training_work(unet_layers(family.unet, resolution or spec.resolution), trained, again=again)
     if text_learns:
         own = Trained(rank=spec.rank, targets=TEXT_MODULES, text_learns=True)
         for encoder in family.text_encoders:
-            found += training(text_layers(encoder.shape), own, again=again)
+            found += training_work(text_layers(encoder.shape), own, again=again)
     return found
 
 
-def scratch_sample(spec: ScratchSpec, phase: Phase, family: Family) -> Work:
+def scratch_sample(spec: ScratchSpec, phase: TrainingPhase, family: Family) -> ComputeWork:
     """One sample of a phase's step. Latents are taken from the data set unless the phase says `off`."""
     again, side = spec.gradient_checkpointing, phase.resolution
     if spec.part == "vae":
         both = (*encoder_layers(PUBLISHED_VAE, side), *decoder_layers(PUBLISHED_VAE, side))
-        return training(both, Trained(), again=again)
-    found = training(unet_layers(family.unet, side), Trained(text_learns=spec.train_text_encoders), again=again)
+        return training_work(both, Trained(), again=again)
+    found = training_work(unet_layers(family.unet, side), Trained(text_learns=spec.train_text_encoders), again=again)
     if spec.text_embeddings == "off":
         for encoder in family.text_encoders:
             layers = text_layers(encoder.shape)
             learns = spec.train_text_encoders
-            found += training(layers, Trained(text_learns=True), again=again) if learns else forwards(layers)
+            found += training_work(layers, Trained(text_learns=True), again=again) if learns else forwards(layers)
     if phase.latents == "off":
         found += forwards(encoder_layers(PUBLISHED_VAE, side))
     return found
 
 
-def encode_picture(family: Family, resolution: int) -> Work:
+def encode_picture(family: Family, resolution: int) -> ComputeWork:
     return forwards(encoder_layers(PUBLISHED_VAE, resolution))
 
 
-def embed_text(family: Family) -> Work:
+def embed_text(family: Family) -> ComputeWork:
     found = NOTHING
     for encoder in family.text_encoders:
         found += forwards(text_layers(encoder.shape))
     return found
 
 
-def denoise(family: Family, resolution: int, *, steps: int) -> Work:
+def denoise(family: Family, resolution: int, *, steps: int) -> ComputeWork:
     """`steps` of a sampler for one picture, with and without its prompt (classifier-free guidance) at once."""
     once = forwards(unet_layers(family.unet, resolution))
-    return Work(flops=2 * steps * once.flops, ops=steps * once.ops)
+    return ComputeWork(flops=2 * steps * once.flops, ops=steps * once.ops)
 
 
-def decode_picture(family: Family, resolution: int) -> Work:
+def decode_picture(family: Family, resolution: int) -> ComputeWork:
     return forwards(decoder_layers(PUBLISHED_VAE, resolution))
 
 

@@ -50,7 +50,7 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartNode:
     because: str
 
 
@@ -86,20 +86,20 @@ LISTS_WITHOUT_MAX = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ScalingPlan:
     """What to do; and so many of the jobs that wait will have nodes that are here already, or coming."""
 
-    actions: list[Start | Drain | GiveUp]
+    actions: list[StartNode | Drain | GiveUp]
     covers: int
 
 
-def scale(limits: PoolLimits, nodes: Sequence[Rented], demand: Demand, now_ms: int, policy: Policy) -> Plan:
+def scale(limits: PoolLimits, nodes: Sequence[Rented], demand: Demand, now_ms: int, policy: Policy) -> ScalingPlan:
     """Rent for work that a further node could take, cold starts counted; give back what has been idle for long.
 
     A node that stays idle while jobs wait may have none of them: it makes room for one that may. Only for that are there ever
     fewer nodes than the minimum.
     """
-    actions: list[Start | Drain | GiveUp] = []
+    actions: list[StartNode | Drain | GiveUp] = []
     starting = [node for node in nodes if node.state == "starting"]
     for node in starting:
         if now_ms - node.since_ms > policy.starting_s * 1000:
@@ -120,11 +120,11 @@ def scale(limits: PoolLimits, nodes: Sequence[Rented], demand: Demand, now_ms: i
         if for_work > 0
         else f"the pool keeps at least {counted(limits.nodes_min, 'node')}"
     )
-    actions += [Start(because)] * min(room, max(for_work, for_minimum))
+    actions += [StartNode(because)] * min(room, max(for_work, for_minimum))
     spare = max(demand.takable, len(working) + coming - limits.nodes_min)
     why = "may have none of the jobs that wait" if demand.takable else "no work for it"
     actions += [Drain(node.id, f"idle for {_idle_s(node, now_ms):.0f} s, {why}") for node in useless[:spare]]
-    return Plan(actions=actions, covers=useful_idle + coming)
+    return ScalingPlan(actions=actions, covers=useful_idle + coming)
 
 
 def _idle_s(node: Rented, now_ms: int) -> float:
@@ -160,7 +160,7 @@ TAKEN_BACK = "the provider took it back"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class SeenInstance:
     """An instance of the provider's list; `ended` says why, once it is no longer there."""
 
     id: str
@@ -169,7 +169,7 @@ class Seen:
 
 
 def reconcile(
-    nodes: Sequence[Rented], instances: Sequence[Seen], now_ms: int, policy: Policy
+    nodes: Sequence[Rented], instances: Sequence[SeenInstance], now_ms: int, policy: Policy
 ) -> list[Adopt | StopInstance | GiveUp]:
     """Ours beside the provider's. What it runs and we do not want is stopped; what we had and it has not is gone."""
     actions: list[Adopt | StopInstance | GiveUp] = []
@@ -204,7 +204,7 @@ def _silent(node: Rented, now_ms: int, policy: Policy) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rate:
+class OfferRate:
     """An offer and what is known of its kind: seconds per step (None: unknown) and interruptions per hour."""
 
     offer: str
@@ -213,12 +213,12 @@ class Rate:
     interruptions_per_hour: float
 
 
-def cheapest(rates: Sequence[Rate], policy: Policy) -> list[Rate]:
+def cheapest(rates: Sequence[OfferRate], policy: Policy) -> list[OfferRate]:
     """By expected dollars per step: price × seconds per step × what interruptions add. Unknown speeds count as the best known one."""
     known = [rate.seconds_per_step for rate in rates if rate.seconds_per_step]
     best = min(known, default=1.0)
 
-    def expected(rate: Rate) -> tuple[float, str]:
+    def expected(rate: OfferRate) -> tuple[float, str]:
         redone = 1 + rate.interruptions_per_hour * policy.move_s / 3600
         return rate.price_micro_usd_per_hour * (rate.seconds_per_step or best) * redone, rate.offer
 

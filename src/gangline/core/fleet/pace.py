@@ -22,7 +22,7 @@ class Peers:
     slow: float
 
 
-def compare(paces: Sequence[float], policy: Policy) -> Peers | None:
+def compare_paces(paces: Sequence[float], policy: Policy) -> Peers | None:
     """None where they are too few to tell, or nobody is to be called slow."""
     if policy.slow_rule == "off" or len(paces) < policy.slow_peers_min:
         return None

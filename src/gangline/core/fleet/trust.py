@@ -35,7 +35,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
+class PoolHealth:
     """The pool of a machine. `nodes`: those that work and those in quarantine; `others`: those that work on other machines;
     `quarantined_lately`: other machines, within the last hour. `may_rent`: a node can be rented in the machine's place."""
 
@@ -52,7 +52,7 @@ class Quarantine:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class TrialDue:
     """A quarantine is due, but nobody would be left to work: the machine goes on, one job at a time, after a rest."""
 
     rest_until_ms: int
@@ -67,9 +67,9 @@ class Alarm:
 
 
 def judge(
-    machine: Machine, strikes: Sequence[Strike], pool: Pool, *, now_ms: int, policy: Policy
-) -> Quarantine | Trial | Alarm | None:
-    if not is_due(machine, strikes, policy):
+    machine: Machine, strikes: Sequence[Strike], pool: PoolHealth, *, now_ms: int, policy: Policy
+) -> Quarantine | TrialDue | Alarm | None:
+    if not is_quarantine_due(machine, strikes, policy):
         return None
     counted = counting(strikes, on_trial=machine.on_trial)
     quarters = sum(strike.quarters for strike in counted)
@@ -88,16 +88,16 @@ def judge(
     return Quarantine(now_ms + round(seconds * 1000), because)
 
 
-def _last(machine: Machine, because: str, now_ms: int, policy: Policy) -> Trial:
+def _last(machine: Machine, because: str, now_ms: int, policy: Policy) -> TrialDue:
     rest = rest_ms(max(2, machine.failures + 1), policy)
-    return Trial(
+    return TrialDue(
         now_ms + rest,
         f"{because}; no other machine of its pool works and none can be started, so it goes on with one job at a time, "
         f"after a rest of {rest / 1000:.0f} s",
     )
 
 
-def is_due(machine: Machine, strikes: Sequence[Strike], policy: Policy) -> bool:
+def is_quarantine_due(machine: Machine, strikes: Sequence[Strike], policy: Policy) -> bool:
     """Whether its strikes are enough; on trial, half a one is."""
     quarters = sum(strike.quarters for strike in counting(strikes, on_trial=machine.on_trial))
     return quarters >= (STRIKE // 2 if machine.on_trial else policy.strikes_max * STRIKE)

@@ -13,7 +13,7 @@ from gangline.core.words import one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class ClaimCandidate:
     """A queued job. What it needs of a node is empty (or 0) where any will do; `numerics` pins it to what made its checkpoints;
     `begins_from` is the job whose checkpoints it begins with, until it has its own."""
 
@@ -41,7 +41,7 @@ class Candidate:
 class Choice:
     """`reserve`: micro-dollars of the project's budget that the attempt may spend before it asks for more."""
 
-    job: Candidate
+    job: ClaimCandidate
     because: str
     reserve: int
 
@@ -81,7 +81,7 @@ def refusal(node: Node, now_ms: int) -> Nothing | None:
     return None
 
 
-def mismatch(job: Candidate, node: Node, now_ms: int) -> str | None:
+def mismatch(job: ClaimCandidate, node: Node, now_ms: int) -> str | None:
     """The first reason why this node may not have this job."""
     if job.ready_ms > now_ms:
         return f"waits {(job.ready_ms - now_ms) / 1000:.0f} s before its next try"
@@ -118,7 +118,7 @@ def decayed(purse: Purse, now_ms: int, policy: Policy) -> float:
 
 
 def choose(
-    candidates: Sequence[Candidate], node: Node, purse: Purse, held: frozenset[str], now_ms: int, policy: Policy
+    candidates: Sequence[ClaimCandidate], node: Node, purse: Purse, held: frozenset[str], now_ms: int, policy: Policy
 ) -> Choice | Nothing:
     """`candidates` of one project in the queue's order; `held`: the bases that the node has."""
     reasons = [
@@ -137,11 +137,11 @@ def unpriced(purse: Purse, node: Node) -> str | None:
     return None if purse.budget is None or node.price_known else unaccountable(purse, node.name)
 
 
-def to_reserve(job: Candidate, node: Node, policy: Policy) -> int:
+def to_reserve(job: ClaimCandidate, node: Node, policy: Policy) -> int:
     return reservation(node.price_of(job.slots), job.download_bytes, policy)
 
 
-def _preferred(fitting: Sequence[Candidate], held: frozenset[str], now_ms: int, policy: Policy) -> Candidate:
+def _preferred(fitting: Sequence[ClaimCandidate], held: frozenset[str], now_ms: int, policy: Policy) -> ClaimCandidate:
     """One whose base the node holds, among equals, while the first of them has not waited for long."""
     first = fitting[0]
     if first.base in held or now_ms - first.queued_ms > policy.base_wait_s * 1000:
@@ -150,7 +150,7 @@ def _preferred(fitting: Sequence[Candidate], held: frozenset[str], now_ms: int, 
     return next((job for job in equals if job.base in held), first)
 
 
-def _why(job: Candidate, first: Candidate) -> str:
+def _why(job: ClaimCandidate, first: ClaimCandidate) -> str:
     if job.fencing:
         return "begun before, so ahead of fresh ones"
     return "the next in line" if job is first else "the next in line whose base is there"

@@ -10,7 +10,7 @@ from typing import Literal
 
 from gangline.core.job import Attempt, AttemptEnd, Job, JobState
 from gangline.core.policy import Policy
-from gangline.core.runs.contract import FailureKind as TrainerFailureKind
+from gangline.core.runs.contract import ReportedFailureKind as TrainerFailureKind
 
 NodeFailureKind = Literal["upload failed", "no result", "gpu error"]
 ServerFailureKind = Literal["no progress", "too slow", "outpaced", "kills its hosts"]
@@ -174,7 +174,7 @@ def canceled(job: Job) -> Verdict:
     )
 
 
-def sentence(kind: FailureKind, words: str) -> str:
+def failure_sentence(kind: FailureKind, words: str) -> str:
     """What a user reads of a failure of this kind."""
     return f"{MEANING[kind].says}: {words}" if words else MEANING[kind].says
 
@@ -184,7 +184,7 @@ def after_failure(
 ) -> Verdict:
     """`past` are the job's earlier attempts, in any order; `attempt` is the one that fails now."""
     meaning = MEANING[kind]
-    because = sentence(kind, words)
+    because = failure_sentence(kind, words)
     failed = job.attempts_failed + meaning.counts
     verdict = Verdict(
         attempt="failed" if meaning.counts else "released",
@@ -203,7 +203,9 @@ def after_failure(
     if kind == "out of memory" and any(before.gpu == attempt.gpu for before in others):
         verdict = _needs_more(verdict, attempt)
     if meaning.counts and failed >= job.attempts_max:
-        return replace(verdict, job="failed", because=f"{because} (failed {times(failed)}, the most that it may)")
+        return replace(
+            verdict, job="failed", because=f"{because} (failed {times_in_words(failed)}, the most that it may)"
+        )
     if meaning.counts:
         return replace(verdict, because=f"to be tried again ({failed} of {job.attempts_max} failed): {verdict.because}")
     return verdict
@@ -268,5 +270,5 @@ def wait_s(failed: int, policy: Policy) -> float:
     return min(policy.retry_max_s, policy.retry_first_s * 2 ** (min(failed, 30) - 1)) if failed else 0
 
 
-def times(count: int) -> str:
+def times_in_words(count: int) -> str:
     return {1: "once", 2: "twice"}.get(count, f"{count} times")

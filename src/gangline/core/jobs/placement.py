@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from gangline.core.job import WORKING, Node
-from gangline.core.jobs.claim import Candidate, locked_out
+from gangline.core.jobs.claim import ClaimCandidate, locked_out
 from gangline.core.jobs.supply import PoolSeen, Rentable, Supply, could_rent
 from gangline.core.jobs.why import misfits, why_queued
 from gangline.core.money.budget import Purse
@@ -74,7 +74,7 @@ class PlacementView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class MachinePace:
     """Of one machine at the same work."""
 
     gpu: str
@@ -82,11 +82,11 @@ class Pace:
 
 
 def place(
-    job: Candidate,
+    job: ClaimCandidate,
     purse: Purse,
     nodes: Sequence[Node],
     supply: Supply,
-    paces: Sequence[Pace],
+    paces: Sequence[MachinePace],
     now_ms: int,
     policy: Policy,
     *,
@@ -113,12 +113,12 @@ def place(
     )
 
 
-def _preference(job: Candidate, node: Node) -> tuple[bool, bool, int, str]:
+def _preference(job: ClaimCandidate, node: Node) -> tuple[bool, bool, int, str]:
     """Those that get work first; of them those with a price, the cheapest first."""
     return (node.state not in WORKING, not node.price_known, node.price_of(job.slots), node.name)
 
 
-def _fitting(job: Candidate, node: Node, taken: Mapping[str, int], now_ms: int) -> FittingNode:
+def _fitting(job: ClaimCandidate, node: Node, taken: Mapping[str, int], now_ms: int) -> FittingNode:
     return FittingNode(
         name=node.name,
         pool=node.pool,
@@ -130,7 +130,7 @@ def _fitting(job: Candidate, node: Node, taken: Mapping[str, int], now_ms: int) 
     )
 
 
-def _rentable(job: Candidate, pool: PoolSeen, offer: Rentable) -> RentableNode:
+def _rentable(job: ClaimCandidate, pool: PoolSeen, offer: Rentable) -> RentableNode:
     price = offer.price_micro_usd_per_hour * job.slots // offer.slots / 1e6
     return RentableNode(
         pool=pool.name,
@@ -140,7 +140,7 @@ def _rentable(job: Candidate, pool: PoolSeen, offer: Rentable) -> RentableNode:
     )
 
 
-def _took(paces: Sequence[Pace]) -> tuple[Took, ...]:
+def _took(paces: Sequence[MachinePace]) -> tuple[Took, ...]:
     """One for each class, the fastest first."""
     of_class: dict[str, list[float]] = {}
     for pace in paces:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gangline.core.job import Node
-from gangline.core.jobs.claim import Candidate, mismatch, refusal, unpriced
+from gangline.core.jobs.claim import ClaimCandidate, mismatch, refusal, unpriced
 from gangline.core.money.budget import Purse
 
 
@@ -18,14 +18,14 @@ class Rhythm:
     at_ms: int
 
 
-def is_due(rhythm: Rhythm, step: int, now_ms: int) -> bool:
+def are_samples_due(rhythm: Rhythm, step: int, now_ms: int) -> bool:
     """Of a checkpoint of `step`: the first at or after each multiple. Steps that are trained again are not shown again."""
     by_steps = rhythm.every_steps is not None and step // rhythm.every_steps > rhythm.step // rhythm.every_steps
     by_time = rhythm.every_s is not None and now_ms - rhythm.at_ms >= rhythm.every_s * 1000
     return step > rhythm.step and (by_steps or by_time)
 
 
-def may_go_elsewhere(job: Candidate, nodes: Sequence[Node], purse: Purse, now_ms: int) -> bool:
+def may_go_elsewhere(job: ClaimCandidate, nodes: Sequence[Node], purse: Purse, now_ms: int) -> bool:
     """Whether one of `nodes`, those with nothing to train, may take it. Else who trains renders between its steps: that holds it up
     for less than a node that nobody has."""
     return any(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gangline.core.jobs.claim import Candidate
+from gangline.core.jobs.claim import ClaimCandidate
 from gangline.core.money.budget import Purse, over_budget, reservation, unaccountable
 from gangline.core.policy import Policy
 from gangline.core.words import one
@@ -54,7 +54,7 @@ def needs(*, gpu_memory_gb: float, gpu: str, slots: int, pool: str, trust: int, 
     return ", ".join(part for part in parts if part)
 
 
-def needs_of(job: Candidate) -> str:
+def needs_of(job: ClaimCandidate) -> str:
     return needs(
         gpu_memory_gb=job.gpu_memory_gb,
         gpu=job.gpu,
@@ -65,7 +65,7 @@ def needs_of(job: Candidate) -> str:
     )
 
 
-def what_helps(job: Candidate, purse: Purse, supply: Supply, policy: Policy) -> str:
+def what_helps(job: ClaimCandidate, purse: Purse, supply: Supply, policy: Policy) -> str:
     """Return why no node is started for a job, or what would bring one."""
     if job.pool and job.pool not in supply.names:
         return f"its pool {job.pool} does not exist: there are {', '.join(sorted(supply.names))}"
@@ -78,23 +78,23 @@ def what_helps(job: Candidate, purse: Purse, supply: Supply, policy: Policy) -> 
     return "; ".join([*said, *(f"the provider of {pool.name} {pool.away}" for pool in pools if pool.away)])
 
 
-def could_rent(job: Candidate, purse: Purse, supply: Supply, policy: Policy) -> list[tuple[PoolSeen, Rentable]]:
+def could_rent(job: ClaimCandidate, purse: Purse, supply: Supply, policy: Policy) -> list[tuple[PoolSeen, Rentable]]:
     """Return what may be started for a job, in the pools that it may run in and may grow."""
     pools = [pool for pool in supply.pools if job.pool in ("", pool.name) and pool.rented < pool.nodes_max]
     fitting = [(pool, offer) for pool, offer in _fitting(job, pools) if not offer.exhausted]
     return [(pool, offer) for pool, offer in fitting if _is_affordable(job, purse, offer, policy)]
 
 
-def _fitting(job: Candidate, pools: Sequence[PoolSeen]) -> list[tuple[PoolSeen, Rentable]]:
+def _fitting(job: ClaimCandidate, pools: Sequence[PoolSeen]) -> list[tuple[PoolSeen, Rentable]]:
     return [(pool, offer) for pool in pools for offer in pool.offers if not _lacks(job, [offer])]
 
 
-def _is_affordable(job: Candidate, purse: Purse, offer: Rentable, policy: Policy) -> bool:
+def _is_affordable(job: ClaimCandidate, purse: Purse, offer: Rentable, policy: Policy) -> bool:
     accountable = offer.price_known or purse.budget is None
     return accountable and over_budget(purse, _to_reserve(job, offer, policy)) is None
 
 
-def _why_not_rented(job: Candidate, purse: Purse, pools: Sequence[PoolSeen], policy: Policy) -> str:
+def _why_not_rented(job: ClaimCandidate, purse: Purse, pools: Sequence[PoolSeen], policy: Policy) -> str:
     offers = [offer for pool in pools for offer in pool.offers]
     fitting = _fitting(job, pools)
     if not fitting:
@@ -115,7 +115,7 @@ def _why_not_rented(job: Candidate, purse: Purse, pools: Sequence[PoolSeen], pol
     return f"a node of {left[0]} is to be started for it"
 
 
-def _lacks(job: Candidate, offers: Sequence[Rentable]) -> str:
+def _lacks(job: ClaimCandidate, offers: Sequence[Rentable]) -> str:
     """Return the first thing that the job asks and none of these offers has."""
     if not offers:
         return "no pool offers a node now"
@@ -132,5 +132,5 @@ def _lacks(job: Candidate, offers: Sequence[Rentable]) -> str:
     return ""
 
 
-def _to_reserve(job: Candidate, offer: Rentable, policy: Policy) -> int:
+def _to_reserve(job: ClaimCandidate, offer: Rentable, policy: Policy) -> int:
     return reservation(offer.price_micro_usd_per_hour * job.slots // offer.slots, job.download_bytes, policy)

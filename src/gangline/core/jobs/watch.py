@@ -6,7 +6,7 @@ from gangline.core.policy import Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watched:
+class WatchedAttempt:
     """A live attempt. Moments in milliseconds: of its claim, its first step, its last new one, its last commit.
     A checkpoint is due every `save_s`."""
 
@@ -19,7 +19,7 @@ class Watched:
     save_s: float
 
 
-def no_progress(watched: Watched, now_ms: int, up_since_ms: int, policy: Policy) -> str | None:
+def no_progress(watched: WatchedAttempt, now_ms: int, up_since_ms: int, policy: Policy) -> str | None:
     """The sentence why it is given up, or None. What happened while we ourselves were away is nobody's fault."""
     if watched.training_ms is None:
         return _late("no step", watched.started_ms, now_ms, up_since_ms, policy.start_s)

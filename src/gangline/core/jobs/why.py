@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gangline.core.job import WORKING, Node
-from gangline.core.jobs.claim import Candidate, locked_out, mismatch, to_reserve, unpriced
+from gangline.core.jobs.claim import ClaimCandidate, locked_out, mismatch, to_reserve, unpriced
 from gangline.core.jobs.supply import Supply, needs_of, what_helps
 from gangline.core.money.budget import Purse, over_budget, reservation
 from gangline.core.policy import Policy
@@ -13,7 +13,7 @@ NODES_NAMED_MAX = 3
 
 
 def why_queued(
-    job: Candidate,
+    job: ClaimCandidate,
     said: str,
     purse: Purse,
     nodes: Sequence[Node],
@@ -44,7 +44,7 @@ def why_queued(
 
 
 def misfits(
-    job: Candidate, purse: Purse, nodes: Sequence[Node], banned: frozenset[str], now_ms: int
+    job: ClaimCandidate, purse: Purse, nodes: Sequence[Node], banned: frozenset[str], now_ms: int
 ) -> dict[str, str | None]:
     """Return why each node, by its id, may not have the job; None of one that may once its slots are free."""
     return {node.id: _misfit(job, node, banned, now_ms) or unpriced(purse, node) for node in nodes}
@@ -65,7 +65,7 @@ def _why_not_there(fitting: Sequence[Node], here: int, said: str, now_ms: int) -
     return f"{only}, {fitting[0].name}, {reasons[0]}"
 
 
-def _misfit(job: Candidate, node: Node, banned: frozenset[str], now_ms: int) -> str | None:
+def _misfit(job: ClaimCandidate, node: Node, banned: frozenset[str], now_ms: int) -> str | None:
     if node.machine in banned:
         job = replace(job, banned=True)
     elif node.state == "starting":

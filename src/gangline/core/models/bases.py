@@ -19,8 +19,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 UNKNOWN = "unknown"
 TEXT_ENCODERS = tuple(dict.fromkeys(part for family in FAMILIES.values() for part in family.text_parts))
 """The parts of any family that hold one."""
-Role = Literal["base", "vae"]
-ROLES: tuple[Role, ...] = ("base", "vae")
+ModelRole = Literal["base", "vae"]
+ROLES: tuple[ModelRole, ...] = ("base", "vae")
 
 
 def family_published_as(repo: str) -> Family | None:
@@ -33,7 +33,7 @@ def is_base_name(text: str) -> bool:
     return NAME.fullmatch(text) is not None
 
 
-def files_of_role(names: list[str], role: Role) -> list[str]:
+def files_of_role(names: list[str], role: ModelRole) -> list[str]:
     return files_needed(names) if role == "base" else vae_files_needed(names)
 
 
@@ -132,7 +132,7 @@ def is_complete(names: list[str], index: Mapping[str, object]) -> bool:
     return bool(parts) and INDEX in names and not missing_parts(names, parts)
 
 
-def left_out(spec: Mapping[str, Any], kinds: Collection[str]) -> tuple[str, ...]:
+def parts_left_out(spec: Mapping[str, Any], kinds: Collection[str]) -> tuple[str, ...]:
     """The parts of a base whose weights a run of `spec` need not have, given what `kinds` of things are prepared for it: the text
     encoders, unless they are trained. The VAE always comes, since pictures are rendered with it."""
     return TEXT_ENCODERS if "embeddings" in kinds and not spec.get("train_text_encoder") else ()

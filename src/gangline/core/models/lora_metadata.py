@@ -55,7 +55,7 @@ class Facts:
         return self.family.variant(self.prediction_type)
 
 
-def name_of(spec: LoraSpec) -> str:
+def lora_name(spec: LoraSpec) -> str:
     """A name for the result that suits a file and a prompt such as `<lora:sks-cat:1>`: the words of `output_name` in any script, else
     those of the prompt in ASCII, else `lora`."""
     named = re.findall(r"\w+", spec.output_name.lower())

@@ -11,9 +11,9 @@ from typing import Literal
 
 from gangline.core.models.families import SDXL, Family, family_of_width
 
-Role = Literal["down", "up", "alpha", "magnitude", "dora_scale"]
+WeightRole = Literal["down", "up", "alpha", "magnitude", "dora_scale"]
 
-ROLES: dict[str, Role] = {
+ROLES: dict[str, WeightRole] = {
     ".lora_down.weight": "down",
     ".lora_up.weight": "up",
     ".lora_A.weight": "down",
@@ -53,7 +53,7 @@ LISTS = {"down": "input_blocks", "mid": "middle_block", "up": "output_blocks"}
 SAMPLERS = {"downsamplers.0.conv": "0.op", "upsamplers.0.conv": "2.conv"}
 
 
-def split_key(key: str) -> tuple[str, Role] | None:
+def split_key(key: str) -> tuple[str, WeightRole] | None:
     """The stem and the role of a tensor; None for one that no LoRA has."""
     for ending, role in ROLES.items():
         if key.endswith(ending):
@@ -131,7 +131,7 @@ def target_of(stem: str) -> str | None:
     return None
 
 
-def family_of(input_widths: Mapping[str, int]) -> Family | None:
+def family_of_lora(input_widths: Mapping[str, int]) -> Family | None:
     """Of a LoRA, from its stems and how wide each module's input is; None where that does not say it.
 
     What the cross-attention reads is as wide as the text encoders' outputs together.

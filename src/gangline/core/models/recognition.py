@@ -7,14 +7,14 @@ from typing import Any, Literal, get_args
 from gangline.core.errors import BadInput
 from gangline.core.models.architecture import UNet, unet_of_config
 from gangline.core.models.families import FAMILIES, Family, TextEncoder
-from gangline.core.models.lora_names import family_of, split_key
+from gangline.core.models.lora_names import family_of_lora, split_key
 from gangline.core.specs.fields import Prediction
 
 WANTED = "give an SDXL, Stable Diffusion 1.x or 2.x text-to-image model"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tensor:
+class TensorHeader:
     """`start` and `end` count bytes from the end of the header."""
 
     dtype: str
@@ -29,7 +29,7 @@ class Header:
 
     name: str
     data_start: int
-    tensors: Mapping[str, Tensor]
+    tensors: Mapping[str, TensorHeader]
     metadata: Mapping[str, str]
 
     def has(self, prefix: str) -> bool:
@@ -40,7 +40,7 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
+class RecognisedModel:
     """A base that can be trained. `because` says what the family and the prediction were read from, or that one is assumed. `unet` says
     how large that is, where a configuration does."""
 
@@ -81,11 +81,13 @@ def header_of(name: str, value: Any, data_start: int, size: int) -> Header:
     return Header(name=name, data_start=data_start, tensors=tensors, metadata=metadata)
 
 
-def _tensor(entry: Any) -> Tensor:
+def _tensor(entry: Any) -> TensorHeader:
     start, end = (int(place) for place in entry["data_offsets"])
     if not 0 <= start <= end:
         raise ValueError("a tensor ends before it begins")
-    return Tensor(dtype=str(entry["dtype"]), shape=tuple(int(side) for side in entry["shape"]), start=start, end=end)
+    return TensorHeader(
+        dtype=str(entry["dtype"]), shape=tuple(int(side) for side in entry["shape"]), start=start, end=end
+    )
 
 
 def check_lora(header: Header, base: Family | None) -> None:
@@ -96,7 +98,9 @@ def check_lora(header: Header, base: Family | None) -> None:
         raise BadInput(
             f"{header.name} is not a LoRA", hint="a base to start from is given as base; LoHa, LoKr and (IA)³ are none"
         )
-    found = family_of({stem: half.shape[1] for stem, role, half in halves if role == "down" and len(half.shape) > 1})
+    found = family_of_lora(
+        {stem: half.shape[1] for stem, role, half in halves if role == "down" and len(half.shape) > 1}
+    )
     if base and found and found != base:
         raise BadInput(
             f"{header.name} is a LoRA of {found.words}, and the base is {base.words}",
@@ -131,12 +135,12 @@ OTHER_PROCESSES = (
 )
 
 
-def recognise_file(header: Header, spread: float | None = None) -> Model:
+def recognise_file(header: Header, spread: float | None = None) -> RecognisedModel:
     """The model that a single file holds. `spread` is the standard deviation of `TELLS_V_OF_SD2`, where the file has it."""
     _check_architecture(header)
     family, mark = _family_of_file(header)
     prediction, reason = _prediction_of_file(header, family, spread)
-    return Model(
+    return RecognisedModel(
         family=family,
         prediction_type=prediction,
         zero_terminal_snr="ztsnr" in header.tensors,
@@ -216,7 +220,7 @@ def pipeline_of(name: str, index: Any) -> str:
     return kind
 
 
-def recognise_folder(name: str, pipeline: str, *, unet: Any, text_encoder: Any, scheduler: Any) -> Model:
+def recognise_folder(name: str, pipeline: str, *, unet: Any, text_encoder: Any, scheduler: Any) -> RecognisedModel:
     """The model of a folder of this `pipeline`, from the configurations of three of its parts."""
     _check_inputs(name, unet.get("in_channels", 4))
     _check_process(name, scheduler)
@@ -224,7 +228,7 @@ def recognise_folder(name: str, pipeline: str, *, unet: Any, text_encoder: Any, 
     prediction = scheduler.get("prediction_type", "epsilon")
     if prediction not in get_args(Prediction):
         raise BadInput(f"{name} predicts the {prediction}, which Gangline does not train", hint=WANTED)
-    return Model(
+    return RecognisedModel(
         family=family,
         prediction_type=prediction,
         zero_terminal_snr=bool(scheduler.get("rescale_betas_zero_snr", False)),

@@ -33,7 +33,7 @@ COST_PARTS: tuple[CostPart, ...] = get_args(CostPart)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class LedgerLine:
     """A line of the ledger."""
 
     cause: Cause
@@ -47,12 +47,12 @@ def time_cost_micro_usd(*, price_micro_usd_per_hour: int, from_ms: int, to_ms: i
     return price_micro_usd_per_hour * max(from_ms, to_ms) // HOUR_MS - price_micro_usd_per_hour * from_ms // HOUR_MS
 
 
-def time_line(cause: Cause, price_micro_usd_per_hour: int, from_ms: int, to_ms: int) -> Line:
+def time_line(cause: Cause, price_micro_usd_per_hour: int, from_ms: int, to_ms: int) -> LedgerLine:
     cost = time_cost_micro_usd(price_micro_usd_per_hour=price_micro_usd_per_hour, from_ms=from_ms, to_ms=to_ms)
-    return Line(cause=cause, from_ms=from_ms, to_ms=to_ms, micro_usd=cost)
+    return LedgerLine(cause=cause, from_ms=from_ms, to_ms=to_ms, micro_usd=cost)
 
 
-def lines_of_attempt(attempt: Attempt, state: AttemptState, now_ms: int) -> list[Line]:
+def lines_of_attempt(attempt: Attempt, state: AttemptState, now_ms: int) -> list[LedgerLine]:
     """What the time of an attempt that ends now, as `state`, was spent on: without gaps, from its start."""
     started_ms = attempt.started_ms
     if attempt.training_ms is None and state == "failed":
@@ -63,7 +63,7 @@ def lines_of_attempt(attempt: Attempt, state: AttemptState, now_ms: int) -> list
     return _parts(attempt, ("download", "training", lost), cuts)
 
 
-def _parts(attempt: Attempt, causes: tuple[Cause, ...], cuts: list[int]) -> list[Line]:
+def _parts(attempt: Attempt, causes: tuple[Cause, ...], cuts: list[int]) -> list[LedgerLine]:
     parts = zip(causes, pairwise(cuts), strict=True)
     return [time_line(cause, attempt.price_micro_usd_per_hour, a, b) for cause, (a, b) in parts if b > a]
 

@@ -13,8 +13,8 @@ from urllib.parse import SplitResult, quote, urlsplit
 from gangline.core.display import is_text, printable
 from gangline.core.errors import BadInput
 
-Address = IPv4Address | IPv6Address
-Network = IPv4Network | IPv6Network
+IPAddress = IPv4Address | IPv6Address
+IPNetwork = IPv4Network | IPv6Network
 
 URL_MAX = 2000
 SHOWN_MAX = 200
@@ -37,18 +37,18 @@ SPECIAL = {
     "for documentation": "192.0.2.0/24 198.51.100.0/24 203.0.113.0/24 2001:db8::/32 3fff::/20",
     "for benchmarks": "198.18.0.0/15",
 }
-NETWORKS: tuple[tuple[Network, str], ...] = tuple(
+NETWORKS: tuple[tuple[IPNetwork, str], ...] = tuple(
     (ip_network(network), words) for words, networks in SPECIAL.items() for network in networks.split()
 )
 NAT64 = IPv6Network("64:ff9b::/96")
 
 
-def parse_networks(texts: Iterable[str]) -> tuple[Network, ...]:
+def parse_networks(texts: Iterable[str]) -> tuple[IPNetwork, ...]:
     """Networks as an operator writes them, `10.1.0.0/16`. Raises `ValueError`."""
     return tuple(ip_network(text) for text in texts)
 
 
-def why_refused(address: str, allowed: Sequence[Network] = ()) -> str:
+def why_refused(address: str, allowed: Sequence[IPNetwork] = ()) -> str:
     """Return what kind of address it is that the server must not connect to: `loopback`; empty where it may."""
     try:
         found = ip_address(address.partition("%")[0])
@@ -59,20 +59,20 @@ def why_refused(address: str, allowed: Sequence[Network] = ()) -> str:
     return next((words for each in (found, *_inside(found)) if (words := _special(each))), "")
 
 
-def is_allowed(address: str, allowed: Sequence[Network]) -> bool:
+def is_allowed(address: str, allowed: Sequence[IPNetwork]) -> bool:
     """Whether the operator opened the network that it lies in. One that stands for an IPv4 address counts as that."""
     found = ip_address(address.partition("%")[0])
     meant = found.ipv4_mapped if isinstance(found, IPv6Address) and found.ipv4_mapped else found
     return any(meant.version == network.version and meant in network for network in allowed)
 
 
-def _special(address: Address) -> str:
+def _special(address: IPAddress) -> str:
     if isinstance(address, IPv6Address) and address.ipv4_mapped:
         return ""  # judged by what it stands for
     return next((words for network, words in NETWORKS if address.version == network.version and address in network), "")
 
 
-def _inside(address: Address) -> list[IPv4Address]:
+def _inside(address: IPAddress) -> list[IPv4Address]:
     """The IPv4 addresses that an IPv6 address leads to."""
     if not isinstance(address, IPv6Address):
         return []

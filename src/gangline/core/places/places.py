@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
-from gangline.core.display import has_words, is_plain, printable
+from gangline.core.display import has_words, is_printable, printable
 from gangline.core.errors import BadInput
 from gangline.core.files import FORBIDDEN, last_bytes
 from gangline.core.places.guard import check_url
@@ -43,7 +43,7 @@ FORMS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class PhotoPlace:
     """An address that a user gave; with the caption of the one photo that lies there."""
 
     address: str
@@ -68,7 +68,7 @@ def names_places(given: object) -> bool:
     return isinstance(given, str) or _is_object(given) or (isinstance(given, list) and any(map(_is_place, given)))
 
 
-def parse_places(given: object) -> tuple[Place, ...]:
+def parse_places(given: object) -> tuple[PhotoPlace, ...]:
     """Raises `BadInput` with what may be said."""
     listed = given if isinstance(given, list) else [given]
     if not listed:
@@ -96,9 +96,9 @@ def _is_object(given: object) -> bool:
     return isinstance(given, dict) and "url" in given
 
 
-def _place(given: object) -> Place:
+def _place(given: object) -> PhotoPlace:
     if isinstance(given, str):
-        return Place(address=_address(given))
+        return PhotoPlace(address=_address(given))
     if not isinstance(given, dict) or not isinstance(url := given.get("url"), str):
         raise BadInput("photos: one of them is no address", hint=FORMS)
     unknown = sorted(str(name) for name in given.keys() - {"url", "caption"})
@@ -107,7 +107,7 @@ def _place(given: object) -> Place:
         raise BadInput(f"photos: a URL has no field {printable(unknown[0])[:SHOWN_MAX]}", hint=FORMS)
     if not isinstance(caption, str) or len(caption) > CAPTION_MAX or (caption and not has_words(caption)):
         raise BadInput(f"photos: a caption is a text of at most {CAPTION_MAX:,} characters on one line")
-    return Place(address=_address(url), caption=caption.strip())
+    return PhotoPlace(address=_address(url), caption=caption.strip())
 
 
 def _address(text: str) -> str:
@@ -127,7 +127,9 @@ def _address(text: str) -> str:
 def check_bucket(address: str) -> None:
     """Raise `BadInput` for what is no plain s3:// address."""
     bucket, _, key = address.removeprefix("s3://").partition("/")
-    good = address.startswith("s3://") and BUCKET.fullmatch(bucket) and len(address) <= ADDRESS_MAX and is_plain(key)
+    good = (
+        address.startswith("s3://") and BUCKET.fullmatch(bucket) and len(address) <= ADDRESS_MAX and is_printable(key)
+    )
     if not good or "//" in key or {".", ".."} & set(key.split("/")) or "?" in key or "#" in key:
         raise BadInput(
             f"{printable(address)[:SHOWN_MAX]} is no place in a bucket", hint="it looks like s3://BUCKET/FOLDER/"
@@ -138,7 +140,7 @@ def _path(address: str) -> str:
     return urlsplit(address).path
 
 
-def file_names(places: Sequence[Place]) -> list[str]:
+def file_names(places: Sequence[PhotoPlace]) -> list[str]:
     """A name for each photo, from its address, all of them different without their endings too: captions are named as photos are."""
     seen, found = set[str](), list[str]()
     for number, place in enumerate(places, start=1):
@@ -163,7 +165,7 @@ Use = Literal["read", "deliver"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class PhotoSource:
     """A place that the operator lets these projects use: a prefix of a bucket, or an organisation or a repository of the hub."""
 
     name: str
@@ -176,7 +178,7 @@ class Source:
         return (project in self.projects or "*" in self.projects) and f"{address}/".startswith(prefix)
 
 
-def source_of(address: str, project: str, sources: Mapping[str, Source], use: Use) -> Source:
+def source_of(address: str, project: str, sources: Mapping[str, PhotoSource], use: Use) -> PhotoSource:
     """The source with the longest place that covers it. Raises `BadInput` where none does."""
     covering = [source for source in sources.values() if source.covers(address, project)]
     fitting = [source for source in covering if use == "read" or source.deliver]
@@ -205,7 +207,7 @@ def why_no_target(address: str) -> str:
     return "" if _path(address).strip("/") else "is a whole bucket: name a folder of it, as s3://BUCKET/FOLDER/"
 
 
-def to_json(places: Sequence[Place]) -> list[dict[str, Any]]:
+def places_to_json(places: Sequence[PhotoPlace]) -> list[dict[str, Any]]:
     return [{"url": place.address} | ({"caption": place.caption} if place.caption else {}) for place in places]
 
 

@@ -200,7 +200,7 @@ class Progress:
     metrics: dict[str, float] = field(default_factory=dict)
 
 
-FailureKind = Literal[
+ReportedFailureKind = Literal[
     "bad data",
     "download failed",
     "diverged",
@@ -217,5 +217,5 @@ FailureKind = Literal[
 class Failure:
     """What a trainer says of its own end."""
 
-    kind: FailureKind
+    kind: ReportedFailureKind
     because: str

@@ -3,15 +3,15 @@
 from dataclasses import dataclass
 from typing import Literal
 
-Way = Literal["SIGTERM", "SIGKILL"]
-WAYS: tuple[Way, ...] = ("SIGTERM", "SIGKILL")
+InterruptionSignal = Literal["SIGTERM", "SIGKILL"]
+WAYS: tuple[InterruptionSignal, ...] = ("SIGTERM", "SIGKILL")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interruption:
     """`after`: not before this step. SIGTERM asks to save and stop; SIGKILL comes some steps after a checkpoint is complete."""
 
-    way: Way
+    way: InterruptionSignal
     after: int
 
 
@@ -61,7 +61,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ResumeCheck:
     """`comparison` is None where the run could not be brought to its end; then `because` says why."""
 
     interruption: Interruption
@@ -78,7 +78,7 @@ class Outcome:
 DIFFERENCES_TOLD = 3
 
 
-def sentence(outcome: Outcome) -> str:
+def resume_sentence(outcome: ResumeCheck) -> str:
     found = outcome.comparison
     if found is None:
         return outcome.because

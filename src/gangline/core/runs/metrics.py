@@ -44,14 +44,14 @@ def is_name(text: str) -> bool:
     return NAME.fullmatch(text) is not None
 
 
-Name = Annotated[str, Predicate(is_name)]
-Values = Annotated[dict[Name, Annotated[float, Predicate(math.isfinite)]], MaxLen(NAMES_MAX)]
-Step = Annotated[int, Ge(1), Le(10**12)]
+MetricName = Annotated[str, Predicate(is_name)]
+Values = Annotated[dict[MetricName, Annotated[float, Predicate(math.isfinite)]], MaxLen(NAMES_MAX)]
+StepNumber = Annotated[int, Ge(1), Le(10**12)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    step: Step
+    step: StepNumber
     values: Values
 
 
@@ -73,7 +73,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
+class AttemptPoints:
     """What an attempt measured, from where it went on."""
 
     from_step: int
@@ -151,7 +151,7 @@ def pack(points: Sequence[Point]) -> str:
     return json.dumps({"step": [point.step for point in points], "values": columns}, separators=(",", ":"))
 
 
-def unpack(packed: str, at_ms: int) -> list[Measured]:
+def unpack_points(packed: str, at_ms: int) -> list[Measured]:
     batch: dict[str, Any] = json.loads(packed)
     return [
         Measured(
@@ -163,7 +163,7 @@ def unpack(packed: str, at_ms: int) -> list[Measured]:
     ]
 
 
-def series(stretches: Sequence[Stretch], up_to: int | None = None) -> list[Measured]:
+def series(stretches: Sequence[AttemptPoints], up_to: int | None = None) -> list[Measured]:
     """One run of a job's attempts, in their order. The points of an attempt count after the step that it went on from, up to the
     one that a later attempt went on from, and up to `up_to`. What was told twice counts once."""
     told, end = list[list[Measured]](), math.inf if up_to is None else up_to
@@ -173,7 +173,7 @@ def series(stretches: Sequence[Stretch], up_to: int | None = None) -> list[Measu
     return [point for points in reversed(told) for point in points]
 
 
-def _ascending(stretch: Stretch, end: float) -> Iterable[Measured]:
+def _ascending(stretch: AttemptPoints, end: float) -> Iterable[Measured]:
     last = stretch.from_step
     for point in stretch.points:
         if last < point.step <= end:

@@ -55,15 +55,15 @@ def subject_of(key: str) -> str:
 
 def is_under_numerics(key: str) -> bool:
     """Whether its bits are those of one kind of machine: only its like may use it."""
-    return kind_of(key) != "class_images"
+    return prepared_kind(key) != "class_images"
 
 
 def may_stay(key: str) -> bool:
     """Whether a node may keep it when the job has ended: it shows nobody's photos and words."""
-    return kind_of(key) == "class_images"
+    return prepared_kind(key) == "class_images"
 
 
-def kind_of(key: str) -> str:
+def prepared_kind(key: str) -> str:
     return key.split("-", 1)[0]
 
 

@@ -14,7 +14,7 @@ _ENDED: dict[str, str] = {"succeeded": "succeeded", "failed": "failed", "cancele
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class KeptCheckpoint:
     """A committed checkpoint; newest first is their order. `pinned`: somebody needs it, however old it is."""
 
     id: str
@@ -23,7 +23,7 @@ class Kept:
     pinned: bool = False
 
 
-def to_prune(checkpoints: list[Kept], *, keep: int) -> list[Kept]:
+def to_prune(checkpoints: list[KeptCheckpoint], *, keep: int) -> list[KeptCheckpoint]:
     """All but the newest `keep`, those that are pinned and the last verified one, once there is one. `checkpoints` are newest
     first."""
     last_verified = next((checkpoint for checkpoint in checkpoints if checkpoint.verified), None)

@@ -10,7 +10,7 @@ from gangline.core.policy import STRICT, Exact
 Bytes = Annotated[int, Ge(1_000), Le(10**12), Exact()]
 Number = Annotated[int, Ge(1), Le(10**9), Exact()]
 Seconds = Annotated[float, Gt(0), Le(86_400), Exact()]
-Rate = Annotated[float, Gt(0), Le(10**6), Exact()]
+RequestRate = Annotated[float, Gt(0), Le(10**6), Exact()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +37,9 @@ class Limits:
     body_idle_s: Annotated[Seconds, "An upload or a batch is ended after this time without a byte."] = 30.0
 
     # Rates
-    key_rate_per_s: Annotated[Rate, "Requests with one key, in the long run."] = 100.0
+    key_rate_per_s: Annotated[RequestRate, "Requests with one key, in the long run."] = 100.0
     key_burst: Annotated[Number, "Requests with one key at once, after a rest."] = 2_000
-    address_rate_per_s: Annotated[Rate, "Requests of one address without a valid key, in the long run."] = 20.0
+    address_rate_per_s: Annotated[RequestRate, "Requests of one address without a valid key, in the long run."] = 20.0
     address_burst: Annotated[Number, "Requests of one address without a valid key at once, after a rest."] = 400
 
     # Streams

@@ -20,9 +20,9 @@ REFERENCE = "`gangline docs reference/settings`"
 DEFAULT_POOL = "default"
 NODES_MAX = 64
 PoolName = Annotated[str, MinLen(1), MaxLen(100)]
-Price = Annotated[float, Ge(0), Le(1e6), Exact()]
+NodePrice = Annotated[float, Ge(0), Le(1e6), Exact()]
 TRUST_MAX = 9
-Trust = Annotated[int, Ge(0), Le(TRUST_MAX), Exact()]
+TrustLevel = Annotated[int, Ge(0), Le(TRUST_MAX), Exact()]
 Nodes = Annotated[int, Ge(0), Le(NODES_MAX), Exact()]
 
 
@@ -32,10 +32,10 @@ class PoolSettings:
 
     __pydantic_config__: ClassVar[Any] = STRICT
     price_usd_per_hour: Annotated[
-        Price | None, "Price of an hour of a node, 0 if it is free; without one, costs of the pool are unknown."
+        NodePrice | None, "Price of an hour of a node, 0 if it is free; without one, costs of the pool are unknown."
     ] = None
     trust: Annotated[
-        Trust | None,
+        TrustLevel | None,
         "Trust tier of the nodes; a job with `--trust N` runs where it is at least N. "
         f"Without one it is {TRUST_MAX} for those that `gangline up` runs on the server's own box, and 0 for others.",
     ] = None
@@ -184,7 +184,7 @@ class Listed:
     meaning: str
 
 
-def listed(settings: ServerSettings) -> list[Listed]:
+def list_settings(settings: ServerSettings) -> list[Listed]:
     """List every setting with its value, section by section."""
     found = [each for name, kind in SECTIONS.items() for each in _listed(name, kind, getattr(settings, name))]
     for section, kind in NAMED.items():

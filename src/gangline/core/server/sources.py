@@ -3,16 +3,15 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from annotated_types import Ge, Gt, Le, MaxLen
+from annotated_types import Ge, Le, MaxLen
 
 from gangline.core.errors import BadInput
 from gangline.core.places.guard import parse_networks
-from gangline.core.places.places import Source, check_bucket, why_no_target
+from gangline.core.places.places import PhotoSource, check_bucket, why_no_target
 from gangline.core.policy import STRICT, Exact
+from gangline.core.server.limits import Bytes, Seconds
 
-Bytes = Annotated[int, Ge(1_000), Le(10**12), Exact()]
-Number = Annotated[int, Ge(1), Le(10**6), Exact()]
-Seconds = Annotated[float, Gt(0), Le(86_400), Exact()]
+FetchCount = Annotated[int, Ge(1), Le(10**6), Exact()]
 Text = Annotated[str, MaxLen(1000), Exact()]
 
 
@@ -28,19 +27,19 @@ class FetchingSettings:
     ] = ()
     file_bytes_max: Annotated[Bytes, "Size of one photo."] = 200_000_000
     bytes_max: Annotated[Bytes, "Size of all photos of a job, and of a zip of them."] = 10_000_000_000
-    files_max: Annotated[Number, "Files of one job: photos, captions and what lies beside them."] = 10_000
+    files_max: Annotated[FetchCount, "Files of one job: photos, captions and what lies beside them."] = 10_000
     file_s: Annotated[Seconds, "One file, or one zip, comes within this time."] = 600.0
     job_s: Annotated[
         Seconds,
         "All photos of a job come within this time, in all tries together; time in which nothing is fetched does not count.",
     ] = 14_400.0
-    tries_max: Annotated[Number, "A job fails after this many tries in a row that came to nothing."] = 12
+    tries_max: Annotated[FetchCount, "A job fails after this many tries in a row that came to nothing."] = 12
     at_once_max: Annotated[
-        Number,
+        FetchCount,
         "Jobs whose photos are fetched at the same time, and jobs whose results are delivered.",
     ] = 4
     at_once_per_project_max: Annotated[
-        Number | None,
+        FetchCount | None,
         "Jobs of one project whose photos are fetched at the same time, by all servers together; without one, half of "
         "`at_once_max`, at least 1.",
     ] = None
@@ -75,8 +74,8 @@ class SourceSettings:
         assert bool(self.place) == bool(self.projects), "a source names its place and its projects"
         assert self.deliver or not self.place.startswith("hf://"), "a place of the hub is to deliver to: deliver = true"
 
-    def named(self, name: str) -> Source:
-        return Source(name=name, place=self.place, projects=self.projects, deliver=self.deliver)
+    def named(self, name: str) -> PhotoSource:
+        return PhotoSource(name=name, place=self.place, projects=self.projects, deliver=self.deliver)
 
 
 def _are_networks(texts: tuple[str, ...]) -> bool:

@@ -9,12 +9,12 @@ from annotated_types import Ge, Gt, Interval, Le, MaxLen, MinLen, MultipleOf, Pr
 from gangline.core.display import Label, has_words
 from gangline.core.files import Files, digest_of_files
 from gangline.core.parsing import Checked, adapter, parse_as
-from gangline.core.specs.settings import PLACE, WORKLOAD, Group, Setting, section
+from gangline.core.specs.settings import PLACE, WORKLOAD, Setting, SettingGroup, section
 
 Prompt = Annotated[str, MinLen(1), MaxLen(2000), Predicate(has_words)]
 STEPS_MAX = 100_000_000
-Step = Annotated[int, Ge(1), Le(STEPS_MAX)]
-Rate = Annotated[float, Gt(0), Le(10)]
+StepCount = Annotated[int, Ge(1), Le(STEPS_MAX)]
+LearningRate = Annotated[float, Gt(0), Le(10)]
 Seed = Annotated[int, Ge(0), Le(2**63 - 1)]
 RESOLUTION_MAX = 4096
 Side = Annotated[int, Interval(ge=16, le=RESOLUTION_MAX), MultipleOf(8)]
@@ -36,7 +36,7 @@ def _why_no_revision(revision: str) -> str:
     return "" if good else "is no revision: a branch, a tag or a commit, of letters, digits and `-_./+`, without `..`"
 
 
-Hub = Annotated[str, MinLen(3), MaxLen(200), Checked(_why_no_repo)]
+HubId = Annotated[str, MinLen(3), MaxLen(200), Checked(_why_no_repo)]
 Revision = Annotated[str, MinLen(1), MaxLen(200), Checked(_why_no_revision)]
 Sampler = Literal["ddim", "euler", "euler_a", "dpm++"]
 Prediction = Literal["epsilon", "v_prediction"]
@@ -62,7 +62,7 @@ class HubBase:
 
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
     source: Literal["hub"] = "hub"
-    repo: Hub
+    repo: HubId
     revision: Revision = "main"
 
     @property
@@ -73,7 +73,7 @@ class HubBase:
 Base = FilesBase | HubBase
 
 
-@section(Group.NODE)
+@section(SettingGroup.NODE)
 class Needs:
     """What a job asks of a node. Empty or 0: any. `gpu_memory_gb` of each of its `slots` GPUs; `trust` is the pool's tier."""
 

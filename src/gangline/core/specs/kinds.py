@@ -14,7 +14,7 @@ from gangline.core.specs.scratch import ScratchSpec, parse_scratch, scratch_hash
 
 Queue = Literal["training", "pictures"]
 Need = Literal["data sets", "prepared files", "weights"]
-Result = Literal["lora", "model", "pictures"]
+ResultKind = Literal["lora", "model", "pictures"]
 Extra = Literal["data", "train"]
 LIBRARIES: Mapping[Extra, tuple[str, ...]] = MappingProxyType(
     {
@@ -58,7 +58,7 @@ class JobKind:
     extras: tuple[Extra, ...]
     queue: Queue
     needs: frozenset[Need]
-    result: Result
+    result: ResultKind
     command: str = ""
 
     @property

@@ -16,27 +16,33 @@ from gangline.core.specs.settings import (
     RESULT,
     WATCH,
     WORKLOAD,
-    Group,
     Setting,
+    SettingGroup,
     deciding,
     hashed,
     section,
 )
 from gangline.core.specs.shared import (
-    Computing,
-    Objective,
-    Optimiser,
-    Placing,
-    Samples,
-    Saving,
+    ComputeSettings,
+    ObjectiveSettings,
+    OptimiserSettings,
+    PlacementSettings,
+    SampleSettings,
+    SaveSettings,
     TextEncoderRate,
 )
-from gangline.core.specs.subject import Cutting, Layers, PriorPreservation, Subject, Words
+from gangline.core.specs.subject import (
+    CropSettings,
+    LayerSettings,
+    PriorPreservationSettings,
+    SubjectCaptionSettings,
+    SubjectSettings,
+)
 
 ATTENTION = ("to_k", "to_q", "to_v", "to_out.0")
 
 
-@section(Group.LORA)
+@section(SettingGroup.LORA)
 class LowRank:
     rank: Annotated[
         int,
@@ -84,7 +90,7 @@ class LowRank:
     text_encoder_learning_rate: TextEncoderRate = None
 
 
-@section(Group.TRAINING)
+@section(SettingGroup.TRAINING)
 class Length:
     """One step is `batch_size` images, computed `microbatch` at a time: as many as fit where that is None. Which images a step sees,
     and how, never depends on it."""
@@ -115,22 +121,22 @@ class Length:
     ] = None
 
 
-@section(Group.FILES)
+@section(SettingGroup.FILES)
 class LoraSpec(
     # settings stand in the opposite order: those of the last section first
-    Placing,
-    Samples,
-    Saving,
-    Computing,
-    Objective,
-    Optimiser,
+    PlacementSettings,
+    SampleSettings,
+    SaveSettings,
+    ComputeSettings,
+    ObjectiveSettings,
+    OptimiserSettings,
     Length,
     LowRank,
-    Cutting,
-    PriorPreservation,
-    Layers,
-    Words,
-    Subject,
+    CropSettings,
+    PriorPreservationSettings,
+    LayerSettings,
+    SubjectCaptionSettings,
+    SubjectSettings,
 ):
     """A subject-driven (DreamBooth, Ruiz et al. 2022) LoRA (Hu et al. 2021) of an SDXL, SD 1.5 or SD 2 model.
 
@@ -144,7 +150,7 @@ class LoraSpec(
         Setting(
             "The base's weights in full, or in 8 or 4 bits (QLoRA) for small cards.",
             CLASS_IMAGES | RESULT | WORKLOAD,
-            group=Group.CARD,
+            group=SettingGroup.CARD,
         ),
     ] = "full"
     output_name: Annotated[
@@ -152,7 +158,7 @@ class LoraSpec(
         Setting(
             "The name of the LoRA's file and title; else the job's own name, else the words of the prompt.",
             WATCH,
-            group=Group.SAID,
+            group=SettingGroup.SAID,
         ),
     ] = ""
 

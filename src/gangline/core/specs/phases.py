@@ -4,21 +4,21 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen, Predicate
 
-from gangline.core.display import Name, has_words, is_plain
+from gangline.core.display import Name, has_words, is_printable
 from gangline.core.files import Files
-from gangline.core.specs.fields import STEPS_MAX, Rate, Side, Step
-from gangline.core.specs.settings import BITS, RESULT, WORKLOAD, Group, Setting, section
+from gangline.core.specs.fields import STEPS_MAX, LearningRate, Side, StepCount
+from gangline.core.specs.settings import BITS, RESULT, WORKLOAD, Setting, SettingGroup, section
 
 
 def is_condition(text: str) -> bool:
     """Return whether it shows itself, on however many lines."""
-    return is_plain(text.replace("\n", " ").replace("\t", " "))
+    return is_printable(text.replace("\n", " ").replace("\t", " "))
 
 
 Condition = Annotated[str, MaxLen(2000), Predicate(is_condition)]
 
 
-@section(Group.DATA)
+@section(SettingGroup.DATA)
 class DataRef:
     """A data set as it was at submission: `place` is an s3:// address that nodes read, or a path below the run's inputs, where its
     `files` are put; a trainer that is started by hand takes any path. `id` and `version` are those of gangline.data.dataset."""
@@ -42,12 +42,12 @@ class DataRef:
         return self.place.startswith("s3://")
 
 
-@section(Group.PHASES)
-class Phase:
+@section(SettingGroup.PHASES)
+class TrainingPhase:
     """Steps of one resolution."""
 
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
-    steps: Annotated[Step, Setting("Optimiser steps.", RESULT)]
+    steps: Annotated[StepCount, Setting("Optimiser steps.", RESULT)]
     resolution: Annotated[Side, Setting("Pixels of a square's side.", RESULT | WORKLOAD, unit="px")]
     batch_size: Annotated[
         int,
@@ -62,7 +62,7 @@ class Phase:
             BITS | WORKLOAD,
         ),
     ] = None
-    learning_rate: Annotated[Rate | None, Setting("Its own rate; without it, that of the job.", RESULT)] = None
+    learning_rate: Annotated[LearningRate | None, Setting("Its own rate; without it, that of the job.", RESULT)] = None
     warmup_steps: Annotated[
         int,
         Ge(0),
@@ -89,7 +89,7 @@ class Phase:
     ] = "auto"
 
 
-@section(Group.LOSSES)
+@section(SettingGroup.LOSSES)
 class VaeLosses:
     """What each error of a VAE counts; all are per number of the picture. `kl` as that of latent diffusion (Rombach et al. 2021,
     appendix G). A perceptual loss (LPIPS) and a discriminator are not here: both need the weights of another network."""

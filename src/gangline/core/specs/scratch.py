@@ -9,38 +9,38 @@ from annotated_types import Ge, Le, MaxLen, MinLen
 from gangline.core.canonical import digest
 from gangline.core.files import File, is_safe_path
 from gangline.core.parsing import InvalidSpec, Problem, parse_as, to_json
-from gangline.core.specs.fields import STEPS_MAX, FilesBase, Step
-from gangline.core.specs.phases import Condition, DataRef, Phase, VaeLosses
+from gangline.core.specs.fields import STEPS_MAX, FilesBase, StepCount
+from gangline.core.specs.phases import Condition, DataRef, TrainingPhase, VaeLosses
 from gangline.core.specs.settings import (
     BITS,
     RESULT,
     WATCH,
     WORKLOAD,
     Decides,
-    Group,
     Setting,
+    SettingGroup,
     deciding,
     hashed,
     section,
 )
 from gangline.core.specs.shared import (
-    Captions,
-    Computing,
-    Objective,
-    Optimiser,
-    Placing,
-    Samples,
+    CaptionSettings,
+    ComputeSettings,
+    ObjectiveSettings,
+    OptimiserSettings,
+    PlacementSettings,
+    SampleSettings,
     SaveInterval,
-    Saving,
-    Start,
+    SaveSettings,
+    StartSettings,
     TextEncoderRate,
 )
 
-Part = Literal["unet", "text_encoders", "vae"]
+ModelPart = Literal["unet", "text_encoders", "vae"]
 
 
-@section(Group.MODEL)
-class Model:
+@section(SettingGroup.MODEL)
+class ModelSettings:
     """`base` is a folder in diffusers' layout, with the weights of all that is not `new`; what is, begins random as its config.json
     says."""
 
@@ -48,7 +48,7 @@ class Model:
         Literal["unet", "vae"], Setting("What is trained: unet, or vae.", RESULT | WORKLOAD, always=("scratch",))
     ] = "unet"
     new: Annotated[
-        tuple[Part, ...],
+        tuple[ModelPart, ...],
         MaxLen(3),
         Setting("Which of unet, text_encoders and vae begin random, as their config.json says.", RESULT),
     ] = ()
@@ -63,15 +63,15 @@ class Model:
     ] = False
 
 
-@section(Group.SUBJECT)
-class Data:
+@section(SettingGroup.SUBJECT)
+class DataSettings:
     """Rows for which `held_out` is true are never trained on; the loss of `held_out_rows` of them is measured."""
 
     data: Annotated[
         tuple[DataRef, ...], MinLen(1), MaxLen(64), Setting("Data sets, each with its share of the mixture.", RESULT)
     ]
     phases: Annotated[
-        tuple[Phase, ...],
+        tuple[TrainingPhase, ...],
         MinLen(1),
         MaxLen(64),
         Setting("Steps of one resolution, one phase after the other.", RESULT | WORKLOAD),
@@ -86,7 +86,7 @@ class Data:
         Le(100_000),
         Setting("So many of them are measured, at noise and timesteps that stay: before and after.", RESULT),
     ] = 256
-    held_out_every_steps: Annotated[Step | None, Setting("Steps between measurements on the way.", WATCH)] = None
+    held_out_every_steps: Annotated[StepCount | None, Setting("Steps between measurements on the way.", WATCH)] = None
     text_embeddings: Annotated[
         Literal["off", "required"],
         Setting(
@@ -97,19 +97,19 @@ class Data:
     ] = "off"
 
 
-@section(Group.TRAINING)
+@section(SettingGroup.TRAINING)
 class ScratchSpec(
     # settings stand in the opposite order: those of the last section first
-    Placing,
-    Samples,
-    Saving,
-    Computing,
-    Objective,
-    Optimiser,
-    Captions,
-    Data,
-    Model,
-    Start,
+    PlacementSettings,
+    SampleSettings,
+    SaveSettings,
+    ComputeSettings,
+    ObjectiveSettings,
+    OptimiserSettings,
+    CaptionSettings,
+    DataSettings,
+    ModelSettings,
+    StartSettings,
 ):
     """Training of `part` on data sets, in phases. It gives a whole model in diffusers' layout.
 
@@ -119,19 +119,19 @@ class ScratchSpec(
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
     kind: Annotated[
         Literal["scratch"],
-        Setting("The kind of job.", RESULT | WORKLOAD, group=Group.FILES, always=("scratch",)),
+        Setting("The kind of job.", RESULT | WORKLOAD, group=SettingGroup.FILES, always=("scratch",)),
     ] = "scratch"
     optimizer: Annotated[
         Literal["adamw", "adamw8bit"],
         Setting("AdamW, or AdamW with 8-bit states.", RESULT | WORKLOAD, always=("scratch",)),
     ] = "adamw"
-    ema_from_step: Annotated[Step, Setting("The first step that is averaged.", RESULT)] = 1
+    ema_from_step: Annotated[StepCount, Setting("The first step that is averaged.", RESULT)] = 1
     vae_losses: Annotated[
         VaeLosses,
         Setting(
             "What each error of a VAE counts, per number of the picture. There is no perceptual loss and no discriminator.",
             RESULT,
-            group=Group.OBJECTIVE,
+            group=SettingGroup.OBJECTIVE,
         ),
     ] = VaeLosses()
     parallel: Annotated[
@@ -139,7 +139,7 @@ class ScratchSpec(
         Setting(
             "ddp, or fsdp, which leaves each GPU a part of weights, moments and average.",
             BITS | WORKLOAD,
-            group=Group.CARD,
+            group=SettingGroup.CARD,
         ),
     ] = "ddp"
     checkpoint_every_s: SaveInterval = 600.0
@@ -184,7 +184,7 @@ class Moment:
 
     step: int
     number: int
-    phase: Phase
+    phase: TrainingPhase
     first_sample: int
 
     @property
@@ -192,7 +192,7 @@ class Moment:
         return self.first_sample == (self.phase.steps - 1) * self.phase.batch_size
 
 
-def moment(spec: ScratchSpec, step: int) -> Moment:
+def moment_of_step(spec: ScratchSpec, step: int) -> Moment:
     """Of `step`, from 1. Samples are counted anew in each phase."""
     before = 0
     for number, phase in enumerate(spec.phases):
@@ -203,7 +203,7 @@ def moment(spec: ScratchSpec, step: int) -> Moment:
     raise AssertionError(f"a run of {before} steps has no step {step}")
 
 
-def burst(spec: ScratchSpec, number: int) -> ScratchSpec:
+def burst_of_phase(spec: ScratchSpec, number: int) -> ScratchSpec:
     """Nothing but steps of that phase, without end, for how fast they are to be seen. They are averaged where most of the phase's
     are."""
     phase = spec.phases[number]
@@ -225,7 +225,7 @@ def burst(spec: ScratchSpec, number: int) -> ScratchSpec:
     )
 
 
-def wanted_rows(spec: ScratchSpec, data: DataRef, phase: Phase, *, held_out: bool) -> str:
+def wanted_rows(spec: ScratchSpec, data: DataRef, phase: TrainingPhase, *, held_out: bool) -> str:
     """The rows of a data set that a phase trains on, or those of them that are held out, as one condition. Rows of which it cannot
     be said whether they are held out are trained on."""
     conditions = [data.where, phase.where]
@@ -322,7 +322,7 @@ def scratch_workload(spec: ScratchSpec) -> str:
 
 def _phases(spec: ScratchSpec, what: Decides) -> list[dict[str, Any]]:
     """Of each phase, the settings that decide it; its `warmup_steps`, which came later, where it has some."""
-    names = deciding(Phase, what)
+    names = deciding(TrainingPhase, what)
     return [
         {name: phase[name] for name in names if name != "warmup_steps" or phase[name]}
         for phase in to_json(spec)["phases"]

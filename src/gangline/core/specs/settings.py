@@ -31,7 +31,7 @@ LATENTS, EMBEDDINGS, CLASS_IMAGES, RESULT, BITS, WORKLOAD, PLACE, WATCH = Decide
 PREPARED = LATENTS | EMBEDDINGS | CLASS_IMAGES
 
 
-class Group(StrEnum):
+class SettingGroup(StrEnum):
     """Titles, in the order in which people read them."""
 
     FILES = "What it starts from"
@@ -60,7 +60,7 @@ class Setting:
     says: str
     decides: Decides
     unit: str = ""
-    group: Group | None = None
+    group: SettingGroup | None = None
     always: tuple[str, ...] = ()
     kohya: tuple[str, ...] = ()
 
@@ -75,7 +75,7 @@ Of = TypeVar("Of", bound=type)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
-def section(group: Group) -> Callable[[Of], Of]:
+def section(group: SettingGroup) -> Callable[[Of], Of]:
     """Make a frozen dataclass of settings of `group`: a spec, a part of one, or what specs have in common, to inherit from.
 
     Raises `TypeError` for a field without a `Setting`. It has no slots: of two classes that have some nothing can inherit.
@@ -120,9 +120,9 @@ def deciding(of: type, what: Decides) -> tuple[str, ...]:
 
 
 @cache
-def groups_of(of: type) -> Mapping[Group, Mapping[str, Setting]]:
+def groups_of(of: type) -> Mapping[SettingGroup, Mapping[str, Setting]]:
     known = settings_of(of)
-    found = {group: {name: one for name, one in known.items() if one.group is group} for group in Group}
+    found = {group: {name: one for name, one in known.items() if one.group is group} for group in SettingGroup}
     return {group: settings for group, settings in found.items() if settings}
 
 

@@ -7,7 +7,17 @@ from annotated_types import Ge, Gt, Interval, Le, Lt, MaxLen, MinLen
 from gangline.core.display import Label
 from gangline.core.parsing import Checked
 from gangline.core.places.places import why_no_target
-from gangline.core.specs.fields import STEPS_MAX, Base, Needs, Prediction, Prompt, Rate, Sampler, Seed, Step
+from gangline.core.specs.fields import (
+    STEPS_MAX,
+    Base,
+    LearningRate,
+    Needs,
+    Prediction,
+    Prompt,
+    Sampler,
+    Seed,
+    StepCount,
+)
 from gangline.core.specs.settings import (
     BITS,
     CLASS_IMAGES,
@@ -17,21 +27,21 @@ from gangline.core.specs.settings import (
     RESULT,
     WATCH,
     WORKLOAD,
-    Group,
     Setting,
+    SettingGroup,
     section,
 )
 
 TextEncoderRate = Annotated[
-    Rate | None, Setting("The text encoders' own learning rate; without it, that of the U-Net.", RESULT)
+    LearningRate | None, Setting("The text encoders' own learning rate; without it, that of the U-Net.", RESULT)
 ]
 RESCALE_OF_ZERO_SNR = 0.7
 """Of Lin et al. 2023, §3.4: without it, guidance overexposes pictures of a base with zero terminal SNR."""
 SaveInterval = Annotated[float, Gt(0), Le(86_400), Setting("Seconds between saves at the most.", WATCH, unit="s")]
 
 
-@section(Group.FILES)
-class Start:
+@section(SettingGroup.FILES)
+class StartSettings:
     base: Annotated[
         Base,
         Setting(
@@ -44,13 +54,13 @@ class Start:
         Setting(
             "The base's licence, for the model card; else what the base itself says, or the hub.",
             WATCH,
-            group=Group.SAID,
+            group=SettingGroup.SAID,
         ),
     ] = ""
 
 
-@section(Group.SUBJECT)
-class Captions:
+@section(SettingGroup.SUBJECT)
+class CaptionSettings:
     caption_drop: Annotated[
         float,
         Interval(ge=0, le=1),
@@ -62,8 +72,8 @@ class Captions:
     ] = 0.0
 
 
-@section(Group.TRAINING)
-class Optimiser:
+@section(SettingGroup.TRAINING)
+class OptimiserSettings:
     optimizer: Annotated[
         Literal["adamw", "adamw8bit", "prodigy", "schedule_free"],
         Setting(
@@ -72,7 +82,7 @@ class Optimiser:
         ),
     ] = "adamw"
     learning_rate: Annotated[
-        Rate,
+        LearningRate,
         Setting(
             "The optimiser's; for Prodigy a factor, best left at 1.",
             RESULT,
@@ -120,8 +130,8 @@ class Optimiser:
     ] = None
 
 
-@section(Group.OBJECTIVE)
-class Objective:
+@section(SettingGroup.OBJECTIVE)
+class ObjectiveSettings:
     prediction_type: Annotated[
         Literal["auto", Prediction],
         Setting(
@@ -156,8 +166,8 @@ class Objective:
     ] = False
 
 
-@section(Group.CARD)
-class Computing:
+@section(SettingGroup.CARD)
+class ComputeSettings:
     """How a card manages. What changes the bits is in the checkpoint's fingerprint."""
 
     precision: Annotated[
@@ -187,8 +197,8 @@ class Computing:
     ] = False
 
 
-@section(Group.SAVING)
-class Saving:
+@section(SettingGroup.SAVING)
+class SaveSettings:
     seed: Annotated[
         Seed,
         Setting(
@@ -199,11 +209,11 @@ class Saving:
         ),
     ] = 0
     checkpoint_every_s: SaveInterval = 60.0
-    checkpoint_every_steps: Annotated[Step | None, Setting("Steps between saves, besides.", WATCH)] = None
+    checkpoint_every_steps: Annotated[StepCount | None, Setting("Steps between saves, besides.", WATCH)] = None
 
 
-@section(Group.SAMPLES)
-class Samples:
+@section(SettingGroup.SAMPLES)
+class SampleSettings:
     """Pictures to look at: of the result, and of steps on the way."""
 
     sample_result: Annotated[
@@ -211,7 +221,7 @@ class Samples:
         Setting("Show the result; a LoRA's beside what the base alone makes of the same prompts and seeds.", WATCH),
     ] = True
     sample_every_steps: Annotated[
-        Step | None,
+        StepCount | None,
         Setting(
             "Steps between pictures of what is learned so far; without an interval there are none on the way.",
             WATCH,
@@ -258,8 +268,8 @@ def _why_no_delivery(address: str) -> str:
     return why_no_target(address) if address else ""
 
 
-@section(Group.TRIES)
-class Placing:
+@section(SettingGroup.TRIES)
+class PlacementSettings:
     attempts_max: Annotated[
         int,
         Ge(1),
@@ -279,6 +289,6 @@ class Placing:
             "Where the server copies the results after success: s3://BUCKET/FOLDER/ or hf://ORGANISATION/NAME, places that its "
             "operator named for the project.",
             WATCH,
-            group=Group.SAID,
+            group=SettingGroup.SAID,
         ),
     ] = ""

@@ -12,15 +12,15 @@ from gangline.core.specs.settings import (
     LATENTS,
     RESULT,
     WORKLOAD,
-    Group,
     Setting,
+    SettingGroup,
     section,
 )
-from gangline.core.specs.shared import Captions, Start
+from gangline.core.specs.shared import CaptionSettings, StartSettings
 
 
-@section(Group.FILES)
-class Subject(Start):
+@section(SettingGroup.FILES)
+class SubjectSettings(StartSettings):
     """`held_out` photos are never trained on: their loss at fixed noise is measured before and after. `captions` are .txt files named
     as their photos, and metadata.jsonl; photos without a caption have the prompt. `class_photos` and
     `class_captions` are the same of the class, with the class prompt."""
@@ -69,7 +69,7 @@ class Subject(Start):
         Setting(
             "What the photos show, with a rare word and the kind of thing: 'a photo of sks dog'.",
             EMBEDDINGS | RESULT,
-            group=Group.SUBJECT,
+            group=SettingGroup.SUBJECT,
         ),
     ]
     mask: Annotated[
@@ -77,13 +77,13 @@ class Subject(Start):
         Setting(
             "Where the loss counts: everywhere, where a photo is opaque (alpha), or where its mask is white (files).",
             LATENTS | RESULT | WORKLOAD,
-            group=Group.SUBJECT,
+            group=SettingGroup.SUBJECT,
         ),
     ] = "none"
 
 
-@section(Group.SUBJECT)
-class Words(Captions):
+@section(SettingGroup.SUBJECT)
+class SubjectCaptionSettings(CaptionSettings):
     caption_shuffles: Annotated[
         int,
         Interval(ge=0, le=64),
@@ -98,8 +98,8 @@ class Words(Captions):
     ] = 1
 
 
-@section(Group.SUBJECT)
-class Layers:
+@section(SettingGroup.SUBJECT)
+class LayerSettings:
     clip_skip: Annotated[
         int,
         Interval(ge=1, le=12),
@@ -111,8 +111,8 @@ class Layers:
     ] = 1
 
 
-@section(Group.SUBJECT)
-class PriorPreservation:
+@section(SettingGroup.SUBJECT)
+class PriorPreservationSettings:
     """`class_images` pictures that the base makes of `class_prompt` (Ruiz et al. 2022, §4.2), drawn with settings of their own: what is
     to be preserved does not depend on how quickly somebody wants to look at pictures on the way."""
 
@@ -152,8 +152,8 @@ class PriorPreservation:
     ] = 1.0
 
 
-@section(Group.CUTTING)
-class Cutting:
+@section(SettingGroup.CUTTING)
+class CropSettings:
     """`crops` places for each picture where `crop` is random, and each of them mirrored too with `flip`."""
 
     resolution: Annotated[

@@ -16,8 +16,8 @@ from typing import IO
 
 from gangline.core.errors import BadInput
 from gangline.data.images.decoder import read_answer, write_question
-from gangline.data.images.decoding import Asked, Seen, decode
-from gangline.data.images.pixels import shown
+from gangline.data.images.decoding import Asked, DecodedView, decode_views
+from gangline.data.images.pixels import printable_path
 
 DECODER = (sys.executable, "-P", "-m", "gangline.data.images.decoder")
 PHOTOS_EACH = 12
@@ -33,16 +33,16 @@ def processes_for(photos: int, on_cores: int) -> int:
     return min(on_cores, PROCESSES_MAX, photos // PHOTOS_EACH) if photos >= 2 * PHOTOS_EACH else 0
 
 
-def decoded(asked: Sequence[Asked], processes: int) -> Generator[list[Seen]]:
+def decoded(asked: Sequence[Asked], processes: int) -> Generator[list[DecodedView]]:
     """Yield the views of each photo, in order. Close it where not all are taken: then the processes end.
 
     Raises `BadInput`, which names the photo, when its turn has come.
     """
     if not processes:
-        yield from map(decode, asked)
+        yield from map(decode_views, asked)
         return
     with _Decoders(processes) as decoders:
-        coming, ahead = deque[tuple[Asked, Future[list[Seen]]]](), 0
+        coming, ahead = deque[tuple[Asked, Future[list[DecodedView]]]](), 0
         left = deque(asked)
         while left or coming:
             while left and (not coming or ahead + left[0].bytes_at_most <= BYTES_AHEAD):
@@ -74,10 +74,10 @@ class _Decoders:
         for each in self._all:
             each.wait()
 
-    def decode(self, asked: Asked) -> "Future[list[Seen]]":
+    def decode(self, asked: Asked) -> "Future[list[DecodedView]]":
         return self._threads.submit(self._decode, asked)
 
-    def _decode(self, asked: Asked) -> list[Seen]:
+    def _decode(self, asked: Asked) -> list[DecodedView]:
         decoder = self._idle.get()
         try:
             return decoder.decode(asked)
@@ -92,7 +92,7 @@ class _Decoder:
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = False
 
-    def decode(self, asked: Asked) -> list[Seen]:
+    def decode(self, asked: Asked) -> list[DecodedView]:
         code = 0
         for _ in range(TRIES):
             process = self._running()
@@ -126,7 +126,7 @@ class _Decoder:
 
 def _ended(asked: Asked, code: int) -> Exception:
     """What is said of a process that ended twice over the same photo; one that was not ended by a signal has said more in the log."""
-    name = shown(asked.photo)
+    name = printable_path(asked.photo)
     if code == -signal.SIGKILL:
         return MemoryError(f"the process that decodes {name} was killed, perhaps for want of memory")
     if code < 0:

@@ -1,4 +1,4 @@
-"""How a picture is cut to a size that a batch can have. Pure, but for `cut`, which makes pixels.
+"""How a picture is cut to a size that a batch can have. Pure, but for `cut_view`, which makes pixels.
 
 Buckets of several aspect ratios and about one area come from NovelAI ("Improvements on Stable Diffusion", 2022); SDXL is told of each
 picture how large it was and where it was cut (Podell et al. 2023, §2.2).
@@ -127,7 +127,7 @@ def _rounded(part: int, whole: int) -> int:
     return (2 * part + whole) // (2 * whole)
 
 
-def cut(image: Image.Image, view: View, how: Image.Resampling = Image.Resampling.LANCZOS) -> Image.Image:
+def cut_view(image: Image.Image, view: View, how: Image.Resampling = Image.Resampling.LANCZOS) -> Image.Image:
     """Scaling the box alone is scaling all and cutting then, in memory that the target bounds.
 
     `image` is the whole photo, or anything that shows all of it at another size.

@@ -26,7 +26,7 @@ METADATA = "metadata.jsonl"
 COUNTED = re.compile(r"(\d+)_(.*)")
 MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
-Tell = Callable[[str], None]
+TellUser = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Caption:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class CaptionText:
     """What one file says of a photo; empty and None where it says nothing."""
 
     file: str
@@ -47,7 +47,7 @@ class Said:
 
 
 def read_captions(
-    folder: Path, photos: list[str], prompt: str, tell: Tell = lambda sentence: None
+    folder: Path, photos: list[str], prompt: str, tell: TellUser = lambda sentence: None
 ) -> dict[str, Caption]:
     """The caption of each of `photos` (paths with `/`), from files that lie in `folder` as they would beside them.
 
@@ -81,7 +81,7 @@ def shuffled(text: str, keep: int, rng: "np.random.Generator") -> str:
     return ", ".join([*tags[:keep], *(rest[place] for place in rng.permutation(len(rest)))])
 
 
-def _caption(photo: str, own: Said | None, line: Said | None, prompt: str, tell: Tell) -> Caption:
+def _caption(photo: str, own: CaptionText | None, line: CaptionText | None, prompt: str, tell: TellUser) -> Caption:
     if own and line and own.text and line.text not in ("", own.text):
         tell(f"{photo} has two captions: the one in {own.file} is taken, not the one in {line.file}")
     repeats, words = _of_folder(photo)
@@ -116,14 +116,14 @@ def _sidecars(files: list[str]) -> list[str]:
     return [file for file in files if PurePosixPath(file).suffix.lower() in BESIDE]
 
 
-def _own(folder: Path, file: str, tell: Tell) -> Said:
+def _own(folder: Path, file: str, tell: TellUser) -> CaptionText:
     text = _caption_text(_text(folder / file, file, tell), file)
     if not text:
         tell(f"{file} is empty: it is as if it were not there")
-    return Said(file=file, text=text)
+    return CaptionText(file=file, text=text)
 
 
-def _lines(folder: Path, file: str, tell: Tell) -> Iterator[tuple[str, Said]]:
+def _lines(folder: Path, file: str, tell: TellUser) -> Iterator[tuple[str, CaptionText]]:
     """What Hugging Face's `imagefolder` reads: a JSON object a line, its `file_name` as seen from the file's own folder."""
     for number, line in enumerate(_text(folder / file, file, tell).split("\n"), start=1):
         if line.strip():
@@ -131,7 +131,7 @@ def _lines(folder: Path, file: str, tell: Tell) -> Iterator[tuple[str, Said]]:
             yield str(PurePosixPath(file).parent / name), said
 
 
-def _line(line: str, where: str) -> tuple[str, Said]:
+def _line(line: str, where: str) -> tuple[str, CaptionText]:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -143,7 +143,9 @@ def _line(line: str, where: str) -> tuple[str, Said]:
     text = value.get("text", value.get("caption"))
     if not isinstance(text, str | None):
         raise BadInput(f"{where} has a caption that is not a text: {text!r}")
-    return value["file_name"], Said(file=where, text=_caption_text(text or "", where), repeats=_repeats(value, where))
+    return value["file_name"], CaptionText(
+        file=where, text=_caption_text(text or "", where), repeats=_repeats(value, where)
+    )
 
 
 def _repeats(value: dict[str, Any], where: str) -> int | None:
@@ -164,7 +166,7 @@ def _caption_text(text: str, where: str) -> str:
     return text
 
 
-def _text(path: Path, name: str, tell: Tell) -> str:
+def _text(path: Path, name: str, tell: TellUser) -> str:
     try:
         if path.stat().st_size > BYTES_MAX:
             raise BadInput(f"{name} is too large for captions", hint="take it out of the folder")
@@ -176,7 +178,7 @@ def _text(path: Path, name: str, tell: Tell) -> str:
     return text_of(content, name, tell)
 
 
-def text_of(content: bytes, name: str, tell: Tell = lambda sentence: None) -> str:
+def text_of(content: bytes, name: str, tell: TellUser = lambda sentence: None) -> str:
     """UTF-8, UTF-16 with its mark, or else the encoding of old Windows programs, which can read any bytes that are a text.
 
     Raises `BadInput`.

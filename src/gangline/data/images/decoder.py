@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from gangline.core.errors import BadInput
 from gangline.data.images.buckets import Size, View
-from gangline.data.images.decoding import CHANNELS, Asked, Seen, decode
+from gangline.data.images.decoding import CHANNELS, Asked, DecodedView, decode_views
 
 LEFT_TO_THE_TRAINER = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -30,7 +30,7 @@ def main() -> None:
 
 def _answer(asked: Asked, to: IO[bytes]) -> None:
     try:
-        seen = decode(asked)
+        seen = decode_views(asked)
     except BadInput as error:
         to.write(json.dumps({"message": error.message, "hint": error.hint}).encode() + b"\n")
     except MemoryError:
@@ -48,7 +48,7 @@ def write_question(asked: Asked, to: IO[bytes]) -> None:
     to.flush()
 
 
-def read_answer(asked: Asked, source: IO[bytes]) -> list[Seen]:
+def read_answer(asked: Asked, source: IO[bytes]) -> list[DecodedView]:
     """Raises `EOFError` where the process has ended, `BadInput` and `MemoryError` as `decode` does."""
     line = source.readline()
     if not line.endswith(b"\n"):
@@ -59,9 +59,9 @@ def read_answer(asked: Asked, source: IO[bytes]) -> list[Seen]:
     return [_seen(view, asked.mask is not None, source) for view in asked.views]
 
 
-def _seen(view: View, masked: bool, source: IO[bytes]) -> Seen:
+def _seen(view: View, masked: bool, source: IO[bytes]) -> DecodedView:
     sides = (view.target.height, view.target.width)
-    return Seen(_array(source, (*sides, CHANNELS)), _array(source, sides) if masked else None)
+    return DecodedView(_array(source, (*sides, CHANNELS)), _array(source, sides) if masked else None)
 
 
 def _array(source: IO[bytes], shape: tuple[int, ...]) -> Any:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from PIL import Image
 
-from gangline.data.images.buckets import View, cut
+from gangline.data.images.buckets import View, cut_view
 from gangline.data.images.masks import check_shape
 from gangline.data.images.pixels import read_both, read_photo
 
@@ -36,19 +36,19 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class DecodedView:
     """A view in 8 bits: pixels (H, W, 3), and how much each counts (H, W) where there is a mask."""
 
     pixels: "np.ndarray"
     mask: "np.ndarray | None"
 
 
-def decode(asked: Asked) -> list[Seen]:
+def decode_views(asked: Asked) -> list[DecodedView]:
     """Every view of a photo. Raises `BadInput`, which names the file."""
     photo, mask = _read(asked)
     if asked.mask and mask:
         check_shape(asked.mask, mask, asked.views[0].original)
-    return [Seen(_array(cut(photo, view)), _mask(asked, mask, view)) for view in asked.views]
+    return [DecodedView(_array(cut_view(photo, view)), _mask(asked, mask, view)) for view in asked.views]
 
 
 def _read(asked: Asked) -> tuple[Image.Image, Image.Image | None]:
@@ -66,7 +66,7 @@ def _mask(asked: Asked, whole: Image.Image | None, view: View) -> "np.ndarray | 
         return None
     if whole is None:  # a photo without transparency counts everywhere
         return np.full((view.target.height, view.target.width), 255, dtype=np.uint8)
-    return _array(cut(whole, view, Image.Resampling.BILINEAR))
+    return _array(cut_view(whole, view, Image.Resampling.BILINEAR))
 
 
 def _array(image: Image.Image) -> "np.ndarray":

@@ -13,14 +13,14 @@ STRIP, STRIP_MAX = 128, 8
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class GridRow:
     """What its pictures have in common, and one picture for each column: None where there is none."""
 
     label: str
     pictures: Sequence[Image.Image | None]
 
 
-def draw(rows: Sequence[Row], columns: Sequence[str], photos: Image.Image | None = None) -> Image.Image:
+def draw_grid(rows: Sequence[GridRow], columns: Sequence[str], photos: Image.Image | None = None) -> Image.Image:
     """A sheet with a heading over each column and a line over each row; above all of it the strip of `photos` that were trained on."""
     width = 2 * MARGIN + len(columns) * (TILE + GAP) - GAP
     width = max(width, 2 * MARGIN + photos.width) if photos else width

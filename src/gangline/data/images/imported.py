@@ -14,7 +14,7 @@ from typing import Any
 from gangline.core.errors import UserError
 from gangline.data.images.captions import find_captions, read_captions
 from gangline.data.images.photos import find_photos
-from gangline.data.images.zips import Bounds, unpack
+from gangline.data.images.zips import ZipBounds, unpack_zip
 
 FETCHED, PHOTOS = "fetched", "photos"
 MEMORY_BYTES_MAX = 4 * 2**30
@@ -24,7 +24,7 @@ TOLD_MAX = 20
 """Sentences; what strangers packed may be worth ten thousand."""
 
 
-def look(folder: Path, bounds: Bounds, *, all_are_photos: bool) -> dict[str, Any]:
+def inspect_folder(folder: Path, bounds: ZipBounds, *, all_are_photos: bool) -> dict[str, Any]:
     """The names of photos and captions below `PHOTOS`, and sentences on what was not used. Raises `BadInput`.
 
     `all_are_photos`: each was named by itself, so one that is none is an error."""
@@ -33,7 +33,7 @@ def look(folder: Path, bounds: Bounds, *, all_are_photos: bool) -> dict[str, Any
     photos.mkdir()
     zips = sorted(fetched.glob("*.zip"))
     for path in zips:
-        bounds = unpack(path, photos if len(zips) == 1 else photos / path.stem, bounds)
+        bounds = unpack_zip(path, photos if len(zips) == 1 else photos / path.stem, bounds)
     for path in sorted(fetched.rglob("*")):
         if path.is_file() and path not in zips:
             to = photos / path.relative_to(fetched)
@@ -53,7 +53,7 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_S_MAX, CPU_S_MAX))
     folder, wanted = Path(sys.argv[1]), json.loads(sys.argv[2])
     try:
-        answer = look(folder, Bounds(**wanted["bounds"]), all_are_photos=wanted["all_are_photos"])
+        answer = inspect_folder(folder, ZipBounds(**wanted["bounds"]), all_are_photos=wanted["all_are_photos"])
     except UserError as error:
         sys.stdout.write(json.dumps({"message": error.message, "hint": error.hint}))
         return REFUSED

@@ -6,14 +6,14 @@ from PIL import Image
 
 from gangline.core.errors import BadInput
 from gangline.data.images.buckets import Size
-from gangline.data.images.pixels import shown
+from gangline.data.images.pixels import printable_path
 
 ASPECT_TOLERANCE = 0.02
 
 
 def check_shape(path: Path, mask: Image.Image, photo: Size) -> None:
     """Raises `BadInput` where the mask in that file has another shape than its photo; it may be smaller or larger."""
-    check_fits(shown(path), Size(width=mask.width, height=mask.height), photo)
+    check_fits(printable_path(path), Size(width=mask.width, height=mask.height), photo)
 
 
 def check_fits(name: str, mask: Size, photo: Size) -> None:

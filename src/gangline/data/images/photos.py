@@ -12,7 +12,7 @@ from gangline.core.errors import BadInput
 from gangline.core.files import is_safe_path
 from gangline.data.images.buckets import Size
 from gangline.data.images.captions import COUNTED, is_caption
-from gangline.data.images.pixels import Unreadable, as_seen, opened, recognised, shown
+from gangline.data.images.pixels import Unreadable, as_seen, opened, printable_path, recognised
 from gangline.posix import cores
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ UNREADABLE = (".heic", ".heif", ".jxl", ".psd", ".svg", ".dng", ".cr2", ".cr3", 
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundPhotos:
     """Photos in the order of their names, the size of each as a person sees it, and sentences on what is not used."""
 
     photos: list[Path]
@@ -33,7 +33,7 @@ class Found:
     passed_over: list[str]
 
 
-def find_photos(folder: Path, *, threads: int = 1) -> Found:
+def find_photos(folder: Path, *, threads: int = 1) -> FoundPhotos:
     """Every image in `folder` and in its subfolders that are named as kohya does, `10_sks dog`, each read to its last byte.
 
     Captions are left to `captions`; so many `threads` read at once. Raises `BadInput` that names the folder, or the first image that
@@ -48,7 +48,7 @@ def find_photos(folder: Path, *, threads: int = 1) -> Found:
     for path in _candidates(folder):
         because = _why_not(path)
         if because:
-            passed_over.append(f"{shown(path)} is passed over: {because}")
+            passed_over.append(f"{printable_path(path)} is passed over: {because}")
         else:
             photos.append(path)
     if not photos:
@@ -58,7 +58,7 @@ def find_photos(folder: Path, *, threads: int = 1) -> Found:
         )
     read = read_each(lambda path: _checked(path, folder), photos, threads)
     passed_over += [sentence for _, sentence in read if sentence]
-    return Found(photos, [size for size, _ in read], passed_over)
+    return FoundPhotos(photos, [size for size, _ in read], passed_over)
 
 
 def read_each(read: Callable[[T], U], wanted: Iterable[T], threads: int) -> list[U]:
@@ -87,9 +87,11 @@ def _why_not(path: Path) -> str:
     if path.name.startswith("."):
         return "a hidden file"
     if suffix in UNREADABLE:
-        raise BadInput(f"{shown(path)} is in a format that is not read here", hint="save it as JPEG or PNG")
+        raise BadInput(f"{printable_path(path)} is in a format that is not read here", hint="save it as JPEG or PNG")
     if suffix in SUFFIXES and not path.is_file():
-        raise BadInput(f"{shown(path)} is no file: a link that leads nowhere", hint="take it out of the folder")
+        raise BadInput(
+            f"{printable_path(path)} is no file: a link that leads nowhere", hint="take it out of the folder"
+        )
     if suffix in SUFFIXES or (not suffix and path.is_file() and _is_image(path)):
         return ""
     return "not an image"
@@ -112,5 +114,5 @@ def _checked(path: Path, folder: Path) -> tuple[Size, str]:
     with opened(path) as image:
         seen = as_seen(image)
         frames = getattr(image, "n_frames", 1)
-    told = f"{shown(path)} has {frames} frames: the first is taken" if frames > 1 else ""
+    told = f"{printable_path(path)} has {frames} frames: the first is taken" if frames > 1 else ""
     return Size(width=seen.width, height=seen.height), told

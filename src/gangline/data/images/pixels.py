@@ -88,9 +88,11 @@ def _by_name(path: Path) -> Iterator[None]:
     try:
         yield
     except Unreadable as error:
-        raise BadInput(f"{shown(path)} {error.because}", hint=error.hint) from None
+        raise BadInput(f"{printable_path(path)} {error.because}", hint=error.hint) from None
     except PermissionError:
-        raise BadInput(f"{shown(path)} may not be read", hint="change its permissions, or take it out") from None
+        raise BadInput(
+            f"{printable_path(path)} may not be read", hint="change its permissions, or take it out"
+        ) from None
 
 
 @contextmanager
@@ -149,13 +151,13 @@ def as_seen(image: Image.Image) -> Image.Image:
     return _upright(image, _over_white(_eight_bits(image)))
 
 
-def is_plain(image: Image.Image) -> bool:
+def is_upright_rgb(image: Image.Image) -> bool:
     """Whether its pixels are as a person sees them already."""
     plain = image.mode == "RGB" and not image.has_transparency_data and not image.info.get("icc_profile")
     return plain and _orientation(image) not in UPRIGHT
 
 
-def shown(path: Path) -> str:
+def printable_path(path: Path) -> str:
     """A name that is fit to be printed, whatever it is."""
     return path.name if path.name.isprintable() else repr(path.name)
 

@@ -21,7 +21,7 @@ ENCRYPTED = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class ZipBounds:
     """What a zip may hold when it is unpacked."""
 
     files_max: int = 20_000
@@ -33,7 +33,7 @@ DEPTH_MAX = 16
 """Photos lie at the top or one folder below. Folders cost a disk as much as files, and count as none."""
 
 
-def unpack(path: Path, folder: Path, bounds: Bounds) -> Bounds:
+def unpack_zip(path: Path, folder: Path, bounds: ZipBounds) -> ZipBounds:
     """Unpack a zip of photos into `folder`, without the one folder that holds all of it; return what is left of the bounds.
 
     Raises `BadInput`."""
@@ -54,7 +54,7 @@ def unpack(path: Path, folder: Path, bounds: Bounds) -> Bounds:
         raise BadInput(f"{path.name} holds names that no folder can have together", hint="rename the files") from None
 
 
-def _wanted(packed: zipfile.ZipFile, name: str, bounds: Bounds) -> dict[str, zipfile.ZipInfo]:
+def _wanted(packed: zipfile.ZipFile, name: str, bounds: ZipBounds) -> dict[str, zipfile.ZipInfo]:
     """The files to unpack by their names in the folder. What the central directory says is checked before a byte is unpacked."""
     members = [each for each in packed.infolist() if not each.is_dir() and not _is_of_a_system(each.filename)]
     if not members:

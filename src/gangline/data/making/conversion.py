@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from gangline.core.canonical import digest
 from gangline.data.making.row import OWN, Storing
-from gangline.data.place import Entry, Place, as_text
+from gangline.data.place import DataPlace, Entry, printable_name
 from gangline.data.sources import Source
 from gangline.data.where import Where
 
@@ -22,7 +22,7 @@ class Conversion:
     """All that decides what the data set will be. `rows` is how many samples a piece has, about."""
 
     source: Source
-    target: Place
+    target: DataPlace
     where: Where = field(default_factory=Where)
     unique: str = ""
     storing: Storing = field(default_factory=Storing)
@@ -34,18 +34,18 @@ class Conversion:
         return pa.schema([*OWN, *self.source.columns, *self.source.latents])
 
     @property
-    def work(self) -> Place:
+    def work(self) -> DataPlace:
         return self.target.beside(".converting")
 
     def digest(self, entries: list[Entry]) -> str:
         """Of what is asked for and of the files that it is asked of: another conversion has another one."""
         asked = asdict(replace(self, source=None, target=None))  # pyright: ignore[reportArgumentType]
         of = [self.source.place.uri, self.source.columns.to_string(), self.source.asked]
-        return digest([asked, of, [(as_text(entry.name), entry.bytes, entry.mark) for entry in entries]])
+        return digest([asked, of, [(printable_name(entry.name), entry.bytes, entry.mark) for entry in entries]])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class ConvertedPiece:
     """What came of a piece of the conversion with this `plan`. `left_out` counts samples by the reason; `examples` has the names of
     some of them. `dropped` counts what the columns cannot hold of samples that were kept."""
 
@@ -61,7 +61,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class ConversionProgress:
     """Pieces and samples done so far, those of an earlier try apart: a rate counts what this one did."""
 
     shards: int
@@ -73,15 +73,15 @@ class Progress:
     left_out: dict[str, int]
 
 
-Tell = Callable[[Progress], None]
+TellProgress = Callable[[ConversionProgress], None]
 
 
-def left_out(done: Iterable[Done]) -> dict[str, int]:
+def left_out_counts(done: Iterable[ConvertedPiece]) -> dict[str, int]:
     """How many for each reason, the most frequent first."""
     return dict(sum((Counter(one.left_out) for one in done), Counter()).most_common())
 
 
-def dropped(done: Iterable[Done]) -> dict[str, int]:
+def dropped(done: Iterable[ConvertedPiece]) -> dict[str, int]:
     """How often each was, the most frequent first."""
     return bounded(sum((Counter(one.dropped) for one in done), Counter()))
 

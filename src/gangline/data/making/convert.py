@@ -14,14 +14,30 @@ import pyarrow as pa
 from lance.fragment import FragmentMetadata
 
 from gangline.core.errors import BadInput
-from gangline.data.dataset import DataSet, Info, data_lengths, is_data, is_whole, open_data_set, sweep, there
-from gangline.data.making.conversion import Conversion, Done, Progress, Tell, dropped, left_out
+from gangline.data.dataset import (
+    DataSet,
+    Info,
+    data_lengths,
+    is_data,
+    is_fragment_complete,
+    open_data_set,
+    sweep,
+    there,
+)
+from gangline.data.making.conversion import (
+    Conversion,
+    ConversionProgress,
+    ConvertedPiece,
+    TellProgress,
+    dropped,
+    left_out_counts,
+)
 from gangline.data.making.doubles import drop_doubles
 from gangline.data.making.engine import Engine
 from gangline.data.making.fetch import Fetching
 from gangline.data.making.piece import UNCAPTIONED, convert_shard
 from gangline.data.making.row import SEEN
-from gangline.data.place import Entry, Place, called, errors_of
+from gangline.data.place import DataPlace, Entry, errors_of, name_in_messages
 from gangline.data.sources import Shard
 
 PLAN = "plan.json"
@@ -32,11 +48,11 @@ def convert(
     entries: list[Entry],
     engine: Engine,
     how: Fetching,
-    tell: Tell = lambda progress: None,
-) -> tuple[DataSet, list[Done]]:
+    tell: TellProgress = lambda progress: None,
+) -> tuple[DataSet, list[ConvertedPiece]]:
     """The data set, and what came of each piece. Raises `BadInput`, and `Unreachable` where saying the same again may help."""
     plan = conversion.digest(entries)
-    check(conversion)
+    check_conversion(conversion)
     made = there(conversion.target)
     if made is None or made.info.plan != plan:
         if made is not None:
@@ -49,7 +65,7 @@ def convert(
     if made is None:
         done = _make(conversion, plan, shards, done, engine, how, tell)
         _check_alone(conversion, done)
-        _commit(conversion, plan, done, called(conversion.source.place, entries))
+        _commit(conversion, plan, done, name_in_messages(conversion.source.place, entries))
     if conversion.unique:
         try:
             drop_doubles(conversion)
@@ -61,7 +77,7 @@ def convert(
     return open_data_set(conversion.target), done
 
 
-def check(conversion: Conversion) -> None:
+def check_conversion(conversion: Conversion) -> None:
     """Raises `BadInput` where it asks for what cannot be."""
     target = conversion.target
     target.check_name()
@@ -92,7 +108,7 @@ def _begin(conversion: Conversion, plan: str) -> None:
     conversion.work.write(PLAN, json.dumps({"plan": plan, "source": conversion.source.place.uri}).encode())
 
 
-def _check_vacant(target: Place) -> None:
+def _check_vacant(target: DataPlace) -> None:
     """Raises `BadInput` where files lie that no conversion left there."""
     others = [entry.name for entry in target.entries() if not is_data(entry.name)]
     if others:
@@ -101,20 +117,20 @@ def _check_vacant(target: Place) -> None:
         )
 
 
-def _done(conversion: Conversion, plan: str, shards: list[Shard]) -> list[Done]:
+def _done(conversion: Conversion, plan: str, shards: list[Shard]) -> list[ConvertedPiece]:
     """What earlier tries of the same finished."""
     wanted = {f"{shard.name}.json" for shard in shards}
     notes = [entry.name for entry in conversion.work.entries() if entry.name in wanted]
-    done = [Done(**json.loads(conversion.work.read(name))) for name in notes]
+    done = [ConvertedPiece(**json.loads(conversion.work.read(name))) for name in notes]
     lengths = data_lengths(conversion.target) if done else {}
     return [one for one in done if one.plan == plan and _is_whole(one, lengths)]
 
 
-def _is_whole(done: Done, lengths: dict[str, int]) -> bool:
-    return all(is_whole(fragment, lengths) for fragment in done.fragments)
+def _is_whole(done: ConvertedPiece, lengths: dict[str, int]) -> bool:
+    return all(is_fragment_complete(fragment, lengths) for fragment in done.fragments)
 
 
-def _check_alone(conversion: Conversion, done: list[Done]) -> None:
+def _check_alone(conversion: Conversion, done: list[ConvertedPiece]) -> None:
     """Raises `BadInput` where another process that was told the same came first: it swept what was made here."""
     lengths = data_lengths(conversion.target)
     if there(conversion.target) is not None or not all(_is_whole(one, lengths) for one in done):
@@ -126,8 +142,14 @@ def _overtaken(conversion: Conversion) -> BadInput:
 
 
 def _make(
-    conversion: Conversion, plan: str, shards: list[Shard], done: list[Done], engine: Engine, how: Fetching, tell: Tell
-) -> list[Done]:
+    conversion: Conversion,
+    plan: str,
+    shards: list[Shard],
+    done: list[ConvertedPiece],
+    engine: Engine,
+    how: Fetching,
+    tell: TellProgress,
+) -> list[ConvertedPiece]:
     before = len(done), sum(one.seen for one in done)
     had = {one.shard for one in done}
     todo = [shard for shard in shards if shard.name not in had]
@@ -135,14 +157,14 @@ def _make(
 
     def show() -> None:
         tell(
-            Progress(
+            ConversionProgress(
                 shards=len(shards),
                 shards_done=len(done),
                 shards_before=before[0],
                 seen=sum(one.seen for one in done),
                 seen_before=before[1],
                 rows=sum(one.rows for one in done),
-                left_out=left_out(done),
+                left_out=left_out_counts(done),
             )
         )
 
@@ -153,11 +175,11 @@ def _make(
     return sorted(done, key=lambda one: one.shard)
 
 
-def _commit(conversion: Conversion, plan: str, done: list[Done], source: str) -> None:
+def _commit(conversion: Conversion, plan: str, done: list[ConvertedPiece], source: str) -> None:
     fragments = [FragmentMetadata.from_json(json.dumps(fragment)) for one in done for fragment in one.fragments]
     rows = sum(one.rows for one in done)
     if not rows:
-        counts = left_out(done)
+        counts = left_out_counts(done)
         reasons = "; ".join(f"{count} {because}" for because, count in counts.items()) or "it has none"
         _sweep(conversion)
         keeps = "; --keep-uncaptioned takes images without a caption" if UNCAPTIONED in counts else ""
@@ -170,7 +192,7 @@ def _commit(conversion: Conversion, plan: str, done: list[Done], source: str) ->
         source=conversion.source.place.uri,
         where=conversion.where.conditions,
         unique=conversion.unique,
-        left_out=left_out(done),
+        left_out=left_out_counts(done),
         dropped=dropped(done),
     )
     schema = conversion.schema.with_metadata(info.to_metadata())

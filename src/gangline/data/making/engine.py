@@ -14,8 +14,8 @@ from gangline.core.errors import BadInput, Unreachable
 from gangline.data.place import first_line
 from gangline.posix import die_with_parent
 
-Task = TypeVar("Task")
-Result = TypeVar("Result")
+_Task = TypeVar("_Task")
+_Result = TypeVar("_Result")
 
 RETRIES = 3
 """Of a piece whose node vanished; what a piece raises ends all."""
@@ -24,7 +24,7 @@ FOUND_BY_RAY = ("", "local", "auto")
 
 
 class Engine(Protocol):
-    def run(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
+    def run(self, work: Callable[[_Task], _Result], tasks: Sequence[_Task]) -> Iterator[_Result]:
         """What came of each, as they end. What one raises ends all."""
         ...
 
@@ -33,7 +33,7 @@ class Processes:
     def __init__(self, count: int) -> None:
         self.count = count
 
-    def run(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
+    def run(self, work: Callable[[_Task], _Result], tasks: Sequence[_Task]) -> Iterator[_Result]:
         count = min(self.count, len(tasks))
         if count <= 1:
             yield from map(work, tasks)
@@ -66,7 +66,7 @@ class Ray:
         self.processes = processes
         self.on_gpus = on_gpus
 
-    def run(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
+    def run(self, work: Callable[[_Task], _Result], tasks: Sequence[_Task]) -> Iterator[_Result]:
         _knock(self.address)
         try:
             import ray
@@ -117,7 +117,7 @@ def _knock(address: str) -> None:
         ) from None
 
 
-def _done(work: Callable[[Task], Result], task: Task) -> Result:
+def _done(work: Callable[[_Task], _Result], task: _Task) -> _Result:
     return work(task)
 
 

@@ -14,7 +14,7 @@ from time import monotonic
 import httpx
 
 from gangline.core.errors import BadInput
-from gangline.data.place import Place
+from gangline.data.place import DataPlace
 from gangline.data.sources import BUCKET, Item
 from gangline.tls import trusted
 
@@ -45,7 +45,7 @@ class Fetching:
 NO_FILE = FileNotFoundError, NotADirectoryError, IsADirectoryError
 
 
-class Failed(Exception):
+class FetchFailed(Exception):
     """Why there is no image, in words that are counted."""
 
     def __init__(self, because: str, *, again: bool = False, after_s: float = 0.0) -> None:
@@ -55,7 +55,7 @@ class Failed(Exception):
         self.after_s = after_s
 
 
-def fetched(items: Iterable[Item], place: Place, how: Fetching) -> Iterator[Item]:
+def fetched(items: Iterable[Item], place: DataPlace, how: Fetching) -> Iterator[Item]:
     """Each of them with its bytes, or with its problem; at most twice `connections` are held at a time. Who stops waits for none."""
     limits = httpx.Limits(max_connections=how.connections)
     client = httpx.Client(
@@ -80,12 +80,12 @@ def _arrived(item: Item | Future[Item]) -> Item:
     return item.result() if isinstance(item, Future) else item
 
 
-def _bring(item: Item, place: Place, client: httpx.Client, how: Fetching) -> Item:
+def _bring(item: Item, place: DataPlace, client: httpx.Client, how: Fetching) -> Item:
     if item.file.startswith(BUCKET):
         bucket, _, key = item.file.removeprefix(BUCKET).partition("/")
         options = place.options if place.is_remote else how.buckets
         return (
-            _read(item, Place(f"{BUCKET}{bucket}", options), key)
+            _read(item, DataPlace(f"{BUCKET}{bucket}", options), key)
             if bucket and key
             else replace(item, problem=NO_ADDRESS)
         )
@@ -93,11 +93,11 @@ def _bring(item: Item, place: Place, client: httpx.Client, how: Fetching) -> Ite
         return _read(item, place, item.file)
     try:
         return replace(item, image=_ask(item.url, client, how))
-    except Failed as error:
+    except FetchFailed as error:
         return replace(item, problem=error.because)
 
 
-def _read(item: Item, place: Place, name: str) -> Item:
+def _read(item: Item, place: DataPlace, name: str) -> Item:
     try:
         return replace(item, image=place.read(name))
     except BadInput as error:
@@ -107,12 +107,12 @@ def _read(item: Item, place: Place, name: str) -> Item:
 
 
 def _ask(url: str, client: httpx.Client, how: Fetching) -> bytes:
-    """Raises `Failed`, after as many tries as make sense."""
+    """Raises `FetchFailed`, after as many tries as make sense."""
     until_s = monotonic() + how.total_s
     for number in range(1, how.tries + 1):
         try:
             return _once(url, client, until_s)
-        except Failed as error:
+        except FetchFailed as error:
             wait_s = min(max(error.after_s, how.wait_s * 2 ** (number - 1)), WAIT_S_MAX)
             if not error.again or number == how.tries or monotonic() + wait_s > until_s:
                 raise
@@ -128,29 +128,29 @@ def _once(url: str, client: httpx.Client, until_s: float) -> bytes:
             for piece in answer.iter_bytes():
                 content += piece
                 if len(content) > BYTES_MAX:
-                    raise Failed("larger than an image should be")
+                    raise FetchFailed("larger than an image should be")
                 if monotonic() > until_s:
-                    raise Failed("too slow")
+                    raise FetchFailed("too slow")
             return bytes(content)
     except httpx.TimeoutException:
-        raise Failed("no answer in time", again=True) from None
+        raise FetchFailed("no answer in time", again=True) from None
     except (httpx.UnsupportedProtocol, httpx.InvalidURL, ValueError):
-        raise Failed(NO_ADDRESS) from None
+        raise FetchFailed(NO_ADDRESS) from None
     except httpx.TooManyRedirects:
-        raise Failed("leads in a circle") from None
+        raise FetchFailed("leads in a circle") from None
     except httpx.RemoteProtocolError:
-        raise Failed("the answer breaks off", again=True) from None
+        raise FetchFailed("the answer breaks off", again=True) from None
     except httpx.DecodingError:
-        raise Failed("the answer is damaged") from None
+        raise FetchFailed("the answer is damaged") from None
     except httpx.TransportError:
-        raise Failed("no connection", again=True) from None
+        raise FetchFailed("no connection", again=True) from None
 
 
 def _check(answer: httpx.Response) -> None:
     if answer.status_code != httpx.codes.OK:
         after = answer.headers.get("Retry-After", "")
         wait_s = float(after) if after.isdigit() else 0.0
-        raise Failed(f"HTTP {answer.status_code}", again=answer.status_code in AGAIN, after_s=wait_s)
+        raise FetchFailed(f"HTTP {answer.status_code}", again=answer.status_code in AGAIN, after_s=wait_s)
     said = answer.headers.get("X-Robots-Tag", "").lower()
     if NOT_FOR_TRAINING & {word.strip().rpartition(":")[2].strip() for word in said.split(",")}:
-        raise Failed("its site asks not to use it so")
+        raise FetchFailed("its site asks not to use it so")

@@ -11,9 +11,9 @@ import pyarrow as pa
 from lance.fragment import FragmentMetadata, write_fragments
 
 from gangline.data.images.pixels import Unreadable
-from gangline.data.making.conversion import Conversion, Done, bounded
+from gangline.data.making.conversion import Conversion, ConvertedPiece, bounded
 from gangline.data.making.fetch import Fetching, fetched
-from gangline.data.making.row import SEEN, Storing, row_of
+from gangline.data.making.row import SEEN, Storing, image_row
 from gangline.data.place import errors_of
 from gangline.data.sources import Item, Shard
 from gangline.data.where import Where
@@ -24,7 +24,7 @@ NOT_WANTED = "not wanted (--where)"
 UNCAPTIONED = "no caption"
 
 
-def convert_shard(conversion: Conversion, plan: str, how: Fetching, shard: Shard) -> Done:
+def convert_shard(conversion: Conversion, plan: str, how: Fetching, shard: Shard) -> ConvertedPiece:
     """Make one piece, and leave the note that it is made."""
     tally = Tally()
     with errors_of(conversion.target):
@@ -37,7 +37,7 @@ def convert_shard(conversion: Conversion, plan: str, how: Fetching, shard: Shard
             fragments = write_fragments(
                 reader, conversion.target.uri, schema, storage_options=conversion.target.lance_options
             )
-    done = Done(
+    done = ConvertedPiece(
         plan=plan,
         shard=shard.name,
         rows=tally.rows,
@@ -117,7 +117,7 @@ def _looked_at(items: Iterator[Item], storing: Storing, tally: Tally) -> Iterato
             tally.leave_out(item, item.problem)
             continue
         try:
-            row = row_of(item, storing)
+            row = image_row(item, storing)
         except Unreadable as error:
             tally.leave_out(item, error.kind)
         else:

@@ -10,11 +10,11 @@ from PIL import ExifTags, Image
 from PIL.JpegImagePlugin import JpegImageFile
 
 from gangline.data.images.buckets import Size
-from gangline.data.images.pixels import Unreadable, as_seen, is_plain, loaded
-from gangline.data.place import as_text
+from gangline.data.images.pixels import Unreadable, as_seen, is_upright_rgb, loaded
+from gangline.data.place import printable_name
 from gangline.data.sources import Item
 
-Format = Literal["keep", "jpeg", "webp", "png"]
+ImageFormat = Literal["keep", "jpeg", "webp", "png"]
 LOSSLESS = ("PNG", "BMP", "TIFF", "GIF")
 DHASH = 9, 8
 UPRIGHT = 1
@@ -41,12 +41,12 @@ SEEN = OWN.remove(0).append(pa.field("aspect", pa.float64()))
 class Storing:
     """How images are stored. With `keep` bytes stay as they are where they can: upright, RGB, no larger than `short_side`."""
 
-    format: Format = "keep"
+    format: ImageFormat = "keep"
     quality: int = 95
     short_side: int | None = None
 
 
-def row_of(item: Item, storing: Storing) -> dict[str, Any]:
+def image_row(item: Item, storing: Storing) -> dict[str, Any]:
     """Raises `Unreadable`."""
     content = item.image or b""
     try:
@@ -64,7 +64,7 @@ def row_of(item: Item, storing: Storing) -> dict[str, Any]:
         "captions": list(item.captions),
         "sha256": hashlib.sha256(content).hexdigest(),
         "dhash": dhash(grey),
-        "source": as_text(item.name),
+        "source": printable_name(item.name),
         "aspect": picture.width / picture.height,
         **item.columns,
         **item.latents,
@@ -94,7 +94,7 @@ def fitted(size: Size, short_side: int | None) -> Size:
 def _stored(content: bytes, image: Image.Image, storing: Storing) -> tuple[bytes, Image.Image]:
     """The bytes to store, and the picture that they show."""
     before = Size(width=image.width, height=image.height)
-    plain = is_plain(image)
+    plain = is_upright_rgb(image)
     picture = image if plain else as_seen(image)
     wanted = fitted(Size(width=picture.width, height=picture.height), storing.short_side)
     if (picture.width, picture.height) != (wanted.width, wanted.height):

@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 
 from gangline.data.chance import stream
-from gangline.data.reading.shuffle import LANES, Numbers
+from gangline.data.reading.shuffle import LANES, SampleNumbers
 
 CYCLE = 1024
 
@@ -37,7 +37,7 @@ class Mix:
         """About so far apart are at most the numbers of one data set, of samples that are neighbours."""
         return 2 * (len(self.weights) + 1) * LANES if len(self.weights) > 1 else 0
 
-    def split(self, numbers: Numbers) -> tuple[Numbers, Numbers]:
+    def split(self, numbers: SampleNumbers) -> tuple[SampleNumbers, SampleNumbers]:
         """Of each sample its data set, and its number there."""
         if len(self.weights) == 1:
             return np.zeros_like(numbers), numbers
@@ -49,7 +49,7 @@ class Mix:
         own = before[starts + within, sets] - before[starts, sets]
         return sets, (cycles * np.asarray(self.counts)[sets] + own) * LANES + lanes
 
-    def joined(self, of: int, numbers: Numbers) -> Numbers:
+    def joined(self, of: int, numbers: SampleNumbers) -> SampleNumbers:
         """The inverse: the numbers among all samples of these of one data set."""
         if len(self.weights) == 1:
             return numbers
@@ -60,7 +60,7 @@ class Mix:
         within = places[of][before[starts, of] + own] - starts
         return (cycles * CYCLE + within) * LANES + lanes
 
-    def _starts(self, cycles: Numbers, lanes: Numbers) -> Numbers:
+    def _starts(self, cycles: SampleNumbers, lanes: SampleNumbers) -> SampleNumbers:
         found, at = np.unique(cycles, return_inverse=True)
         return np.stack([_drawn(self.seed, int(cycle)) for cycle in found])[at, lanes]
 
@@ -79,7 +79,7 @@ def _counts(weights: tuple[float, ...]) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=64)
-def _cycle(weights: tuple[float, ...]) -> tuple[Numbers, Numbers, tuple[Numbers, ...]]:
+def _cycle(weights: tuple[float, ...]) -> tuple[SampleNumbers, SampleNumbers, tuple[SampleNumbers, ...]]:
     """Two cycles in a row: the data set of each place; before each place how many of each; of each data set its places.
 
     The n-th of a data set's `count` stands where (n + 1/2) / count of the cycle is over, or as near as the others leave it.
@@ -93,6 +93,6 @@ def _cycle(weights: tuple[float, ...]) -> tuple[Numbers, Numbers, tuple[Numbers,
 
 
 @lru_cache(maxsize=256)
-def _drawn(seed: int, cycle: int) -> Numbers:
+def _drawn(seed: int, cycle: int) -> SampleNumbers:
     """Where each lane begins in its cycle."""
     return stream(seed, "mix", cycle).integers(CYCLE, size=LANES)

@@ -15,8 +15,8 @@ from gangline.core.errors import BadInput, Unreachable
 from gangline.data.dataset import DataSet
 from gangline.data.place import errors_of, explained
 from gangline.data.reading.block_cache import BlockCache
-from gangline.data.reading.shuffle import LANES, Numbers, Shuffle, cut_into_blocks
-from gangline.data.where import enclosed, reason, shown
+from gangline.data.reading.shuffle import LANES, SampleNumbers, Shuffle, cut_into_blocks
+from gangline.data.where import enclosed, on_one_line, reason
 
 BLOCK_BYTES = 2 << 20
 BLOCK_ROWS_MAX = 8192
@@ -28,7 +28,7 @@ Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class ReadOrder:
     """What is read of a data set, and in which order; `where` leaves rows out. `block_rows` of 0 follows from the mean row."""
 
     columns: tuple[str, ...]
@@ -43,13 +43,13 @@ class Block:
     """Rows that are read together: `rows` are places in a fragment, not counting rows that were deleted."""
 
     fragment: int
-    rows: Numbers | range
+    rows: SampleNumbers | range
 
 
-class Rows:
+class BlockRows:
     """Rows of a block in memory. `places`, rising, are theirs in the block; all of them where that is None."""
 
-    def __init__(self, table: pa.Table, places: Numbers | None = None) -> None:
+    def __init__(self, table: pa.Table, places: SampleNumbers | None = None) -> None:
         self._columns = {name: _column(table.column(name)) for name in table.column_names}
         self._places = places
 
@@ -58,27 +58,27 @@ class Rows:
         return self._columns[name](at)
 
 
-class Shelf:
+class DataReader:
     """Raises `BadInput` where the data set has no such columns, or no rows that are wanted."""
 
     def __init__(
-        self, data: DataSet, reading: Reading, *, cache: BlockCache | None = None, wait_s: float = WAIT_S
+        self, data: DataSet, reading: ReadOrder, *, cache: BlockCache | None = None, wait_s: float = WAIT_S
     ) -> None:
         self.data = data
         self.reading = reading
         self._cache = cache if data.place.is_remote else None
         self._wait_s = wait_s
         self._fragments = {one.fragment_id: one for one in data.table.get_fragments()}
-        check(data, reading.columns, reading.where)
+        check_columns(data, reading.columns, reading.where)
         self.blocks = self._cut(reading.block_rows or block_rows(data, reading.columns))
         self.shuffle = Shuffle(reading.seed, [len(block.rows) for block in self.blocks], reading.lanes)
 
-    def read(self, block: int, places: Numbers) -> Rows:
+    def read(self, block: int, places: SampleNumbers) -> BlockRows:
         """These rows of a block; all of it where they are most of it. Raises `BadInput` and `Unreachable`, after some tries."""
         if 2 * len(places) > len(self.blocks[block].rows):
-            return Rows(self._cached(block))
+            return BlockRows(self._cached(block))
         own = np.sort(places)
-        return Rows(self._take(block, own.tolist()), own)
+        return BlockRows(self._take(block, own.tolist()), own)
 
     def _cached(self, block: int) -> pa.Table:
         every = range(len(self.blocks[block].rows))
@@ -116,7 +116,7 @@ class Shelf:
             for part in cut_into_blocks(len(rows), size)
         ]
 
-    def _wanted(self, fragment: lance.LanceFragment) -> Numbers | range:
+    def _wanted(self, fragment: lance.LanceFragment) -> SampleNumbers | range:
         if not self.reading.where:
             return range(fragment.count_rows())
         every = fragment.scanner(columns=[], with_row_address=True)
@@ -150,7 +150,7 @@ def _column(chunks: pa.ChunkedArray) -> Callable[[int], Any]:
     return lambda row: values[row].as_py()
 
 
-def check(data: DataSet, columns: tuple[str, ...], where: str) -> None:
+def check_columns(data: DataSet, columns: tuple[str, ...], where: str) -> None:
     """Raises `BadInput` where the data set has no such columns, the condition is none, or it leaves no row. Looks for one row only."""
     there = data.table.schema.names
     missing = [name for name in columns if name not in there]
@@ -162,7 +162,7 @@ def check(data: DataSet, columns: tuple[str, ...], where: str) -> None:
         with _condition(data, where):
             found = data.table.scanner(columns=[], filter=enclosed(where), limit=1, with_row_address=True).to_table()
         if not len(found):
-            raise BadInput(f"no row of {data.place.uri} is left by {shown(where)}", hint="ask for less")
+            raise BadInput(f"no row of {data.place.uri} is left by {on_one_line(where)}", hint="ask for less")
 
 
 @contextmanager
@@ -172,7 +172,9 @@ def _condition(data: DataSet, where: str) -> Iterator[None]:
             yield
     except ValueError as error:
         said = reason(error, enclosed(where))
-        raise BadInput(f"the condition {shown(where)} cannot be used: {said}", hint="see `data inspect`") from None
+        raise BadInput(
+            f"the condition {on_one_line(where)} cannot be used: {said}", hint="see `data inspect`"
+        ) from None
 
 
 def _damaged(data: DataSet, error: Exception) -> Unreachable:

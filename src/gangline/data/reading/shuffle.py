@@ -18,17 +18,17 @@ from gangline.data.chance import stream
 
 LANES = 64
 
-Numbers = npt.NDArray[np.int64]
+SampleNumbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
     """Where samples lie: of each its epoch, the window of that, its block, and its row in that block."""
 
-    epoch: Numbers
-    window: Numbers
-    block: Numbers
-    row: Numbers
+    epoch: SampleNumbers
+    window: SampleNumbers
+    block: SampleNumbers
+    row: SampleNumbers
 
 
 class Shuffle:
@@ -49,7 +49,7 @@ class Shuffle:
         self._starts = lru_cache(maxsize=2)(self._counted)
         self.window = lru_cache(maxsize=3)(self._interleaved)
 
-    def places(self, numbers: Numbers) -> Places:
+    def places(self, numbers: SampleNumbers) -> Places:
         epochs, within = np.divmod(numbers, self.rows)
         windows, blocks, rows = (np.empty_like(numbers) for _ in range(3))
         for epoch in dict.fromkeys(epochs.tolist()):
@@ -72,16 +72,16 @@ class Shuffle:
         """The number of a window's first sample."""
         return epoch * self.rows + int(self._starts(epoch)[window])
 
-    def _permuted(self, epoch: int) -> Numbers:
+    def _permuted(self, epoch: int) -> SampleNumbers:
         return stream(self.seed, "blocks", epoch).permutation(len(self._sizes))
 
-    def _counted(self, epoch: int) -> Numbers:
+    def _counted(self, epoch: int) -> SampleNumbers:
         """How many samples of the epoch come before each of its windows."""
         sizes = self._sizes[self._permutation(epoch)]
         counts = np.add.reduceat(sizes, np.arange(0, len(sizes), self.lanes))
         return np.concatenate(([0], np.cumsum(counts)))[:-1]
 
-    def _interleaved(self, epoch: int, window: int) -> tuple[Numbers, Numbers]:
+    def _interleaved(self, epoch: int, window: int) -> tuple[SampleNumbers, SampleNumbers]:
         """Block and row of each sample of a window, in their order."""
         chosen = self._permutation(epoch)[window * self.lanes : (window + 1) * self.lanes]
         sizes = self._sizes[chosen].tolist()

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from gangline.data.reading.mix import Mix
-from gangline.data.reading.shelf import Rows, Shelf
-from gangline.data.reading.shuffle import Numbers, Places
+from gangline.data.reading.shelf import BlockRows, DataReader
+from gangline.data.reading.shuffle import Places, SampleNumbers
 
 THREADS = 8
 
@@ -30,9 +30,9 @@ class Batch:
     A column of fixed-size lists is an array (samples, numbers), any other a list.
     """
 
-    numbers: Numbers
-    sets: Numbers
-    epochs: Numbers
+    numbers: SampleNumbers
+    sets: SampleNumbers
+    epochs: SampleNumbers
     columns: dict[str, Any]
 
     def __len__(self) -> int:
@@ -40,17 +40,17 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class RankShare:
     """The samples of one rank: each `ranks`-th from `first` on."""
 
     first: int
     ranks: int
 
-    def batch(self, number: int, size: int) -> Numbers:
+    def batch(self, number: int, size: int) -> SampleNumbers:
         start = self.first + number * size * self.ranks
         return np.arange(start, start + size * self.ranks, self.ranks, dtype=np.int64)
 
-    def has(self, numbers: Numbers) -> Any:
+    def has(self, numbers: SampleNumbers) -> Any:
         return (numbers >= self.first) & ((numbers - self.first) % self.ranks == 0)
 
 
@@ -59,7 +59,7 @@ class Stream:
 
     def __init__(
         self,
-        shelves: Sequence[Shelf],
+        shelves: Sequence[DataReader],
         *,
         weights: Sequence[float] = (),
         rank: int = 0,
@@ -93,7 +93,7 @@ class Stream:
         Raises `BadInput` and `Unreachable`. The first one is read alone, so that nobody waits for whole blocks; these are read while
         it is used.
         """
-        share = Share(first + self.rank, self.ranks)
+        share = RankShare(first + self.rank, self.ranks)
         ahead = [_Ahead(shelf, of, self.mix, share, self._threads) for of, shelf in enumerate(self.shelves)]
         alone = self._first(share.batch(0, size))
         sets, own = self.mix.split(share.batch(1, size))
@@ -104,11 +104,11 @@ class Stream:
             numbers = share.batch(number, size)
             yield self._gathered(numbers, [one.found for one in ahead])
 
-    def _first(self, numbers: Numbers) -> Batch:
+    def _first(self, numbers: SampleNumbers) -> Batch:
         alone = [_Alone(shelf, self._threads) for shelf in self.shelves]
         return self._gathered(numbers, [one.found for one in alone])
 
-    def _gathered(self, numbers: Numbers, found: Sequence[Any]) -> Batch:
+    def _gathered(self, numbers: SampleNumbers, found: Sequence[Any]) -> Batch:
         """`found[set](numbers there)` are rows in memory, and the place of each sample in them."""
         sets, own = self.mix.split(numbers)
         values: dict[str, list[Any]] = {name: [None] * len(numbers) for name in self.shelves[0].reading.columns}
@@ -129,15 +129,15 @@ class _Ahead:
     """Of one data set the blocks of the window that is read, and of the next one, which are loaded meanwhile. Where data sets are mixed,
     the one before stays for as long as some lane may want it."""
 
-    def __init__(self, shelf: Shelf, of: int, mix: Mix, share: Share, threads: ThreadPoolExecutor) -> None:
+    def __init__(self, shelf: DataReader, of: int, mix: Mix, share: RankShare, threads: ThreadPoolExecutor) -> None:
         self._shelf = shelf
         self._of = of
         self._mix = mix
         self._share = share
         self._threads = threads
-        self._windows: dict[Window, dict[int, Future[Rows] | Rows]] = {}
+        self._windows: dict[Window, dict[int, Future[BlockRows] | BlockRows]] = {}
 
-    def found(self, numbers: Numbers) -> Iterator[tuple[Rows, int]]:
+    def found(self, numbers: SampleNumbers) -> Iterator[tuple[BlockRows, int]]:
         keys, places = self.load(numbers)
         for key, block, row in zip(keys, places.block.tolist(), places.row.tolist(), strict=True):
             rows = self._windows[key][block]
@@ -145,7 +145,7 @@ class _Ahead:
                 rows = self._windows[key][block] = rows.result()
             yield rows, row
 
-    def load(self, numbers: Numbers) -> tuple[list[Window], Places]:
+    def load(self, numbers: SampleNumbers) -> tuple[list[Window], Places]:
         """Begin to, where it is not done: where these are, and the window after."""
         places = self._shelf.shuffle.places(numbers)
         keys = list(zip(places.epoch.tolist(), places.window.tolist(), strict=True))
@@ -159,7 +159,7 @@ class _Ahead:
         epoch, window = key
         return (epoch, window + 1) if window + 1 < self._shelf.shuffle.windows else (epoch + 1, 0)
 
-    def _loading(self, key: Window) -> dict[int, Future[Rows] | Rows]:
+    def _loading(self, key: Window) -> dict[int, Future[BlockRows] | BlockRows]:
         """The blocks of this window that have samples of this rank, in the order in which they are needed."""
         blocks, rows = self._shelf.shuffle.window(*key)
         first = self._shelf.shuffle.first_of(*key)
@@ -174,11 +174,11 @@ class _Ahead:
 class _Alone:
     """Of one data set just the rows that are asked for."""
 
-    def __init__(self, shelf: Shelf, threads: ThreadPoolExecutor) -> None:
+    def __init__(self, shelf: DataReader, threads: ThreadPoolExecutor) -> None:
         self._shelf = shelf
         self._threads = threads
 
-    def found(self, numbers: Numbers) -> Iterator[tuple[Rows, int]]:
+    def found(self, numbers: SampleNumbers) -> Iterator[tuple[BlockRows, int]]:
         places = self._shelf.shuffle.places(numbers)
         wanted: dict[int, list[int]] = {}
         for block, row in zip(places.block.tolist(), places.row.tolist(), strict=True):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from gangline.core.specs.scratch import ScratchSpec, wanted_rows
 from gangline.data.columns import latents_column
 from gangline.data.dataset import DataSet
-from gangline.data.reading.shelf import check
+from gangline.data.reading.shelf import check_columns
 from gangline.data.where import check_condition
 
 
@@ -19,8 +19,8 @@ def check_wanted(spec: ScratchSpec, sets: Sequence[DataSet], *, instead: str = "
         if spec.text_embeddings == "required":
             data.texts()
         for phase in spec.phases:
-            check(data, (), wanted_rows(spec, ref, phase, held_out=False))
+            check_columns(data, (), wanted_rows(spec, ref, phase, held_out=False))
             if phase.latents == "required":
                 data.latents(latents_column(phase.resolution, phase.crop))
         if spec.held_out:
-            check(data, (), wanted_rows(spec, ref, spec.phases[-1], held_out=True))
+            check_columns(data, (), wanted_rows(spec, ref, spec.phases[-1], held_out=True))

@@ -76,7 +76,7 @@ class Split:
                 continue
             apart = named_apart(name)
             if apart in seen:
-                lost.append(named(name, "like another's name"))
+                lost.append(dropped_column(name, "like another's name"))
                 continue
             cast, kind = self._casts.get(apart, (None, None))
             try:
@@ -87,7 +87,7 @@ class Split:
                 own[apart] = stored
                 seen.add(apart)
             elif not (isinstance(value, float) and math.isnan(value)):
-                lost.append(named(name, _why(value, kind)))
+                lost.append(dropped_column(name, _why(value, kind)))
         return own, tuple(lost)
 
 
@@ -98,7 +98,7 @@ def _why(value: Any, kind: pa.DataType | None) -> str:
     return f"{_kind(value)}, not {kind}" if kind else "in none of the first samples"
 
 
-def named(name: str, why: str) -> str:
+def dropped_column(name: str, why: str) -> str:
     """What is dropped, as it is counted."""
     shown, reason = (text.encode(errors="replace").decode() for text in (name, why))
     short, brief = (text if len(text) <= NAME_MAX else f"{text[:NAME_MAX]}…" for text in (shown, reason))

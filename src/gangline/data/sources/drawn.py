@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from gangline.core.errors import BadInput
-from gangline.data.columns import Latents, described, latents_column
+from gangline.data.columns import LatentsColumn, described, latents_column
 
 IMAGES = re.compile(r"latents_([1-9]\d{0,3})")
 TEXTS = "caption_latents"
@@ -25,7 +25,7 @@ class Drawn:
     """A column of the source, and what `latents` it holds once it is divided by `scale`."""
 
     name: str
-    latents: Latents
+    latents: LatentsColumn
     scale: float
 
     @property

@@ -5,12 +5,12 @@ from pathlib import Path, PurePosixPath
 
 from gangline.core.errors import BadInput
 from gangline.core.words import counted
-from gangline.data.place import Entry, Place
+from gangline.data.place import DataPlace, Entry
 from gangline.data.sources.folder import about_images, folder_source, is_image, says_something
 from gangline.data.sources.item import Source
 from gangline.data.sources.lines import LINES
 from gangline.data.sources.mds import mds_files
-from gangline.data.sources.tables import TABLES, Given, table_source
+from gangline.data.sources.tables import TABLES, NamedColumns, table_source
 from gangline.data.sources.tars import TARS, Members, tar_source
 
 ENDINGS = {"tars": TARS, "tables": TABLES, "lines": LINES}
@@ -44,7 +44,7 @@ class Hints:
     uncaptioned: bool = False
 
 
-def find_source(place: Place, hints: Hints = Hints()) -> tuple[Source, list[Entry]]:
+def find_source(place: DataPlace, hints: Hints = Hints()) -> tuple[Source, list[Entry]]:
     """The source, and the files that it was found to be. Raises `BadInput` where nothing there can be one."""
     place, entries = _listed(place)
     found = _found(entries)
@@ -62,7 +62,7 @@ def find_source(place: Place, hints: Hints = Hints()) -> tuple[Source, list[Entr
         return tar_source(place, found[kind], hints.captions, members), found[kind]
     if kind != "folder":
         files = _of_one_kind(place, found[kind]) if kind == "lines" else found[kind]
-        given = Given(captions=hints.captions, image=hints.image, url=hints.url, uncaptioned=hints.uncaptioned)
+        given = NamedColumns(captions=hints.captions, image=hints.image, url=hints.url, uncaptioned=hints.uncaptioned)
         return table_source(place, kind, files, given), files
     told = about_images(entries)
     read = {entry.name for entry in told}
@@ -86,7 +86,7 @@ def _found(entries: list[Entry]) -> dict[str, list[Entry]]:
     return found
 
 
-def _of_one_kind(place: Place, entries: list[Entry]) -> list[Entry]:
+def _of_one_kind(place: DataPlace, entries: list[Entry]) -> list[Entry]:
     """What lies beside tables as .json is about them. Raises `BadInput` where there are tables of several kinds: they may be the same
     ones."""
     of_kind: dict[str, list[Entry]] = {}
@@ -102,7 +102,7 @@ def _of_one_kind(place: Place, entries: list[Entry]) -> list[Entry]:
     return next(iter(of_kind.values()))
 
 
-def _check_hints(place: Place, kind: str, hints: Hints) -> None:
+def _check_hints(place: DataPlace, kind: str, hints: Hints) -> None:
     """Raises `BadInput` where something is named that a source of this kind does not have."""
     of_tables = (("--image-column", hints.image), ("--url-column", hints.url))
     of_tars = (("--image-member", hints.image_member), ("--caption-member", hints.caption_member))
@@ -118,7 +118,7 @@ def _check_hints(place: Place, kind: str, hints: Hints) -> None:
             )
 
 
-def _listed(place: Place) -> tuple[Place, list[Entry]]:
+def _listed(place: DataPlace) -> tuple[DataPlace, list[Entry]]:
     """A single file is a folder with that file alone."""
     path = Path(place.uri)
     single = place.uri.lower().endswith((*TARS, *TABLES, *LINES)) and (place.is_remote or path.is_file())
@@ -131,6 +131,6 @@ def _listed(place: Place) -> tuple[Place, list[Entry]]:
         if not place.is_remote and not path.is_dir():
             raise BadInput(f"there is no folder {place.uri}", hint="give the path of a folder, or s3://BUCKET/PREFIX")
         return place, place.entries(links=True)
-    folder = Place(place.uri.rpartition("/")[0], place.options)
+    folder = DataPlace(place.uri.rpartition("/")[0], place.options)
     entry = folder.entry(place.name)
     return folder, [entry] if entry else []

@@ -21,9 +21,9 @@ from gangline.data.images.beside import beside
 from gangline.data.images.captions import BESIDE, BYTES_MAX, is_caption, text_of, words_of_folder
 from gangline.data.images.photos import SUFFIXES
 from gangline.data.links import refuse_link_out
-from gangline.data.place import Entry, Place
+from gangline.data.place import DataPlace, Entry
 from gangline.data.sources.columns import CAPTIONS, NO_OBJECT, Split, captions_in, captions_of, inferred, object_in
-from gangline.data.sources.item import NO_LATENTS, Item, Shard, cut
+from gangline.data.sources.item import NO_LATENTS, Item, Shard, cut_into_shards
 from gangline.data.sources.table_files import damage_of
 
 METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
@@ -63,7 +63,7 @@ def _details(images: list[str], entries: list[Entry]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class FolderSource:
-    place: Place
+    place: DataPlace
     captions: tuple[str, ...]
     columns: pa.Schema
     metadata: tuple[str, ...]
@@ -81,7 +81,7 @@ class FolderSource:
         images = [entry.name for entry in entries if is_image(entry)]
         files = beside(images, (entry.name for entry in entries if entry.name.lower().endswith(BESIDE)))
         details = _details(images, entries)
-        return cut([(image, files.get(image, ""), details.get(image, "")) for image in images], rows)
+        return cut_into_shards([(image, files.get(image, ""), details.get(image, "")) for image in images], rows)
 
     def read(self, shard: Shard) -> Iterator[Item]:
         lines, split = read_metadata(self.place, self.metadata), Split(self.columns, (*self.captions, NAME))
@@ -101,7 +101,7 @@ class FolderSource:
 
 
 def folder_source(
-    place: Place, entries: list[Entry], captions: tuple[str, ...], passed_over: list[str] | None = None
+    place: DataPlace, entries: list[Entry], captions: tuple[str, ...], passed_over: list[str] | None = None
 ) -> FolderSource:
     """`passed_over`: tables beside the images, which the user is told of."""
     names = {entry.name for entry in entries}
@@ -136,7 +136,7 @@ def _label(image: str) -> dict[str, Any]:
     return {LABEL: PurePosixPath(image).parent.name}
 
 
-def _check_there(place: Place, captions: tuple[str, ...], lines: list[dict[str, Any]]) -> None:
+def _check_there(place: DataPlace, captions: tuple[str, ...], lines: list[dict[str, Any]]) -> None:
     """Raises `BadInput` where captions are to be in a column that no line has."""
     there = dict.fromkeys(name for line in lines for name in line if name != NAME)
     missing = [name for name in captions if name not in there]
@@ -145,12 +145,12 @@ def _check_there(place: Place, captions: tuple[str, ...], lines: list[dict[str, 
         raise BadInput(f"{place.uri} has no column {', '.join(missing)}", hint=hint)
 
 
-def _details_in(place: Place, file: str) -> dict[str, Any] | None:
+def _details_in(place: DataPlace, file: str) -> dict[str, Any] | None:
     return object_in(_text_of(place, file)) if file else {}
 
 
 @cache
-def read_metadata(place: Place, files: tuple[str, ...]) -> Lines:
+def read_metadata(place: DataPlace, files: tuple[str, ...]) -> Lines:
     """What the lines of these files say of each image, by its path below the place."""
     found: Lines = {}
     named: dict[str, str] = {}
@@ -169,7 +169,7 @@ def read_metadata(place: Place, files: tuple[str, ...]) -> Lines:
     return found
 
 
-def _lines(place: Place, file: str) -> Iterator[dict[str, Any]]:
+def _lines(place: DataPlace, file: str) -> Iterator[dict[str, Any]]:
     content = _text_of(place, file)
     if file.endswith(".parquet"):
         with damage_of(file):
@@ -178,7 +178,7 @@ def _lines(place: Place, file: str) -> Iterator[dict[str, Any]]:
     return _cells(text, file) if file.endswith(".csv") else _json_lines(text, file)
 
 
-def _text_of(place: Place, file: str) -> bytes:
+def _text_of(place: DataPlace, file: str) -> bytes:
     if not place.is_remote:
         refuse_link_out(Path(place.uri), file, linked_folders=True)
     return place.read(file)

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from gangline.data.place import Entry, Place
+from gangline.data.place import DataPlace, Entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class Source(Protocol):
     def kind(self) -> str: ...
 
     @property
-    def place(self) -> Place: ...
+    def place(self) -> DataPlace: ...
 
     @property
     def columns(self) -> pa.Schema: ...
@@ -76,7 +76,7 @@ BUCKET = "s3://"
 NO_LATENTS = pa.schema([])
 
 
-def cut(parts: list[Any], size: int) -> list[Shard]:
+def cut_into_shards(parts: list[Any], size: int) -> list[Shard]:
     """`size` parts to a shard."""
     return [
         Shard(number, tuple(parts[first : first + size])) for number, first in enumerate(range(0, len(parts), size))

@@ -19,9 +19,9 @@ import pyarrow as pa
 from gangline.core.errors import BadInput
 from gangline.data.images.captions import MARKS as BOMS
 from gangline.data.images.photos import SUFFIXES
-from gangline.data.place import Entry, Place
+from gangline.data.place import DataPlace, Entry
 from gangline.data.sources.columns import TYPES, wider
-from gangline.data.sources.table_files import NOT_UTF8, Mark, Row, Rows, Shape, check_names
+from gangline.data.sources.table_files import NOT_UTF8, LineMark, Shape, TableRange, TableRow, check_names
 
 SEPARATED = {".csv": ",", ".tsv": "\t"}
 LINES = (*SEPARATED, ".json", ".jsonl", ".ndjson")
@@ -43,20 +43,20 @@ NESTED = pa.list_(pa.null())
 class Record:
     """A row, or why it is none; `mark` is where it begins."""
 
-    mark: Mark
+    mark: LineMark
     values: dict[str, Any]
     problem: str = ""
 
 
 @lru_cache(SCANS_KEPT)
-def line_shape(place: Place, entry: Entry) -> Shape:
+def line_shape(place: DataPlace, entry: Entry) -> Shape:
     """Raises `BadInput` where it is no such table."""
     found: dict[str, set[Any]] = {}
-    marks: list[Mark] = []
+    marks: list[LineMark] = []
     count, first_problem, good = 0, "", False
     typed = _cell_type if _delimiter(entry.name) else type
     with place.open(entry.name) as file:
-        for record in _records(file, entry.name, Mark()):
+        for record in _records(file, entry.name, LineMark()):
             if count % MARKED == 0:
                 marks.append(record.mark)
             count += 1
@@ -83,12 +83,12 @@ def _widest(types: set[Any]) -> pa.DataType:
     return widest
 
 
-def line_rows(place: Place, rows: Rows, names: list[str]) -> Iterator[Row]:
+def line_rows(place: DataPlace, rows: TableRange, names: list[str]) -> Iterator[TableRow]:
     """With all that they hold: what is not among `names` is counted."""
     with place.open(rows.file) as file:
         records = _records(file, rows.file, rows.mark)
         for record in islice(records, rows.first - rows.mark.row, rows.stop - rows.mark.row):
-            yield Row(f":{record.mark.line}", record.values, record.problem)
+            yield TableRow(f":{record.mark.line}", record.values, record.problem)
 
 
 def lines_together(schemas: Iterable[pa.Schema]) -> pa.Schema:
@@ -125,24 +125,24 @@ def _what(name: str) -> str:
     return "it is an array of objects, or has one object in each line"
 
 
-def _records(file: BinaryIO, name: str, mark: Mark) -> Iterator[Record]:
+def _records(file: BinaryIO, name: str, mark: LineMark) -> Iterator[Record]:
     """From one that was marked on, or all. Raises `BadInput`."""
     start = file.read(CHUNK_BYTES)
     bom = next((bom for bom in BOMS if start.startswith(bom)), b"")
     if BOMS.get(bom, "utf-8") != "utf-8":
         raise BadInput(f"{name} is not in UTF-8", hint="save it in UTF-8")
-    top = Mark(byte=len(bom))
+    top = LineMark(byte=len(bom))
     if _delimiter(name):
         return _separated(file, name, top, mark)
     if name.lower().endswith(".json") and start[len(bom) :].lstrip().startswith(b"["):
-        return _array(file, name, mark if mark.row else Mark(byte=start.index(b"[") + 1))
+        return _array(file, name, mark if mark.row else LineMark(byte=start.index(b"[") + 1))
     return _objects(file, name, mark if mark.row else top)
 
 
 class _Lines:
     """Lines of a file, and where the next one begins. `bad` and `quotes` are of those since they were set back."""
 
-    def __init__(self, file: BinaryIO, name: str, mark: Mark) -> None:
+    def __init__(self, file: BinaryIO, name: str, mark: LineMark) -> None:
         file.seek(mark.byte)
         self.file, self.name, self.line, self.byte = file, name, mark.line, mark.byte
         self.bad, self.quotes = False, 0
@@ -168,7 +168,7 @@ class _Lines:
             return content.decode(errors="replace")
 
 
-def _separated(file: BinaryIO, name: str, top: Mark, mark: Mark) -> Iterator[Record]:
+def _separated(file: BinaryIO, name: str, top: LineMark, mark: LineMark) -> Iterator[Record]:
     lines, delimiter = _Lines(file, name, top), _delimiter(name)
     header = next(_cells(lines, delimiter), None)
     if header is None:
@@ -185,12 +185,12 @@ def _separated(file: BinaryIO, name: str, top: Mark, mark: Mark) -> Iterator[Rec
             yield Record(begin, {name: cell or None for name, cell in zip(names, cells, strict=False) if name})
 
 
-def _cells(lines: _Lines, delimiter: str, row: int = 0) -> Iterator[tuple[Mark, list[str]]]:
+def _cells(lines: _Lines, delimiter: str, row: int = 0) -> Iterator[tuple[LineMark, list[str]]]:
     """Of each row that has any. A cell in quotes may have line breaks in it, so that a row may be of several lines."""
     csv.field_size_limit(CELL_BYTES_MAX)
     reader = csv.reader(lines, delimiter=delimiter)
     while True:
-        mark = Mark(row, lines.line, lines.byte)
+        mark = LineMark(row, lines.line, lines.byte)
         lines.bad, lines.quotes = False, 0
         try:
             cells = next(reader)
@@ -224,10 +224,10 @@ def _header(name: str, cells: list[str]) -> list[str]:
     return names
 
 
-def _objects(file: BinaryIO, name: str, begin: Mark) -> Iterator[Record]:
+def _objects(file: BinaryIO, name: str, begin: LineMark) -> Iterator[Record]:
     lines, row = _Lines(file, name, begin), begin.row
     while True:
-        mark = Mark(row, lines.line, lines.byte)
+        mark = LineMark(row, lines.line, lines.byte)
         lines.bad = False
         line = next(lines, None)
         if line is None:
@@ -237,7 +237,7 @@ def _objects(file: BinaryIO, name: str, begin: Mark) -> Iterator[Record]:
             row += 1
 
 
-def _object(mark: Mark, text: str) -> Record:
+def _object(mark: LineMark, text: str) -> Record:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -245,11 +245,11 @@ def _object(mark: Mark, text: str) -> Record:
     return Record(mark, value) if isinstance(value, dict) else Record(mark, {}, "no JSON object")
 
 
-def _array(file: BinaryIO, name: str, begin: Mark) -> Iterator[Record]:
+def _array(file: BinaryIO, name: str, begin: LineMark) -> Iterator[Record]:
     """What lies between commas, up to the bracket that closes it all."""
     text, decoder, row = _Growing(file, begin), json.JSONDecoder(), begin.row
     while not text.skip("]"):
-        mark = Mark(row, text.line, text.byte)
+        mark = LineMark(row, text.line, text.byte)
         while True:
             try:
                 value, end = decoder.raw_decode(text.held)
@@ -269,7 +269,7 @@ def _array(file: BinaryIO, name: str, begin: Mark) -> Iterator[Record]:
 class _Growing:
     """The text of a file from one place on: `held` begins at `line` and `byte`, and grows when it is asked to."""
 
-    def __init__(self, file: BinaryIO, mark: Mark) -> None:
+    def __init__(self, file: BinaryIO, mark: LineMark) -> None:
         file.seek(mark.byte)
         self._file = file
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")

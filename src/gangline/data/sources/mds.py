@@ -21,8 +21,8 @@ from PIL import Image
 
 from gangline.core.errors import BadInput
 from gangline.core.words import counted
-from gangline.data.place import Entry, Place
-from gangline.data.sources.table_files import NOT_UTF8, STORED_AS, Row, Rows, Shape, kind_of
+from gangline.data.place import DataPlace, Entry
+from gangline.data.sources.table_files import NOT_UTF8, STORED_AS, Shape, TableRange, TableRow, column_type
 
 INDEX = "index.json"
 SHARDS = ".mds"
@@ -60,7 +60,7 @@ IMAGES = ("bytes", *PICTURES)
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class MdsColumn:
     name: str
     encoding: str
     size: int | None
@@ -85,12 +85,12 @@ class Column:
         return _as_file(stored) if self.encoding == "pil" else stored
 
 
-def pictures_of(columns: pa.Schema) -> list[str]:
+def picture_columns(columns: pa.Schema) -> list[str]:
     """The names, in small letters, of those that hold pictures whatever they are called."""
-    return [column.name.lower() for column in columns if kind_of(column) in PICTURES]
+    return [column.name.lower() for column in columns if column_type(column) in PICTURES]
 
 
-def mds_shapes(place: Place, entries: list[Entry]) -> list[tuple[Entry, Shape]]:
+def mds_shapes(place: DataPlace, entries: list[Entry]) -> list[tuple[Entry, Shape]]:
     """The shards that indexes list, each once and in their order. Raises `BadInput` where one is not there: what it holds would be
     lost."""
     there = {entry.name: entry for entry in entries}
@@ -112,7 +112,7 @@ def mds_shapes(place: Place, entries: list[Entry]) -> list[tuple[Entry, Shape]]:
     return list(shards.values())
 
 
-def _listed(place: Place, index: str) -> Iterator[tuple[list[str], Shape]]:
+def _listed(place: DataPlace, index: str) -> Iterator[tuple[list[str], Shape]]:
     """Each shard by its names: unpacked, as a reader leaves it in its cache, and packed."""
     try:
         found = json.loads(place.read(index))
@@ -139,7 +139,7 @@ def mds_files(entries: list[Entry]) -> list[Entry]:
     return sorted([*indexes, *shards]) if indexes and shards else []
 
 
-def mds_rows(place: Place, rows: Rows, names: list[str]) -> Iterator[Row]:
+def mds_rows(place: DataPlace, rows: TableRange, names: list[str]) -> Iterator[TableRow]:
     with _opened(place, rows.file) as shard:
         columns = _columns(shard, rows)
         shard.seek(U4.size * (1 + rows.first))
@@ -152,11 +152,11 @@ def mds_rows(place: Place, rows: Rows, names: list[str]) -> Iterator[Row]:
             yield _row(f"#{number}", columns, _exactly(shard, end - begin, rows.file), names)
 
 
-def _row(at: str, columns: tuple[Column, ...], sample: bytes, names: list[str]) -> Row:
+def _row(at: str, columns: tuple[MdsColumn, ...], sample: bytes, names: list[str]) -> TableRow:
     unsized = sum(column.size is None for column in columns)
     place = U4.size * unsized
     if place > len(sample):
-        return Row(at, {}, "a damaged sample")
+        return TableRow(at, {}, "a damaged sample")
     sizes = iter(struct.unpack(f"<{unsized}I", sample[:place]))
     values: dict[str, Any] = {}
     try:
@@ -166,13 +166,13 @@ def _row(at: str, columns: tuple[Column, ...], sample: bytes, names: list[str]) 
                 values[column.name] = column.value(sample[place : place + size])
             place += size
     except UnicodeDecodeError:
-        return Row(at, {}, NOT_UTF8)
+        return TableRow(at, {}, NOT_UTF8)
     except (ValueError, ArithmeticError, RecursionError):
-        return Row(at, {}, "a damaged sample")
-    return Row(at, values) if place == len(sample) else Row(at, {}, "a damaged sample")
+        return TableRow(at, {}, "a damaged sample")
+    return TableRow(at, values) if place == len(sample) else TableRow(at, {}, "a damaged sample")
 
 
-def _columns(shard: BinaryIO, rows: Rows) -> tuple[Column, ...]:
+def _columns(shard: BinaryIO, rows: TableRange) -> tuple[MdsColumn, ...]:
     """Raises `BadInput` where these rows are not there."""
     samples, first = struct.unpack("<2I", _exactly(shard, 2 * U4.size, rows.file))
     start = U4.size * (samples + 2)
@@ -185,14 +185,14 @@ def _columns(shard: BinaryIO, rows: Rows) -> tuple[Column, ...]:
         raise _damaged(rows.file) from None
 
 
-def _columns_of(config: dict[str, Any]) -> tuple[Column, ...]:
+def _columns_of(config: dict[str, Any]) -> tuple[MdsColumn, ...]:
     listed = list(zip(config["column_names"], config["column_encodings"], config["column_sizes"], strict=True))
     for name, encoding, size in listed:
         if not (isinstance(name, str) and isinstance(encoding, str)) or not (
             size is None or (type(size) is int and size > 0)
         ):
             raise ValueError("no columns")
-    return tuple(Column(*column) for column in listed)
+    return tuple(MdsColumn(*column) for column in listed)
 
 
 def _exactly(shard: BinaryIO, size: int, name: str) -> bytes:
@@ -207,7 +207,7 @@ def _damaged(name: str) -> BadInput:
 
 
 @contextmanager
-def _opened(place: Place, name: str) -> Iterator[BinaryIO]:
+def _opened(place: DataPlace, name: str) -> Iterator[BinaryIO]:
     """A shard, unpacked."""
     packing = PACKED.get(PurePosixPath(name).suffix.lower())
     if packing is None:

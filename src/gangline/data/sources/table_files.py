@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gangline.core.errors import BadInput
-from gangline.data.place import Entry, Place
+from gangline.data.place import DataPlace, Entry
 
 BATCH = 256
 STORED_AS = b"stored as"
@@ -17,7 +17,7 @@ NOT_UTF8 = "a text that is not UTF-8"
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class LineMark:
     """Where a row of a file of lines begins: its number, the number of its line from 1 on, and the byte."""
 
     row: int = 0
@@ -26,13 +26,13 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class TableRange:
     """A part of a shard: rows of one file. `mark` is the last known one before them."""
 
     file: str
     first: int
     stop: int
-    mark: Mark = Mark()
+    mark: LineMark = LineMark()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,11 @@ class Shape:
 
     columns: pa.Schema
     rows: int
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[LineMark, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """`at` says where in its file it is: `#12`, or `:13` of lines. With a `problem` there are no values."""
 
     at: str
@@ -53,7 +53,7 @@ class Row:
     problem: str = ""
 
 
-def kind_of(column: pa.Field) -> str:
+def column_type(column: pa.Field) -> str:
     """What it is in the words of its own format."""
     return (column.metadata or {}).get(STORED_AS, str(column.type).encode()).decode()
 
@@ -70,7 +70,7 @@ def damage_of(name: str) -> Iterator[None]:
         raise BadInput(f"{name} is damaged, or no table: {said}", hint="take it out, or fetch it again") from None
 
 
-def arrow_shape(place: Place, entry: Entry) -> Shape:
+def arrow_shape(place: DataPlace, entry: Entry) -> Shape:
     """Raises `BadInput` where it is no such file."""
     with damage_of(entry.name), place.open(entry.name) as file:
         if _is_parquet(entry.name):
@@ -90,11 +90,11 @@ def check_names(file: str, names: list[str]) -> None:
         raise BadInput(f"{file} has several columns of one name: {', '.join(twice)}", hint="rename them")
 
 
-def arrow_rows(place: Place, rows: Rows, columns: list[str]) -> Iterator[Row]:
+def arrow_rows(place: DataPlace, rows: TableRange, columns: list[str]) -> Iterator[TableRow]:
     at = rows.first
     for batch in _batches(place, rows, columns):
         for values in _of_batch(batch):
-            yield Row(f"#{at}", values) if values is not None else Row(f"#{at}", {}, NOT_UTF8)
+            yield TableRow(f"#{at}", values) if values is not None else TableRow(f"#{at}", {}, NOT_UTF8)
             at += 1
 
 
@@ -110,7 +110,7 @@ def _of_batch(batch: pa.RecordBatch) -> list[dict[str, Any] | None]:
         )
 
 
-def _batches(place: Place, rows: Rows, columns: list[str]) -> Iterator[pa.RecordBatch]:
+def _batches(place: DataPlace, rows: TableRange, columns: list[str]) -> Iterator[pa.RecordBatch]:
     """Exactly these rows."""
     with damage_of(rows.file), place.open(rows.file) as file, _reader(file, rows, columns) as (batches, start):
         at = start
@@ -124,7 +124,7 @@ def _batches(place: Place, rows: Rows, columns: list[str]) -> Iterator[pa.Record
 
 
 @contextmanager
-def _reader(file: BinaryIO, rows: Rows, columns: list[str]) -> Iterator[tuple[Iterator[pa.RecordBatch], int]]:
+def _reader(file: BinaryIO, rows: TableRange, columns: list[str]) -> Iterator[tuple[Iterator[pa.RecordBatch], int]]:
     """Batches that hold `rows`, and the number of their first row: of a Parquet file only the row groups that are needed."""
     if not _is_parquet(rows.file):
         yield (batch.select(columns) for batch in _arrow(file)), 0

@@ -13,21 +13,29 @@ import pyarrow as pa
 
 from gangline.core.errors import BadInput
 from gangline.core.files import is_safe_path
-from gangline.data.place import Entry, Place, called
-from gangline.data.sources.columns import CAPTIONS, Split, captions_of, named, named_apart
+from gangline.data.place import DataPlace, Entry, name_in_messages
+from gangline.data.sources.columns import CAPTIONS, Split, captions_of, dropped_column, named_apart
 from gangline.data.sources.drawn import IMAGES as LATENTS
 from gangline.data.sources.drawn import Drawn, Unusable, notes_on
-from gangline.data.sources.item import BUCKET, Item, Shard, cut
+from gangline.data.sources.item import BUCKET, Item, Shard, cut_into_shards
 from gangline.data.sources.lines import line_rows, line_shape, lines_together
-from gangline.data.sources.mds import mds_rows, mds_shapes, pictures_of
-from gangline.data.sources.table_files import Mark, Row, Rows, Shape, arrow_rows, arrow_shape, kind_of
+from gangline.data.sources.mds import mds_rows, mds_shapes, picture_columns
+from gangline.data.sources.table_files import (
+    LineMark,
+    Shape,
+    TableRange,
+    TableRow,
+    arrow_rows,
+    arrow_shape,
+    column_type,
+)
 
 IMAGES = ("image", "img", "jpg", "jpeg", "png", "webp", "bytes", "image_bytes", "content")
 URLS = ("url", "image_url", "img_url", "uri")
 PATHS = ("file_name", "filename", "file_path", "filepath", "path", "file", "image_path", "img_path", *IMAGES[:6])
 TABLES = (".parquet", ".arrow")
 ELSEWHERE = "a path that leads elsewhere"
-READERS: dict[str, Callable[[Place, Rows, list[str]], Iterator[Row]]] = {
+READERS: dict[str, Callable[[DataPlace, TableRange, list[str]], Iterator[TableRow]]] = {
     "tables": arrow_rows,
     "lines": line_rows,
     "mds": mds_rows,
@@ -35,7 +43,7 @@ READERS: dict[str, Callable[[Place, Rows, list[str]], Iterator[Row]]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class NamedColumns:
     """Columns that the user named. `uncaptioned`: no captions are needed."""
 
     captions: tuple[str, ...] = ()
@@ -64,7 +72,7 @@ class TableSource:
     """`kept` are the source's names for `columns`, `left` those of columns that no data set has, each with what it is; `files` have
     each their number of rows. `drawn` are its latents that are kept."""
 
-    place: Place
+    place: DataPlace
     roles: Roles
     kept: tuple[str, ...]
     left: tuple[tuple[str, str], ...]
@@ -103,16 +111,16 @@ class TableSource:
         """Each of rows of one file; of MDS, whose files may have few, of several whole ones."""
         marks = {entry.name: line_shape(self.place, entry).marks for entry in entries} if self.kind == "lines" else {}
         parts = [
-            Rows(file, first, min(first + rows, count), _before(marks.get(file, ()), first))
+            TableRange(file, first, min(first + rows, count), _before(marks.get(file, ()), first))
             for file, count in self.files
             for first in range(0, count, rows)
         ]
-        return _together_of(parts, rows) if self.kind == "mds" else cut(parts, 1)
+        return _together_of(parts, rows) if self.kind == "mds" else cut_into_shards(parts, 1)
 
     def read(self, shard: Shard) -> Iterator[Item]:
         names = list(dict.fromkeys((*self.roles.read, *self.kept, *(drawn.name for drawn in self.drawn))))
         lost = (
-            () if self.kind == "lines" else tuple(named(*column) for column in self.left)
+            () if self.kind == "lines" else tuple(dropped_column(*column) for column in self.left)
         )  # rows of lines have them all
         split = Split(self.columns, (*self.roles.read, *(drawn.name for drawn in self.drawn)))
         for rows in shard.parts:
@@ -120,7 +128,7 @@ class TableSource:
                 name = f"{rows.file}{row.at}"
                 yield self._item(name, rows.file, row, split, lost)
 
-    def _item(self, name: str, file: str, found: Row, split: Split, lost: tuple[str, ...]) -> Item:
+    def _item(self, name: str, file: str, found: TableRow, split: Split, lost: tuple[str, ...]) -> Item:
         if found.problem:
             return Item(name=name, problem=found.problem)
         row = found.values
@@ -154,7 +162,7 @@ class TableSource:
         return Item(image=image, **common) if image else Item(name=name, problem="no image in the row")
 
 
-def _at_path(place: Place, file: str, path: Any, common: dict[str, Any]) -> Item:
+def _at_path(place: DataPlace, file: str, path: Any, common: dict[str, Any]) -> Item:
     """The image whose path is seen from the table's own folder; `..` and absolute paths are taken as they are, for the table is the
     user's own. One in a bucket knows no paths of this machine."""
     if not path or not isinstance(path, str):
@@ -170,15 +178,15 @@ def _at_path(place: Place, file: str, path: Any, common: dict[str, Any]) -> Item
     return Item(file=below, **common)
 
 
-def _before(marks: tuple[Mark, ...], row: int) -> Mark:
+def _before(marks: tuple[LineMark, ...], row: int) -> LineMark:
     """The last one that is not behind that row."""
     place = bisect_right(marks, row, key=lambda mark: mark.row)
-    return marks[place - 1] if place else Mark()
+    return marks[place - 1] if place else LineMark()
 
 
-def _together_of(parts: list[Rows], rows: int) -> list[Shard]:
+def _together_of(parts: list[TableRange], rows: int) -> list[Shard]:
     """As many parts, one after the other, as have `rows` together."""
-    shards: list[list[Rows]] = []
+    shards: list[list[TableRange]] = []
     room = 0
     for part in parts:
         count = part.stop - part.first
@@ -190,11 +198,13 @@ def _together_of(parts: list[Rows], rows: int) -> list[Shard]:
     return [Shard(number, tuple(own)) for number, own in enumerate(shards)]
 
 
-def table_source(place: Place, kind: str, entries: list[Entry], given: Given = Given()) -> TableSource:
+def table_source(
+    place: DataPlace, kind: str, entries: list[Entry], given: NamedColumns = NamedColumns()
+) -> TableSource:
     """Columns are found by their names, or are those given. Raises `BadInput` that lists what there is."""
     shapes = _shapes(place, kind, entries)
     if not any(shape.rows for _, shape in shapes):
-        raise BadInput(f"{called(place, entries)} has no rows", hint="give a table that has some")
+        raise BadInput(f"{name_in_messages(place, entries)} has no rows", hint="give a table that has some")
     schema = _schema(kind, shapes)
     roles = _roles(place, kind, schema, given)
     apart = {named_apart(field.name): field.name for field in reversed(list(schema)) if _is_scalar(field.type)}
@@ -208,7 +218,7 @@ def table_source(place: Place, kind: str, entries: list[Entry], given: Given = G
     return TableSource(place, roles, kept, named, columns, files, kind)
 
 
-def _shapes(place: Place, kind: str, entries: list[Entry]) -> list[tuple[Entry, Shape]]:
+def _shapes(place: DataPlace, kind: str, entries: list[Entry]) -> list[tuple[Entry, Shape]]:
     if kind == "mds":
         return mds_shapes(place, entries)
     shape = line_shape if kind == "lines" else arrow_shape
@@ -226,7 +236,7 @@ def _schema(kind: str, shapes: list[tuple[Entry, Shape]]) -> pa.Schema:
     return schema
 
 
-def _roles(place: Place, kind: str, schema: pa.Schema, given: Given) -> Roles:
+def _roles(place: DataPlace, kind: str, schema: pa.Schema, given: NamedColumns) -> Roles:
     """Raises `BadInput` where no column is known to have images, or captions that are needed."""
     if given.image and given.url:
         raise BadInput("--image-column and --url-column are both given", hint="give one of them")
@@ -235,7 +245,7 @@ def _roles(place: Place, kind: str, schema: pa.Schema, given: Given) -> Roles:
         urls = "" if given.image else _chosen(schema, given.url, URLS, "URL", _is_text)
         paths = "" if urls else _chosen(schema, given.image, PATHS, "path", _is_text)
     else:
-        known = (*IMAGES, *pictures_of(schema)[:1])
+        known = (*IMAGES, *picture_columns(schema)[:1])
         images = "" if given.url else _chosen(schema, given.image, known, "image", _holds_image)
         urls = "" if images else _chosen(schema, given.url, URLS, "URL", _is_text)
     if not images and not urls and not paths:
@@ -249,7 +259,7 @@ def _roles(place: Place, kind: str, schema: pa.Schema, given: Given) -> Roles:
 
 
 def _why_left(column: pa.Field) -> str:
-    return "like another's name" if _is_scalar(column.type) else kind_of(column)
+    return "like another's name" if _is_scalar(column.type) else column_type(column)
 
 
 def _together(one: pa.Schema, other: pa.Schema, told: str) -> pa.Schema:
@@ -286,7 +296,7 @@ def _chosen(schema: pa.Schema, given: str, known: tuple[str, ...], what: str, fi
             raise BadInput(f"there is no column {given}", hint=f"there are {_list(schema.names)}")
         if not fits(schema.field(given).type):
             raise BadInput(
-                f"column {given} holds no {what}: it is {kind_of(schema.field(given))}", hint="name another one"
+                f"column {given} holds no {what}: it is {column_type(schema.field(given))}", hint="name another one"
             )
         return given
     by_lower = {field.name.lower(): field.name for field in schema if fits(field.type)}

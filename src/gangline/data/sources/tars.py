@@ -20,9 +20,9 @@ from gangline.core.errors import BadInput
 from gangline.core.words import counted
 from gangline.data.images.captions import BESIDE
 from gangline.data.images.photos import SUFFIXES
-from gangline.data.place import Entry, Place
+from gangline.data.place import DataPlace, Entry
 from gangline.data.sources.columns import CAPTIONS, NO_OBJECT, Split, captions_in, captions_of, inferred, object_in
-from gangline.data.sources.item import NO_LATENTS, Item, Shard, cut
+from gangline.data.sources.item import NO_LATENTS, Item, Shard, cut_into_shards
 
 TARS = (".tar", ".tar.gz", ".tgz")
 SAMPLES = 256
@@ -43,7 +43,7 @@ class Members:
 
 @dataclass(frozen=True, slots=True)
 class TarSource:
-    place: Place
+    place: DataPlace
     captions: tuple[str, ...]
     members: Members
     columns: pa.Schema
@@ -59,7 +59,7 @@ class TarSource:
 
     def shards(self, entries: list[Entry], rows: int) -> list[Shard]:
         """Whole tars: they are read from the front."""
-        return cut([entry.name for entry in entries], max(1, rows // max(1, self.samples_per_tar)))
+        return cut_into_shards([entry.name for entry in entries], max(1, rows // max(1, self.samples_per_tar)))
 
     def read(self, shard: Shard) -> Iterator[Item]:
         split = Split(self.columns, self.captions)
@@ -118,7 +118,7 @@ class Sample:
 
 
 def tar_source(
-    place: Place, entries: list[Entry], captions: tuple[str, ...], members: Members = Members()
+    place: DataPlace, entries: list[Entry], captions: tuple[str, ...], members: Members = Members()
 ) -> TarSource:
     """Its columns, and how many samples a tar has, are those of the first one that has any. Raises `BadInput` where no file there fits
     a pattern."""
@@ -137,7 +137,7 @@ def tar_source(
     return TarSource(place, wanted, members, inferred(samples, wanted), max(1, seen * tar.bytes // max(at, 1)), notes)
 
 
-def _first_with_samples(place: Place, entries: list[Entry]) -> tuple[Entry, list[Sample]]:
+def _first_with_samples(place: DataPlace, entries: list[Entry]) -> tuple[Entry, list[Sample]]:
     for tar in entries[:TARS_LOOKED_AT]:
         with place.open(tar.name) as file:
             found = [_details_alone(sample) for sample in islice(_samples(file), SAMPLES) if not sample.problem]

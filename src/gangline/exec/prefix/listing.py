@@ -6,13 +6,21 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from gangline.core.command.alive import is_alive
-from gangline.core.command.lineage import Committed, Ref, Result, history, newest_begun, newest_results, number_of
+from gangline.core.command.lineage import (
+    CommittedCheckpoint,
+    Ref,
+    ResultFile,
+    history,
+    newest_begun,
+    newest_results,
+    run_number,
+)
 from gangline.core.errors import NotFound
-from gangline.exec.depot import Depot, Found
+from gangline.exec.depot import Depot, PrefixContent
 from gangline.exec.kept import find_record
 from gangline.exec.outputs import results_of
 
-State = Literal["alive", "ended", "vanished", "never began"]
+RunState = Literal["alive", "ended", "vanished", "never began"]
 T = TypeVar("T")
 K = TypeVar("K")
 
@@ -27,7 +35,7 @@ class RunRow:
     run: int
     host: str | None
     began_ms: int | None
-    state: State
+    state: RunState
     because: str
     exit_code: int | None
     seconds: float
@@ -59,7 +67,7 @@ class CheckpointRow:
 class Listing:
     """What lies below a prefix. `rows` and `checkpoints` are newest first; `of_run` says which run, by its full name, a row is of."""
 
-    found: Found
+    found: PrefixContent
     rows: list[RunRow]
     checkpoints: list[CheckpointRow]
     names: list[str]
@@ -97,11 +105,11 @@ def list_prefix(depot: Depot, now_ms: int) -> Listing:
 
 def _row(
     run: str,
-    found: Found,
+    found: PrefixContent,
     told: dict[str, Any],
     end: dict[str, Any],
-    records: list[Committed | None],
-    results: list[Result],
+    records: list[CommittedCheckpoint | None],
+    results: list[ResultFile],
     now_ms: int,
 ) -> RunRow:
     begun = found.begun.get(run)
@@ -112,7 +120,7 @@ def _row(
     price = begun.usd_per_hour if begun else None
     code = end.get("code")
     return RunRow(
-        run=number_of(run),
+        run=run_number(run),
         host=str(told["host"]) if told.get("host") else None,
         began_ms=began_ms or claimed_ms or None,
         state="alive" if alive else "ended" if end else "vanished" if begun else "never began",
@@ -127,10 +135,12 @@ def _row(
     )
 
 
-def _checkpoint(ref: Ref, committed: Committed | None, found: Found, goes_on: Ref | None) -> CheckpointRow:
+def _checkpoint(
+    ref: Ref, committed: CommittedCheckpoint | None, found: PrefixContent, goes_on: Ref | None
+) -> CheckpointRow:
     began_ms = found.begun[ref.run].at_ms
     return CheckpointRow(
-        run=number_of(ref.run),
+        run=run_number(ref.run),
         number=ref.number,
         name=committed.title if committed else None,
         step=committed.step if committed else None,

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gangline.core.command.lineage import BEGUN, CLAIMS, ENDED, RUNS, Ref, history, newest_begun, number_of
+from gangline.core.command.lineage import BEGUN, CLAIMS, ENDED, RUNS, Ref, history, newest_begun, run_number
 from gangline.core.errors import NotFound, UserError
 from gangline.core.words import counted
 from gangline.exec.depot import Depot
@@ -30,7 +30,7 @@ class Removal:
         self._depot = depot
         self._everything = run is None and not checkpoints
         self._listing = listing = list_prefix(depot, now_ms)
-        self._names = [name for name in listing.names if run in (None, number_of(name))]
+        self._names = [name for name in listing.names if run in (None, run_number(name))]
         if not self._names:
             raise NotFound(f"{depot.address} holds no run {run}", hint="`gangline exec ls` shows which there are")
         self._refs = [ref for ref in listing.found.refs if ref.run in self._names]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from io import BufferedIOBase
 from typing import Protocol
 
-from gangline.core.places.places import Place
+from gangline.core.places.places import PhotoPlace
 
 Check = Callable[[], None]
 """Whether it is still to go on: asked each second of a wait, it raises what ends the fetch."""
@@ -20,7 +20,7 @@ class Brought:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FetchedPhotos:
     """What lies in the folder after a look: names of photos and of captions, and sentences on what is not used."""
 
     photos: tuple[str, ...]
@@ -31,15 +31,15 @@ class Found:
 class Fetcher(Protocol):
     """Every call may raise `BadInput`, whose sentence is for the user and final, or `Unreachable`: later it may go well."""
 
-    def check(self, project: str, places: Sequence[Place]) -> None:
+    def check(self, project: str, places: Sequence[PhotoPlace]) -> None:
         """Whether these may be fetched for the project, as far as can be told without asking anybody."""
         ...
 
-    def bring(self, job: str, project: str, places: Sequence[Place], check: Check) -> Iterator[Brought]:
+    def bring(self, job: str, project: str, places: Sequence[PhotoPlace], check: Check) -> Iterator[Brought]:
         """Fetch what is not here yet, a file a step. What came before this server was stopped is not fetched again."""
         ...
 
-    def look(self, job: str, places: Sequence[Place], check: Check) -> Found:
+    def look(self, job: str, places: Sequence[PhotoPlace], check: Check) -> FetchedPhotos:
         """Unpack and check all that was brought."""
         ...
 

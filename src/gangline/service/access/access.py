@@ -82,7 +82,7 @@ def note_use(at: Deployment, identity: Identity, now_ms: int) -> None:
         at.store.apply(write("use_credential", id=identity.id, now=now_ms))
 
 
-def admit(at: Deployment, secret: str, role: Role, *, now_ms: int) -> None:
+def ensure_secret(at: Deployment, secret: str, role: Role, *, now_ms: int) -> None:
     """Make an operator's key, or the default pool's join token, known if it is not."""
     pool = DEFAULT_POOL if role == "join" else None
     at.store.apply(
@@ -94,7 +94,7 @@ def adding_node(secret: str, node: str, now_ms: int) -> Write:
     return _adding(secret, "node", name=node, node=node, now_ms=now_ms)
 
 
-def add_key(
+def create_key(
     at: Deployment, maker: Role, project: str, role: KeyRole, *, name: str, lasts_s: float | None, now_ms: int
 ) -> NewKey:
     """The only time that its secret is seen. Raises `Forbidden` where it would open more than its `maker`'s."""
@@ -112,13 +112,13 @@ def keys(at: Deployment, project: str | None, now_ms: int) -> list[KeyView]:
     return [KeyView(**row, standing=_standing(row, now_ms)) for row in at.store.load("keys", project=project)]
 
 
-def revoke_key(at: Deployment, project: str | None, key: str, now_ms: int) -> None:
+def end_key(at: Deployment, project: str | None, key: str, now_ms: int) -> None:
     """At once, and for good. Raises `NotFound`, also where the key is another project's."""
     if not at.store.apply(guard("revoke_key", id=key, project=project, now=now_ms)):
         raise NotFound(f"there is no key {key}", hint="`gangline keys ls` lists them")
 
 
-def add_join_token(
+def create_join_token(
     at: Deployment, pool: str, *, name: str, lasts_s: float | None, now_ms: int, terms: Terms = NO_TERMS
 ) -> NewJoinToken:
     """The only time that its secret is seen."""
@@ -140,7 +140,7 @@ def _join_token(row: Row, now_ms: int) -> JoinTokenView:
     )
 
 
-def revoke_join_token(at: Deployment, join_token: str, now_ms: int) -> None:
+def end_join_token(at: Deployment, join_token: str, now_ms: int) -> None:
     """Nobody joins with it any more; nodes that have, stay. Raises `NotFound`."""
     if not at.store.apply(guard("revoke_join_token", id=join_token, now=now_ms)):
         raise NotFound(f"there is no join token {join_token}", hint="`gangline join-tokens ls` lists them")

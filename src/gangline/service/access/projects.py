@@ -11,7 +11,7 @@ from gangline.service.deployment import Deployment
 from gangline.service.money.bill import as_purse
 
 
-def reach(at: Deployment, identity: Identity, wanted: str | None) -> str | None:
+def reachable_project(at: Deployment, identity: Identity, wanted: str | None) -> str | None:
     """The project that a request is about; None is all of them, which only an operator has. Raises `NotFound`."""
     if wanted is None:
         return identity.project
@@ -22,7 +22,7 @@ def reach(at: Deployment, identity: Identity, wanted: str | None) -> str | None:
     return wanted
 
 
-def add_project(at: Deployment, project: str) -> None:
+def create_project(at: Deployment, project: str) -> None:
     """One that is there already stays as it is. Raises `BadInput` for a name that is none."""
     if not is_project_name(project):
         raise BadInput(
@@ -32,7 +32,7 @@ def add_project(at: Deployment, project: str) -> None:
     at.store.apply(write("add_project", id=project))
 
 
-def set_project(at: Deployment, project: str, *, share: float, budget_usd: float | None) -> None:
+def set_allowance(at: Deployment, project: str, *, share: float, budget_usd: float | None) -> None:
     """What a project may have. A budget below what is spent stops what runs at its next heartbeats. Raises `NotFound`."""
     budget = None if budget_usd is None else round(budget_usd * 1e6)
     if not at.store.apply(guard("set_project", id=project, share=share, budget=budget)):

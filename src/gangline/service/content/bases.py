@@ -7,8 +7,8 @@ from typing import Any
 from gangline.core.canonical import canonical_json
 from gangline.core.display import NAME_MAX, printable
 from gangline.core.errors import BadInput, NotFound, Unreachable
-from gangline.core.models.bases import ROLES, UNKNOWN, Role, is_base_name
-from gangline.core.models.recognition import Model
+from gangline.core.models.bases import ROLES, UNKNOWN, ModelRole, is_base_name
+from gangline.core.models.recognition import RecognisedModel
 from gangline.core.specs.fields import Base, FilesBase, HubBase, base_to_json
 from gangline.core.specs.spec import Spec
 from gangline.core.views import BaseView
@@ -21,7 +21,7 @@ from gangline.service.deployment import Deployment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class BaseStatement:
     """What its owner says of a base; it goes before what is found out."""
 
     family: str = ""
@@ -39,7 +39,9 @@ class _Pinned:
     on_hub: HubModel | None = None
 
 
-def add(at: Deployment, project: str, name: str, base: Base, vae: Base | None, said: Said, now_ms: int) -> BaseView:
+def add(
+    at: Deployment, project: str, name: str, base: Base, vae: Base | None, said: BaseStatement, now_ms: int
+) -> BaseView:
     """Raises `BadInput` where the name is none, or stands for another base; or where a base is none."""
     if not is_base_name(name):
         raise BadInput(f"{name!r} is no name for a base", hint="take letters, digits, dots and hyphens, up to 100")
@@ -63,17 +65,17 @@ def add(at: Deployment, project: str, name: str, base: Base, vae: Base | None, s
     held = naming(project, files, now_ms)
     if not at.store.apply(*held, write("name_base", project=project, name=name, **values, now=now_ms), *mirrors):
         raise Unreachable("files of this base are being deleted, as nothing used them", hint="try again in a minute")
-    kept = named(at, project, name)
+    kept = get_base(at, project, name)
     if (kept.id, kept.vae) != (model.model.id, json.loads(values["vae"] or "null")):
         raise BadInput(f"{name} stands for another base already", hint=f"forget that with `gangline bases rm {name}`")
     return kept
 
 
-def listed(at: Deployment, project: str) -> list[BaseView]:
+def bases_of(at: Deployment, project: str) -> list[BaseView]:
     return [_view(at, project, row) for row in at.store.load("bases", project=project)]
 
 
-def named(at: Deployment, project: str, name: str) -> BaseView:
+def get_base(at: Deployment, project: str, name: str) -> BaseView:
     """Raises `NotFound`."""
     rows = at.store.load("base", project=project, name=name)
     if not rows:
@@ -107,7 +109,7 @@ def with_base_named(at: Deployment, project: str, value: dict[str, Any]) -> dict
 
 def base_named(at: Deployment, project: str, name: str) -> BaseView:
     """One that can be used now."""
-    found = named(at, project, name)
+    found = get_base(at, project, name)
     if found.state != "ready":
         raise BadInput(f"{name} is not here yet: {found.why}", hint=f"`gangline bases show {name}` says when it is")
     return found
@@ -128,7 +130,7 @@ def _known_licence(at: Deployment, project: str, base: Base) -> str:
     return known.get(base.id, UNKNOWN).replace(UNKNOWN, "")
 
 
-def _pinned(at: Deployment, project: str, model: Base, role: Role) -> Base:
+def _pinned(at: Deployment, project: str, model: Base, role: ModelRole) -> Base:
     if not isinstance(model, HubBase):
         return model
     commit = at.hub.pin(model.repo, model.revision)
@@ -150,7 +152,7 @@ def _pinned(at: Deployment, project: str, model: Base, role: Role) -> Base:
     return fixed
 
 
-def _pin(at: Deployment, project: str, model: Base, role: Role) -> _Pinned:
+def _pin(at: Deployment, project: str, model: Base, role: ModelRole) -> _Pinned:
     if isinstance(model, FilesBase):
         check_here(at, project, {file.path: file for file in model.files})
         return _Pinned(model=model, bytes=sum(file.bytes for file in model.files))
@@ -159,7 +161,7 @@ def _pin(at: Deployment, project: str, model: Base, role: Role) -> _Pinned:
     return replace(fixed, bytes=sum(each.bytes for each in _wanted(fixed, role)))
 
 
-def _wanted(model: _Pinned, role: Role) -> list[HubFile]:
+def _wanted(model: _Pinned, role: ModelRole) -> list[HubFile]:
     assert isinstance(model.model, HubBase) and model.on_hub is not None, "only the hub lists what is not here"
     return files_wanted(model.model, model.on_hub, role)
 
@@ -168,7 +170,7 @@ def _is_gated(model: _Pinned) -> bool:
     return model.on_hub is not None and model.on_hub.gated
 
 
-def _mirroring(project: str, model: _Pinned, role: Role) -> Write:
+def _mirroring(project: str, model: _Pinned, role: ModelRole) -> Write:
     assert isinstance(model.model, HubBase), "only the hub has gates"
     files = [{"path": each.path, "bytes": each.bytes, "sha256": each.sha256} for each in _wanted(model, role)]
     where = {"repo": model.model.repo, "revision": model.model.revision}
@@ -178,7 +180,7 @@ def _mirroring(project: str, model: _Pinned, role: Role) -> Write:
     )
 
 
-def _recognise(at: Deployment, model: _Pinned) -> Model | None:
+def _recognise(at: Deployment, model: _Pinned) -> RecognisedModel | None:
     """What a base on the hub is. Of files, nobody but their owner knows."""
     if model.on_hub is None or not isinstance(model.model, HubBase):
         return None

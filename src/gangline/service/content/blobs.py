@@ -37,7 +37,7 @@ def _contents(files: Iterable[File]) -> list[str]:
     return sorted({file.sha256 for file in files})
 
 
-def hand_in(at: Deployment, project: str, file: File, now_ms: int) -> None:
+def record_blob(at: Deployment, project: str, file: File, now_ms: int) -> None:
     """It is there. Raises `Unreachable` while it is being deleted."""
     if not at.store.apply(guard("add_blob", project=project, sha256=file.sha256, bytes=file.bytes, now=now_ms)):
         raise going_just_now(file)

@@ -43,7 +43,7 @@ def delivering(job: str, address: str) -> list[Write]:
     return [write("add_delivery", job=job, address=address)] if address else []
 
 
-def view(at: Deployment, job: str) -> DeliveryView | None:
+def delivery_view(at: Deployment, job: str) -> DeliveryView | None:
     row = _find(at, job)
     if row is None:
         return None

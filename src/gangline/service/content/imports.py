@@ -21,16 +21,15 @@ from gangline.core.jobs.failure import Verdict
 from gangline.core.jobs.keys import blob_key
 from gangline.core.jobs.retry import pause_s
 from gangline.core.parsing import to_json
-from gangline.core.places.places import Place, parse_places
-from gangline.core.places.places import to_json as places_to_json
+from gangline.core.places.places import PhotoPlace, parse_places, places_to_json
 from gangline.core.specs.spec import Spec, parse_spec, spec_hash, workload
 from gangline.core.words import counted
-from gangline.ports.objects import Part
-from gangline.ports.places.fetcher import Brought, Fetcher, Found
+from gangline.ports.objects import UploadPart
+from gangline.ports.places.fetcher import Brought, FetchedPhotos, Fetcher
 from gangline.ports.store import Row, Write, guard, write
 from gangline.service.attempts import WAITS, as_job, event, moving
 from gangline.service.content.blobs import listing, naming
-from gangline.service.content.mirror import copied
+from gangline.service.content.mirror import copied_files
 from gangline.service.deployment import Deployment
 
 log = logging.getLogger("gangline.imports")
@@ -44,7 +43,7 @@ TURN_S = 960.0
 # Submitting
 
 
-def places_of(at: Deployment, project: str, given: object) -> tuple[Place, ...]:
+def places_of(at: Deployment, project: str, given: object) -> tuple[PhotoPlace, ...]:
     """The places that `photos` of a submission names. Raises `BadInput` where they may not be fetched."""
     places = parse_places(given)
     if at.fetcher is None:
@@ -53,7 +52,7 @@ def places_of(at: Deployment, project: str, given: object) -> tuple[Place, ...]:
     return places
 
 
-def awaiting(job: str, spec: Spec, places: Sequence[Place]) -> tuple[str, list[Write]]:
+def awaiting(job: str, spec: Spec, places: Sequence[PhotoPlace]) -> tuple[str, list[Write]]:
     """A hash of what was asked for, and what belongs after the write of a job whose photos are still to be fetched."""
     asked = canonical_json({**to_json(spec), "photos": places_to_json(places)})
     added = {"asked": digest(json.loads(asked)), "places": json.dumps(places_to_json(places))}
@@ -83,7 +82,7 @@ class _Turn:
     server: str
     job: str
     project: str
-    places: tuple[Place, ...]
+    places: tuple[PhotoPlace, ...]
     tries: int
     begun_ms: int
     spent_before_ms: int
@@ -237,24 +236,24 @@ def _put(at: Deployment, key: str, file: File, content: BufferedIOBase) -> None:
         at.objects.write(key, content.read())
         return
     upload = at.objects.begin(key)
-    parts = list[Part]()
+    parts = list[UploadPart]()
     for number, length in enumerate(part_lengths(file.bytes), start=1):
         part = content.read(length)
         at.objects.put_part(key, upload, number, part)
-        parts.append(Part(len(part), hashlib.sha256(part).hexdigest()))
+        parts.append(UploadPart(len(part), hashlib.sha256(part).hexdigest()))
     at.objects.complete(key, upload, parts)
     if at.objects.stat(key) is None:
         raise Unreachable(f"{file.path} is not complete in the object store")
 
 
-def _fill(turn: _Turn, found: Found, files: dict[str, File]) -> None:
+def _fill(turn: _Turn, found: FetchedPhotos, files: dict[str, File]) -> None:
     """The job has its photos, unless it has ended or another server was faster."""
     at, now_ms = turn.at, turn.at.store.now_ms()
     asked = json.loads(at.store.load("job", id=turn.job)[0]["spec"])
     photos, captions = ([to_json(files[name]) for name in names] for names in (found.photos, found.captions))
     spec = parse_spec(asked | {"photos": photos, "captions": captions})
     inputs = spec.input_files().values()
-    size = sum(file.bytes for file in (*inputs, *copied(at, turn.project, spec).values()))
+    size = sum(file.bytes for file in (*inputs, *copied_files(at, turn.project, spec).values()))
     filled = {"spec": canonical_json(to_json(spec)), "spec_hash": spec_hash(spec), "workload": workload(spec)}
     fetched = list(files.values())
     if at.store.apply(
@@ -267,7 +266,7 @@ def _fill(turn: _Turn, found: Found, files: dict[str, File]) -> None:
         turn.fetcher.forget(turn.job)
 
 
-def _in_words(found: Found) -> str:
+def _in_words(found: FetchedPhotos) -> str:
     count, own = len(found.photos), len(found.captions)
     captions = f" and {counted(own, 'file')} of captions" if own else ""
     told = f"; {'; '.join(found.told[:5])}" if found.told else ""

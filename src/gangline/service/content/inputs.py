@@ -13,8 +13,8 @@ from gangline.core.specs.spec import SampleSpec, parse_task
 from gangline.ports.server import Offered, Resumable, Stored
 from gangline.ports.store import Row
 from gangline.service.attempts import load_node
-from gangline.service.content.mirror import copied
-from gangline.service.content.prepared import offered
+from gangline.service.content.mirror import copied_files
+from gangline.service.content.prepared import offered_files
 from gangline.service.deployment import Deployment
 
 OPTIMIZER = "optimizer"
@@ -23,7 +23,7 @@ OPTIMIZER = "optimizer"
 def inputs_of(at: Deployment, job: Row) -> tuple[Stored, ...]:
     """By their paths below `inputs/`. A job that renders has the weights that it shows among them, while they are kept."""
     spec = parse_task(json.loads(job["spec"]))
-    files = sorted((spec.input_files() | copied(at, job["project"], spec)).items())
+    files = sorted((spec.input_files() | copied_files(at, job["project"], spec)).items())
     found = [stored(file, path, blob_key(job["project"], file.sha256)) for path, file in files]
     return (*found, *(_weights(at, spec) if needs_weights(spec) else ()))
 
@@ -80,7 +80,7 @@ def prepared_for(at: Deployment, job: Row, node: Node, now_ms: int) -> tuple[Off
     spec = parse_task(json.loads(job["spec"]))
     if not needs_prepared_files(spec):
         return ()
-    return offered(at, job["project"], job["id"], spec, node.numerics, now_ms)
+    return offered_files(at, job["project"], job["id"], spec, node.numerics, now_ms)
 
 
 def readable_keys(at: Deployment, job: str, node: str, now_ms: int) -> dict[str, int]:

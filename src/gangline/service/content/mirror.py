@@ -10,10 +10,10 @@ from gangline.core.errors import Damaged, GanglineError, Unreachable
 from gangline.core.files import PART_BYTES, File, part_ranges
 from gangline.core.jobs.keys import blob_key
 from gangline.core.jobs.retry import pause_s
-from gangline.core.models.bases import ROLES, Role
+from gangline.core.models.bases import ROLES, ModelRole
 from gangline.core.specs.fields import HubBase
 from gangline.core.specs.spec import SampleSpec, Spec
-from gangline.ports.objects import Part
+from gangline.ports.objects import UploadPart
 from gangline.ports.store import Row, guard, write
 from gangline.service.deployment import Deployment
 
@@ -45,7 +45,7 @@ def _go_on(at: Deployment, which: dict[str, Any]) -> Iterator[None]:
         _end(at, copy, "failed", error.message)
 
 
-def copied(at: Deployment, project: str, spec: Spec | SampleSpec) -> dict[str, File]:
+def copied_files(at: Deployment, project: str, spec: Spec | SampleSpec) -> dict[str, File]:
     """The files of a spec's hub models that are in the object store, by their path below `inputs/`."""
     found: dict[str, File] = {}
     settings = spec.of if isinstance(spec, SampleSpec) else spec
@@ -56,7 +56,7 @@ def copied(at: Deployment, project: str, spec: Spec | SampleSpec) -> dict[str, F
     return found
 
 
-def find(at: Deployment, project: str, base: str, role: Role) -> Row | None:
+def find(at: Deployment, project: str, base: str, role: ModelRole) -> Row | None:
     rows = at.store.load("mirrors", project=project, base=base)
     return next((row for row in rows if row["role"] == role), None)
 
@@ -136,7 +136,7 @@ def _large(at: Deployment, copy: _Copy) -> Iterator[_Copy]:
         at.objects.put_part(key, copy.begun, len(copy.parts) + 1, content)
         copy = replace(copy, parts=(*copy.parts, hashlib.sha256(content).hexdigest()))
         yield copy
-    declared = [Part(len(part), sha256) for part, sha256 in zip(ranges, copy.parts, strict=True)]
+    declared = [UploadPart(len(part), sha256) for part, sha256 in zip(ranges, copy.parts, strict=True)]
     at.objects.complete(key, copy.begun, declared)
     if at.objects.stat(key) is None:
         raise Unreachable(f"{each['path']} is not complete in the object store")

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gangline.core.errors import BadInput, Denied
-from gangline.core.models.bases import INDEX, Role, files_of_role, missing_parts, parts_of
+from gangline.core.models.bases import INDEX, ModelRole, files_of_role, missing_parts, parts_of
 from gangline.core.models.families import FAMILIES, Family
 from gangline.core.models.recognition import (
     WANTED,
     Header,
-    Model,
+    RecognisedModel,
     header_of,
     pipeline_of,
     recognise_file,
@@ -35,14 +35,14 @@ class OnHub:
     opens: bool
     licence: str
     family: Family | None = None
-    recognised: Model | None = None
+    recognised: RecognisedModel | None = None
 
     @property
     def bytes(self) -> int:
         return sum(file.bytes for file in self.files)
 
 
-def look_up(hub: Hub, model: HubBase, role: Role, *, whole: bool = True) -> OnHub:
+def look_up(hub: Hub, model: HubBase, role: ModelRole, *, whole: bool = True) -> OnHub:
     """Read configurations and headers alone; `whole`: no part's weights may lack. Raises `BadInput` where it is no model that can be
     trained, `NotFound`, `Unreachable`."""
     found = hub.look(model.repo, model.revision)
@@ -63,7 +63,7 @@ def look_up(hub: Hub, model: HubBase, role: Role, *, whole: bool = True) -> OnHu
     return replace(seen, family=recognised.family, recognised=recognised)
 
 
-def files_wanted(model: HubBase, found: HubModel, role: Role) -> list[HubFile]:
+def files_wanted(model: HubBase, found: HubModel, role: ModelRole) -> list[HubFile]:
     """The files that a node fetches. Raises `BadInput` where there are none."""
     if role == "base" and found.pipeline:
         pipeline_of(model.repo, {"_class_name": found.pipeline})
@@ -76,7 +76,7 @@ def files_wanted(model: HubBase, found: HubModel, role: Role) -> list[HubFile]:
     return [known[path] for path in wanted]
 
 
-def recognise(hub: Hub, model: HubBase, found: HubModel, *, whole: bool = True) -> Model:
+def recognise(hub: Hub, model: HubBase, found: HubModel, *, whole: bool = True) -> RecognisedModel:
     """What a base is, from its configurations or the header of its file. Raises `BadInput`, and `Denied` where it is closed."""
     names = [each.path for each in found.files]
 

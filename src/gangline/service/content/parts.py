@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from gangline.core.errors import Damaged
 from gangline.core.files import File, Grant, attestations, part_lengths
-from gangline.ports.objects import Objects, Part
+from gangline.ports.objects import Objects, UploadPart
 
 
 def whole(objects: Objects, key: str, file: File, now_ms: int, seconds: float) -> Grant:
@@ -16,8 +16,8 @@ def in_parts(
     objects: Objects,
     key: str,
     upload: str,
-    here: Mapping[int, Part],
-    parts: Sequence[Part],
+    here: Mapping[int, UploadPart],
+    parts: Sequence[UploadPart],
     now_ms: int,
     seconds: float,
 ) -> Grant:
@@ -32,9 +32,9 @@ def in_parts(
     )
 
 
-def declared(size: int, parts: Sequence[str]) -> list[Part]:
+def declared(size: int, parts: Sequence[str]) -> list[UploadPart]:
     """The parts of a file of this length, which have these SHA-256s."""
-    return [Part(length, sha256) for length, sha256 in zip(part_lengths(size), parts, strict=True)]
+    return [UploadPart(length, sha256) for length, sha256 in zip(part_lengths(size), parts, strict=True)]
 
 
 def attested(objects: Objects, key: str, file: File, parts: tuple[str, ...]) -> bool:

@@ -6,7 +6,7 @@ from gangline.core.canonical import canonical_json
 from gangline.core.errors import Damaged
 from gangline.core.jobs.keys import attempt_prefix, prepared_prefix
 from gangline.core.runs.contract import Prepared, parse_prepared
-from gangline.core.runs.prepared import KEY, KINDS, is_under_numerics, kind_of, subject_of, subjects
+from gangline.core.runs.prepared import KEY, KINDS, is_under_numerics, prepared_kind, subject_of, subjects
 from gangline.core.specs.kinds import needs_prepared_files
 from gangline.core.specs.spec import SampleSpec, Spec, parse_task
 from gangline.ports.server import Done, Hold, Keep, Offered, Refused, Stale, Stored
@@ -19,7 +19,7 @@ DAY_MS = 86_400_000
 AT_ONCE = 200
 
 
-def keep(at: Deployment, node: str, hold: Hold, request: Keep, now_ms: int) -> Done | Stale | Refused:
+def record_prepared(at: Deployment, node: str, hold: Hold, request: Keep, now_ms: int) -> Done | Stale | Refused:
     """From here on it is offered to other jobs: every byte is in the object store."""
     job = job_of_hold(at, node, hold)
     if job is None:
@@ -57,9 +57,11 @@ def keep(at: Deployment, node: str, hold: Hold, request: Keep, now_ms: int) -> D
     return LOST
 
 
-def offered(at: Deployment, project: str, job: str, spec: Spec, numerics: str, now_ms: int) -> tuple[Offered, ...]:
+def offered_files(
+    at: Deployment, project: str, job: str, spec: Spec, numerics: str, now_ms: int
+) -> tuple[Offered, ...]:
     """What a run of `spec` need not make on a node of these `numerics`."""
-    found = dict.fromkeys(KINDS, "") | {kind_of(subject): subject for subject in _subjects_of(spec)}
+    found = dict.fromkeys(KINDS, "") | {prepared_kind(subject): subject for subject in _subjects_of(spec)}
     rows = at.store.load("prepared_for", project=project, job=job, numerics=numerics, trust=spec.needs.trust, **found)
     chosen: dict[str, Row] = {}
     for row in rows:
@@ -106,4 +108,4 @@ def _offered(row: Row) -> Offered:
 
 def _told(prepared: Prepared) -> str:
     size = sum(file.bytes for file in prepared.files)
-    return f"{kind_of(prepared.key).replace('_', ' ')} are kept for other jobs ({size / 1e6:.1f} MB)"
+    return f"{prepared_kind(prepared.key).replace('_', ' ')} are kept for other jobs ({size / 1e6:.1f} MB)"

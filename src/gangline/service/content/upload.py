@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from gangline.core.errors import Damaged, Unreachable
 from gangline.core.files import File, Grant
-from gangline.ports.objects import Part
+from gangline.ports.objects import UploadPart
 from gangline.ports.server import Refused, Upload
 from gangline.ports.store import guard, write
 from gangline.service.attempts import TRIES_MAX
@@ -45,7 +45,7 @@ def _stands(at: Deployment, key: str, file: File, parts: tuple[str, ...]) -> boo
 
 def _begun(
     at: Deployment, key: str, file: Upload, parts: tuple[str, ...], now_ms: int, attempt: str
-) -> tuple[str, Mapping[int, Part]]:
+) -> tuple[str, Mapping[int, UploadPart]]:
     """The upload of just these bytes, begun where there is none, and what the store has of it: all, where it is an object already."""
     said = {"bytes": file.bytes, "sha256": file.sha256, "parts": json.dumps(parts)}
     for _ in range(TRIES_MAX):

@@ -10,10 +10,10 @@ from gangline.core.fleet.autoscale import (
     Demand,
     Drain,
     GiveUp,
-    Rate,
+    OfferRate,
     Rented,
-    Seen,
-    Start,
+    SeenInstance,
+    StartNode,
     StopInstance,
     cheapest,
     reconcile,
@@ -116,12 +116,12 @@ def _scale(
     since_ms = min((job["ready_ms"] for job in waiting), default=now_ms)
     demand = Demand(takable=len(waiting), stuck=len(stuck), since_ms=since_ms)
     plan = scale(pool.limits, nodes, demand, now_ms, at.policy)
-    left = _starts_left(at, pool, nodes, now_ms) if any(isinstance(action, Start) for action in plan.actions) else 0
+    left = _starts_left(at, pool, nodes, now_ms) if any(isinstance(action, StartNode) for action in plan.actions) else 0
     ranked, refused = _ranked(at, offers, now_ms) if left else [], set[str]()
     wanting, covers = iter(waiting), plan.covers
     for action in plan.actions:
         match action:
-            case Start() if left > 0:
+            case StartNode() if left > 0:
                 left -= 1
                 job = next(wanting, None)
                 fitting = [offer for offer in ranked if job is None or suits(offer, job, at.policy)]
@@ -153,10 +153,10 @@ def _ranked(at: Deployment, offers: list[Offer], now_ms: int) -> list[Offer]:
     return [by_id[rate.offer] for rate in cheapest(rates, at.policy)]
 
 
-def _rate(at: Deployment, offer: Offer, now_ms: int) -> Rate:
+def _rate(at: Deployment, offer: Offer, now_ms: int) -> OfferRate:
     pace = at.store.load("pace_of_gpu", gpu=offer.gpu)
     lost = at.store.load("lost_of_gpu", gpu=offer.gpu, since=now_ms - DAY_MS)[0]
-    return Rate(
+    return OfferRate(
         offer=offer.id,
         price_micro_usd_per_hour=offer.price_micro_usd_per_hour,
         seconds_per_step=pace[0]["seconds_per_step"] if pace else None,
@@ -164,12 +164,14 @@ def _rate(at: Deployment, offer: Offer, now_ms: int) -> Rate:
     )
 
 
-def _seen(instance: Instance) -> Seen:
+def _seen(instance: Instance) -> SeenInstance:
     ended = instance.billed_to_ms is not None
-    return Seen(id=instance.id, name=instance.name, ended=(instance.ended or TAKEN_BACK) if ended else "")
+    return SeenInstance(id=instance.id, name=instance.name, ended=(instance.ended or TAKEN_BACK) if ended else "")
 
 
-def _rent(at: Deployment, pool: RentedPool, ranked: list[Offer], refused: set[str], action: Start, now_ms: int) -> bool:
+def _rent(
+    at: Deployment, pool: RentedPool, ranked: list[Offer], refused: set[str], action: StartNode, now_ms: int
+) -> bool:
     """The first offer that is to be had; whether there was one. `refused` grows by those that are not. The row comes first, so
     that no node is ever unknown."""
     for offer in ranked:

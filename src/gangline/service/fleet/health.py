@@ -3,10 +3,10 @@
 import logging
 
 from gangline.core.fleet.autoscale import may_rent
-from gangline.core.fleet.trust import Alarm, Machine, Pool, Quarantine, Strike, Trial, is_due, judge
+from gangline.core.fleet.trust import Alarm, Machine, PoolHealth, Quarantine, Strike, TrialDue, is_quarantine_due, judge
 from gangline.core.job import WORKING, NodeState
 from gangline.core.jobs.failure import MEANING
-from gangline.core.jobs.watch import Watched, no_progress
+from gangline.core.jobs.watch import WatchedAttempt, no_progress
 from gangline.core.money.cost import HOUR_MS
 from gangline.ports.store import Row, Write, guard, write
 from gangline.service.attempts import conclude, failure
@@ -30,25 +30,25 @@ def judge_machine(at: Deployment, machine_id: str, pool: str, now_ms: int) -> No
     if not strikes or row["quarantined_until_ms"] > now_ms:
         return
     machine = Machine(quarantines=row["quarantines"], failures=row["failures"], on_trial=bool(row["on_trial"]))
-    if not is_due(machine, strikes, at.policy):
+    if not is_quarantine_due(machine, strikes, at.policy):
         return
     verdict = judge(machine, strikes, _pool(at, pool, machine_id, now_ms), now_ms=now_ms, policy=at.policy)
     match verdict:
         case Quarantine():
             _quarantine(at, row, verdict, now_ms)
-        case Trial():
+        case TrialDue():
             _try(at, row, verdict, now_ms)
         case Alarm() if verdict.because != row["because"]:
             _alarm(at, machine_id, verdict.because)
 
 
-def _pool(at: Deployment, name: str, machine: str, now_ms: int) -> Pool:
+def _pool(at: Deployment, name: str, machine: str, now_ms: int) -> PoolHealth:
     """What is known of the pool of a machine."""
     here = at.store.load("nodes_working", pool=name, machine=machine)[0]
     own = sum(node["rented"] for node in at.store.load("nodes_of_machine", machine=machine))
     rented = at.store.load("rented_in_pool", pool=name)[0]["nodes"]
     limits = at.pools[name].limits if name in at.pools else None
-    return Pool(
+    return PoolHealth(
         nodes=here["nodes"],
         others=here["others"],
         quarantined_lately=at.store.load("quarantined_lately", pool=name, id=machine, since=now_ms - HOUR_MS)[0][
@@ -86,7 +86,7 @@ def _quarantine(at: Deployment, machine: Row, verdict: Quarantine, now_ms: int) 
     at.store.apply(once, *_saying(at, machine["id"], because, "quarantined"))
 
 
-def _try(at: Deployment, machine: Row, verdict: Trial, now_ms: int) -> None:
+def _try(at: Deployment, machine: Row, verdict: TrialDue, now_ms: int) -> None:
     because = f"on trial: {verdict.because}"
     log.warning("machine %s: %s", machine["id"], because)
     judged_ms = -1 if machine["quarantined_ms"] is None else machine["quarantined_ms"]
@@ -116,7 +116,7 @@ def begin_trials(at: Deployment, now_ms: int) -> None:
         at.store.apply(write("set_node_state", id=row["id"], before="quarantined", state="on_trial", because=because))
 
 
-def watch(at: Deployment, now_ms: int) -> None:
+def watch_attempts(at: Deployment, now_ms: int) -> None:
     """Over everything that runs: end what makes no progress, and move what another machine would do for less."""
     leases, back_ms = at.store.load("live_leases"), back_since_ms(at, now_ms)
     for lease in leases:
@@ -127,8 +127,8 @@ def watch(at: Deployment, now_ms: int) -> None:
     heed_speed(at, leases, now_ms)
 
 
-def _watched(lease: Row) -> Watched:
-    return Watched(
+def _watched(lease: Row) -> WatchedAttempt:
+    return WatchedAttempt(
         phase=lease["phase"],
         step=lease["step"],
         started_ms=lease["started_ms"],

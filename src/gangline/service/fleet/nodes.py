@@ -21,7 +21,7 @@ from gangline.service.outage import back_since_ms
 log = logging.getLogger("gangline.nodes")
 
 
-def join(at: Deployment, request: Join, pool: str, now_ms: int, *, join_token: str | None = None) -> Joined:
+def join_pool(at: Deployment, request: Join, pool: str, now_ms: int, *, join_token: str | None = None) -> Joined:
     """A worker of a node that was rented for `pool` becomes that node; any other makes a node of its own there, whose price and trust
     its join token (an id) says, else its pool's settings. One that failed its probe is here, but gets no job. Raises `Denied` for a
     node that was given up, or is another pool's; `TooMany` where the join token lets no more of them in now."""
@@ -100,7 +100,7 @@ def _welcome(at: Deployment, request: Join, now_ms: int) -> tuple[NodeState, str
     return "ready", limits(request.problems)
 
 
-def leave(at: Deployment, node: str, now_ms: int) -> None:
+def leave_pool(at: Deployment, node: str, now_ms: int) -> None:
     """Nothing is to be expected from this node any more; what it still held goes back to the queue."""
     end_attempts_of_node(at, node, now_ms, told=True)
     gone(at, node, "left", now_ms)

@@ -5,9 +5,9 @@ import logging
 import math
 from dataclasses import dataclass
 
-from gangline.core.fleet.pace import Outlook, Paces, compare, too_slow, worth_replacing
+from gangline.core.fleet.pace import Outlook, Paces, compare_paces, too_slow, worth_replacing
 from gangline.core.job import Node
-from gangline.core.jobs.failure import sentence
+from gangline.core.jobs.failure import failure_sentence
 from gangline.core.money.cost import HOUR_MS
 from gangline.ports.store import Row, guard, write
 from gangline.service.attempts import ask_to_stop
@@ -24,7 +24,7 @@ log = logging.getLogger("gangline.fleet")
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class PeerGroup:
     """Leases of one workload on one GPU class, of those whose speed is known, and that are to go on."""
 
     leases: list[Row]
@@ -41,12 +41,12 @@ def heed_speed(at: Deployment, leases: list[Row], now_ms: int) -> None:
         _seek_faster(at, pool, groups, now_ms)
 
 
-def _groups(at: Deployment, leases: list[Row]) -> list[Group]:
+def _groups(at: Deployment, leases: list[Row]) -> list[PeerGroup]:
     found: dict[tuple[str, str], list[Row]] = {}
     for lease in leases:
         if lease["seconds_per_step"] and not lease["stop"]:
             found.setdefault((lease["workload"], lease["gpu"]), []).append(lease)
-    return [Group(group, *_paces(at, workload, gpu, group)) for (workload, gpu), group in found.items()]
+    return [PeerGroup(group, *_paces(at, workload, gpu, group)) for (workload, gpu), group in found.items()]
 
 
 def _paces(at: Deployment, workload: str, gpu: str, leases: list[Row]) -> tuple[Paces, Paces]:
@@ -58,8 +58,8 @@ def _paces(at: Deployment, workload: str, gpu: str, leases: list[Row]) -> tuple[
     return Paces(known.values()), Paces(away)
 
 
-def _move_slow(at: Deployment, group: Group, now_ms: int) -> None:
-    peers = compare(group.seen.sorted, at.policy)
+def _move_slow(at: Deployment, group: PeerGroup, now_ms: int) -> None:
+    peers = compare_paces(group.seen.sorted, at.policy)
     if peers is None:
         return
     for lease in group.leases:
@@ -68,7 +68,7 @@ def _move_slow(at: Deployment, group: Group, now_ms: int) -> None:
             ask_to_stop(at, lease, because, now_ms, kind="too slow")
 
 
-def _seek_faster(at: Deployment, pool: RentedPool, groups: list[Group], now_ms: int) -> None:
+def _seek_faster(at: Deployment, pool: RentedPool, groups: list[PeerGroup], now_ms: int) -> None:
     """The slowest of a pool first, `most` at a time."""
     here = at.store.load("rented_in_pool", pool=pool.limits.name)[0]
     waiting = at.store.load("queue_length", limit=WAITING_MAX)[0]["jobs"] / max(1, here["nodes"])
@@ -86,7 +86,7 @@ def _seek_faster(at: Deployment, pool: RentedPool, groups: list[Group], now_ms: 
             if because:
                 found.append((lease["seconds_per_step"], lease, because))
     for _, lease, because in sorted(found, key=lambda one: (-one[0], one[1]["attempt"]))[:most]:
-        why = sentence("outpaced", because)
+        why = failure_sentence("outpaced", because)
         drain = guard("set_node_state", id=lease["node"], before=lease["node_state"], state="draining", because=why)
         if ask_to_stop(at, lease, because, now_ms, drain, kind="outpaced"):
             log.info("node %s drains: %s", lease["node"], why)
@@ -120,7 +120,7 @@ def turned_away(at: Deployment, node: Node, job: str, now_ms: int) -> str | None
     because = worth_replacing(mine, outlook, steps * (1 + ahead[0]["waiting"]), at.policy)
     if because is None:
         return None
-    why = sentence("outpaced", because)
+    why = failure_sentence("outpaced", because)
     drained = at.store.apply(guard("set_node_state", id=node.id, before=node.state, state="draining", because=why))
     return why if drained else None
 

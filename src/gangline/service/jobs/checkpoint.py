@@ -7,7 +7,7 @@ from gangline.core.display import as_words
 from gangline.core.errors import Damaged
 from gangline.core.jobs.keys import attempt_prefix, folder_prefix
 from gangline.core.runs.contract import parse_manifest
-from gangline.core.runs.retention import Kept, to_prune
+from gangline.core.runs.retention import KeptCheckpoint, to_prune
 from gangline.ports.server import (
     Commit,
     Committed,
@@ -31,7 +31,7 @@ from gangline.service.jobs.budget import out_of_money
 from gangline.service.money import bill
 
 
-def uploads(at: Deployment, node: str, hold: Hold, request: Uploads, now_ms: int) -> Grants | Stale:
+def sign_uploads(at: Deployment, node: str, hold: Hold, request: Uploads, now_ms: int) -> Grants | Stale:
     """Requests below the attempt, each signed for exactly these bytes: no upload can touch another attempt's."""
     job = job_of_hold(at, node, hold)
     if job is None:
@@ -42,7 +42,7 @@ def uploads(at: Deployment, node: str, hold: Hold, request: Uploads, now_ms: int
     )
 
 
-def downloads(at: Deployment, node: str, hold: Hold, request: Downloads, now_ms: int) -> Urls | Stale | Refused:
+def sign_downloads(at: Deployment, node: str, hold: Hold, request: Downloads, now_ms: int) -> Urls | Stale | Refused:
     job = job_of_hold(at, node, hold)
     if job is None:
         return LOST
@@ -68,7 +68,9 @@ def _count(at: Deployment, node: str, hold: Hold, size: int, now_ms: int) -> boo
     return False
 
 
-def commit(at: Deployment, node: str, hold: Hold, request: Commit, now_ms: int) -> Committed | Stale | Refused:
+def commit_checkpoint(
+    at: Deployment, node: str, hold: Hold, request: Commit, now_ms: int
+) -> Committed | Stale | Refused:
     """The checkpoint exists from here on: every byte is in the object store, and one transaction records the manifest."""
     job = job_of_hold(at, node, hold)
     if job is None:
@@ -118,7 +120,7 @@ def commit(at: Deployment, node: str, hold: Hold, request: Commit, now_ms: int) 
     return LOST
 
 
-def reject(at: Deployment, node: str, hold: Hold, request: Reject, now_ms: int) -> Done | Stale:
+def reject_damaged(at: Deployment, node: str, hold: Hold, request: Reject, now_ms: int) -> Done | Stale:
     """A node read a checkpoint and found it damaged: no later attempt goes on from it."""
     job, because = job_of_hold(at, node, hold), as_words(request.because)
     if job is None:
@@ -152,7 +154,7 @@ def prune(at: Deployment, job: str, now_ms: int) -> None:
     """Forget old checkpoints, then delete their bytes: in this order nothing committed is ever without them."""
     rows = {row["id"]: row for row in at.store.load("checkpoints", job=job)}
     known = [
-        Kept(id=row["id"], step=row["step"], verified=bool(row["verified"]), pinned=bool(row["pinned"]))
+        KeptCheckpoint(id=row["id"], step=row["step"], verified=bool(row["verified"]), pinned=bool(row["pinned"]))
         for row in rows.values()
     ]
     keep = at.policy.checkpoints_kept
@@ -166,7 +168,7 @@ def prune(at: Deployment, job: str, now_ms: int) -> None:
                 because=f"newer ones are kept ({keep} of them)",
             ),
             write("sweep_again", checkpoint=checkpoint.id),
-            *bill.storage(at, row, now_ms),
+            *bill.bill_storage(at, row, now_ms),
         )
         if forgotten:
             at.objects.delete([f"{row['prefix']}/{file['path']}" for file in json.loads(row["manifest"])["files"]])

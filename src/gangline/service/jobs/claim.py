@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from zlib import crc32
 
 from gangline.core.job import Node
-from gangline.core.jobs.claim import NOTHING, Candidate, Choice, Nothing, by_fair_share, choose, refusal
+from gangline.core.jobs.claim import NOTHING, Choice, ClaimCandidate, Nothing, by_fair_share, choose, refusal
 from gangline.core.money.budget import UNPRICED_MICRO_USD, Purse, reservation
 from gangline.core.specs.spec import told_briefly
 from gangline.ports.server import Assignment, Hold, NoWork
@@ -20,7 +20,7 @@ from gangline.service.jobs.samples import may_render_steps
 from gangline.service.money import bill
 
 CANDIDATES_MAX = 16
-CANDIDATE_COLUMNS = tuple(field.name for field in fields(Candidate) if field.name != "banned")
+CANDIDATE_COLUMNS = tuple(field.name for field in fields(ClaimCandidate) if field.name != "banned")
 
 
 def claim(at: Deployment, node_id: str, now_ms: int) -> Assignment | NoWork:
@@ -59,7 +59,7 @@ class Chosen:
     purse: Purse
 
     @property
-    def job(self) -> Candidate:
+    def job(self) -> ClaimCandidate:
         return self.choice.job
 
 
@@ -104,7 +104,7 @@ def _candidates(at: Deployment, query: str, node: Node, **values: object) -> lis
     return at.store.load(query, node=node.id, limit=CANDIDATES_MAX + at.recent.claims, **fit, **costs, **values)
 
 
-def _spread(at: Deployment, jobs: list[Candidate], node: Node, now_ms: int) -> list[Candidate]:
+def _spread(at: Deployment, jobs: list[ClaimCandidate], node: Node, now_ms: int) -> list[ClaimCandidate]:
     """While several servers give out the same jobs, each node begins at another of those that are equal to the first."""
     if not jobs or not at.recent.has_rivals(now_ms):
         return jobs
@@ -113,9 +113,9 @@ def _spread(at: Deployment, jobs: list[Candidate], node: Node, now_ms: int) -> l
     return jobs[crc32(f"{node.id} {now_ms}".encode()) % equals :]
 
 
-def as_candidate(row: Row) -> Candidate:
+def as_candidate(row: Row) -> ClaimCandidate:
     """One that is banned is no candidate."""
-    return Candidate(**{name: row[name] for name in CANDIDATE_COLUMNS}, banned=False)
+    return ClaimCandidate(**{name: row[name] for name in CANDIDATE_COLUMNS}, banned=False)
 
 
 def _take(at: Deployment, node: Node, chosen: Chosen, now_ms: int) -> Assignment | None:

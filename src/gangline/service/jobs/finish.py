@@ -51,7 +51,7 @@ def _meaning(at: Deployment, attempt: Row, outcome: Outcome) -> Decide:
 
 def _artifacts(at: Deployment, live: Row, hold: Hold, outcome: Succeeded, now_ms: int) -> list[Write] | Refused:
     renders = KINDS[live["job_kind"]].renders
-    own = samples.Shelf(live["job"], "")
+    own = samples.SampleFolder(live["job"], "")
     shelves = {
         "output": samples.shelf_of(at, live["job"]) if renders else own,
         "samples": replace(own, folder="samples"),

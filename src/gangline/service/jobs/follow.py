@@ -12,15 +12,15 @@ from gangline.service.jobs.query import is_number, read_log
 
 LOG_PIECE_BYTES = 64 * 1024
 EVENTS_MAX = 500
-Place = tuple[int, ...]
+StreamPosition = tuple[int, ...]
 """Up to where something was told: (number of the event), or (fencing number, first byte that was not) of the log."""
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class StreamPiece:
     """`place`: up to where all is told with it."""
 
-    place: Place
+    place: StreamPosition
     value: EventView | LogView
 
 
@@ -29,30 +29,30 @@ class Channel:
     """One of the two things that can be followed of a job. `newest`: up to where there is something, as its row says."""
 
     name: str
-    start: Place
-    newest: Callable[[Row], Place]
-    read: Callable[[Deployment, str, Place], list[Piece]]
+    start: StreamPosition
+    newest: Callable[[Row], StreamPosition]
+    read: Callable[[Deployment, str, StreamPosition], list[StreamPiece]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class StreamPage:
     """`pieces` go up to `place`, which may be before the `newest`; `end`: nothing more will come."""
 
-    pieces: tuple[Piece, ...]
-    place: Place
-    newest: Place
+    pieces: tuple[StreamPiece, ...]
+    place: StreamPosition
+    newest: StreamPosition
     progress: ProgressView
     end: EndView | None
 
 
-def look(at: Deployment, channel: Channel, job: str, after: Place) -> Look:
+def read_stream(at: Deployment, channel: Channel, job: str, after: StreamPosition) -> StreamPage:
     """The state is read first, so that whatever came before an end is among the pieces before it."""
     row = at.store.load("followed", id=job)[0]
     newest = channel.newest(row)
     pieces = tuple(channel.read(at, job, after)) if newest > after else ()
     place = pieces[-1].place if pieces else max(newest, after)
     ended = row["state"] in ENDED and place >= newest
-    return Look(
+    return StreamPage(
         pieces=pieces,
         place=place,
         newest=newest,
@@ -61,11 +61,11 @@ def look(at: Deployment, channel: Channel, job: str, after: Place) -> Look:
     )
 
 
-def cursor(place: Place) -> str:
+def cursor(place: StreamPosition) -> str:
     return ".".join(map(str, place))
 
 
-def place_of(channel: Channel, cursor: str | None) -> Place:
+def place_of(channel: Channel, cursor: str | None) -> StreamPosition:
     """Raises `NotFound` for what was never a cursor of this channel."""
     if not cursor:
         return channel.start
@@ -75,15 +75,15 @@ def place_of(channel: Channel, cursor: str | None) -> Place:
     return tuple(int(part) for part in parts)
 
 
-def _events(at: Deployment, job: str, after: Place) -> list[Piece]:
+def _events(at: Deployment, job: str, after: StreamPosition) -> list[StreamPiece]:
     rows = at.store.load("events", job=job, after=after[0])[:EVENTS_MAX]
-    return [Piece((row["number"],), EventView(**row)) for row in rows]
+    return [StreamPiece((row["number"],), EventView(**row)) for row in rows]
 
 
-def _log(at: Deployment, job: str, after: Place) -> list[Piece]:
+def _log(at: Deployment, job: str, after: StreamPosition) -> list[StreamPiece]:
     fencing, first_byte = after
     found = read_log(at, job, fencing, first_byte, LOG_PIECE_BYTES)
-    return [Piece(place_of(LOG, found.next), found)] if found.text else []
+    return [StreamPiece(place_of(LOG, found.next), found)] if found.text else []
 
 
 EVENTS = Channel("event", (0,), lambda row: (row["number"] or 0,), _events)

@@ -3,7 +3,7 @@
 from itertools import groupby
 
 from gangline.core.job import ENDED
-from gangline.core.runs.metrics import Measured, Stretch, pack, series, unpack, with_smoothed_loss
+from gangline.core.runs.metrics import AttemptPoints, Measured, pack, series, unpack_points, with_smoothed_loss
 from gangline.core.views import MetricsView, TrackedView
 from gangline.ports.server import Done, Hold, Points, Stale
 from gangline.ports.store import guard, write
@@ -27,7 +27,7 @@ def take(at: Deployment, node: str, hold: Hold, request: Points, now_ms: int) ->
     return Done() if held else LOST
 
 
-def metrics(at: Deployment, project: str, job_id: str, after: int) -> MetricsView:
+def metrics_after(at: Deployment, project: str, job_id: str, after: int) -> MetricsView:
     """The points after a step. What lies beyond `next` may be told again, and then be another attempt's."""
     job = owned(at, project, job_id)
     committed = max((row["step"] for row in at.store.load("checkpoints", job=job_id)), default=0)
@@ -48,9 +48,11 @@ def load_series(at: Deployment, job: str, up_to: int | None = None) -> list[Meas
     """All that counts of a job's points, with their smoothed loss."""
     rows = at.store.load("metrics", job=job)
     stretches = [
-        Stretch(
+        AttemptPoints(
             from_step=batches[0]["from_step"],
-            points=tuple(point for row in batches if row["points"] for point in unpack(row["points"], row["at_ms"])),
+            points=tuple(
+                point for row in batches if row["points"] for point in unpack_points(row["points"], row["at_ms"])
+            ),
         )
         for batches in (list(found) for _, found in groupby(rows, lambda row: row["fencing"]))
     ]

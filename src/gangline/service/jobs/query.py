@@ -69,8 +69,8 @@ def job(at: Deployment, project: str, job_id: str, now_ms: int) -> JobView:
         attempts=tuple(_attempt(attempt, now_ms) for attempt in attempts),
         steps_redone=cost_of_interruptions.steps_redone,
         seconds_lost=round(cost_of_interruptions.ms / 1000, 3),
-        samples=samples.view(at, job_id),
-        delivery=deliver.view(at, job_id) if spec.get("deliver") else None,
+        samples=samples.samples_view(at, job_id),
+        delivery=deliver.delivery_view(at, job_id) if spec.get("deliver") else None,
     )
 
 
@@ -82,12 +82,12 @@ def owned(at: Deployment, project: str, job_id: str) -> Row:
     return rows[0]
 
 
-def events(at: Deployment, project: str, job_id: str, after: int) -> list[EventView]:
+def events_after(at: Deployment, project: str, job_id: str, after: int) -> list[EventView]:
     owned(at, project, job_id)
     return [EventView(**row) for row in at.store.load("events", job=job_id, after=after)]
 
 
-def artifacts(at: Deployment, project: str, job_id: str, now_ms: int) -> list[ArtifactView]:
+def artifacts_of(at: Deployment, project: str, job_id: str, now_ms: int) -> list[ArtifactView]:
     owned(at, project, job_id)
     return [
         ArtifactView(
@@ -100,7 +100,7 @@ def artifacts(at: Deployment, project: str, job_id: str, now_ms: int) -> list[Ar
     ]
 
 
-def logs(at: Deployment, project: str, job_id: str, cursor: str | None) -> LogView:
+def log_page(at: Deployment, project: str, job_id: str, cursor: str | None) -> LogView:
     """What the trainers of all attempts printed, in order, after `cursor`; a page at a time."""
     owned(at, project, job_id)
     fencing, first_byte = _parse_log_cursor(cursor)

@@ -40,7 +40,7 @@ def _training_ms(beat: Beat, now_ms: int) -> int | None:
     return now_ms - round(beat.training_s * 1000)
 
 
-def log(at: Deployment, node: str, hold: Hold, request: Log) -> Done | Stale:
+def append_log(at: Deployment, node: str, hold: Hold, request: Log) -> Done | Stale:
     job = job_of_hold(at, node, hold)
     if job is None:
         return LOST

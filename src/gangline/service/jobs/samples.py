@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from gangline.core.errors import BadInput, Unreachable
 from gangline.core.files import File
 from gangline.core.job import Node
-from gangline.core.jobs.claim import Candidate
+from gangline.core.jobs.claim import ClaimCandidate
 from gangline.core.jobs.failure import Verdict
 from gangline.core.jobs.keys import attempt_prefix, folder_prefix
-from gangline.core.jobs.samples import Rhythm, is_due, may_go_elsewhere
+from gangline.core.jobs.samples import Rhythm, are_samples_due, may_go_elsewhere
 from gangline.core.money.cost import unknown_parts
 from gangline.core.runs.contract import PICTURES, pictures_name
 from gangline.core.specs.spec import SampleSpec, parse_spec, parse_task, spec_hash, workload
@@ -40,7 +40,7 @@ def due(at: Deployment, held: Row, node: str, checkpoint: str, step: int, now_ms
         step=held["sampled_step"],
         at_ms=held["sampled_ms"],
     )
-    if not is_due(rhythm, step, now_ms):
+    if not are_samples_due(rhythm, step, now_ms):
         return []
     job = at.store.load("job", id=held["id"])[0]
     free = [Node(**row) for row in at.store.load("free_nodes", but=node)]
@@ -82,11 +82,11 @@ def to_render_here(at: Deployment, held: Row, step: int) -> bool:
     return bool(at.store.load("to_render_here", job=held["id"], step=step, path=path))
 
 
-def _candidate(parent: Row) -> Candidate:
+def _candidate(parent: Row) -> ClaimCandidate:
     """A job that renders, as the claim will see it."""
     known = {name: parent[name] for name in ("project", "priority", "base", "gpu", "gpu_memory_gb", "pool", "trust")}
     new = {"id": "", "fencing": 0, "version": 1, "queued_ms": 0, "ready_ms": 0, "slots": 1, "download_bytes": 0}
-    return Candidate(**known, **new, kind="sample", numerics="", banned=False)
+    return ClaimCandidate(**known, **new, kind="sample", numerics="", banned=False)
 
 
 def of_result(at: Deployment, job: str, now_ms: int) -> list[Write]:
@@ -97,7 +97,7 @@ def of_result(at: Deployment, job: str, now_ms: int) -> list[Write]:
     return _adding_job(at, at.new_id("job"), parent, None, parent["steps"], now_ms) if wanted else []
 
 
-def retry(at: Deployment, ended: Row, now_ms: int) -> str:
+def retry_samples(at: Deployment, ended: Row, now_ms: int) -> str:
     """A new job that shows what this one was to show; its id. Raises `BadInput` where that may be gone."""
     task = parse_task(json.loads(ended["spec"]))
     assert isinstance(task, SampleSpec), "it renders"
@@ -166,26 +166,26 @@ def _drop(at: Deployment, row: Row, because: str, now_ms: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class SampleFolder:
     """Where pictures belong: which job's results, and in which folder of them."""
 
     job: str
     folder: str
 
 
-def shelf_of(at: Deployment, job: str) -> Shelf:
+def shelf_of(at: Deployment, job: str) -> SampleFolder:
     """Of a job that renders: among the results of what it shows, those of a step by themselves."""
     row = at.store.load("sample", job=job)[0]
-    return Shelf(row["parent"], f"samples/{pictures_name(row['step'])}" if row["checkpoint"] else "samples")
+    return SampleFolder(row["parent"], f"samples/{pictures_name(row['step'])}" if row["checkpoint"] else "samples")
 
 
-def adding_artifact(shelf: Shelf, attempt: str, key: str, file: File, now_ms: int) -> Write:
+def adding_artifact(shelf: SampleFolder, attempt: str, key: str, file: File, now_ms: int) -> Write:
     path = f"{shelf.folder}/{file.path}" if shelf.folder else file.path
     facts = {"key": key, "bytes": file.bytes, "sha256": file.sha256, "now": now_ms}
     return write("add_artifact", job=shelf.job, path=path, attempt=attempt, **facts)
 
 
-def rendered(shelf: Shelf, live: Row, now_ms: int) -> list[Write]:
+def rendered(shelf: SampleFolder, live: Row, now_ms: int) -> list[Write]:
     """Who renders holds the base from now on; those who follow the training job hear of it."""
     return [
         write("add_base", node=live["node"], base=live["job_base"]),
@@ -194,13 +194,13 @@ def rendered(shelf: Shelf, live: Row, now_ms: int) -> list[Write]:
     ]
 
 
-def show(at: Deployment, node: str, hold: Hold, request: Show, now_ms: int) -> Done | Stale | Refused:
+def keep_samples(at: Deployment, node: str, hold: Hold, request: Show, now_ms: int) -> Done | Stale | Refused:
     """Pictures that the training node made between its steps: results from here on, whatever becomes of the attempt."""
     job = job_of_hold(at, node, hold)
     if job is None:
         return LOST
     prefix = folder_prefix(attempt_prefix(job["project"], job["id"], hold.attempt), "samples", 0)
-    shelf, writes = Shelf(job["id"], "samples"), list[Write]()
+    shelf, writes = SampleFolder(job["id"], "samples"), list[Write]()
     for file in request.files:
         key = f"{prefix}/{file.path}"
         attested = stored_as(at, key, file)
@@ -217,7 +217,7 @@ def _known(at: Deployment, job: str) -> set[str]:
     return {row["path"] for row in at.store.load("artifacts", job=job)}
 
 
-def view(at: Deployment, job: str) -> SamplesView:
+def samples_view(at: Deployment, job: str) -> SamplesView:
     rows = at.store.load("samples_of", job=job)
     failed = _missed(rows)
     return SamplesView(

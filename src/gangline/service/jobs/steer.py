@@ -14,7 +14,7 @@ from gangline.service.attempts import TRIES_MAX, WAITS, as_job, conclude, event,
 from gangline.service.content.inputs import checkpoints_to_resume
 from gangline.service.deployment import Deployment
 from gangline.service.jobs import samples
-from gangline.service.jobs.submit import queue, read
+from gangline.service.jobs.submit import queue, read_submission
 
 PAUSED = "paused by its owner"
 
@@ -64,16 +64,16 @@ def resume(at: Deployment, job_id: str, now_ms: int) -> bool:
     return _until_done(at, job_id, act, leave=frozenset({"queued"}), refuse="resumed")
 
 
-def retry(at: Deployment, project: str, job_id: str, now_ms: int, *, from_checkpoint: bool = False) -> str:
+def submit_again(at: Deployment, project: str, job_id: str, now_ms: int, *, from_checkpoint: bool = False) -> str:
     """A new job from the same spec, and if asked for from the checkpoint that the old one reached; its id. Raises `BadInput` while the
     old one may still succeed, or where it keeps no checkpoint."""
     row = at.store.load("job", id=job_id)[0]
     if row["state"] not in ENDED:
         raise BadInput(f"{job_id} is {row['state']} and may still succeed", hint="cancel it first")
     if KINDS[row["kind"]].renders:
-        return samples.retry(at, row, now_ms)
+        return samples.retry_samples(at, row, now_ms)
     begins_from = _heritage(at, row) if from_checkpoint else None
-    spec, places = read(at, project, json.loads(row["spec"]), parse_spec)
+    spec, places = read_submission(at, project, json.loads(row["spec"]), parse_spec)
     return queue(at, project, spec, places, name=row["name"], request=None, now_ms=now_ms, begins_from=begins_from)
 
 
@@ -87,11 +87,11 @@ def _heritage(at: Deployment, job: Row) -> str:
 
 _HAS = {"succeeded": "succeeded", "failed": "failed", "canceled": "been canceled"}
 
-Act = Callable[[Job, Row | None], bool | None]
+JobChange = Callable[[Job, Row | None], bool | None]
 """Given the job and its live attempt. False where somebody moved it on in between, None where there is nothing to do."""
 
 
-def _until_done(at: Deployment, job_id: str, act: Act, *, leave: frozenset[str], refuse: str = "") -> bool:
+def _until_done(at: Deployment, job_id: str, act: JobChange, *, leave: frozenset[str], refuse: str = "") -> bool:
     """Again while others move the job on in between; False where it is in a state to `leave` alone, or nothing is to do.
     What has ended cannot be what `refuse` says."""
     for _ in range(TRIES_MAX):

@@ -9,7 +9,7 @@ from gangline.core.errors import BadInput, Unreachable
 from gangline.core.files import STAND_IN, File
 from gangline.core.jobs.keys import blob_key
 from gangline.core.parsing import to_json
-from gangline.core.places.places import Place, names_places
+from gangline.core.places.places import PhotoPlace, names_places
 from gangline.core.specs.kinds import needs_data_sets
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.spec import SampleSpec, Spec, parse_submitted, spec_hash, workload
@@ -18,15 +18,15 @@ from gangline.ports.server import Refused, Upload
 from gangline.ports.store import Write, guard, write
 from gangline.service.attempts import WAITS, event
 from gangline.service.content.bases import pinned, with_base_named
-from gangline.service.content.blobs import check_here, hand_in, listing, naming, refuse_going
+from gangline.service.content.blobs import check_here, listing, naming, record_blob, refuse_going
 from gangline.service.content.deliver import check_target, delivering
 from gangline.service.content.imports import FETCHING, awaiting, places_of
-from gangline.service.content.mirror import copied
+from gangline.service.content.mirror import copied_files
 from gangline.service.content.upload import grant, stored_as
 from gangline.service.deployment import Deployment
 
 
-def offer_blob(
+def blob_here(
     at: Deployment, project: str, sha256: str, size: int, now_ms: int, parts: tuple[str, ...] = ()
 ) -> BlobView:
     """Ask before sending, and once more after: then the store is asked, and that they are there is recorded."""
@@ -37,7 +37,7 @@ def offer_blob(
             present=False,
             grant=grant(at, key, Upload(path=sha256, bytes=size, sha256=sha256, parts=parts), now_ms),
         )
-    hand_in(at, project, file, now_ms)
+    record_blob(at, project, file, now_ms)
     return BlobView(present=True, grant=None)
 
 
@@ -45,15 +45,15 @@ def submit(at: Deployment, project: str, value: dict[str, Any], *, name: str, re
     """The id of a new job, or of the one that the same `request` made before. Raises `BadInput`, `InvalidSpec`.
 
     The name that a user gives to a job is its LoRA's, too, unless the spec has one: two LoRAs of one prompt stay two files."""
-    spec, places = read(at, project, value)
+    spec, places = read_submission(at, project, value)
     if isinstance(spec, LoraSpec) and not spec.output_name:
         spec = replace(spec, output_name=name)
     return queue(at, project, spec, places, name=name, request=request, now_ms=now_ms)
 
 
-def read(
+def read_submission(
     at: Deployment, project: str, value: dict[str, Any], parse: Callable[[object], Spec] = parse_submitted
-) -> tuple[Spec, tuple[Place, ...]]:
+) -> tuple[Spec, tuple[PhotoPlace, ...]]:
     """The spec, its models pinned; where it says where the photos lie, those places, and a stand-in for photos. Raises as `submit`."""
     places = places_of(at, project, value["photos"]) if names_places(value.get("photos")) else ()
     if places and value.get("captions"):
@@ -69,7 +69,7 @@ def queue(
     at: Deployment,
     project: str,
     spec: Spec,
-    places: Sequence[Place] = (),
+    places: Sequence[PhotoPlace] = (),
     *,
     name: str,
     request: str | None,
@@ -99,7 +99,7 @@ def queue(
             because=because,
             steps=spec.steps,
             workload=workload(spec),
-            copied_bytes=sum(file.bytes for file in copied(at, project, spec).values()),
+            copied_bytes=sum(file.bytes for file in copied_files(at, project, spec).values()),
             exact=spec.exact,
             now=now_ms,
         ),

@@ -17,7 +17,7 @@ from gangline.core.job import ENDED
 from gangline.core.jobs.retry import retry_s
 from gangline.core.runs.metrics import Measured
 from gangline.ports.store import Row, guard, write
-from gangline.ports.tracker import Ending, Picture, TrackedRun, Tracker
+from gangline.ports.tracker import Ending, TrackedPicture, TrackedRun, Tracker
 from gangline.service.deployment import Deployment
 from gangline.service.jobs import query
 from gangline.service.jobs.metrics import load_series
@@ -97,12 +97,12 @@ class Tracking:
             self._mark(job, mark, told)
         return self._told[job]
 
-    def _write(self, job: str, points: Sequence[Measured], pictures: Sequence[Picture]) -> None:
+    def _write(self, job: str, points: Sequence[Measured], pictures: Sequence[TrackedPicture]) -> None:
         before = self._told[job]
         self._tracker.write(job, points, [picture for picture in pictures if picture.content])
         self._mark(job, before, points[-1].step if points else before, pictures)
 
-    def _mark(self, job: str, before: int, told: int, pictures: Sequence[Picture] = ()) -> None:
+    def _mark(self, job: str, before: int, told: int, pictures: Sequence[TrackedPicture] = ()) -> None:
         tracker = self._tracker.name
         marked = self._at.store.apply(
             guard("tracked", job=job, tracker=tracker, step=told, seen=before),
@@ -112,12 +112,12 @@ class Tracking:
             raise GanglineError(f"another server told {tracker} of {job} at the same time")
         self._told[job] = told
 
-    def _pictures(self, job: str) -> list[Picture]:
+    def _pictures(self, job: str) -> list[TrackedPicture]:
         """Those that are next. One whose bytes are gone has no content."""
         last = self._at.store.load("job", id=job)[0]["steps"]
         wanted = {"tracker": self._tracker.name, "bytes_max": PICTURE_BYTES_MAX, "limit": PICTURES_AT_ONCE}
         return [
-            Picture(path=row["path"], step=_step_of(row["path"], last), content=self._content(row["key"]))
+            TrackedPicture(path=row["path"], step=_step_of(row["path"], last), content=self._content(row["key"]))
             for row in self._at.store.load("pictures_to_track", job=job, **wanted)
         ]
 

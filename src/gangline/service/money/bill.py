@@ -4,7 +4,7 @@ from gangline.core.job import Attempt, AttemptState, Job, Node
 from gangline.core.jobs.claim import decayed
 from gangline.core.money.budget import Purse
 from gangline.core.money.cost import (
-    Line,
+    LedgerLine,
     egress_micro_usd,
     lines_of_attempt,
     storage_micro_usd,
@@ -37,7 +37,7 @@ def spend(
     lines = lines or lines_of_attempt(attempt, state, now_ms)
     sent = egress_micro_usd(ending["downloaded_bytes"], at.policy.egress_usd_per_gb)
     if sent:
-        lines.append(Line(cause="egress", from_ms=attempt.started_ms, to_ms=now_ms, micro_usd=sent))
+        lines.append(LedgerLine(cause="egress", from_ms=attempt.started_ms, to_ms=now_ms, micro_usd=sent))
     total = sum(line.micro_usd for line in lines)
     usage = usage_with(as_purse(ending, "purse_"), total, now_ms, at.policy)
     spent = write("spend", id=job.project, reserved=ending["reserved"], micro_usd=total, usage=usage, now=now_ms)
@@ -45,7 +45,7 @@ def spend(
     return spent, [_add(line, **of) for line in lines]
 
 
-def storage(at: Deployment, checkpoint: Row, now_ms: int) -> list[Write]:
+def bill_storage(at: Deployment, checkpoint: Row, now_ms: int) -> list[Write]:
     """What a checkpoint cost from its commit until now, when it goes."""
     return storage_since(at, checkpoint, checkpoint["committed_ms"], now_ms)
 
@@ -84,7 +84,7 @@ def settlement(instance: Row, known_micro_usd: int, settled_micro_usd: int, node
         joined_ms = min(max(instance["joined_ms"], from_ms), to_ms)
     start_up = time_line("start-up", price, from_ms, joined_ms)
     rest = bill_of(price, instance) + settled_micro_usd - known_micro_usd - start_up.micro_usd
-    correction = Line(cause="correction", from_ms=to_ms, to_ms=to_ms, micro_usd=rest)
+    correction = LedgerLine(cause="correction", from_ms=to_ms, to_ms=to_ms, micro_usd=rest)
     return [_add(line, node=node, attempt=instance["id"]) for line in (start_up, correction) if line.micro_usd]
 
 
@@ -101,7 +101,7 @@ def usage_with(purse: Purse, micro_usd: float, now_ms: int, policy: Policy) -> f
     return decayed(purse, now_ms, policy) + micro_usd
 
 
-def _add(line: Line, *, node: str, attempt: str = "", job: str = "", project: str = "") -> Write:
+def _add(line: LedgerLine, *, node: str, attempt: str = "", job: str = "", project: str = "") -> Write:
     return write(
         "add_cost",
         node=node,

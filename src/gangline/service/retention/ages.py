@@ -38,7 +38,7 @@ def _expire(at: Deployment, job: str, checkpoints: list[Row], now_ms: int) -> No
     at.store.apply(
         *(write("sweep_attempt_again", attempt=attempt) for attempt in attempts),
         *(guard("prune_checkpoint", id=row["id"], heirs=row["heirs"], because=because) for row in checkpoints),
-        *(line for row in checkpoints for line in bill.storage(at, row, now_ms)),
+        *(line for row in checkpoints for line in bill.bill_storage(at, row, now_ms)),
         event(job, "cleaned up", because, now_ms),
     )
 

@@ -138,7 +138,7 @@ def _removing(at: Deployment, found: _Found, now_ms: int) -> Iterable[Write]:
     yield write("unpin_checkpoints", job=job)
     for row in found.checkpoints:
         yield guard("prune_checkpoint", id=row["id"], heirs=row["heirs"], because="its job was deleted by its owner")
-        yield from bill.storage(at, row, now_ms)
+        yield from bill.bill_storage(at, row, now_ms)
     for row in found.artifacts:
         yield guard("drop_artifact", job=job, path=row["path"])
         yield from bill.storage_since(at, row, row["since_ms"], now_ms)

@@ -17,7 +17,7 @@ from gangline.service.deployment import Deployment
 LARGEST = 10
 
 
-def storage(at: Deployment, project: str) -> StorageView:
+def storage_view(at: Deployment, project: str) -> StorageView:
     parts = [*_checkpoints(at, project), *_artifacts(at, project), *_logs(at, project), *_uploads(at, project)]
     parts += _prepared(at, project)
     jobs = {"uploads": at.store.load("jobs_with_files", project=project)[0]["jobs"]}

@@ -8,7 +8,7 @@ from gangline.core.models.lora_metadata import DIFFUSERS_FILE
 from gangline.core.runs import contract
 from gangline.core.runs.contract import EXIT_DONE, EXIT_STOPPED, Failure, Progress
 from gangline.core.runs.metrics import Reading
-from gangline.ports.trainer import Made, Pictures, Result, Saved
+from gangline.ports.trainer import Made, Pictures, RunResult, Saved
 from gangline.sim.node.host import SimHost
 from gangline.sim.node.lineage import content_sha256, lineage_of
 from gangline.sim.scenario import MachineModel
@@ -74,8 +74,8 @@ class SimRendering:
     def printed(self, first_byte: int, most: int) -> bytes:
         return b"rendering\n"[first_byte : first_byte + most]
 
-    def result(self) -> Result:
-        return Result(output=(picture(contract.picture_name(0, 1), self._sha256),), samples=())
+    def result(self) -> RunResult:
+        return RunResult(output=(picture(contract.picture_name(0, 1), self._sha256),), samples=())
 
     def ask_to_save(self) -> None:
         raise AssertionError("only training is saved")

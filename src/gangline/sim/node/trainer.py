@@ -12,7 +12,7 @@ from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED,
 from gangline.core.runs.metrics import Point, Reading
 from gangline.core.runs.proof import Proof
 from gangline.core.specs.kinds import KINDS
-from gangline.ports.trainer import Made, Pictures, Result, Run, Saved
+from gangline.ports.trainer import Made, Pictures, Run, RunResult, Saved
 from gangline.sim.node.host import SimHost
 from gangline.sim.node.lineage import content_sha256, lineage_of
 from gangline.sim.node.rendering import RENDER_S, SimRendering, picture
@@ -215,10 +215,10 @@ class SimRun:
     def printed(self, first_byte: int, most: int) -> bytes:
         return b"training\n"[first_byte : first_byte + most]
 
-    def result(self) -> Result:
+    def result(self) -> RunResult:
         sha256 = content_sha256(f"result of {self._lineage}", self._steps)
         samples = tuple(file for pictures in self._pictures for file in pictures.files)
-        return Result(output=(File(path=DIFFUSERS_FILE, bytes=OUTPUT_BYTES, sha256=sha256),), samples=samples)
+        return RunResult(output=(File(path=DIFFUSERS_FILE, bytes=OUTPUT_BYTES, sha256=sha256),), samples=samples)
 
     def ask_to_save(self) -> None:
         step = self._now_step() + 1

@@ -4,7 +4,7 @@ from gangline.core.job import ENDED
 from gangline.core.money.cost import Cause, egress_micro_usd, storage_micro_usd
 from gangline.core.policy import Policy
 from gangline.sim.objects import SimObjects
-from gangline.sim.promises.violation import fail, keys_of
+from gangline.sim.promises.violation import fail, object_hashes
 from gangline.sim.store import SimStore
 from gangline.sim.world import World
 
@@ -65,7 +65,7 @@ class Audit:
         """Once all that has ended was swept: what attempts left in the object store is referred to, and no upload of theirs is open."""
         referred = {key for (key,) in self._store.look("SELECT key FROM artifact UNION ALL SELECT key FROM log_chunk")}
         for (checkpoint,) in self._store.look("SELECT id FROM checkpoint WHERE state = 'committed'"):
-            referred |= keys_of(self._store, checkpoint).keys()
+            referred |= object_hashes(self._store, checkpoint).keys()
         left = [key for key in self._objects.objects if "/attempts/" in key and key not in referred]
         left += [upload.key for upload in self._objects.open.values()]
         if left:

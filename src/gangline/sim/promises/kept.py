@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 from gangline.core.policy import Policy
 from gangline.core.runs.retention import PREVIEWS, checkpoints_s
 from gangline.sim.objects import SimObjects
-from gangline.sim.promises.violation import fail, keys_of
+from gangline.sim.promises.violation import fail, object_hashes
 from gangline.sim.store import SimStore
 from gangline.sim.world import World
 
@@ -39,7 +39,7 @@ class KeptChecks:
         found = {key for (key,) in look("SELECT key FROM artifact WHERE attempt = ?", attempt)}
         found |= {key for (key,) in look("SELECT key FROM log_chunk WHERE attempt = ?", attempt)}
         for (checkpoint,) in look("SELECT id FROM checkpoint WHERE attempt = ? AND state = 'committed'", attempt):
-            found |= keys_of(self._store, checkpoint).keys()
+            found |= object_hashes(self._store, checkpoint).keys()
         return found
 
     def check_expired(self, checkpoint: str, job: str) -> bool:
@@ -73,7 +73,7 @@ class KeptChecks:
         look = self._store.look
         meant: set[Any] = {key for (key,) in look("SELECT key FROM artifact WHERE path NOT LIKE ?", f"{PREVIEWS}%")}
         for (checkpoint,) in look("SELECT id FROM checkpoint WHERE state = 'committed' AND pinned = 1"):
-            meant |= keys_of(self._store, checkpoint).keys()
+            meant |= object_hashes(self._store, checkpoint).keys()
         here = self._objects.objects.keys()
         if here != meant:
             self._fail(f"too much is kept: {sorted(here - meant)[:5]}; and too little: {sorted(meant - here)[:5]}")

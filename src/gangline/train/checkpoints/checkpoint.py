@@ -17,12 +17,12 @@ from gangline.core.files import File
 from gangline.core.runs.contract import MANIFEST, Manifest, checkpoint_name, parse_manifest
 from gangline.posix import flush
 from gangline.train.run.optimiser import OptimizerState
+from gangline.train.tensors import Tensors
 
 WEIGHTS = "weights.safetensors"
 OPTIMIZER = "optimizer.safetensors"
 AVERAGED = "averaged.safetensors"
 NUMBERS = "numbers.json"
-Tensors = dict[str, torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class SavedState:
     """A snapshot from the disk."""
 
     manifest: Manifest
@@ -50,7 +50,7 @@ class State:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class CheckpointIdentity:
     """Whose checkpoint it is and under which numerics it came about; see `Manifest`."""
 
     spec_hash: str
@@ -58,7 +58,7 @@ class Identity:
     exact: bool
 
 
-def save(folder: Path, step: int, identity: Identity, snapshot: Snapshot) -> Path:
+def write_checkpoint(folder: Path, step: int, identity: CheckpointIdentity, snapshot: Snapshot) -> Path:
     """Write `folder/000100` for step 100. Every byte is on the disk before the manifest is."""
     target = folder / checkpoint_name(step)
     shutil.rmtree(target, ignore_errors=True)
@@ -69,7 +69,7 @@ def save(folder: Path, step: int, identity: Identity, snapshot: Snapshot) -> Pat
     names = [*snapshot.files, NUMBERS]
     for name in names:
         flush(target / name)
-    files = tuple(describe(target / name, name) for name in names)
+    files = tuple(checkpoint_file(target / name, name) for name in names)
     write_manifest(target, Manifest(step=step, files=files, **asdict(identity)))
     return target
 
@@ -83,7 +83,7 @@ def write_manifest(target: Path, manifest: Manifest) -> None:
     flush(target)
 
 
-class Saver:
+class CheckpointSaver:
     """Saves beside the training, which is held up only while the state is copied; one checkpoint at a time."""
 
     def __init__(self, folder: Path) -> None:
@@ -91,11 +91,11 @@ class Saver:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="saver")
         self._saving: Future[Path] | None = None
 
-    def save(self, step: int, identity: Identity, snapshot: Snapshot) -> None:
+    def save(self, step: int, identity: CheckpointIdentity, snapshot: Snapshot) -> None:
         """Raises what went wrong with the one before."""
         self.wait()
         copied = Copied(snapshot)
-        self._saving = self._thread.submit(lambda: save(self._folder, step, identity, copied.snapshot()))
+        self._saving = self._thread.submit(lambda: write_checkpoint(self._folder, step, identity, copied.snapshot()))
 
     def wait(self) -> None:
         """Until the last one is complete. Raises what went wrong with it."""
@@ -108,8 +108,8 @@ class Copied:
     memory that the card can write to, in the order of the card's work."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        optimizer = replace(snapshot.optimizer, tensors=copied(snapshot.optimizer.tensors))
-        weights, averaged = copied(snapshot.weights), copied(snapshot.averaged)
+        optimizer = replace(snapshot.optimizer, tensors=copy_to_host(snapshot.optimizer.tensors))
+        weights, averaged = copy_to_host(snapshot.weights), copy_to_host(snapshot.averaged)
         self._snapshot = replace(snapshot, weights=weights, averaged=averaged, optimizer=optimizer)
         on_card = any(tensor.is_cuda for tensor in snapshot.weights.values())
         self._done = torch.cuda.current_stream().record_event() if on_card else None
@@ -121,25 +121,25 @@ class Copied:
         return self._snapshot
 
 
-def newest_good(folders: tuple[Path, ...], spec_hash: str, names: set[str]) -> tuple[State | None, list[str]]:
+def newest_good(folders: tuple[Path, ...], spec_hash: str, names: set[str]) -> tuple[SavedState | None, list[str]]:
     """The newest checkpoint below `folders` that is whole, of this spec and has the weights `names`, and a sentence for each newer
     one that is not."""
     rejected: list[str] = []
     for candidate in newest_first(folders):
         try:
-            return _of_this_trainer(load(candidate, spec_hash), names), rejected
+            return _of_this_trainer(load_checkpoint(candidate, spec_hash), names), rejected
         except Damaged as error:
             rejected.append(f"checkpoint {candidate.name} is rejected: {error.message}")
     return None, rejected
 
 
-def _of_this_trainer(state: State, names: set[str]) -> State:
+def _of_this_trainer(state: SavedState, names: set[str]) -> SavedState:
     if state.snapshot.weights.keys() != names:
         raise Damaged("its weights have other names than this trainer's")
     return state
 
 
-def load(checkpoint: Path, spec_hash: str) -> State:
+def load_checkpoint(checkpoint: Path, spec_hash: str) -> SavedState:
     """Raises `Damaged` unless every byte is what the manifest says and the checkpoint belongs to this spec."""
     manifest = read_manifest(checkpoint)
     if manifest.spec_hash != spec_hash:
@@ -148,9 +148,9 @@ def load(checkpoint: Path, spec_hash: str) -> State:
     if not {WEIGHTS, OPTIMIZER, NUMBERS} <= listed:
         raise Damaged("its manifest does not list all that a checkpoint has")
     for file in manifest.files:
-        check(checkpoint / file.path, file)
+        check_file(checkpoint / file.path, file)
     try:
-        return State(manifest, _read(checkpoint, listed))
+        return SavedState(manifest, _read(checkpoint, listed))
     except (SafetensorError, OSError, ValueError, KeyError) as error:
         raise Damaged(f"its tensors cannot be read: {error}") from None
 
@@ -178,23 +178,23 @@ def read_manifest(checkpoint: Path) -> Manifest:
     return parse_manifest(value)
 
 
-def check(path: Path, expected: File) -> None:
+def check_file(path: Path, expected: File) -> None:
     """Raises `Damaged` unless the file at `path` is `expected`."""
     if not path.is_file():
         raise Damaged(f"{expected.path} is missing")
     if path.stat().st_size != expected.bytes:
         raise Damaged(f"{expected.path} has {path.stat().st_size} bytes of {expected.bytes}")
-    if describe(path, expected.path).sha256 != expected.sha256:
+    if checkpoint_file(path, expected.path).sha256 != expected.sha256:
         raise Damaged(f"{expected.path} does not match its SHA-256")
 
 
-def describe(path: Path, name: str) -> File:
+def checkpoint_file(path: Path, name: str) -> File:
     with path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     return File(path=name, bytes=path.stat().st_size, sha256=sha256)
 
 
-def copied(tensors: Tensors) -> Tensors:
+def copy_to_host(tensors: Tensors) -> Tensors:
     """Into memory of the host; from a card once its work so far is done."""
     return {
         name: torch.empty_like(tensor, device="cpu", pin_memory=tensor.is_cuda).copy_(

@@ -11,8 +11,9 @@ from safetensors.torch import load_file, save_file
 from gangline.core.errors import Damaged
 from gangline.core.runs import contract
 from gangline.core.runs.contract import Prepared, parse_prepared
-from gangline.train.checkpoints.checkpoint import Tensors, check, describe
+from gangline.train.checkpoints.checkpoint import check_file, checkpoint_file
 from gangline.train.run.contract import RunDirectory
+from gangline.train.tensors import Tensors
 
 SUFFIX = ".safetensors"
 
@@ -32,7 +33,7 @@ def need(run: RunDirectory, parts: tuple[str, ...]) -> None:
         )
 
 
-def look(run: RunDirectory, key: str) -> Path | None:
+def find_prepared(run: RunDirectory, key: str) -> Path | None:
     """The folder with what was prepared under `key`, every byte checked; None where there is none, or it is damaged."""
     for folder in (run.inputs / contract.PREPARED / key, run.path / contract.PREPARED / key):
         if not folder.is_dir():
@@ -46,19 +47,19 @@ def look(run: RunDirectory, key: str) -> Path | None:
     return None
 
 
-def read(folder: Path, name: str) -> Tensors:
+def read_prepared(folder: Path, name: str) -> Tensors:
     """The tensors that were kept as `name`."""
     return load_file(folder / f"{name}{SUFFIX}")
 
 
-def keep(run: RunDirectory, key: str, tensors: Mapping[str, Tensors]) -> Path:
+def write_prepared(run: RunDirectory, key: str, tensors: Mapping[str, Tensors]) -> Path:
     """Write `prepared/KEY/NAME.safetensors` for each name, and the manifest last: then the agent hands it on to other runs."""
     folder = run.path / contract.PREPARED / key
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for name, part in tensors.items():
         save_file({key: tensor.detach().cpu().contiguous() for key, tensor in part.items()}, folder / f"{name}{SUFFIX}")
-    files = tuple(describe(folder / f"{name}{SUFFIX}", f"{name}{SUFFIX}") for name in tensors)
+    files = tuple(checkpoint_file(folder / f"{name}{SUFFIX}", f"{name}{SUFFIX}") for name in tensors)
     partial = folder / f".{contract.MANIFEST}"
     partial.write_text(json.dumps(Prepared(key=key, files=files).to_json(), indent=1))
     partial.rename(folder / contract.MANIFEST)
@@ -74,4 +75,4 @@ def _check(folder: Path, key: str) -> None:
     if prepared.key != key:
         raise Damaged(f"it is {prepared.key}")
     for file in prepared.files:
-        check(folder / file.path, file)
+        check_file(folder / file.path, file)

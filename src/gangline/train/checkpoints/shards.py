@@ -28,18 +28,18 @@ from gangline.core.runs.contract import Manifest, checkpoint_name
 from gangline.posix import flush
 from gangline.train.checkpoints.checkpoint import (
     NUMBERS,
-    Identity,
+    CheckpointIdentity,
     Tensors,
-    check,
-    copied,
-    describe,
+    check_file,
+    checkpoint_file,
+    copy_to_host,
     newest_first,
     read_manifest,
     write_manifest,
 )
 from gangline.train.run.ranks import Ranks
 
-Numbers = dict[str, Any]
+StateNumbers = dict[str, Any]
 NOTHING = -1
 WEIGHTS, AVERAGED, OPTIMIZER = "weights/", "averaged/", "optimizer/"
 
@@ -58,7 +58,7 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
-def span(tensor: torch.Tensor) -> Span:
+def rows_of_shard(tensor: torch.Tensor) -> Span:
     """Which rows these are. FSDP cuts the first dimension as `torch.chunk` does."""
     shape = tuple(tensor.shape)
     if not isinstance(tensor, DTensor):
@@ -90,23 +90,28 @@ def shared_out(tensors: Tensors, ranks: Ranks) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CheckpointPart:
     """What one rank writes of a checkpoint; `numbers` are the first one's alone."""
 
     spans: dict[str, Span]
     tensors: Tensors
-    numbers: Numbers
+    numbers: StateNumbers
 
     @classmethod
-    def of(cls, tensors: Tensors, numbers: Numbers, ranks: Ranks) -> "Part":
+    def of(cls, tensors: Tensors, numbers: StateNumbers, ranks: Ranks) -> "CheckpointPart":
         """A copy: training goes on."""
         whole = {name: tensor for name, tensor in tensors.items() if not isinstance(tensor, DTensor)}
         mine = set(shared_out(whole, ranks)) | (tensors.keys() - whole.keys())
-        spans = {name: found for name in sorted(mine) for found in (span(tensors[name]),) if found.stop > found.start}
-        return cls(spans, copied({name: local(tensors[name]) for name in spans}), numbers)
+        spans = {
+            name: found
+            for name in sorted(mine)
+            for found in (rows_of_shard(tensors[name]),)
+            if found.stop > found.start
+        }
+        return cls(spans, copy_to_host({name: local(tensors[name]) for name in spans}), numbers)
 
 
-class Saver:
+class ShardSaver:
     """Saves beside the training, which is held up only while the state is copied; one checkpoint at a time.
 
     No thread waits for another rank: what a rank has written it says in the exchange that all have at each step, so when one dies
@@ -125,10 +130,10 @@ class Saver:
         self._complete: Callable[[], None] | None = None
         self._step = NOTHING
 
-    def save(self, step: int, identity: Identity, tensors: Tensors, numbers: Numbers) -> None:
+    def save(self, step: int, identity: CheckpointIdentity, tensors: Tensors, numbers: StateNumbers) -> None:
         """On every rank at the same step. Raises what went wrong with the one before."""
         self.wait()
-        part = Part.of(tensors, numbers, self._ranks)
+        part = CheckpointPart.of(tensors, numbers, self._ranks)
         done = torch.cuda.current_stream().record_event() if any(one.is_cuda for one in tensors.values()) else None
         target = self._folder / checkpoint_name(step)
         self._step = step
@@ -160,7 +165,7 @@ class Saver:
             self.heard(self._step)
             self._ranks.meet()
 
-    def _write(self, target: Path, part: Part, done: torch.Event | None) -> None:
+    def _write(self, target: Path, part: CheckpointPart, done: torch.Event | None) -> None:
         if done:
             done.synchronize()
         write_part(target, part, self._ranks)
@@ -168,7 +173,7 @@ class Saver:
             self._complete()
 
 
-def write_part(target: Path, part: Part, ranks: Ranks) -> None:
+def write_part(target: Path, part: CheckpointPart, ranks: Ranks) -> None:
     """Its note is there once its bytes are."""
     target.mkdir(parents=True, exist_ok=True)
     if ranks.is_first:
@@ -189,16 +194,16 @@ def _write_tensors(target: Path, kind: str, tensors: Tensors, rank: int) -> File
     path = target / file_name(kind, rank)
     save_file(own, path)
     flush(path)
-    return describe(path, path.name)
+    return checkpoint_file(path, path.name)
 
 
-def complete(target: Path, step: int, identity: Identity, ranks: int) -> None:
+def complete(target: Path, step: int, identity: CheckpointIdentity, ranks: int) -> None:
     """Write the manifest: from here on the checkpoint exists."""
-    files = [describe(target / NUMBERS, NUMBERS)]
+    files = [checkpoint_file(target / NUMBERS, NUMBERS)]
     for rank in range(ranks):
         note = note_name(rank)
         files += [File(**file) for file in json.loads((target / note).read_text())["files"]]
-        files.append(describe(target / note, note))
+        files.append(checkpoint_file(target / note, note))
     write_manifest(target, Manifest(step=step, files=tuple(files), **asdict(identity)))
 
 
@@ -264,14 +269,14 @@ class Spread:
             self.parts.setdefault(name, []).append((found, one["file"]))
 
 
-class Stored(Spread):
+class StoredCheckpoint(Spread):
     """A checkpoint on the disk. Raises `Damaged` where it is not all there."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         super().__init__(folder, [file.path for file in manifest.files if PurePath(file.path).match(NOTES)])
         self.manifest = manifest
         try:
-            self.numbers: Numbers = json.loads((folder / NUMBERS).read_text())
+            self.numbers: StateNumbers = json.loads((folder / NUMBERS).read_text())
         except (OSError, ValueError) as error:
             raise Damaged(f"its notes cannot be read: {error}") from None
 
@@ -284,9 +289,9 @@ def averaged_or_not(folder: Path) -> Tensors:
     return {name.removeprefix(kind): spread.rows(name, every) for name, every in whole.items()}
 
 
-def newest_good(
+def newest_good_of_ranks(
     folders: tuple[Path, ...], spec_hash: str, names: set[str], ranks: Ranks
-) -> tuple[Stored | None, list[str]]:
+) -> tuple[StoredCheckpoint | None, list[str]]:
     """The newest checkpoint that is whole and has the weights `names`, the same one on every rank, and a sentence for each newer one
     that is not: from the rank that found it so."""
     rejected: list[str] = []
@@ -301,14 +306,14 @@ def newest_good(
     return None, rejected
 
 
-def _checked(folder: Path, spec_hash: str, names: set[str], ranks: Ranks) -> Stored:
+def _checked(folder: Path, spec_hash: str, names: set[str], ranks: Ranks) -> StoredCheckpoint:
     """Of the files each rank looks at its share."""
     manifest = read_manifest(folder)
     if manifest.spec_hash != spec_hash:
         raise Damaged("it belongs to another job's spec")
     for file in manifest.files[ranks.rank :: ranks.count]:
-        check(folder / file.path, file)
-    stored = Stored(folder, manifest)
+        check_file(folder / file.path, file)
+    stored = StoredCheckpoint(folder, manifest)
     if {name.removeprefix(WEIGHTS) for name in stored.below(WEIGHTS)} != names:
         raise Damaged("its weights have other names than this trainer's")
     return stored

@@ -19,7 +19,7 @@ from lance.fragment import FragmentMetadata
 from gangline.core.canonical import digest
 from gangline.core.errors import BadInput
 from gangline.data.columns import KEY
-from gangline.data.dataset import DataSet, data_lengths, is_whole, open_data_set, sweep
+from gangline.data.dataset import DataSet, data_lengths, is_fragment_complete, open_data_set, sweep
 from gangline.data.making.engine import Engine
 from gangline.data.place import errors_of
 from gangline.train.encoding.encoder import STORED, Encoder, Encoding
@@ -29,7 +29,7 @@ READ = ("image", "sha256", "captions")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Forecast:
+class EncodingForecast:
     """What it will take: `bytes_added` in the data set, `images_per_second` of one process in a short burst."""
 
     rows: int
@@ -41,7 +41,7 @@ class Forecast:
         return self.rows * sum(self.columns.values())
 
 
-def forecast(data: DataSet, encoding: Encoding) -> Forecast:
+def forecast_encoding(data: DataSet, encoding: Encoding) -> EncodingForecast:
     """Sizes, and a burst of a few rows. Raises `BadInput` where it cannot be done, or is done already."""
     encoder = Encoder(encoding)
     names = encoder.schema.names
@@ -55,10 +55,10 @@ def forecast(data: DataSet, encoding: Encoding) -> Forecast:
     made = encoder.encode(rows)
     seconds = perf_counter() - started_s
     sizes = {field.name: field.type.list_size * np.dtype(STORED).itemsize for field in made.schema}
-    return Forecast(rows=data.rows, columns=sizes, images_per_second=rows.num_rows / seconds)
+    return EncodingForecast(rows=data.rows, columns=sizes, images_per_second=rows.num_rows / seconds)
 
 
-def encode(
+def encode_data_set(
     data: DataSet, encoding: Encoding, engine: Engine, tell: Callable[[int, int], None] = lambda done, before: None
 ) -> DataSet:
     """The data set with its new columns. `tell` hears how many rows are done, and how many of these an earlier try did."""
@@ -125,7 +125,7 @@ def _done(encoding: Encoding, plan: str) -> dict[int, dict[str, Any]]:
             hint=f"say it as before, or delete {encoding.work.uri} to begin anew",
         )
     lengths = data_lengths(encoding.target) if notes else {}
-    whole = [note["fragment"] for note in notes if is_whole(note["fragment"], lengths)]
+    whole = [note["fragment"] for note in notes if is_fragment_complete(note["fragment"], lengths)]
     return {fragment["id"]: fragment for fragment in whole}
 
 

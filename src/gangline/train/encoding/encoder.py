@@ -14,12 +14,12 @@ import torch
 from PIL import Image
 
 from gangline.core.errors import BadInput
-from gangline.data.columns import POOLED, TEXTS, Latents, Texts, described, latents_column
-from gangline.data.images.buckets import Size, cut
+from gangline.data.columns import POOLED, TEXTS, LatentsColumn, TextsColumn, described, latents_column
+from gangline.data.images.buckets import Size, cut_view
 from gangline.data.images.crops import Crop, square
 from gangline.data.images.pixels import as_seen, loaded
-from gangline.data.place import Place
-from gangline.train.model.base import Base, load_base
+from gangline.data.place import DataPlace
+from gangline.train.model.base import LoadedBase, load_base
 from gangline.train.model.digest import text_encoders_digest, weights_digest
 from gangline.train.model.text import embed_all, tokenize
 from gangline.train.run.memory import is_out_of_memory
@@ -33,7 +33,7 @@ STORED = np.float16
 class Encoding:
     """`base` is a model's folder or file on this machine, `vae` another VAE for it; what they compute in is `dtype`."""
 
-    target: Place
+    target: DataPlace
     version: int
     base: Path
     vae: Path | None
@@ -44,7 +44,7 @@ class Encoding:
     batch_size: int = 8
 
     @property
-    def work(self) -> Place:
+    def work(self) -> DataPlace:
         return self.target.beside(".encoding")
 
 
@@ -58,7 +58,7 @@ class Encoder:
         number = (multiprocessing.current_process()._identity or (1,))[0] - 1
         if on.type == "cuda":
             on = torch.device("cuda", number % torch.cuda.device_count())
-        self.base: Base = load_base(encoding.base, on, torch.float32, vae=encoding.vae)
+        self.base: LoadedBase = load_base(encoding.base, on, torch.float32, vae=encoding.vae)
         self.dtype = getattr(torch, encoding.dtype)
 
     @cached_property
@@ -67,7 +67,7 @@ class Encoder:
         return self.base.vae.to(self.dtype)
 
     @cached_property
-    def latents(self) -> dict[str, Latents]:
+    def latents(self) -> dict[str, LatentsColumn]:
         """By the column's name. Raises `BadInput` where a resolution does not suit the model."""
         config = self.vae.config
         unit = self.base.latent_factor
@@ -78,7 +78,7 @@ class Encoder:
             )
         hashed = self.vae_digest
         return {
-            latents_column(resolution, self.encoding.crop): Latents(
+            latents_column(resolution, self.encoding.crop): LatentsColumn(
                 vae=hashed,
                 scale=config.scaling_factor,
                 shift=config.get("shift_factor") or 0.0,
@@ -93,13 +93,13 @@ class Encoder:
         }
 
     @cached_property
-    def texts(self) -> Texts | None:
+    def texts(self) -> TextsColumn | None:
         if not self.encoding.texts:
             return None
         one = embed_all(self.base, tokenize(self.base, ["a"]))
         pooled = 0 if one.pooled is None else one.pooled.shape[-1]
         tokens, width = one.tokens.shape[1:]
-        return Texts(
+        return TextsColumn(
             encoders=text_encoders_digest(self.base),
             tokens=tokens,
             width=width,
@@ -159,12 +159,12 @@ class Encoder:
             picture: Image.Image = as_seen(image)
         size = Size(width=picture.width, height=picture.height)
         return [
-            np.asarray(cut(picture, square(size, resolution, self.encoding.crop, hashed)))
+            np.asarray(cut_view(picture, square(size, resolution, self.encoding.crop, hashed)))
             for resolution in self.encoding.resolutions
         ]
 
     @torch.no_grad()
-    def _posterior(self, pixels_NHWC: np.ndarray, latents: Latents) -> np.ndarray:
+    def _posterior(self, pixels_NHWC: np.ndarray, latents: LatentsColumn) -> np.ndarray:
         """(N, 2·C·h·w): mean and deviation."""
         pixels = torch.from_numpy(pixels_NHWC).to(self.base.device).permute(0, 3, 1, 2).to(self.dtype) / 127.5 - 1
         posterior = self.vae.encode(pixels).latent_dist

@@ -15,22 +15,22 @@ from torch.utils.checkpoint import checkpoint
 from gangline.core.errors import BadInput
 from gangline.core.models.lora_names import TEXT_MODULES
 from gangline.core.specs.lora import LoraSpec
-from gangline.train.lora.export import Part
+from gangline.train.lora.export import LoraPart
 from gangline.train.lora.init_lora import read_lora
 from gangline.train.lora.low_rank import LowRankLinear
-from gangline.train.model.base import Base
+from gangline.train.model.base import LoadedBase
 from gangline.train.model.compiled import uncompiled
 from gangline.train.run import chance
-from gangline.train.run.optimiser import Group
+from gangline.train.run.optimiser import ParameterGroup
+from gangline.train.tensors import Tensors
 
 UNET = "unet"
-Tensors = dict[str, torch.Tensor]
 
 
 class Adapter:
     """Float32 whatever the base is in. Raises `BadInput` where the modules that a spec names are not there."""
 
-    def __init__(self, base: Base, spec: LoraSpec) -> None:
+    def __init__(self, base: LoadedBase, spec: LoraSpec) -> None:
         self.parts: dict[str, Any] = {UNET: base.unet}
         if spec.train_text_encoder:
             self.parts |= dict(zip(base.family.text_parts, base.text_encoders, strict=True))
@@ -52,17 +52,17 @@ class Adapter:
         for module in self.parts.values():
             begin_as_the_base(module)
 
-    def start_from(self, path: Path, base: Base) -> None:
+    def start_from(self, path: Path, base: LoadedBase) -> None:
         """A LoRA in diffusers' format or in kohya's. Raises `BadInput` where it does not fit."""
         for part, state in read_lora(path, base.family, self.as_parts(), base.unet.config.layers_per_block).items():
             set_peft_model_state_dict(self.parts[part], state)
 
-    def groups(self, spec: LoraSpec) -> list[Group]:
+    def groups(self, spec: LoraSpec) -> list[ParameterGroup]:
         """The U-Net's weights and the text encoders', which may learn at a rate of their own."""
         text = {name: weight for name, weight in self.weights.items() if not name.startswith(f"{UNET}.")}
         unet = {name: weight for name, weight in self.weights.items() if name not in text}
         rates = (spec.learning_rate, spec.text_encoder_learning_rate or spec.learning_rate)
-        return [Group(weights, rate) for weights, rate in zip((unet, text), rates, strict=True) if weights]
+        return [ParameterGroup(weights, rate) for weights, rate in zip((unet, text), rates, strict=True) if weights]
 
     @torch.no_grad()
     def load(self, weights: Tensors) -> None:
@@ -90,10 +90,10 @@ class Adapter:
         """Under PEFT's names, which leave out the adapter's."""
         return get_peft_model_state_dict(self.parts[part])
 
-    def as_parts(self) -> dict[str, Part]:
+    def as_parts(self) -> dict[str, LoraPart]:
         """The weights of each model, as they are written and read."""
         return {
-            part: Part(weights=self.state_of(part), config=config, originals=originals(self.parts[part]))
+            part: LoraPart(weights=self.state_of(part), config=config, originals=originals(self.parts[part]))
             for part, config in self.configs.items()
         }
 

@@ -12,7 +12,7 @@ from gangline.core.models.lora_metadata import DIFFUSERS_FILE, Facts, base_name,
 from gangline.core.parsing import to_json
 from gangline.core.specs.fields import Base, HubBase
 from gangline.core.specs.lora import LoraSpec
-from gangline.core.specs.settings import BITS, RESULT, Group, settings_of
+from gangline.core.specs.settings import BITS, RESULT, SettingGroup, settings_of
 from gangline.core.words import counted
 
 CARD = "README.md"
@@ -23,20 +23,20 @@ UNKNOWN_LICENCE = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
+class CardPicture:
     """`path` is relative to the card."""
 
     prompt: str
     path: str
 
 
-def write_card(folder: Path, spec: LoraSpec, facts: Facts, pictures: tuple[Picture, ...] = ()) -> Path:
+def write_card(folder: Path, spec: LoraSpec, facts: Facts, pictures: tuple[CardPicture, ...] = ()) -> Path:
     path = folder / CARD
     path.write_text(card(spec, facts, pictures), encoding="utf-8")
     return path
 
 
-def card(spec: LoraSpec, facts: Facts, pictures: tuple[Picture, ...]) -> str:
+def card(spec: LoraSpec, facts: Facts, pictures: tuple[CardPicture, ...]) -> str:
     sections = (
         _front_matter(spec, facts, pictures),
         _introduction(spec, facts),
@@ -49,7 +49,7 @@ def card(spec: LoraSpec, facts: Facts, pictures: tuple[Picture, ...]) -> str:
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
-def _front_matter(spec: LoraSpec, facts: Facts, pictures: tuple[Picture, ...]) -> str:
+def _front_matter(spec: LoraSpec, facts: Facts, pictures: tuple[CardPicture, ...]) -> str:
     """YAML: JSON's values are a part of it, but for the characters that it takes only escaped."""
     values: dict[str, Any] = {
         "library_name": "diffusers",
@@ -156,7 +156,9 @@ def _dora(facts: Facts) -> str:
 
 def _settings(spec: LoraSpec, facts: Facts) -> str:
     value, known = to_json(spec), settings_of(LoraSpec)
-    shown = {name for name, one in known.items() if one.decides & (RESULT | BITS) and one.group is not Group.FILES}
+    shown = {
+        name for name, one in known.items() if one.decides & (RESULT | BITS) and one.group is not SettingGroup.FILES
+    }
     listed = [one for one in fields(spec) if one.name in shown - {"prompt"}]  # which stands above
     changed = [one for one in listed if getattr(spec, one.name) != one.default]
     rows = [f"| {_text(one.name)} | {_cell(value[one.name])} | {_cell(one.default)} |" for one in changed]

@@ -8,15 +8,15 @@ from PIL import Image
 
 from gangline.core.runs.contract import BASE, GRID, LORA, Picture, picture_name
 from gangline.core.specs.lora import LoraSpec
-from gangline.data.images.grid import Row, draw
+from gangline.data.images.grid import GridRow, draw_grid
 from gangline.train.lora.adapter import Adapter
-from gangline.train.model.base import Base
+from gangline.train.model.base import LoadedBase
 from gangline.train.model.sample import render, write_picture
 from gangline.train.model.text import Embedded, Texts
 
 
 def render_comparison(
-    base: Base,
+    base: LoadedBase,
     spec: LoraSpec,
     adapter: Adapter,
     texts: Texts,
@@ -31,7 +31,7 @@ def render_comparison(
     `before` and `after`: `texts` as the encoders say them without and with it.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    rows = list[Row]()
+    rows = list[GridRow]()
     sides = ((BASE, 0, before, adapter.switched_off), (LORA, spec.steps, after, nullcontext))
     for number, prompt in enumerate(spec.prompts_to_sample):
         pictures = list[Image.Image]()
@@ -41,6 +41,6 @@ def render_comparison(
                     picture = render(base, spec, texts, spoken, prompt, seed)
                 pictures.append(picture)
                 yield write_picture(picture, folder / picture_name(number, seed, side), base, spec, step, prompt, seed)
-        rows.append(Row(prompt, pictures))
+        rows.append(GridRow(prompt, pictures))
     columns = [f"{name}, seed {seed}" for name in ("base", "with the LoRA") for seed in spec.sample_seeds]
-    draw(rows, columns, Image.open(photos) if photos.is_file() else None).save(folder / GRID)
+    draw_grid(rows, columns, Image.open(photos) if photos.is_file() else None).save(folder / GRID)

@@ -18,8 +18,7 @@ from gangline.core.models.families import Family
 from gangline.core.models.lora_metadata import DIFFUSERS_FILE, Facts, kohya_metadata, modelspec
 from gangline.core.models.lora_names import diffusers_stem, kohya_stem
 from gangline.core.specs.lora import LoraSpec
-
-Tensors = dict[str, torch.Tensor]
+from gangline.train.tensors import Tensors
 
 SETTINGS = "lora_adapter_metadata"
 EPSILON = torch.finfo(torch.float32).eps
@@ -32,7 +31,7 @@ IN_TEXT_ENCODER = (".lora_linear_layer.down.weight", ".lora_linear_layer.up.weig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class LoraPart:
     """The low-rank weights of one model of the pipeline, named as `get_peft_model_state_dict` names them. `originals`: a DoRA's
     layers without them."""
 
@@ -40,11 +39,11 @@ class Part:
     config: LoraConfig
     originals: Mapping[str, Any] = field(default_factory=dict)
 
-    def layers(self) -> Iterator[tuple[str, "Layer"]]:
+    def layers(self) -> Iterator[tuple[str, "LowRankLayer"]]:
         """By module, as the model calls it."""
         weights = self.weights
         for module in (name.removesuffix(DOWN) for name in weights if name.endswith(DOWN)):
-            layer = Layer(
+            layer = LowRankLayer(
                 down=weights[module + DOWN],
                 up=weights[module + UP],
                 magnitude=weights.get(module + MAGNITUDE),
@@ -54,7 +53,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layer:
+class LowRankLayer:
     """What one module gets: W + scale · up @ down. `down` is (rank, in, …), `up` (out, rank, …).
 
     `magnitude`: what DoRA (Liu et al. 2024) scales each output's weights to: (out,), or (1, out, 1, 1) of a convolution.
@@ -67,7 +66,7 @@ class Layer:
 
 
 @torch.no_grad()
-def growth(layer: Layer, scale: float) -> torch.Tensor:
+def growth(layer: LowRankLayer, scale: float) -> torch.Tensor:
     """Return how many times longer the weights of each output are with the LoRA than without, (out,), in float32.
 
     ComfyUI and Forge divide a DoRA's norms by those of the base's own weights; PEFT, as the paper,
@@ -78,7 +77,7 @@ def growth(layer: Layer, scale: float) -> torch.Tensor:
     return changed.norm(dim=1) / (weight.norm(dim=1) + EPSILON)
 
 
-def write_diffusers(folder: Path, parts: Mapping[str, Part]) -> Path:
+def write_diffusers(folder: Path, parts: Mapping[str, LoraPart]) -> Path:
     """The file that `load_lora_weights` takes, with the settings that PEFT needs to read it as it was trained."""
     tensors: Tensors = {}
     settings: dict[str, Any] = {}
@@ -108,7 +107,7 @@ def _settings(config: LoraConfig) -> dict[str, Any]:
 
 def write_kohya(
     folder: Path,
-    parts: Mapping[str, Part],
+    parts: Mapping[str, LoraPart],
     layers_per_block: int,
     spec: LoraSpec,
     facts: Facts,
@@ -127,7 +126,7 @@ def write_kohya(
     return _write(folder / facts.kohya_file, tensors, metadata | modelspec(spec, facts, sha256))
 
 
-def kohya_tensors(parts: Mapping[str, Part], family: Family, layers_per_block: int) -> Tensors:
+def kohya_tensors(parts: Mapping[str, LoraPart], family: Family, layers_per_block: int) -> Tensors:
     """DoRA's norms for each output, (out, 1) or (out, 1, 1, 1), divided so that ComfyUI and Forge make the weights that were trained."""
     tensors: Tensors = {}
     for part, trained in parts.items():

@@ -12,14 +12,14 @@ import torch
 from gangline.core.specs.lora import LoraSpec
 from gangline.data.chance import stream
 from gangline.data.reading.order import Order
-from gangline.train.lora.prepare import Bucket
+from gangline.train.lora.prepare import AspectBucket
 from gangline.train.model.text import Embedded, Texts
 from gangline.train.run import chance
 from gangline.train.run.stacked import Stacked
 
 
 @dataclass(frozen=True, slots=True)
-class Batch(Stacked):
+class LoraBatch(Stacked):
     """Samples of one size. `share`: how much each counts in the step's loss. Of the texts either the embeddings, or the tokens of
     an encoder each, which are trained, and whether there are words at all."""
 
@@ -40,7 +40,7 @@ class Batch(Stacked):
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class RunTexts:
     """Every text of a run, tokenised, and embedded too where the encoders are frozen."""
 
     texts: Texts
@@ -55,11 +55,18 @@ class Words:
         return {"tokens": these.tokens, "pooled": these.pooled, "said": said, "ids": ()}
 
 
-class Source:
+class ExampleSource:
     """Photos in buckets; what is drawn of them follows from `seed` alone. Together they count `share` in a step's loss."""
 
     def __init__(
-        self, spec: LoraSpec, buckets: list[Bucket], words: Words, *, seed: int, timesteps: int, share: float = 1
+        self,
+        spec: LoraSpec,
+        buckets: list[AspectBucket],
+        words: RunTexts,
+        *,
+        seed: int,
+        timesteps: int,
+        share: float = 1,
     ) -> None:
         self._spec = spec
         self._buckets = buckets
@@ -69,7 +76,7 @@ class Source:
         self._share = share
         self._order = Order(seed, tuple(len(bucket.examples) for bucket in buckets), spec.batch_size)
 
-    def batch(self, step: int) -> Batch:
+    def batch(self, step: int) -> LoraBatch:
         size = self._spec.batch_size
         which, places = self._order.step(step)
         bucket = self._buckets[which]
@@ -79,7 +86,7 @@ class Source:
         rows = [photo * bucket.views + view for photo, view in zip(photos, seen, strict=True)]
         latents = bucket.latents
         drawn = chance.normal(self._seed, "posterior", step, samples, latents.shape)
-        return Batch(
+        return LoraBatch(
             clean=latents.mean[rows] + latents.deviation[rows] * drawn,
             noise=self._noise(step, samples, latents.shape),
             timesteps=chance.integers(self._seed, "timestep", step, samples, self._timesteps),
@@ -97,7 +104,7 @@ class Source:
         offset = chance.normal(self._seed, "noise offset", step, samples, (shape[0], 1, 1))
         return noise + self._spec.noise_offset * offset
 
-    def _captions(self, bucket: Bucket, photos: list[int], step: int, samples: range) -> list[str]:
+    def _captions(self, bucket: AspectBucket, photos: list[int], step: int, samples: range) -> list[str]:
         chosen = []
         for photo, sample in zip(photos, samples, strict=True):
             rng = stream(self._seed, "caption", step, sample)
@@ -107,15 +114,15 @@ class Source:
         return chosen
 
 
-def side_by_side(batches: list[Batch]) -> list[Batch]:
+def side_by_side(batches: list[LoraBatch]) -> list[LoraBatch]:
     """One batch for each size of latents."""
-    by_shape: dict[torch.Size, list[Batch]] = {}
+    by_shape: dict[torch.Size, list[LoraBatch]] = {}
     for batch in batches:
         by_shape.setdefault(batch.clean.shape[1:], []).append(batch)
     return [_joined(alike) for alike in by_shape.values()]
 
 
-def _joined(batches: list[Batch]) -> Batch:
+def _joined(batches: list[LoraBatch]) -> LoraBatch:
     if len(batches) == 1:
         return batches[0]
     if any(batch.mask is not None for batch in batches):
@@ -126,7 +133,7 @@ def _joined(batches: list[Batch]) -> Batch:
     return first.each(lambda tensor: torch.cat([tensor, next(rest)]))
 
 
-def _whole(batch: Batch) -> torch.Tensor:
+def _whole(batch: LoraBatch) -> torch.Tensor:
     return torch.ones(len(batch), 1, *batch.clean.shape[2:])
 
 
@@ -134,21 +141,21 @@ def _whole(batch: Batch) -> torch.Tensor:
 class Ready:
     """The batches of a step; on a card once `copied` has come to pass."""
 
-    batches: list[Batch]
+    batches: list[LoraBatch]
     copied: torch.Event | None = None
 
 
 class Feed:
     """The next step's batches are made and brought to the device by a thread, while the device is at work on this one's."""
 
-    def __init__(self, sources: list[Source], device: torch.device) -> None:
+    def __init__(self, sources: list[ExampleSource], device: torch.device) -> None:
         self._sources = sources
         self._device = device
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="feed")
         self._next: tuple[int, Future[Ready]] | None = None
         self._copies = torch.cuda.Stream(device) if device.type == "cuda" else None
 
-    def step(self, step: int) -> list[Batch]:
+    def step(self, step: int) -> list[LoraBatch]:
         soon = self._next[1] if self._next and self._next[0] == step else self._thread.submit(self._made, step)
         self._next = step + 1, self._thread.submit(self._made, step + 1)
         ready = soon.result()

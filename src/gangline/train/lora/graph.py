@@ -11,16 +11,16 @@ from typing import Any
 
 import torch
 
-from gangline.train.lora.feed import Batch
+from gangline.train.lora.feed import LoraBatch
 
 SHAPES_MAX = 32
 """The graphs that are kept: each takes some of the host's and of the driver's memory."""
 NEAR = 0.05
 """How far a gradient may be from that of kernels which sum in any order, as a share of its norm."""
 
-Passes = Callable[[list[Batch]], torch.Tensor]
+Passes = Callable[[list[LoraBatch]], torch.Tensor]
 Gradients = list[torch.Tensor | None]
-Shapes = tuple[tuple[torch.Size, ...], ...]
+GraphShapes = tuple[tuple[torch.Size, ...], ...]
 
 
 class Graphs:
@@ -40,7 +40,7 @@ class Graphs:
         """How many shapes have a graph."""
         return len(self._graphs)
 
-    def gradient(self, batches: list[Batch], seed: Callable[[], None]) -> torch.Tensor:
+    def gradient(self, batches: list[LoraBatch], seed: Callable[[], None]) -> torch.Tensor:
         """The loss; the gradient is left at the weights. `seed` fixes what the layers draw. Raises what `is_out_of_memory` knows."""
         shapes = tuple(tuple(tensor.shape for tensor in batch.tensors()) for batch in batches)
         seed()
@@ -64,12 +64,12 @@ class Graphs:
         self.forget()
 
     def _forget(self) -> None:
-        self._graphs: dict[Shapes, _Graph] = {}
-        self._seen: Counter[Shapes] = Counter()
+        self._graphs: dict[GraphShapes, _Graph] = {}
+        self._seen: Counter[GraphShapes] = Counter()
         self._pool = torch.cuda.graph_pool_handle()
         self._kept: list[torch.Tensor] = []
 
-    def _one_by_one(self, batches: list[Batch]) -> torch.Tensor:
+    def _one_by_one(self, batches: list[LoraBatch]) -> torch.Tensor:
         """On the stream of the captures, whose libraries have then what they need."""
         here = torch.cuda.current_stream()
         self._stream.wait_stream(here)
@@ -78,10 +78,12 @@ class Graphs:
         here.wait_stream(self._stream)
         return loss
 
-    def _capture(self, shapes: Shapes, batches: list[Batch], seed: Callable[[], None], loss: torch.Tensor) -> None:
+    def _capture(
+        self, shapes: GraphShapes, batches: list[LoraBatch], seed: Callable[[], None], loss: torch.Tensor
+    ) -> None:
         """Beside the gradient that the weights have now, which they have afterwards, too."""
         here, gradients = torch.cuda.current_stream(), [weight.grad for weight in self._weights]
-        leave(self._weights, [None] * len(self._weights))
+        write_gradients(self._weights, [None] * len(self._weights))
         torch.cuda.empty_cache()  # the memory of graphs is their own
         graph = None
         try:
@@ -94,7 +96,7 @@ class Graphs:
         except RuntimeError as error:
             torch.cuda.set_stream(here)  # which a capture that cannot be ended leaves as its own
             because = str(error).strip().splitlines()[0]
-        leave(self._weights, gradients)
+        write_gradients(self._weights, gradients)
         if graph is None or because:
             self.stop(because)
         else:
@@ -109,7 +111,7 @@ class _Graph:
         weights: list[torch.nn.Parameter],
         kept: list[torch.Tensor],
         passes: Passes,
-        batches: list[Batch],
+        batches: list[LoraBatch],
         stream: torch.cuda.Stream,
         pool: Any,
     ) -> None:
@@ -121,18 +123,18 @@ class _Graph:
             made = {place: weight.grad for place, weight in enumerate(weights) if weight.grad is not None}
             torch._foreach_copy_([kept[place] for place in made], list(made.values()))
         self._gradients: Gradients = [kept[place] if place in made else None for place in range(len(weights))]
-        leave(weights, [None] * len(weights))
+        write_gradients(weights, [None] * len(weights))
 
-    def replay(self, batches: list[Batch]) -> torch.Tensor:
+    def replay(self, batches: list[LoraBatch]) -> torch.Tensor:
         for own, batch in zip(self._batches, batches, strict=True):
             for tensor, new in zip(own.tensors(), batch.tensors(), strict=True):
                 tensor.copy_(new)
         self._graph.replay()
-        leave(self._weights, self._gradients)
+        write_gradients(self._weights, self._gradients)
         return self._loss.clone()
 
 
-def leave(weights: list[torch.nn.Parameter], gradients: Gradients) -> None:
+def write_gradients(weights: list[torch.nn.Parameter], gradients: Gradients) -> None:
     for weight, gradient in zip(weights, gradients, strict=True):
         weight.grad = gradient
 

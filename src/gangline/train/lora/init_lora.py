@@ -14,17 +14,28 @@ from safetensors.torch import load_file
 
 from gangline.core.errors import BadInput
 from gangline.core.models.families import Family
-from gangline.core.models.lora_names import Role, split_key, stems, target_of
+from gangline.core.models.lora_names import WeightRole, split_key, stems, target_of
 from gangline.core.models.recognition import check_lora
 from gangline.data.safetensors_header import read_header
-from gangline.train.lora.export import DIVIDED, DOWN, EPSILON, MAGNITUDE, SETTINGS, UP, Layer, Part, Tensors, growth
+from gangline.train.lora.export import (
+    DIVIDED,
+    DOWN,
+    EPSILON,
+    MAGNITUDE,
+    SETTINGS,
+    UP,
+    LoraPart,
+    LowRankLayer,
+    Tensors,
+    growth,
+)
 
 NAMED = 3
 
-Layers = dict[str, dict[Role, torch.Tensor]]
+LoraWeights = dict[str, dict[WeightRole, torch.Tensor]]
 
 
-def read_lora(path: Path, family: Family, parts: Mapping[str, Part], layers_per_block: int) -> dict[str, Tensors]:
+def read_lora(path: Path, family: Family, parts: Mapping[str, LoraPart], layers_per_block: int) -> dict[str, Tensors]:
     """The weights of the LoRA at `path`, under exactly the names and shapes of `parts`' weights.
 
     They do at `parts`' alphas what they do at the file's. What the file lacks stays as it is in `parts`, whose `up`s are
@@ -59,8 +70,8 @@ def open_lora(path: Path, family: Family) -> "LoraFile":
     )
 
 
-def _by_stem(name: str, tensors: Tensors) -> Layers:
-    layers: Layers = {}
+def _by_stem(name: str, tensors: Tensors) -> LoraWeights:
+    layers: LoraWeights = {}
     strange: list[str] = []
     for key, tensor in tensors.items():
         match split_key(key):
@@ -76,7 +87,7 @@ def _by_stem(name: str, tensors: Tensors) -> Layers:
     return layers
 
 
-def _can_be(role: Role, tensor: torch.Tensor) -> bool:
+def _can_be(role: WeightRole, tensor: torch.Tensor) -> bool:
     match role:
         case "down" | "up":
             return tensor.dim() >= 2
@@ -92,7 +103,7 @@ class LoraFile:
     we write them for ComfyUI and Forge."""
 
     name: str
-    layers: Layers
+    layers: LoraWeights
     settings: dict[str, Any]
     divided: bool
 
@@ -118,7 +129,7 @@ class LoraFile:
         scale = norms.float().flatten() / (of.flatten(1).norm(dim=1) + (EPSILON if self.divided else 0))
         return changed * scale.reshape(-1, *[1] * (weight.dim() - 1))
 
-    def fitted(self, stem: str, part: str, module: str, fresh: Layer, scale: float) -> Tensors:
+    def fitted(self, stem: str, part: str, module: str, fresh: LowRankLayer, scale: float) -> Tensors:
         """The layer in the shapes of `fresh`, for a job in which `scale` is alpha / rank."""
         found = self.layers[stem]
         if not {"down", "up"} <= found.keys():
@@ -137,7 +148,7 @@ class LoraFile:
             weights[module + MAGNITUDE] = magnitude
         return weights
 
-    def _scale(self, part: str, module: str, found: Mapping[Role, torch.Tensor]) -> float:
+    def _scale(self, part: str, module: str, found: Mapping[WeightRole, torch.Tensor]) -> float:
         """alpha / rank, or what PEFT's settings say in its place; 1 where nothing is said."""
         rank = found["down"].shape[0]
         if "alpha" in found:
@@ -150,7 +161,9 @@ class LoraFile:
             raise BadInput(f"{self.name} says in its metadata what is no alpha: {error}", hint="get it anew") from None
         return alpha / (math.sqrt(rank) if self.settings.get(f"{part}.use_rslora") else rank)
 
-    def _magnitude(self, stem: str, found: Mapping[Role, torch.Tensor], fresh: Layer) -> torch.Tensor | None:
+    def _magnitude(
+        self, stem: str, found: Mapping[WeightRole, torch.Tensor], fresh: LowRankLayer
+    ) -> torch.Tensor | None:
         magnitude = found.get("magnitude", found.get("dora_scale"))
         if (magnitude is None) != (fresh.magnitude is None):
             has, value = ("no DoRA", "false") if magnitude is None else ("a DoRA", "true")
@@ -160,7 +173,7 @@ class LoraFile:
         self._check_norms_are_of_outputs(found, fresh.up.shape[0])
         return self._shaped(stem, magnitude, tuple(fresh.magnitude.shape)).to(fresh.magnitude)
 
-    def _check_norms_are_of_outputs(self, found: Mapping[Role, torch.Tensor], outputs: int) -> None:
+    def _check_norms_are_of_outputs(self, found: Mapping[WeightRole, torch.Tensor], outputs: int) -> None:
         if "dora_scale" in found and found["dora_scale"].shape[0] != outputs:
             raise BadInput(
                 f"{self.name} is a DoRA with a norm for each input; only those with one for each output can be used here"
@@ -180,7 +193,7 @@ class LoraFile:
             raise BadInput(f"{self.name} holds values that are no numbers, in {stem}", hint="take an earlier one")
         return tensor.float().reshape(shape)
 
-    def check_nothing_is_left(self, left: Layers, parts: Mapping[str, Part]) -> None:
+    def check_nothing_is_left(self, left: LoraWeights, parts: Mapping[str, LoraPart]) -> None:
         if not left:
             return
         of_text = [stem for stem in left if stem.startswith(("lora_te", "text_encoder"))]

@@ -18,24 +18,24 @@ from gangline.data.images.ahead import decoded, processes_for
 from gangline.data.images.buckets import Size
 from gangline.posix import cores
 from gangline.train.checkpoints import prepared
-from gangline.train.lora.feed import Words
+from gangline.train.lora.feed import RunTexts
 from gangline.train.lora.prepare import (
-    Bucket,
+    AspectBucket,
+    Example,
     Latents,
-    Picture,
-    encode,
-    joined,
+    concatenated,
+    encode_examples,
     make_buckets,
     plan_class_photos,
     plan_held_out,
     plan_pictures,
 )
-from gangline.train.model.base import Base
+from gangline.train.model.base import LoadedBase
 from gangline.train.model.denoise import class_drawing_of, sample_latents
 from gangline.train.model.text import Embedded, Texts, embed_all, tokenize
 from gangline.train.run.contract import Orders, RunDirectory
+from gangline.train.tensors import Tensors
 
-Tensors = dict[str, torch.Tensor]
 Piece = TypeVar("Piece")
 LATENTS = "latents"
 TEXTS = "texts"
@@ -52,17 +52,17 @@ class HeldOut:
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    photos: list[Bucket]
-    class_images: list[Bucket]
+    photos: list[AspectBucket]
+    class_images: list[AspectBucket]
     held_out: list[HeldOut]
-    words: Words
+    words: RunTexts
     spoken: Embedded
     """Of `words.texts` as the frozen encoders say them: for pictures of the base."""
     digest: str
 
 
 def gather(
-    run: RunDirectory, base: Base, spec: LoraSpec, fingerprint: dict[str, str], orders: Orders
+    run: RunDirectory, base: LoadedBase, spec: LoraSpec, fingerprint: dict[str, str], orders: Orders
 ) -> Material | None:
     """None where there was an order to stop before all was there; what was made is kept."""
     unit = base.side_unit
@@ -90,13 +90,13 @@ def gather(
             HeldOut(file.path, picture.caption.text, latents[_held_out(number)])
             for number, (file, picture) in enumerate(held_out)
         ],
-        words=Words(texts, None if spec.train_text_encoder else spoken),
+        words=RunTexts(texts, None if spec.train_text_encoder else spoken),
         spoken=spoken,
         digest=_digest([bucket.latents for bucket in (*buckets, *class_images)], spoken),
     )
 
 
-def _texts(spec: LoraSpec, buckets: list[Bucket], held_out: list[tuple[File, Picture]]) -> list[str]:
+def _texts(spec: LoraSpec, buckets: list[AspectBucket], held_out: list[tuple[File, Example]]) -> list[str]:
     """All that is trained on, or that pictures show, or that is measured; and silence."""
     of_photos = [text for bucket in buckets for variants in bucket.texts for text in variants]
     of_photos += [picture.caption.text for _, picture in held_out]
@@ -105,17 +105,17 @@ def _texts(spec: LoraSpec, buckets: list[Bucket], held_out: list[tuple[File, Pic
 
 def _latents(
     run: RunDirectory,
-    base: Base,
+    base: LoadedBase,
     spec: LoraSpec,
     fingerprint: dict[str, str],
-    pictures: list[tuple[str, Picture]],
+    pictures: list[tuple[str, Example]],
     orders: Orders,
 ) -> dict[str, Latents] | None:
     """Of all pictures that have one name. In shards: what one holds, those who come after need not make."""
     found: dict[str, list[Latents]] = {}
     most = max(1, keys.VIEWS_IN_SHARD // max(len(picture.views) for _, picture in pictures))
     shards = _shards(pictures, most)
-    there = [prepared.look(run, keys.latents_key(spec, fingerprint, shard)) for shard in range(len(shards))]
+    there = [prepared.find_prepared(run, keys.latents_key(spec, fingerprint, shard)) for shard in range(len(shards))]
     missing = [picture.asked for some, folder in zip(shards, there, strict=True) if not folder for _, picture in some]
     with closing(decoded(missing, processes_for(len(missing), cores()))) as ahead:
         for shard, (some, folder) in enumerate(zip(shards, there, strict=True)):
@@ -123,14 +123,19 @@ def _latents(
             if folder is None:
                 if orders.stop:
                     return None
-                made = {name: encode(base, [picture for of, picture in some if of == name], ahead) for name in names}
+                made = {
+                    name: encode_examples(base, [picture for of, picture in some if of == name], ahead)
+                    for name in names
+                }
                 key = keys.latents_key(spec, fingerprint, shard)
-                prepared.keep(run, key, {name: _as_tensors(latents) for name, latents in made.items()})
+                prepared.write_prepared(run, key, {name: _as_tensors(latents) for name, latents in made.items()})
             else:
-                made = {name: Latents(**prepared.read(folder, name)) for name in names}
+                made = {name: Latents(**prepared.read_prepared(folder, name)) for name in names}
             for name, latents in made.items():
                 found.setdefault(name, []).append(latents)
-    return {name: joined(found.pop(name)) for name in [*found]}  # the parts of one size at a time stand twice in memory
+    return {
+        name: concatenated(found.pop(name)) for name in [*found]
+    }  # the parts of one size at a time stand twice in memory
 
 
 def _name(size: Size) -> str:
@@ -145,45 +150,45 @@ def _held_out(number: int) -> str:
     return f"held-out-{number}"
 
 
-def _spoken(run: RunDirectory, base: Base, spec: LoraSpec, fingerprint: dict[str, str], texts: Texts) -> Embedded:
+def _spoken(run: RunDirectory, base: LoadedBase, spec: LoraSpec, fingerprint: dict[str, str], texts: Texts) -> Embedded:
     key = keys.embeddings_key(spec, fingerprint)
-    folder = prepared.look(run, key)
+    folder = prepared.find_prepared(run, key)
     if folder is None:
         prepared.need(run, TEXT_ENCODERS)
         embedded = embed_all(base, texts)
         tensors = {"tokens": embedded.tokens} | ({} if embedded.pooled is None else {"pooled": embedded.pooled})
-        prepared.keep(run, key, {TEXTS: tensors})
+        prepared.write_prepared(run, key, {TEXTS: tensors})
         return embedded
-    tensors = prepared.read(folder, TEXTS)
+    tensors = prepared.read_prepared(folder, TEXTS)
     return Embedded(tensors["tokens"], tensors.get("pooled"))
 
 
 def _class_images(
-    run: RunDirectory, base: Base, spec: LoraSpec, texts: Texts, spoken: Embedded, orders: Orders
-) -> list[Bucket] | None:
+    run: RunDirectory, base: LoadedBase, spec: LoraSpec, texts: Texts, spoken: Embedded, orders: Orders
+) -> list[AspectBucket] | None:
     """Pictures of the class as the base draws them, as latents: they need not be decoded to be encoded again. In shards, as photos."""
     assert spec.class_prompt is not None
     words, silence = spoken[[texts.index(spec.class_prompt)]], spoken[[texts.index("")]]
     found = []
     for shard, numbers in enumerate(_shards(range(spec.class_images_drawn), keys.CLASS_IMAGES_IN_SHARD)):
         key = keys.class_images_key(spec, shard)
-        folder = prepared.look(run, key)
+        folder = prepared.find_prepared(run, key)
         if folder is None:
             drawn = []
             for number in numbers:
                 if orders.stop:
                     return None
                 drawn.append(_draw(base, spec, words, silence, number))
-            folder = prepared.keep(run, key, {LATENTS: {"mean": torch.cat(drawn)}})
-        found.append(prepared.read(folder, LATENTS)["mean"])
+            folder = prepared.write_prepared(run, key, {LATENTS: {"mean": torch.cat(drawn)}})
+        found.append(prepared.read_prepared(folder, LATENTS)["mean"])
     mean = torch.cat(found)
     side = float(spec.resolution)
     sizes = torch.tensor([[side, side, 0, 0, side, side]]).repeat(len(mean), 1)
     latents = Latents(mean=mean, deviation=torch.zeros_like(mean), sizes=sizes)
-    return [Bucket(latents, 1, tuple(range(len(mean))), ((spec.class_prompt,),) * len(mean))]
+    return [AspectBucket(latents, 1, tuple(range(len(mean))), ((spec.class_prompt,),) * len(mean))]
 
 
-def _draw(base: Base, spec: LoraSpec, words: Embedded, silence: Embedded, number: int) -> torch.Tensor:
+def _draw(base: LoadedBase, spec: LoraSpec, words: Embedded, silence: Embedded, number: int) -> torch.Tensor:
     drawing = class_drawing_of(base, spec)
     drawn = sample_latents(base, drawing, words, silence, number, "class image").float().cpu()
     if not drawn.isfinite().all():

@@ -10,14 +10,14 @@ from safetensors.torch import load_file, save_file
 
 from gangline.core.errors import BadInput
 from gangline.core.models.families import Family, TextEncoder
-from gangline.core.models.recognition import Header, Tensor
+from gangline.core.models.recognition import Header, TensorHeader
 from gangline.train.lora.init_lora import open_lora
 from gangline.train.model import original
-from gangline.train.model.base import Base, load_base
-from gangline.train.model.layouts import Folder, SingleFile
+from gangline.train.model.base import LoadedBase, load_base
+from gangline.train.model.layouts import FolderLayout, SingleFile
+from gangline.train.tensors import Tensors
 
-Tensors = dict[str, torch.Tensor]
-Names = Callable[[str], original.Source]
+Names = Callable[[str], original.TensorSource]
 READ_FROM_SHAPES = ("attention_head_dim", "transformer_layers_per_block", "layers_per_block", "block_out_channels")
 """What a single file does not say of its U-Net: tools read it from the family and from shapes, as `original` does."""
 
@@ -30,7 +30,7 @@ class Merged:
     """How many have other weights than the base's."""
 
 
-def merge(lora: Path, base: Path, target: Path, dtype: torch.dtype) -> Merged:
+def merge_lora(lora: Path, base: Path, target: Path, dtype: torch.dtype) -> Merged:
     """Write the model at `base` with `lora` merged into it to `target`. Sums are made in float32, what is written is in `dtype`.
 
     Raises `BadInput` where the LoRA does not fit the base, or where no tool could read the base's architecture from a single file.
@@ -48,7 +48,7 @@ def merge(lora: Path, base: Path, target: Path, dtype: torch.dtype) -> Merged:
                 del left[stem]
                 changed += 1
         _put(tensors, in_original_layout(module, names), dtype)
-    if isinstance(model.layout, Folder):
+    if isinstance(model.layout, FolderLayout):
         tensors |= _layers_left_out(model.family, tensors)
     if left:
         raise BadInput(
@@ -73,7 +73,7 @@ def in_original_layout(module: Any, names: Names) -> Tensors:
     return whole | {name: torch.cat(parts) for name, parts in thirds.items()}
 
 
-def _parts(base: Base) -> Iterator[tuple[str, Callable[[], Any], Names]]:
+def _parts(base: LoadedBase) -> Iterator[tuple[str, Callable[[], Any], Names]]:
     """What a LoRA may change: the U-Net, and each text encoder."""
     yield "unet", lambda: base.layout.unet(torch.float32), original.unet_source(base.layout.unet_config())
     for number, encoder in enumerate(base.family.text_encoders):
@@ -99,13 +99,13 @@ def _layers_left_out(family: Family, tensors: Tensors) -> Tensors:
     return copies
 
 
-def _names_of(base: Base, encoder: TextEncoder) -> Names:
+def _names_of(base: LoadedBase, encoder: TextEncoder) -> Names:
     if isinstance(base.layout, SingleFile):
         return original.text_source(base.layout.header, encoder)
     return original.text_source_of(encoder)
 
 
-def _whole(base: Base, dtype: torch.dtype) -> Tensors:
+def _whole(base: LoadedBase, dtype: torch.dtype) -> Tensors:
     """Of a single file all that it holds; of a folder what no LoRA changes."""
     tensors: Tensors = {}
     if isinstance(base.layout, SingleFile):
@@ -128,9 +128,11 @@ def _put(tensors: Tensors, new: Tensors, dtype: torch.dtype) -> None:
         tensors[name] = kept.reshape(tensors[name].shape if name in tensors else kept.shape).contiguous()
 
 
-def _check_can_be_read(base: Base, tensors: Tensors) -> None:
+def _check_can_be_read(base: LoadedBase, tensors: Tensors) -> None:
     """Raise `BadInput` where a reader of shapes takes the U-Net for another one than it is."""
-    entries = {name: Tensor(dtype="F32", shape=tuple(tensor.shape), start=0, end=0) for name, tensor in tensors.items()}
+    entries = {
+        name: TensorHeader(dtype="F32", shape=tuple(tensor.shape), start=0, end=0) for name, tensor in tensors.items()
+    }
     found = original.unet_config(Header(name="", data_start=0, tensors=entries, metadata={}), base.family)
     own = base.layout.unet_config()
     levels = len(found["block_out_channels"])

@@ -17,9 +17,9 @@ from gangline.data.chance import stream
 from gangline.data.images.beside import beside
 from gangline.data.images.buckets import Size, View, nearest, targets, views
 from gangline.data.images.captions import Caption, read_captions, shuffled
-from gangline.data.images.decoding import Asked, Seen
+from gangline.data.images.decoding import Asked, DecodedView
 from gangline.data.images.pixels import upright_size
-from gangline.train.model.base import Base
+from gangline.train.model.base import LoadedBase
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Latents:
 
 
 @dataclass(frozen=True, slots=True)
-class Bucket:
+class AspectBucket:
     """Photos of one size. `examples`: the photo of each, as often as it repeats; `texts`: of each photo, the variants of its caption."""
 
     latents: Latents
@@ -51,7 +51,7 @@ class Bucket:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class Example:
     """A photo and how it is seen. `mask` is a file of its own, or the photo itself: then its transparency is meant."""
 
     photo: Path
@@ -64,7 +64,7 @@ class Picture:
         return Asked(photo=self.photo, mask=self.mask, views=self.views)
 
 
-def plan_pictures(spec: LoraSpec, inputs: Path, unit: int) -> dict[Size, list[Picture]]:
+def plan_pictures(spec: LoraSpec, inputs: Path, unit: int) -> dict[Size, list[Example]]:
     """Every photo to train on, by the size that it is cut to."""
     names = [file.path for file in spec.photos]
     captions = read_captions(inputs / "captions", names, spec.prompt)
@@ -75,7 +75,7 @@ def plan_pictures(spec: LoraSpec, inputs: Path, unit: int) -> dict[Size, list[Pi
     return _planned(spec, inputs / "photos", captions, own, unit, "crops")
 
 
-def plan_class_photos(spec: LoraSpec, inputs: Path, unit: int) -> dict[Size, list[Picture]]:
+def plan_class_photos(spec: LoraSpec, inputs: Path, unit: int) -> dict[Size, list[Example]]:
     """Those of the class, which are cut and seen as the others; all of each counts."""
     names = [file.path for file in spec.class_photos]
     captions = read_captions(inputs / "class_captions", names, spec.class_prompt or "")
@@ -84,10 +84,10 @@ def plan_class_photos(spec: LoraSpec, inputs: Path, unit: int) -> dict[Size, lis
 
 def _planned(
     spec: LoraSpec, folder: Path, captions: dict[str, Caption], masks: dict[str, Path], unit: int, purpose: str
-) -> dict[Size, list[Picture]]:
+) -> dict[Size, list[Example]]:
     """`captions` has the names of all photos, in their order. `purpose`: whose chance it is where they are cut."""
     sizes = targets(spec.resolution, spec.aspect_buckets, unit)
-    planned: dict[Size, list[Picture]] = {}
+    planned: dict[Size, list[Example]] = {}
     for number, (name, caption) in enumerate(captions.items()):
         photo = folder / name
         size = _upright_size(photo)
@@ -100,18 +100,18 @@ def _planned(
             flip=spec.flip,
             rng=stream(spec.seed, purpose, sample=number),
         )
-        planned.setdefault(target, []).append(Picture(photo, masks.get(name), caption, tuple(seen)))
+        planned.setdefault(target, []).append(Example(photo, masks.get(name), caption, tuple(seen)))
     return planned
 
 
-def plan_held_out(spec: LoraSpec, inputs: Path, unit: int) -> Iterator[tuple[File, Picture]]:
+def plan_held_out(spec: LoraSpec, inputs: Path, unit: int) -> Iterator[tuple[File, Example]]:
     """Each seen once, from its centre, under its own caption."""
     sizes = targets(spec.resolution, spec.aspect_buckets, unit)
     captions = read_captions(inputs / "captions", [file.path for file in spec.held_out], spec.prompt)
     for file in spec.held_out:
         photo = inputs / "held_out" / file.path
         size = _upright_size(photo)
-        yield file, Picture(photo, None, captions[file.path], tuple(views(size, nearest(size, sizes))))
+        yield file, Example(photo, None, captions[file.path], tuple(views(size, nearest(size, sizes))))
 
 
 def caption_variants(spec: LoraSpec, number: int, caption: Caption) -> tuple[str, ...]:
@@ -124,21 +124,21 @@ def caption_variants(spec: LoraSpec, number: int, caption: Caption) -> tuple[str
 
 
 def make_buckets(
-    spec: LoraSpec, planned: dict[Size, list[Picture]], latents: dict[Size, Latents], number: int = 0
-) -> list[Bucket]:
+    spec: LoraSpec, planned: dict[Size, list[Example]], latents: dict[Size, Latents], number: int = 0
+) -> list[AspectBucket]:
     """`number`: of the first photo, among all whose captions are shuffled."""
     made = []
     for size in sorted(planned):
         pictures = planned[size]
         texts = [caption_variants(spec, number + place, picture.caption) for place, picture in enumerate(pictures)]
         examples = [place for place, picture in enumerate(pictures) for _ in range(picture.caption.repeats)]
-        made.append(Bucket(latents[size], len(pictures[0].views), tuple(examples), tuple(texts)))
+        made.append(AspectBucket(latents[size], len(pictures[0].views), tuple(examples), tuple(texts)))
         number += len(pictures)
     return made
 
 
 @torch.no_grad()
-def encode(base: Base, pictures: list[Picture], decoded: Iterator[list[Seen]]) -> Latents:
+def encode_examples(base: LoadedBase, pictures: list[Example], decoded: Iterator[list[DecodedView]]) -> Latents:
     """On the CPU. One view at a time, so that no view's bits depend on the others; times the VAE's scaling factor. `decoded` gives
     each of the pictures next.
 
@@ -169,7 +169,7 @@ def encode(base: Base, pictures: list[Picture], decoded: Iterator[list[Seen]]) -
     )
 
 
-def joined(parts: list[Latents]) -> Latents:
+def concatenated(parts: list[Latents]) -> Latents:
     """Pictures of one size, one part after the other."""
     masked = any(part.mask is not None for part in parts)
     return Latents(
@@ -189,11 +189,11 @@ def _upright_size(photo: Path) -> Size:
     return Size(width=width, height=height)
 
 
-def _pixels(seen: Seen) -> torch.Tensor:
+def _pixels(seen: DecodedView) -> torch.Tensor:
     return torch.from_numpy(seen.pixels.astype(np.float32)).permute(2, 0, 1)[None] / 127.5 - 1
 
 
-def _mask(seen: Seen, sides: torch.Size) -> torch.Tensor | None:
+def _mask(seen: DecodedView, sides: torch.Size) -> torch.Tensor | None:
     """(1, 1, H, W): the mean of each latent's pixels."""
     if seen.mask is None:
         return None

@@ -5,19 +5,19 @@ from typing import Any
 
 import torch
 
-from gangline.core.models.lora_metadata import Facts, Precision, name_of
+from gangline.core.models.lora_metadata import Facts, Precision, lora_name
 from gangline.core.runs.contract import LORA, PHOTOS, REPORT, SAMPLES, picture_name
 from gangline.core.specs.lora import LoraSpec
 from gangline.data.bases import single_file_of
 from gangline.data.images.grid import spread, strip
 from gangline.data.images.pixels import read_photo
-from gangline.train.checkpoints.checkpoint import Identity
+from gangline.train.checkpoints.checkpoint import CheckpointIdentity
 from gangline.train.lora.adapter import Adapter
-from gangline.train.lora.card import Picture, write_card
+from gangline.train.lora.card import CardPicture, write_card
 from gangline.train.lora.export import write_diffusers, write_kohya
 from gangline.train.lora.material import Material
 from gangline.train.lora.prepare import Latents
-from gangline.train.model.base import Base
+from gangline.train.model.base import LoadedBase
 from gangline.train.model.denoise import drawing_of
 from gangline.train.model.loss import losses, process_of
 from gangline.train.model.text import Embedded, condition, embed_all
@@ -31,12 +31,17 @@ DRAWS = 64
 
 
 def write_result(
-    run: RunDirectory, base: Base, spec: LoraSpec, material: Material, adapter: Adapter, identity: Identity
+    run: RunDirectory,
+    base: LoadedBase,
+    spec: LoraSpec,
+    material: Material,
+    adapter: Adapter,
+    identity: CheckpointIdentity,
 ) -> None:
     """The adapter is as it is to be used."""
     run.output.mkdir(parents=True, exist_ok=True)
     facts = Facts(
-        name=name_of(spec),
+        name=lora_name(spec),
         family=base.family,
         prediction_type=base.prediction_type,
         precision=PRECISIONS[base.dtype],
@@ -59,7 +64,7 @@ def write_result(
     }
     (run.output / REPORT).write_text(json.dumps(report, indent=1) + "\n")
     _show_photos(run, spec)
-    write_card(run.output, spec, facts, pictures_of(spec) if spec.sample_result else ())
+    write_card(run.output, spec, facts, comparison_pictures(spec) if spec.sample_result else ())
 
 
 def _show_photos(run: RunDirectory, spec: LoraSpec) -> None:
@@ -70,23 +75,23 @@ def _show_photos(run: RunDirectory, spec: LoraSpec) -> None:
     strip(shown).save(folder / PHOTOS)
 
 
-def pictures_of(spec: LoraSpec) -> tuple[Picture, ...]:
+def comparison_pictures(spec: LoraSpec) -> tuple[CardPicture, ...]:
     """What `render_comparison` will make with the LoRA, as the card finds it among the job's artifacts."""
     return tuple(
-        Picture(prompt=prompt, path=f"samples/{picture_name(number, seed, LORA)}")
+        CardPicture(prompt=prompt, path=f"samples/{picture_name(number, seed, LORA)}")
         for number, prompt in enumerate(spec.prompts_to_sample)
         for seed in spec.sample_seeds
     )
 
 
-def spoken_now(base: Base, material: Material, adapter: Adapter) -> Embedded:
+def spoken_now(base: LoadedBase, material: Material, adapter: Adapter) -> Embedded:
     """The embeddings of all texts, by the text encoders as they have become."""
     if material.words.embedded is not None:
         return material.words.embedded
     return embed_all(base, material.words.texts)
 
 
-def measure_held_out(base: Base, spec: LoraSpec, material: Material, adapter: Adapter) -> list[dict[str, Any]]:
+def measure_held_out(base: LoadedBase, spec: LoraSpec, material: Material, adapter: Adapter) -> list[dict[str, Any]]:
     """The loss of photos that were never trained on, with the base alone and with the LoRA; none where memory runs out."""
     found = list[dict[str, Any]]()
     if not material.held_out:
@@ -103,7 +108,7 @@ def measure_held_out(base: Base, spec: LoraSpec, material: Material, adapter: Ad
 
 
 @torch.no_grad()
-def held_out_loss(base: Base, spec: LoraSpec, latents: Latents, words: Embedded) -> float:
+def held_out_loss(base: LoadedBase, spec: LoraSpec, latents: Latents, words: Embedded) -> float:
     """The mean over fixed pairs of noise and timestep, the same before and after training."""
     device = base.device
     process = process_of(base)

@@ -1,6 +1,6 @@
 """Train a LoRA on photos of one subject: `python -m gangline.train.lora DIRECTORY`.
 
-The directory keeps the trainer contract (gangline.core.runs.contract). Read `train` from top to bottom: it is the whole run.
+The directory keeps the trainer contract (gangline.core.runs.contract). Read `run_lora_trainer` from top to bottom: it is the whole run.
 """
 
 import sys
@@ -16,12 +16,12 @@ from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.spec import spec_hash
 from gangline.data.chance import stream
 from gangline.train.checkpoints import checkpoint
-from gangline.train.lora.adapter import Adapter, Tensors
-from gangline.train.lora.feed import Batch, Feed, Source
+from gangline.train.lora.adapter import Adapter
+from gangline.train.lora.feed import ExampleSource, Feed, LoraBatch
 from gangline.train.lora.graph import Graphs
 from gangline.train.lora.material import Material, gather
 from gangline.train.lora.result import spoken_now, write_result
-from gangline.train.model.base import Base, check_resolution, load_base
+from gangline.train.model.base import LoadedBase, check_resolution, load_base
 from gangline.train.model.compiled import compile_blocks
 from gangline.train.model.loss import losses, process_of
 from gangline.train.model.sample import show_step
@@ -30,11 +30,12 @@ from gangline.train.run import chance, numerics
 from gangline.train.run.aside import left_out_without_memory
 from gangline.train.run.contract import Orders, RunDirectory
 from gangline.train.run.memory import is_out_of_memory
-from gangline.train.run.meter import Kept, Meter, SaveClock, may_be_shown
+from gangline.train.run.meter import KeptWeights, LossMeter, SaveClock, may_be_shown
 from gangline.train.run.optimiser import averaged, make_optimizer, optimizer_state, restore_optimizer, set_rates
+from gangline.train.tensors import Tensors
 
 
-def train(run: RunDirectory, orders: Orders) -> int:
+def run_lora_trainer(run: RunDirectory, orders: Orders) -> int:
     """Run to the end, or until told to stop; returns the exit code."""
     run.report_phase("preparing")
     spec = run.read_lora()
@@ -57,9 +58,9 @@ def train(run: RunDirectory, orders: Orders) -> int:
     run.step = lora.resume(run)
     lora.keep(run.step)
     feed = Feed(sources(base, spec, material), device)
-    saver = checkpoint.Saver(run.checkpoints)
+    saver = checkpoint.CheckpointSaver(run.checkpoints)
     saves = SaveClock(spec.checkpoint_every_s, (spec.checkpoint_every_steps, spec.sample_every_steps))
-    meter = Meter(device)
+    meter = LossMeter(device)
     run.report_phase("training")
     run.restart_meter()
     for step in range(run.step + 1, spec.steps + 1):
@@ -71,7 +72,7 @@ def train(run: RunDirectory, orders: Orders) -> int:
         if render_now:
             orders.render = False
             run.report_phase("rendering")
-            show(run, lora, material, lora.kept or Kept(step, lora.averaged() or {}))
+            draw_lora_samples(run, lora, material, lora.kept or KeptWeights(step, lora.averaged() or {}))
             run.report_phase("training")
             run.restart_meter()
         if save_now and step < spec.steps:
@@ -94,7 +95,7 @@ def train(run: RunDirectory, orders: Orders) -> int:
     return EXIT_DONE
 
 
-def base_of(run: RunDirectory, spec: LoraSpec, device: torch.device, dtype: torch.dtype) -> Base:
+def base_of(run: RunDirectory, spec: LoraSpec, device: torch.device, dtype: torch.dtype) -> LoadedBase:
     return load_base(
         run.inputs / "base",
         device,
@@ -107,7 +108,7 @@ def base_of(run: RunDirectory, spec: LoraSpec, device: torch.device, dtype: torc
     )
 
 
-def show(run: RunDirectory, lora: "Lora", material: Material, kept: Kept) -> None:
+def draw_lora_samples(run: RunDirectory, lora: "Lora", material: Material, kept: KeptWeights) -> None:
     """Pictures of what would be the result, as far as memory suffices. Training goes on as if they had not been made."""
     base, spec, step = lora.base, lora.spec, kept.step
     lora.forget_graphs()
@@ -120,21 +121,21 @@ def show(run: RunDirectory, lora: "Lora", material: Material, kept: Kept) -> Non
         show_step(base, spec, material.words.texts, spoken, run.samples / pictures_name(step), step)
 
 
-def sources(base: Base, spec: LoraSpec, material: Material) -> list[Source]:
+def sources(base: LoadedBase, spec: LoraSpec, material: Material) -> list[ExampleSource]:
     """The subject's photos, and where its class is to be preserved as many of that."""
     timesteps = base.noise.config.num_train_timesteps
-    subject = Source(spec, material.photos, material.words, seed=spec.seed, timesteps=timesteps)
+    subject = ExampleSource(spec, material.photos, material.words, seed=spec.seed, timesteps=timesteps)
     if not material.class_images:
         return [subject]
     seed = int(stream(spec.seed, "class").integers(2**63))
     prior = {"seed": seed, "timesteps": timesteps, "share": spec.prior_weight}
-    return [subject, Source(spec, material.class_images, material.words, **prior)]
+    return [subject, ExampleSource(spec, material.class_images, material.words, **prior)]
 
 
 class Lora:
     """The low-rank weights in training: a step, what is saved of them, and how they go on from there."""
 
-    def __init__(self, base: Base, spec: LoraSpec, adapter: Adapter, fingerprint: dict[str, str]) -> None:
+    def __init__(self, base: LoadedBase, spec: LoraSpec, adapter: Adapter, fingerprint: dict[str, str]) -> None:
         self.base = base
         self.spec = spec
         self.adapter = adapter
@@ -144,10 +145,10 @@ class Lora:
         self.process = process_of(base, spec.min_snr_gamma)
         self.microbatch = int(fingerprint["microbatch"])
         exact = spec.exact != "off"
-        self.identity = checkpoint.Identity(spec_hash=spec_hash(spec), fingerprint=fingerprint, exact=exact)
+        self.identity = checkpoint.CheckpointIdentity(spec_hash=spec_hash(spec), fingerprint=fingerprint, exact=exact)
         self.scaler = torch.amp.GradScaler(base.device.type, enabled=base.dtype == torch.float16)
         self.ema = {name: weight.detach().clone() for name, weight in self.weights.items()} if spec.ema_decay else None
-        self.kept: Kept | None = None
+        self.kept: KeptWeights | None = None
         self.began = False
         self.adapter.train()
         if spec.gradient_checkpointing:
@@ -168,7 +169,7 @@ class Lora:
         if self.graphs:
             self.graphs.forget()
 
-    def step(self, step: int, batches: list[Batch]) -> tuple[torch.Tensor, torch.Tensor]:
+    def step(self, step: int, batches: list[LoraBatch]) -> tuple[torch.Tensor, torch.Tensor]:
         """One optimiser step; returns its loss and the norm of its gradient, still on the device."""
         loss = self._accumulate(step, batches)
         set_rates(self.optimizer, self.groups, rate_factor(self.spec, step))
@@ -191,7 +192,7 @@ class Lora:
             found["memory_gb"] = torch.cuda.max_memory_allocated(self.base.device) / 1e9
         return found
 
-    def _accumulate(self, step: int, batches: list[Batch]) -> torch.Tensor:
+    def _accumulate(self, step: int, batches: list[LoraBatch]) -> torch.Tensor:
         """The step's gradient; where memory does not suffice, without graphs, and then by half as many samples at a time."""
         while True:
             try:
@@ -206,7 +207,7 @@ class Lora:
             else:
                 self._halve()
 
-    def _gradient(self, step: int, batches: list[Batch]) -> torch.Tensor:
+    def _gradient(self, step: int, batches: list[LoraBatch]) -> torch.Tensor:
         def seed() -> None:
             chance.seed_torch(self.spec.seed, "layers", step)
 
@@ -215,7 +216,7 @@ class Lora:
         seed()
         return self._passes(batches)
 
-    def _passes(self, batches: list[Batch]) -> torch.Tensor:
+    def _passes(self, batches: list[LoraBatch]) -> torch.Tensor:
         total = torch.zeros((), device=self.base.device)
         for batch in batches:
             for piece in batch.pieces(self.microbatch):
@@ -224,14 +225,14 @@ class Lora:
                 total += loss.detach()
         return total
 
-    def _losses(self, batch: Batch) -> torch.Tensor:
+    def _losses(self, batch: LoraBatch) -> torch.Tensor:
         base, dtype = self.base, self.base.dtype
         with torch.autocast(base.device.type, dtype, enabled=dtype != torch.float32):
             noisy = self.process.noisy(batch.clean, batch.noise, batch.timesteps)
             predicted = base.unet(noisy.to(dtype), batch.timesteps, **self._condition(batch)).sample
         return losses(self.process, predicted, batch.clean, batch.noise, batch.timesteps, batch.mask)
 
-    def _condition(self, batch: Batch) -> dict[str, Any]:
+    def _condition(self, batch: LoraBatch) -> dict[str, Any]:
         embedded = batch.embedded or with_silence(self.base, embed(self.base, batch.ids), batch.said)
         return condition(self.base, embedded, batch.sizes)
 
@@ -289,9 +290,11 @@ class Lora:
         """Remember what pictures of this step are to show: they are asked for when its checkpoint is committed, some steps later."""
         if step and may_be_shown(self.spec.sample_every_steps, self.spec.sample_every_s, step):
             weights = self.averaged() or self.weights
-            self.kept = Kept(step, {name: weight.detach().to("cpu", copy=True) for name, weight in weights.items()})
+            self.kept = KeptWeights(
+                step, {name: weight.detach().to("cpu", copy=True) for name, weight in weights.items()}
+            )
 
-    def save(self, saver: checkpoint.Saver, step: int) -> float:
+    def save(self, saver: checkpoint.CheckpointSaver, step: int) -> float:
         """The seconds for which it held training up."""
         started_s = time.monotonic()
         saver.save(

@@ -16,18 +16,18 @@ from diffusers import DDPMScheduler
 
 from gangline.core.errors import BadInput
 from gangline.core.models.families import Bits, Family, check_clip_skip
-from gangline.core.models.recognition import Model
+from gangline.core.models.recognition import RecognisedModel
 from gangline.core.specs.fields import Prediction
 from gangline.core.specs.scratch import ScratchSpec
 from gangline.data.bases import describe_base, single_file_of
 from gangline.data.safetensors_header import read_header
-from gangline.train.model.layouts import Folder, SingleFile, vae_at
+from gangline.train.model.layouts import FolderLayout, SingleFile, vae_at
 
 BITS: dict[str, Bits] = {"8bit": 8, "4bit": 4}
 
 
 @dataclass(kw_only=True)
-class Base:
+class LoadedBase:
     """The parts are `Any`, as their configurations have no types. All of them are frozen, and on `device`.
 
     The VAE stays in float32: SDXL's overflows in float16, bfloat16 is too coarse for what is learned from, and each picture
@@ -36,8 +36,8 @@ class Base:
     """
 
     path: Path
-    model: Model
-    layout: Folder | SingleFile
+    model: RecognisedModel
+    layout: FolderLayout | SingleFile
     device: torch.device
     dtype: torch.dtype
     own_vae: Path | None
@@ -124,7 +124,7 @@ def load_base(
     zero_terminal_snr: bool = False,
     base_precision: Literal["full", "8bit", "4bit"] = "full",
     clip_skip: int = 1,
-) -> Base:
+) -> LoadedBase:
     """What is at `path`, recognised; its weights are read later. `vae` goes in the place of its own.
 
     Raises `BadInput` where it is no base that can be trained so.
@@ -139,10 +139,10 @@ def load_base(
             hint="set prediction_type to v_prediction, or leave zero_terminal_snr out",
         )
     check_clip_skip(model.family, clip_skip)
-    return Base(
+    return LoadedBase(
         path=path,
         model=model,
-        layout=SingleFile(file, read_header(file), model.family) if file else Folder(path, model.family),
+        layout=SingleFile(file, read_header(file), model.family) if file else FolderLayout(path, model.family),
         device=device,
         dtype=dtype,
         own_vae=vae,
@@ -153,14 +153,14 @@ def load_base(
     )
 
 
-def base_at(folder: Path, spec: ScratchSpec, device: torch.device, dtype: torch.dtype) -> Base:
+def base_at(folder: Path, spec: ScratchSpec, device: torch.device, dtype: torch.dtype) -> LoadedBase:
     """As `spec` has it trained. Raises `BadInput`."""
     return load_base(
         folder, device, dtype, prediction_type=spec.prediction_type, zero_terminal_snr=spec.zero_terminal_snr
     )
 
 
-def check_resolution(base: Base, resolution: int) -> None:
+def check_resolution(base: LoadedBase, resolution: int) -> None:
     """Raise `BadInput` where `base` cannot have pictures of this many pixels a side."""
     unit = base.side_unit
     if resolution % unit:

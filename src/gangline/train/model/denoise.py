@@ -14,7 +14,7 @@ from diffusers import (
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.shared import RESCALE_OF_ZERO_SNR
 from gangline.core.specs.spec import Spec
-from gangline.train.model.base import Base
+from gangline.train.model.base import LoadedBase
 from gangline.train.model.text import Embedded, condition
 from gangline.train.run import chance
 from gangline.train.run.memory import is_out_of_memory
@@ -38,7 +38,7 @@ class Drawing:
     guidance_rescale: float
 
 
-def drawing_of(base: Base, spec: Spec) -> Drawing:
+def drawing_of(base: LoadedBase, spec: Spec) -> Drawing:
     """Of pictures to look at."""
     given = spec.guidance_rescale
     return Drawing(
@@ -50,7 +50,7 @@ def drawing_of(base: Base, spec: Spec) -> Drawing:
     )
 
 
-def class_drawing_of(base: Base, spec: LoraSpec) -> Drawing:
+def class_drawing_of(base: LoadedBase, spec: LoraSpec) -> Drawing:
     """Of class images, which are trained on."""
     return Drawing(
         side=spec.resolution,
@@ -61,13 +61,13 @@ def class_drawing_of(base: Base, spec: LoraSpec) -> Drawing:
     )
 
 
-def _rescale_of(base: Base) -> float:
+def _rescale_of(base: LoadedBase) -> float:
     return RESCALE_OF_ZERO_SNR if base.zero_terminal_snr else 0.0
 
 
 @torch.no_grad()
 def sample_latents(
-    base: Base, drawing: Drawing, words: Embedded, silence: Embedded, seed: int, purpose: str = "sample"
+    base: LoadedBase, drawing: Drawing, words: Embedded, silence: Embedded, seed: int, purpose: str = "sample"
 ) -> torch.Tensor:
     """(1, C, H, W), float32. `words` and `silence` are of one text each. All chance comes from `chance`, on the CPU: every device
     begins alike, and what training draws is not touched."""
@@ -87,13 +87,13 @@ def sample_latents(
     return latents
 
 
-def sampler_of(base: Base, kind: str) -> Any:
+def sampler_of(base: LoadedBase, kind: str) -> Any:
     """Over the noise that is trained with. Where that ends in noise alone, sampling begins there too (Lin et al. 2023, §3.3)."""
     settings = {"clip_sample": False} if kind == "ddim" else {}
     return SAMPLERS[kind].from_config(base.noise.config, **settings)
 
 
-def _told(base: Base, drawing: Drawing, words: Embedded, silence: Embedded) -> dict[str, Any]:
+def _told(base: LoadedBase, drawing: Drawing, words: Embedded, silence: Embedded) -> dict[str, Any]:
     """What the U-Net is told of the prompt, and beside it of none: guidance leads away from that (Ho & Salimans 2022)."""
     both = [words, silence] if drawing.guidance_scale > 1 else [words]
     pooled = [one.pooled for one in both if one.pooled is not None]
@@ -106,7 +106,7 @@ def _told(base: Base, drawing: Drawing, words: Embedded, silence: Embedded) -> d
 class _Guided:
     """What the U-Net predicts with guidance: the prompt and none in one pass or, once memory ran out for that, in a pass each."""
 
-    def __init__(self, base: Base, told: dict[str, Any], drawing: Drawing) -> None:
+    def __init__(self, base: LoadedBase, told: dict[str, Any], drawing: Drawing) -> None:
         self._unet = base.unet
         self._passes = [told]
         self._drawing = drawing

@@ -4,7 +4,7 @@ from hashlib import sha256
 
 import torch
 
-from gangline.train.model.base import Base
+from gangline.train.model.base import LoadedBase
 
 
 def weights_digest(module: torch.nn.Module) -> str:
@@ -16,5 +16,5 @@ def weights_digest(module: torch.nn.Module) -> str:
     return total.hexdigest()
 
 
-def text_encoders_digest(base: Base) -> str:
+def text_encoders_digest(base: LoadedBase) -> str:
     return sha256("".join(map(weights_digest, base.text_encoders)).encode()).hexdigest()

@@ -38,7 +38,7 @@ NOT_WEIGHTS = re.compile(r"position_ids$")
 
 
 @dataclass(frozen=True, slots=True)
-class Folder:
+class FolderLayout:
     """diffusers' layout: a folder for each part."""
 
     path: Path
@@ -128,7 +128,7 @@ class SingleFile:
             encoder = ENCODER_CLASSES[wanted.model](config)
         return fill(encoder, original.text_source(self.header, wanted), self.path, dtype)
 
-    def _check_all_is_used(self, unet: Any, source: Callable[[str], original.Source]) -> None:
+    def _check_all_is_used(self, unet: Any, source: Callable[[str], original.TensorSource]) -> None:
         used = {source(name).name for name in unet.state_dict()}
         unknown = [name for name in self.header.tensors if name.startswith(UNET) and name not in used]
         if unknown:
@@ -158,7 +158,7 @@ def vae_of_file(path: Path, header: Header, family: Family) -> Any:
     return fill(vae, original.vae_source(original.vae_prefix(header), config), path, torch.float32)
 
 
-def fill(module: Any, source: Callable[[str], original.Source], path: Path, dtype: torch.dtype) -> Any:
+def fill(module: Any, source: Callable[[str], original.TensorSource], path: Path, dtype: torch.dtype) -> Any:
     """Weights of `path` for a module that has none yet, each from where `source` says."""
     wanted = module.state_dict()
     with as_bad_input(path.name), safe_open(path, framework="pt") as file:
@@ -172,7 +172,7 @@ def fill(module: Any, source: Callable[[str], original.Source], path: Path, dtyp
     return module
 
 
-def _taken(file: Any, source: original.Source, shape: torch.Size, dtype: torch.dtype) -> torch.Tensor:
+def _taken(file: Any, source: original.TensorSource, shape: torch.Size, dtype: torch.dtype) -> torch.Tensor:
     return source.take(file.get_tensor(source.name), shape).to(dtype, copy=True)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from gangline.core.specs.fields import Prediction
-from gangline.train.model.base import Base
+from gangline.train.model.base import LoadedBase
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Process:
         return alphas.sqrt(), (1 - alphas).sqrt()
 
 
-def process_of(base: Base, min_snr_gamma: float | None = None) -> Process:
+def process_of(base: LoadedBase, min_snr_gamma: float | None = None) -> Process:
     alphas = base.noise.alphas_cumprod.to(base.device, torch.float32)
     return Process(alphas, base.prediction_type, min_snr_gamma)
 

@@ -20,11 +20,11 @@ HEAD_CHANNELS = 64
 LATENT_PIXELS = 8
 SIZES_PER_PICTURE = 6
 
-Shapes = Mapping[str, tuple[int, ...]]
+TensorShapes = Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class TensorSource:
     """Where a tensor comes from: `name`, or one of the three parts of it that q, k and v are, or its transpose."""
 
     name: str
@@ -41,7 +41,7 @@ class Source:
         return tensor.reshape(shape) if tensor.numel() == shape.numel() else tensor
 
 
-def shapes_below(header: Header, prefix: str) -> Shapes:
+def shapes_below(header: Header, prefix: str) -> TensorShapes:
     return {
         name.removeprefix(prefix): tensor.shape for name, tensor in header.tensors.items() if name.startswith(prefix)
     }
@@ -81,7 +81,7 @@ def unet_config(header: Header, family: Family) -> dict[str, Any]:
     return config | (_sizes_config(header, shapes, family) if family.has_sizes else {})
 
 
-def _sizes_config(header: Header, shapes: Shapes, family: Family) -> dict[str, Any]:
+def _sizes_config(header: Header, shapes: TensorShapes, family: Family) -> dict[str, Any]:
     """Pooled text and six sizes, each in sines and cosines, side by side."""
     width = shapes["label_emb.0.0.weight"][1]
     pooled = header.tensors[f"{prefix_of(header, family.text_encoders[-1])}text_projection"].shape[1]
@@ -111,7 +111,7 @@ IN_UNET_RESNET = {
 }
 
 
-def unet_source(config: Any) -> Callable[[str], Source]:
+def unet_source(config: Any) -> Callable[[str], TensorSource]:
     per_level = config["layers_per_block"] + 1
     upsampler = [2 if kind.startswith("CrossAttn") else 1 for kind in config["up_block_types"]]
 
@@ -132,7 +132,7 @@ def unet_source(config: Any) -> Callable[[str], Source]:
         around, end = name.rsplit(".", 1)
         return f"{AROUND_UNET[around]}.{end}"
 
-    return lambda name: Source(UNET + name_of(name))
+    return lambda name: TensorSource(UNET + name_of(name))
 
 
 def _in_block(kind: str, within: list[str]) -> str:
@@ -143,7 +143,7 @@ def _in_block(kind: str, within: list[str]) -> str:
     return f"0.{IN_UNET_RESNET[part]}.{end}"
 
 
-def _blocks(shapes: Shapes, prefix: str) -> int:
+def _blocks(shapes: TensorShapes, prefix: str) -> int:
     """How many numbered blocks follow `prefix`."""
     return len({name.removeprefix(prefix).split(".", 1)[0] for name in shapes if name.startswith(prefix)})
 
@@ -183,7 +183,7 @@ IN_VAE = {"conv_shortcut": "nin_shortcut"}
 IN_VAE_ATTENTION = {"group_norm": "norm", "to_q": "q", "to_k": "k", "to_v": "v", "to_out": "proj_out"}
 
 
-def vae_source(prefix: str, config: Any) -> Callable[[str], Source]:
+def vae_source(prefix: str, config: Any) -> Callable[[str], TensorSource]:
     last = len(config["block_out_channels"]) - 1
 
     def name_of(name: str) -> str:
@@ -202,7 +202,7 @@ def vae_source(prefix: str, config: Any) -> Callable[[str], Source]:
                 return f"{side}.mid.attn_1.{IN_VAE_ATTENTION[part]}.{end}"
         return name.replace("conv_norm_out", "norm_out")
 
-    return lambda name: Source(prefix + name_of(name))
+    return lambda name: TensorSource(prefix + name_of(name))
 
 
 # The text encoders
@@ -224,17 +224,17 @@ def text_config(header: Header, encoder: TextEncoder) -> dict[str, Any]:
     return _open_clip_config(header, prefix, without_last=encoder.without_last)
 
 
-def text_source(header: Header, encoder: TextEncoder) -> Callable[[str], Source]:
+def text_source(header: Header, encoder: TextEncoder) -> Callable[[str], TensorSource]:
     prefix = prefix_of(header, encoder)
     return _clip_source(header, prefix) if encoder.origin == "CLIP" else open_clip_source(prefix)
 
 
-def text_source_of(encoder: TextEncoder) -> Callable[[str], Source]:
+def text_source_of(encoder: TextEncoder) -> Callable[[str], TensorSource]:
     """The names that its authors' files have."""
     prefix = encoder.prefixes[0]
     if encoder.origin == "OpenCLIP":
         return open_clip_source(prefix)
-    return lambda name: Source(f"{prefix}text_model.{name.removeprefix('text_model.')}")
+    return lambda name: TensorSource(f"{prefix}text_model.{name.removeprefix('text_model.')}")
 
 
 def prefix_of(header: Header, encoder: TextEncoder) -> str:
@@ -251,10 +251,10 @@ def _clip_config(header: Header, prefix: str) -> dict[str, Any]:
     ) | {"hidden_act": "quick_gelu"}
 
 
-def _clip_source(header: Header, prefix: str) -> Callable[[str], Source]:
+def _clip_source(header: Header, prefix: str) -> Callable[[str], TensorSource]:
     """Old files have the names with `text_model.` or without it, and so have old and new versions of transformers."""
     below = prefix + _wrapper(header, prefix)
-    return lambda name: Source(below + name.removeprefix("text_model."))
+    return lambda name: TensorSource(below + name.removeprefix("text_model."))
 
 
 def _wrapper(header: Header, prefix: str) -> str:
@@ -275,22 +275,22 @@ def _open_clip_config(header: Header, prefix: str, *, without_last: bool) -> dic
     }
 
 
-def open_clip_source(prefix: str) -> Callable[[str], Source]:
-    def source(name: str) -> Source:
+def open_clip_source(prefix: str) -> Callable[[str], TensorSource]:
+    def source(name: str) -> TensorSource:
         match name.removeprefix("text_model.").split("."):
             case ["embeddings", "token_embedding", end]:
-                return Source(f"{prefix}token_embedding.{end}")
+                return TensorSource(f"{prefix}token_embedding.{end}")
             case ["embeddings", "position_embedding", _]:
-                return Source(f"{prefix}positional_embedding")
+                return TensorSource(f"{prefix}positional_embedding")
             case ["final_layer_norm", end]:
-                return Source(f"{prefix}ln_final.{end}")
+                return TensorSource(f"{prefix}ln_final.{end}")
             case ["text_projection", _]:
-                return Source(f"{prefix}text_projection", transposed=True)
+                return TensorSource(f"{prefix}text_projection", transposed=True)
             case ["encoder", "layers", layer, "self_attn", ("q_proj" | "k_proj" | "v_proj") as part, end]:
                 below = f"{prefix}transformer.resblocks.{layer}.attn.in_proj_{end}"
-                return Source(below, third="qkv".index(part[0]))
+                return TensorSource(below, third="qkv".index(part[0]))
             case ["encoder", "layers", layer, *part, end]:
-                return Source(f"{prefix}transformer.resblocks.{layer}.{IN_OPEN_CLIP['.'.join(part)]}.{end}")
+                return TensorSource(f"{prefix}transformer.resblocks.{layer}.{IN_OPEN_CLIP['.'.join(part)]}.{end}")
         raise AssertionError(name)
 
     return source

@@ -14,7 +14,7 @@ from PIL.PngImagePlugin import PngInfo
 
 from gangline.core.runs.contract import PICTURES, Picture, picture_name
 from gangline.core.specs.spec import Spec
-from gangline.train.model.base import Base
+from gangline.train.model.base import LoadedBase
 from gangline.train.model.denoise import drawing_of, sample_latents
 from gangline.train.model.text import Embedded, Texts
 from gangline.train.run.aside import left_out_without_memory
@@ -25,7 +25,7 @@ TILES = (2, 4)
 
 
 @torch.no_grad()
-def decode(base: Base, latents_1CHW: torch.Tensor) -> Image.Image:
+def decode_latents(base: LoadedBase, latents_1CHW: torch.Tensor) -> Image.Image:
     """As a whole; where memory runs out in tiles, which overlap. Their norms are of a tile each, so its colours may be a little off: what
     fits as a whole is never cut."""
     scaled = latents_1CHW.to(base.device, base.vae.dtype) / base.vae.config.scaling_factor
@@ -38,7 +38,7 @@ def decode(base: Base, latents_1CHW: torch.Tensor) -> Image.Image:
     raise AssertionError("the last ones fit, or raise")
 
 
-def _decoded(base: Base, scaled_1CHW: torch.Tensor, pieces: int) -> torch.Tensor:
+def _decoded(base: LoadedBase, scaled_1CHW: torch.Tensor, pieces: int) -> torch.Tensor:
     """(3, H, W). A tile's side is a multiple of four latents, as tiles overlap by a quarter of it."""
     if pieces == 1:
         return base.vae.decode(scaled_1CHW).sample[0].float()
@@ -47,12 +47,14 @@ def _decoded(base: Base, scaled_1CHW: torch.Tensor, pieces: int) -> torch.Tensor
     return base.vae.tiled_decode(scaled_1CHW).sample[0].float()
 
 
-def render(base: Base, spec: Spec, texts: Texts, spoken: Embedded, prompt: str, seed: int) -> Image.Image:
+def render(base: LoadedBase, spec: Spec, texts: Texts, spoken: Embedded, prompt: str, seed: int) -> Image.Image:
     words, silence = spoken[[texts.index(prompt)]], spoken[[texts.index("")]]
-    return decode(base, sample_latents(base, drawing_of(base, spec), words, silence, seed))
+    return decode_latents(base, sample_latents(base, drawing_of(base, spec), words, silence, seed))
 
 
-def render_step(base: Base, spec: Spec, texts: Texts, spoken: Embedded, folder: Path, step: int) -> Iterator[Picture]:
+def render_step(
+    base: LoadedBase, spec: Spec, texts: Texts, spoken: Embedded, folder: Path, step: int
+) -> Iterator[Picture]:
     """A picture of each prompt and seed, written into `folder` as it is made; `samples.json`, which lists them, comes last."""
     made = list[Picture]()
     for picture in _each_written(base, spec, texts, spoken, folder, step):
@@ -61,7 +63,7 @@ def render_step(base: Base, spec: Spec, texts: Texts, spoken: Embedded, folder: 
     _list(folder, spec, step, made)
 
 
-def show_step(base: Base, spec: Spec, texts: Texts, spoken: Embedded, folder: Path, step: int) -> None:
+def show_step(base: LoadedBase, spec: Spec, texts: Texts, spoken: Embedded, folder: Path, step: int) -> None:
     """As `render_step` does, but between two steps of a training, which goes on although memory runs out: then the pictures that were made
     are listed, and beside them those that were not. All are of one size, so after the first that does not fit none is tried."""
     made = list[Picture]()
@@ -72,7 +74,9 @@ def show_step(base: Base, spec: Spec, texts: Texts, spoken: Embedded, folder: Pa
         _list(folder, spec, step, made)
 
 
-def _each_written(base: Base, spec: Spec, texts: Texts, spoken: Embedded, folder: Path, step: int) -> Iterator[Picture]:
+def _each_written(
+    base: LoadedBase, spec: Spec, texts: Texts, spoken: Embedded, folder: Path, step: int
+) -> Iterator[Picture]:
     for name, prompt, seed in _asked(spec):
         picture = render(base, spec, texts, spoken, prompt, seed)
         folder.mkdir(parents=True, exist_ok=True)
@@ -93,7 +97,9 @@ def _list(folder: Path, spec: Spec, step: int, made: list[Picture]) -> None:
     partial.rename(folder / PICTURES)
 
 
-def write_picture(image: Image.Image, path: Path, base: Base, spec: Spec, step: int, prompt: str, seed: int) -> Picture:
+def write_picture(
+    image: Image.Image, path: Path, base: LoadedBase, spec: Spec, step: int, prompt: str, seed: int
+) -> Picture:
     """As PNG, which says of itself what it shows."""
     what = {
         "step": step,

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from gangline.core.errors import BadInput
-from gangline.train.model.base import Base
+from gangline.train.model.base import LoadedBase
 
 PENULTIMATE = -2
 
@@ -38,7 +38,7 @@ class Embedded:
         return Embedded(self.tokens.to(device), None if self.pooled is None else self.pooled.to(device))
 
 
-def tokenize(base: Base, texts: Iterable[str]) -> Texts:
+def tokenize(base: LoadedBase, texts: Iterable[str]) -> Texts:
     """Each text once, in the order of its first coming."""
     unique = tuple(dict.fromkeys(texts))
     found = [_ids(tokenizer, unique) for tokenizer in base.tokenizers]
@@ -51,7 +51,7 @@ def tokenize(base: Base, texts: Iterable[str]) -> Texts:
     )
 
 
-def embed(base: Base, ids: tuple[torch.Tensor, ...]) -> Embedded:
+def embed(base: LoadedBase, ids: tuple[torch.Tensor, ...]) -> Embedded:
     """`ids` for each encoder, (N, K, L). The pieces of a text stand one after the other; the first one speaks for all when pooled.
 
     Where a family has several encoders, their states stand side by side (Podell et al. 2023, §2.1).
@@ -67,7 +67,7 @@ def embed(base: Base, ids: tuple[torch.Tensor, ...]) -> Embedded:
     return Embedded(torch.cat(hidden, dim=-1), pooled)
 
 
-def _read(base: Base, encoder: Any, output: Any) -> torch.Tensor:
+def _read(base: LoadedBase, encoder: Any, output: Any) -> torch.Tensor:
     """The last layer's states; with `clip_skip` those of an earlier one, which the encoder's last norm brings to the same scale."""
     if base.clip_skip == 1:
         return output.last_hidden_state
@@ -82,7 +82,7 @@ def _final_norm(encoder: Any) -> Any:
 
 
 @torch.no_grad()
-def embed_all(base: Base, texts: Texts) -> Embedded:
+def embed_all(base: LoadedBase, texts: Texts) -> Embedded:
     """One text at a time, so that no text's bits depend on the others; on the CPU."""
     each = [embed(base, tuple(ids[[number]] for ids in texts.ids)) for number in range(len(texts.texts))]
     pooled = [one.pooled for one in each if one.pooled is not None]
@@ -91,7 +91,7 @@ def embed_all(base: Base, texts: Texts) -> Embedded:
     return with_silence(base, embedded, said)
 
 
-def with_silence(base: Base, embedded: Embedded, said_N: torch.Tensor) -> Embedded:
+def with_silence(base: LoadedBase, embedded: Embedded, said_N: torch.Tensor) -> Embedded:
     """Where the base was trained so, no words are zeros, and not what the encoders make of an empty text."""
     if not base.zero_empty:
         return embedded
@@ -99,7 +99,7 @@ def with_silence(base: Base, embedded: Embedded, said_N: torch.Tensor) -> Embedd
     return Embedded(embedded.tokens * said_N[:, None, None], pooled)
 
 
-def condition(base: Base, embedded: Embedded, sizes: torch.Tensor) -> dict[str, Any]:
+def condition(base: LoadedBase, embedded: Embedded, sizes: torch.Tensor) -> dict[str, Any]:
     """What the U-Net is told besides the noisy latents; `sizes` (N, 6) are for SDXL (Podell et al. 2023, §2.2)."""
     told: dict[str, Any] = {"encoder_hidden_states": embedded.tokens.to(base.dtype)}
     if embedded.pooled is not None:

@@ -11,10 +11,10 @@ from gangline.core.runs.interruption import Comparison, Difference
 
 TENSORS = ".safetensors"
 FLOATS = {"F64": np.float64, "F32": np.float32, "F16": np.float16}
-Tensor = dict[str, Any]
+TensorEntry = dict[str, Any]
 
 
-def compare(expected: Path, found: Path) -> Comparison:
+def compare_folders(expected: Path, found: Path) -> Comparison:
     """Of all files below two folders."""
     names = _files(expected) | _files(found)
     with_tensors = sorted(name for name in names if name.endswith(TENSORS))
@@ -42,7 +42,7 @@ def compare(expected: Path, found: Path) -> Comparison:
     )
 
 
-def _differences(file: str, expected: dict[str, Tensor], found: dict[str, Tensor]) -> Iterator[Difference]:
+def _differences(file: str, expected: dict[str, TensorEntry], found: dict[str, TensorEntry]) -> Iterator[Difference]:
     for name in sorted(expected.keys() | found.keys()):
         if name not in found or name not in expected:
             where = "interrupted" if name not in found else "uninterrupted"
@@ -59,7 +59,7 @@ def _differences(file: str, expected: dict[str, Tensor], found: dict[str, Tensor
             )
 
 
-def _distance(expected: Tensor, found: Tensor) -> tuple[float, float]:
+def _distance(expected: TensorEntry, found: TensorEntry) -> tuple[float, float]:
     """‖found − expected‖² and ‖expected‖²; zeros where they are no floating-point numbers of one shape."""
     before, after = _numbers(expected), _numbers(found)
     if before is None or after is None or before.shape != after.shape:
@@ -67,14 +67,14 @@ def _distance(expected: Tensor, found: Tensor) -> tuple[float, float]:
     return float(((after - before) ** 2).sum()), float((before**2).sum())
 
 
-def _numbers(tensor: Tensor) -> np.ndarray[Any, np.dtype[np.float64]] | None:
+def _numbers(tensor: TensorEntry) -> np.ndarray[Any, np.dtype[np.float64]] | None:
     if tensor["dtype"] == "BF16":  # the upper half of a float32
         return (np.frombuffer(tensor["data"], np.uint16).astype(np.uint32) << 16).view(np.float32).astype(np.float64)
     kind = FLOATS.get(tensor["dtype"])
     return None if kind is None else np.frombuffer(tensor["data"], kind).astype(np.float64)
 
 
-def _tensors(path: Path) -> dict[str, Tensor]:
+def _tensors(path: Path) -> dict[str, TensorEntry]:
     return dict(deserialize(path.read_bytes()))
 
 

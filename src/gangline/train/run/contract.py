@@ -17,7 +17,7 @@ from gangline.core.runs.metrics import sound
 from gangline.core.specs.lora import LoraSpec, parse_lora
 from gangline.core.specs.scratch import ScratchSpec, parse_scratch
 from gangline.core.specs.spec import SampleSpec, Spec, parse_task
-from gangline.train.run.throughput import Throughput
+from gangline.train.run.throughput import ThroughputMeter
 
 LOG_EVERY_S = 5.0
 ORDERED_BY = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
@@ -46,7 +46,7 @@ def obey_no_more() -> None:
 
 
 @dataclass(slots=True)
-class Meter:
+class SpeedMeter:
     last_s: float = field(default_factory=time.monotonic)
 
     def seconds_per_step(self, steps: int) -> float:
@@ -65,8 +65,8 @@ class RunDirectory:
     phase: Phase = "starting"
     step: int = 0
     save_s: float | None = None
-    throughput: Throughput | None = None
-    _meter: Meter = field(default_factory=Meter)
+    throughput: ThroughputMeter | None = None
+    _meter: SpeedMeter = field(default_factory=SpeedMeter)
     _logged_s: float = 0.0
 
     @property
@@ -150,7 +150,7 @@ class RunDirectory:
 
     def restart_meter(self) -> None:
         """Count from now: what lies behind was not a step."""
-        self._meter = Meter()
+        self._meter = SpeedMeter()
 
     def _write(self, line: dict[str, Any]) -> None:
         with (self.path / contract.PROGRESS).open("a") as file:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import torch
 
-Tensors = dict[str, torch.Tensor]
+from gangline.train.tensors import Tensors
+
 REPORT_EVERY_S = 0.5
 
 
@@ -40,7 +41,7 @@ class SaveClock:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptWeights:
     """Weights as they would have been the result after `step`, on the CPU: what pictures of that step show, whenever they are asked for."""
 
     step: int
@@ -52,7 +53,7 @@ def may_be_shown(every_steps: int | None, every_s: float | None, step: int) -> b
     return every_s is not None or bool(every_steps and step % every_steps == 0)
 
 
-class Meter:
+class LossMeter:
     """Sums losses and norms on the device, so that the host waits for it only when it reports."""
 
     def __init__(self, device: torch.device) -> None:

@@ -8,15 +8,15 @@ import torch
 
 from gangline.core.errors import BadInput
 from gangline.core.specs.spec import Spec
+from gangline.train.tensors import Tensors
 
-Tensors = dict[str, torch.Tensor]
 Numbers = dict[str, Any]
 PACKAGES = {"adamw8bit": "bitsandbytes", "prodigy": "prodigyopt", "schedule_free": "schedulefree"}
 """Those that a run needs besides, by its optimiser; their versions are part of its numerics."""
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ParameterGroup:
     """Parameters by name that have a learning rate of their own."""
 
     weights: dict[str, torch.nn.Parameter]
@@ -31,7 +31,7 @@ class OptimizerState:
     numbers: Numbers
 
 
-def make_optimizer(spec: Spec, groups: list[Group]) -> torch.optim.Optimizer:
+def make_optimizer(spec: Spec, groups: list[ParameterGroup]) -> torch.optim.Optimizer:
     """Raises `BadInput` where a package is missing. Groups without parameters are left out."""
     settings = [{"params": list(group.weights.values()), "lr": group.learning_rate} for group in groups]
     common: dict[str, Any] = {
@@ -52,7 +52,7 @@ def make_optimizer(spec: Spec, groups: list[Group]) -> torch.optim.Optimizer:
             return optimizer
 
 
-def set_rates(optimizer: torch.optim.Optimizer, groups: list[Group], factor: float) -> None:
+def set_rates(optimizer: torch.optim.Optimizer, groups: list[ParameterGroup], factor: float) -> None:
     for settings, group in zip(optimizer.param_groups, groups, strict=True):
         settings["lr"] = group.learning_rate * factor
 

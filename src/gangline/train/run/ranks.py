@@ -85,7 +85,7 @@ def told() -> Ranks:
     return Ranks(*(int(os.environ.get(name, default)) for name, default in _ENVIRONMENT.items()))
 
 
-def leave(code: int) -> NoReturn:
+def exit_process(code: int) -> NoReturn:
     """End this process. One of several that has failed ends at once: destructors of a process group would wait for its peers, and
     these for it."""
     if told().count > 1 and code not in (EXIT_DONE, EXIT_STOPPED):
@@ -107,7 +107,7 @@ def _meet_peers(ranks: Ranks) -> None:
 
 
 @contextmanager
-def joined() -> Iterator[Ranks]:
+def joined_ranks() -> Iterator[Ranks]:
     """This process among its peers, for as long as it lasts. Raises `PeerGone` where another one ended."""
     ranks = told()
     if ranks.count == 1:

@@ -10,7 +10,7 @@ from gangline.core.gpus import kind_of_device
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Throughput:
+class ThroughputMeter:
     """`flops_per_image` of a step, forwards and backwards; `peak_flops` of one GPU, where it is known."""
 
     gpus: int

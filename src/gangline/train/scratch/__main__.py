@@ -6,12 +6,12 @@ from gangline.train.loading import loading
 
 with loading():
     from gangline.train import program
-    from gangline.train.run.ranks import leave
-    from gangline.train.scratch.trainer import train
+    from gangline.train.run.ranks import exit_process
+    from gangline.train.scratch.trainer import run_scratch_trainer
 
 
 def main() -> NoReturn:
-    leave(program.main(train))
+    exit_process(program.main(run_scratch_trainer))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import torch
 
 from gangline.train.checkpoints import shards
-from gangline.train.checkpoints.checkpoint import Tensors
+from gangline.train.tensors import Tensors
 
 FIRST_SCALE, GROWS_AFTER = 2.0**16, 2000
 

@@ -10,8 +10,8 @@ from transformers import CLIPTextConfig
 from gangline.core.errors import BadInput
 from gangline.core.models.families import TextEncoder
 from gangline.core.specs.scratch import ScratchSpec
-from gangline.train.model.base import Base
-from gangline.train.model.layouts import ENCODER_CLASSES, Folder, as_bad_input
+from gangline.train.model.base import LoadedBase
+from gangline.train.model.layouts import ENCODER_CLASSES, FolderLayout, as_bad_input
 from gangline.train.run import chance
 
 UNET = "unet"
@@ -21,9 +21,9 @@ FROZEN_EMBEDDINGS = 0.5
 drown which token it is: pictures then follow their seed, not their words."""
 
 
-def folder_of(base: Base) -> Path:
+def folder_of(base: LoadedBase) -> Path:
     """Raises `BadInput` where the base is one file: a whole model is written as it came."""
-    if not isinstance(base.layout, Folder):
+    if not isinstance(base.layout, FolderLayout):
         raise BadInput(
             f"{base.path.name} is a single file; a model to train from is a folder in diffusers' layout",
             hint="`StableDiffusionPipeline.from_single_file(…).save_pretrained(…)` makes one",
@@ -31,7 +31,7 @@ def folder_of(base: Base) -> Path:
     return base.path
 
 
-def begin_unet(base: Base, spec: ScratchSpec) -> Any:
+def begin_unet(base: LoadedBase, spec: ScratchSpec) -> Any:
     if UNET not in spec.new:
         return _trained(base.layout.unet(torch.float32), base)
     chance.seed_torch(spec.seed, "initial weights of the U-Net")
@@ -39,7 +39,7 @@ def begin_unet(base: Base, spec: ScratchSpec) -> Any:
         return _trained(UNet2DConditionModel.from_config(base.layout.unet_config()), base)
 
 
-def begin_vae(base: Base, spec: ScratchSpec) -> Any:
+def begin_vae(base: LoadedBase, spec: ScratchSpec) -> Any:
     if VAE not in spec.new:
         return _trained(base.layout.vae(), base)
     chance.seed_torch(spec.seed, "initial weights of the VAE")
@@ -47,7 +47,7 @@ def begin_vae(base: Base, spec: ScratchSpec) -> Any:
         return _trained(AutoencoderKL.from_config(base.layout.vae_config()), base)
 
 
-def begin_text_encoders(base: Base, spec: ScratchSpec) -> tuple[Any, ...]:
+def begin_text_encoders(base: LoadedBase, spec: ScratchSpec) -> tuple[Any, ...]:
     if "text_encoders" in spec.new:
         found = tuple(_new_encoder(base, spec, kind) for kind in base.family.text_encoders)
     else:
@@ -64,7 +64,7 @@ def begin_text_encoders(base: Base, spec: ScratchSpec) -> tuple[Any, ...]:
     return encoders
 
 
-def _new_encoder(base: Base, spec: ScratchSpec, kind: TextEncoder) -> Any:
+def _new_encoder(base: LoadedBase, spec: ScratchSpec, kind: TextEncoder) -> Any:
     name = kind.part
     chance.seed_torch(spec.seed, f"initial weights of {name}")
     with as_bad_input(f"the base's {name}/config.json"):
@@ -76,5 +76,5 @@ def _new_encoder(base: Base, spec: ScratchSpec, kind: TextEncoder) -> Any:
     return encoder
 
 
-def _trained(module: Any, base: Base) -> Any:
+def _trained(module: Any, base: LoadedBase) -> Any:
     return module.requires_grad_(True).to(base.device, torch.float32).train()

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 
 from gangline.core.specs.scratch import ScratchSpec
-from gangline.train.model.base import Base
+from gangline.train.model.base import LoadedBase
 from gangline.train.model.loss import losses, process_of
 from gangline.train.model.text import Embedded, condition, embed, with_silence
 from gangline.train.run.stacked import Stacked
@@ -20,7 +20,7 @@ SCALE = 0.18215
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Samples(Stacked):
+class ScratchBatch(Stacked):
     """B samples of a step by their `numbers` in its phase. Of each picture either `pixels` (B, H, W, 3), 8 bits, or the `posterior`
     of its latents (B, 2, C, H, W), mean and deviation, as the column has them; what is `drawn` from that (B, C, H, W) is standard
     normal, as `noise` is.
@@ -46,7 +46,7 @@ class Denoiser(torch.nn.Module):
 
     measures: ClassVar[str] = "held_out_loss"
 
-    def __init__(self, base: Base, spec: ScratchSpec) -> None:
+    def __init__(self, base: LoadedBase, spec: ScratchSpec) -> None:
         super().__init__()
         base.unet = begin_unet(base, spec)
         self.parts: Any = torch.nn.ModuleDict({UNET: base.unet})
@@ -68,7 +68,7 @@ class Denoiser(torch.nn.Module):
             else:
                 part.gradient_checkpointing_enable({"use_reentrant": False})
 
-    def forward(self, samples: Samples, *, measured: bool = False) -> torch.Tensor:
+    def forward(self, samples: ScratchBatch, *, measured: bool = False) -> torch.Tensor:
         """The mean squared error of each, (B,); `measured` ones are not weighed."""
         base = self.base
         clean = self._latents(samples)
@@ -84,7 +84,7 @@ class Denoiser(torch.nn.Module):
         return values
 
     @torch.no_grad()
-    def _latents(self, samples: Samples) -> torch.Tensor:
+    def _latents(self, samples: ScratchBatch) -> torch.Tensor:
         """Drawn from the VAE's posterior and scaled, (B, C, H, W), float32: of a column, or of pictures that are encoded now."""
         if samples.posterior is not None:
             mean, deviation = samples.posterior.float().unbind(1)
@@ -94,14 +94,14 @@ class Denoiser(torch.nn.Module):
             mean, deviation = posterior.mean, posterior.std
         return (mean + deviation * samples.drawn - self.shift) * self.scale
 
-    def _embedded(self, samples: Samples) -> Embedded:
+    def _embedded(self, samples: ScratchBatch) -> Embedded:
         if samples.words:
             return Embedded(samples.words[0], samples.words[1] if len(samples.words) > 1 else None)
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.spec.train_text_encoders):
             return with_silence(self.base, embed(self.base, samples.ids), samples.said)
 
 
-def in_floats(samples: Samples) -> torch.Tensor:
+def in_floats(samples: ScratchBatch) -> torch.Tensor:
     """(B, 3, H, W) in [-1, 1]."""
     assert samples.pixels is not None
     return samples.pixels.permute(0, 3, 1, 2).float() / 127.5 - 1

@@ -16,26 +16,26 @@ import numpy as np
 import torch
 
 from gangline.core.errors import BadInput
-from gangline.core.specs.phases import Phase
-from gangline.core.specs.scratch import Moment, ScratchSpec, moment, wanted_rows
+from gangline.core.specs.phases import TrainingPhase
+from gangline.core.specs.scratch import Moment, ScratchSpec, moment_of_step, wanted_rows
 from gangline.data.chance import stream, streams
-from gangline.data.columns import POOLED, TEXTS, Latents, latents_column
+from gangline.data.columns import POOLED, TEXTS, LatentsColumn, latents_column
 from gangline.data.dataset import DataSet, open_data_set
-from gangline.data.images.buckets import Size, View, cut
+from gangline.data.images.buckets import Size, View, cut_view
 from gangline.data.images.crops import square
 from gangline.data.images.pixels import Unreadable, as_seen, loaded
-from gangline.data.place import Place
+from gangline.data.place import DataPlace
 from gangline.data.reading.block_cache import BlockCache
-from gangline.data.reading.shelf import Reading, Shelf
+from gangline.data.reading.shelf import DataReader, ReadOrder
 from gangline.data.reading.stream import Batch, Stream
 from gangline.data.reading.wanted import check_wanted
 from gangline.posix import cores
-from gangline.train.model.base import Base
+from gangline.train.model.base import LoadedBase
 from gangline.train.model.digest import text_encoders_digest, weights_digest
 from gangline.train.model.text import Embedded, embed_all, tokenize
 from gangline.train.run import chance
 from gangline.train.run.ranks import Ranks
-from gangline.train.scratch.denoiser import Samples
+from gangline.train.scratch.denoiser import ScratchBatch
 
 ALWAYS = ("width", "height", "sha256", "captions")
 THREADS_MAX = 8
@@ -48,7 +48,7 @@ OPTIONS = {
     "GANGLINE_DATA_ENDPOINT_URL": "aws_endpoint",
 }
 
-Encoder = tuple[str, float, float]
+VaeScaling = tuple[str, float, float]
 """The SHA-256 of a VAE's weights, and the scale and shift of its latents."""
 
 
@@ -56,7 +56,7 @@ def open_data(spec: ScratchSpec, inputs: Path) -> list[DataSet]:
     """As they were when the job was submitted. Raises `BadInput` where one is not there any more, or another one is."""
     found = []
     for ref in spec.data:
-        place = Place(ref.place, data_options()) if ref.is_remote else Place(str(inputs / ref.place))
+        place = DataPlace(ref.place, data_options()) if ref.is_remote else DataPlace(str(inputs / ref.place))
         found.append(open_data_set(place, version=ref.version, id=ref.id))
     return found
 
@@ -82,7 +82,7 @@ def data_cache() -> BlockCache | None:
         ) from None
 
 
-def _short(vae: Encoder) -> str:
+def _short(vae: VaeScaling) -> str:
     return f"SHA-256 {vae[0][:12]}…, scale {vae[1]:g}"
 
 
@@ -91,7 +91,13 @@ class Collator:
     stands for no words where captions are embedded already."""
 
     def __init__(
-        self, spec: ScratchSpec, phase: Phase, seed: int, base: Base, column: str | None, silence: Embedded | None
+        self,
+        spec: ScratchSpec,
+        phase: TrainingPhase,
+        seed: int,
+        base: LoadedBase,
+        column: str | None,
+        silence: Embedded | None,
     ) -> None:
         self.spec = spec
         self.phase = phase
@@ -103,7 +109,7 @@ class Collator:
         self.shape = (base.layout.vae_config()["latent_channels"], side, side)
         self.timesteps = base.noise.config.num_train_timesteps
 
-    def trained(self, batch: Batch, threads: ThreadPoolExecutor) -> Samples:
+    def trained(self, batch: Batch, threads: ThreadPoolExecutor) -> ScratchBatch:
         """All chance comes from the samples' numbers."""
         numbers = batch.numbers.tolist()
         drawn, noise = (
@@ -117,7 +123,7 @@ class Collator:
         said = [self._caption(*each) for each in zip(batch.columns["captions"], chances, strict=True)]
         return self._collated(batch, threads, said, drawn=drawn, noise=noise, timesteps=timesteps)
 
-    def measured(self, batch: Batch, threads: ThreadPoolExecutor, rows: int) -> Samples:
+    def measured(self, batch: Batch, threads: ThreadPoolExecutor, rows: int) -> ScratchBatch:
         """Of the `rows` that are held out: each with its first caption, its mean latents, and noise and a timestep that stay."""
         numbers = batch.numbers.tolist()
         noise = chance.normal(self.seed, "held-out noise", 0, numbers, self.shape)
@@ -127,7 +133,9 @@ class Collator:
         said = [variants[0] if variants else "" for variants in batch.columns["captions"]]
         return self._collated(batch, threads, said, drawn=torch.zeros_like(noise), noise=noise, timesteps=timesteps)
 
-    def _collated(self, batch: Batch, threads: ThreadPoolExecutor, said: list[str], **drawn: torch.Tensor) -> Samples:
+    def _collated(
+        self, batch: Batch, threads: ThreadPoolExecutor, said: list[str], **drawn: torch.Tensor
+    ) -> ScratchBatch:
         views = self._views(batch)
         pixels = posterior = None
         if self.column is None:
@@ -135,7 +143,7 @@ class Collator:
             pixels = torch.from_numpy(np.stack(pictures))
         else:
             posterior = torch.from_numpy(batch.columns[self.column]).reshape(len(batch), 2, *self.shape)
-        return Samples(
+        return ScratchBatch(
             numbers=torch.from_numpy(batch.numbers),
             pixels=pixels,
             posterior=posterior,
@@ -183,7 +191,7 @@ class Collator:
 def _picture(content: bytes, view: View, sha256: str) -> np.ndarray:
     try:
         with loaded(BytesIO(content), at_least=view.target.width) as image:
-            return np.asarray(cut(as_seen(image), view))
+            return np.asarray(cut_view(as_seen(image), view))
     except Unreadable as error:
         raise BadInput(f"the picture with SHA-256 {sha256} {error.because}", hint="convert the data set anew") from None
 
@@ -191,7 +199,9 @@ def _picture(content: bytes, view: View, sha256: str) -> np.ndarray:
 class Intake:
     """The samples of this rank, step by step. A thread makes the next step's while the device is at work on this one's."""
 
-    def __init__(self, spec: ScratchSpec, base: Base, sets: list[DataSet], ranks: Ranks, device: torch.device) -> None:
+    def __init__(
+        self, spec: ScratchSpec, base: LoadedBase, sets: list[DataSet], ranks: Ranks, device: torch.device
+    ) -> None:
         self.spec = spec
         self.base = base
         self.sets = sets
@@ -207,16 +217,16 @@ class Intake:
             max(1, min(THREADS_MAX, cores() // ranks.count)), thread_name_prefix="decode"
         )
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="intake")
-        self._next: tuple[int, Future[Samples]] | None = None
+        self._next: tuple[int, Future[ScratchBatch]] | None = None
         self._copies = torch.cuda.Stream(device) if device.type == "cuda" else None
         self._open: tuple[int, Stream, Iterator[Batch]] | None = None
 
-    def step(self, step: int) -> Samples:
+    def step(self, step: int) -> ScratchBatch:
         soon = self._next[1] if self._next and self._next[0] == step else self._thread.submit(self._made, step)
         self._next = (step + 1, self._thread.submit(self._made, step + 1)) if step < self.spec.steps else None
         return self._arrived(soon.result())
 
-    def held_out(self) -> tuple[Samples, int]:
+    def held_out(self) -> tuple[ScratchBatch, int]:
         """The share of this rank in the rows that are never trained on, those of the last phase, and how many there are of these.
         Every rank has as many: what comes after the last row counts for nothing. On the CPU."""
         number = len(self.spec.phases) - 1
@@ -225,7 +235,7 @@ class Intake:
             batch = next(stream.batches(0, -(-rows // self.ranks.count)))
             return self._collator(number).measured(batch, self._decoders, rows), rows
 
-    def first_pictures(self, most: int) -> Samples:
+    def first_pictures(self, most: int) -> ScratchBatch:
         """Samples of the last phase, those that no rank shares; on the CPU."""
         number = len(self.spec.phases) - 1
         with self._stream(number, ranks=Ranks()) as rows:
@@ -237,13 +247,13 @@ class Intake:
         if self._open:
             self._open[1].close()
 
-    def _latents(self, phase: Phase) -> str | None:
+    def _latents(self, phase: TrainingPhase) -> str | None:
         """The column that holds a phase's latents; None where pictures are encoded as they come. Raises `BadInput` where it was made
         by another encoder: a U-Net would learn what nothing decodes."""
         if self.spec.part == "vae" or phase.latents == "off":
             return None
         name = latents_column(phase.resolution, phase.crop)
-        lacking = [data for data in self.sets if not isinstance(data.computed().get(name), Latents)]
+        lacking = [data for data in self.sets if not isinstance(data.computed().get(name), LatentsColumn)]
         if lacking:
             return None
         for data in self.sets:
@@ -276,12 +286,12 @@ class Intake:
         return embed_all(base, tokenize(base, [""]))
 
     @cached_property
-    def _encoder(self) -> "Encoder":
+    def _encoder(self) -> "VaeScaling":
         vae = self.base.vae
         return weights_digest(vae), vae.config.scaling_factor, vae.config.get("shift_factor") or 0.0
 
-    def _made(self, step: int) -> Samples:
-        at = moment(self.spec, step)
+    def _made(self, step: int) -> ScratchBatch:
+        at = moment_of_step(self.spec, step)
         samples = self._collator(at.number).trained(next(self._batches(at)), self._decoders)
         if self._copies is None:
             return samples
@@ -290,7 +300,7 @@ class Intake:
         self._copies.synchronize()  # this thread waits, not who trains
         return moved
 
-    def _arrived(self, samples: Samples) -> Samples:
+    def _arrived(self, samples: ScratchBatch) -> ScratchBatch:
         if self._copies is not None:
             here = torch.cuda.current_stream(self.device)
             samples.each(lambda tensor: tensor.record_stream(here) or tensor)
@@ -310,7 +320,7 @@ class Intake:
         if self.silence:
             columns += (TEXTS,) if self.silence.pooled is None else (TEXTS, POOLED)
         shelves = [
-            Shelf(data, Reading(columns=columns, seed=_seed(self.spec, number), where=where), cache=self._cache)
+            DataReader(data, ReadOrder(columns=columns, seed=_seed(self.spec, number), where=where), cache=self._cache)
             for data, ref in zip(self.sets, self.spec.data, strict=True)
             for where in (wanted_rows(self.spec, ref, phase, held_out=held_out),)
         ]

@@ -42,7 +42,7 @@ def main() -> int:
             from gangline.train.scratch import trainer as scratch
 
         sys.argv = [TRAINER, str(asked.directory)]  # as if it had been started itself
-        return program.main(scratch.train)
+        return program.main(scratch.run_scratch_trainer)
     write_whole_lines()
     return Launcher(asked.directory, ranks).run()
 

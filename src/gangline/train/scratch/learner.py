@@ -15,20 +15,21 @@ from gangline.core.runs.microbatch import settled
 from gangline.core.runs.schedule import rate_factor, warm_up
 from gangline.core.specs.scratch import Moment, ScratchSpec, scratch_hash
 from gangline.train.checkpoints import shards
-from gangline.train.checkpoints.checkpoint import Identity, Tensors
+from gangline.train.checkpoints.checkpoint import CheckpointIdentity
 from gangline.train.model.compiled import compile_blocks, uncompiled
 from gangline.train.run import chance, numerics
 from gangline.train.run.memory import is_out_of_memory
-from gangline.train.run.meter import Kept, may_be_shown
-from gangline.train.run.optimiser import Group, make_optimizer, set_rates
+from gangline.train.run.meter import KeptWeights, may_be_shown
+from gangline.train.run.optimiser import ParameterGroup, make_optimizer, set_rates
 from gangline.train.run.ranks import Ranks
 from gangline.train.run.throughput import flops
 from gangline.train.scratch.average import FIRST_SCALE, Average, LossScale
-from gangline.train.scratch.denoiser import Denoiser, Samples
-from gangline.train.scratch.microbatch import NoRoom, Trial, must_stay, too_large
-from gangline.train.scratch.vae import Autoencoder
+from gangline.train.scratch.denoiser import Denoiser, ScratchBatch
+from gangline.train.scratch.microbatch import MicrobatchTrial, NoRoom, must_stay, too_large
+from gangline.train.scratch.vae import VaeModel
+from gangline.train.tensors import Tensors
 
-Network = Denoiser | Autoencoder
+Network = Denoiser | VaeModel
 SHARDED = ("BasicTransformerBlock", "ResnetBlock2D", "CLIPEncoderLayer")
 """What FSDP gathers at a time."""
 AT_A_TIME = 8
@@ -69,7 +70,7 @@ class Learner:
         self.optimizer = make_optimizer(spec, self.groups)
         self.scale = LossScale(FIRST_SCALE if dtype == torch.float16 else 1.0)
         self.average = Average(spec.ema_decay, spec.ema_from_step) if spec.ema_decay else None
-        self.trial = Trial(
+        self.trial = MicrobatchTrial(
             passes=lambda pieces: self._passes(pieces, 1),
             weights=self.weights,
             optimizer=self.optimizer,
@@ -78,14 +79,14 @@ class Learner:
         self.microbatch = 0
         self.fitted: int | None = None
         self.kept: dict[int, int] = {}
-        self.pictured: Kept | None = None
+        self.pictured: KeptWeights | None = None
         self.limits = limits or {}
         self.began = False
         self.compiled = not spec.compile
         exact = spec.exact != "off"
-        self.identity = Identity(spec_hash=scratch_hash(spec), fingerprint=self._fingerprint(), exact=exact)
+        self.identity = CheckpointIdentity(spec_hash=scratch_hash(spec), fingerprint=self._fingerprint(), exact=exact)
 
-    def step(self, at: Moment, samples: Samples) -> tuple[torch.Tensor, torch.Tensor]:
+    def step(self, at: Moment, samples: ScratchBatch) -> tuple[torch.Tensor, torch.Tensor]:
         """One optimiser step; returns its loss and the norm of its gradient, of all ranks, still on the device. Raises `MemoryError`
         where memory runs out: on several ranks `NoRoom`, as long as fewer samples at a time may fit."""
         with self._within_memory(at):
@@ -93,7 +94,7 @@ class Learner:
         self.began = True
         return stepped
 
-    def _stepped(self, at: Moment, samples: Samples) -> tuple[torch.Tensor, torch.Tensor]:
+    def _stepped(self, at: Moment, samples: ScratchBatch) -> tuple[torch.Tensor, torch.Tensor]:
         loss = self.ranks.sum(self._accumulated(at, samples))
         norm = self._norm()
         set_rates(self.optimizer, self.groups, self._rate(at))
@@ -106,7 +107,7 @@ class Learner:
         self.optimizer.zero_grad(set_to_none=True)
         return loss, norm
 
-    def measure(self, samples: Samples) -> torch.Tensor:
+    def measure(self, samples: ScratchBatch) -> torch.Tensor:
         """Of each what its network measures of what is held out, (B,)."""
         with torch.no_grad(), self._in_dtype():
             return self.wrapped(samples.each(lambda tensor: tensor.to(self.device)), measured=True).float()
@@ -119,7 +120,7 @@ class Learner:
             found["memory_gb"] = torch.cuda.max_memory_allocated(self.device) / 1e9
         return found
 
-    def _accumulated(self, at: Moment, samples: Samples) -> torch.Tensor:
+    def _accumulated(self, at: Moment, samples: ScratchBatch) -> torch.Tensor:
         """The step's gradient. Who is alone goes on with half as many samples at a time where memory runs out."""
         while True:
             chance.seed_torch(self.spec.seed, f"layers of rank {self.ranks.rank}", at.step)
@@ -162,11 +163,11 @@ class Learner:
                 return must_stay(at.number, self.microbatch)
         return too_large(self.microbatch, at.phase.resolution)
 
-    def _gradient(self, samples: Samples, batch_size: int) -> torch.Tensor:
+    def _gradient(self, samples: ScratchBatch, batch_size: int) -> torch.Tensor:
         """Accumulated over pieces: that of the mean over all samples of all ranks. Returns this rank's part of the loss."""
         return self._passes(list(samples.pieces(self.microbatch)), batch_size)
 
-    def _passes(self, pieces: Sequence[Samples], batch_size: int) -> torch.Tensor:
+    def _passes(self, pieces: Sequence[ScratchBatch], batch_size: int) -> torch.Tensor:
         total = torch.zeros((), device=self.device)
         for number, piece in enumerate(pieces):
             with self._together(number == len(pieces) - 1):
@@ -204,7 +205,7 @@ class Learner:
         """Samples that surely fit where there are no gradients."""
         return self.microbatch or AT_A_TIME
 
-    def fit(self, at: Moment, samples: Samples) -> bool:
+    def fit(self, at: Moment, samples: ScratchBatch) -> bool:
         """Before the first step here, and before that of a phase: find how many samples fit, all ranks the same. The weights are left
         as they are. Returns whether there was anything to find. Raises `MemoryError` as `step` does."""
         if self.fitted == at.number:
@@ -227,7 +228,7 @@ class Learner:
                 self.trial.run(samples, self.microbatch)  # DDP orders its buckets by what it sees in its first step
         return True
 
-    def _found(self, at: Moment, samples: Samples) -> int:
+    def _found(self, at: Moment, samples: ScratchBatch) -> int:
         """Alone by trying; with others, where an error would not leave what they share whole, by a guess that is the least of all."""
         if self.ranks.count == 1:
             return self.trial.largest(samples, at.phase.resolution)
@@ -271,12 +272,12 @@ class Learner:
             wrapped.set_requires_gradient_sync(now)
         yield
 
-    def _groups(self) -> list[Group]:
+    def _groups(self) -> list[ParameterGroup]:
         """What text encoders learn may have a rate of its own."""
         text = {name: weight for name, weight in self.weights.items() if name.startswith("text_encoder")}
         others = {name: weight for name, weight in self.weights.items() if name not in text}
         rates = (self.spec.learning_rate, self.spec.text_encoder_learning_rate or self.spec.learning_rate)
-        return [Group(weights, rate) for weights, rate in zip((others, text), rates, strict=True) if weights]
+        return [ParameterGroup(weights, rate) for weights, rate in zip((others, text), rates, strict=True) if weights]
 
     def _fingerprint(self) -> dict[str, str]:
         spec = self.spec
@@ -299,7 +300,7 @@ class Learner:
         of_pictures = step and may_be_shown(self.spec.sample_every_steps, self.spec.sample_every_s, step)
         if of_pictures and (self.ranks.is_first or self.in_pieces):
             weights = self.weights | self.averaged()
-            self.pictured = Kept(
+            self.pictured = KeptWeights(
                 step, {name: shards.local(weight).detach().to("cpu", copy=True) for name, weight in weights.items()}
             )
 

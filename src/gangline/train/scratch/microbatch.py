@@ -11,7 +11,7 @@ from gangline.core.runs.microbatch import first_guess, largest
 from gangline.train.checkpoints import shards
 from gangline.train.run.memory import is_out_of_memory
 from gangline.train.scratch.average import Average
-from gangline.train.scratch.denoiser import Samples
+from gangline.train.scratch.denoiser import ScratchBatch
 
 
 class NoRoom(MemoryError):
@@ -24,16 +24,16 @@ class NoRoom(MemoryError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class MicrobatchTrial:
     """Forward and backward passes without a step: the weights and their gradients are left as they are. `passes` are those of a step,
     over some pieces of it."""
 
-    passes: Callable[[list[Samples]], object]
+    passes: Callable[[list[ScratchBatch]], object]
     weights: dict[str, Any]
     optimizer: torch.optim.Optimizer
     average: Average | None
 
-    def largest(self, samples: Samples, resolution: int) -> int:
+    def largest(self, samples: ScratchBatch, resolution: int) -> int:
         """Return how many fit; for a process that is alone. Raises `MemoryError` where not even one does."""
         reserved = [torch.empty_like(weight) for weight, copies in self._to_come() for _ in range(copies)]
         most = largest(len(samples), lambda count: self._fits(samples, count))
@@ -53,18 +53,18 @@ class Trial:
             most=most,
         )
 
-    def peak(self, samples: Samples, count: int) -> int:
+    def peak(self, samples: ScratchBatch, count: int) -> int:
         """The bytes that passes of so many samples have allocated on this card at their most."""
         torch.cuda.reset_peak_memory_stats()
         self.run(samples, count)
         return torch.cuda.max_memory_allocated()
 
-    def run(self, samples: Samples, count: int, *, pieces: int = 2) -> None:
+    def run(self, samples: ScratchBatch, count: int, *, pieces: int = 2) -> None:
         """The second piece is computed while the gradient of the first one is kept, as in a step."""
         self.passes(list(islice(samples.pieces(count), pieces)))
         self.optimizer.zero_grad(set_to_none=True)
 
-    def _fits(self, samples: Samples, count: int) -> bool:
+    def _fits(self, samples: ScratchBatch, count: int) -> bool:
         fits = True
         try:
             self.run(samples, count)

@@ -18,19 +18,19 @@ from gangline.core.runs.contract import REPORT
 from gangline.core.specs.scratch import ScratchSpec
 from gangline.data.bases import names_below, read_json
 from gangline.train.checkpoints import shards
-from gangline.train.checkpoints.checkpoint import Tensors
-from gangline.train.model.base import Base
+from gangline.train.model.base import LoadedBase
 from gangline.train.run.contract import RunDirectory
 from gangline.train.run.digest import tensors_digest
 from gangline.train.scratch.beginning import UNET, VAE, folder_of
 from gangline.train.scratch.intake import Intake
 from gangline.train.scratch.learner import Learner
 from gangline.train.scratch.vae import SCALED_BY, standardise
+from gangline.train.tensors import Tensors
 
 SCHEDULER = "scheduler/scheduler_config.json"
 
 
-def write_pipeline(run: RunDirectory, base: Base, spec: ScratchSpec, learner: Learner, intake: Intake) -> None:
+def write_pipeline(run: RunDirectory, base: LoadedBase, spec: ScratchSpec, learner: Learner, intake: Intake) -> None:
     """All ranks gather, the first one writes."""
     with learner.as_result():
         trained = {part: learner.whole(part) for part in learner.network.parts}
@@ -38,7 +38,7 @@ def write_pipeline(run: RunDirectory, base: Base, spec: ScratchSpec, learner: Le
         return
     run.output.mkdir(parents=True, exist_ok=True)
     copy_base(folder_of(base), run.output, without=tuple(trained))
-    modules = {part: filled(learner.network.parts[part], tensors) for part, tensors in trained.items()}
+    modules = {part: module_with_weights(learner.network.parts[part], tensors) for part, tensors in trained.items()}
     if VAE in modules:
         pictures = intake.first_pictures(SCALED_BY)
         standardise(modules[VAE].to(base.device), pictures, learner.microbatch, by_channel=VAE in spec.new)
@@ -59,7 +59,7 @@ def copy_base(base: Path, to: Path, *, without: tuple[str, ...]) -> None:
         shutil.copyfile(base / name, target)
 
 
-def filled(like: Any, tensors: Tensors) -> Any:
+def module_with_weights(like: Any, tensors: Tensors) -> Any:
     """Another module of that kind, whole, on the CPU."""
     make: Callable[[Any], Any] = getattr(type(like), "from_config", type(like))
     with init_empty_weights():
@@ -96,12 +96,13 @@ def _whole(like: torch.Tensor, own: torch.Tensor, mesh: DeviceMesh) -> torch.Ten
 
 
 @contextmanager
-def with_whole_parts(base: Base, learner: Learner, weights: dict[str, Tensors]) -> Iterator[None]:
+def with_whole_parts(base: LoadedBase, learner: Learner, weights: dict[str, Tensors]) -> Iterator[None]:
     """`base` with models of `weights` in the place of those that ranks hold in pieces. No other rank takes part in their passes."""
     kept = {name: base.__dict__[name] for name in ("unet", "text_encoders") if name in base.__dict__}
     parts = learner.network.parts.items()
     whole = {
-        part: filled(module, weights[part]).requires_grad_(False).to(learner.device).eval() for part, module in parts
+        part: module_with_weights(module, weights[part]).requires_grad_(False).to(learner.device).eval()
+        for part, module in parts
     }
     try:
         base.unet = whole.pop(UNET)
@@ -112,7 +113,7 @@ def with_whole_parts(base: Base, learner: Learner, weights: dict[str, Tensors]) 
         base.__dict__.update(kept)
 
 
-def _tell_samplers(base: Base, scheduler: Path) -> None:
+def _tell_samplers(base: LoadedBase, scheduler: Path) -> None:
     """What the U-Net predicts now, and how the noise ends (Lin et al. 2023, §3.3)."""
     said = read_json(scheduler) | {"prediction_type": base.prediction_type}
     if base.zero_terminal_snr:

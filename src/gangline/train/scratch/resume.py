@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from gangline.core.runs.microbatch import settled
-from gangline.core.specs.scratch import moment
+from gangline.core.specs.scratch import moment_of_step
 from gangline.train.checkpoints import shards
 from gangline.train.run import numerics
 from gangline.train.run.optimiser import OptimizerState, optimizer_state, restore_optimizer
@@ -17,7 +17,7 @@ from gangline.train.scratch.learner import Learner
 from gangline.train.scratch.microbatch import must_stay
 
 
-def save_learner(learner: Learner, saver: shards.Saver, step: int) -> float:
+def save_learner(learner: Learner, saver: shards.ShardSaver, step: int) -> float:
     """Save it after `step`. Returns the seconds for which that held training up."""
     started_s = time.monotonic()
     state = optimizer_state(learner.optimizer, learner.weights)
@@ -36,7 +36,9 @@ def save_learner(learner: Learner, saver: shards.Saver, step: int) -> float:
 
 def resume_learner(learner: Learner, folders: tuple[Path, ...]) -> int:
     """Go on from the newest good checkpoint, if there is one; returns the step that it was made after."""
-    stored, rejected = shards.newest_good(folders, learner.identity.spec_hash, set(learner.weights), learner.ranks)
+    stored, rejected = shards.newest_good_of_ranks(
+        folders, learner.identity.spec_hash, set(learner.weights), learner.ranks
+    )
     for sentence in rejected:
         print(sentence, file=sys.stderr)  # noqa: T201 - the trainer's standard error is the job's log
     if stored is None:
@@ -56,15 +58,15 @@ def resume_learner(learner: Learner, folders: tuple[Path, ...]) -> int:
     return step
 
 
-def _same_rows(stored: shards.Stored, name: str, weight: torch.Tensor) -> torch.Tensor:
+def _same_rows(stored: shards.StoredCheckpoint, name: str, weight: torch.Tensor) -> torch.Tensor:
     """Those that this rank has of the weight; of what has another shape all."""
     if stored.shape(name) != tuple(weight.shape):
         return stored.rows(name, shards.Span((), 0, 2**62)).to(weight.device, copy=True)
-    rows = stored.rows(name, shards.span(weight)).to(weight.device, copy=True)
+    rows = stored.rows(name, shards.rows_of_shard(weight)).to(weight.device, copy=True)
     return shards.as_sharded_as(weight, rows)
 
 
-def _restore_optimizer(learner: Learner, stored: shards.Stored) -> None:
+def _restore_optimizer(learner: Learner, stored: shards.StoredCheckpoint) -> None:
     for key in stored.below(shards.OPTIMIZER):
         name, moment_name = key.removeprefix(shards.OPTIMIZER).rsplit("/", 1)
         weight = learner.weights[name]
@@ -76,7 +78,7 @@ def _restore_optimizer(learner: Learner, stored: shards.Stored) -> None:
 def _take_numerics(learner: Learner, before: dict[str, str], exact: bool, step: int) -> None:
     """As many samples at a time as before in this phase, or fewer where memory has no room for those; what else differs is said.
     Raises `OtherNumerics`, or `MemoryError`, where it must not."""
-    phase, had = moment(learner.spec, step).number, int(before["microbatch"])
+    phase, had = moment_of_step(learner.spec, step).number, int(before["microbatch"])
     has = settled(None, learner.limits.get(phase, 0), had)
     learner.kept = {phase: has}
     if has < had and learner.spec.exact == "required":

@@ -1,7 +1,7 @@
 """Train a U-Net, with its text encoders or without, or a VAE on data sets: `python -m gangline.train.scratch DIRECTORY`, or several
 of it by torchrun, which share each step. The directory keeps the trainer contract (gangline.core.runs.contract).
 
-Read `train` from top to bottom: it is the whole run.
+Read `run_scratch_trainer` from top to bottom: it is the whole run.
 """
 
 import sys
@@ -12,31 +12,31 @@ import torch
 
 from gangline.core.errors import BadInput
 from gangline.core.runs.contract import EXIT_DONE, EXIT_OUT_OF_MEMORY, EXIT_STOPPED, pictures_name
-from gangline.core.specs.scratch import ScratchSpec, moment
+from gangline.core.specs.scratch import ScratchSpec, moment_of_step
 from gangline.train.checkpoints import shards
 from gangline.train.checkpoints.limits import lower_limit, read_limits
-from gangline.train.model.base import Base, base_at, check_resolution
+from gangline.train.model.base import LoadedBase, base_at, check_resolution
 from gangline.train.model.sample import show_step
 from gangline.train.model.text import Texts, embed_all, tokenize
 from gangline.train.run import numerics
 from gangline.train.run.aside import left_out_without_memory
 from gangline.train.run.contract import Orders, RunDirectory
-from gangline.train.run.meter import Meter, SaveClock
-from gangline.train.run.ranks import Ranks, joined
-from gangline.train.run.throughput import Throughput, peak_flops
-from gangline.train.scratch.denoiser import Denoiser, Samples
+from gangline.train.run.meter import LossMeter, SaveClock
+from gangline.train.run.ranks import Ranks, joined_ranks
+from gangline.train.run.throughput import ThroughputMeter, peak_flops
+from gangline.train.scratch.denoiser import Denoiser, ScratchBatch
 from gangline.train.scratch.intake import Intake, open_data
 from gangline.train.scratch.learner import Learner
 from gangline.train.scratch.microbatch import NoRoom
 from gangline.train.scratch.pipeline import gathered, with_whole_parts, write_pipeline
 from gangline.train.scratch.resume import resume_learner, save_learner
-from gangline.train.scratch.vae import Autoencoder
+from gangline.train.scratch.vae import VaeModel
 
 
-def train(run: RunDirectory, orders: Orders) -> int:
+def run_scratch_trainer(run: RunDirectory, orders: Orders) -> int:
     """Run to the end, or until told to stop; returns the exit code."""
     try:
-        with joined() as ranks:
+        with joined_ranks() as ranks:
             return train_as(ranks, run if ranks.is_first else Unheard(run.path), orders)
     except NoRoom as error:
         lower_limit(run.path, error.phase, error.samples // 2)
@@ -57,23 +57,23 @@ def train_as(ranks: Ranks, run: RunDirectory, orders: Orders) -> int:
         check_resolution(base, phase.resolution)
     intake = Intake(spec, base, open_data(spec, run.inputs), ranks, device)
     texts = tokenize(base, [*spec.sample_prompts, ""]) if spec.sample_prompts else None
-    network = Autoencoder(base, spec) if spec.part == "vae" else Denoiser(base, spec)
+    network = VaeModel(base, spec) if spec.part == "vae" else Denoiser(base, spec)
     learner = Learner(network, spec, ranks, device, dtype, read_limits(run.path))
     run.step = resume_learner(learner, (run.resume, run.checkpoints))
     learner.keep(run.step)
-    watched = Watched(spec, *(intake.held_out() if spec.held_out else (None, 0)))
-    saver = shards.Saver(run.checkpoints, ranks, after=run.step)
+    watched = HeldOutLoss(spec, *(intake.held_out() if spec.held_out else (None, 0)))
+    saver = shards.ShardSaver(run.checkpoints, ranks, after=run.step)
     saves = SaveClock(spec.checkpoint_every_s, (spec.checkpoint_every_steps, spec.sample_every_steps))
-    meter = Meter(device)
+    meter = LossMeter(device)
     if run.step == 0:
         watched.look(learner, 0)
     run.report_phase("training")
     run.restart_meter()
     for step in range(run.step + 1, spec.steps + 1):
-        at, samples = moment(spec, step), intake.step(step)
+        at, samples = moment_of_step(spec, step), intake.step(step)
         if learner.fit(at, samples):
             run.images_per_step = at.phase.batch_size
-            run.throughput = Throughput(
+            run.throughput = ThroughputMeter(
                 gpus=ranks.count, flops_per_image=learner.flops_per_image, peak_flops=peak_flops(device)
             )
             run.restart_meter()
@@ -88,7 +88,7 @@ def train_as(ranks: Ranks, run: RunDirectory, orders: Orders) -> int:
             run.report_step(step, {"loss": loss, "gradient_norm": norm} | learner.gauges() | found, steps_since=count)
         if render:
             orders.render = False
-            show(run, learner, base, texts, step)
+            draw_scratch_samples(run, learner, base, texts, step)
         if (stop or save) and step < spec.steps:
             orders.save = False
             run.report_phase("saving")
@@ -120,7 +120,7 @@ def check_shares(spec: ScratchSpec, ranks: Ranks) -> None:
             )
 
 
-def wishes(ranks: Ranks, orders: Orders, saves: SaveClock, meter: Meter, step: int) -> tuple[int, ...]:
+def wishes(ranks: Ranks, orders: Orders, saves: SaveClock, meter: LossMeter, step: int) -> tuple[int, ...]:
     """To stop, to save, to render, to report. Any rank may have been given an order; the clocks are the first one's."""
     save = orders.save or (ranks.is_first and saves.due(step))
     return orders.stop, save, orders.render, ranks.is_first and meter.due
@@ -137,11 +137,11 @@ class Unheard(RunDirectory):
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class HeldOutLoss:
     """What is never trained on: this rank's share of all `rows`, filled up so that every rank has as many."""
 
     spec: ScratchSpec
-    samples: Samples | None
+    samples: ScratchBatch | None
     rows: int
 
     def due(self, step: int) -> bool:
@@ -162,7 +162,7 @@ class Watched:
         return {learner.network.measures: mean}
 
 
-def show(run: RunDirectory, learner: Learner, base: Base, texts: Texts | None, step: int) -> None:
+def draw_scratch_samples(run: RunDirectory, learner: Learner, base: LoadedBase, texts: Texts | None, step: int) -> None:
     """Pictures of what would be the result, where there are prompts, as far as memory suffices: of the step that was kept for them, else
     of this one. The first rank draws them alone, with whole weights: in the midst of a pass nobody else waits for it."""
     if texts is None:

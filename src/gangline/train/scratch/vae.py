@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import torch
 
 from gangline.core.specs.scratch import ScratchSpec
-from gangline.train.model.base import Base
+from gangline.train.model.base import LoadedBase
 from gangline.train.scratch.beginning import VAE, begin_vae
-from gangline.train.scratch.denoiser import Samples, in_floats
+from gangline.train.scratch.denoiser import ScratchBatch, in_floats
 
 SCALED_BY = 1024
 """So many pictures tell how far their latents spread."""
@@ -18,12 +18,12 @@ PEAK = 2.0
 """Between black and white."""
 
 
-class Autoencoder(torch.nn.Module):
+class VaeModel(torch.nn.Module):
     """Pictures through the VAE and back."""
 
     measures: ClassVar[str] = "held_out_psnr"
 
-    def __init__(self, base: Base, spec: ScratchSpec) -> None:
+    def __init__(self, base: LoadedBase, spec: ScratchSpec) -> None:
         super().__init__()
         base.vae = begin_vae(base, spec)
         self.parts: Any = torch.nn.ModuleDict({VAE: base.vae})
@@ -33,7 +33,7 @@ class Autoencoder(torch.nn.Module):
     def checkpoint_gradients(self) -> None:
         self.vae.enable_gradient_checkpointing()
 
-    def forward(self, samples: Samples, *, measured: bool = False) -> torch.Tensor:
+    def forward(self, samples: ScratchBatch, *, measured: bool = False) -> torch.Tensor:
         """(B,): the weighed sum of its errors; of `measured` ones the mean squared error alone."""
         pixels = in_floats(samples)
         posterior = self.vae.encode(pixels).latent_dist
@@ -52,7 +52,7 @@ class Autoencoder(torch.nn.Module):
 
 
 @torch.no_grad()
-def standardise(vae: Any, samples: Samples, at_a_time: int, *, by_channel: bool) -> None:
+def standardise(vae: Any, samples: ScratchBatch, at_a_time: int, *, by_channel: bool) -> None:
     """Brings latents of these pictures to a standard deviation of one by the VAE's `scaling_factor` (Rombach et al. 2021, appendix G).
 
     `by_channel` brings each channel to a mean of zero and a deviation of one, as the noise has from which sampling begins (EDM2,

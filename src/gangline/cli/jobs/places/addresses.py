@@ -7,8 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from gangline.core.errors import BadInput
-from gangline.core.places.places import parse_places
-from gangline.core.places.places import to_json as places_to_json
+from gangline.core.places.places import parse_places, places_to_json
 
 LIST_BYTES_MAX = 1_000_000
 
@@ -49,10 +48,10 @@ def unpacked(photos: Path) -> Iterator[Path]:
     if photos.suffix.lower() != ".zip" or not photos.is_file():
         yield photos
         return
-    from gangline.data.images.zips import Bounds, unpack
+    from gangline.data.images.zips import ZipBounds, unpack_zip
 
     with TemporaryDirectory(prefix="gangline-") as folder:
         into = Path(folder) / photos.stem
         into.mkdir()
-        unpack(photos, into, Bounds())
+        unpack_zip(photos, into, ZipBounds())
         yield into

@@ -6,24 +6,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gangline.cli.bundled.place import here_or_bundled
-from gangline.cli.jobs.plan.base import Known
+from gangline.cli.jobs.plan.base import KnownBase
 from gangline.cli.jobs.plan.document import Answer, PlanDocument, shared
-from gangline.cli.jobs.plan.files import Files, Model, no_base
+from gangline.cli.jobs.plan.files import LocalFiles, ModelChoice, no_base
 from gangline.cli.jobs.plan.make import (
     class_row,
     count_files,
-    filled,
     find_class_photos,
     find_lora,
     find_models,
     learns_row,
-    read_settings,
+    spec_of_settings,
+    spec_with_files,
     with_model,
 )
 from gangline.cli.jobs.plan.outlook import estimates
 from gangline.core.errors import BadInput
 from gangline.core.files import File
-from gangline.core.models.bases import Role
+from gangline.core.models.bases import ModelRole
 from gangline.core.parsing import to_json
 from gangline.core.specs.fields import Base
 from gangline.core.specs.lora import LoraSpec
@@ -54,10 +54,10 @@ class FetchedPlan:
     spec: LoraSpec
     settings: tuple[str, ...]
     photos: list[dict[str, Any]]
-    files: dict[str, Files]
-    models: dict[Role, Model]
-    known: Known
-    known_vae: Known | None
+    files: dict[str, LocalFiles]
+    models: dict[ModelRole, ModelChoice]
+    known: KnownBase
+    known_vae: KnownBase | None
     told: tuple[str, ...]
 
     @property
@@ -79,10 +79,10 @@ class FetchedPlan:
     def hand_in(self, client: "Client", tell: Callable[[File], None]) -> dict[str, Any]:
         """Upload what lies here, and return the spec for the server to complete."""
 
-        def sent(files: Files) -> tuple[File, ...]:
+        def sent(files: LocalFiles) -> tuple[File, ...]:
             return client.hand_in(files.paths, files.below, tell)
 
-        read = to_json(filled(self.spec, self.files, self.models, sent))
+        read = to_json(spec_with_files(self.spec, self.files, self.models, sent))
         named = (*self.settings, *self.models, *self.files)
         return {"kind": "lora"} | {name: read[name] for name in named} | {"photos": self.photos}
 
@@ -95,17 +95,17 @@ def fetched_plan(settings: dict[str, Any], photos: list[dict[str, Any]]) -> Fetc
     if not settings.get("base"):
         raise no_base()
     rest = {name: value for name, value in settings.items() if name not in (*LIE_HERE, "photos", "kind")}
-    spec = read_settings(rest, {"class_photos"} if settings.get("class_photos") else ())
+    spec = spec_of_settings(rest, {"class_photos"} if settings.get("class_photos") else ())
     models, known = find_models(_here(settings["base"]), _here(settings["vae"]) if settings.get("vae") else None)
     spec = with_model(spec, known["base"])
     told: list[str] = []
-    files: dict[str, Files] = {}
+    files: dict[str, LocalFiles] = {}
     if settings.get("init_lora"):
         files["init_lora"] = find_lora(Path(settings["init_lora"]), known["base"].model)
     if settings.get("class_photos"):
         files |= find_class_photos(Path(settings["class_photos"]), spec.class_prompt or "", told.append)
     return FetchedPlan(
-        spec=filled(spec, files, models, Files.unsent),
+        spec=spec_with_files(spec, files, models, LocalFiles.unsent),
         settings=(*rest, *(["base_licence"] if spec.base_licence else [])),
         photos=photos,
         files=files,

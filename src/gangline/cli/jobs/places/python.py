@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from gangline.cli.bundled.recipes import read_presets
 from gangline.cli.jobs.places.addresses import addresses_of, unpacked
 from gangline.cli.jobs.places.fetched import FetchedPlan, fetched_plan
-from gangline.cli.jobs.train import plan_of, with_base
+from gangline.cli.jobs.train import plan_lora, with_base
 from gangline.core.files import File
-from gangline.core.places.places import parse_places, to_json
+from gangline.core.places.places import parse_places, places_to_json
 
 if TYPE_CHECKING:
-    from gangline.cli.jobs.plan.make import Plan
+    from gangline.cli.jobs.plan.make import LoraPlan
     from gangline.core.views import JobView
     from gangline.wire.client import Client
 
@@ -37,14 +37,16 @@ def train_lora(
     """
     given = read_presets([preset] if isinstance(preset, str) else list(preset)) | settings
     wanted = with_base(given | {"base": str(base), "prompt": prompt}, client.base)
-    elsewhere = addresses_of(str(photos)) if isinstance(photos, str | Path) else to_json(parse_places(list(photos)))
+    elsewhere = (
+        addresses_of(str(photos)) if isinstance(photos, str | Path) else places_to_json(parse_places(list(photos)))
+    )
     if elsewhere is not None:
         return _submit(client, fetched_plan(wanted, elsewhere), name)
     with unpacked(Path(str(photos))) as folder:
-        return _submit(client, plan_of(folder, wanted), name)
+        return _submit(client, plan_lora(folder, wanted), name)
 
 
-def _submit(client: "Client", plan: "Plan | FetchedPlan", name: str) -> "JobView":
+def _submit(client: "Client", plan: "LoraPlan | FetchedPlan", name: str) -> "JobView":
     return client.submit(plan.hand_in(client, _silent), name=name)
 
 

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gangline.cli.jobs.plan.base import Known
+from gangline.cli.jobs.plan.base import KnownBase
 from gangline.cli.jobs.plan.document import Answer
-from gangline.cli.jobs.plan.files import Files, Model
+from gangline.cli.jobs.plan.files import LocalFiles, ModelChoice
 from gangline.cli.output import say
 from gangline.core.errors import GanglineError, NotFound
 from gangline.core.models.families import FAMILIES
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LONG_BYTES = 2**30
 
 
-def ask(client: "Client", spec: LoraSpec | ScratchSpec, base: Model, known: Known) -> Answer:
+def ask(client: "Client", spec: LoraSpec | ScratchSpec, base: ModelChoice, known: KnownBase) -> Answer:
     """`spec` with stand-ins for files: what a node would feel of them is asked, not sent. A base of files is read, so that the server
     knows it again."""
     try:
@@ -31,7 +31,7 @@ def ask(client: "Client", spec: LoraSpec | ScratchSpec, base: Model, known: Know
         return Answer(placed=None, why_not=error.message)
 
 
-def as_named(client: "Client", base: Model, known: Known) -> Known:
+def as_named(client: "Client", base: ModelChoice, known: KnownBase) -> KnownBase:
     """With what a project's list of bases says of one that was handed in before. A server that does not answer adds nothing."""
     if not isinstance(base, FilesBase):
         return known
@@ -43,11 +43,11 @@ def as_named(client: "Client", base: Model, known: Known) -> Known:
     return replace(known, name=view.name, licence=view.licence, family=family) if view else known
 
 
-def _exactly(base: Model, known: Known) -> Base:
+def _exactly(base: ModelChoice, known: KnownBase) -> Base:
     """As it is called once it is submitted: by its content, or by its commit."""
     if isinstance(base, HubBase):
         return replace(base, revision=known.revision or base.revision)
-    if not isinstance(base, Files):
+    if not isinstance(base, LocalFiles):
         return base
     if (known.bytes or 0) > LONG_BYTES:
         say(f"reading the base ({(known.bytes or 0) / 1e9:.1f} GB), to ask what such jobs took before")

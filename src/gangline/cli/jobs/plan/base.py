@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from gangline.compose.hub import look_up_for_user
 from gangline.core.errors import Unreachable
-from gangline.core.models.bases import Role
+from gangline.core.models.bases import ModelRole
 from gangline.core.models.families import Family
 from gangline.core.models.licence import licence_of
-from gangline.core.models.recognition import Model
+from gangline.core.models.recognition import RecognisedModel
 from gangline.core.specs.fields import FilesBase, HubBase
 from gangline.data.bases import describe_base
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class LookUp(Protocol):
-    def __call__(self, model: HubBase, role: Role, *, whole: bool) -> "OnHub": ...
+    def __call__(self, model: HubBase, role: ModelRole, *, whole: bool) -> "OnHub": ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class KnownBase:
     """`bytes`: what a node fetches of it, None where nobody could say; `revision` is a commit. Of a model on the hub, `gated` says
     whether its owner lets people in one by one, and `opens` whether this user's token does; `unknown` says why it could not be
     looked up. `family` may be known where `model`, what it was recognised as, is not."""
@@ -34,15 +34,15 @@ class Known:
     opens: bool | None = None
     licence: str = ""
     family: Family | None = None
-    model: Model | None = None
+    model: RecognisedModel | None = None
     unknown: str = ""
 
 
-def of_files(path: Path, files: list[Path], *, role: Role = "base") -> Known:
+def of_files(path: Path, files: list[Path], *, role: ModelRole = "base") -> KnownBase:
     """Raises `BadInput` where they are no base."""
     model = describe_base(path) if role == "base" else None
     readme = path / "README.md"
-    return Known(
+    return KnownBase(
         name=str(path),
         bytes=sum(file.stat().st_size for file in files),
         licence=licence_of(readme.read_text(errors="replace")) if readme.is_file() else "",
@@ -51,20 +51,22 @@ def of_files(path: Path, files: list[Path], *, role: Role = "base") -> Known:
     )
 
 
-def of_content(base: FilesBase) -> Known:
+def of_content(base: FilesBase) -> KnownBase:
     """What was handed in before: nobody looks into it again."""
-    return Known(name=base.id, bytes=sum(file.bytes for file in base.files))
+    return KnownBase(name=base.id, bytes=sum(file.bytes for file in base.files))
 
 
-def of_hub(base: HubBase, role: Role = "base", look_up: LookUp = look_up_for_user, *, whole: bool = True) -> Known:
+def of_hub(
+    base: HubBase, role: ModelRole = "base", look_up: LookUp = look_up_for_user, *, whole: bool = True
+) -> KnownBase:
     """`whole`: no part's weights may lack. A hub that does not answer holds nothing up. Raises `BadInput` for a model that Gangline does
     not train, `NotFound` for none."""
     name = f"{base.repo} at {base.revision}"
     try:
         found = look_up(base, role, whole=whole)
     except Unreachable as error:
-        return Known(name=name, unknown=error.message)
-    return Known(
+        return KnownBase(name=name, unknown=error.message)
+    return KnownBase(
         name=name,
         bytes=found.bytes,
         revision=found.model.revision,

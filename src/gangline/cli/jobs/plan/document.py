@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from gangline.cli.jobs.plan.base import Known
-from gangline.cli.jobs.plan.outlook import Estimate, GpuMemory, Time, Usd
+from gangline.cli.jobs.plan.base import KnownBase
+from gangline.cli.jobs.plan.outlook import CardEstimate, GpuMemory, Time, Usd
 from gangline.core.advice import Advice
 from gangline.core.gpus import kind_of_device
 from gangline.core.jobs.placement import FittingNode, PlacementView, RentableNode, UnfitNode
@@ -52,7 +52,7 @@ class PlanDocument:
     why_none: str
     ahead: int
     budget_left_usd: float | None
-    estimates: tuple[Estimate, ...]
+    estimates: tuple[CardEstimate, ...]
     time: Time | None
     usd: Usd | None
     gpu_memory_gb: GpuMemory | None
@@ -69,7 +69,7 @@ class Answer:
     why_not: str | None = None
 
 
-def base_facts(base: Known, copy: str = "") -> BaseFacts:
+def base_facts(base: KnownBase, copy: str = "") -> BaseFacts:
     return BaseFacts(
         name=base.name,
         family=base.family.name if base.family else None,
@@ -87,10 +87,10 @@ def base_facts(base: Known, copy: str = "") -> BaseFacts:
 
 def shared(
     spec: LoraSpec | ScratchSpec,
-    base: Known,
-    vae: Known | None,
+    base: KnownBase,
+    vae: KnownBase | None,
     answer: Answer,
-    found: tuple[Estimate, ...],
+    found: tuple[CardEstimate, ...],
     *,
     notes: Sequence[str] = (),
     tips: tuple[Advice, ...] = (),
@@ -124,7 +124,7 @@ def shared(
 
 
 def warnings(
-    needs: Needs, base: BaseFacts, vae: BaseFacts | None, answer: Answer, found: Sequence[Estimate]
+    needs: Needs, base: BaseFacts, vae: BaseFacts | None, answer: Answer, found: Sequence[CardEstimate]
 ) -> Iterator[str]:
     """What would keep the job from running, each with what helps."""
     for model in (base, vae):
@@ -146,7 +146,7 @@ def _another_name(needs: Needs, placed: PlacementView) -> str:
     return f"no node calls its GPU {needs.gpu}: ask for {called}, as it is called here" if called else ""
 
 
-def _on_memory(needs: Needs, found: Sequence[Estimate]) -> Iterator[str]:
+def _on_memory(needs: Needs, found: Sequence[CardEstimate]) -> Iterator[str]:
     cards = [(each, each.memory) for each in found if each.memory and each.memory.fits]
     small = [(each, memory) for each, memory in cards if memory.fits == "no"]
     if not small:

@@ -14,14 +14,14 @@ HUB_ID = re.compile(r"^[\w.-]+/[\w.-]+(@[\w./-]+)?$")
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
+class LocalFiles:
     """Files of this machine, to be handed in under their names below a folder."""
 
     below: Path
     paths: list[Path]
 
-    def beside(self, names: list[str]) -> "Files":
-        return Files(self.below, [self.below / name for name in names])
+    def beside(self, names: list[str]) -> "LocalFiles":
+        return LocalFiles(self.below, [self.below / name for name in names])
 
     @property
     def names(self) -> list[str]:
@@ -48,28 +48,28 @@ class Files:
         return File(path=self._name(path), bytes=path.stat().st_size, sha256=sha256)
 
 
-Model = Base | Files
+ModelChoice = Base | LocalFiles
 
 
 def no_base() -> BadInput:
     return BadInput("no base model is given", hint="pass --base with a folder, a .safetensors file, a hub id or a name")
 
 
-def find_base(given: str | Base) -> Model:
+def find_base(given: str | Base) -> ModelChoice:
     """Raises `BadInput` where it is none, or not whole."""
     if not isinstance(given, str):
         return given
     return as_hub(given) or _model(Path(given), files_of_base(Path(given)))
 
 
-def find_vae(given: str | Base) -> Model:
+def find_vae(given: str | Base) -> ModelChoice:
     if not isinstance(given, str):
         return given
     return as_hub(given) or _model(Path(given), files_of_vae(Path(given)))
 
 
-def _model(path: Path, files: list[Path]) -> Files:
-    return Files(path if path.is_dir() else path.parent, files)
+def _model(path: Path, files: list[Path]) -> LocalFiles:
+    return LocalFiles(path if path.is_dir() else path.parent, files)
 
 
 def as_hub(given: str) -> HubBase | None:

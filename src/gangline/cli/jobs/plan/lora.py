@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from gangline.cli.jobs.plan.document import Answer, PlanDocument, shared
-from gangline.cli.jobs.plan.make import Plan, sizes_of
+from gangline.cli.jobs.plan.make import LoraPlan, sizes_of
 from gangline.cli.jobs.plan.outlook import estimates
 
 
@@ -16,7 +16,7 @@ class SizeCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Captions:
+class CaptionCounts:
     """Photos with a caption of their own, and those for which the prompt stands."""
 
     own: int
@@ -29,7 +29,7 @@ class LoraDocument(PlanDocument):
 
     photos: int
     held_out: int
-    captions: Captions
+    captions: CaptionCounts
     sizes: tuple[SizeCount, ...]
     steps: int
     batch_size: int
@@ -38,7 +38,7 @@ class LoraDocument(PlanDocument):
     rank: int
 
 
-def lora_document(plan: Plan, answer: Answer) -> LoraDocument:
+def lora_document(plan: LoraPlan, answer: Answer) -> LoraDocument:
     spec, (least, most) = plan.spec, plan.seen
     sizes = Counter(sizes_of(spec, plan.pictures) or ())
     own = sum(picture.own for picture in plan.pictures)
@@ -47,7 +47,7 @@ def lora_document(plan: Plan, answer: Answer) -> LoraDocument:
         **shared(spec, plan.known, plan.known_vae, answer, found, notes=plan.told, tips=plan.advice),
         photos=len(plan.pictures),
         held_out=len(spec.held_out),
-        captions=Captions(own=own, prompt=len(plan.pictures) - own),
+        captions=CaptionCounts(own=own, prompt=len(plan.pictures) - own),
         sizes=tuple(
             SizeCount(width=size.width, height=size.height, photos=count) for size, count in sorted(sizes.items())
         ),

@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gangline.cli.jobs.plan.base import Known, LookUp, of_content, of_files, of_hub
-from gangline.cli.jobs.plan.files import Files, Model, find_base, find_vae
+from gangline.cli.jobs.plan.base import KnownBase, LookUp, of_content, of_files, of_hub
+from gangline.cli.jobs.plan.files import LocalFiles, ModelChoice, find_base, find_vae
 from gangline.compose.hub import look_up_for_user
-from gangline.core.advice import Advice, Picture, advise
+from gangline.core.advice import Advice, PhotoFacts, advise
 from gangline.core.display import NAME_MAX, printable
 from gangline.core.errors import BadInput
 from gangline.core.files import STAND_IN, File
 from gangline.core.models import recognition
-from gangline.core.models.bases import Role
+from gangline.core.models.bases import ModelRole
 from gangline.core.models.families import check_clip_skip
 from gangline.core.models.recognition import check_lora
 from gangline.core.parsing import to_json
@@ -23,7 +23,7 @@ from gangline.core.specs.lora import LoraSpec, parse_lora, refuse_idle_gpus
 from gangline.core.words import counted
 from gangline.data.images.beside import beside, parents
 from gangline.data.images.buckets import STEP, STEPS_LEAST, Size, nearest, targets
-from gangline.data.images.captions import Caption, Tell, find_captions, read_captions
+from gangline.data.images.captions import Caption, TellUser, find_captions, read_captions
 from gangline.data.images.masks import check_fits
 from gangline.data.images.photos import READERS, find_photos, read_each
 from gangline.data.images.pixels import read_alpha, read_photo
@@ -33,28 +33,28 @@ from gangline.data.safetensors_header import read_header
 if TYPE_CHECKING:
     from gangline.wire.client import Client
 
-Send = Callable[[Files], tuple[File, ...]]
+Send = Callable[[LocalFiles], tuple[File, ...]]
 FOLDERS = ("masks", "class_photos")
 """Fields of a spec that may be folders of this machine, besides the photos."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class LoraPlan:
     """`spec` is whole but for the contents of files, which `files` and `models` are by the fields of the spec.
 
     `known` and `known_vae` say what the base is, and a VAE of its own.
     """
 
     spec: LoraSpec
-    files: dict[str, Files]
-    models: Mapping[Role, Model]
-    known: Known
-    known_vae: Known | None
-    pictures: tuple[Picture, ...]
+    files: dict[str, LocalFiles]
+    models: Mapping[ModelRole, ModelChoice]
+    known: KnownBase
+    known_vae: KnownBase | None
+    pictures: tuple[PhotoFacts, ...]
     told: tuple[str, ...]
 
     @property
-    def base(self) -> recognition.Model | None:
+    def base(self) -> recognition.RecognisedModel | None:
         """What the base was recognised as; None where nobody could look into it."""
         return self.known.model
 
@@ -92,14 +92,14 @@ class Plan:
     def hand_in(self, client: "Client", tell: Callable[[File], None]) -> LoraSpec:
         """Send what is not there yet; the spec that names it by content."""
 
-        def send(files: Files) -> tuple[File, ...]:
+        def send(files: LocalFiles) -> tuple[File, ...]:
             return client.hand_in(files.paths, files.below, tell)
 
-        return filled(self.spec, self.files, self.models, send)
+        return spec_with_files(self.spec, self.files, self.models, send)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class JobInputs:
     """What of a job lies in files, as a user names it: paths, or the hub's names of models. Models may be known by content."""
 
     photos: Path
@@ -111,15 +111,15 @@ class Given:
     hold_out: tuple[str, ...] = ()
 
 
-def make_plan(given: Given, settings: dict[str, Any], look_up: LookUp = look_up_for_user) -> Plan:
+def make_plan(given: JobInputs, settings: dict[str, Any], look_up: LookUp = look_up_for_user) -> LoraPlan:
     """Raises `BadInput`. The settings are looked at first, then the base: a wrong number costs no reading of photos."""
     here = {name for name in FOLDERS if getattr(given, name)}
-    spec = read_settings(({"mask": "files"} if given.masks else {}) | settings, here)
+    spec = spec_of_settings(({"mask": "files"} if given.masks else {}) | settings, here)
     models, known = find_models(given.base, given.vae, look_up)
     spec, base = with_model(spec, known["base"]), known["base"].model
     found = find_photos(given.photos, threads=READERS)
     told = list(found.passed_over)
-    photos = Files(given.photos, found.photos)
+    photos = LocalFiles(given.photos, found.photos)
     sizes = dict(zip(photos.names, found.sizes, strict=True))
     files = _split(photos, given.hold_out)
     files["captions"] = photos.beside(find_captions(photos.below, photos.names))
@@ -138,8 +138,8 @@ def make_plan(given: Given, settings: dict[str, Any], look_up: LookUp = look_up_
         ]
     captions = read_captions(photos.below, photos.names, spec.prompt, told.append)
     pictures = tuple(_picture(name, sizes[name], captions[name], spec.prompt) for name in files["photos"].names)
-    return Plan(
-        spec=filled(spec, files, models, Files.unsent),
+    return LoraPlan(
+        spec=spec_with_files(spec, files, models, LocalFiles.unsent),
         files=files,
         models=models,
         known=known["base"],
@@ -149,7 +149,7 @@ def make_plan(given: Given, settings: dict[str, Any], look_up: LookUp = look_up_
     )
 
 
-def read_settings(settings: dict[str, Any], here: Collection[str] = ()) -> LoraSpec:
+def spec_of_settings(settings: dict[str, Any], here: Collection[str] = ()) -> LoraSpec:
     """The settings, with stand-ins for base and photos, and for those of `FOLDERS` that lie `here`. Raises `BadInput`."""
     folders = {name: (STAND_IN,) if name in here else () for name in FOLDERS}
     stand_ins = {"base": FilesBase(files=(STAND_IN,)), "photos": (STAND_IN,)} | folders
@@ -160,22 +160,22 @@ def read_settings(settings: dict[str, Any], here: Collection[str] = ()) -> LoraS
 
 def find_models(
     base: str | Base, vae: str | Base | None, look_up: LookUp = look_up_for_user
-) -> tuple[dict[Role, Model], dict[Role, Known]]:
+) -> tuple[dict[ModelRole, ModelChoice], dict[ModelRole, KnownBase]]:
     """What a job starts from, and what is known of it. Raises `BadInput` where it is none, or not whole."""
-    given: dict[Role, str | Base] = {"base": base}
-    models: dict[Role, Model] = {"base": find_base(base)}
+    given: dict[ModelRole, str | Base] = {"base": base}
+    models: dict[ModelRole, ModelChoice] = {"base": find_base(base)}
     if vae:
         given["vae"], models["vae"] = vae, find_vae(vae)
     return models, {role: _known(role, given[role], model, look_up) for role, model in models.items()}
 
 
-def _known(role: Role, given: str | Base, model: Model, look_up: LookUp) -> Known:
+def _known(role: ModelRole, given: str | Base, model: ModelChoice, look_up: LookUp) -> KnownBase:
     if isinstance(model, HubBase):
         return of_hub(model, role, look_up)
-    return of_files(Path(str(given)), model.paths, role=role) if isinstance(model, Files) else of_content(model)
+    return of_files(Path(str(given)), model.paths, role=role) if isinstance(model, LocalFiles) else of_content(model)
 
 
-def with_model(spec: LoraSpec, known: Known) -> LoraSpec:
+def with_model(spec: LoraSpec, known: KnownBase) -> LoraSpec:
     """With the base's licence. Raises `BadInput` where the settings do not suit the base."""
     check_objective(spec, known.model)
     if known.model:
@@ -183,36 +183,38 @@ def with_model(spec: LoraSpec, known: Known) -> LoraSpec:
     return replace(spec, base_licence=spec.base_licence or printable(known.licence)[:NAME_MAX])
 
 
-def count_files(files: Mapping[str, Files], models: Mapping[Role, Model]) -> int:
-    sent = [*files.values(), *(model for model in models.values() if isinstance(model, Files))]
+def count_files(files: Mapping[str, LocalFiles], models: Mapping[ModelRole, ModelChoice]) -> int:
+    sent = [*files.values(), *(model for model in models.values() if isinstance(model, LocalFiles))]
     return sum(len(each.paths) for each in sent)
 
 
-def filled(spec: LoraSpec, files: dict[str, Files], models: Mapping[Role, Model], send: Send) -> LoraSpec:
+def spec_with_files(
+    spec: LoraSpec, files: dict[str, LocalFiles], models: Mapping[ModelRole, ModelChoice], send: Send
+) -> LoraSpec:
     sent = {name: send(found) for name, found in files.items()}
     parts: dict[str, Any] = sent | ({"init_lora": sent["init_lora"][0]} if "init_lora" in sent else {})
     for name, model in models.items():
-        parts[name] = FilesBase(files=send(model)) if isinstance(model, Files) else model
+        parts[name] = FilesBase(files=send(model)) if isinstance(model, LocalFiles) else model
     return parse_lora(to_json(replace(spec, **parts)))
 
 
-def _split(photos: Files, hold_out: tuple[str, ...]) -> dict[str, Files]:
+def _split(photos: LocalFiles, hold_out: tuple[str, ...]) -> dict[str, LocalFiles]:
     held_out = [_held_out(photos, name) for name in hold_out]
     trained_on = [path for path in photos.paths if path not in held_out]
     if not trained_on:
         raise BadInput("every photo is held out", hint="leave at least one to train on")
-    return {"photos": Files(photos.below, trained_on), "held_out": Files(photos.below, held_out)}
+    return {"photos": LocalFiles(photos.below, trained_on), "held_out": LocalFiles(photos.below, held_out)}
 
 
-def _held_out(photos: Files, wanted: str) -> Path:
+def _held_out(photos: LocalFiles, wanted: str) -> Path:
     for path, name in zip(photos.paths, photos.names, strict=True):
         if wanted in (path.name, name, str(path)):
             return path
     raise BadInput(f"there is no photo {wanted} in {photos.below} to hold out")
 
 
-def _picture(name: str, size: Size, caption: Caption, prompt: str) -> Picture:
-    return Picture(
+def _picture(name: str, size: Size, caption: Caption, prompt: str) -> PhotoFacts:
+    return PhotoFacts(
         name=name,
         width=size.width,
         height=size.height,
@@ -222,17 +224,17 @@ def _picture(name: str, size: Size, caption: Caption, prompt: str) -> Picture:
     )
 
 
-def find_class_photos(folder: Path, prompt: str, tell: Tell) -> dict[str, Files]:
+def find_class_photos(folder: Path, prompt: str, tell: TellUser) -> dict[str, LocalFiles]:
     """Photos of the class and their captions, by the fields of the spec."""
     found = find_photos(folder, threads=READERS)
     for sentence in found.passed_over:
         tell(sentence)
-    photos = Files(folder, found.photos)
+    photos = LocalFiles(folder, found.photos)
     read_captions(folder, photos.names, prompt, tell)
     return {"class_photos": photos, "class_captions": photos.beside(find_captions(folder, photos.names))}
 
 
-def find_masks(folder: Path, photos: dict[str, Size], tell: Tell) -> Files:
+def find_masks(folder: Path, photos: dict[str, Size], tell: TellUser) -> LocalFiles:
     """Pictures named as the photos, `dog.png` for `dog.jpg`, each of its photo's shape."""
     if not folder.is_dir():
         raise BadInput(f"there is no folder of masks {folder}", hint="give a folder with a picture named as each photo")
@@ -254,19 +256,19 @@ def find_masks(folder: Path, photos: dict[str, Size], tell: Tell) -> Files:
         tell(f"{photo} has no mask: all of it counts")
     for mask in sorted({*names} - {*found.values()}):
         tell(f"{mask} is the mask of no photo")
-    return Files(folder, sorted(folder / mask for mask in {*found.values()}))
+    return LocalFiles(folder, sorted(folder / mask for mask in {*found.values()}))
 
 
-def find_lora(path: Path, base: recognition.Model | None) -> Files:
+def find_lora(path: Path, base: recognition.RecognisedModel | None) -> LocalFiles:
     """A LoRA in one safetensors file, of the base's family where that is known."""
     if not path.is_file():
         raise BadInput(f"there is no LoRA {path}", hint="give a .safetensors file")
     header = read_header(path)
     check_lora(header, base.family if base else None)
-    return Files(path.parent, [path])
+    return LocalFiles(path.parent, [path])
 
 
-def check_objective(spec: LoraSpec, base: recognition.Model | None) -> None:
+def check_objective(spec: LoraSpec, base: recognition.RecognisedModel | None) -> None:
     """Raises `BadInput` where the trainer would, if that is known already."""
     predicts = base.prediction_type if base and spec.prediction_type == "auto" else spec.prediction_type
     zero = spec.zero_terminal_snr or (base is not None and base.zero_terminal_snr)
@@ -277,17 +279,17 @@ def check_objective(spec: LoraSpec, base: recognition.Model | None) -> None:
         )
 
 
-def _photos(pictures: tuple[Picture, ...], held_out: int) -> str:
+def _photos(pictures: tuple[PhotoFacts, ...], held_out: int) -> str:
     return f"{len(pictures)} to train on" + (f", {held_out} held out" if held_out else "")
 
 
-def _captions(pictures: tuple[Picture, ...]) -> str:
+def _captions(pictures: tuple[PhotoFacts, ...]) -> str:
     own = sum(picture.own for picture in pictures)
     prompted = len(pictures) - own
     return " and ".join([f"{own} of their own"] * bool(own) + [f"the prompt for {prompted}"] * bool(prompted))
 
 
-def sizes_of(spec: LoraSpec, pictures: tuple[Picture, ...]) -> list[Size] | None:
+def sizes_of(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> list[Size] | None:
     """What each photo is cut to, in order. From 512 pixels on the buckets are the same for every base; None below."""
     if spec.aspect_buckets and spec.resolution < STEPS_LEAST * STEP:
         return None
@@ -295,7 +297,7 @@ def sizes_of(spec: LoraSpec, pictures: tuple[Picture, ...]) -> list[Size] | None
     return [nearest(Size(width=picture.width, height=picture.height), among) for picture in pictures]
 
 
-def _sizes(spec: LoraSpec, pictures: tuple[Picture, ...]) -> str:
+def _sizes(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> str:
     sizes = sizes_of(spec, pictures)
     if sizes is None:
         return f"about as many pixels as {spec.resolution} × {spec.resolution}"
@@ -313,7 +315,7 @@ def class_row(spec: LoraSpec) -> str:
     return " and ".join(own + (drawn if spec.class_images_drawn else []))
 
 
-def _masks(spec: LoraSpec, pictures: tuple[Picture, ...]) -> str:
+def _masks(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> str:
     return "the photos' transparency" if spec.mask == "alpha" else f"{len(spec.masks)} for {len(pictures)} photos"
 
 

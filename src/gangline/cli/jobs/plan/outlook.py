@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from gangline.cli.jobs.plan.base import Known
-from gangline.core.estimates.forecast import Forecast, Measured, forecast, remembered, uncounted
+from gangline.cli.jobs.plan.base import KnownBase
+from gangline.core.estimates.forecast import Forecast, MeasuredPace, forecast, remembered, uncounted
 from gangline.core.estimates.memory import Memory
-from gangline.core.gpus import Kind, kind_of_device
+from gangline.core.gpus import GpuKind, kind_of_device
 from gangline.core.jobs.placement import FittingNode, PlacementView, RentableNode, Took
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.scratch import ScratchSpec
@@ -46,7 +46,7 @@ class GpuMemory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class CardEstimate:
     """For cards of one class and price. `nodes` of it are here, `pool` would start one where none is. What cannot be told is None, and
     `unknown` says why."""
 
@@ -70,7 +70,7 @@ class Class:
     pool: str = ""
 
     @property
-    def kind(self) -> Kind | None:
+    def kind(self) -> GpuKind | None:
         return kind_of_device(self.gpu, self.gpu_memory_gb)
 
     @property
@@ -79,7 +79,7 @@ class Class:
         return self.kind.memory_gb if self.kind else self.gpu_memory_gb
 
 
-def estimates(spec: LoraSpec | ScratchSpec, base: Known, placed: PlacementView | None) -> tuple[Estimate, ...]:
+def estimates(spec: LoraSpec | ScratchSpec, base: KnownBase, placed: PlacementView | None) -> tuple[CardEstimate, ...]:
     """One for each class of card that fits: those of nodes that are here, else of what would be started, else what the job asks for. The
     class whose node would get it comes first."""
     took = placed.took if placed else ()
@@ -114,12 +114,12 @@ def _of_offers(offers: Sequence[RentableNode]) -> list[Class]:
     ]
 
 
-def _estimate(spec: LoraSpec | ScratchSpec, base: Known, card: Class, took: Sequence[Took]) -> Estimate:
+def _estimate(spec: LoraSpec | ScratchSpec, base: KnownBase, card: Class, took: Sequence[Took]) -> CardEstimate:
     counted, why_not = _counted(spec, base, card)
     measured, kinds = _measured(took)
     found = remembered(counted or _nothing(spec), card.kind, measured, kinds, gpu=card.gpu)
     time = _time(found)
-    return Estimate(
+    return CardEstimate(
         gpu=card.kind.name if card.kind else card.gpu,
         gpu_memory_gb=card.memory_gb,
         nodes=card.nodes,
@@ -132,7 +132,7 @@ def _estimate(spec: LoraSpec | ScratchSpec, base: Known, card: Class, took: Sequ
     )
 
 
-def _counted(spec: LoraSpec | ScratchSpec, base: Known, card: Class) -> tuple[Forecast | None, str]:
+def _counted(spec: LoraSpec | ScratchSpec, base: KnownBase, card: Class) -> tuple[Forecast | None, str]:
     """What is known without any measurement; or why nothing is, or at least no time."""
     if base.family is None:
         return None, "the family of the base is not known, so nothing can be computed"
@@ -177,9 +177,11 @@ def _memory(counted: Forecast, card: Class) -> GpuMemory:
     )
 
 
-def _measured(took: Sequence[Took]) -> tuple[list[Measured], list[Kind]]:
+def _measured(took: Sequence[Took]) -> tuple[list[MeasuredPace], list[GpuKind]]:
     """With the kinds of the cards among them that are known: a class without a name is known by nothing else."""
     kinds = {each.gpu: kind_of_device(each.gpu) for each in took}
     names = {gpu: kind.name if kind else gpu or CPU for gpu, kind in kinds.items()}
-    measured = [Measured(gpu=names[each.gpu], seconds_per_step=one) for each in took for one in each.seconds_per_step]
+    measured = [
+        MeasuredPace(gpu=names[each.gpu], seconds_per_step=one) for each in took for one in each.seconds_per_step
+    ]
     return measured, [kind for kind in kinds.values() if kind]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from gangline.cli.jobs.plan.document import BaseFacts, PlanDocument
-from gangline.cli.jobs.plan.outlook import CPU, Estimate
+from gangline.cli.jobs.plan.outlook import CPU, CardEstimate
 from gangline.cli.jobs.storage import size
 from gangline.core.jobs.placement import FittingNode
 from gangline.core.models.families import FAMILIES
@@ -11,10 +11,10 @@ from gangline.core.words import counted, one
 
 NAMED_MAX = 3
 CLASSES_MAX = 3
-Row = tuple[str, str]
+PlanRow = tuple[str, str]
 
 
-def base_rows(plan: PlanDocument) -> list[Row]:
+def base_rows(plan: PlanDocument) -> list[PlanRow]:
     rows = [("base", _base(plan.base))]
     if plan.base.gated:
         rows.append(("gate", _gate(plan.base)))
@@ -24,7 +24,7 @@ def base_rows(plan: PlanDocument) -> list[Row]:
     return rows
 
 
-def outlook_rows(plan: PlanDocument) -> list[Row]:
+def outlook_rows(plan: PlanDocument) -> list[PlanRow]:
     """Where it runs, what it takes there, what that costs."""
     rows = [("nodes", _nodes(plan))]
     if plan.rentable:
@@ -109,7 +109,7 @@ def _rentable(plan: PlanDocument) -> str:
     return "; ".join(unique[:CLASSES_MAX]) + (f"; and {more} more" if more > 0 else "")
 
 
-def _memory(estimates: Sequence[Estimate]) -> str:
+def _memory(estimates: Sequence[CardEstimate]) -> str:
     known = [(each, each.memory) for each in estimates if each.memory]
     if not known:
         return ""
@@ -124,26 +124,26 @@ def _memory(estimates: Sequence[Estimate]) -> str:
     return f"{need}; {'; '.join(dict.fromkeys(have))}" if have else need
 
 
-def _times(estimates: Sequence[Estimate]) -> list[str]:
+def _times(estimates: Sequence[CardEstimate]) -> list[str]:
     """What was measured says so of each card; how the others are computed is said once."""
     computed = [each.time.because[0] for each in estimates if each.time and each.time.how == "computed"]
     return [*map(_time, estimates), *computed[:1]]
 
 
-def _time(each: Estimate) -> str:
+def _time(each: CardEstimate) -> str:
     on = f" on {one(each.gpu)}" if each.gpu else ""
     if each.time is None:
         return f"not known{on}: {each.unknown}"
     how = each.time.because[0] if each.time.how == "measured" else "computed"
-    return f"{span(each.time.low_s, each.time.high_s)}{on}: {how}"
+    return f"{time_span(each.time.low_s, each.time.high_s)}{on}: {how}"
 
 
-def _priced(estimates: Sequence[Estimate]) -> list[Estimate]:
+def _priced(estimates: Sequence[CardEstimate]) -> list[CardEstimate]:
     """Those that run somewhere: without a node and an offer there is no price to ask for."""
     return [each for each in estimates[:CLASSES_MAX] if each.nodes or each.pool]
 
 
-def _cost(each: Estimate) -> str:
+def _cost(each: CardEstimate) -> str:
     on = f" on {one(each.gpu)}" if each.gpu else ""
     if each.price_usd_per_hour is None:
         return f"not known{on}: no price is set (`gangline docs money`)"
@@ -154,7 +154,7 @@ def _cost(each: Estimate) -> str:
     return f"{dollars(each.usd.low, each.usd.high)}{on}, at ${each.price_usd_per_hour:.3g} an hour"
 
 
-def span(low_s: float, high_s: float) -> str:
+def time_span(low_s: float, high_s: float) -> str:
     """
     >>> span(20, 50), span(1380, 2460), span(5400, 9000), span(4000, 4001)
     ('20 to 50 s', '23 to 41 min', '1.5 to 2.5 h', '67 min')

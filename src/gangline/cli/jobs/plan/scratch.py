@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gangline.cli.jobs.plan.base import Known
+from gangline.cli.jobs.plan.base import KnownBase
 from gangline.cli.jobs.plan.document import Answer, PlanDocument, shared
 from gangline.cli.jobs.plan.outlook import estimates
 from gangline.core.specs.scratch import ScratchSpec
@@ -42,7 +42,7 @@ class ScratchDocument(PlanDocument):
     gpus: int
 
 
-def scratch_document(spec: ScratchSpec, base: Known, rows: Mapping[str, int], answer: Answer) -> ScratchDocument:
+def scratch_document(spec: ScratchSpec, base: KnownBase, rows: Mapping[str, int], answer: Answer) -> ScratchDocument:
     return ScratchDocument(
         **shared(spec, base, None, answer, estimates(spec, base, answer.placed)),
         trains=spec.part,

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from gangline.cli.jobs.plan.document import PlanDocument
-from gangline.cli.jobs.plan.rows import Row, base_rows, outlook_rows
+from gangline.cli.jobs.plan.rows import PlanRow, base_rows, outlook_rows
 from gangline.cli.output import err, facts, say
 
 
-def show(plan: PlanDocument, work: Sequence[Row]) -> None:
+def show_plan(plan: PlanDocument, work: Sequence[PlanRow]) -> None:
     """What it starts from, the `work` that will be done, where and for how much; then what is to be heeded. All for people."""
     err.print(facts(*base_rows(plan), *work, *outlook_rows(plan)))
     for sentence in plan.notes:

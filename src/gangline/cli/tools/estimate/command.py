@@ -4,10 +4,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gangline.cli.jobs.scratch import with_settings
+from gangline.cli.jobs.scratch import override_recipe
 from gangline.cli.output import Output, OutputOption, check_place, out, print_json, say
 from gangline.cli.tools.estimate import options
-from gangline.cli.tools.estimate.question import OfRecipe, Question, Throughput, is_lora, read_file
+from gangline.cli.tools.estimate.question import EstimateQuestion, GivenThroughput, OfRecipe, is_lora, read_file
 from gangline.cli.tools.estimate.words import numbers, pairs, prices, refuse
 from gangline.core.errors import BadInput
 
@@ -17,37 +17,37 @@ if TYPE_CHECKING:  # what `--help` need not wait for
 SUFFIXES = (".svg", ".png")
 
 
-def estimate(
-    outline: options.Outline = None,
-    measure: options.Measure = False,
-    measure_s: options.MeasureS = 20.0,
-    data: options.Data = None,
-    where: options.Where = None,
-    base: options.Base = None,
-    setting: options.Setting = None,
-    family: options.FamilyOf = None,
-    photos: options.Photos = 20,
-    samples: options.Samples = None,
-    gpus: options.GPUs = None,
-    images_per_second: options.ImagesPerSecond = None,
-    batch_size: options.BatchSize = None,
-    microbatch: options.Microbatch = None,
-    phases: options.Phases = None,
-    measured_on: options.MeasuredOn = None,
-    precompute_gpu_hours: options.PrecomputeGpuHours = None,
-    predict: options.Predict = None,
-    usd_per_gpu_hour: options.UsdPerGpuHour = None,
-    gpu: options.GPU = None,
-    interruptions_per_node_hour: options.InterruptionsPerNodeHour = None,
-    gpus_per_node: options.GpusPerNode = None,
-    checkpoint_s: options.CheckpointS = None,
-    restart_s: options.RestartS = None,
-    dataset_gb: options.DatasetGb = None,
-    dataset_images: options.DatasetImages = None,
-    checkpoint_gb: options.CheckpointGb = None,
-    storage_usd_per_gb_month: options.StorageUsdPerGbMonth = None,
-    egress_usd_per_gb: options.EgressUsdPerGb = None,
-    figures: options.Figures = None,
+def estimate_command(
+    outline: options.OutlineArgument = None,
+    measure: options.MeasureOption = False,
+    measure_s: options.MeasureSOption = 20.0,
+    data: options.DataSetOption = None,
+    where: options.DataWhereOption = None,
+    base: options.BaseOption = None,
+    setting: options.SettingOption = None,
+    family: options.FamilyOption = None,
+    photos: options.PhotosOption = 20,
+    samples: options.SamplesOption = None,
+    gpus: options.GpusOption = None,
+    images_per_second: options.ImagesPerSecondOption = None,
+    batch_size: options.BatchSizeOption = None,
+    microbatch: options.MicrobatchOption = None,
+    phases: options.PhasesOption = None,
+    measured_on: options.MeasuredOnOption = None,
+    precompute_gpu_hours: options.PrecomputeGpuHoursOption = None,
+    predict: options.PredictOption = None,
+    usd_per_gpu_hour: options.UsdPerGpuHourOption = None,
+    gpu: options.GpuOption = None,
+    interruptions_per_node_hour: options.InterruptionsPerNodeHourOption = None,
+    gpus_per_node: options.GpusPerNodeOption = None,
+    checkpoint_s: options.CheckpointSOption = None,
+    restart_s: options.RestartSOption = None,
+    dataset_gb: options.DatasetGbOption = None,
+    dataset_images: options.DatasetImagesOption = None,
+    checkpoint_gb: options.CheckpointGbOption = None,
+    storage_usd_per_gb_month: options.StorageUsdPerGbMonthOption = None,
+    egress_usd_per_gb: options.EgressUsdPerGbOption = None,
+    figures: options.FiguresOption = None,
     output: OutputOption = Output.text,
 ) -> None:
     """Days and dollars by the number and kind of GPUs, measured, or computed from a recipe.
@@ -56,7 +56,7 @@ def estimate(
     Or computed: gangline estimate sd2_base --gpu "H100 SXM=3" --gpu "B200=4.5" --gpus 8,64.
     Numbers of GPUs that were not measured are predicted by a law that is fitted to the others. `gangline docs estimate` says how.
     """
-    from gangline.cli.tools.estimate.page import as_page
+    from gangline.cli.tools.estimate.page import estimate_page
 
     file = read_file(outline) if outline else {}
     given = pairs("--gpu", gpu or [])
@@ -92,14 +92,14 @@ def estimate(
                 hint="its minutes and dollars are computed: give --gpu",
             )
         refuse([text for text in gpus or [] if text != "1"], "a LoRA trains on one GPU", hint="leave --gpus out")
-        recipe = with_settings(file, setting or []) | ({"base": base} if base else {})
+        recipe = override_recipe(file, setting or []) | ({"base": base} if base else {})
         _print_minutes(recipe, given or {}, family, photos, output)
         return
     for figure in figures or []:
         _check_figure(figure)
     hint = "either --usd-per-gpu-hour, or --gpu with the price of each kind"
     refuse(usd_per_gpu_hour and gpu, "prices are given twice", hint=hint)
-    question = Question(
+    question = EstimateQuestion(
         settings={
             "predict": numbers("--predict", predict),
             "gpu": given,
@@ -124,7 +124,9 @@ def estimate(
         },
         batch={"batch_size": batch_size, "microbatch": microbatch},
         measured_on=measured_on,
-        throughput=Throughput(samples=samples, gpus=gpus or [], rates=images_per_second or [], phases=phases or []),
+        throughput=GivenThroughput(
+            samples=samples, gpus=gpus or [], rates=images_per_second or [], phases=phases or []
+        ),
         of_recipe=OfRecipe(
             measure=measure,
             measure_s=measure_s,
@@ -141,19 +143,19 @@ def estimate(
     if output is Output.json:
         print_json(asdict(found) | ({"measured": measured} if measured else {}))
     else:
-        out.print(as_page(found))
+        out.print(estimate_page(found))
 
 
 def _print_minutes(
     recipe: dict[str, Any], prices: dict[str, Any], family: str | None, photos: int, output: Output
 ) -> None:
-    from gangline.cli.tools.estimate.minutes import as_page, of_lora
+    from gangline.cli.tools.estimate.minutes import lora_minutes, minutes_page
 
-    rows = of_lora(recipe, prices, family=family, photos=photos)
+    rows = lora_minutes(recipe, prices, family=family, photos=photos)
     if output is Output.json:
         print_json({"rows": [row.as_json() for row in rows]})
     else:
-        out.print(as_page(rows))
+        out.print(minutes_page(rows))
 
 
 def _check_figure(file: Path) -> None:
@@ -163,10 +165,10 @@ def _check_figure(file: Path) -> None:
 
 
 def _draw(found: "Estimate", file: Path) -> None:
-    from gangline.cli.tools.estimate.figure import draw
+    from gangline.cli.tools.estimate.figure import draw_estimate
 
     try:
-        draw(found, file)
+        draw_estimate(found, file)
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise BadInput(f"{file} cannot be written: {why}", hint="give another place") from None

@@ -17,7 +17,7 @@ PHOTOS = 20
 """Of a LoRA whose photos are not known yet."""
 
 
-def family_of(base: object, given: str | None) -> Family:
+def family_of_base(base: object, given: str | None) -> Family:
     """As `given` says it, else by what lies in the base's folder or file, else by the name of a published base. Raises `BadInput`."""
     if given is not None:
         named = next((family for name, family in FAMILIES.items() if name == given), None)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from gangline.core.errors import BadInput
 from gangline.core.estimates.estimate import Estimate
-from gangline.core.estimates.rows import Row
+from gangline.core.estimates.rows import EstimateRow
 from gangline.sim.timeline import HUES
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ STYLE: dict[str, Any] = {
 PIXELS_PER_INCH = 200
 
 
-def draw(found: Estimate, file: Path) -> None:
+def draw_estimate(found: Estimate, file: Path) -> None:
     """The suffix says which format. The same estimate gives the same bytes. Raises `BadInput` where matplotlib is missing."""
     try:
         import matplotlib as mpl
@@ -45,7 +45,7 @@ def _hues(count: int) -> list[str]:
     return [HUES[number % len(HUES)] for number in range(count)]
 
 
-def _series(axes: "Axes", rows: list[Row], kind: str, hue: str, band_share: float) -> None:
+def _series(axes: "Axes", rows: list[EstimateRow], kind: str, hue: str, band_share: float) -> None:
     prefix = f"{kind}, " if kind else ""
     gpus = [row.gpus for row in rows]
     measured, predicted = ([row for row in rows if (row.how == "measured") is is_so] for is_so in (True, False))
@@ -74,7 +74,7 @@ def _series(axes: "Axes", rows: list[Row], kind: str, hue: str, band_share: floa
         )
 
 
-def _details(axes: "Axes", rows: tuple[Row, ...]) -> None:
+def _details(axes: "Axes", rows: tuple[EstimateRow, ...]) -> None:
     """Each row's days, and what the first row would give in proportion: of several kinds there is no room for them."""
     first, last = rows[0], rows[-1]
     proportion = first.days * first.gpus / last.gpus

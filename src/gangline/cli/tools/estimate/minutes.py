@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # what `--help` need not wait for
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class MinutesRow:
     """`price` in dollars an hour; `card_gb` is what the card is sold with."""
 
     forecast: "Forecast"
@@ -46,9 +46,11 @@ class Row:
 LEFT_OUT = "downloads, the start of a node, pictures on the way, checkpoints and uploads are left out"
 
 
-def of_lora(recipe: dict[str, Any], prices: dict[str, Any], *, family: str | None, photos: int) -> list["Row"]:
+def lora_minutes(
+    recipe: dict[str, Any], prices: dict[str, Any], *, family: str | None, photos: int
+) -> list["MinutesRow"]:
     """A row for each kind of GPU, with its price. Raises `BadInput`."""
-    from gangline.cli.tools.estimate.computed import family_of, lora_of
+    from gangline.cli.tools.estimate.computed import family_of_base, lora_of
     from gangline.core.estimates.forecast import forecast
     from gangline.core.gpus import find_kind
 
@@ -56,16 +58,18 @@ def of_lora(recipe: dict[str, Any], prices: dict[str, Any], *, family: str | Non
     for name, price in prices.items():
         wrong = not isinstance(price, int | float) or not 0 <= price < 1e15
         refuse(wrong, f"--gpu {name}={price} is no price", hint="give dollars an hour, such as 0.30")
-    spec, own = lora_of(recipe, photos), family_of(recipe.get("base"), family)
+    spec, own = lora_of(recipe, photos), family_of_base(recipe.get("base"), family)
     kinds = [find_kind(name) for name in prices]
     found = [forecast(spec, own, kind) for kind in kinds]
     for each in found:
         if each.seconds is None:
             raise BadInput(each.because[0], hint="leave it out, or change precision")
-    return [Row(each, price, kind.memory_gb) for each, price, kind in zip(found, prices.values(), kinds, strict=True)]
+    return [
+        MinutesRow(each, price, kind.memory_gb) for each, price, kind in zip(found, prices.values(), kinds, strict=True)
+    ]
 
 
-def as_page(rows: list[Row]) -> "Group":
+def minutes_page(rows: list[MinutesRow]) -> "Group":
     from rich.console import Group
     from rich.text import Text
 

@@ -8,14 +8,14 @@ import typer
 RECIPE = "A training recipe"
 MEASURED, PRICES, INTERRUPTIONS, DATA = "What was measured", "Prices", "Interruptions", "Storage and egress"
 
-Outline = Annotated[
+OutlineArgument = Annotated[
     str | None,
     typer.Argument(
         help="A TOML file, or the name of a recipe that `gangline recipes ls` lists; options override it.",
         show_default=False,
     ),
 ]
-Measure = Annotated[
+MeasureOption = Annotated[
     bool,
     typer.Option(
         "--measure",
@@ -23,34 +23,34 @@ Measure = Annotated[
         rich_help_panel=RECIPE,
     ),
 ]
-MeasureS = Annotated[
+MeasureSOption = Annotated[
     float, typer.Option(metavar="X", min=0.1, max=600, help="So long in each phase.", rich_help_panel=RECIPE)
 ]
-Data = Annotated[
+DataSetOption = Annotated[
     list[str] | None,
     typer.Option(
         help="A data set to measure on, in the place of the recipe's: a folder, or s3://.", rich_help_panel=RECIPE
     ),
 ]
-Where = Annotated[
+DataWhereOption = Annotated[
     str | None,
     typer.Option(
         help="The rows of each data set to measure on, in the place of the recipe's condition; '' for all of them.",
         rich_help_panel=RECIPE,
     ),
 ]
-Base = Annotated[
+BaseOption = Annotated[
     str | None,
     typer.Option(
         help="The model to measure or compute with, in the place of the recipe's: a folder in diffusers' layout, or a hub id.",
         rich_help_panel=RECIPE,
     ),
 ]
-Setting = Annotated[
+SettingOption = Annotated[
     list[str] | None,
     typer.Option("--set", help="Any setting of the recipe anew, as TOML: --set needs.slots=4.", rich_help_panel=RECIPE),
 ]
-FamilyOf = Annotated[
+FamilyOption = Annotated[
     str | None,
     typer.Option(
         "--family",
@@ -59,14 +59,14 @@ FamilyOf = Annotated[
         rich_help_panel=RECIPE,
     ),
 ]
-Photos = Annotated[
+PhotosOption = Annotated[
     int,
     typer.Option(
         metavar="N", min=1, max=10_000, help="Photos that a LoRA's recipe is used with.", rich_help_panel=RECIPE
     ),
 ]
-Samples = Annotated[str | None, typer.Option(metavar="N", help="Images to train on, each as often as it comes.")]
-GPUs = Annotated[
+SamplesOption = Annotated[str | None, typer.Option(metavar="N", help="Images to train on, each as often as it comes.")]
+GpusOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="N,N…",
@@ -74,7 +74,7 @@ GPUs = Annotated[
         rich_help_panel=MEASURED,
     ),
 ]
-ImagesPerSecond = Annotated[
+ImagesPerSecondOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="X,X…",
@@ -82,13 +82,13 @@ ImagesPerSecond = Annotated[
         rich_help_panel=MEASURED,
     ),
 ]
-BatchSize = Annotated[
+BatchSizeOption = Annotated[
     str | None, typer.Option(metavar="N", help="Images of a step over all GPUs.", rich_help_panel=MEASURED)
 ]
-Microbatch = Annotated[
+MicrobatchOption = Annotated[
     str | None, typer.Option(metavar="N", help="Images that a GPU takes at a time.", rich_help_panel=MEASURED)
 ]
-Phases = Annotated[
+PhasesOption = Annotated[
     list[str] | None,
     typer.Option(
         "--phase",
@@ -97,16 +97,16 @@ Phases = Annotated[
         rich_help_panel=MEASURED,
     ),
 ]
-MeasuredOn = Annotated[str | None, typer.Option(metavar="GPU", help="The kind of GPU.", rich_help_panel=MEASURED)]
-PrecomputeGpuHours = Annotated[
+MeasuredOnOption = Annotated[str | None, typer.Option(metavar="GPU", help="The kind of GPU.", rich_help_panel=MEASURED)]
+PrecomputeGpuHoursOption = Annotated[
     str | None, typer.Option(metavar="X", help="Of what is made once before training.", rich_help_panel=MEASURED)
 ]
-Predict = Annotated[str | None, typer.Option(metavar="N,N…", help="Numbers of GPUs not measured.")]
-UsdPerGpuHour = Annotated[
+PredictOption = Annotated[str | None, typer.Option(metavar="N,N…", help="Numbers of GPUs not measured.")]
+UsdPerGpuHourOption = Annotated[
     str | None,
     typer.Option(metavar="X[,N=X…]", help="The price; of N GPUs another one.", rich_help_panel=PRICES),
 ]
-GPU = Annotated[
+GpuOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME=USD",
@@ -114,29 +114,31 @@ GPU = Annotated[
         rich_help_panel=PRICES,
     ),
 ]
-InterruptionsPerNodeHour = Annotated[
+InterruptionsPerNodeHourOption = Annotated[
     str | None, typer.Option(metavar="X", help="How often a node is taken away.", rich_help_panel=INTERRUPTIONS)
 ]
-GpusPerNode = Annotated[str | None, typer.Option(metavar="N", help="[default: 8]", rich_help_panel=INTERRUPTIONS)]
-CheckpointS = Annotated[
+GpusPerNodeOption = Annotated[str | None, typer.Option(metavar="N", help="[default: 8]", rich_help_panel=INTERRUPTIONS)]
+CheckpointSOption = Annotated[
     str | None,
     typer.Option(metavar="X", help="A checkpoint stops training so long.", rich_help_panel=INTERRUPTIONS),
 ]
-RestartS = Annotated[
+RestartSOption = Annotated[
     str | None,
     typer.Option(metavar="X", help="From an interruption until training goes on.", rich_help_panel=INTERRUPTIONS),
 ]
-DatasetGb = Annotated[str | None, typer.Option(metavar="X", rich_help_panel=DATA)]
-DatasetImages = Annotated[
+DatasetGbOption = Annotated[str | None, typer.Option(metavar="X", rich_help_panel=DATA)]
+DatasetImagesOption = Annotated[
     str | None,
     typer.Option(
         metavar="N", help="Read again in every epoch, as nodes keep no cache; else once.", rich_help_panel=DATA
     ),
 ]
-CheckpointGb = Annotated[str | None, typer.Option(metavar="X", help="Of each; two are kept.", rich_help_panel=DATA)]
-StorageUsdPerGbMonth = Annotated[str | None, typer.Option(metavar="X", rich_help_panel=DATA)]
-EgressUsdPerGb = Annotated[str | None, typer.Option(metavar="X", rich_help_panel=DATA)]
-Figures = Annotated[
+CheckpointGbOption = Annotated[
+    str | None, typer.Option(metavar="X", help="Of each; two are kept.", rich_help_panel=DATA)
+]
+StorageUsdPerGbMonthOption = Annotated[str | None, typer.Option(metavar="X", rich_help_panel=DATA)]
+EgressUsdPerGbOption = Annotated[str | None, typer.Option(metavar="X", rich_help_panel=DATA)]
+FiguresOption = Annotated[
     list[Path] | None,
     typer.Option("--figure", metavar="FILE", help="Draw days against GPUs: .svg or .png. May be repeated."),
 ]

@@ -9,11 +9,11 @@ from rich.text import Text
 
 from gangline.cli.output import duration, table
 from gangline.core.display import printable
-from gangline.core.estimates.estimate import Estimate, Step
-from gangline.core.estimates.rows import Row
+from gangline.core.estimates.estimate import Estimate, StepLaw
+from gangline.core.estimates.rows import EstimateRow
 
 
-def as_page(found: Estimate) -> Group:
+def estimate_page(found: Estimate) -> Group:
     parts: list[Table | Text] = [_table(found)]
     if len(found.rows[0].phases) > 1:
         parts += [Text(), _phase_table(found)]
@@ -52,7 +52,7 @@ def _phase_table(found: Estimate) -> Table:
     return made
 
 
-def _band(row: Row, low: float, high: float, form: str) -> str:
+def _band(row: EstimateRow, low: float, high: float, form: str) -> str:
     return "" if low == high else f"{low:{form}} – {high:{form}}"
 
 
@@ -76,7 +76,7 @@ def _reasons(found: Estimate) -> Iterator[str]:
         yield f"a band is meant to hold {found.band_share:.0%} of what would be measured, unless its reason says otherwise"
 
 
-def _law(step: Step) -> str:
+def _law(step: StepLaw) -> str:
     what = f"a step of {step.batch_size} images" if step.batch_size else "an image"
     exposed = f", with one microbatch {step.exposed_s:.3g} s more" if step.exposed_s else ""
     return f"{step.phase}: {what} takes {step.shared_s:.5g} s ÷ GPUs + {step.fixed_s:.3g} s{exposed}"

@@ -5,22 +5,22 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from gangline.cli.bundled.place import path_or_recipe
-from gangline.cli.jobs.scratch import plan_of, spec_of, with_data, with_settings
-from gangline.cli.tools.estimate.words import named, number, numbers, phase_of, refuse, times
+from gangline.cli.jobs.scratch import override_recipe, plan_scratch, spec_of, with_data
+from gangline.cli.tools.estimate.words import given_options, numbers, parse_number, phase_of, refuse, repeated_option
 from gangline.core.errors import BadInput, NotFound
 
 if TYPE_CHECKING:  # what `--help` need not wait for
-    from gangline.cli.tools.measure import Measured
+    from gangline.cli.tools.measure import MeasuredPhase
     from gangline.core.estimates.estimate import Estimate
     from gangline.core.estimates.outline import Outline
     from gangline.core.specs.scratch import ScratchSpec
 
 OF_A_PHASE = {"samples": "--samples", "gpus": "--gpus", "images_per_second": "--images-per-second"}
-Phase = dict[str, Any]
+PhaseTable = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Throughput:
+class GivenThroughput:
     """What is said of how fast it trains, as it was typed: of a single phase, once for each of a recipe, or of `phases`."""
 
     samples: str | None
@@ -43,7 +43,7 @@ class OfRecipe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class EstimateQuestion:
     """`settings`, `tables` (by name) and `batch` are options that are over those of `file`; None where one was not given."""
 
     file: dict[str, Any]
@@ -51,10 +51,10 @@ class Question:
     tables: dict[str, dict[str, str | None]]
     batch: dict[str, str | None]
     measured_on: str | None
-    throughput: Throughput
+    throughput: GivenThroughput
     of_recipe: OfRecipe
 
-    def estimate(self) -> "tuple[Estimate, list[Measured]]":
+    def estimate(self) -> "tuple[Estimate, list[MeasuredPhase]]":
         """Return the rows, and what was measured for them: a recipe may be trained here first. Raises `BadInput`."""
         from gangline.core.estimates.estimate import estimate
 
@@ -71,7 +71,7 @@ class Question:
         return bool(self.settings["gpu"]) and not self.throughput.rates and not self.of_recipe.measure
 
     def _computed(self) -> "Estimate":
-        from gangline.cli.tools.estimate.computed import family_of
+        from gangline.cli.tools.estimate.computed import family_of_base
         from gangline.core.estimates.computed import computed
 
         own = self.of_recipe
@@ -84,8 +84,8 @@ class Question:
         counts = [*given, *(self.settings["predict"] or [])] or [spec.needs.slots]
         wrong = not all(isinstance(count, int) and count >= 1 for count in counts)
         refuse(wrong, "--gpus and --predict are numbers of GPUs, at least 1", hint="for example --gpus 1,8,64")
-        rest = {name: table for name, values in self.tables.items() if (table := named(_numbers(values)))}
-        return computed(spec, family_of(recipe.get("base"), own.family), self.settings["gpu"], counts, rest)
+        rest = {name: table for name, values in self.tables.items() if (table := given_options(_numbers(values)))}
+        return computed(spec, family_of_base(recipe.get("base"), own.family), self.settings["gpu"], counts, rest)
 
     def _of_outline(self) -> "Outline":
         own = self.of_recipe
@@ -109,11 +109,11 @@ class Question:
         given, own = self.throughput, self.of_recipe
         refuse(given.samples or given.phases, "phases are given twice", hint="either in the recipe or as options")
         refuse(self.batch["batch_size"], "batch_size is given twice", hint="the phases of the recipe have it")
-        recipe = with_data(with_settings(self.file, own.settings), own.data or [], own.where)
-        recipe |= named({"base": own.base})
+        recipe = with_data(override_recipe(self.file, own.settings), own.data or [], own.where)
+        recipe |= given_options({"base": own.base})
         return _with_batch(recipe, {"microbatch": self.batch["microbatch"]})
 
-    def _of_recipe(self) -> "tuple[Outline, list[Measured]]":
+    def _of_recipe(self) -> "tuple[Outline, list[MeasuredPhase]]":
         given, own = self.throughput, self.of_recipe
         recipe = self._recipe()
         spec = spec_of(recipe)
@@ -124,7 +124,7 @@ class Question:
             refuse(value, f"{option} is for --measure", hint="throughput that is given needs neither")
         return self._parsed({}, _of_phases(spec, given.gpus, given.rates), OF_A_PHASE), []
 
-    def _of_measured(self, recipe: dict[str, Any], spec: "ScratchSpec") -> "tuple[Outline, list[Measured]]":
+    def _of_measured(self, recipe: dict[str, Any], spec: "ScratchSpec") -> "tuple[Outline, list[MeasuredPhase]]":
         from gangline.cli.tools.measure import CPU, gpu_here, measure_phases
 
         hint = "either --measure, or --gpus and --images-per-second"
@@ -135,16 +135,16 @@ class Question:
         refuse(self.settings["gpu"] and kind == CPU, no_gpu, hint="leave --gpu out")
         ones = _as_measured(spec, [1.0 for _ in spec.phases])
         self._parsed({}, ones, OF_A_PHASE, kind)  # what is wrong is told before it takes time
-        measured = list(measure_phases(plan_of(recipe), kind, self.of_recipe.measure_s))
+        measured = list(measure_phases(plan_scratch(recipe), kind, self.of_recipe.measure_s))
         found = _as_measured(spec, [each.images_per_second for each in measured])
         return self._parsed({}, found, OF_A_PHASE, kind), measured
 
     def _parsed(
-        self, file: dict[str, Any], phases: list[Phase], options: dict[str, str], kind: str | None = None
+        self, file: dict[str, Any], phases: list[PhaseTable], options: dict[str, str], kind: str | None = None
     ) -> "Outline":
         from gangline.core.estimates.outline import parse_outline
 
-        on = named({"measured_on": self.measured_on or kind})
+        on = given_options({"measured_on": self.measured_on or kind})
         joined = _joined(file, phases, self.settings | on, self.tables)
         return parse_outline(_with_batch(joined, self.batch), options)
 
@@ -179,10 +179,10 @@ def is_recipe(file: dict[str, Any]) -> bool:
 
 
 def _numbers(texts: dict[str, str | None]) -> dict[str, Any]:
-    return {name: number(text) for name, text in texts.items()}
+    return {name: parse_number(text) for name, text in texts.items()}
 
 
-def _of_phases(spec: "ScratchSpec", gpus: list[str], rates: list[str]) -> list[Phase]:
+def _of_phases(spec: "ScratchSpec", gpus: list[str], rates: list[str]) -> list[PhaseTable]:
     """Its phases, with throughputs once for each of them."""
     from gangline.core.estimates.outline import phases_of
 
@@ -193,9 +193,9 @@ def _of_phases(spec: "ScratchSpec", gpus: list[str], rates: list[str]) -> list[P
         'which it is computed: --gpu "H100 SXM=3"'
     )
     refuse(not (gpus and rates), "the recipe says nothing of how fast its phases are", hint=hint)
-    refuse(len(rates) != len(phases), f"{has} --images-per-second is given {times(rates)}", hint=hint)
+    refuse(len(rates) != len(phases), f"{has} --images-per-second is given {repeated_option(rates)}", hint=hint)
     hint = "give it once for all phases, or once for each, in their order"
-    refuse(len(gpus) not in (1, len(phases)), f"{has} --gpus is given {times(gpus)}", hint=hint)
+    refuse(len(gpus) not in (1, len(phases)), f"{has} --gpus is given {repeated_option(gpus)}", hint=hint)
     gpus = gpus if len(gpus) > 1 else gpus * len(phases)
     return [
         phase | {"gpus": numbers("--gpus", counts), "images_per_second": numbers("--images-per-second", rate)}
@@ -203,7 +203,7 @@ def _of_phases(spec: "ScratchSpec", gpus: list[str], rates: list[str]) -> list[P
     ]
 
 
-def _as_measured(spec: "ScratchSpec", rates: list[float]) -> list[Phase]:
+def _as_measured(spec: "ScratchSpec", rates: list[float]) -> list[PhaseTable]:
     """Its phases, with what each of them does on the GPUs of one machine."""
     from gangline.core.estimates.outline import phases_of
 
@@ -213,14 +213,14 @@ def _as_measured(spec: "ScratchSpec", rates: list[float]) -> list[Phase]:
     ]
 
 
-def _phases(said: Throughput) -> list[Phase]:
+def _phases(said: GivenThroughput) -> list[PhaseTable]:
     """Those that options tell: none, a single one, or several by --phase."""
     for option, values in {"--gpus": said.gpus, "--images-per-second": said.rates}.items():
         hint = "once for each phase of a recipe; of an outline's phases --phase tells all"
-        refuse(len(values) > 1, f"{option} is given {times(values)}", hint=hint)
+        refuse(len(values) > 1, f"{option} is given {repeated_option(values)}", hint=hint)
     counts = numbers("--gpus", said.gpus[0] if said.gpus else None)
     rate = numbers("--images-per-second", said.rates[0] if said.rates else None)
-    simple = named({"samples": number(said.samples), "gpus": counts, "images_per_second": rate})
+    simple = given_options({"samples": parse_number(said.samples), "gpus": counts, "images_per_second": rate})
     if simple and said.phases:
         raise BadInput(
             "phases are given twice",
@@ -230,13 +230,13 @@ def _phases(said: Throughput) -> list[Phase]:
 
 
 def _joined(
-    file: dict[str, Any], phases: list[Phase], settings: dict[str, Any], tables: dict[str, dict[str, Any]]
+    file: dict[str, Any], phases: list[PhaseTable], settings: dict[str, Any], tables: dict[str, dict[str, Any]]
 ) -> dict[str, Any]:
     """What the file says, and the options over it."""
     if phases and "phases" in file:
         raise BadInput("phases are given twice", hint="either in the outline or as options")
     unlike = {"gpu": ("usd_per_gpu_hour", "usd_per_gpu_hour_at"), "usd_per_gpu_hour": ("gpu",)}
-    given = named(settings)
+    given = given_options(settings)
     replaced = {name for option, others in unlike.items() if option in given for name in others}
     kept = {name: value for name, value in file.items() if name not in replaced}
     asked = kept | given | ({"phases": phases} if phases else {})
@@ -244,7 +244,7 @@ def _joined(
         hint = "give an outline, or --samples, --gpus, --images-per-second and --usd-per-gpu-hour"
         raise BadInput("there is no phase to estimate", hint=hint)
     for name, table_ in tables.items():
-        own = named({key: number(value) for key, value in table_.items()})
+        own = given_options({key: parse_number(value) for key, value in table_.items()})
         if own:
             before = asked.get(name, {})
             asked[name] = before | own if isinstance(before, dict) else before
@@ -253,7 +253,7 @@ def _joined(
 
 def _with_batch(asked: dict[str, Any], batch: dict[str, str | None]) -> dict[str, Any]:
     """For the phases that say nothing of it."""
-    own = named({name: number(value) for name, value in batch.items()})
+    own = given_options({name: parse_number(value) for name, value in batch.items()})
     phases = asked.get("phases")
     if not own or not isinstance(phases, list):
         return asked

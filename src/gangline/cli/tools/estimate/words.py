@@ -11,16 +11,16 @@ def refuse(given: object, because: str, *, hint: str) -> None:
         raise BadInput(because, hint=hint)
 
 
-def named(values: dict[str, Any]) -> dict[str, Any]:
+def given_options(values: dict[str, Any]) -> dict[str, Any]:
     """Return those that were given."""
     return {name: value for name, value in values.items() if value is not None}
 
 
-def times(given: list[str]) -> str:
+def repeated_option(given: list[str]) -> str:
     return {1: "once", 2: "twice"}.get(len(given), f"{len(given)} times")
 
 
-def number(text: str | None) -> Any:
+def parse_number(text: str | None) -> Any:
     """A number where it is one, 2.8672e9 too; else the text, of which the outline's check says what it should be."""
     if text is None:
         return None
@@ -41,7 +41,7 @@ def numbers(option: str, text: str | None) -> list[Any] | None:
         f"{option} {text} is no list of numbers",
         hint=f"for example {option} 8,16",
     )
-    return [number(part) for part in parts]
+    return [parse_number(part) for part in parts]
 
 
 def pairs(option: str, texts: list[str]) -> dict[str, Any] | None:
@@ -50,10 +50,10 @@ def pairs(option: str, texts: list[str]) -> dict[str, Any] | None:
     for name, equals, value in parts:
         if not (name and equals and value):
             raise BadInput(f"{option} {value or name} names no price", hint="a name or number, =, and dollars")
-    names = [number(name.strip().lower()) for name, _, _ in parts]
+    names = [parse_number(name.strip().lower()) for name, _, _ in parts]
     for (name, _, _), known in zip(parts, names, strict=True):
         refuse(names.count(known) > 1, f"{option} gives {name.strip()} two prices", hint="give each of them once")
-    return {name.strip(): number(value) for name, _, value in parts} or None
+    return {name.strip(): parse_number(value) for name, _, value in parts} or None
 
 
 def prices(text: str | None) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def prices(text: str | None) -> dict[str, Any]:
     if text is None:
         return {}
     usual, *at = text.split(",")
-    return {"usd_per_gpu_hour": number(usual), "usd_per_gpu_hour_at": pairs("--usd-per-gpu-hour", at)}
+    return {"usd_per_gpu_hour": parse_number(usual), "usd_per_gpu_hour_at": pairs("--usd-per-gpu-hour", at)}
 
 
 def phase_of(text: str) -> dict[str, Any]:
@@ -70,12 +70,12 @@ def phase_of(text: str) -> dict[str, Any]:
     if len(rest) not in (2, 3):
         raise BadInput(f"--phase {text} is no phase", hint="for example --phase 256px:1126400000:8=1100,16=2180")
     measured = [pair.partition("=") for pair in rest[1].split(",")]
-    return named(
+    return given_options(
         {
             "name": name,
-            "samples": number(rest[0]),
-            "gpus": [number(gpus) for gpus, _, _ in measured],
-            "images_per_second": [number(rate) for _, _, rate in measured],
-            "microbatch": number(rest[2]) if len(rest) == 3 else None,
+            "samples": parse_number(rest[0]),
+            "gpus": [parse_number(gpus) for gpus, _, _ in measured],
+            "images_per_second": [parse_number(rate) for _, _, rate in measured],
+            "microbatch": parse_number(rest[2]) if len(rest) == 3 else None,
         }
     )

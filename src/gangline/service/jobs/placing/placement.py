@@ -1,14 +1,14 @@
 """Where a job could run, before it is submitted: a look that changes nothing and asks no provider and no hub."""
 
 from gangline.core.job import Node
-from gangline.core.jobs.claim import Candidate
-from gangline.core.jobs.placement import Pace, PlacementView, place
+from gangline.core.jobs.claim import ClaimCandidate
+from gangline.core.jobs.placement import MachinePace, PlacementView, place
 from gangline.core.models.bases import ROLES
 from gangline.core.money.budget import Purse
 from gangline.core.specs.fields import HubBase
 from gangline.core.specs.spec import Spec, parse_spec, workload
 from gangline.service.content.bases import how_far
-from gangline.service.content.mirror import copied, find
+from gangline.service.content.mirror import copied_files, find
 from gangline.service.deployment import Deployment
 from gangline.service.fleet.supply import load_supply
 from gangline.service.money.bill import as_purse
@@ -29,7 +29,7 @@ def placement(at: Deployment, project: str, value: dict[str, object], now_ms: in
         _purse(at, project),
         nodes,
         load_supply(at, nodes),
-        [Pace(**row) for row in known],
+        [MachinePace(**row) for row in known],
         now_ms,
         at.policy,
         taken={row["node"]: row["slots"] for row in at.store.load("slots_in_use")},
@@ -38,10 +38,10 @@ def placement(at: Deployment, project: str, value: dict[str, object], now_ms: in
     )
 
 
-def _candidate(at: Deployment, project: str, spec: Spec, now_ms: int) -> Candidate:
+def _candidate(at: Deployment, project: str, spec: Spec, now_ms: int) -> ClaimCandidate:
     """As it would stand in the queue."""
-    files = spec.input_files() | copied(at, project, spec)
-    return Candidate(
+    files = spec.input_files() | copied_files(at, project, spec)
+    return ClaimCandidate(
         id="",
         project=project,
         kind=spec.kind,

@@ -125,7 +125,7 @@ def measure(base: Path, place: Path, resolution: int) -> Taken:
     from gangline.data.place import DataPlace
     from gangline.train.model.base import base_at
     from gangline.train.run.ranks import Ranks
-    from gangline.train.scratch.intake import Intake
+    from gangline.train.scratch.batches import ScratchBatches
 
     data = open_data_set(DataPlace(str(place)))
     spec = ScratchSpec(
@@ -136,7 +136,7 @@ def measure(base: Path, place: Path, resolution: int) -> Taken:
         caption_drop=0.1,
     )
     device = torch.device("cpu")
-    intake = Intake(spec, base_at(base, spec, device, torch.float32), [data], Ranks(), device)
+    intake = ScratchBatches(spec, base_at(base, spec, device, torch.float32), [data], Ranks(), device)
     for step in range(1, WARM + 1):
         intake.step(step)
     started_s, started_cpu_s = time.perf_counter(), time.process_time()

@@ -184,7 +184,7 @@ def the_bytes(task: Task) -> Opening:
 def gangline(task: Task) -> Opening:
     from gangline.data.dataset import DataSet, open_data_set
     from gangline.data.place import DataPlace
-    from gangline.data.reading.shelf import DataReader, ReadOrder
+    from gangline.data.reading.reader import DataReader, ReadOrder
     from gangline.data.reading.stream import Stream
 
     opened: list[DataSet] = []
@@ -739,7 +739,7 @@ def show_rows(where: str, found: Found) -> None:
 def measure_rows(task: Task) -> Found:
     from gangline.data.dataset import open_data_set
     from gangline.data.place import DataPlace
-    from gangline.data.reading.shelf import DataReader, ReadOrder
+    from gangline.data.reading.reader import DataReader, ReadOrder
     from gangline.data.reading.stream import Stream
 
     before_mb, started_s, cpu_s = _memory_mb(), time.perf_counter(), _cpu_s()

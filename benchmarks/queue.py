@@ -169,28 +169,28 @@ def together(acts: list[Callable[[], None]]) -> None:
         thread.join()
 
 
-def pair(at: Deployment, node: str) -> tuple[str, float]:
+def pair(deployment: Deployment, node: str) -> tuple[str, float]:
     began = time.perf_counter()
-    assignment = claim(at, node, at.store.now_ms())
+    assignment = claim(deployment, node, deployment.store.now_ms())
     ms = (time.perf_counter() - began) * 1000
     assert isinstance(assignment, Assignment), assignment
-    done = finish(at, node, assignment.hold, OUTCOME, at.store.now_ms())
+    done = finish(deployment, node, assignment.hold, OUTCOME, deployment.store.now_ms())
     assert isinstance(done, Done), done
     return assignment.job, ms
 
 
-def beats(at: Deployment, nodes: list[str]) -> Callable[[Deployment, str], tuple[str, float]]:
+def beats(deployment: Deployment, nodes: list[str]) -> Callable[[Deployment, str], tuple[str, float]]:
     """A heartbeat of a node that is at work."""
     holds = {}
     for node in nodes:
-        assignment = claim(at, node, at.store.now_ms())
+        assignment = claim(deployment, node, deployment.store.now_ms())
         assert isinstance(assignment, Assignment), assignment
         holds[node] = assignment.hold
 
-    def act(at: Deployment, node: str) -> tuple[str, float]:
+    def act(deployment: Deployment, node: str) -> tuple[str, float]:
         began = time.perf_counter()
         beat = Beat(phase="training", step=1, loss=0.5, seconds_per_step=1.0, training_s=1.0)
-        answer = renew(at, node, holds[node], beat, at.store.now_ms())
+        answer = renew(deployment, node, holds[node], beat, deployment.store.now_ms())
         assert isinstance(answer, Beaten), answer
         return "", (time.perf_counter() - began) * 1000
 
@@ -260,21 +260,23 @@ def fill(server: Postgres, url: str, jobs: int, projects: int = 1) -> None:
     at.store.close()
 
 
-def prepare(at: Deployment, projects: int) -> str:
+def prepare(deployment: Deployment, projects: int) -> str:
     """The projects with their input, and a job to copy; its id."""
-    now_ms = at.store.now_ms()
+    now_ms = deployment.store.now_ms()
     for number in range(projects):
-        create_project(at, f"p{number}")
-        at.store.apply(write("add_blob", project=f"p{number}", sha256=RESULT.sha256, bytes=RESULT.bytes, now=now_ms))
+        create_project(deployment, f"p{number}")
+        deployment.store.apply(
+            write("add_blob", project=f"p{number}", sha256=RESULT.sha256, bytes=RESULT.bytes, now=now_ms)
+        )
     spec = LoraSpec(base=FilesBase(files=(RESULT,)), photos=(RESULT,), prompt="a photo of sks dog", steps=100)
-    job = submit(at, "p0", to_json(spec), name="", request="template", now_ms=now_ms)
-    at.store.apply(write("set_job_state", **ended(at, job)))
+    job = submit(deployment, "p0", to_json(spec), name="", request="template", now_ms=now_ms)
+    deployment.store.apply(write("set_job_state", **ended(deployment, job)))
     return job
 
 
-def ended(at: Deployment, job: str) -> dict[str, object]:
+def ended(deployment: Deployment, job: str) -> dict[str, object]:
     """The template itself is no work."""
-    row = at.store.load("job", id=job)[0]
+    row = deployment.store.load("job", id=job)[0]
     same = {name: row[name] for name in ("version", "attempts_failed", "gpu_memory_gb", "ready_ms")}
     return {"id": job, "state": "canceled", "because": "a template", "now": 0, **same}
 
@@ -394,9 +396,9 @@ def show_claims(server: Postgres) -> None:
 def paced(act: Callable[[Deployment, str], tuple[str, float]], interval_s: float) -> Callable[..., tuple[str, float]]:
     """Each node acts once in `interval_s`, give or take a third, so that they do not march in step."""
 
-    def waiting(at: Deployment, node: str) -> tuple[str, float]:
+    def waiting(deployment: Deployment, node: str) -> tuple[str, float]:
         began = time.perf_counter()
-        done = act(at, node)
+        done = act(deployment, node)
         PAUSE.wait(max(0, interval_s * random.uniform(0.67, 1.33) - (time.perf_counter() - began)))
         return done
 

@@ -44,8 +44,8 @@ from gangline.train.model.base import LoadedBase
 from gangline.train.model.sample import render
 from gangline.train.model.text import condition, embed, embed_all, tokenize, with_silence
 from gangline.train.run.ranks import Ranks
+from gangline.train.scratch.batches import ScratchBatch, ScratchBatches
 from gangline.train.scratch.denoiser import in_floats
-from gangline.train.scratch.intake import Intake, ScratchBatch
 from gangline.train.scratch.trainer import base_at
 
 HELD_OUT = "sha256 < '08'"
@@ -124,7 +124,7 @@ def measured(
         pipeline = StableDiffusionXLPipeline.from_pretrained(folder)
         pipeline.load_lora_weights(lora)
         base.__dict__["unet"] = pipeline.unet
-    samples, rows = Intake(spec, base, [data], Ranks(), torch.device("cpu")).held_out()
+    samples, rows = ScratchBatches(spec, base, [data], Ranks(), torch.device("cpu")).held_out()
     pieces = list(samples.pieces(AT_A_TIME))
     losses = torch.cat([error_of_noise(base, piece) for piece in pieces])
     back = torch.cat([decibels(through(base, latents_of(base, piece)), in_floats(piece)) for piece in pieces])

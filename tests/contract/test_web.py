@@ -18,7 +18,7 @@ from httpcore._backends.sync import SyncStream
 from gangline.adapters.places.saving import Watch, save_chunks
 from gangline.adapters.places.web import Web, _Timed
 from gangline.core.errors import BadInput, GanglineError, Unreachable
-from gangline.core.places.guard import parse_networks
+from gangline.core.places.urls import parse_networks
 
 LOOPBACK = parse_networks(["127.0.0.0/8"])
 PICTURE = b"\x89PNG of a dog" * 1000

@@ -15,7 +15,7 @@ from gangline.core.errors import BadInput, Unreachable
 from gangline.data.dataset import DataSet, open_data_set
 from gangline.data.place import DataPlace
 from gangline.data.reading.block_cache import BlockCache
-from gangline.data.reading.shelf import BlockRows, DataReader, ReadOrder, block_rows
+from gangline.data.reading.reader import BlockRows, DataReader, ReadOrder, block_rows
 from gangline.data.reading.shuffle import SampleNumbers
 from gangline.data.reading.stream import Batch, Stream
 from tests.data import made

@@ -64,9 +64,9 @@ def service(
     there.put("page/dogs/timber/1.txt", [b"sks dog"])
     with a_service(tmp_path, str(tmp_path / "db.sqlite"), objects) as service:
         edges = {"fetcher": make_fetcher(tmp_path, settings), "deliverer": make_deliverer(settings)}
-        service.at = replace(service.at, **edges, fetching=settings.fetching)
-        service.app.state.deployment = service.at
-        bases.add(service.at, PROJECT, "tiny", service.spec().base, None, BaseStatement(), service.now_ms)
+        service.deployment = replace(service.deployment, **edges, fetching=settings.fetching)
+        service.app.state.deployment = service.deployment
+        bases.add(service.deployment, PROJECT, "tiny", service.spec().base, None, BaseStatement(), service.now_ms)
         yield service
 
 
@@ -124,7 +124,7 @@ def test_every_command_of_the_page_does_what_it_says(
             .replace("jq -r .detail", "jq -r .summary.because")
         )
         assert shell.run(right) == "its photos are being fetched\n"
-        fetch_all(service.at)
+        fetch_all(service.deployment)
         node = service.join()
         assignment = service.claim(node)
         assert assignment.job == job and [file.path for file in assignment.inputs][1:] == [
@@ -136,15 +136,15 @@ def test_every_command_of_the_page_does_what_it_says(
         assert '"state": "succeeded"' in said and "fetched: 1 photo and 1 file of captions fetched" in said
         assert "event: end" in said
         assert "weights.safetensors" in shell.run(results)
-        (file,) = service.at.store.load("artifacts", job=job)
+        (file,) = service.deployment.store.load("artifacts", job=job)
         assert (tmp_path / "shell" / "results" / file["path"]).read_bytes() == service.objects.read(file["key"])
         assert shell.run(here(delivery, site)).split("\n")[:2] == ["waiting", f"waiting {PLACE}/results/timber/ "]
-        fetch_all(service.at)
+        fetch_all(service.deployment)
         delivered = json.loads((tmp_path / "shell" / "delivered.json").read_text())["summary"]["id"]
         while (assignment := service.claim(node)).job != delivered:
             succeed(service, node, assignment.hold)
         succeed(service, node, assignment.hold)
-        for _ in deliver(service.at):
+        for _ in deliver(service.deployment):
             pass
         there = SourceBucket("gangline", BucketKey(access=ACCESS_KEY, secret=SECRET_KEY, endpoint=bucket.endpoint))
         assert "page/results/timber/weights.safetensors" in dict(there.list("page/results/timber"))

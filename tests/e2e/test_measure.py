@@ -15,7 +15,7 @@ import pytest
 from gangline.cli.tools.measure import gpu_here
 from gangline.compose.buckets import S3_OPTIONS, data_place, lend_keys_of_data
 from gangline.data.dataset import DataSet
-from gangline.train.scratch.intake import data_options
+from gangline.train.scratch.batches import data_options
 from tests.conftest import Typed
 from tests.train.bases import save_tiny
 from tests.train.sets import data_set

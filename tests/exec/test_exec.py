@@ -26,11 +26,11 @@ from gangline.adapters.objects.s3 import S3Objects
 from gangline.adapters.objects.s3_wire import S3Bucket
 from gangline.core.command.layout import Rules
 from gangline.core.command.lineage import Begun
-from gangline.exec.depot import Depot, PrefixContent
-from gangline.exec.guard import Guard
+from gangline.exec.error_reporter import ErrorReporter
 from gangline.exec.plan import ExecPlan, Tools
+from gangline.exec.run_prefix import PrefixContent, RunPrefix
 from gangline.exec.sender import CheckpointUploader
-from gangline.exec.watch import Ward
+from gangline.exec.watch import RunMonitor
 from tests.exec.chain import save, state_after
 from tests.exec.conftest import Line
 from tests.processes import is_running
@@ -345,7 +345,9 @@ def test_half_of_a_checkpoint_at_the_end_is_said(line: Line) -> None:
 def test_a_log_that_is_gone_does_not_end_the_watch_for_others(tmp_path: Path) -> None:
     objects = FolderObjects(tmp_path / "store")
     said = list[str]()
-    depot = Depot(objects=objects, transfer=FolderTransfer(objects), address="store", rng=Random(1), now_ms=lambda: 0)
+    depot = RunPrefix(
+        objects=objects, transfer=FolderTransfer(objects), address="store", rng=Random(1), now_ms=lambda: 0
+    )
     workspace = LocalWorkspace(tmp_path / "out", Rules())
     tools = Tools(
         depot=depot,
@@ -370,7 +372,7 @@ def test_a_log_that_is_gone_does_not_end_the_watch_for_others(tmp_path: Path) ->
         ExecPlan(command=("x",)), depot, workspace, begun, PrefixContent(), lambda committed: None, said.append
     )
     over = Looks(lambda: depot.claim({}))
-    Ward(tools, sender, run, lambda: 0, Guard(said.append)).ward(over)
+    RunMonitor(tools, sender, run, lambda: 0, ErrorReporter(said.append)).ward(over)
     assert sender.overtaken == "000002" and "log.txt" in " ".join(said)
 
 

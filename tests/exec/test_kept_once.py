@@ -16,8 +16,8 @@ from gangline.adapters.objects.folder import FolderObjects, FolderTransfer
 from gangline.adapters.objects.s3 import S3Objects
 from gangline.core.command.layout import Rules
 from gangline.core.command.lineage import Begun, CommittedCheckpoint, Ref, history
-from gangline.exec.depot import Depot
 from gangline.exec.plan import ExecPlan
+from gangline.exec.run_prefix import RunPrefix
 from gangline.exec.sender import CheckpointUploader
 from tests.exec.chain import save
 from tests.exec.conftest import Line
@@ -66,7 +66,7 @@ class Prefix:
     def __post_init__(self) -> None:
         self.objects = Mortal(self.root / "store")
         transfer = FolderTransfer(self.objects)
-        self.depot = Depot(
+        self.depot = RunPrefix(
             objects=self.objects, transfer=transfer, address="store", rng=Random(1), now_ms=lambda: 0, say=print
         )
         (self.root / "out").mkdir()

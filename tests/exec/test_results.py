@@ -23,11 +23,11 @@ from gangline.core.command.layout import Rules
 from gangline.core.command.lineage import Begun, parse_result
 from gangline.core.command.results import UploadPace
 from gangline.core.errors import BadInput
-from gangline.exec.depot import Depot
+from gangline.exec.error_reporter import ErrorReporter
 from gangline.exec.fetch import Fetch
-from gangline.exec.guard import Guard
 from gangline.exec.plan import ExecPlan
 from gangline.exec.results import ResultUploader
+from gangline.exec.run_prefix import RunPrefix
 from gangline.exec.sender import CheckpointUploader
 from gangline.ports.results import ScannedFile
 from tests.exec.conftest import GANGLINE, Line
@@ -109,7 +109,7 @@ class Folder:
     def __post_init__(self) -> None:
         self.objects = FolderObjects(self.root / "store")
         transfer = FolderTransfer(self.objects)
-        self.depot = Depot(
+        self.depot = RunPrefix(
             objects=self.objects,
             transfer=transfer,
             address="store",
@@ -140,7 +140,7 @@ class Folder:
             sender,
             self.begun,
             found,
-            Guard(self.said.append),
+            ErrorReporter(self.said.append),
             self.said.append,
             lambda: self.now_s,
             ours=ours,

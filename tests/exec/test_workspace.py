@@ -21,8 +21,8 @@ from gangline.core.command.step import step_of
 from gangline.core.errors import Damaged
 from gangline.core.files import File
 from gangline.core.runs.contract import Manifest
-from gangline.exec.depot import Depot, PrefixContent
-from gangline.exec.guard import Guard
+from gangline.exec.error_reporter import ErrorReporter
+from gangline.exec.run_prefix import PrefixContent, RunPrefix
 from gangline.exec.start import ADDRESS, BEFORE, RUN, RunStart, _is_newer, _newest_local, is_disk_newest
 from gangline.exec.watch import REFUSED_S, Watcher
 from tests.exec import habits
@@ -332,7 +332,9 @@ def test_what_is_here_is_newer_than_what_is_there(local: RunStart, theirs: Commi
 def test_a_folder_is_ours_until_another_run_has_begun(tmp_path: Path) -> None:
     """One that was remembered and died before it began has changed nothing."""
     objects = FolderObjects(tmp_path / "store")
-    depot = Depot(objects=objects, transfer=FolderTransfer(objects), address="store", rng=Random(1), now_ms=lambda: 0)
+    depot = RunPrefix(
+        objects=objects, transfer=FolderTransfer(objects), address="store", rng=Random(1), now_ms=lambda: 0
+    )
     workspace = LocalWorkspace(tmp_path / "out", STEPS)
     found = {run: PrefixContent(begun={run: Begun(run=run, origin=None)}) for run in ("000001", "000002", "000003")}
     assert is_disk_newest(depot, workspace, PrefixContent()) and not is_disk_newest(depot, workspace, found["000001"])
@@ -356,7 +358,7 @@ def test_what_could_not_be_held_is_lacking_until_something_newer_could(
         SimpleNamespace(processes=1),  # type: ignore[arg-type]
         lambda: 7,
         lambda taken, after_ms: put.append(f"{taken.name} {after_ms}"),
-        Guard(said.append),
+        ErrorReporter(said.append),
     )
     with monkeypatch.context() as patch:
         patch.setattr(held, "put", refuse_full)

@@ -59,7 +59,7 @@ class Asking:
     def ask_all(self, examples: int, number: int) -> None:
         service = self.service
         objects = service.objects if isinstance(service.objects, LocalObjects) else None
-        schema = schemathesis.openapi.from_asgi("/openapi.json", make_app(service.at, objects, ANY_RATE))
+        schema = schemathesis.openapi.from_asgi("/openapi.json", make_app(service.deployment, objects, ANY_RATE))
         schema.config.checks.positive_data_acceptance.expected_statuses = REFUSED
         schema.config.checks.negative_data_rejection.expected_statuses = [
             "4xx",

@@ -88,7 +88,7 @@ ClockedStore = ClockedSqlite | ClockedPostgres
 class Service:
     """A deployment, what reaches it over HTTP, and the files that stand in for a user's."""
 
-    at: Deployment
+    deployment: Deployment
     app: FastAPI
     http: TestClient
     store: ClockedStore
@@ -109,7 +109,7 @@ class Service:
 
     def wait(self, seconds: float) -> None:
         self.store.time_ms += round(seconds * 1000)
-        tick = write("tick", now=self.now_ms, gap_ms=10**15, server=self.at.server, turn_ends_ms=self.now_ms)
+        tick = write("tick", now=self.now_ms, gap_ms=10**15, server=self.deployment.server, turn_ends_ms=self.now_ms)
         self.store.apply(tick)  # as if it had ticked all the while
 
     def hand_in(self, content: bytes, path: str) -> File:
@@ -150,33 +150,35 @@ class Service:
         """Also for several GPUs: older versions took such LoRAs."""
         spec = self.spec(**settings)
         if isinstance(spec.needs, Needs) and spec.needs.slots > 1:
-            return queue(self.at, project, spec, name="", request=None, now_ms=self.now_ms)
-        return submit(self.at, project, to_json(spec), name="", request=None, now_ms=self.now_ms)
+            return queue(self.deployment, project, spec, name="", request=None, now_ms=self.now_ms)
+        return submit(self.deployment, project, to_json(spec), name="", request=None, now_ms=self.now_ms)
 
     def add_project(self, project: str, *, share: float = 1.0, budget_usd: float | None = None) -> str:
         """Another project, with the photo in its store."""
-        create_project(self.at, project)
-        set_allowance(self.at, project, share=share, budget_usd=budget_usd)
+        create_project(self.deployment, project)
+        set_allowance(self.deployment, project, share=share, budget_usd=budget_usd)
         self._keep_photo(project)
         return project
 
     def _keep_photo(self, project: str) -> None:
         """As if it had been uploaded: every test begins so, and `hand_in` takes three requests."""
         self.objects.write(blob_key(project, self.photo.sha256), b"a photo")
-        assert blob_here(self.at, project, self.photo.sha256, self.photo.bytes, self.now_ms).present
+        assert blob_here(self.deployment, project, self.photo.sha256, self.photo.bytes, self.now_ms).present
 
     def join(self, name: str = "node-a", **facts: Any) -> str:
         """A rented node into the pool that it was rented for."""
-        pool = load_node(self.at, facts["node"]).pool if "node" in facts else DEFAULT_POOL
-        return join_pool(self.at, Join(machine=f"machine-of-{name}", name=name, **facts), pool, self.now_ms).node
+        pool = load_node(self.deployment, facts["node"]).pool if "node" in facts else DEFAULT_POOL
+        return join_pool(
+            self.deployment, Join(machine=f"machine-of-{name}", name=name, **facts), pool, self.now_ms
+        ).node
 
     def claim(self, node: str) -> Assignment:
-        assignment = claim(self.at, node, self.now_ms)
+        assignment = claim(self.deployment, node, self.now_ms)
         assert isinstance(assignment, Assignment), assignment
         return assignment
 
     def claim_nothing(self, node: str) -> str:
-        answer = claim(self.at, node, self.now_ms)
+        answer = claim(self.deployment, node, self.now_ms)
         assert isinstance(answer, NoWork), answer
         return answer.because
 
@@ -196,10 +198,10 @@ class Service:
 
     def tick(self) -> None:
         """Everything that the service does of itself, now."""
-        Controller(self.at).tick(self.now_ms)
+        Controller(self.deployment).tick(self.now_ms)
 
     def change_policy(self, **changes: Any) -> None:
-        self.at = replace(self.at, policy=replace(self.at.policy, **changes))
+        self.deployment = replace(self.deployment, policy=replace(self.deployment.policy, **changes))
 
     def look(self, sql: str) -> list[dict[str, Any]]:
         """What is in the database, past the store."""

@@ -69,7 +69,7 @@ def test_jobs_come_in_pages_newest_first(service: Service) -> None:
 def test_a_job_is_found_by_its_name_and_by_each_end_of_its_id(service: Service) -> None:
     spec = to_json(service.spec())
     jobs = [
-        submit(service.at, PROJECT, spec, name=name, request=None, now_ms=service.now_ms)
+        submit(service.deployment, PROJECT, spec, name=name, request=None, now_ms=service.now_ms)
         for name in ("a dog", "a cat", "a dog", "100%")
     ]
 

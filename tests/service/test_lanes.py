@@ -72,7 +72,7 @@ def test_where_the_threads_of_one_kind_are_all_taken_the_others_answer(
     token, attempt, fence = at_work(service)
 
     async def together() -> None:
-        transport = httpx.ASGITransport(app=make_app(service.at, service.objects))
+        transport = httpx.ASGITransport(app=make_app(service.deployment, service.objects))
         async with httpx.AsyncClient(transport=transport, base_url="http://gangline", timeout=IN_TIME_S) as http:
 
             def ask(method: str, path: str, bearer: str, **rest: Any) -> Any:

@@ -26,7 +26,7 @@ SELDOM = Limits(key_rate_per_s=0.5, key_burst=2, address_rate_per_s=0.25, addres
 
 @pytest.fixture
 def served(service: Service, request: pytest.FixtureRequest) -> Iterator[Served]:
-    with serving(make_app(service.at, service.objects, request.param)) as served:
+    with serving(make_app(service.deployment, service.objects, request.param)) as served:
         yield served
 
 

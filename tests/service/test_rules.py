@@ -36,19 +36,19 @@ NO_JOB = "no job waits that may run here"
 
 def beat(service: Service, node: str, hold: Hold, step: int, **said: Any) -> Beaten | Stale:
     known = {"phase": "training", "loss": 0.5, "training_s": 0} | said
-    return renew(service.at, node, hold, Beat(step=step, **known), service.now_ms)
+    return renew(service.deployment, node, hold, Beat(step=step, **known), service.now_ms)
 
 
 def fail(service: Service, node: str, hold: Hold, kind: Any) -> None:
-    assert finish(service.at, node, hold, Failed(kind=kind, because="boom"), service.now_ms) == Done()
+    assert finish(service.deployment, node, hold, Failed(kind=kind, because="boom"), service.now_ms) == Done()
 
 
 def release(service: Service, node: str, hold: Hold) -> None:
-    assert finish(service.at, node, hold, Released(), service.now_ms) == Done()
+    assert finish(service.deployment, node, hold, Released(), service.now_ms) == Done()
 
 
 def succeed(service: Service, node: str, hold: Hold) -> None:
-    assert finish(service.at, node, hold, result(service, node, hold), service.now_ms) == Done()
+    assert finish(service.deployment, node, hold, result(service, node, hold), service.now_ms) == Done()
 
 
 def advance(service: Service, node: str, hold: Hold, step: int = 10, seconds_per_step: float = 1.0) -> None:
@@ -59,7 +59,7 @@ def advance(service: Service, node: str, hold: Hold, step: int = 10, seconds_per
 
 
 def node_view(service: Service, node: str) -> NodeView:
-    return next(found for found in query.nodes(service.at, None) if found.id == node)
+    return next(found for found in query.nodes(service.deployment, None) if found.id == node)
 
 
 def because(service: Service, job: str) -> str:
@@ -67,7 +67,7 @@ def because(service: Service, job: str) -> str:
 
 
 def kinds(service: Service, job: str) -> list[str]:
-    return [event.kind for event in query.events_after(service.at, PROJECT, job, 0)]
+    return [event.kind for event in query.events_after(service.deployment, PROJECT, job, 0)]
 
 
 # Bans
@@ -100,7 +100,7 @@ def test_a_machine_that_failed_a_job_does_not_get_it_again_but_another_does(serv
 
 def test_a_ban_is_the_machines_and_not_the_nodes(service: Service) -> None:
     job, node = failed_once(service)
-    leave_pool(service.at, node, service.now_ms)
+    leave_pool(service.deployment, node, service.now_ms)
     service.claim_nothing(service.join("node-a"))
     assert service.state(job) == "queued"
 
@@ -226,7 +226,7 @@ def a_contrast(service: Service, **facts: Any) -> None:
     hold = service.claim(node).hold
     advance(service, node, hold)
     succeed(service, node, hold)
-    leave_pool(service.at, node, service.now_ms)
+    leave_pool(service.deployment, node, service.now_ms)
 
 
 def misbehave(service: Service, node: str, kind: str = "gpu error", project: str = PROJECT, **settings: Any) -> None:
@@ -234,7 +234,7 @@ def misbehave(service: Service, node: str, kind: str = "gpu error", project: str
     service.wait(POLICY.rest_max_s)
     job = service.submit(project, **settings)
     fail(service, node, service.claim(node).hold, kind)
-    steer.cancel(service.at, job, service.now_ms)
+    steer.cancel(service.deployment, job, service.now_ms)
 
 
 def test_four_bad_jobs_of_one_project_never_quarantine_the_only_machine(service: Service) -> None:
@@ -307,20 +307,20 @@ def test_a_contrast_may_come_after_the_strikes(service: Service) -> None:
 
 def test_a_quarantine_lasts_over_joins_and_ends_in_a_trial(service: Service) -> None:
     a_contrast(service)
-    leave_pool(service.at, quarantined(service), service.now_ms)
+    leave_pool(service.deployment, quarantined(service), service.now_ms)
     again = service.join("node-bad")
     assert node_view(service, again).state == "quarantined"
     service.wait(POLICY.quarantine_s + 1)
     service.claim_nothing(again)
     service.tick()
     assert node_view(service, again).state == "on_trial"
-    leave_pool(service.at, again, service.now_ms)
+    leave_pool(service.deployment, again, service.now_ms)
     third = service.join("node-bad")
     assert node_view(service, third).state == "on_trial"
     service.submit()
     succeed(service, third, service.claim(third).hold)
     assert node_view(service, third).state == "ready"
-    leave_pool(service.at, third, service.now_ms)
+    leave_pool(service.deployment, third, service.now_ms)
     assert node_view(service, service.join("node-bad")).state == "ready"
 
 
@@ -366,7 +366,7 @@ def test_a_last_machine_on_trial_that_fails_again_rests_longer_and_is_not_locked
         assert "pauses after failures" in service.claim_nothing(node)
         assert f"after a rest of {rest_s} s" in node_view(service, node).because
         service.wait(1)
-        assert steer.cancel(service.at, service.claim(node).job, service.now_ms)
+        assert steer.cancel(service.deployment, service.claim(node).job, service.now_ms)
     assert node_view(service, node).state == "on_trial"
 
 
@@ -384,7 +384,7 @@ def test_a_machine_on_trial_gets_one_job_at_a_time_however_many_slots_it_has(ser
 
 
 def test_a_machine_that_joins_again_is_still_on_trial_and_says_why(service: Service) -> None:
-    leave_pool(service.at, last_one(service), service.now_ms)
+    leave_pool(service.deployment, last_one(service), service.now_ms)
     again = node_view(service, service.join("node-bad"))
     assert again.state == "on_trial" and "2 strikes: the GPU failed" in again.because
 
@@ -397,7 +397,7 @@ def test_who_went_on_trial_is_not_counted_among_those_that_were_sent_away(servic
 def test_the_only_machine_of_a_pool_that_can_rent_another_is_quarantined(service: Service) -> None:
     a_contrast(service)
     limits = PoolLimits(name="cloud", nodes_min=0, nodes_max=1)
-    service.at = replace(service.at, pools={"cloud": RentedPool(limits, Shop())})
+    service.deployment = replace(service.deployment, pools={"cloud": RentedPool(limits, Shop())})
     rent(service, "node-1", pool="cloud")
     node = service.join("node-1", node="node-1")
     misbehave(service, node)
@@ -496,7 +496,7 @@ def test_a_node_whose_attempt_was_ended_from_here_is_not_taken_for_silent(servic
     for step in range(20):
         service.wait(POLICY.heartbeat_interval_s)
         assert beat(service, node, hold, step) == Beaten()
-    assert steer.cancel(service.at, job, service.now_ms)
+    assert steer.cancel(service.deployment, job, service.now_ms)
     service.wait(POLICY.tick_interval_s)
     service.tick()
     assert node_view(service, node).state == "ready"
@@ -531,13 +531,13 @@ def test_two_claims_at_once_cannot_spend_the_same_money(service: Service) -> Non
     nodes = [service.join(f"node-{number}") for number in range(8)]
     for _ in nodes:
         service.submit()
-    set_allowance(service.at, PROJECT, share=1, budget_usd=2.5 * RESERVED / 1e6)
+    set_allowance(service.deployment, PROJECT, share=1, budget_usd=2.5 * RESERVED / 1e6)
     answers: list[Any] = []
     together = threading.Barrier(len(nodes))
 
     def ask(node: str) -> None:
         together.wait()
-        answers.append(claim(service.at, node, service.now_ms))
+        answers.append(claim(service.deployment, node, service.now_ms))
 
     threads = [threading.Thread(target=ask, args=(node,)) for node in nodes]
     for thread in threads:
@@ -545,10 +545,10 @@ def test_two_claims_at_once_cannot_spend_the_same_money(service: Service) -> Non
     for thread in threads:
         thread.join()
     assert sum(isinstance(answer, Assignment) for answer in answers) == 2
-    assert project(service.at, PROJECT).reserved_usd == 2 * RESERVED / 1e6
+    assert project(service.deployment, PROJECT).reserved_usd == 2 * RESERVED / 1e6
     why = [
         view.because
-        for view in query.jobs(service.at, PROJECT, service.now_ms, limit=100, cursor=None).jobs
+        for view in query.jobs(service.deployment, PROJECT, service.now_ms, limit=100, cursor=None).jobs
         if view.state == "queued"
     ]
     assert len(why) == 6
@@ -556,14 +556,14 @@ def test_two_claims_at_once_cannot_spend_the_same_money(service: Service) -> Non
 
 
 def test_an_end_gives_back_what_was_reserved_and_books_what_was_spent(service: Service) -> None:
-    set_allowance(service.at, PROJECT, share=1, budget_usd=1)
+    set_allowance(service.deployment, PROJECT, share=1, budget_usd=1)
     service.submit()
     node = service.join()
-    assert reservation(load_node(service.at, node).price_of(1), 0, service.at.policy) == RESERVED
+    assert reservation(load_node(service.deployment, node).price_of(1), 0, service.deployment.policy) == RESERVED
     hold = service.claim(node).hold
     service.wait(20)
     release(service, node, hold)
-    found = project(service.at, PROJECT)
+    found = project(service.deployment, PROJECT)
     assert (found.spent_usd, found.reserved_usd) == (0.002, 0)
 
 
@@ -579,7 +579,7 @@ def run_until_told_to_stop(service: Service, node: str, hold: Hold) -> str:
 
 def test_when_the_budget_runs_out_the_next_heartbeats_say_stop_and_the_job_waits_for_more(service: Service) -> None:
     job, node = service.submit(), service.join()
-    set_allowance(service.at, PROJECT, share=1, budget_usd=3 * RESERVED / 1e6)
+    set_allowance(service.deployment, PROJECT, share=1, budget_usd=3 * RESERVED / 1e6)
     hold = service.claim(node).hold
     stop = run_until_told_to_stop(service, node, hold)
     assert stop == "stopped: the budget of default, $0.27, does not allow it: $0.00 spent, $0.27 reserved by what runs"
@@ -587,26 +587,26 @@ def test_when_the_budget_runs_out_the_next_heartbeats_say_stop_and_the_job_waits
     release(service, node, hold)
     assert (service.state(job), failures(service, job)) == ("queued", 0)
     assert because(service, job) == stop
-    assert query.job(service.at, PROJECT, job, service.now_ms).summary.because.startswith(
+    assert query.job(service.deployment, PROJECT, job, service.now_ms).summary.because.startswith(
         "the budget of default, $0.27,"
     )
-    money = project(service.at, PROJECT)
+    money = project(service.deployment, PROJECT)
     assert money.budget_usd is not None and 0.9 * money.budget_usd < money.spent_usd <= money.budget_usd
     service.claim_nothing(node)
-    set_allowance(service.at, PROJECT, share=1, budget_usd=None)
+    set_allowance(service.deployment, PROJECT, share=1, budget_usd=None)
     assert service.claim(node).job == job
 
 
 def test_a_node_that_does_not_heed_overspends_no_budget(service: Service) -> None:
     job, node = service.submit(), service.join()
-    set_allowance(service.at, PROJECT, share=1, budget_usd=RESERVED / 1e6)
+    set_allowance(service.deployment, PROJECT, share=1, budget_usd=RESERVED / 1e6)
     hold = service.claim(node).hold
     run_until_told_to_stop(service, node, hold)
     while service.state(job) == "running":
         beat(service, node, hold, 99)
         service.wait(POLICY.tick_interval_s)
         service.tick()
-    money = project(service.at, PROJECT)
+    money = project(service.deployment, PROJECT)
     assert money.budget_usd is not None and money.spent_usd <= money.budget_usd
 
 
@@ -619,7 +619,7 @@ def test_a_project_without_money_does_not_hold_up_another_projects_interrupted_j
         service.claim(node)
     service.wait(POLICY.lease_s + 1)
     service.tick()
-    set_allowance(service.at, poor, share=1, budget_usd=0)
+    set_allowance(service.deployment, poor, share=1, budget_usd=0)
     job, first = service.submit(), service.join("node-x")
     release(service, first, service.claim(first).hold)
     assert service.claim(service.join("node-y")).job == job
@@ -637,18 +637,18 @@ def test_jobs_too_wide_for_a_node_do_not_hide_one_that_fits(service: Service) ->
 
 def test_a_paused_job_is_nobodys_until_it_is_resumed(service: Service) -> None:
     job, node = service.submit(), service.join()
-    assert steer.pause(service.at, job, service.now_ms)
-    assert not steer.pause(service.at, job, service.now_ms)
+    assert steer.pause(service.deployment, job, service.now_ms)
+    assert not steer.pause(service.deployment, job, service.now_ms)
     assert (service.state(job), because(service, job)) == ("paused", "paused by its owner")
     service.claim_nothing(node)
-    assert steer.resume(service.at, job, service.now_ms)
+    assert steer.resume(service.deployment, job, service.now_ms)
     assert service.claim(node).job == job
 
 
 def test_a_running_job_that_is_paused_saves_first_and_goes_on_from_there_later(service: Service) -> None:
     job, node = service.submit(), service.join()
     hold = service.claim(node).hold
-    assert steer.pause(service.at, job, service.now_ms)
+    assert steer.pause(service.deployment, job, service.now_ms)
     assert (service.state(job), because(service, job)) == ("running", "paused by its owner")
     assert beat(service, node, hold, 20) == Beaten(stop="paused by its owner")
     upload(service, node, hold, 20)
@@ -656,15 +656,15 @@ def test_a_running_job_that_is_paused_saves_first_and_goes_on_from_there_later(s
     release(service, node, hold)
     assert (service.state(job), because(service, job)) == ("paused", "paused by its owner")
     service.claim_nothing(node)
-    assert steer.resume(service.at, job, service.now_ms)
+    assert steer.resume(service.deployment, job, service.now_ms)
     assert [saved.step for saved in service.claim(node).resume] == [20]
 
 
 def test_a_job_that_is_resumed_before_its_node_has_stopped_is_not_paused(service: Service) -> None:
     job, node = service.submit(), service.join()
     hold = service.claim(node).hold
-    steer.pause(service.at, job, service.now_ms)
-    assert steer.resume(service.at, job, service.now_ms)
+    steer.pause(service.deployment, job, service.now_ms)
+    assert steer.resume(service.deployment, job, service.now_ms)
     release(service, node, hold)
     assert service.state(job) == "queued"
 
@@ -673,11 +673,11 @@ def test_a_job_that_is_resumed_before_its_node_has_stopped_is_not_paused(service
 def test_however_the_attempt_of_a_paused_job_ends_it_is_paused(service: Service, end: str) -> None:
     job, node = service.submit(), service.join()
     hold = service.claim(node).hold
-    steer.pause(service.at, job, service.now_ms)
+    steer.pause(service.deployment, job, service.now_ms)
     if end == "fails":
         fail(service, node, hold, "crashed")
     elif end == "leaves":
-        leave_pool(service.at, node, service.now_ms)
+        leave_pool(service.deployment, node, service.now_ms)
     else:
         service.wait(POLICY.lease_s + 1)
         service.tick()
@@ -687,36 +687,36 @@ def test_however_the_attempt_of_a_paused_job_ends_it_is_paused(service: Service,
 def test_a_paused_job_that_succeeds_all_the_same_has_succeeded(service: Service) -> None:
     job, node = service.submit(), service.join()
     hold = service.claim(node).hold
-    steer.pause(service.at, job, service.now_ms)
+    steer.pause(service.deployment, job, service.now_ms)
     succeed(service, node, hold)
     assert service.state(job) == "succeeded"
     for act in (steer.pause, steer.resume):
         with pytest.raises(BadInput, match="has succeeded and cannot be"):
-            act(service.at, job, service.now_ms)
+            act(service.deployment, job, service.now_ms)
 
 
 def test_to_resume_a_job_that_was_not_paused_changes_nothing(service: Service) -> None:
     job, node = service.submit(), service.join()
-    assert not steer.resume(service.at, job, service.now_ms)
+    assert not steer.resume(service.deployment, job, service.now_ms)
     service.claim(node)
     before = facts(service, job)
-    assert not steer.resume(service.at, job, service.now_ms)
+    assert not steer.resume(service.deployment, job, service.now_ms)
     assert facts(service, job) == before
 
 
 def test_a_paused_job_can_be_canceled(service: Service) -> None:
     job = service.submit()
-    steer.pause(service.at, job, service.now_ms)
-    assert steer.cancel(service.at, job, service.now_ms)
+    steer.pause(service.deployment, job, service.now_ms)
+    assert steer.cancel(service.deployment, job, service.now_ms)
     assert service.state(job) == "canceled"
 
 
 def test_a_retry_is_a_new_job_from_the_same_spec(service: Service) -> None:
     job = service.submit(seed=5)
     with pytest.raises(BadInput, match="may still succeed"):
-        steer.submit_again(service.at, PROJECT, job, service.now_ms)
-    steer.cancel(service.at, job, service.now_ms)
-    again = steer.submit_again(service.at, PROJECT, job, service.now_ms)
+        steer.submit_again(service.deployment, PROJECT, job, service.now_ms)
+    steer.cancel(service.deployment, job, service.now_ms)
+    again = steer.submit_again(service.deployment, PROJECT, job, service.now_ms)
     assert again != job and view(service, again).spec == view(service, job).spec
     assert (service.state(again), service.state(job)) == ("queued", "canceled")
 
@@ -724,19 +724,19 @@ def test_a_retry_is_a_new_job_from_the_same_spec(service: Service) -> None:
 def test_a_lora_for_several_gpus_is_refused_but_one_that_an_older_version_took_is_tried_again(service: Service) -> None:
     wide = service.spec(needs=Needs(slots=4))
     with pytest.raises(InvalidSpec, match="a LoRA is trained on one GPU"):
-        submit(service.at, PROJECT, to_json(wide), name="", request=None, now_ms=service.now_ms)
+        submit(service.deployment, PROJECT, to_json(wide), name="", request=None, now_ms=service.now_ms)
     job = service.submit(needs=Needs(slots=4))
     assert service.claim(service.join(slots=4)).job == job
-    steer.cancel(service.at, job, service.now_ms)
+    steer.cancel(service.deployment, job, service.now_ms)
     service.wait(POLICY.lease_s + POLICY.stop_grace_s + 1)
     service.tick()
-    assert service.state(steer.submit_again(service.at, PROJECT, job, service.now_ms)) == "queued"
+    assert service.state(steer.submit_again(service.deployment, PROJECT, job, service.now_ms)) == "queued"
 
 
 def test_who_does_not_heed_a_stop_loses_its_lease_after_the_grace(service: Service) -> None:
     job, node = service.submit(), service.join()
     hold = service.claim(node).hold
-    steer.pause(service.at, job, service.now_ms)
+    steer.pause(service.deployment, job, service.now_ms)
     for _ in range(int(POLICY.stop_grace_s / 10)):
         assert beat(service, node, hold, 1) == Beaten(stop="paused by its owner")
         service.tick()
@@ -755,7 +755,7 @@ def test_who_does_not_heed_a_stop_loses_its_lease_after_the_grace(service: Servi
 @pytest.mark.parametrize(("share", "theirs"), [(1.0, 10), (3.0, 5)])
 def test_projects_get_their_shares_of_a_busy_node(service: Service, share: float, theirs: int) -> None:
     other = service.add_project("other")
-    set_allowance(service.at, PROJECT, share=share, budget_usd=None)
+    set_allowance(service.deployment, PROJECT, share=share, budget_usd=None)
     owner = {service.submit(project=project): project for project in [PROJECT] * 20 + [other] * 20}
     node = service.join()
     got: Counter[str] = Counter()
@@ -763,7 +763,7 @@ def test_projects_get_their_shares_of_a_busy_node(service: Service, share: float
         assignment = service.claim(node)
         got[owner[assignment.job]] += 1
         service.wait(100)
-        steer.cancel(service.at, assignment.job, service.now_ms)
+        steer.cancel(service.deployment, assignment.job, service.now_ms)
     assert abs(got[other] - theirs) <= 1, got
 
 
@@ -772,7 +772,7 @@ def test_a_flood_of_tiny_jobs_costs_its_project_its_turn(service: Service) -> No
     flood = {service.submit() for _ in range(10)}
     job, node = service.submit(project=other), service.join()
     first = service.claim(node).job
-    steer.cancel(service.at, first, service.now_ms)  # it cost no time at all
+    steer.cancel(service.deployment, first, service.now_ms)  # it cost no time at all
     second = service.claim(node).job
     assert {first in flood, second in flood} == {True, False} and job in (first, second)
 
@@ -797,7 +797,7 @@ def test_a_node_gets_a_job_whose_base_it_holds_first_but_no_job_waits_longer_for
     assignment = service.claim(node)
     assert assignment.job == held
     release(service, node, assignment.hold)
-    steer.cancel(service.at, held, service.now_ms)
+    steer.cancel(service.deployment, held, service.now_ms)
     service.submit()
     service.wait(POLICY.base_wait_s + 1)
     assert service.claim(node).job == first
@@ -806,7 +806,7 @@ def test_a_node_gets_a_job_whose_base_it_holds_first_but_no_job_waits_longer_for
 def test_a_job_that_has_just_come_is_left_to_the_idle_node_of_the_minimum(service: Service) -> None:
     shop = Shop(Offer(id="offer"))
     limits = PoolLimits(name="cloud", nodes_min=1, nodes_max=2)
-    service.at = replace(service.at, pools={"cloud": RentedPool(limits, shop)})
+    service.deployment = replace(service.deployment, pools={"cloud": RentedPool(limits, shop)})
     rent(service, "node-1", pool="cloud")
     node = service.join("node-1", node="node-1")
     service.wait(POLICY.idle_s + 1)
@@ -824,10 +824,10 @@ def test_leaving_twice_changes_nothing_more(service: Service) -> None:
     job, node = service.submit(), service.join()
     service.claim(node)
     service.wait(5)
-    leave_pool(service.at, node, service.now_ms)
+    leave_pool(service.deployment, node, service.now_ms)
     before = facts(service, job), service.look("SELECT * FROM ledger"), service.look("SELECT * FROM node")
     service.wait(5)
-    leave_pool(service.at, node, service.now_ms)
+    leave_pool(service.deployment, node, service.now_ms)
     after = facts(service, job), service.look("SELECT * FROM ledger"), service.look("SELECT * FROM node")
     assert after == before
 
@@ -852,7 +852,7 @@ def test_the_ledger_covers_a_nodes_whole_time_without_a_gap(service: Service, en
     service.claim(node)
     if end == "leaves":
         service.wait(9.9)
-        leave_pool(service.at, node, service.now_ms)
+        leave_pool(service.deployment, node, service.now_ms)
     else:
         service.wait(POLICY.node_silent_s + 1)
         service.tick()
@@ -897,7 +897,7 @@ def test_a_queued_job_says_why_it_waits_now(service: Service) -> None:
 
     def why() -> str:
         shown = view(service, job).summary.because
-        assert shown == query.jobs(service.at, PROJECT, service.now_ms, limit=9, cursor=None).jobs[0].because
+        assert shown == query.jobs(service.deployment, PROJECT, service.now_ms, limit=9, cursor=None).jobs[0].because
         return shown
 
     start = "; start a worker that has an A10: `gangline worker`"
@@ -906,12 +906,12 @@ def test_a_queued_job_says_why_it_waits_now(service: Service) -> None:
     assert why() == f"no node here can take it: needs an A10 and node-a has T4{start}"
     node = service.join("node-b", gpu="A10")
     assert why() == "waits for a node"
-    set_allowance(service.at, PROJECT, share=1, budget_usd=0.01)
+    set_allowance(service.deployment, PROJECT, share=1, budget_usd=0.01)
     assert why() == "the budget of default, $0.01, does not allow it: $0.00 spent, $0.00 reserved by what runs"
-    set_allowance(service.at, PROJECT, share=1, budget_usd=None)
+    set_allowance(service.deployment, PROJECT, share=1, budget_usd=None)
     fail(service, node, service.claim(node).hold, "crashed")
     assert why() == "waits 10 s before its next try: to be tried again (1 of 3 failed): the trainer crashed: boom"
     service.wait(10)
     assert why() == f"no node here can take it: needs an A10 and node-a has T4; node-b failed it before{start}"
-    steer.pause(service.at, job, service.now_ms)
+    steer.pause(service.deployment, job, service.now_ms)
     assert why() == "paused by its owner"

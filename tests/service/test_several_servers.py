@@ -31,8 +31,11 @@ def database(database_server: Any) -> str:
 def servers(service: Service) -> Iterator[list[Deployment]]:
     """Three processes' worth: each with a pool of connections, and a memory, of its own."""
     stores = [ClockedPostgres(service.database) for _ in range(2)]
-    others = [replace(service.at, store=store, server=f"server-{n}", recent=Recent()) for n, store in enumerate(stores)]
-    yield [service.at, *others]
+    others = [
+        replace(service.deployment, store=store, server=f"server-{n}", recent=Recent())
+        for n, store in enumerate(stores)
+    ]
+    yield [service.deployment, *others]
     for store in stores:
         store.close()
 
@@ -78,7 +81,7 @@ def test_the_others_go_on_when_the_server_that_ticked_is_gone(service: Service, 
     assert isinstance(claim(servers[0], node, service.now_ms), Assignment)
     first, second = (Controller(at) for at in servers[:2])
     first.tick(service.now_ms)
-    service.store.time_ms += round(service.at.policy.turn_ms) + 1
+    service.store.time_ms += round(service.deployment.policy.turn_ms) + 1
     servers[1].store.time_ms = service.now_ms  # type: ignore[attr-defined]
     second.tick(service.now_ms)
     assert service.look("SELECT ticker FROM service") == [{"ticker": "server-0"}]

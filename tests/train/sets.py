@@ -115,7 +115,7 @@ def lines(run: RunDirectory) -> list[dict[str, Any]]:
 CARDS = torch.cuda.device_count()
 STARTS = multiprocessing.get_context("spawn" if CARDS else "forkserver")  # CUDA does not outlive a fork
 STARTS.set_forkserver_preload(
-    ["gangline.train.scratch.beginning", "torch.distributed.fsdp"]
+    ["gangline.train.scratch.initial_weights", "torch.distributed.fsdp"]
 )  # all that takes long, but for Lance
 
 

@@ -30,7 +30,7 @@ AS_THEY_ARE = {
     "Submission.spec": "parsed as one of the specs, whose fields stand in this table too",
     "Question.spec": "the same",
     "DataRef.where": "a condition may have several lines; it has no other control characters",
-    "Phase.where": "a condition may have several lines; it has no other control characters",
+    "TrainingPhase.where": "a condition may have several lines; it has no other control characters",
     "ScratchSpec.held_out": "a condition, too",
     "WantedBase.name": "core.models.bases.is_base_name refuses all but letters, digits, dots and hyphens, with a hint",
     "WantedProject.project": "core.access.is_project_name refuses all but letters, digits and hyphens, with a hint",
@@ -104,6 +104,6 @@ def test_the_fields_that_take_any_text_are_there() -> None:
 
 def test_a_condition_has_lines_and_nothing_else() -> None:
     for place, hint in FIELDS:
-        if place in ("DataRef.where", "Phase.where", "ScratchSpec.held_out"):
+        if place in ("DataRef.where", "TrainingPhase.where", "ScratchSpec.held_out"):
             assert takes(hint, "width > 256\n\tand height > 256")
             assert [text[:20] for text in HOSTILE if takes(hint, text)] == ["a\nb"]

@@ -121,7 +121,7 @@ def record() -> list[Exchange]:
 
 
 def _converse(service: Service, objects: LocalObjects, folder: Path, kept: list[Exchange]) -> None:
-    app: FastAPI = make_app(service.at, objects)
+    app: FastAPI = make_app(service.deployment, objects)
     app.add_middleware(Recorder, kept=kept, now_ms=lambda: service.now_ms)
     with serving(app) as served:
         Conversation(service, served.url, folder).hold()

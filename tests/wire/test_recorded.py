@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gangline.core.specs.spec import told_whole
+from gangline.core.specs.spec import with_defaults
 from gangline.wire import protocol
 from tests.service.conftest import OPERATOR, Service
 from tests.wire.record import RECORDED, Exchange, meant, record
@@ -64,7 +64,7 @@ def kind(value: Any) -> str:
 def as_understood(answer: Any) -> Any:
     """With the settings that a node fills in by itself: they are told where they are not as by default."""
     if isinstance(answer, dict) and isinstance(answer.get("spec"), dict):
-        return answer | {"spec": told_whole(answer["spec"])}
+        return answer | {"spec": with_defaults(answer["spec"])}
     return answer
 
 

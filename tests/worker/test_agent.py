@@ -266,7 +266,7 @@ def test_an_upload_that_takes_most_of_an_hour_does_not_stop_the_heartbeat(node: 
     while not (node.lease() and node.lease()["phase"] == "training"):  # type: ignore[index]
         node.step()
     node.agent._edges.transfer.looks = 3300  # type: ignore[attr-defined]
-    controller = Controller(node.service.at)
+    controller = Controller(node.service.deployment)
     while node.service.state(job) == "running":
         node.step()
         controller.tick(node.service.now_ms)
@@ -446,7 +446,7 @@ def test_two_attempts_on_one_node_use_a_fresh_directory_each(node: Node) -> None
         node.step()
     node.trainer.runs[0].script[:] = node.trainer.runs[0].script[:1]
     node.trainer.runs[0].code = 1
-    controller = Controller(node.service.at)
+    controller = Controller(node.service.deployment)
     while len(node.trainer.runs) < 2:  # it is the only machine here, so its ban yields after a while
         node.step()
         controller.tick(node.service.now_ms)

@@ -15,8 +15,8 @@ from gangline.core.runs.proof import Proof
 from gangline.core.specs.spec import spec_hash
 from gangline.ports.server import Commit, Done, Hold, Points, Stale
 from gangline.ports.trainer import Pictures, Saved
-from gangline.worker import diary as diaries
-from gangline.worker.diary import Diary
+from gangline.worker import metrics_buffer
+from gangline.worker.metrics_buffer import MetricsBuffer
 from gangline.worker.shipping import METRICS_EVERY_S
 from tests.service.conftest import PROJECT, Service
 from tests.worker.test_agent import Node, ScriptedRun, SlowTransfer, make_node
@@ -160,8 +160,8 @@ def test_what_was_measured_up_to_a_checkpoint_is_there_before_the_checkpoint_cou
 
 
 def test_a_server_that_is_away_for_long_gets_fewer_points_that_reach_as_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(diaries, "KEPT_MAX", 100)
-    diary = Diary(7)
+    monkeypatch.setattr(metrics_buffer, "KEPT_MAX", 100)
+    diary = MetricsBuffer(7)
     for step in range(8, 500):
         diary.take([reading(step)], ended=False)
     diary.take([], ended=True)

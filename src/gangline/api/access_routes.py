@@ -59,50 +59,52 @@ class Allowance:
 
 
 @router.post("/keys", status_code=201)
-def add_key(at: At, now: Now, admin: Admin, project: AdminOf, wanted: WantedKey) -> NewKey:
+def add_key(deployment: At, now: Now, admin: Admin, project: AdminOf, wanted: WantedKey) -> NewKey:
     """Its secret is in this answer and nowhere else. An operator's key is of no project."""
-    return access.create_key(at, admin.role, project, wanted.role, name=wanted.name, lasts_s=wanted.lasts_s, now_ms=now)
+    return access.create_key(
+        deployment, admin.role, project, wanted.role, name=wanted.name, lasts_s=wanted.lasts_s, now_ms=now
+    )
 
 
 @router.get("/keys")
-def list_keys(at: At, now: Now, reach: AdminReach) -> list[KeyView]:
+def list_keys(deployment: At, now: Now, reach: AdminReach) -> list[KeyView]:
     """The project's; all of them, where an operator names no project."""
-    return access.keys(at, reach, now)
+    return access.keys(deployment, reach, now)
 
 
 @router.delete("/keys/{key}", status_code=204)
-def revoke_key(at: At, now: Now, reach: AdminReach, key: str) -> None:
+def revoke_key(deployment: At, now: Now, reach: AdminReach, key: str) -> None:
     """At once, and for good. Doing it again changes nothing."""
-    access.end_key(at, reach, key, now)
+    access.end_key(deployment, reach, key, now)
 
 
 @router.get("/project")
-def show_project(at: At, project: ViewerOf) -> ProjectView:
+def show_project(deployment: At, project: ViewerOf) -> ProjectView:
     """One's own."""
-    return projects.project(at, project)
+    return projects.project(deployment, project)
 
 
 @router.post("/projects", status_code=201)
-def add_project(at: At, _: Operator, wanted: WantedProject) -> ProjectView:
+def add_project(deployment: At, _: Operator, wanted: WantedProject) -> ProjectView:
     """One that is there already stays as it is."""
-    projects.create_project(at, wanted.project)
-    return projects.project(at, wanted.project)
+    projects.create_project(deployment, wanted.project)
+    return projects.project(deployment, wanted.project)
 
 
 @router.get("/projects")
-def list_projects(at: At, _: Operator) -> list[ProjectView]:
-    return projects.projects(at)
+def list_projects(deployment: At, _: Operator) -> list[ProjectView]:
+    return projects.projects(deployment)
 
 
 @router.put("/projects/{project}")
-def set_project(at: At, _: Operator, project: str, allowance: Allowance) -> ProjectView:
+def set_project(deployment: At, _: Operator, project: str, allowance: Allowance) -> ProjectView:
     """A budget below what is spent stops what runs at its next heartbeats."""
-    projects.set_allowance(at, project, share=allowance.share, budget_usd=allowance.budget_usd)
-    return projects.project(at, project)
+    projects.set_allowance(deployment, project, share=allowance.share, budget_usd=allowance.budget_usd)
+    return projects.project(deployment, project)
 
 
 @router.post("/join-tokens", status_code=201)
-def add_join_token(at: At, now: Now, _: Operator, wanted: WantedJoinToken) -> NewJoinToken:
+def add_join_token(deployment: At, now: Now, _: Operator, wanted: WantedJoinToken) -> NewJoinToken:
     """Its secret is in this answer and nowhere else."""
     terms = access.Terms(
         price_usd_per_hour=wanted.price_usd_per_hour,
@@ -110,15 +112,17 @@ def add_join_token(at: At, now: Now, _: Operator, wanted: WantedJoinToken) -> Ne
         nodes_max=wanted.nodes_max,
         nodes_per_hour=wanted.nodes_per_hour,
     )
-    return access.create_join_token(at, wanted.pool, name=wanted.name, lasts_s=wanted.lasts_s, now_ms=now, terms=terms)
+    return access.create_join_token(
+        deployment, wanted.pool, name=wanted.name, lasts_s=wanted.lasts_s, now_ms=now, terms=terms
+    )
 
 
 @router.get("/join-tokens")
-def list_join_tokens(at: At, now: Now, _: Operator) -> list[JoinTokenView]:
-    return access.join_tokens(at, now)
+def list_join_tokens(deployment: At, now: Now, _: Operator) -> list[JoinTokenView]:
+    return access.join_tokens(deployment, now)
 
 
 @router.delete("/join-tokens/{join_token}", status_code=204)
-def revoke_join_token(at: At, now: Now, _: Operator, join_token: str) -> None:
+def revoke_join_token(deployment: At, now: Now, _: Operator, join_token: str) -> None:
     """Nobody joins with it any more; nodes that have, stay. Doing it again changes nothing."""
-    access.end_join_token(at, join_token, now)
+    access.end_join_token(deployment, join_token, now)

@@ -32,7 +32,7 @@ class WantedBase:
 
 
 @router.post("/bases", status_code=201)
-def add_base(at: At, now: Now, project: MemberOf, wanted: WantedBase) -> BaseView:
+def add_base(deployment: At, now: Now, project: MemberOf, wanted: WantedBase) -> BaseView:
     """The same again changes nothing. 422 where the name stands for another base."""
     said = bases.BaseStatement(
         family=wanted.family,
@@ -40,20 +40,20 @@ def add_base(at: At, now: Now, project: MemberOf, wanted: WantedBase) -> BaseVie
         licence=wanted.licence,
         because=wanted.because,
     )
-    return bases.add(at, project, wanted.name, wanted.base, wanted.vae, said, now)
+    return bases.add(deployment, project, wanted.name, wanted.base, wanted.vae, said, now)
 
 
 @router.get("/bases")
-def list_bases(at: At, project: ViewerOf) -> list[BaseView]:
-    return bases.bases_of(at, project)
+def list_bases(deployment: At, project: ViewerOf) -> list[BaseView]:
+    return bases.bases_of(deployment, project)
 
 
 @router.get("/bases/{base}")
-def show_base(at: At, project: ViewerOf, base: str) -> BaseView:
-    return bases.get_base(at, project, base)
+def show_base(deployment: At, project: ViewerOf, base: str) -> BaseView:
+    return bases.get_base(deployment, project, base)
 
 
 @router.delete("/bases/{base}", status_code=204)
-def forget_base(at: At, project: MemberOf, base: str) -> None:
+def forget_base(deployment: At, project: MemberOf, base: str) -> None:
     """Jobs name content, so those that use it go on. Doing it again changes nothing."""
-    bases.forget(at, project, base)
+    bases.forget(deployment, project, base)

@@ -23,20 +23,20 @@ TOLD: dict[int | str, dict[str, Any]] = {
 @router.get("/jobs/{job}/events/stream", responses=TOLD)
 async def follow_events(
     request: Request,
-    at: At,
+    deployment: At,
     project: ViewerOfLater,
     job: str,
     after: str | None = None,
     last_event_id: LastEventId = None,
 ) -> Response:
     """Messages `event` hold an EventView, `progress` a ProgressView, `end` an EndView."""
-    return await _follow(request, at, project, EVENTS, job, last_event_id or after)
+    return await _follow(request, deployment, project, EVENTS, job, last_event_id or after)
 
 
 @router.get("/jobs/{job}/logs/stream", responses=TOLD)
 async def follow_log(
     request: Request,
-    at: At,
+    deployment: At,
     project: ViewerOfLater,
     job: str,
     after: str | None = None,
@@ -45,12 +45,12 @@ async def follow_log(
     progress: bool = False,
 ) -> Response:
     """Messages `log` hold a LogView, `end` an EndView and, where it is asked for, `progress` a ProgressView."""
-    return await _follow(request, at, project, LOG, job, last_event_id or after, progress=progress)
+    return await _follow(request, deployment, project, LOG, job, last_event_id or after, progress=progress)
 
 
 async def _follow(
     request: Request,
-    at: At,
+    deployment: At,
     project: ViewerOfLater,
     channel: Channel,
     job: str,
@@ -63,8 +63,8 @@ async def _follow(
 
     def first() -> tuple[str, StreamPage]:
         owner = project.get()
-        owned(at, owner, job)
-        return owner, read_stream(at, channel, job, place)
+        owned(deployment, owner, job)
+        return owner, read_stream(deployment, channel, job, place)
 
     owner, found = await USERS.run(first)
     if told == END:

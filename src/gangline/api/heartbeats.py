@@ -23,8 +23,8 @@ BEAT = TypeAdapter(Beat)
 HOLD = TypeAdapter(Hold)
 
 
-def beat(at: At, now: Now, node: Holder, hold: HeldLease, request: Beat) -> Beaten:
-    return accepted(renew(at, node, hold, request, now))
+def beat(deployment: At, now: Now, node: Holder, hold: HeldLease, request: Beat) -> Beaten:
+    return accepted(renew(deployment, node, hold, request, now))
 
 
 async def answer(request: Request) -> Response:

@@ -16,13 +16,13 @@ of_users = APIRouter(prefix="/v1", tags=["users"], route_class=UserRoute)
 
 
 @of_workers.post("/attempts/{attempt}/metrics")
-def take_metrics(at: At, now: Now, node: Holder, hold: HeldLease, request: Points) -> Done:
-    return accepted(metrics.take(at, node, hold, request, now))
+def take_metrics(deployment: At, now: Now, node: Holder, hold: HeldLease, request: Points) -> Done:
+    return accepted(metrics.take(deployment, node, hold, request, now))
 
 
 @of_users.get("/jobs/{job}/metrics")
 def show_metrics(
-    at: At, project: ViewerOf, job: str, after: Annotated[int, Query(ge=0, le=NUMBER_MAX)] = 0
+    deployment: At, project: ViewerOf, job: str, after: Annotated[int, Query(ge=0, le=NUMBER_MAX)] = 0
 ) -> MetricsView:
     """One run of all attempts, after a step."""
-    return metrics.metrics_after(at, project, job, after)
+    return metrics.metrics_after(deployment, project, job, after)

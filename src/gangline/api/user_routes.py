@@ -75,9 +75,9 @@ def _parts(submission: Submission | dict[str, Any]) -> tuple[dict[str, Any], str
 
 
 @router.post("/blobs")
-def offer_blob(at: At, now: Now, project: MemberOf, blob: Blob) -> BlobView:
+def offer_blob(deployment: At, now: Now, project: MemberOf, blob: Blob) -> BlobView:
     """Whether these bytes are here; if not, where to put them. Ask again afterwards."""
-    return submit.blob_here(at, project, blob.sha256, blob.bytes, now, blob.parts)
+    return submit.blob_here(deployment, project, blob.sha256, blob.bytes, now, blob.parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,15 +88,15 @@ class Question:
 
 
 @router.post("/plans")
-def place_job(at: At, now: Now, project: ViewerOf, question: Question) -> PlacementView:
+def place_job(deployment: At, now: Now, project: ViewerOf, question: Question) -> PlacementView:
     """Where such a job could run, if it was submitted now, or why nowhere; what waits before it, and how fast such work was. Nothing is
     changed."""
-    return placement.placement(at, project, question.spec, now)
+    return placement.placement(deployment, project, question.spec, now)
 
 
 @router.post("/jobs", status_code=201)
 def submit_job(
-    at: At,
+    deployment: At,
     now: Now,
     project: MemberOf,
     submission: AnySubmission,
@@ -105,8 +105,8 @@ def submit_job(
     """A `Submission`, or the settings of its spec and `name` beside each other. `base` may be a name of `/v1/bases` or ORGANISATION/NAME of
     the hub, and `photos` may say where they lie: the server fetches them (docs/http.md)."""
     spec, name = _parts(submission)
-    job = submit.submit(at, project, spec, name=name, request=idempotency_key, now_ms=now)
-    return query.job(at, project, job, now)
+    job = submit.submit(deployment, project, spec, name=name, request=idempotency_key, now_ms=now)
+    return query.job(deployment, project, job, now)
 
 
 LINES: dict[int | str, dict[str, Any]] = {
@@ -120,7 +120,7 @@ IdempotencyKey = Annotated[str | None, Header(max_length=190)]
 
 @router.post("/jobs/batch", responses=LINES)
 async def submit_batch(
-    request: Request, at: At, project: MemberOfLater, idempotency_key: IdempotencyKey = None
+    request: Request, deployment: At, project: MemberOfLater, idempotency_key: IdempotencyKey = None
 ) -> Response:
     """Submit the job of each line: JSON lines (application/jsonl), a Submission each. They are parsed one by one as they come, and a
     line that is refused leaves the others as they are. With an `Idempotency-Key` the whole may be sent again."""
@@ -128,7 +128,7 @@ async def submit_batch(
     owner, answers, number = await USERS.run(project.get), list[bytes](), 0
     async for line in _lines(request, limits):
         number += 1
-        answer = await USERS.run(partial(_submit_line, at, owner, line, number, idempotency_key))
+        answer = await USERS.run(partial(_submit_line, deployment, owner, line, number, idempotency_key))
         answers.append(to_json(asdict(answer)))
     return Response(b"".join(answer + b"\n" for answer in answers), media_type="application/jsonl")
 
@@ -148,12 +148,12 @@ async def _lines(request: Request, limits: Limits) -> AsyncIterator[bytes]:
             yield line
 
 
-def _submit_line(at: Deployment, project: str, line: bytes, number: int, key: str | None) -> BatchLineView:
+def _submit_line(deployment: Deployment, project: str, line: bytes, number: int, key: str | None) -> BatchLineView:
     try:
         spec, name = _parts(SUBMISSION.validate_json(line))
         request = None if key is None else f"{key}/{number}"
-        now_ms = at.store.now_ms()
-        job = submit.submit(at, project, spec, name=name, request=request, now_ms=now_ms)
+        now_ms = deployment.store.now_ms()
+        job = submit.submit(deployment, project, spec, name=name, request=request, now_ms=now_ms)
     except ValidationError as error:
         invalid = InvalidSpec(problems(list(error.errors(include_url=False)), of_body))
         return BatchLineView(line=number, problem=asdict(of_error(invalid)))
@@ -167,7 +167,7 @@ SUBMISSION: TypeAdapter[Submission | dict[str, Any]] = TypeAdapter(AnySubmission
 
 @router.get("/jobs")
 def list_jobs(
-    at: At,
+    deployment: At,
     now: Now,
     project: ViewerOf,
     limit: Annotated[int, Query(ge=1, le=query.PAGE_MAX)] = 50,
@@ -176,64 +176,66 @@ def list_jobs(
 ) -> JobPage:
     """The newest first. `named`: those alone whose name this is, or whose id it is, begins or ends with; at most `limit`."""
     if named is not None:
-        return query.jobs_named(at, project, named, now, limit=limit)
-    return query.jobs(at, project, now, limit=limit, cursor=cursor)
+        return query.jobs_named(deployment, project, named, now, limit=limit)
+    return query.jobs(deployment, project, now, limit=limit, cursor=cursor)
 
 
 @router.get("/jobs/{job}")
-def show_job(at: At, now: Now, project: ViewerOf, job: str) -> JobView:
-    return query.job(at, project, job, now)
+def show_job(deployment: At, now: Now, project: ViewerOf, job: str) -> JobView:
+    return query.job(deployment, project, job, now)
 
 
 @router.post("/jobs/{job}/cancel")
-def cancel_job(at: At, now: Now, project: MemberOf, job: str) -> JobView:
+def cancel_job(deployment: At, now: Now, project: MemberOf, job: str) -> JobView:
     """A job that has ended stays as it is."""
-    query.owned(at, project, job)
-    steer.cancel(at, job, now)
-    return query.job(at, project, job, now)
+    query.owned(deployment, project, job)
+    steer.cancel(deployment, job, now)
+    return query.job(deployment, project, job, now)
 
 
 @router.post("/jobs/{job}/pause")
-def pause_job(at: At, now: Now, project: MemberOf, job: str) -> JobView:
+def pause_job(deployment: At, now: Now, project: MemberOf, job: str) -> JobView:
     """A node at work saves and hands it back first. 422 for a job that has ended."""
-    query.owned(at, project, job)
-    steer.pause(at, job, now)
-    return query.job(at, project, job, now)
+    query.owned(deployment, project, job)
+    steer.pause(deployment, job, now)
+    return query.job(deployment, project, job, now)
 
 
 @router.post("/jobs/{job}/resume")
-def resume_job(at: At, now: Now, project: MemberOf, job: str) -> JobView:
+def resume_job(deployment: At, now: Now, project: MemberOf, job: str) -> JobView:
     """One that was not paused stays as it is. 422 for a job that has ended."""
-    query.owned(at, project, job)
-    steer.resume(at, job, now)
-    return query.job(at, project, job, now)
+    query.owned(deployment, project, job)
+    steer.resume(deployment, job, now)
+    return query.job(deployment, project, job, now)
 
 
 @router.post("/jobs/{job}/retry", status_code=201)
-def retry_job(at: At, now: Now, project: MemberOf, job: str, from_checkpoint: bool = False) -> JobView:
+def retry_job(deployment: At, now: Now, project: MemberOf, job: str, from_checkpoint: bool = False) -> JobView:
     """A new job from the spec of one that has ended; from its newest checkpoint, if asked for. 422 where that is not kept any more."""
-    query.owned(at, project, job)
-    return query.job(at, project, steer.submit_again(at, project, job, now, from_checkpoint=from_checkpoint), now)
+    query.owned(deployment, project, job)
+    return query.job(
+        deployment, project, steer.submit_again(deployment, project, job, now, from_checkpoint=from_checkpoint), now
+    )
 
 
 @router.get("/jobs/{job}/events")
 def list_events(
-    at: At, project: ViewerOf, job: str, after: Annotated[int, Query(ge=0, le=NUMBER_MAX)] = 0
+    deployment: At, project: ViewerOf, job: str, after: Annotated[int, Query(ge=0, le=NUMBER_MAX)] = 0
 ) -> list[EventView]:
-    return query.events_after(at, project, job, after)
+    return query.events_after(deployment, project, job, after)
 
 
 @router.get("/jobs/{job}/logs")
-def read_logs(at: At, project: ViewerOf, job: str, after: str | None = None) -> LogView:
-    return query.log_page(at, project, job, after)
+def read_logs(deployment: At, project: ViewerOf, job: str, after: str | None = None) -> LogView:
+    return query.log_page(deployment, project, job, after)
 
 
 @router.get("/jobs/{job}/artifacts")
-def list_artifacts(at: At, now: Now, project: ViewerOf, job: str) -> list[ArtifactView]:
-    return query.artifacts_of(at, project, job, now)
+def list_artifacts(deployment: At, now: Now, project: ViewerOf, job: str) -> list[ArtifactView]:
+    return query.artifacts_of(deployment, project, job, now)
 
 
 @router.get("/nodes")
-def list_nodes(at: At, viewer: Viewer) -> list[NodeView]:
+def list_nodes(deployment: At, viewer: Viewer) -> list[NodeView]:
     """The whole fleet; a node's `job` only where it is one's own, or the operator asks."""
-    return query.nodes(at, viewer.project)
+    return query.nodes(deployment, viewer.project)

@@ -41,10 +41,10 @@ def bearer(request: Request) -> str:
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
-def remembered_nodes(at: Deployment) -> FindNode:
+def remembered_nodes(deployment: Deployment) -> FindNode:
     """Whose token it is, for requests that a lease guards: a node's token never becomes another's, and a node that was
     given up holds no lease. So what is remembered may be old, but lets nobody do anything."""
-    return lru_cache(HOLDERS_MAX)(lambda token: _node(identify(at, token, "node", at.store.now_ms())))
+    return lru_cache(HOLDERS_MAX)(lambda token: _node(identify(deployment, token, "node", deployment.store.now_ms())))
 
 
 def holder(request: Request) -> Later[str]:

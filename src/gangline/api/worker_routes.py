@@ -33,61 +33,61 @@ router = APIRouter(prefix="/v1", tags=["workers"], route_class=WorkerRoute)
 
 
 @router.post("/nodes", status_code=201)
-def join(at: At, now: Now, token: JoinsWith, request: Join) -> Joined:
+def join(deployment: At, now: Now, token: JoinsWith, request: Join) -> Joined:
     """429 where the join token lets no more nodes in now."""
-    return nodes.join_pool(at, request, token.pool, now, join_token=token.id)
+    return nodes.join_pool(deployment, request, token.pool, now, join_token=token.id)
 
 
 @router.delete("/nodes/self", status_code=204)
-def leave(at: At, now: Now, node: NodeId) -> None:
-    nodes.leave_pool(at, node, now)
+def leave(deployment: At, now: Now, node: NodeId) -> None:
+    nodes.leave_pool(deployment, node, now)
 
 
 @router.post("/claims", response_model=NoWork, responses={201: {"model": Assignment}})
-def claim_job(at: At, now: Now, node: NodeId) -> Response:
+def claim_job(deployment: At, now: Now, node: NodeId) -> Response:
     """201 and a job, or 200 and the reason why there is none."""
-    answer = claim.claim(at, node, now)
+    answer = claim.claim(deployment, node, now)
     return json_response(answer, 201 if isinstance(answer, Assignment) else 200)
 
 
 @router.post("/attempts/{attempt}/uploads")
-def uploads(at: At, now: Now, node: Holder, hold: HeldLease, request: Uploads) -> Grants:
-    return accepted(checkpoint.sign_uploads(at, node, hold, request, now))
+def uploads(deployment: At, now: Now, node: Holder, hold: HeldLease, request: Uploads) -> Grants:
+    return accepted(checkpoint.sign_uploads(deployment, node, hold, request, now))
 
 
 @router.post("/attempts/{attempt}/downloads")
-def downloads(at: At, now: Now, node: Holder, hold: HeldLease, request: Downloads) -> Urls:
-    return accepted(checkpoint.sign_downloads(at, node, hold, request, now))
+def downloads(deployment: At, now: Now, node: Holder, hold: HeldLease, request: Downloads) -> Urls:
+    return accepted(checkpoint.sign_downloads(deployment, node, hold, request, now))
 
 
 @router.post("/attempts/{attempt}/checkpoints")
-def commit(at: At, now: Now, node: Holder, hold: HeldLease, request: Commit) -> Committed:
-    return accepted(checkpoint.commit_checkpoint(at, node, hold, request, now))
+def commit(deployment: At, now: Now, node: Holder, hold: HeldLease, request: Commit) -> Committed:
+    return accepted(checkpoint.commit_checkpoint(deployment, node, hold, request, now))
 
 
 @router.post("/attempts/{attempt}/samples")
-def show(at: At, now: Now, node: Holder, hold: HeldLease, request: Show) -> Done:
-    return accepted(samples.keep_samples(at, node, hold, request, now))
+def show(deployment: At, now: Now, node: Holder, hold: HeldLease, request: Show) -> Done:
+    return accepted(samples.keep_samples(deployment, node, hold, request, now))
 
 
 @router.post("/attempts/{attempt}/rejections")
-def reject(at: At, now: Now, node: Holder, hold: HeldLease, request: Reject) -> Done:
-    return accepted(checkpoint.reject_damaged(at, node, hold, request, now))
+def reject(deployment: At, now: Now, node: Holder, hold: HeldLease, request: Reject) -> Done:
+    return accepted(checkpoint.reject_damaged(deployment, node, hold, request, now))
 
 
 @router.post("/attempts/{attempt}/prepared")
-def keep_prepared(at: At, now: Now, node: Holder, hold: HeldLease, request: Keep) -> Done:
+def keep_prepared(deployment: At, now: Now, node: Holder, hold: HeldLease, request: Keep) -> Done:
     """422 where a file is not in the object store, or it is nothing that jobs like this one use."""
-    return accepted(prepared.record_prepared(at, node, hold, request, now))
+    return accepted(prepared.record_prepared(deployment, node, hold, request, now))
 
 
 @router.post("/attempts/{attempt}/logs")
-def log(at: At, node: Holder, hold: HeldLease, request: Log) -> Done:
-    return accepted(renew.append_log(at, node, hold, request))
+def log(deployment: At, node: Holder, hold: HeldLease, request: Log) -> Done:
+    return accepted(renew.append_log(deployment, node, hold, request))
 
 
 @router.post("/attempts/{attempt}/end")
 def end(
-    at: At, now: Now, node: Holder, hold: HeldLease, outcome: Annotated[Outcome, Body(discriminator="outcome")]
+    deployment: At, now: Now, node: Holder, hold: HeldLease, outcome: Annotated[Outcome, Body(discriminator="outcome")]
 ) -> Done:
-    return accepted(finish.finish(at, node, hold, outcome, now))
+    return accepted(finish.finish(deployment, node, hold, outcome, now))

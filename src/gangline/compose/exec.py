@@ -17,12 +17,12 @@ from gangline.core.errors import UserError
 
 if TYPE_CHECKING:
     from gangline.core.command.layout import Rules
-    from gangline.exec.depot import Depot
     from gangline.exec.fetch import Fetched
     from gangline.exec.plan import ExecPlan
     from gangline.exec.prefix.listing import Listing
     from gangline.exec.prefix.removal import Removal
     from gangline.exec.run import Exec
+    from gangline.exec.run_prefix import RunPrefix
     from gangline.ports.notifier import Notifier
     from gangline.ports.objects import Objects
     from gangline.ports.transfer import Transfer
@@ -58,10 +58,10 @@ def make_exec(
         from gangline.adapters.host.notices import PROVIDERS, Notices
         from gangline.adapters.host.results import LocalResults
         from gangline.adapters.host.workspace import LocalWorkspace
-        from gangline.exec.bring import bring
-        from gangline.exec.depot import Depot
+        from gangline.exec.data import download_data
         from gangline.exec.plan import Tools
         from gangline.exec.run import Exec
+        from gangline.exec.run_prefix import RunPrefix
         from gangline.posix import adopt_orphans
 
         objects, transfer, address = _depot_at(to, rng)
@@ -77,12 +77,14 @@ def make_exec(
     notifier = _make_notifier(webhook, shown.say)
 
     def fetch(stopped: Callable[[], bool]) -> int:
-        return sum(bring(place, folder, workspace.state / "data.json", shown.say, stopped) for place, folder in places)
+        return sum(
+            download_data(place, folder, workspace.state / "data.json", shown.say, stopped) for place, folder in places
+        )
 
     return Exec(
         plan,
         Tools(
-            depot=Depot(objects=objects, transfer=transfer, address=address, rng=rng, now_ms=_now_ms),
+            depot=RunPrefix(objects=objects, transfer=transfer, address=address, rng=rng, now_ms=_now_ms),
             workspace=workspace,
             files=LocalResults(workspace.root, workspace.state, plan.rules, results, workspace.is_written),
             start=KeptCommand,
@@ -133,14 +135,14 @@ def make_removal(
     return Removal(depot, _now_ms(), run=run, checkpoints=checkpoints, force=force)
 
 
-def _depot_to_look_at(address: str, say: Callable[[str], None]) -> "Depot":
+def _depot_to_look_at(address: str, say: Callable[[str], None]) -> "RunPrefix":
     """One in which no run begins."""
     if sys.platform == "win32":
         raise UserError("this needs Linux or macOS, and this is Windows", hint="run it in WSL 2")
     with needing("exec"):
         from gangline.adapters.objects.folder import FolderObjects, FolderTransfer
         from gangline.adapters.transfer.transfer import HttpTransfer
-        from gangline.exec.depot import Depot
+        from gangline.exec.run_prefix import RunPrefix
     rng = Random()  # noqa: S311 - jitter
     objects: Objects
     transfer: Transfer
@@ -152,7 +154,7 @@ def _depot_to_look_at(address: str, say: Callable[[str], None]) -> "Depot":
             raise UserError(f"there is no folder {below}", hint="ADDRESS is what --to was, as s3://BUCKET/PREFIX")
         objects = FolderObjects(below)
         transfer = FolderTransfer(objects)
-    return Depot(objects=objects, transfer=transfer, address=address.rstrip("/"), rng=rng, now_ms=_now_ms, say=say)
+    return RunPrefix(objects=objects, transfer=transfer, address=address.rstrip("/"), rng=rng, now_ms=_now_ms, say=say)
 
 
 def _check_surroundings() -> None:

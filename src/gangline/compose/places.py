@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from gangline.compose.settings import needing
 from gangline.core.access import as_secret
 from gangline.core.errors import UserError
-from gangline.core.places.guard import parse_networks
 from gangline.core.places.places import PhotoSource
+from gangline.core.places.urls import parse_networks
 from gangline.core.server.settings import ServerSettings
 from gangline.core.server.sources import SourceSettings
 

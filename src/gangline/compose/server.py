@@ -103,17 +103,17 @@ def _deployed(
         store.close()
 
 
-def _refuse_two_folders(at: "Deployment") -> None:
+def _refuse_two_folders(deployment: "Deployment") -> None:
     """Raise `UserError` where a server of another home is at work on this database: each would keep its uploads in a folder of its
     own, where the other one's nodes do not find them. A home that moved, or whose host has another name now, is still the same."""
     from gangline.service.outage import take_turn
 
-    if take_turn(at, at.store.now_ms()):  # at once, so that of two that start together one is refused
+    if take_turn(deployment, deployment.store.now_ms()):  # at once, so that of two that start together one is refused
         return
-    found = at.store.load("ticks")[0]
+    found = deployment.store.load("ticks")[0]
     other, _, home_id = found["ticker"].rpartition("#")
-    if home_id and home_id != at.server.rpartition("#")[2]:
-        wait_s = max(0, found["turn_ends_ms"] - at.store.now_ms()) // 1000 + 1
+    if home_id and home_id != deployment.server.rpartition("#")[2]:
+        wait_s = max(0, found["turn_ends_ms"] - deployment.store.now_ms()) // 1000 + 1
         raise UserError(
             f"another server ({other}) uses this database, and this one would keep its files where the other cannot read them",
             hint="set GANGLINE_OBJECTS to one bucket for both servers; "

@@ -20,8 +20,8 @@ from gangline.core.command.lineage import (
 )
 from gangline.core.errors import BadInput, Damaged, NotFound, UserError
 from gangline.core.files import File
-from gangline.exec.depot import Depot, PrefixContent
 from gangline.exec.outputs import attest, results_of
+from gangline.exec.run_prefix import PrefixContent, RunPrefix
 from gangline.worker.move import Move
 
 KEPT, CHECKPOINT = ".gangline-fetch", "checkpoint"
@@ -47,7 +47,7 @@ class Fetched:
 class Fetch:
     """Into `folder`. Files there that this has not written stay as they are: one that differs is refused before anything is fetched."""
 
-    def __init__(self, depot: Depot, folder: Path, say: Callable[[str], None]) -> None:
+    def __init__(self, depot: RunPrefix, folder: Path, say: Callable[[str], None]) -> None:
         self._depot = depot
         self._folder = folder
         self._say = say

@@ -8,10 +8,10 @@ from collections.abc import Collection, Hashable, Iterable, Mapping
 
 from gangline.core.command.lineage import JSON, Begun, CommittedCheckpoint, Ref, forgotten, history
 from gangline.core.errors import Damaged
-from gangline.exec.depot import Depot
+from gangline.exec.run_prefix import RunPrefix
 
 
-def find_record(depot: Depot, ref: Ref) -> CommittedCheckpoint | None:
+def find_record(depot: RunPrefix, ref: Ref) -> CommittedCheckpoint | None:
     """None where it is damaged."""
     try:
         return depot.read(ref)
@@ -22,7 +22,7 @@ def find_record(depot: Depot, ref: Ref) -> CommittedCheckpoint | None:
 class KeptCheckpoints:
     """`refs` have records; `loose` are folders of files without one."""
 
-    def __init__(self, depot: Depot, refs: Iterable[Ref], loose: Iterable[Ref]) -> None:
+    def __init__(self, depot: RunPrefix, refs: Iterable[Ref], loose: Iterable[Ref]) -> None:
         self.refs = list(refs)
         self._depot = depot
         self._records: dict[Ref, CommittedCheckpoint | None] = {}

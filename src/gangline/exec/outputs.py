@@ -7,22 +7,22 @@ from pathlib import Path
 from gangline.core.command.lineage import DIGITS, JSON, OUTPUT_RECORDS, RUNS, ResultFile, parse_results, results_to_json
 from gangline.core.errors import Damaged, NotFound
 from gangline.core.files import File
-from gangline.exec.depot import Depot, PrefixContent
+from gangline.exec.run_prefix import PrefixContent, RunPrefix
 from gangline.worker.move import Move
 
 
-def put_results(depot: Depot, run: str, number: int, results: Mapping[ResultFile, Path]) -> None:
-    """All files first, then their record, of this number. Raises as `Depot.put`."""
+def put_results(depot: RunPrefix, run: str, number: int, results: Mapping[ResultFile, Path]) -> None:
+    """All files first, then their record, of this number. Raises as `RunPrefix.put`."""
     depot.put([Move(each.file, at, each.key) for each, at in results.items() if each.file])
     depot.keep(_record(run, number), results_to_json(results))
 
 
-def delete_results(depot: Depot, run: str, results: Iterable[ResultFile], records: Iterable[int]) -> None:
+def delete_results(depot: RunPrefix, run: str, results: Iterable[ResultFile], records: Iterable[int]) -> None:
     keys = [*(each.key for each in results), *(_record(run, number) for number in records)]
     depot.insist(lambda: depot.objects.delete(keys))
 
 
-def results_of(depot: Depot, found: PrefixContent, runs: Iterable[str]) -> list[ResultFile]:
+def results_of(depot: RunPrefix, found: PrefixContent, runs: Iterable[str]) -> list[ResultFile]:
     """With what their records tell. Raises `Unreachable`."""
     told, of = dict[str, ResultFile](), set(runs)
     for key in found.records:
@@ -33,7 +33,7 @@ def results_of(depot: Depot, found: PrefixContent, runs: Iterable[str]) -> list[
     return [told.get(each.key, each) for each in found.results if each.run in of]
 
 
-def attest(depot: Depot, result: ResultFile) -> File:
+def attest(depot: RunPrefix, result: ResultFile) -> File:
     """What lies there, for one without a record. Raises `NotFound`."""
     stat = depot.objects.stat(result.key)
     if stat is None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gangline.core.command.layout import Rules
-from gangline.exec.depot import Depot
+from gangline.exec.run_prefix import RunPrefix
 from gangline.ports.command import StartCommand
 from gangline.ports.notifier import Notifier
 from gangline.ports.results import ResultFiles
@@ -40,7 +40,7 @@ class Tools:
     is `stopped`, and says how many bytes it were. `show` gets what the command prints, and keeps it in `log`. `environment`: what the
     command finds set."""
 
-    depot: Depot
+    depot: RunPrefix
     workspace: Workspace
     files: ResultFiles
     start: StartCommand

@@ -3,8 +3,8 @@
 from typing import Any, Literal
 
 from gangline.core.command.lineage import Account, Begun, CommittedCheckpoint, account, run_number
-from gangline.exec.depot import PrefixContent
 from gangline.exec.plan import Summary, Tools
+from gangline.exec.run_prefix import PrefixContent
 from gangline.exec.start import RunStart
 
 Told = Literal["started", "checkpoint", "interrupted", "ended", "failed", "stopped", "overtaken"]

@@ -12,10 +12,10 @@ from gangline.core.command.lineage import Begun, ResultFile, kin, newest_results
 from gangline.core.command.results import KnownFile, UploadPace, UploadWay, advice, goes_at_end, strangers, way_of
 from gangline.core.errors import Damaged, GanglineError
 from gangline.core.files import File
-from gangline.exec.depot import Abandoned, Depot, PrefixContent
-from gangline.exec.guard import Guard
+from gangline.exec.error_reporter import ErrorReporter
 from gangline.exec.outputs import delete_results, put_results
 from gangline.exec.plan import NICE
+from gangline.exec.run_prefix import Abandoned, PrefixContent, RunPrefix
 from gangline.exec.sender import CheckpointUploader
 from gangline.ports.results import ResultFiles, ScannedFile, Sent
 
@@ -42,11 +42,11 @@ class ResultUploader:
     def __init__(
         self,
         files: ResultFiles,
-        depot: Depot,
+        depot: RunPrefix,
         sender: CheckpointUploader,
         begun: Begun,
         found: PrefixContent,
-        guard: Guard,
+        guard: ErrorReporter,
         say: Callable[[str], None],
         now_s: Callable[[], float],
         *,

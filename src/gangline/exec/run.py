@@ -16,12 +16,12 @@ from gangline.core.command.results import advice, strangers
 from gangline.core.command.surroundings import wandb_settings
 from gangline.core.errors import UserError
 from gangline.core.runs.contract import EXIT_STOPPED
-from gangline.exec.depot import Abandoned
-from gangline.exec.guard import Guard
+from gangline.exec.error_reporter import ErrorReporter
 from gangline.exec.kept import KeptCheckpoints
 from gangline.exec.plan import EXIT_INTERRUPTED, EXIT_OVERTAKEN, NICE, ExecPlan, Summary, Tools
 from gangline.exec.report import ExecReport, Told
 from gangline.exec.results import ResultUploader
+from gangline.exec.run_prefix import Abandoned
 from gangline.exec.sender import CheckpointUploader
 from gangline.exec.start import (
     ADDRESS,
@@ -33,7 +33,7 @@ from gangline.exec.start import (
     find_start,
     is_disk_newest,
 )
-from gangline.exec.watch import Ward, Watcher
+from gangline.exec.watch import RunMonitor, Watcher
 from gangline.ports.command import Command
 
 WAIT_S = 0.2
@@ -56,7 +56,7 @@ class Exec:
         self._at = tools
         self._depot = tools.depot
         self._report = ExecReport(tools)
-        self._guard = Guard(tools.say)
+        self._guard = ErrorReporter(tools.say)
         self._over = Event()
         self._signals: list[tuple[int, float]] = []
         self._preparing = True
@@ -167,7 +167,7 @@ class Exec:
             self._plan, self._depot, at.workspace, self._begun, report.found, self._on_safe, at.say
         )
         report.committed = sender.committed
-        self._ward = ward = Ward(at, sender, report.run, report.after_ms, self._guard)
+        self._ward = ward = RunMonitor(at, sender, report.run, report.after_ms, self._guard)
         # before the command starts: what it writes is told from what lay here
         self._results = results = ResultUploader(
             at.files, self._depot, sender, self._begun, report.found, self._guard, at.say, at.now_s, ours=self._ours

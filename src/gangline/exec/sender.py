@@ -9,9 +9,9 @@ from gangline.core.command.lineage import Begun, CommittedCheckpoint, Ref, overt
 from gangline.core.errors import Damaged, GanglineError
 from gangline.core.files import File
 from gangline.core.runs.contract import MANIFEST, parse_manifest
-from gangline.exec.depot import Abandoned, Depot, PrefixContent
 from gangline.exec.kept import KeptCheckpoints
 from gangline.exec.plan import ExecPlan
+from gangline.exec.run_prefix import Abandoned, PrefixContent, RunPrefix
 from gangline.ports.workspace import Taken, Workspace
 
 Safe = Callable[[CommittedCheckpoint], None]
@@ -24,7 +24,7 @@ class CheckpointUploader:
     def __init__(
         self,
         plan: ExecPlan,
-        depot: Depot,
+        depot: RunPrefix,
         workspace: Workspace,
         begun: Begun,
         found: PrefixContent,

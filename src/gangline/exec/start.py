@@ -9,7 +9,7 @@ from gangline.core.command.layout import Rules, is_result, lacks, script_of
 from gangline.core.command.lineage import Begun, CommittedCheckpoint, Ref, history, newest_begun
 from gangline.core.command.version import UNTOUCHED
 from gangline.core.errors import Damaged, NotFound, UserError
-from gangline.exec.depot import Depot, PrefixContent
+from gangline.exec.run_prefix import PrefixContent, RunPrefix
 from gangline.exec.sender import Say
 from gangline.ports.workspace import Workspace
 
@@ -45,7 +45,7 @@ def check_script(begun: Mapping[str, Begun], command: tuple[str, ...], address: 
     return "" if before in ((), command) else "its arguments are others than in the run before"
 
 
-def check_room(depot: Depot, workspace: Workspace, found: PrefixContent) -> None:
+def check_room(depot: RunPrefix, workspace: Workspace, found: PrefixContent) -> None:
     """Before anything is fetched. Raises `UserError`."""
     for ref in _history(found):
         try:
@@ -63,7 +63,7 @@ def check_room(depot: Depot, workspace: Workspace, found: PrefixContent) -> None
 
 
 def find_start(
-    depot: Depot, workspace: Workspace, rules: Rules, found: PrefixContent, say: Say, *, ours: bool
+    depot: RunPrefix, workspace: Workspace, rules: Rules, found: PrefixContent, say: Say, *, ours: bool
 ) -> RunStart:
     """Leaves the folder so that the newest checkpoint in it is the one to go on from.
 
@@ -86,7 +86,7 @@ def find_start(
     return start
 
 
-def is_disk_newest(depot: Depot, workspace: Workspace, found: PrefixContent) -> bool:
+def is_disk_newest(depot: RunPrefix, workspace: Workspace, found: PrefixContent) -> bool:
     """Whether no run has begun since the one that left the folder as it is. One that was remembered and died before it began has
     changed nothing."""
     last, told = newest_begun(found.begun), workspace.remembered()
@@ -94,7 +94,7 @@ def is_disk_newest(depot: Depot, workspace: Workspace, found: PrefixContent) -> 
 
 
 def _choose(
-    depot: Depot, workspace: Workspace, found: PrefixContent, newest: CheckpointCandidate | None, say: Say
+    depot: RunPrefix, workspace: Workspace, found: PrefixContent, newest: CheckpointCandidate | None, say: Say
 ) -> RunStart:
     last = newest_begun(found.begun)
     local = None if newest is None else _adopted(newest, workspace, found.begun[last] if last else None)
@@ -168,7 +168,7 @@ def _begin_at(committed: CommittedCheckpoint) -> RunStart:
     )
 
 
-def _restore(depot: Depot, workspace: Workspace, committed: CommittedCheckpoint) -> RunStart:
+def _restore(depot: RunPrefix, workspace: Workspace, committed: CommittedCheckpoint) -> RunStart:
     into = workspace.incoming(committed.manifest)
     try:
         depot.get(committed, into)

@@ -8,7 +8,7 @@ from gangline.core.command.candidate import CheckpointCandidate
 from gangline.core.command.layout import Rules, holds_state, is_result, lacks
 from gangline.core.command.version import UNTOUCHED, is_late
 from gangline.core.errors import GanglineError
-from gangline.exec.guard import Guard
+from gangline.exec.error_reporter import ErrorReporter
 from gangline.exec.plan import Tools
 from gangline.exec.sender import CheckpointUploader
 from gangline.ports.command import Command
@@ -36,7 +36,7 @@ class Watcher:
         command: Command,
         after_ms: Callable[[], int],
         put: Callable[[Taken, int], None],
-        guard: Guard,
+        guard: ErrorReporter,
     ) -> None:
         self.lacks_newest = False
         self._rules = rules
@@ -99,11 +99,11 @@ def _is_half(candidate: CheckpointCandidate) -> bool:
     return not is_late(candidate)
 
 
-class Ward:
+class RunMonitor:
     """Looks whether another run has overtaken this one, and sends what the command prints. `away`: nobody answered last time."""
 
     def __init__(
-        self, tools: Tools, sender: CheckpointUploader, run: str, after_ms: Callable[[], int], guard: Guard
+        self, tools: Tools, sender: CheckpointUploader, run: str, after_ms: Callable[[], int], guard: ErrorReporter
     ) -> None:
         self.away = False
         self._depot = tools.depot

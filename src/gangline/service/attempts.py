@@ -50,19 +50,19 @@ def as_node(row: Row, prefix: str = "") -> Node:
     return Node(**known, slots_free=known["slots"] - row[prefix + "slots_taken"])
 
 
-def load_node(at: Deployment, node: str) -> Node:
-    return as_node(at.store.load("node", id=node)[0])
+def load_node(deployment: Deployment, node: str) -> Node:
+    return as_node(deployment.store.load("node", id=node)[0])
 
 
-def load_ending(at: Deployment, attempt: str) -> Row | None:
+def load_ending(deployment: Deployment, attempt: str) -> Row | None:
     """A live attempt with all that its end touches; None where it has ended."""
-    rows = at.store.load("ending", id=attempt)
+    rows = deployment.store.load("ending", id=attempt)
     return rows[0] if rows else None
 
 
-def job_of_hold(at: Deployment, node: str, hold: Hold) -> Row | None:
+def job_of_hold(deployment: Deployment, node: str, hold: Hold) -> Row | None:
     """The job whose live lease this is, with what is known of the attempt; None where the lease is lost."""
-    rows = at.store.load("held_job", **lease_of(node, hold))
+    rows = deployment.store.load("held_job", **lease_of(node, hold))
     return rows[0] if rows else None
 
 
@@ -71,7 +71,7 @@ def lease_of(node: str, hold: Hold) -> dict[str, object]:
 
 
 def conclude(
-    at: Deployment,
+    deployment: Deployment,
     attempt_id: str,
     decide: Decide,
     now_ms: int,
@@ -84,24 +84,28 @@ def conclude(
     """End a live attempt as `decide` says. False where it has ended already, or is to end only `if_overdue` and is not.
     `seen` is what was loaded of it a moment ago; `heard`: it is its node that asks."""
     for _ in range(TRIES_MAX):
-        row, seen = seen or load_ending(at, attempt_id), None
+        row, seen = seen or load_ending(deployment, attempt_id), None
         if row is None:
             return False
         attempt = as_attempt(row)
-        verdict = _heeding(row, decide(as_job(row, "job_"), attempt, _past(at, attempt)))
+        verdict = _heeding(row, decide(as_job(row, "job_"), attempt, _past(deployment, attempt)))
         heard_ms = now_ms if heard else attempt.beat_ms
-        if at.store.apply(*_ending(at, row, attempt, verdict, now_ms, heard_ms, more, if_overdue=if_overdue)):
+        if deployment.store.apply(
+            *_ending(deployment, row, attempt, verdict, now_ms, heard_ms, more, if_overdue=if_overdue)
+        ):
             return True
         if if_overdue:
             return False  # it was renewed at the last moment, or the next tick tries again
     raise Unreachable(f"{attempt_id} changed {TRIES_MAX} times while it was being ended")
 
 
-def _past(at: Deployment, attempt: Attempt) -> list[Attempt]:
+def _past(deployment: Deployment, attempt: Attempt) -> list[Attempt]:
     """The job's earlier attempts, the newest first."""
     if attempt.fencing == 1:
         return []
-    return [as_attempt(row) for row in at.store.load("earlier_attempts", job=attempt.job, fencing=attempt.fencing)]
+    return [
+        as_attempt(row) for row in deployment.store.load("earlier_attempts", job=attempt.job, fencing=attempt.fencing)
+    ]
 
 
 def _heeding(row: Row, verdict: Verdict) -> Verdict:
@@ -112,7 +116,7 @@ def _heeding(row: Row, verdict: Verdict) -> Verdict:
 
 
 def _ending(
-    at: Deployment,
+    deployment: Deployment,
     row: Row,
     attempt: Attempt,
     verdict: Verdict,
@@ -126,7 +130,7 @@ def _ending(
     project last: all its attempts write on that row, and each holds it until its commit."""
     job, node = as_job(row, "job_"), as_node(row, "node_")
     now_ms = max(now_ms, node.meter_ms)  # another request may have come and gone while this one was under way
-    spent, lines = bill.spend(at, job, attempt, verdict.attempt, row, now_ms)
+    spent, lines = bill.spend(deployment, job, attempt, verdict.attempt, row, now_ms)
     seen = {"attempt": attempt.id, "beat_ms": row["beat_ms"]}
     ends = seen | {"downloaded": row["downloaded_bytes"], "reserved": row["reserved"]}
     last = seen | {name: row[name] for name in ("step", "loss", "seconds_per_step", "training_ms")}
@@ -136,7 +140,7 @@ def _ending(
         write("end_attempt", **last, **end),
         *lines,
         moving(job, verdict, now_ms),
-        *_judging(row, verdict, now_ms, at.policy),
+        *_judging(row, verdict, now_ms, deployment.policy),
         *bill.meter(node, now_ms, heard_ms=heard_ms),
         event(job.id, verdict.attempt, verdict.because, now_ms, attempt=attempt.id, node=attempt.node),
         *more,
@@ -188,60 +192,60 @@ def event(
     return write("add_event", job=job, kind=kind, because=because, now=now_ms, attempt=attempt, node=node)
 
 
-def end_overdue(at: Deployment, now_ms: int) -> None:
+def end_overdue(deployment: Deployment, now_ms: int) -> None:
     """Take every overdue lease away; its job goes back to the queue."""
-    rows = at.store.load("overdue_leases", now=now_ms)
-    back_ms = back_since_ms(at, now_ms) if rows else now_ms
+    rows = deployment.store.load("overdue_leases", now=now_ms)
+    back_ms = back_since_ms(deployment, now_ms) if rows else now_ms
     for row in rows:
-        if is_overdue(expires_ms=row["expires_ms"], now_ms=now_ms, up_since_ms=back_ms, policy=at.policy):
-            conclude(at, row["attempt"], interruption(at), now_ms, if_overdue=True)
+        if is_overdue(expires_ms=row["expires_ms"], now_ms=now_ms, up_since_ms=back_ms, policy=deployment.policy):
+            conclude(deployment, row["attempt"], interruption(deployment), now_ms, if_overdue=True)
 
 
-def end_unheeded(at: Deployment, now_ms: int) -> None:
+def end_unheeded(deployment: Deployment, now_ms: int) -> None:
     """Who was asked to hand its job back, and did not in time, loses it."""
-    before = now_ms - round(at.policy.stop_grace_s * 1000)
-    rows = at.store.load("unheeded_stops", before=before)
-    if not rows or back_since_ms(at, now_ms) > before:
+    before = now_ms - round(deployment.policy.stop_grace_s * 1000)
+    rows = deployment.store.load("unheeded_stops", before=before)
+    if not rows or back_since_ms(deployment, now_ms) > before:
         return  # it may have tried to reach us
     for row in rows:
-        conclude(at, row["attempt"], stopped(at, row["stop_kind"], row["stop"]), now_ms)
+        conclude(deployment, row["attempt"], stopped(deployment, row["stop_kind"], row["stop"]), now_ms)
 
 
-def end_attempts_of_node(at: Deployment, node: str, now_ms: int, *, told: bool) -> None:
+def end_attempts_of_node(deployment: Deployment, node: str, now_ms: int, *, told: bool) -> None:
     """Hand back every job that `node` still holds; `told`: it had notice, and time to save."""
-    for row in at.store.load("leases_of_node", node=node):
-        conclude(at, row["attempt"], interruption(at, released=told), now_ms)
+    for row in deployment.store.load("leases_of_node", node=node):
+        conclude(deployment, row["attempt"], interruption(deployment, released=told), now_ms)
 
 
-def interruption(at: Deployment, *, released: bool = False) -> Decide:
+def interruption(deployment: Deployment, *, released: bool = False) -> Decide:
     def decide(job: Job, attempt: Attempt, past: Sequence[Attempt]) -> Verdict:
-        name = at.store.load("node", id=attempt.node)[0]["name"]
-        return after_interruption(job, attempt, past, name, at.policy, released=released)
+        name = deployment.store.load("node", id=attempt.node)[0]["name"]
+        return after_interruption(job, attempt, past, name, deployment.policy, released=released)
 
     return decide
 
 
-def failure(at: Deployment, kind: FailureKind, words: str) -> Decide:
-    return lambda job, attempt, past: after_failure(job, attempt, past, kind, words, at.policy)
+def failure(deployment: Deployment, kind: FailureKind, words: str) -> Decide:
+    return lambda job, attempt, past: after_failure(job, attempt, past, kind, words, deployment.policy)
 
 
-def stopped(at: Deployment, kind: str, because: str) -> Decide:
+def stopped(deployment: Deployment, kind: str, because: str) -> Decide:
     """The end of an attempt that was asked to stop, for a kind of failure or any other reason."""
 
     def decide(job: Job, attempt: Attempt, past: Sequence[Attempt]) -> Verdict:
         if kind in MEANING:
-            return replace(after_failure(job, attempt, past, kind, "", at.policy), because=because)
-        return replace(after_interruption(job, attempt, past, "", at.policy, released=True), because=because)
+            return replace(after_failure(job, attempt, past, kind, "", deployment.policy), because=because)
+        return replace(after_interruption(job, attempt, past, "", deployment.policy, released=True), because=because)
 
     return decide
 
 
 def ask_to_stop(
-    at: Deployment, lease: Row, because: str, now_ms: int, *more: Write, kind: FailureKind | Literal[""] = ""
+    deployment: Deployment, lease: Row, because: str, now_ms: int, *more: Write, kind: FailureKind | Literal[""] = ""
 ) -> bool:
     """Have a node save and hand its job back; it hears of it with its next heartbeat."""
     stop = failure_sentence(kind, because) if kind else because
-    return at.store.apply(
+    return deployment.store.apply(
         guard("ask_to_stop", attempt=lease["attempt"], kind=kind, because=stop, now=now_ms),
         *more,
         event(lease["job"], "asked to stop", stop, now_ms, attempt=lease["attempt"], node=lease["node"]),

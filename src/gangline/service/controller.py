@@ -23,8 +23,8 @@ SWEEP_S = 60.0
 class Controller:
     """Remembers only when it last did what need not be done at each tick."""
 
-    def __init__(self, at: Deployment) -> None:
-        self._at = at
+    def __init__(self, deployment: Deployment) -> None:
+        self._at = deployment
         self._last_ms: dict[str, int] = {}
 
     def tick(self, now_ms: int) -> None:
@@ -51,7 +51,7 @@ class Controller:
                 part(self._at, now_ms)
 
 
-def prune_left(at: Deployment, now_ms: int) -> None:
+def prune_left(deployment: Deployment, now_ms: int) -> None:
     """Checkpoints that were to be pruned after a commit, and were not because the server died in between."""
-    for row in at.store.load("jobs_to_prune", kept=at.policy.checkpoints_kept):
-        prune(at, row["job"], now_ms)
+    for row in deployment.store.load("jobs_to_prune", kept=deployment.policy.checkpoints_kept):
+        prune(deployment, row["job"], now_ms)

@@ -4,23 +4,27 @@ from gangline.ports.store import guard
 from gangline.service.deployment import Deployment
 
 
-def take_turn(at: Deployment, now_ms: int) -> bool:
+def take_turn(deployment: Deployment, now_ms: int) -> bool:
     """Whether it is this server that ticks: it has its turn until it was away for `turn_ms`."""
     turn = guard(
-        "tick", now=now_ms, gap_ms=at.policy.outage_ms, server=at.server, turn_ends_ms=now_ms + at.policy.turn_ms
+        "tick",
+        now=now_ms,
+        gap_ms=deployment.policy.outage_ms,
+        server=deployment.server,
+        turn_ends_ms=now_ms + deployment.policy.turn_ms,
     )
-    return at.store.apply(turn)
+    return deployment.store.apply(turn)
 
 
-def has_turn(at: Deployment, now_ms: int) -> bool:
+def has_turn(deployment: Deployment, now_ms: int) -> bool:
     """Whether it is this server that ticked last, and not long ago."""
-    found = at.store.load("ticks")[0]
-    return found["ticker"] == at.server and now_ms <= found["turn_ends_ms"]
+    found = deployment.store.load("ticks")[0]
+    return found["ticker"] == deployment.server and now_ms <= found["turn_ends_ms"]
 
 
-def back_since_ms(at: Deployment, now_ms: int) -> int:
+def back_since_ms(deployment: Deployment, now_ms: int) -> int:
     """Since when this process, the service as a whole and its database have been there without a gap."""
-    found = at.store.load("ticks")[0]
-    if now_ms - found["ticked_ms"] > at.policy.outage_ms:
+    found = deployment.store.load("ticks")[0]
+    if now_ms - found["ticked_ms"] > deployment.policy.outage_ms:
         return now_ms
-    return max(found["back_ms"], at.up_since_ms)
+    return max(found["back_ms"], deployment.up_since_ms)

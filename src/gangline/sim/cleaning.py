@@ -13,26 +13,26 @@ from gangline.sim.store import SimStore
 from gangline.sim.world import World
 
 
-def delete_some_job(at: Deployment, store: SimStore, rng: Random, now_ms: int) -> bool:
+def delete_some_job(deployment: Deployment, store: SimStore, rng: Random, now_ms: int) -> bool:
     """One that has ended; False where there is none."""
     rows = store.look(
         "SELECT id FROM job WHERE ended_ms IS NOT NULL AND removed_ms IS NULL AND kind <> 'sample' ORDER BY id"
     )
     if rows:
-        removal.remove(at, rng.choice(rows)[0], now_ms)
+        removal.remove(deployment, rng.choice(rows)[0], now_ms)
     return bool(rows)
 
 
-def pin_some_checkpoint(at: Deployment, store: SimStore, rng: Random) -> bool:
+def pin_some_checkpoint(deployment: Deployment, store: SimStore, rng: Random) -> bool:
     """Or unpin it. False where none is kept."""
     rows = store.look("SELECT job, step, pinned FROM checkpoint WHERE state = 'committed' ORDER BY id")
     if rows:
         job, step, pinned = rng.choice(rows)
-        storage.pin(at, at.store.load("job", id=job)[0], step, pinned=not pinned)
+        storage.pin(deployment, deployment.store.load("job", id=job)[0], step, pinned=not pinned)
     return bool(rows)
 
 
-def retry_some_from_checkpoint(at: Deployment, store: SimStore, rng: Random, now_ms: int) -> bool:
+def retry_some_from_checkpoint(deployment: Deployment, store: SimStore, rng: Random, now_ms: int) -> bool:
     """A job that has ended and keeps one. False where there is none."""
     rows = store.look(
         "SELECT DISTINCT job.project, job.id FROM job JOIN checkpoint ON checkpoint.job = job.id "
@@ -40,21 +40,21 @@ def retry_some_from_checkpoint(at: Deployment, store: SimStore, rng: Random, now
     )
     if rows:
         project, job = rng.choice(rows)
-        steer.submit_again(at, project, job, now_ms, from_checkpoint=True)
+        steer.submit_again(deployment, project, job, now_ms, from_checkpoint=True)
     return bool(rows)
 
 
-def sweep_all(at: Deployment, store: SimStore) -> None:
+def sweep_all(deployment: Deployment, store: SimStore) -> None:
     """As if everything had ended long ago."""
-    now_ms = at.store.now_ms() + round(at.policy.orphans_s * 1000) + 1
+    now_ms = deployment.store.now_ms() + round(deployment.policy.orphans_s * 1000) + 1
     while store.look("SELECT 1 FROM attempt WHERE swept = 0 LIMIT 1"):
-        sweep_attempts(at, now_ms)
+        sweep_attempts(deployment, now_ms)
 
 
-def age_all(at: Deployment, world: World, store: SimStore, objects: SimObjects) -> None:
+def age_all(deployment: Deployment, world: World, store: SimStore, objects: SimObjects) -> None:
     """Very much time passes, so that all that has an age is past it. Each call of the service does a little: they go on until nothing
     changes any more."""
-    policy = at.policy
+    policy = deployment.policy
     kept_s = (
         policy.checkpoints_succeeded_s,
         policy.checkpoints_ended_s,
@@ -67,5 +67,5 @@ def age_all(at: Deployment, world: World, store: SimStore, objects: SimObjects) 
     while before != len(objects.objects):
         before = len(objects.objects)
         for part in (expire_checkpoints, expire_logs, expire_previews, give_up_unused, delete_given_up):
-            part(at, world.now_ms)
-        sweep_all(at, store)
+            part(deployment, world.now_ms)
+        sweep_all(deployment, store)

@@ -21,10 +21,10 @@ from gangline.data.place import KeyRefused, says_full
 from gangline.train.checkpoints.prepared import LeftOut
 from gangline.train.log import write_whole_lines
 from gangline.train.run.contract import Orders, RunDirectory, obey_no_more
+from gangline.train.run.library_output import silence_libraries
 from gangline.train.run.memory import is_out_of_memory
 from gangline.train.run.meter import Diverged, NoGradient
 from gangline.train.run.numerics import OtherNumerics
-from gangline.train.run.quiet import be_quiet
 from gangline.train.run.ranks import PeerGone
 
 
@@ -62,7 +62,7 @@ def main(work: Callable[[RunDirectory, Orders], int]) -> int:
     orders = Orders()
     orders.obey_signals()
     write_whole_lines()
-    be_quiet()
+    silence_libraries()
     try:
         return work(run, orders)
     except LeftOut as error:

@@ -13,8 +13,8 @@ from gangline.core.runs.metrics import POINTS_MAX
 from gangline.ports.server import Done, Folder, Keep, Log, Outcome, Points, Show, Stale, Succeeded
 from gangline.ports.trainer import Made, Pictures, Run
 from gangline.worker.attempt import LiveAttempt
-from gangline.worker.diary import Diary
 from gangline.worker.edges import NEWS, Activity, unless, wait
+from gangline.worker.metrics_buffer import MetricsBuffer
 from gangline.worker.move import AttemptFailed, LeaseLost, held
 
 LOG_EVERY_S = 2.0
@@ -30,7 +30,7 @@ class Shipping:
     def __init__(self, live: LiveAttempt) -> None:
         self._live = live
         self._logged_bytes = 0
-        self._diary = Diary(live.from_step)
+        self._diary = MetricsBuffer(live.from_step)
         self._metrics_due_s = live.clock.now_s
         self._shown: dict[int, Pictures] = {}
         self._known = {offered.key for offered in live.assignment.prepared}

@@ -231,7 +231,7 @@ def test_tokens_of_the_version_before_open_what_they_opened(tmp_path: Path, serv
     connection.commit()
     connection.close()
     store = SqliteStore(path)
-    at = replace(service.at, store=store)
+    at = replace(service.deployment, store=store)
     admin = identify(at, "gl_user_before", "admin", 8)
     assert (admin.role, admin.project) == ("admin", "theirs")
     with pytest.raises(Forbidden):

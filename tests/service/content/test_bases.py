@@ -50,16 +50,16 @@ def gated(service: Service) -> Iterator[FakeHub]:
 
 
 def connect(service: Service, hub: FakeHub, token: str = TOKEN) -> None:
-    service.at = replace(service.at, hub=HuggingFaceHub(hub.url, token))
-    service.app.state.deployment = service.at
+    service.deployment = replace(service.deployment, hub=HuggingFaceHub(hub.url, token))
+    service.app.state.deployment = service.deployment
 
 
 def add(service: Service, name: str = "tiny", base: Any = ON_HUB, at: Deployment | None = None, **said: str):
-    return bases.add(at or service.at, PROJECT, name, base, None, BaseStatement(**said), service.now_ms)
+    return bases.add(at or service.deployment, PROJECT, name, base, None, BaseStatement(**said), service.now_ms)
 
 
 def copy_all(service: Service) -> None:
-    for _ in mirror(service.at):
+    for _ in mirror(service.deployment):
         pass
 
 
@@ -114,7 +114,7 @@ def test_a_name_stands_for_one_base_until_it_is_forgotten(service: Service, hub:
     assert add(service) == first
     with pytest.raises(BadInput, match="tiny stands for another base already"):
         add(service, base=FilesBase(files=(service.photo,)))
-    bases.forget(service.at, PROJECT, "tiny")
+    bases.forget(service.deployment, PROJECT, "tiny")
     add(service, base=FilesBase(files=(service.photo,)))
 
 
@@ -124,7 +124,7 @@ def test_a_job_from_another_kind_of_model_is_refused_by_the_server_too(
     (tmp_path / "model_index.json").write_text('{"_class_name": "FluxPipeline"}')
     hub.folder = tmp_path
     with pytest.raises(BadInput, match=f"{REPO} is a FluxPipeline"):
-        submit(service.at, PROJECT, spec_with(service, ON_HUB), name="", request=None, now_ms=service.now_ms)
+        submit(service.deployment, PROJECT, spec_with(service, ON_HUB), name="", request=None, now_ms=service.now_ms)
 
 
 @pytest.mark.parametrize("name", ["", "a/b", ".hidden", "a b", "x" * 101, "ü"])
@@ -135,17 +135,17 @@ def test_a_name_can_be_no_path_and_no_hub_id(service: Service, name: str) -> Non
 
 def test_a_job_goes_on_when_the_name_of_its_base_is_forgotten(service: Service, hub: FakeHub) -> None:
     found = add(service)
-    job = submit(service.at, PROJECT, spec_with(service, PINNED), name="", request=None, now_ms=service.now_ms)
-    bases.forget(service.at, PROJECT, found.name)
+    job = submit(service.deployment, PROJECT, spec_with(service, PINNED), name="", request=None, now_ms=service.now_ms)
+    bases.forget(service.deployment, PROJECT, found.name)
     assert service.claim(service.join()).job == job
     with pytest.raises(NotFound, match="there is no base tiny"):
-        bases.get_base(service.at, PROJECT, "tiny")
+        bases.get_base(service.deployment, PROJECT, "tiny")
 
 
 def test_bases_are_their_projects_alone(service: Service, hub: FakeHub) -> None:
     add(service)
     service.add_project("other")
-    assert bases.bases_of(service.at, "other") == [] and len(bases.bases_of(service.at, PROJECT)) == 1
+    assert bases.bases_of(service.deployment, "other") == [] and len(bases.bases_of(service.deployment, PROJECT)) == 1
 
 
 def test_over_http_a_member_adds_and_a_viewer_reads(service: Service, hub: FakeHub) -> None:
@@ -165,9 +165,9 @@ def test_a_gated_base_is_copied_and_then_nodes_read_it_without_any_token(service
     found = add(service)
     assert (found.state, found.fetched_bytes) == ("fetching", 0)
     copy_all(service)
-    found = bases.get_base(service.at, PROJECT, "tiny")
+    found = bases.get_base(service.deployment, PROJECT, "tiny")
     assert (found.state, found.fetched_bytes) == ("ready", found.bytes)
-    job = submit(service.at, PROJECT, spec_with(service, PINNED), name="", request=None, now_ms=service.now_ms)
+    job = submit(service.deployment, PROJECT, spec_with(service, PINNED), name="", request=None, now_ms=service.now_ms)
     node = service.join()
     taken = service.claim(node)
     assert taken.job == job
@@ -178,7 +178,7 @@ def test_a_gated_base_is_copied_and_then_nodes_read_it_without_any_token(service
         assert content == (BASE / path.removeprefix("base/")).read_bytes()
         assert stored.key == blob_key(PROJECT, stored.sha256)
     request = Downloads(keys=tuple(stored.key for stored in came.values()))
-    assert isinstance(sign_downloads(service.at, node, taken.hold, request, service.now_ms), Urls)
+    assert isinstance(sign_downloads(service.deployment, node, taken.hold, request, service.now_ms), Urls)
 
 
 def test_a_large_file_is_copied_in_parts_and_goes_on_where_it_was(
@@ -190,80 +190,80 @@ def test_a_large_file_is_copied_in_parts_and_goes_on_where_it_was(
     (gated.folder / "config.json").write_text("{}")
     (gated.folder / "diffusion_pytorch_model.safetensors").write_bytes(content)
     vae = bases.add(
-        service.at, PROJECT, "v", FilesBase(files=(service.photo,)), ON_HUB, BaseStatement(), service.now_ms
+        service.deployment, PROJECT, "v", FilesBase(files=(service.photo,)), ON_HUB, BaseStatement(), service.now_ms
     )
     assert vae.state == "fetching"
     seen: list[int] = []
-    while (found := bases.get_base(service.at, PROJECT, "v")).state == "fetching":
+    while (found := bases.get_base(service.deployment, PROJECT, "v")).state == "fetching":
         seen.append(found.fetched_bytes)
-        next(iter(mirror(service.at)), None)  # a server that dies after each step
+        next(iter(mirror(service.deployment)), None)  # a server that dies after each step
     assert found.state == "ready" and len(set(seen)) >= 4
     assert gated.asked.count("diffusion_pytorch_model.safetensors") == 3, "each part once"
 
 
 def test_of_several_servers_one_copies_and_another_goes_on_when_its_turn_ends(service: Service, gated: FakeHub) -> None:
     add(service)
-    other = replace(service.at, server="another")
-    steps = mirror(service.at)
+    other = replace(service.deployment, server="another")
+    steps = mirror(service.deployment)
     next(steps)
     assert list(mirror(other)) == []
     service.wait(TURN_S + 1)
     assert len(list(mirror(other))) > 1
     assert list(steps) == [], "who comes back late stops"
-    assert bases.get_base(service.at, PROJECT, "tiny").state == "ready"
+    assert bases.get_base(service.deployment, PROJECT, "tiny").state == "ready"
 
 
 def test_a_job_that_needs_a_gated_base_is_told_how_to_have_it_copied_and_how_far_that_is(
     service: Service, gated: FakeHub
 ) -> None:
     with pytest.raises(BadInput, match="is gated on the hub") as refused:
-        submit(service.at, PROJECT, spec_with(service, ON_HUB), name="", request=None, now_ms=service.now_ms)
+        submit(service.deployment, PROJECT, spec_with(service, ON_HUB), name="", request=None, now_ms=service.now_ms)
     assert f"gangline bases add {REPO}" in refused.value.hint
     add(service)
     with pytest.raises(BadInput, match=r"still being copied: 0\.00 of"):
-        submit(service.at, PROJECT, spec_with(service, PINNED), name="", request=None, now_ms=service.now_ms)
+        submit(service.deployment, PROJECT, spec_with(service, PINNED), name="", request=None, now_ms=service.now_ms)
 
 
 def test_a_hub_that_is_away_is_asked_again_later_each_time(service: Service, gated: FakeHub) -> None:
     add(service)
-    there = service.at
-    service.at = replace(there, hub=HuggingFaceHub("http://127.0.0.1:1"))
+    there = service.deployment
+    service.deployment = replace(there, hub=HuggingFaceHub("http://127.0.0.1:1"))
     copy_all(service)
-    found = bases.get_base(service.at, PROJECT, "tiny")
+    found = bases.get_base(service.deployment, PROJECT, "tiny")
     assert found.state == "fetching" and "the hub was not reached for the base" in found.why
-    service.at = there
+    service.deployment = there
     copy_all(service)
-    assert bases.get_base(service.at, PROJECT, "tiny").fetched_bytes == 0, "not yet"
+    assert bases.get_base(service.deployment, PROJECT, "tiny").fetched_bytes == 0, "not yet"
     service.wait(PAUSE_S_FIRST + 1)
     copy_all(service)
-    assert bases.get_base(service.at, PROJECT, "tiny").state == "ready"
+    assert bases.get_base(service.deployment, PROJECT, "tiny").state == "ready"
 
 
 def test_a_token_that_was_not_let_in_is_told_and_adding_again_tries_again(service: Service, gated: FakeHub) -> None:
-    there = service.at
+    there = service.deployment
     connect(service, gated, "hf_of_nobody")
     with pytest.raises(Exception, match="is gated"):
         add(service)
     connect(service, gated)
     add(service)
-    service.at = replace(there, hub=HuggingFaceHub(gated.url, "hf_of_nobody"))
+    service.deployment = replace(there, hub=HuggingFaceHub(gated.url, "hf_of_nobody"))
     copy_all(service)
-    found = bases.get_base(service.at, PROJECT, "tiny")
+    found = bases.get_base(service.deployment, PROJECT, "tiny")
     assert found.state == "failed" and "is gated" in found.why
-    service.at = there
+    service.deployment = there
     assert add(service).state == "fetching"
     copy_all(service)
-    assert bases.get_base(service.at, PROJECT, "tiny").state == "ready"
+    assert bases.get_base(service.deployment, PROJECT, "tiny").state == "ready"
 
 
 def test_nothing_is_copied_for_a_name_that_was_forgotten(service: Service, gated: FakeHub) -> None:
     add(service)
-    next(mirror(service.at))
-    bases.forget(service.at, PROJECT, "tiny")
-    assert list(mirror(service.at)) == []
+    next(mirror(service.deployment))
+    bases.forget(service.deployment, PROJECT, "tiny")
+    assert list(mirror(service.deployment)) == []
     add(service)
     copy_all(service)
-    assert bases.get_base(service.at, PROJECT, "tiny").state == "ready"
+    assert bases.get_base(service.deployment, PROJECT, "tiny").state == "ready"
 
 
 def test_bytes_that_are_not_what_the_hub_said_are_no_base(service: Service, gated: FakeHub, tmp_path: Path) -> None:
@@ -278,11 +278,11 @@ def test_bytes_that_are_not_what_the_hub_said_are_no_base(service: Service, gate
     (changed / name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     gated.folder = changed
     copy_all(service)
-    found = bases.get_base(service.at, PROJECT, "tiny")
+    found = bases.get_base(service.deployment, PROJECT, "tiny")
     assert found.state == "failed" and f"{name} is not what the hub says" in found.why
 
 
 def test_a_hub_that_is_away_adds_nothing(service: Service) -> None:
     with pytest.raises(Unreachable):
         add(service)
-    assert bases.bases_of(service.at, PROJECT) == []
+    assert bases.bases_of(service.deployment, PROJECT) == []

@@ -33,7 +33,7 @@ def test_a_checkpoint_is_committed_when_its_bytes_are_there_and_not_before(servi
     assert commit(service, node, hold, 10) == Committed()
     assert commit(service, node, hold, 10) == Committed()
     assert view(service, job).summary.committed_step == 10
-    kinds = [event.kind for event in query.events_after(service.at, PROJECT, job, 0)]
+    kinds = [event.kind for event in query.events_after(service.deployment, PROJECT, job, 0)]
     assert kinds == ["submitted", "claimed", "committed"]
     assert service.store.load("checkpoints", job=job)[0]["verified"] == 1
 
@@ -43,7 +43,7 @@ def refused(service: Service, manifest: dict[str, object]) -> str:
     node = service.join()
     hold = service.claim(node).hold
     upload(service, node, hold, 10)
-    answer = checkpoint.commit_checkpoint(service.at, node, hold, Commit(manifest=manifest), service.now_ms)
+    answer = checkpoint.commit_checkpoint(service.deployment, node, hold, Commit(manifest=manifest), service.now_ms)
     assert isinstance(answer, Refused)
     return answer.because
 
@@ -76,14 +76,14 @@ def test_the_next_attempt_goes_on_from_the_newest_committed_step(service: Servic
         upload(service, first, hold, step, b"step %d" % step)
         assert commit(service, first, hold, step, b"step %d" % step) == Committed()
     upload(service, first, hold, 30, b"step 30")  # uploaded, never committed
-    renew.renew(service.at, first, hold, Beat(phase="training", step=33, loss=0.1), service.now_ms)
+    renew.renew(service.deployment, first, hold, Beat(phase="training", step=33, loss=0.1), service.now_ms)
     service.wait(POLICY.lease_s + 1)
     new = service.claim(second)
     assert [resumable.step for resumable in new.resume] == [20, 10]
     found = view(service, job)
     assert (found.attempts[1].from_step, found.steps_redone) == (20, 13)
     keys = tuple(file.key for file in new.resume[0].files)
-    urls = checkpoint.sign_downloads(service.at, second, new.hold, Downloads(keys=keys), service.now_ms)
+    urls = checkpoint.sign_downloads(service.deployment, second, new.hold, Downloads(keys=keys), service.now_ms)
     assert isinstance(urls, Urls)
     assert service.http.get(urls.urls[0].url).content == b"step 20"
 
@@ -94,14 +94,14 @@ def test_a_damaged_checkpoint_is_rejected_and_the_one_before_is_used(service: Se
     for step in (10, 20):
         upload(service, first, hold, step, b"step %d" % step)
         commit(service, first, hold, step, b"step %d" % step)
-    finish(service.at, first, hold, Released(), service.now_ms)
+    finish(service.deployment, first, hold, Released(), service.now_ms)
     new = service.claim(second)
     request = Reject(checkpoint=new.resume[0].id, because="a bit flipped")
-    assert checkpoint.reject_damaged(service.at, second, new.hold, request, service.now_ms) == Done()
-    assert checkpoint.reject_damaged(service.at, second, new.hold, request, service.now_ms) == Done()
+    assert checkpoint.reject_damaged(service.deployment, second, new.hold, request, service.now_ms) == Done()
+    assert checkpoint.reject_damaged(service.deployment, second, new.hold, request, service.now_ms) == Done()
     found = view(service, job)
     assert (found.summary.committed_step, found.attempts[1].from_step) == (10, 10)
-    rejected = [event for event in query.events_after(service.at, PROJECT, job, 0) if event.kind == "rejected"]
+    rejected = [event for event in query.events_after(service.deployment, PROJECT, job, 0) if event.kind == "rejected"]
     assert [event.because for event in rejected] == ["a bit flipped"]
 
 
@@ -111,17 +111,17 @@ def test_what_is_rejected_while_its_attempt_is_swept_goes_with_the_next_sweep(se
     upload(service, first, hold, 10)
     commit(service, first, hold, 10)
     (prefix,) = (row["prefix"] for row in service.store.load("checkpoints", job=job))
-    finish(service.at, first, hold, Released(), service.now_ms)
-    service.wait(service.at.policy.orphans_s + 1)
+    finish(service.deployment, first, hold, Released(), service.now_ms)
+    service.wait(service.deployment.policy.orphans_s + 1)
     new = service.claim(second)
     request = Reject(checkpoint=new.resume[0].id, because="a bit flipped")
 
     def reject() -> None:
-        assert checkpoint.reject_damaged(service.at, second, new.hold, request, service.now_ms) == Done()
+        assert checkpoint.reject_damaged(service.deployment, second, new.hold, request, service.now_ms) == Done()
 
-    sweep_attempts(replace(service.at, objects=Before(service.objects, "list", reject)), service.now_ms)
+    sweep_attempts(replace(service.deployment, objects=Before(service.objects, "list", reject)), service.now_ms)
     assert service.objects.stat(f"{prefix}/weights.safetensors") is not None
-    sweep_attempts(service.at, service.now_ms)
+    sweep_attempts(service.deployment, service.now_ms)
     assert service.objects.stat(f"{prefix}/weights.safetensors") is None
 
 
@@ -130,7 +130,7 @@ def test_a_node_reads_only_what_belongs_to_its_job(service: Service) -> None:
     node = service.join()
     hold = service.claim(node).hold
     stranger = Downloads(keys=("projects/default/jobs/other/attempts/x/output/w",))
-    assert isinstance(checkpoint.sign_downloads(service.at, node, hold, stranger, service.now_ms), Refused)
+    assert isinstance(checkpoint.sign_downloads(service.deployment, node, hold, stranger, service.now_ms), Refused)
 
 
 def test_old_checkpoints_go_and_two_are_kept(service: Service) -> None:
@@ -153,7 +153,7 @@ def test_after_an_outage_of_our_own_the_holder_keeps_its_job(service: Service) -
     job, node = service.submit(), service.join()
     hold = service.claim(node).hold
     service.wait(600)
-    back = replace(service.at, up_since_ms=service.now_ms)
+    back = replace(service.deployment, up_since_ms=service.now_ms)
     service.wait(POLICY.lease_s - 1)
     Controller(back).tick(service.now_ms)
     assert renew.renew(back, node, hold, Beat(phase="training", step=1), service.now_ms) == Beaten()
@@ -166,7 +166,7 @@ def test_a_job_that_fails_too_often_ends_and_says_why(service: Service) -> None:
         node = service.join(name)
         service.wait(POLICY.retry_first_s)
         hold = service.claim(node).hold
-        finish(service.at, node, hold, Failed(kind="crashed", because="exit code 1"), service.now_ms)
+        finish(service.deployment, node, hold, Failed(kind="crashed", because="exit code 1"), service.now_ms)
     found = view(service, job).summary
     assert found.state == "failed"
     assert found.because == "the trainer crashed: exit code 1 (failed twice, the most that it may)"
@@ -177,7 +177,7 @@ def test_bad_input_ends_a_job_once_a_second_machine_says_so(service: Service) ->
     for name, state in (("node-a", "queued"), ("node-b", "failed")):
         node = service.join(name)
         hold = service.claim(node).hold
-        finish(service.at, node, hold, Failed(kind="bad data", because="a.png is not an image"), service.now_ms)
+        finish(service.deployment, node, hold, Failed(kind="bad data", because="a.png is not an image"), service.now_ms)
         assert service.state(job) == state
     assert view(service, job).summary.because == "the input is bad: a.png is not an image (so says a second machine)"
 
@@ -186,16 +186,16 @@ def test_a_canceled_job_is_not_revived(service: Service) -> None:
     job, node = service.submit(), service.join()
     hold = service.claim(node).hold
     done = result(service, node, hold)
-    assert cancel(service.at, job, service.now_ms)
-    finish(service.at, node, hold, done, service.now_ms)
+    assert cancel(service.deployment, job, service.now_ms)
+    finish(service.deployment, node, hold, done, service.now_ms)
     assert service.state(job) == "canceled"
-    assert not cancel(service.at, job, service.now_ms)
-    assert query.artifacts_of(service.at, PROJECT, job, service.now_ms) == []
+    assert not cancel(service.deployment, job, service.now_ms)
+    assert query.artifacts_of(service.deployment, PROJECT, job, service.now_ms) == []
 
 
 def test_a_queued_job_can_be_canceled(service: Service) -> None:
     job = service.submit()
-    assert cancel(service.at, job, service.now_ms)
+    assert cancel(service.deployment, job, service.now_ms)
     assert service.claim_nothing(service.join()) == "no job waits that may run here"
 
 
@@ -203,14 +203,14 @@ def test_each_attempt_costs_its_time_on_the_node(service: Service) -> None:
     job, first, second = service.submit(), service.join("node-a"), service.join("node-b")
     hold = service.claim(first).hold
     service.wait(20)
-    renew.renew(service.at, first, hold, Beat(phase="training", step=1), service.now_ms)
+    renew.renew(service.deployment, first, hold, Beat(phase="training", step=1), service.now_ms)
     assert view(service, job).summary.cost_usd == 0.002  # while it runs: 20 s at 100 micro-dollars a second
-    finish(service.at, first, hold, Released(), service.now_ms)
+    finish(service.deployment, first, hold, Released(), service.now_ms)
     service.wait(1000)  # nobody pays for a job that waits
     hold = service.claim(second).hold
     service.wait(10)
     done = result(service, second, hold)
-    finish(service.at, second, hold, done, service.now_ms)
+    finish(service.deployment, second, hold, done, service.now_ms)
     service.wait(1000)
     found = view(service, job)
     assert [attempt.cost_usd for attempt in found.attempts] == [0.002, 0.001]
@@ -222,4 +222,4 @@ def test_a_silent_node_is_given_up_and_its_token_with_it(service: Service) -> No
     service.claim_nothing(node)
     service.wait(POLICY.node_silent_s + 1)
     service.tick()
-    assert query.nodes(service.at, None) == []
+    assert query.nodes(service.deployment, None) == []

@@ -68,7 +68,7 @@ def objects(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Objects]
 def grant(service: Service, node: str, hold: Hold, step: int, content: bytes) -> Grant:
     file = as_upload(service.manifest(step, content).files[0], content)
     request = Uploads(folder="checkpoints", step=step, files=(file,))
-    grants = checkpoint.sign_uploads(service.at, node, hold, request, service.now_ms)
+    grants = checkpoint.sign_uploads(service.deployment, node, hold, request, service.now_ms)
     assert isinstance(grants, Grants)
     return grants.files[0]
 
@@ -80,7 +80,7 @@ def names(service: Service, job: str, hold: Hold) -> set[str]:
 
 
 def read_back(service: Service) -> None:
-    for _ in verify(service.at):
+    for _ in verify(service.deployment):
         pass
 
 
@@ -98,10 +98,10 @@ def test_a_large_checkpoint_comes_in_parts_and_the_next_attempt_gets_it_whole(se
     assert grant(service, first, hold, 10, LARGE).parts == (None, None)
     read_back(service)
     assert service.store.load("checkpoints", job=job)[0]["verified"] == 1
-    finish(service.at, first, hold, Released(), service.now_ms)
+    finish(service.deployment, first, hold, Released(), service.now_ms)
     new = service.claim(second)
     keys = Downloads(keys=tuple(file.key for file in new.resume[0].files))
-    urls = checkpoint.sign_downloads(service.at, second, new.hold, keys, service.now_ms)
+    urls = checkpoint.sign_downloads(service.deployment, second, new.hold, keys, service.now_ms)
     assert isinstance(urls, Urls)
     assert service.send("GET", urls.urls[0]).content == LARGE
 
@@ -113,7 +113,7 @@ def test_urls_that_outlive_their_lease_touch_nothing_that_is_committed(service: 
     upload(service, first, old, 10, b"step 10")
     spent = grant(service, first, old, 20, late)
     assert commit(service, first, old, 10, b"step 10") == Committed()
-    finish(service.at, first, old, Released(), service.now_ms)
+    finish(service.deployment, first, old, Released(), service.now_ms)
     new = service.claim(second).hold
     upload(service, second, new, 20, b"good weights")
     assert commit(service, second, new, 20, b"good weights") == Committed()
@@ -121,7 +121,7 @@ def test_urls_that_outlive_their_lease_touch_nothing_that_is_committed(service: 
     known, lies = facts(service, job), names(service, job, new)
     service.put(spent, late)
     assert commit(service, first, old, 20, late) != Committed()
-    finish(service.at, first, old, Succeeded(output=service.manifest(20, late).files), service.now_ms)
+    finish(service.deployment, first, old, Succeeded(output=service.manifest(20, late).files), service.now_ms)
     assert facts(service, job) == known and names(service, job, new) == lies
     for row, content in zip(service.store.load("checkpoints", job=job), (b"good weights", b"step 10"), strict=True):
         assert service.objects.read(f"{row['prefix']}/weights.safetensors") == content
@@ -136,7 +136,7 @@ def test_who_has_lost_the_lease_makes_no_object_of_its_parts(service: Service) -
     job, node = service.submit(), service.join()
     hold = service.claim(node).hold
     service.put(grant(service, node, hold, 10, LARGE), LARGE)
-    finish(service.at, node, hold, Released(), service.now_ms)
+    finish(service.deployment, node, hold, Released(), service.now_ms)
     newer = service.claim(node).hold
     for held in (hold, replace(newer, fencing=hold.fencing)):
         assert commit(service, node, held, 10, LARGE) != Committed()
@@ -162,7 +162,7 @@ def test_a_url_used_again_after_the_commit_changes_no_byte(service: Service) -> 
 def test_a_result_is_there_and_its_owner_gets_it(service: Service) -> None:
     job, node = service.submit(), service.join()
     hold = service.claim(node).hold
-    assert finish(service.at, node, hold, result(service, node, hold), service.now_ms) == Done()
+    assert finish(service.deployment, node, hold, result(service, node, hold), service.now_ms) == Done()
     [artifact] = service.ask("GET", f"/v1/jobs/{job}/artifacts").json()
     with served(service.app) as url:
         found = Client(url, OPERATOR).artifacts(job)[0]
@@ -231,7 +231,7 @@ def test_wrong_bytes_are_rejected_when_they_are_read_back_and_those_before_are_u
     assert [row["step"] for row in service.store.load("checkpoints", job=job)] == [10]
     [event] = [row for row in service.store.load("events", job=job, after=0) if row["kind"] == "rejected"]
     assert event["because"].startswith("the checkpoint of step 20 is damaged: weights.safetensors")
-    finish(service.at, node, hold, Released(), service.now_ms)
+    finish(service.deployment, node, hold, Released(), service.now_ms)
     assert [found.step for found in service.claim(node).resume] == [10]
 
 
@@ -271,7 +271,7 @@ def test_a_store_that_is_away_is_a_503_and_the_request_goes_through_when_it_is_b
     hold = service.ask("POST", "/v1/claims", joined["token"]).json()["hold"]
     node = joined["node"]
     upload(service, node, Hold(**hold), 10)
-    here = service.at
+    here = service.deployment
     away = replace(here, objects=S3Objects(Wire(replace(bucket, endpoint="http://127.0.0.1:9")), NONE))
     service.app.state.deployment = away
     path = f"/v1/attempts/{hold['attempt']}/checkpoints?fencing={hold['fencing']}"

@@ -36,7 +36,9 @@ def hand_over(
     """Its files, then its manifest."""
     for file in prepared.files:
         upload = as_upload(replace(file, path=f"{prepared.key}/{file.path}"), content)
-        granted = sign_uploads(service.at, node, hold, Uploads(folder="prepared", files=(upload,)), service.now_ms)
+        granted = sign_uploads(
+            service.deployment, node, hold, Uploads(folder="prepared", files=(upload,)), service.now_ms
+        )
         assert not isinstance(granted, Stale)
         service.put(granted.files[0], content)
     return told(service, node, hold, prepared)
@@ -44,7 +46,7 @@ def hand_over(
 
 def told(service: Service, node: str, hold: Hold, prepared: Prepared) -> Done | Stale | Refused:
     return record_prepared(
-        service.at, node, hold, Keep(manifest=json.loads(json.dumps(prepared.to_json()))), service.now_ms
+        service.deployment, node, hold, Keep(manifest=json.loads(json.dumps(prepared.to_json()))), service.now_ms
     )
 
 
@@ -68,7 +70,7 @@ def test_what_one_job_prepared_is_offered_to_the_next_of_the_same_data(service: 
     _, other, second = begin(service, "node-b", rank=8)
     (offer,) = second.prepared
     assert (offer.key, [stored.path for stored in offer.files]) == (key, ["photos.safetensors"])
-    urls = sign_downloads(service.at, other, second.hold, Downloads(keys=(offer.files[0].key,)), service.now_ms)
+    urls = sign_downloads(service.deployment, other, second.hold, Downloads(keys=(offer.files[0].key,)), service.now_ms)
     assert isinstance(urls, Urls) and service.send("GET", urls.urls[0]).content == b"latents"
 
 
@@ -102,10 +104,10 @@ def test_what_is_prepared_stays_in_its_project(service: Service) -> None:
 def test_what_a_less_trusted_node_made_is_not_for_a_job_that_demands_trust(service: Service) -> None:
     _, node, taken = begin(service)
     hand_over(service, node, taken.hold, made(latents_key(service.spec(), BITS)))
-    spec, numerics = service.spec(), load_node(service.at, node).numerics
+    spec, numerics = service.spec(), load_node(service.deployment, node).numerics
     for trust, count in ((0, 1), (1, 0)):
         demanding = replace(spec, needs=Needs(trust=trust))
-        assert len(offers(service.at, PROJECT, taken.job, demanding, numerics, service.now_ms)) == count
+        assert len(offers(service.deployment, PROJECT, taken.job, demanding, numerics, service.now_ms)) == count
 
 
 def test_an_attempt_that_comes_later_is_given_what_the_first_was_given(service: Service) -> None:
@@ -116,13 +118,15 @@ def test_an_attempt_that_comes_later_is_given_what_the_first_was_given(service: 
     _, other, rival = begin(service, "node-b", class_prompt="a dog", rank=8)
     service.wait(1)
     hand_over(service, other, rival.hold, made(key, b"the other's"), b"the other's")
-    finish(service.at, node, taken.hold, Failed(kind="crashed", because="boom"), service.now_ms)
+    finish(service.deployment, node, taken.hold, Failed(kind="crashed", because="boom"), service.now_ms)
     service.wait(1000)
     again = service.claim(service.join("node-c"))
     assert again.job == first and again.prepared == (), "it makes its own, as its first attempt did"
     third = service.join("node-d")
     hand_over(service, node_of(service, again), again.hold, made(key, b"its own"), b"its own")
-    finish(service.at, node_of(service, again), again.hold, Failed(kind="crashed", because="boom"), service.now_ms)
+    finish(
+        service.deployment, node_of(service, again), again.hold, Failed(kind="crashed", because="boom"), service.now_ms
+    )
     service.wait(1000)
     last = service.claim(third)
     assert last.job == first
@@ -173,7 +177,7 @@ def test_what_is_not_in_the_object_store_is_refused(service: Service) -> None:
 
 def test_a_manifest_that_is_none_is_refused(service: Service) -> None:
     _, node, taken = begin(service)
-    answer = record_prepared(service.at, node, taken.hold, Keep(manifest={"key": 1}), service.now_ms)
+    answer = record_prepared(service.deployment, node, taken.hold, Keep(manifest={"key": 1}), service.now_ms)
     assert isinstance(answer, Refused)
 
 
@@ -183,10 +187,10 @@ def test_what_no_job_used_for_long_goes_and_what_is_used_stays(service: Service)
     for key in (used, unused):
         hand_over(service, node, taken.hold, made(key, key.encode()), key.encode())
     service.ask("POST", f"/v1/jobs/{job}/cancel")
-    service.wait(service.at.policy.prepared_s - 1)
+    service.wait(service.deployment.policy.prepared_s - 1)
     assert set(offered(begin(service, "node-b", prompt="sks cat")[2])) == {used}
     service.wait(2)
-    prune_prepared(service.at, service.now_ms)
+    prune_prepared(service.deployment, service.now_ms)
     assert [row["key"] for row in service.look("SELECT key FROM prepared")] == [used]
     kept = "\n".join(service.objects.list(f"projects/{PROJECT}/jobs"))
     assert used in kept and unused not in kept
@@ -197,8 +201,8 @@ def test_the_sweep_of_an_attempt_leaves_what_others_may_use(service: Service) ->
     key = latents_key(service.spec(), BITS)
     hand_over(service, node, taken.hold, made(key))
     assert service.ask("POST", f"/v1/jobs/{job}/cancel").status_code == 200
-    service.wait(service.at.policy.orphans_s + 1)
-    sweep_attempts(service.at, service.now_ms)
+    service.wait(service.deployment.policy.orphans_s + 1)
+    sweep_attempts(service.deployment, service.now_ms)
     assert len(begin(service, "node-b")[2].prepared) == 1
     assert any(key in name for name in service.objects.list(f"projects/{PROJECT}/jobs"))
 
@@ -231,11 +235,11 @@ def test_what_was_forgotten_and_not_deleted_goes_with_the_next_sweep(service: Se
     key = latents_key(service.spec(), BITS)
     hand_over(service, node, taken.hold, made(key))
     service.ask("POST", f"/v1/jobs/{job}/cancel")
-    service.wait(service.at.policy.prepared_s + 1)
-    sweep_attempts(service.at, service.now_ms)
-    dies = replace(service.at, objects=Before(service.objects, "delete", killed))
+    service.wait(service.deployment.policy.prepared_s + 1)
+    sweep_attempts(service.deployment, service.now_ms)
+    dies = replace(service.deployment, objects=Before(service.objects, "delete", killed))
     with pytest.raises(ServerKilled):
         prune_prepared(dies, service.now_ms)
     assert any(key in name for name in service.objects.list(f"projects/{PROJECT}/jobs"))
-    sweep_attempts(service.at, service.now_ms)
+    sweep_attempts(service.deployment, service.now_ms)
     assert not any(key in name for name in service.objects.list(f"projects/{PROJECT}/jobs"))

@@ -29,7 +29,7 @@ ORDERS_MIN = 4
 
 def servers(service: Service) -> tuple[Deployment, Deployment]:
     """Two processes over one database."""
-    return replace(service.at, recent=Recent()), replace(service.at, recent=Recent())
+    return replace(service.deployment, recent=Recent()), replace(service.deployment, recent=Recent())
 
 
 def play(stage: Stage, scene: Scene, check: Callable[[Actor, Actor], str]) -> Counter[str]:
@@ -65,7 +65,7 @@ def paid_once(service: Service, attempt: str) -> None:
 
 
 def clear(service: Service, job: str) -> None:
-    steer.cancel(service.at, job, service.now_ms)
+    steer.cancel(service.deployment, job, service.now_ms)
 
 
 def test_two_claims_of_one_job(service: Service, stage: Stage) -> None:

@@ -43,7 +43,7 @@ def limits(request: pytest.FixtureRequest) -> Limits:
 
 @pytest.fixture
 def app(service: Service, limits: Limits) -> FastAPI:
-    return make_app(service.at, service.objects, limits)
+    return make_app(service.deployment, service.objects, limits)
 
 
 @pytest.fixture
@@ -86,13 +86,13 @@ def follow(served: Served) -> Iterator[Any]:
 
 def happen(service: Service, job: str, times: int) -> None:
     for number in range(times):
-        (steer.resume if number % 2 else steer.pause)(service.at, job, service.now_ms)
+        (steer.resume if number % 2 else steer.pause)(service.deployment, job, service.now_ms)
 
 
 def print_log(service: Service, node: str, hold: Hold, pieces: list[str]) -> None:
     first_byte = 0
     for text in pieces:
-        renew.append_log(service.at, node, hold, Log(first_byte=first_byte, text=text))
+        renew.append_log(service.deployment, node, hold, Log(first_byte=first_byte, text=text))
         first_byte += len(text.encode())
 
 
@@ -109,7 +109,7 @@ def test_events_come_in_order_as_they_happen_and_the_end_is_the_last(service: Se
     number, event = follower.next()
     assert (number, event["number"], event["kind"]) == ("2", 2, "paused")
     assert follower.next()[1]["state"] == "paused"
-    steer.cancel(service.at, job, service.now_ms)
+    steer.cancel(service.deployment, job, service.now_ms)
     assert follower.next()[1]["kind"] == "canceled"
     assert follower.next()[1]["state"] == "canceled"
     assert follower.next() == ("end", {"state": "canceled", "because": "canceled by its owner"})
@@ -126,7 +126,7 @@ def test_an_event_that_another_version_recorded_is_told_as_it_is(service: Servic
 
 def test_who_has_heard_the_end_is_told_to_ask_no_more(service: Service, follow: Any) -> None:
     job = service.submit()
-    steer.cancel(service.at, job, service.now_ms)
+    steer.cancel(service.deployment, job, service.now_ms)
     assert follow(job).rest() == ["1", "2", "progress", "end"]
     assert follow(job, last="2").rest() == ["progress", "end"]
     assert follow(job, "logs").rest() == ["end"]
@@ -145,7 +145,7 @@ def test_progress_follows_the_heartbeats(service: Service, follow: Any) -> None:
     hold = service.claim(node).hold
     follower = follow(job, last="2")
     assert follower.next()[1]["phase"] == "starting"
-    renew.renew(service.at, node, hold, Beat(phase="training", step=7, loss=float("nan")), service.now_ms)
+    renew.renew(service.deployment, node, hold, Beat(phase="training", step=7, loss=float("nan")), service.now_ms)
     told = {"state": "running", "phase": "training", "step": 7, "loss": None, "seconds_per_step": None}
     assert follower.next() == ("progress", told)
 
@@ -163,14 +163,14 @@ def test_the_log_of_all_attempts_comes_whole(service: Service, follow: Any) -> N
     print_log(service, second, service.claim(second).hold, ["again\n"])
     number, last = follower.next()
     assert (text + last["text"], number) == ("one\nzwölf\nagain\n", "2.1")
-    steer.cancel(service.at, job, service.now_ms)
+    steer.cancel(service.deployment, job, service.now_ms)
     assert follower.rest() == ["end"]
-    assert query.log_page(service.at, PROJECT, job, None).text == text + last["text"]
+    assert query.log_page(service.deployment, PROJECT, job, None).text == text + last["text"]
 
 
 def test_a_log_tells_of_progress_where_that_is_asked_for(service: Service, served: Served) -> None:
     job = service.submit()
-    steer.cancel(service.at, job, service.now_ms)
+    steer.cancel(service.deployment, job, service.now_ms)
     heard: list[ProgressView] = []
     assert list(Client(served.url, OPERATOR).follow_logs(job, progress=heard.append)) == []
     assert [progress.state for progress in heard] == ["canceled"]
@@ -233,7 +233,7 @@ def test_a_slow_reader_misses_nothing_and_nothing_is_kept_for_him(service: Servi
     print_log(service, node, hold, pieces)
     quick = follow(job, "logs", last=f"1.{62 * LOG_CHUNK_BYTES_MAX + 1}")
     quick.next()
-    steer.cancel(service.at, job, service.now_ms)
+    steer.cancel(service.deployment, job, service.now_ms)
     assert quick.rest() == ["end"]
     (tail,) = app.state.followers._tails.values()
     assert len(tail.latest.pieces) <= 1, "he is still being told, piece by piece"
@@ -301,10 +301,10 @@ def test_a_client_follows_across_a_restart_and_hears_everything_once(service: Se
     told += [next(following), next(following)]
     assert first.stop()
     happen(service, job, 1)
-    with serving(make_app(service.at, service.objects), first.port):
+    with serving(make_app(service.deployment, service.objects), first.port):
         while not (isinstance(told[-1], ProgressView) and told[-1].state == "paused"):
             told.append(next(following))
-        steer.cancel(service.at, job, service.now_ms)
+        steer.cancel(service.deployment, job, service.now_ms)
         told += list(following)
     events = [one for one in told if isinstance(one, EventView)]
     assert [(one.number, one.kind) for one in events] == [(1, "submitted"), (2, "paused"), (3, "canceled")]
@@ -322,7 +322,7 @@ def test_a_client_hears_at_once_that_there_is_no_server_or_no_job(service: Servi
 def test_a_client_is_given_the_log_until_the_job_ends(service: Service, served: Served) -> None:
     job, node = service.submit(), service.join()
     print_log(service, node, service.claim(node).hold, ["one\n", "two\n"])
-    steer.cancel(service.at, job, service.now_ms)
+    steer.cancel(service.deployment, job, service.now_ms)
     assert "".join(piece.text for piece in Client(served.url, OPERATOR).follow_logs(job)) == "one\ntwo\n"
 
 
@@ -331,7 +331,7 @@ def test_the_command_prints_the_log_as_it_comes_until_the_job_ends(service: Serv
     print_log(service, node, service.claim(node).hold, ["one\n", "two\n"])
     there = ["--server", served.url, "--token", OPERATOR]
     so_far = CliRunner().invoke(main.app, ["logs", job, *there])
-    steer.cancel(service.at, job, service.now_ms)
+    steer.cancel(service.deployment, job, service.now_ms)
     followed = CliRunner().invoke(main.app, ["logs", job, "-f", *there])
     assert (so_far.exit_code, so_far.stdout) == (followed.exit_code, followed.stdout) == (0, "one\ntwo\n")
 
@@ -342,9 +342,9 @@ def test_a_follower_of_the_command_line_sees_every_look_and_the_end(service: Ser
 
     def look(found: JobView) -> None:
         if not seen:
-            renew.renew(service.at, node, hold, Beat(phase="training", step=7), service.now_ms)
+            renew.renew(service.deployment, node, hold, Beat(phase="training", step=7), service.now_ms)
         elif found.summary.step == 7 and found.summary.state == "running":
-            steer.cancel(service.at, job, service.now_ms)
+            steer.cancel(service.deployment, job, service.now_ms)
         seen.append(found.summary.phase or found.summary.state)
 
     ended = cli_follow.follow_job(Client(served.url, OPERATOR), job, seen=look)
@@ -375,12 +375,12 @@ def test_a_lost_piece_of_a_log_is_passed_over_with_a_line_that_says_so(service: 
     hold = service.claim(node).hold
     texts = ("begun\nhalf a", " line\n", "ended\n")
     for first_byte, text in zip((0, 12, 18), texts, strict=True):
-        renew.append_log(service.at, node, hold, Log(first_byte=first_byte, text=text))
+        renew.append_log(service.deployment, node, hold, Log(first_byte=first_byte, text=text))
     (lost,) = [row["key"] for row in service.store.load("log_chunks", job=job, fencing=0, first_byte=0)][1:2]
     service.objects.delete([lost])
     expected = "begun\nhalf a\n[6 bytes of this log are lost]\nended\n"
     found = service.ask("GET", f"/v1/jobs/{job}/logs").json()
     assert found["text"] == expected
     assert service.ask("GET", f"/v1/jobs/{job}/logs?after={found['next']}").json()["text"] == ""
-    steer.cancel(service.at, job, service.now_ms)
+    steer.cancel(service.deployment, job, service.now_ms)
     assert "".join(piece.text for piece in Client(served.url, OPERATOR).follow_logs(job)) == expected

@@ -19,44 +19,46 @@ from tests.service.retention.test_ages import after, steps, stored, trained
 def canceled(service: Service, *at: int) -> str:
     """A job that was canceled with checkpoints of these steps."""
     job, _, _ = trained(service, *at)
-    steer.cancel(service.at, job, service.now_ms)
+    steer.cancel(service.deployment, job, service.now_ms)
     return job
 
 
 def again(service: Service, job: str) -> str:
-    return steer.submit_again(service.at, PROJECT, job, service.now_ms, from_checkpoint=True)
+    return steer.submit_again(service.deployment, PROJECT, job, service.now_ms, from_checkpoint=True)
 
 
 def test_the_new_job_begins_where_the_old_one_was_safe(service: Service) -> None:
     old = canceled(service, 10, 20)
     new = again(service, old)
-    shown = query.job(service.at, PROJECT, new, service.now_ms).summary
+    shown = query.job(service.deployment, PROJECT, new, service.now_ms).summary
     assert (shown.step, shown.committed_step, shown.attempts) == (20, 20, 0)
     node = service.join("node-b")
     given = service.claim(node)
     assert given.job == new
     assert [found.step for found in given.resume] == [20, 10]
     wanted = Downloads(keys=tuple(file.key for file in given.resume[0].files))
-    assert isinstance(sign_downloads(service.at, node, given.hold, wanted, service.now_ms), Urls)
-    view = query.job(service.at, PROJECT, new, service.now_ms)
+    assert isinstance(sign_downloads(service.deployment, node, given.hold, wanted, service.now_ms), Urls)
+    view = query.job(service.deployment, PROJECT, new, service.now_ms)
     assert view.attempts[0].from_step == 20 and view.steps_redone == 0
-    assert query.events_after(service.at, PROJECT, new, 0)[0].because == f"waits for a node, to go on from {old}"
+    assert (
+        query.events_after(service.deployment, PROJECT, new, 0)[0].because == f"waits for a node, to go on from {old}"
+    )
 
 
 def test_without_being_asked_for_it_begins_at_the_start(service: Service) -> None:
     old = canceled(service, 10)
-    steer.submit_again(service.at, PROJECT, old, service.now_ms)
+    steer.submit_again(service.deployment, PROJECT, old, service.now_ms)
     assert service.claim(service.join("node-b")).resume == ()
 
 
 def test_the_old_checkpoints_outlive_their_age_until_the_new_job_has_its_own(service: Service) -> None:
     old = canceled(service, 10, 20)
     new = again(service, old)
-    steer.pause(service.at, new, service.now_ms)
+    steer.pause(service.deployment, new, service.now_ms)
     after(service, 8)
     assert steps(service, old) == [20, 10]
-    steer.resume(service.at, new, service.now_ms)
-    kept = checkpoints(service.at, service.store.load("job", id=old)[0])
+    steer.resume(service.deployment, new, service.now_ms)
+    kept = checkpoints(service.deployment, service.store.load("job", id=old)[0])
     assert {one.because for one in kept} == {"kept until the job that begins from it has a checkpoint of its own"}
     assert all(one.goes_ms is None for one in kept)
     node = service.join("node-b")
@@ -74,7 +76,7 @@ def test_the_old_checkpoints_go_when_the_new_job_ends_without_one(service: Servi
     old = canceled(service, 10)
     new = again(service, old)
     after(service, 8)
-    steer.cancel(service.at, new, service.now_ms)
+    steer.cancel(service.deployment, new, service.now_ms)
     after(service, 0)
     assert (steps(service, old), stored(service, "checkpoints")) == ([], [])
 
@@ -82,7 +84,7 @@ def test_the_old_checkpoints_go_when_the_new_job_ends_without_one(service: Servi
 def test_a_job_that_ended_before_it_had_one_hands_on_what_it_was_to_begin_from(service: Service) -> None:
     old = canceled(service, 10)
     between = again(service, old)
-    steer.cancel(service.at, between, service.now_ms)
+    steer.cancel(service.deployment, between, service.now_ms)
     again(service, between)
     assert [found.step for found in service.claim(service.join("node-b")).resume] == [10]
 
@@ -94,7 +96,8 @@ def test_a_damaged_one_is_rejected_and_the_one_before_it_is_used(service: Servic
     given = service.claim(node)
     newest = given.resume[0].id
     assert isinstance(
-        reject_damaged(service.at, node, given.hold, Reject(checkpoint=newest, because="x"), service.now_ms), Done
+        reject_damaged(service.deployment, node, given.hold, Reject(checkpoint=newest, because="x"), service.now_ms),
+        Done,
     )
     service.wait(60)
     service.tick()
@@ -105,36 +108,36 @@ def test_a_job_without_a_checkpoint_is_refused(service: Service) -> None:
     old = canceled(service)
     with pytest.raises(BadInput, match=f"{old} keeps no checkpoint"):
         again(service, old)
-    assert len(query.jobs(service.at, PROJECT, service.now_ms, limit=9, cursor=None).jobs) == 1
+    assert len(query.jobs(service.deployment, PROJECT, service.now_ms, limit=9, cursor=None).jobs) == 1
 
 
 def test_checkpoints_that_are_inherited_in_the_moment_of_their_deletion_stay(service: Service) -> None:
     old = canceled(service, 10)
     service.wait(8 * 86_400)
     store = Before(service.store, "apply", lambda: again(service, old))
-    expire_checkpoints(replace(service.at, store=store), service.now_ms)
+    expire_checkpoints(replace(service.deployment, store=store), service.now_ms)
     assert steps(service, old) == [10]
 
 
 def test_checkpoints_that_are_deleted_in_the_moment_of_their_inheritance_are_no_beginning(service: Service) -> None:
     old = canceled(service, 10)
     service.wait(8 * 86_400)
-    store = Before(service.store, "apply", lambda: expire_checkpoints(service.at, service.now_ms))
+    store = Before(service.store, "apply", lambda: expire_checkpoints(service.deployment, service.now_ms))
     with pytest.raises(BadInput, match="keeps no checkpoint any more"):
-        steer.submit_again(replace(service.at, store=store), PROJECT, old, service.now_ms, from_checkpoint=True)
+        steer.submit_again(replace(service.deployment, store=store), PROJECT, old, service.now_ms, from_checkpoint=True)
 
 
 def test_an_old_job_is_not_deleted_while_another_is_to_begin_from_it(service: Service) -> None:
     old = canceled(service, 10)
     new = again(service, old)
     for act in (
-        lambda: what_goes(service.at, service.store.load("job", id=old)[0], service.now_ms),
-        lambda: remove(service.at, old, service.now_ms),
+        lambda: what_goes(service.deployment, service.store.load("job", id=old)[0], service.now_ms),
+        lambda: remove(service.deployment, old, service.now_ms),
     ):
         with pytest.raises(BadInput, match=f"{new} begins from the checkpoint of {old}"):
             act()
-    steer.cancel(service.at, new, service.now_ms)
-    remove(service.at, old, service.now_ms)
+    steer.cancel(service.deployment, new, service.now_ms)
+    remove(service.deployment, old, service.now_ms)
     assert steps(service, old) == []
 
 
@@ -143,7 +146,7 @@ def test_a_job_that_must_stay_exact_goes_on_where_its_checkpoint_was_made(servic
     hold = service.claim(node).hold
     upload(service, node, hold, 10, b"step 10")
     commit(service, node, hold, 10, b"step 10")
-    steer.cancel(service.at, job, service.now_ms)
+    steer.cancel(service.deployment, job, service.now_ms)
     new = again(service, job)
     service.claim_nothing(service.join("node-b", capabilities={"cpu": "another"}))
     assert service.claim(node).job == new

@@ -26,7 +26,7 @@ def points(first: int, last: int, loss: float = 1.0) -> Points:
 
 
 def measure(service: Service, node: str, hold: Hold, first: int, last: int, loss: float = 1.0) -> Done | Stale:
-    return metrics.take(service.at, node, hold, points(first, last, loss), service.now_ms)
+    return metrics.take(service.deployment, node, hold, points(first, last, loss), service.now_ms)
 
 
 def save(service: Service, node: str, hold: Hold, step: int) -> None:
@@ -41,7 +41,7 @@ def lose(service: Service) -> None:
 
 
 def seen(service: Service, job: str, after: int = 0) -> MetricsView:
-    return metrics.metrics_after(service.at, PROJECT, job, after)
+    return metrics.metrics_after(service.deployment, PROJECT, job, after)
 
 
 def steps(found: MetricsView) -> list[int]:
@@ -95,11 +95,11 @@ def test_the_next_question_asks_again_for_what_may_still_be_replaced(service: Se
     found = seen(service, job)
     assert (steps(found)[-1], found.committed_step, found.next) == (30, 20, 20)
     assert steps(seen(service, job, found.next)) == list(range(21, 31))
-    finish(service.at, node, hold, Failed(kind="bad data", because="b"), service.now_ms)
-    steer.cancel(service.at, job, service.now_ms)
+    finish(service.deployment, node, hold, Failed(kind="bad data", because="b"), service.now_ms)
+    steer.cancel(service.deployment, job, service.now_ms)
     assert seen(service, job).next == 30
     with pytest.raises(NotFound):
-        metrics.metrics_after(service.at, "another", job, 0)
+        metrics.metrics_after(service.deployment, "another", job, 0)
 
 
 @pytest.mark.parametrize(

@@ -48,24 +48,24 @@ Answer = Any
 def upload(service: Service, node: str, hold: Hold, step: int, content: bytes = b"weights") -> None:
     manifest = service.manifest(step, content)
     request = Uploads(folder="checkpoints", step=step, files=(as_upload(manifest.files[0], content),))
-    grants = checkpoint.sign_uploads(service.at, node, hold, request, service.now_ms)
+    grants = checkpoint.sign_uploads(service.deployment, node, hold, request, service.now_ms)
     assert not isinstance(grants, Stale)
     service.put(grants.files[0], content)
 
 
 def commit(service: Service, node: str, hold: Hold, step: int, content: bytes = b"weights") -> Answer:
     request = Commit(manifest=service.manifest(step, content).to_json())
-    return checkpoint.commit_checkpoint(service.at, node, hold, request, service.now_ms)
+    return checkpoint.commit_checkpoint(service.deployment, node, hold, request, service.now_ms)
 
 
 def view(service: Service, job: str) -> JobView:
-    return query.job(service.at, PROJECT, job, service.now_ms)
+    return query.job(service.deployment, PROJECT, job, service.now_ms)
 
 
 def result(service: Service, node: str, hold: Hold, content: bytes = b"result") -> Succeeded:
     file = service.manifest(1, content).files[0]
     grants = checkpoint.sign_uploads(
-        service.at, node, hold, Uploads(folder="output", files=(as_upload(file, b"weights"),)), service.now_ms
+        service.deployment, node, hold, Uploads(folder="output", files=(as_upload(file, b"weights"),)), service.now_ms
     )
     assert not isinstance(grants, Stale)
     service.put(grants.files[0], content)
@@ -74,7 +74,7 @@ def result(service: Service, node: str, hold: Hold, content: bytes = b"result") 
 
 def writes(service: Service, node: str, old: Assignment) -> dict[str, Callable[[], Answer]]:
     """Everything that a worker can ask about an attempt."""
-    at, hold = service.at, old.hold
+    at, hold = service.deployment, old.hold
     manifest = service.manifest(30)
     file = manifest.files[0]
     return {
@@ -126,11 +126,11 @@ def facts(service: Service, job: str) -> object:
     found = view(service, job)
     return (
         found,
-        query.events_after(service.at, PROJECT, job, 0),
-        query.log_page(service.at, PROJECT, job, None),
+        query.events_after(service.deployment, PROJECT, job, 0),
+        query.log_page(service.deployment, PROJECT, job, None),
         [row["id"] for row in service.store.load("checkpoints", job=job)],
-        [artifact.sha256 for artifact in query.artifacts_of(service.at, PROJECT, job, service.now_ms)],
-        metrics.metrics_after(service.at, PROJECT, job, 0),
+        [artifact.sha256 for artifact in query.artifacts_of(service.deployment, PROJECT, job, service.now_ms)],
+        metrics.metrics_after(service.deployment, PROJECT, job, 0),
         service.store.load("prepared_unused", before=service.now_ms + 1, limit=100),
     )
 
@@ -147,10 +147,10 @@ def test_a_stale_worker_changes_nothing(service: Service, what: str, ended: str)
         new = service.claim(second)
         assert new.hold.fencing == old.hold.fencing + 1
     elif ended == "by cancel":
-        assert cancel(service.at, job, service.now_ms)
+        assert cancel(service.deployment, job, service.now_ms)
     else:
         done = result(service, first, old.hold)
-        assert finish(service.at, first, old.hold, done, service.now_ms) == Done()
+        assert finish(service.deployment, first, old.hold, done, service.now_ms) == Done()
         if what == "end, succeeded":
             return  # the same end told twice is no news; see below
     before = facts(service, job)
@@ -164,7 +164,7 @@ def test_a_late_upload_with_a_url_that_is_still_valid_changes_nothing(service: S
     content = b"late weights"
     file = service.manifest(30, content).files[0]
     request = Uploads(folder="checkpoints", step=30, files=(as_upload(file, b"late weights"),))
-    grants = checkpoint.sign_uploads(service.at, first, old.hold, request, service.now_ms)
+    grants = checkpoint.sign_uploads(service.deployment, first, old.hold, request, service.now_ms)
     assert not isinstance(grants, Stale)
     service.wait(POLICY.lease_s + 1)
     new = service.claim(second)
@@ -181,7 +181,9 @@ def test_another_nodes_token_does_not_open_a_lease(service: Service) -> None:
     service.submit()
     first, stranger = service.join("node-a"), service.join("node-b")
     hold = service.claim(first).hold
-    assert isinstance(renew.renew(service.at, stranger, hold, Beat(phase="training", step=1), service.now_ms), Stale)
+    assert isinstance(
+        renew.renew(service.deployment, stranger, hold, Beat(phase="training", step=1), service.now_ms), Stale
+    )
 
 
 def test_a_wrong_fencing_number_does_not_open_a_lease(service: Service) -> None:
@@ -189,7 +191,9 @@ def test_a_wrong_fencing_number_does_not_open_a_lease(service: Service) -> None:
     node = service.join()
     hold = service.claim(node).hold
     wrong = Hold(attempt=hold.attempt, fencing=hold.fencing + 1)
-    assert isinstance(renew.renew(service.at, node, wrong, Beat(phase="training", step=1), service.now_ms), Stale)
+    assert isinstance(
+        renew.renew(service.deployment, node, wrong, Beat(phase="training", step=1), service.now_ms), Stale
+    )
 
 
 def test_an_overdue_lease_that_nobody_took_away_can_be_renewed(service: Service) -> None:
@@ -197,9 +201,9 @@ def test_an_overdue_lease_that_nobody_took_away_can_be_renewed(service: Service)
     node = service.join()
     hold = service.claim(node).hold
     service.wait(POLICY.lease_s + 100)
-    assert renew.renew(service.at, node, hold, Beat(phase="training", step=1), service.now_ms) == Beaten()
+    assert renew.renew(service.deployment, node, hold, Beat(phase="training", step=1), service.now_ms) == Beaten()
     service.tick()
-    assert renew.renew(service.at, node, hold, Beat(phase="training", step=2), service.now_ms) == Beaten()
+    assert renew.renew(service.deployment, node, hold, Beat(phase="training", step=2), service.now_ms) == Beaten()
 
 
 def test_many_nodes_at_once_get_distinct_jobs(service: Service) -> None:
@@ -210,7 +214,7 @@ def test_many_nodes_at_once_get_distinct_jobs(service: Service) -> None:
 
     def ask(node: str) -> None:
         together.wait()
-        answer = claim(service.at, node, service.now_ms)
+        answer = claim(service.deployment, node, service.now_ms)
         if isinstance(answer, Assignment):
             got.append(answer.job)
 
@@ -231,7 +235,7 @@ def test_a_node_never_holds_more_than_its_slots(service: Service) -> None:
 
     def ask() -> None:
         together.wait()
-        answers.append(claim(service.at, node, service.now_ms))
+        answers.append(claim(service.deployment, node, service.now_ms))
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
@@ -248,7 +252,7 @@ def test_an_interrupted_job_goes_before_a_fresh_one(service: Service) -> None:
     assert service.claim(first).job == fresh_but_older
     second = service.join("node-b")
     assert service.claim(second).job == interrupted
-    leave_pool(service.at, second, service.now_ms)
+    leave_pool(service.deployment, second, service.now_ms)
     newer = service.submit()
     third = service.join("node-c")
     assert service.claim(third).job == interrupted
@@ -259,9 +263,9 @@ def test_the_same_end_told_twice_is_no_surprise(service: Service) -> None:
     job, node = service.submit(), service.join()
     hold = service.claim(node).hold
     done = result(service, node, hold)
-    assert finish(service.at, node, hold, done, service.now_ms) == Done()
+    assert finish(service.deployment, node, hold, done, service.now_ms) == Done()
     before = facts(service, job)
-    assert finish(service.at, node, hold, done, service.now_ms) == Done()
+    assert finish(service.deployment, node, hold, done, service.now_ms) == Done()
     assert facts(service, job) == before
     assert service.state(job) == "succeeded"
 
@@ -270,9 +274,9 @@ def test_an_end_without_its_files_is_refused_and_the_lease_stays(service: Servic
     job, node = service.submit(), service.join()
     hold = service.claim(node).hold
     missing = service.manifest(1, b"never uploaded").files[0]
-    assert isinstance(finish(service.at, node, hold, Succeeded(output=(missing,)), service.now_ms), Refused)
+    assert isinstance(finish(service.deployment, node, hold, Succeeded(output=(missing,)), service.now_ms), Refused)
     assert service.state(job) == "running"
-    assert renew.renew(service.at, node, hold, Beat(phase="uploading", step=100), service.now_ms) == Beaten()
+    assert renew.renew(service.deployment, node, hold, Beat(phase="uploading", step=100), service.now_ms) == Beaten()
 
 
 @pytest.mark.parametrize("outcome", ["succeeded", "failed", "released"])
@@ -289,7 +293,7 @@ def test_the_same_end_told_eight_times_at_once_is_one_end(service: Service, outc
 
     def end() -> None:
         begin.wait()
-        answers.append(finish(service.at, node, hold, ends[outcome], service.now_ms))
+        answers.append(finish(service.deployment, node, hold, ends[outcome], service.now_ms))
 
     threads = [threading.Thread(target=end) for _ in range(8)]
     for thread in threads:
@@ -300,6 +304,6 @@ def test_the_same_end_told_eight_times_at_once_is_one_end(service: Service, outc
     assert [attempt["state"] for attempt in service.look("SELECT state FROM attempt")] == [outcome]
     told = service.look(f"SELECT COUNT(*) AS n FROM event WHERE kind = '{outcome}' AND job = '{job}'")
     assert told == [{"n": 1}]
-    assert len(query.artifacts_of(service.at, PROJECT, job, service.now_ms)) == (outcome == "succeeded")
+    assert len(query.artifacts_of(service.deployment, PROJECT, job, service.now_ms)) == (outcome == "succeeded")
     late = Released() if outcome != "released" else Failed(kind="crashed", because="boom")
-    assert isinstance(finish(service.at, node, hold, late, service.now_ms), Stale), "another end than it was"
+    assert isinstance(finish(service.deployment, node, hold, late, service.now_ms), Stale), "another end than it was"

@@ -22,7 +22,7 @@ FOR_LORAS: dict[str, Any] = {"kinds": ("lora", "sample"), "problems": {"scratch"
 
 def seen(service: Service, node: str) -> tuple[str, str]:
     """As `gangline nodes ls` shows it."""
-    return next((view.state, view.because) for view in query.nodes(service.at, None) if view.id == node)
+    return next((view.state, view.because) for view in query.nodes(service.deployment, None) if view.id == node)
 
 
 def test_a_node_without_libraries_is_here_and_says_why_but_gets_no_job(service: Service) -> None:
@@ -63,7 +63,7 @@ def test_nor_does_it_get_one_that_was_begun_elsewhere(service: Service) -> None:
 def test_a_job_that_waits_for_libraries_says_which_node_lacks_which(service: Service) -> None:
     scratch = hand_in(service)
     service.join(**FOR_LORAS)
-    because = query.job(service.at, PROJECT, scratch, service.now_ms).summary.because
+    because = query.job(service.deployment, PROJECT, scratch, service.now_ms).summary.because
     assert (
         because
         == f"no node here can take it: node-a has no libraries for scratch: {NO_LANCE}; start a worker: `gangline worker`"
@@ -86,7 +86,7 @@ def test_pictures_are_left_to_no_node_without_libraries_for_them(service: Servic
 def test_a_failed_probe_is_no_quarantine_that_ends_by_itself(service: Service) -> None:
     node = service.join(**BARE)
     service.wait(60)
-    begin_trials(service.at, service.now_ms)
+    begin_trials(service.deployment, service.now_ms)
     assert seen(service, node)[0] == "quarantined"
 
 
@@ -113,7 +113,7 @@ def test_what_it_measured_decides_no_numerics(service: Service) -> None:
     numerics = set()
     for speed in ("400 TFLOP/s", "401 TFLOP/s"):
         request = Join(machine="m", name="node-a", gpu="H100", capabilities={"torch": "2"}, measured={"burst": speed})
-        node = join_pool(service.at, request, DEFAULT_POOL, service.now_ms).node
+        node = join_pool(service.deployment, request, DEFAULT_POOL, service.now_ms).node
         row = service.look(f"SELECT numerics, capabilities FROM node WHERE id = '{node}'")[0]
         assert speed in row["capabilities"]
         numerics.add(row["numerics"])
@@ -122,7 +122,7 @@ def test_what_it_measured_decides_no_numerics(service: Service) -> None:
 
 def test_who_goes_after_a_failed_probe_is_gone_with_its_reason(service: Service) -> None:
     node = service.join(**BARE)
-    service.wait(service.at.policy.node_silent_s + 1)
+    service.wait(service.deployment.policy.node_silent_s + 1)
     service.tick()
     row = service.look(f"SELECT state, because FROM node WHERE id = '{node}'")[0]
     assert row == {"state": "gone", "because": f"failed its probe: {NO_TORCH}"}

@@ -63,14 +63,14 @@ def commit(service: Service, node: str, training: Assignment, step: int) -> Any:
     upload(service, node, training.hold, step)
     manifest = service.manifest(step, spec_hash=spec_hash(parse_task(training.spec)))  # type: ignore[arg-type]
     return checkpoint.commit_checkpoint(
-        service.at, node, training.hold, Commit(manifest=manifest.to_json()), service.now_ms
+        service.deployment, node, training.hold, Commit(manifest=manifest.to_json()), service.now_ms
     )
 
 
 def hand_over(service: Service, node: str, hold: Hold, folder: Any, name: str, content: bytes = b"a picture") -> File:
     file = File(path=name, bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
     grants = checkpoint.sign_uploads(
-        service.at, node, hold, Uploads(folder=folder, files=(as_upload(file, content),)), service.now_ms
+        service.deployment, node, hold, Uploads(folder=folder, files=(as_upload(file, content),)), service.now_ms
     )
     assert not isinstance(grants, Stale)
     service.put(grants.files[0], content)
@@ -79,12 +79,14 @@ def hand_over(service: Service, node: str, hold: Hold, folder: Any, name: str, c
 
 def rendered(service: Service, node: str, rendering: Assignment) -> Any:
     file = hand_over(service, node, rendering.hold, "output", PNG)
-    return finish(service.at, node, rendering.hold, Succeeded(output=(file,)), service.now_ms)
+    return finish(service.deployment, node, rendering.hold, Succeeded(output=(file,)), service.now_ms)
 
 
 def pictures(service: Service, job: str) -> list[str]:
     return [
-        found.path for found in query.artifacts_of(service.at, PROJECT, job, service.now_ms) if "step-" in found.path
+        found.path
+        for found in query.artifacts_of(service.deployment, PROJECT, job, service.now_ms)
+        if "step-" in found.path
     ]
 
 
@@ -140,7 +142,7 @@ def is_too_small(service: Service) -> None:
 
 
 def is_of_another_pool(service: Service) -> None:
-    join_pool(service.at, Join(machine="m", name="node-b", gpu_memory_gb=24), "home", service.now_ms)
+    join_pool(service.deployment, Join(machine="m", name="node-b", gpu_memory_gb=24), "home", service.now_ms)
 
 
 def drains(service: Service) -> None:
@@ -209,13 +211,13 @@ def test_samples_alone_start_no_node(service: Service) -> None:
     commit(service, first, train(service, first), 10)
     offer = Offer(id="offer", gpu="", gpu_memory_gb=80, price_micro_usd_per_hour=PRICE)
     pool = PoolLimits(name="default", nodes_min=0, nodes_max=9)
-    assert find_demand(service.at, pool, [offer], set(), service.now_ms) == ([], [])
+    assert find_demand(service.deployment, pool, [offer], set(), service.now_ms) == ([], [])
 
 
 def rented(service: Service, name: str, nodes_min: int = 0) -> str:
     """A node of a pool that rents."""
     limits = PoolLimits(name="default", nodes_min=nodes_min, nodes_max=9)
-    service.at = replace(service.at, pools={"default": RentedPool(limits, Shop())})
+    service.deployment = replace(service.deployment, pools={"default": RentedPool(limits, Shop())})
     row = {
         "pool": "default",
         "gpu": "",
@@ -315,7 +317,7 @@ def test_steps_that_are_trained_again_are_not_shown_again(service: Service) -> N
     commit(service, node, training, 10)
     shown(service, node, training, 10)
     damaged = Reject(checkpoint=service.store.load("checkpoints", job=training.job)[0]["id"], because="a bit flipped")
-    assert checkpoint.reject_damaged(service.at, node, training.hold, damaged, service.now_ms) == Done()
+    assert checkpoint.reject_damaged(service.deployment, node, training.hold, damaged, service.now_ms) == Done()
     release(service, node, training.hold)
     again = service.claim(node)
     assert [commit(service, node, again, step) for step in (10, 20)] == [Committed(), Committed(render=True)]
@@ -326,7 +328,7 @@ def test_steps_that_are_trained_again_are_not_shown_again(service: Service) -> N
 
 def hand_in_result(service: Service, node: str, training: Assignment) -> Any:
     files = [hand_over(service, node, training.hold, "output", name) for name in (DIFFUSERS_FILE, "report.json")]
-    return finish(service.at, node, training.hold, Succeeded(output=tuple(files)), service.now_ms)
+    return finish(service.deployment, node, training.hold, Succeeded(output=tuple(files)), service.now_ms)
 
 
 def test_a_result_is_shown_beside_the_base_once_it_is_there(service: Service) -> None:
@@ -343,11 +345,13 @@ def test_a_result_is_shown_beside_the_base_once_it_is_there(service: Service) ->
     assert (rendering.spec["checkpoint"], rendering.spec["step"]) == (None, 100)
     keys = tuple(stored.key for stored in rendering.inputs)
     assert isinstance(
-        checkpoint.sign_downloads(service.at, node, rendering.hold, Downloads(keys=keys), service.now_ms), Urls
+        checkpoint.sign_downloads(service.deployment, node, rendering.hold, Downloads(keys=keys), service.now_ms), Urls
     )
     files = tuple(hand_over(service, node, rendering.hold, "output", name) for name in (picture_name(0, 1, LORA), GRID))
-    assert finish(service.at, node, rendering.hold, Succeeded(output=files), service.now_ms) == Done()
-    found = {artifact.path for artifact in query.artifacts_of(service.at, PROJECT, training.job, service.now_ms)}
+    assert finish(service.deployment, node, rendering.hold, Succeeded(output=files), service.now_ms) == Done()
+    found = {
+        artifact.path for artifact in query.artifacts_of(service.deployment, PROJECT, training.job, service.now_ms)
+    }
     assert found == {DIFFUSERS_FILE, "report.json", "samples/grid.png", "samples/prompt-00-lora-seed-1.png"}
     after = view(service, training.job)
     assert after.summary == before.summary
@@ -400,10 +404,10 @@ def test_a_result_that_was_not_shown_can_be_rendered_once_more(service: Service)
     training = train(service, node, sample_every_steps=None, sample_result=True)
     hand_in_result(service, node, training)
     missed = service.store.load("open_samples", parent=training.job)[0]["id"]
-    steer.cancel(service.at, missed, service.now_ms)
+    steer.cancel(service.deployment, missed, service.now_ms)
     told = view(service, training.job).samples
     assert (told.failed, told.because) == (1, f"{missed}: canceled by its owner")
-    steer.submit_again(service.at, PROJECT, missed, service.now_ms)
+    steer.submit_again(service.deployment, PROJECT, missed, service.now_ms)
     assert rendered(service, node, service.claim(node)) == Done()
     assert (view(service, training.job).samples.failed, view(service, training.job).samples.because) == (0, "")
 
@@ -411,7 +415,7 @@ def test_a_result_that_was_not_shown_can_be_rendered_once_more(service: Service)
 def test_of_a_job_that_failed_there_is_no_result_to_show(service: Service) -> None:
     node = service.join()
     training = train(service, node, sample_every_steps=None, sample_result=True, attempts_max=1)
-    finish(service.at, node, training.hold, Failed(kind="crashed", because="boom"), service.now_ms)
+    finish(service.deployment, node, training.hold, Failed(kind="crashed", because="boom"), service.now_ms)
     assert service.state(training.job) == "failed"
     assert open_samples(service, training.job) == []
 
@@ -446,7 +450,7 @@ def test_a_checkpoint_is_kept_while_pictures_of_it_are_to_be_made_and_no_longer(
         commit(service, first, training, step)
     assert [row["step"] for row in service.store.load("checkpoints", job=training.job)] == [13, 12, 10]
     urls = checkpoint.sign_downloads(
-        service.at,
+        service.deployment,
         second,
         rendering.hold,
         Downloads(keys=tuple(stored.key for stored in rendering.inputs)),
@@ -489,7 +493,7 @@ def test_what_fails_is_no_failure_of_the_training(service: Service) -> None:
     for node in (second, service.join("node-c")):
         rendering = service.claim(node)
         failed = Failed(kind="crashed", because="boom")
-        assert finish(service.at, node, rendering.hold, failed, service.now_ms) == Done()
+        assert finish(service.deployment, node, rendering.hold, failed, service.now_ms) == Done()
         go_on_training(service, first, training, 60)
     assert service.state(rendering.job) == "failed" and "boom" in because(service, rendering.job)
     shown = view(service, training.job)
@@ -507,7 +511,7 @@ def test_pictures_of_who_lost_the_lease_are_nobodys(service: Service) -> None:
     service.tick()
     new = service.claim(third)
     assert new.job == old.job
-    assert isinstance(finish(service.at, second, old.hold, Succeeded(output=(file,)), service.now_ms), Stale)
+    assert isinstance(finish(service.deployment, second, old.hold, Succeeded(output=(file,)), service.now_ms), Stale)
     assert pictures(service, training.job) == []
     assert rendered(service, third, new) == Done()
     assert len(pictures(service, training.job)) == 1
@@ -521,7 +525,9 @@ def test_who_renders_may_read_the_base_and_the_weights_and_nothing_else(service:
     rendering = service.claim(second)
     photo = next(stored for stored in training.inputs if stored.path == "photos/b.png")
     asked = Downloads(keys=(photo.key,))
-    assert isinstance(checkpoint.sign_downloads(service.at, second, rendering.hold, asked, service.now_ms), Refused)
+    assert isinstance(
+        checkpoint.sign_downloads(service.deployment, second, rendering.hold, asked, service.now_ms), Refused
+    )
 
 
 def test_a_canceled_job_is_shown_no_more(service: Service) -> None:
@@ -530,11 +536,11 @@ def test_a_canceled_job_is_shown_no_more(service: Service) -> None:
     commit(service, first, training, 10)
     rendering = service.claim(second)
     commit(service, first, training, 20)
-    assert steer.cancel(service.at, training.job, service.now_ms)
+    assert steer.cancel(service.deployment, training.job, service.now_ms)
     assert open_samples(service, training.job) == []
     assert service.state(rendering.job) == "canceled"
     end = Succeeded(output=(service.photo,))
-    assert isinstance(finish(service.at, second, rendering.hold, end, service.now_ms), Stale)
+    assert isinstance(finish(service.deployment, second, rendering.hold, end, service.now_ms), Stale)
 
 
 def test_what_no_node_came_for_is_given_up_after_a_while(service: Service) -> None:
@@ -583,7 +589,7 @@ def test_they_are_in_no_list_of_jobs_and_found_by_their_name(service: Service) -
     training = train(service, first)
     commit(service, first, training, 10)
     rendering = service.claim(second)
-    page = query.jobs(service.at, PROJECT, service.now_ms, limit=50, cursor=None)
+    page = query.jobs(service.deployment, PROJECT, service.now_ms, limit=50, cursor=None)
     assert [job.id for job in page.jobs] == [training.job]
     assert view(service, rendering.job).summary.kind == "sample"
 
@@ -594,9 +600,9 @@ def test_a_user_hands_in_no_sample_job(service: Service) -> None:
     rendering = service.claim(second)
     body = {"spec": rendering.spec}
     assert service.ask("POST", "/v1/jobs", json=body).status_code == 422
-    steer.cancel(service.at, rendering.job, service.now_ms)
+    steer.cancel(service.deployment, rendering.job, service.now_ms)
     with pytest.raises(BadInput, match="shows a checkpoint"):
-        steer.submit_again(service.at, PROJECT, rendering.job, service.now_ms)
+        steer.submit_again(service.deployment, PROJECT, rendering.job, service.now_ms)
 
 
 # Between the steps of training
@@ -606,7 +612,9 @@ def shown(service: Service, node: str, training: Assignment, step: int, content:
     name = f"step-{step:06d}/{PNG}"
     file = hand_over(service, node, training.hold, "samples", name, content)
     listed = hand_over(service, node, training.hold, "samples", f"step-{step:06d}/{PICTURES}")
-    return samples.keep_samples(service.at, node, training.hold, Show(step=step, files=(file, listed)), service.now_ms)
+    return samples.keep_samples(
+        service.deployment, node, training.hold, Show(step=step, files=(file, listed)), service.now_ms
+    )
 
 
 def test_the_training_nodes_own_pictures_are_results_as_they_come(service: Service) -> None:
@@ -624,6 +632,6 @@ def test_what_was_not_uploaded_is_not_shown(service: Service) -> None:
     node = service.join()
     training = train(service, node)
     file = File(path=f"step-000010/{PNG}", bytes=3, sha256="0" * 64)
-    answer = samples.keep_samples(service.at, node, training.hold, Show(step=10, files=(file,)), service.now_ms)
+    answer = samples.keep_samples(service.deployment, node, training.hold, Show(step=10, files=(file,)), service.now_ms)
     assert isinstance(answer, Refused)
     assert pictures(service, training.job) == []

@@ -26,7 +26,7 @@ def hand_in(service: Service, **settings: Any) -> str:
         "new": ("unet",),
     }
     spec = to_json(ScratchSpec(**(values | settings)))
-    return submit(service.at, PROJECT, spec, name="", request=None, now_ms=service.now_ms)
+    return submit(service.deployment, PROJECT, spec, name="", request=None, now_ms=service.now_ms)
 
 
 def paths(assignment: Assignment) -> set[str]:

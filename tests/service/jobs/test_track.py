@@ -35,13 +35,13 @@ def book(service: Service) -> Book:
 
 
 def following(service: Service, tracker: Any) -> Any:
-    service.at = replace(service.at, trackers=(tracker,))
+    service.deployment = replace(service.deployment, trackers=(tracker,))
     return tracker
 
 
 def server(service: Service, tracker: Tracker | None = None) -> Tracking:
     """As one starts."""
-    return Tracking(service.at, tracker or service.at.trackers[0], Random(0))
+    return Tracking(service.deployment, tracker or service.deployment.trackers[0], Random(0))
 
 
 def look(service: Service, tracking: Tracking) -> None:
@@ -63,7 +63,7 @@ def succeed(service: Service, name: str, first: int) -> None:
     node = service.join(name)
     hold = service.claim(node).hold
     measure(service, node, hold, first, 100)
-    assert finish(service.at, node, hold, result(service, node, hold), service.now_ms) == Done()
+    assert finish(service.deployment, node, hold, result(service, node, hold), service.now_ms) == Done()
 
 
 def story(service: Service, look: Callable[[], None]) -> None:
@@ -174,7 +174,7 @@ def play(service: Service, folder: Path, moment: int) -> bool:
 
     def start() -> Tracking:
         mortal = MortalTensorBoard(folder, fuse)
-        at = replace(service.at, store=MortalStore(service.store, fuse), trackers=(mortal,))
+        at = replace(service.deployment, store=MortalStore(service.store, fuse), trackers=(mortal,))
         return Tracking(at, mortal, Random(0))
 
     following(service, TensorBoard(folder))
@@ -223,7 +223,7 @@ def test_a_tracker_that_is_away_harms_no_job_is_tried_again_and_why_is_said(
 def test_a_run_that_a_tracker_does_not_take_holds_up_no_other(service: Service, book: Book) -> None:
     refused, taken = service.submit(priority=1), service.submit()
     train(service, "a", 1, 20, 20)
-    steer.pause(service.at, refused, service.now_ms)
+    steer.pause(service.deployment, refused, service.now_ms)
     train(service, "b", 1, 20, 20)
     open_run = book.open
 
@@ -241,7 +241,7 @@ def test_a_run_that_a_tracker_does_not_take_holds_up_no_other(service: Service, 
 def test_of_two_servers_only_the_one_that_has_its_turn_tells(service: Service, book: Book) -> None:
     service.submit()
     train(service, "a", 1, 20, 20)
-    other = Tracking(replace(service.at, server="another"), book, Random(0))
+    other = Tracking(replace(service.deployment, server="another"), book, Random(0))
     look(service, other)
     assert not book.told
     look(service, server(service))
@@ -353,7 +353,7 @@ def test_a_server_tells_its_trackers_until_it_is_stopped(service: Service, book:
     book.write = write_and_tell  # type: ignore[method-assign]
     book.close = lambda: close.append(1)  # type: ignore[method-assign]
     service.change_policy(tick_interval_s=0.01)
-    telling = threading.Thread(target=_keep_telling, args=(service.at, book, stopping))
+    telling = threading.Thread(target=_keep_telling, args=(service.deployment, book, stopping))
     telling.start()
     assert told.wait(30)
     stopping.set()
@@ -377,5 +377,5 @@ def test_the_environment_says_which_trackers_there_are(tmp_path: Path, monkeypat
 @pytest.fixture(autouse=True)
 def nothing_is_left(service: Service) -> Iterator[None]:
     yield
-    for tracker in service.at.trackers:
+    for tracker in service.deployment.trackers:
         tracker.close()

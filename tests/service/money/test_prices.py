@@ -33,7 +33,7 @@ def joined(service: Service, name: str = "m", **wanted: Any) -> str:
 def test_a_node_has_the_price_and_the_trust_of_its_join_token_else_of_its_pool_whatever_it_says(
     service: Service,
 ) -> None:
-    settings: Any = service.at.settings_of_pools
+    settings: Any = service.deployment.settings_of_pools
     settings["cloud"] = PoolSettings(price_usd_per_hour=0.5, trust=2)
     joined(service, "of the token", pool="cloud", price_usd_per_hour=0.25, trust=1)
     joined(service, "of the pool", pool="cloud")
@@ -74,7 +74,7 @@ def test_a_cost_says_what_it_lacks(service: Service) -> None:
     assert summary(service, job)["cost_lacks"] == ["node time", "storage", "egress"]
     assert service.ask("GET", "/v1/project").json()["cost_lacks"] == ["node time", "storage", "egress"]
     service.change_policy(storage_usd_per_gb_month=0.0, egress_usd_per_gb=0.02)
-    assert query.job(service.at, PROJECT, job, service.now_ms).summary.cost_lacks == ("node time",)
+    assert query.job(service.deployment, PROJECT, job, service.now_ms).summary.cost_lacks == ("node time",)
     (attempt,) = service.ask("GET", f"/v1/jobs/{job}").json()["attempts"]
     assert attempt["cost_lacks"] == ["node time"]
 
@@ -167,10 +167,10 @@ def test_nobody_stops_rendering_for_training_that_its_budget_does_not_let_in(
     assert rendering.kind == "sample"
     service.submit(project=service.add_project("poor", budget_usd=0.2))  # less than a quarter of an hour there
     beats_for(service, [(trains, held), (renders, rendering)], 20)
-    samples.give_way(service.at, service.now_ms)
+    samples.give_way(service.deployment, service.now_ms)
     assert stop_of(service, rendering) == ""
     service.ask("PUT", "/v1/projects/poor", json={"budget_usd": None})
-    samples.give_way(service.at, service.now_ms)
+    samples.give_way(service.deployment, service.now_ms)
     assert stop_of(service, rendering) == "training waits for this node"
 
 

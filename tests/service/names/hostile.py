@@ -75,14 +75,14 @@ def _jobs(service: Service) -> dict[str, str]:
     jobs = {"failed": service.submit()}
     hold = _work(service, service.join(), jobs["failed"])
     _show(service, hold, jobs["failed"])
-    finish(service.at, "node-000001", hold, Failed(kind="crashed", because="it"), service.now_ms)
+    finish(service.deployment, "node-000001", hold, Failed(kind="crashed", because="it"), service.now_ms)
     jobs["running"] = service.submit()
     _work(service, service.join("node-b"), jobs["running"])
     return jobs | {name: service.submit() for name in ("queued", "paused", "unwanted")}
 
 
 def _work(service: Service, node: str, job: str) -> Hold:
-    hold, at = service.claim(node).hold, service.at
+    hold, at = service.claim(node).hold, service.deployment
     renew.renew(at, node, hold, Beat(phase="training", step=1, loss=0.5), service.now_ms)
     renew.append_log(at, node, hold, Log(first_byte=0, text=LOG))
     points = Points(points=(Point(step=1, values={"loss": 0.5, "own": 1.0}),))
@@ -111,7 +111,13 @@ def _others(service: Service) -> dict[str, str]:
     file = service.hand_in(b"weights", f"{TAKEN}.safetensors")
     for name in ("plain", "other", "stays"):
         bases.add(
-            service.at, PROJECT, name, FilesBase(files=(file,)), None, BaseStatement(because="it"), service.now_ms
+            service.deployment,
+            PROJECT,
+            name,
+            FilesBase(files=(file,)),
+            None,
+            BaseStatement(because="it"),
+            service.now_ms,
         )
     key, token = service.make_key("member"), service.join_token()
     return {"key": key["key"]["id"], "join_token": token["join_token"]["id"], "project": service.add_project("other")}

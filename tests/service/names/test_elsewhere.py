@@ -14,7 +14,7 @@ from gangline.api.answers.streams import _message
 from gangline.cli import output
 from gangline.core.errors import Damaged, NotFound, UserError
 from gangline.core.views import ArtifactView, LogView
-from gangline.exec.guard import Guard
+from gangline.exec.error_reporter import ErrorReporter
 from gangline.ports.store import write
 from gangline.wire.client import Client
 from gangline.wire.stream import lines_of, messages, parse_message
@@ -131,6 +131,6 @@ def test_a_fault_of_ours_beside_a_command_steers_no_terminal(capsys: pytest.Capt
         raise ValueError(STORED[:500])
 
     said = list[str]()
-    Guard(said.append)(step)
+    ErrorReporter(said.append)(step)
     assert "ValueError" in said[0]
     assert not CONTROLS.search(capsys.readouterr().err)

@@ -10,7 +10,7 @@ import pytest
 from gangline.adapters.places.fetcher import PlacesFetcher
 from gangline.adapters.places.web import Web
 from gangline.compose.places import LOOK
-from gangline.core.places.guard import parse_networks
+from gangline.core.places.urls import parse_networks
 from gangline.core.server.sources import FetchingSettings
 from tests.service.conftest import Service
 from tests.service.places.site import Site, a_site
@@ -32,6 +32,6 @@ def allow(service: Service, home: Path, networks: tuple[str, ...] = ("127.0.0.0/
     wanted = FetchingSettings(networks=networks, **settings)
     web = Web(parse_networks(networks))
     fetcher = PlacesFetcher(home / "imports", wanted, {}, web, lambda source, bucket: pytest.fail("no bucket"), LOOK)
-    service.at = replace(service.at, fetcher=fetcher, fetching=wanted)
-    service.app.state.deployment = service.at
+    service.deployment = replace(service.deployment, fetcher=fetcher, fetching=wanted)
+    service.app.state.deployment = service.deployment
     return service

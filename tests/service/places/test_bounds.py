@@ -38,12 +38,12 @@ def test_a_file_on_its_way_is_left_when_its_job_is_canceled(fetching: Service, s
     ended = Event()
 
     def stall(path: str) -> None:
-        steer.cancel(fetching.at, job, fetching.now_ms)
+        steer.cancel(fetching.deployment, job, fetching.now_ms)
         ended.wait(2 * LATE_S)
 
     site.before = stall
     begun_s = monotonic()
-    fetch_all(fetching.at)
+    fetch_all(fetching.deployment)
     ended.set()
     assert monotonic() - begun_s < LATE_S
     assert fetching.look("SELECT state FROM photo_import") == [{"state": "dropped"}]
@@ -64,7 +64,7 @@ def test_a_large_photo_is_never_in_memory_as_a_whole(fetching: Service, site: Si
     large = picture() + bytes(4 * PART_BYTES)
     job = ask(fetching, [site.put("one.png", large)])
     tracemalloc.start()
-    fetch_all(fetching.at)
+    fetch_all(fetching.deployment)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 3 * PART_BYTES
@@ -83,7 +83,7 @@ def test_what_decodes_photos_may_not_answer_without_end(tmp_path: Path) -> None:
 def test_photos_that_take_too_long_in_all_fail_their_job_with_what_to_do(
     service: Service, site: Site, tmp_path: Path
 ) -> None:
-    at = allow(service, tmp_path, job_s=100).at
+    at = allow(service, tmp_path, job_s=100).deployment
     job = ask(service, [site.put(f"{name}.png", picture(name)) for name in ("red", "blue", "green")])
     steps = fetch_photos(at)
     for _ in range(2):
@@ -103,12 +103,12 @@ def test_a_file_is_not_fetched_where_the_disk_has_no_room_for_it(service: Servic
     allow(service, tmp_path, file_bytes_max=10**12, bytes_max=10**12)
     job = ask(service, [site.put("one.png", picture()), site.put("two.png", picture("blue"))])
     site.length = lambda path: "" if path == "/two.png" else str(len(site.files[path]))
-    fetch_all(service.at)
+    fetch_all(service.deployment)
     said = because(service, job)
     assert said.startswith(f"its photos are being fetched: 1 of 2; this server has no room for {site.url}/two.png: ")
     assert "may have 1,000.0 GB" in said and "is tried again in 10 s" in said
     assert [path.name for path in (tmp_path / "imports" / job / "fetched").iterdir()] == ["one.png"]
     site.length = lambda path: str(len(site.files[path]))
     service.wait(PAUSE_S_FIRST + 1)
-    fetch_all(service.at)
+    fetch_all(service.deployment)
     assert len(parse_spec(service.ask("GET", f"/v1/jobs/{job}").json()["spec"]).photos) == 2

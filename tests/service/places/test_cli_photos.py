@@ -55,7 +55,7 @@ def test_urls_of_photos_are_given_between_commas_or_in_a_file(
         code, out, err = typed("train", given, "--base", BASE, *PROMPT, "--detach")
         assert code == 0, err
         assert "the server fetches and checks them" in " ".join(err.split()) and "its photos are being fetched" in err
-        fetch_all(served.at)
+        fetch_all(served.deployment)
         spec = spec_of(served, out.strip())
         assert [file.path for file in spec.photos] == ["1.png", "2.png"]
         assert [file.path for file in spec.captions] == captions
@@ -85,7 +85,7 @@ def test_photos_of_the_class_lie_here_and_go_with_an_address(
     code, out, err = typed("train", url, "--base", BASE, *PROMPT, *own, "--detach")
     assert code == 0, err
     assert "1 photo of your own" in " ".join(err.split())
-    fetch_all(served.at)
+    fetch_all(served.deployment)
     spec = spec_of(served, out.strip())
     assert [file.path for file in (*spec.class_photos, *spec.class_captions)] == ["1.png", "1.txt"]
     assert len(spec.photos) == 1
@@ -115,7 +115,7 @@ def test_python_says_it_with_the_same_words(served: Service, site: Site) -> None
     url = site.put("timber.zip", packed({"1.png": picture()}))
     job = client.submit({"base": "tiny", "photos": url, "prompt": "a photo of sks dog"}, name="timber")
     assert job.summary.because == "its photos are being fetched"
-    fetch_all(served.at)
+    fetch_all(served.deployment)
     assert [event.kind for event in client.events(job.summary.id)] == ["submitted", "fetched"]
 
 
@@ -129,7 +129,7 @@ def test_python_takes_what_the_command_line_takes(served: Service, site: Site, t
         job = train_lora(
             client, photos, base=str(BASE), prompt="a photo of sks dog", name="timber", preset="object", resolution=64
         )
-        fetch_all(served.at)
+        fetch_all(served.deployment)
         spec = spec_of(served, job.summary.id)
         assert len(spec.photos) == 1 and spec.train_text_encoder and spec.steps == 1000
         assert (job.summary.name, spec.output_name) == ("timber", "timber")

@@ -74,8 +74,8 @@ def shelf(service: Service) -> Shelf:
     shelf, settings = Shelf(), parse_server_settings(SETTINGS.format(endpoint="http://x", hub=""), "gangline.toml")
     sources = {name: source.named(name) for name, source in settings.sources.items()}
     deliverer = PlacesDeliverer(sources, lambda source, name: shelf, lambda source, repo: pytest.fail("no hub"))
-    service.at = replace(service.at, deliverer=deliverer)
-    service.app.state.deployment = service.at
+    service.deployment = replace(service.deployment, deliverer=deliverer)
+    service.app.state.deployment = service.deployment
     return shelf
 
 
@@ -90,8 +90,8 @@ def train(service: Service, job: str) -> None:
     succeed(service, node, assignment.hold)
 
 
-def deliver_all(at: Deployment) -> None:
-    for _ in deliver(at):
+def deliver_all(deployment: Deployment) -> None:
+    for _ in deliver(deployment):
         pass
 
 
@@ -105,10 +105,10 @@ def kinds(service: Service, job: str) -> list[str]:
 
 def test_results_are_copied_after_success(service: Service, shelf: Shelf) -> None:
     job = ask(service, "s3://gangline/results/timber/")
-    deliver_all(service.at)
+    deliver_all(service.deployment)
     assert shown(service, job)["state"] == "waiting" and shelf.objects == {}
     train(service, job)
-    deliver_all(service.at)
+    deliver_all(service.deployment)
     assert shelf.objects == {"results/timber/weights.safetensors": b"result"}
     assert shown(service, job) == {
         "to": "s3://gangline/results/timber/",
@@ -117,14 +117,14 @@ def test_results_are_copied_after_success(service: Service, shelf: Shelf) -> Non
         "files": 1,
     }
     assert kinds(service, job)[-2:] == ["succeeded", "delivered"]
-    deliver_all(service.at)
+    deliver_all(service.deployment)
     assert len(shelf.puts) == 1
 
 
 def test_a_job_that_asks_for_none_has_none(service: Service, shelf: Shelf) -> None:
     job = service.submit()
     train(service, job)
-    deliver_all(service.at)
+    deliver_all(service.deployment)
     assert shown(service, job) is None and service.look("SELECT * FROM delivery") == []
 
 
@@ -148,7 +148,7 @@ def test_a_place_that_the_operator_did_not_open_is_refused_at_once(
     body = {"base": {"source": "hub", "repo": "a/b", "revision": "c" * 40}, "prompt": "sks dog", "deliver": address}
     photo = {"path": "a.png", "bytes": 7, "sha256": service.photo.sha256}
     with pytest.raises(BadInput, match=said):
-        submit(service.at, PROJECT, body | {"photos": [photo]}, name="", request=None, now_ms=service.now_ms)
+        submit(service.deployment, PROJECT, body | {"photos": [photo]}, name="", request=None, now_ms=service.now_ms)
     assert service.look("SELECT * FROM job") == []
 
 
@@ -165,14 +165,14 @@ def test_what_may_pass_is_tried_again_later_each_time_and_only_what_is_missing(s
         raise Unreachable("the bucket does not answer")
 
     shelf.before = away
-    deliver_all(service.at)
+    deliver_all(service.deployment)
     found = shown(service, job)
     assert (found["state"], found["because"]) == ("waiting", "the bucket does not answer")
-    deliver_all(service.at)
+    deliver_all(service.deployment)
     assert len(shelf.puts) == 1, "not before its time"
     shelf.before = lambda key: None
     service.wait(PAUSE_S_FIRST + 1)
-    deliver_all(service.at)
+    deliver_all(service.deployment)
     assert shown(service, job)["state"] == "delivered" and len(shelf.puts) == 2
 
 
@@ -187,8 +187,8 @@ def test_what_does_not_pass_fails_the_delivery_and_not_the_job(
         raise error
 
     shelf.before = refuse
-    for _ in range(service.at.fetching.tries_max + 1):
-        deliver_all(service.at)
+    for _ in range(service.deployment.fetching.tries_max + 1):
+        deliver_all(service.deployment)
         service.wait(1000)
     assert service.state(job) == "succeeded" and shown(service, job)["state"] == "failed"
     assert kinds(service, job)[-1] == "not delivered"
@@ -201,12 +201,12 @@ def test_pictures_of_the_result_follow(service: Service, shelf: Shelf) -> None:
     node = service.join()
     training = service.claim(node)
     succeed(service, node, training.hold)
-    deliver_all(service.at)
+    deliver_all(service.deployment)
     assert shown(service, job)["state"] == "waiting" and len(shelf.objects) == 1
     rendering = service.claim(node)
-    steer.cancel(service.at, rendering.job, service.now_ms)
+    steer.cancel(service.deployment, rendering.job, service.now_ms)
     service.wait(PICTURES_S + 1)
-    deliver_all(service.at)
+    deliver_all(service.deployment)
     assert shown(service, job)["state"] == "delivered"
     assert len(shelf.puts) == 1, "what is there is not sent again"
 
@@ -214,8 +214,8 @@ def test_pictures_of_the_result_follow(service: Service, shelf: Shelf) -> None:
 def test_of_several_servers_one_delivers_and_another_goes_on(service: Service, shelf: Shelf) -> None:
     job = ask(service, "s3://gangline/results/timber/")
     train(service, job)
-    other = replace(service.at, server="other")
-    first = deliver(service.at)
+    other = replace(service.deployment, server="other")
+    first = deliver(service.deployment)
     next(first)
     deliver_all(other)
     assert len(shelf.puts) == 1
@@ -229,11 +229,11 @@ def test_of_several_servers_one_delivers_and_another_goes_on(service: Service, s
 @pytest.mark.parametrize("end", ["canceled", "removed"])
 def test_a_job_that_did_not_succeed_delivers_nothing(service: Service, shelf: Shelf, end: str) -> None:
     job = ask(service, "s3://gangline/results/timber/")
-    steer.cancel(service.at, job, service.now_ms)
+    steer.cancel(service.deployment, job, service.now_ms)
     if end == "removed":
-        remove(service.at, job, service.now_ms)
+        remove(service.deployment, job, service.now_ms)
         assert service.look("SELECT * FROM delivery") == []
-    deliver_all(service.at)
+    deliver_all(service.deployment)
     assert shelf.puts == []
     if end == "canceled":
         found = shown(service, job)
@@ -249,15 +249,15 @@ def real(service: Service, bucket: S3Bucket, hub: CommitHub, monkeypatch: pytest
     monkeypatch.setenv("RESULTS_SECRET", SECRET_KEY)
     monkeypatch.setenv("HUB_TOKEN", f"{TOKEN}\n")
     settings = parse_server_settings(SETTINGS.format(endpoint=bucket.endpoint, hub=hub.url), "gangline.toml")
-    service.at = replace(service.at, deliverer=make_deliverer(settings))
-    service.app.state.deployment = service.at
+    service.deployment = replace(service.deployment, deliverer=make_deliverer(settings))
+    service.app.state.deployment = service.deployment
     return service
 
 
 def test_results_arrive_in_a_bucket(real: Service, bucket: S3Bucket, tmp_path: Path) -> None:
     job = ask(real, "s3://gangline/results/rex")
     train(real, job)
-    deliver_all(real.at)
+    deliver_all(real.deployment)
     assert shown(real, job)["state"] == "delivered", shown(real, job)
     there = SourceBucket(bucket.name, BucketKey(access=ACCESS_KEY, secret=SECRET_KEY, endpoint=bucket.endpoint))
     there.fetch("results/rex/weights.safetensors", tmp_path / "w", bytes_max=1000, seconds=20, check=lambda: None)
@@ -269,14 +269,14 @@ def test_results_arrive_on_the_hub_in_one_commit(real: Service, hub: CommitHub) 
     node = real.join()
     assignment = real.claim(node)
     succeed(real, node, assignment.hold)
-    deliver_all(real.at)
+    deliver_all(real.deployment)
     assert shown(real, job)["state"] == "delivered", shown(real, job)
     assert hub.repos == {"kennel/timber": {"weights.safetensors": b"result"}} and hub.private == {"kennel/timber": True}
     assert hub.verified == [hashlib.sha256(b"result").hexdigest()]
     assert [line["key"] for line in hub.commits[0]] == ["header", "lfsFile"]
     again = ask(real, "hf://kennel/timber", seed=7)
     train(real, again)
-    deliver_all(real.at)
+    deliver_all(real.deployment)
     assert shown(real, again)["state"] == "delivered" and len(hub.verified) == 1, "the bytes are there already"
 
 
@@ -288,7 +288,7 @@ def test_what_the_hub_answers_is_told_without_its_token(
     job = ask(real, "hf://kennel/timber")
     train(real, job)
     hub.refuse = lambda asked: status if path in asked else None
-    deliver_all(real.at)
+    deliver_all(real.deployment)
     found = shown(real, job)
     assert found["state"] == state and TOKEN not in json.dumps(found) and str(status) in found["because"]
     assert real.state(job) == "succeeded" and hub.commits == []

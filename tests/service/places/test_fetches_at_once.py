@@ -22,7 +22,7 @@ def test_two_servers_that_take_two_fetches_of_a_project_that_may_have_one(
     service: Service, stage: Stage, tmp_path: Path
 ) -> None:
     allow(service, tmp_path, at_once_per_project_max=1)
-    servers = [replace(service.at, server=name) for name in ("one", "two")]
+    servers = [replace(service.deployment, server=name) for name in ("one", "two")]
 
     jobs = list[str]()
 

@@ -18,7 +18,7 @@ def named(service: Service, tmp_path: Path) -> Service:
     """With a base that has a name."""
     base = FilesBase(files=(service.photo,))
     bases.add(
-        service.at,
+        service.deployment,
         PROJECT,
         "tiny",
         base,

@@ -31,7 +31,7 @@ def trained(service: Service, *steps: int, log: bytes = b"") -> tuple[str, str, 
         upload(service, node, hold, step, b"step %d" % step)
         commit(service, node, hold, step, b"step %d" % step)
     if log:
-        renew.append_log(service.at, node, hold, Log(first_byte=0, text=log.decode()))
+        renew.append_log(service.deployment, node, hold, Log(first_byte=0, text=log.decode()))
     return job, node, hold
 
 
@@ -52,7 +52,9 @@ def steps(service: Service, job: str) -> list[int]:
 
 
 def told(service: Service, job: str) -> list[str]:
-    return [event.because for event in query.events_after(service.at, PROJECT, job, 0) if event.kind == "cleaned up"]
+    return [
+        event.because for event in query.events_after(service.deployment, PROJECT, job, 0) if event.kind == "cleaned up"
+    ]
 
 
 def test_a_day_after_a_success_its_checkpoints_go_and_its_weights_stay(service: Service) -> None:
@@ -64,12 +66,12 @@ def test_a_day_after_a_success_its_checkpoints_go_and_its_weights_stay(service: 
     assert (steps(service, job), stored(service, "checkpoints")) == ([], [])
     assert len(stored(service, "output")) == len(service.store.load("artifacts", job=job)) > 0
     assert told(service, job) == ["2 checkpoints were deleted: the job succeeded more than 1 day ago"]
-    assert query.job(service.at, PROJECT, job, service.now_ms).summary.committed_step == 20
+    assert query.job(service.deployment, PROJECT, job, service.now_ms).summary.committed_step == 20
 
 
 def test_a_week_after_any_other_end_they_go(service: Service) -> None:
     job, _, _ = trained(service, 10)
-    steer.cancel(service.at, job, service.now_ms)
+    steer.cancel(service.deployment, job, service.now_ms)
     after(service, 6.9)
     assert steps(service, job) == [10]
     after(service, 0.2)
@@ -78,11 +80,11 @@ def test_a_week_after_any_other_end_they_go(service: Service) -> None:
 
 def test_a_job_that_runs_waits_or_is_paused_keeps_them_whatever_their_age(service: Service) -> None:
     job, _node, _hold = trained(service, 10, 20)
-    steer.pause(service.at, job, service.now_ms)
+    steer.pause(service.deployment, job, service.now_ms)
     after(service, 400)
     assert steps(service, job) == [20, 10]
     assert len(stored(service, "checkpoints")) == 2
-    steer.resume(service.at, job, service.now_ms)
+    steer.resume(service.deployment, job, service.now_ms)
     assert [found.step for found in service.claim(service.join("b")).resume] == [20, 10]
 
 
@@ -123,7 +125,7 @@ def test_a_checkpoint_that_is_still_to_be_shown_stays(service: Service) -> None:
     after(service, 2)
     assert steps(service, training.job) == [10]
     [sample] = service.store.load("open_samples", parent=training.job)
-    steer.cancel(service.at, sample["id"], service.now_ms)
+    steer.cancel(service.deployment, sample["id"], service.now_ms)
     service.wait(600)
     after(service, 0)
     assert steps(service, training.job) == []
@@ -144,7 +146,7 @@ def test_logs_and_pictures_of_steps_have_an_age_and_pictures_of_the_result_stay(
     trainer, other = service.join("a"), service.join("b")
     training = train(service, trainer)
     commit_of(service, trainer, training, 10)
-    renew.append_log(service.at, trainer, training.hold, Log(first_byte=0, text="step 10"))
+    renew.append_log(service.deployment, trainer, training.hold, Log(first_byte=0, text="step 10"))
     sample = service.claim(other)
     rendered(service, other, sample)
     succeed(service, trainer, training.hold)
@@ -159,7 +161,7 @@ def test_logs_and_pictures_of_steps_have_an_age_and_pictures_of_the_result_stay(
         "the log was deleted: the job succeeded more than 90 days ago",
         "the pictures of its steps were deleted: the job succeeded more than 90 days ago",
     ]
-    assert query.log_page(service.at, PROJECT, training.job, None).text == ""
+    assert query.log_page(service.deployment, PROJECT, training.job, None).text == ""
     after(service, 90)
     assert len(told(service, training.job)) == 3, "each once"
     assert len(stored(service, "output")) == 1
@@ -173,7 +175,7 @@ def test_pictures_that_come_long_after_the_end_are_shown_as_long_as_all_others(s
     succeed(service, trainer, training.hold)
     service.wait(900)
     rendered(service, other, service.claim(other))
-    [shown] = [kind for kind in storage.storage_view(service.at, PROJECT).kinds if kind.kind == "previews"]
+    [shown] = [kind for kind in storage.storage_view(service.deployment, PROJECT).kinds if kind.kind == "previews"]
     assert shown.next_ms == service.now_ms + 600_000
     service.tick()
     service.wait(500)
@@ -201,7 +203,7 @@ def test_what_no_job_uses_goes_after_a_while(service: Service) -> None:
     after(service, 31)
     assert unused.sha256 not in blobs(service)
     assert {used.sha256, service.photo.sha256} <= set(blobs(service)), "of a job that waits"
-    steer.cancel(service.at, job, service.now_ms)
+    steer.cancel(service.deployment, job, service.now_ms)
     after(service, 29)
     assert used.sha256 in blobs(service)
     after(service, 2)
@@ -211,32 +213,34 @@ def test_what_no_job_uses_goes_after_a_while(service: Service) -> None:
 
 def test_a_retry_brings_its_files_a_longer_life_and_says_when_they_are_gone(service: Service) -> None:
     job = service.submit()
-    steer.cancel(service.at, job, service.now_ms)
+    steer.cancel(service.deployment, job, service.now_ms)
     after(service, 29)
-    again = steer.submit_again(service.at, PROJECT, job, service.now_ms)
-    steer.cancel(service.at, again, service.now_ms)
+    again = steer.submit_again(service.deployment, PROJECT, job, service.now_ms)
+    steer.cancel(service.deployment, again, service.now_ms)
     after(service, 29)
     assert blobs(service) == [service.photo.sha256]
     after(service, 2)
     with pytest.raises(BadInput, match="not in the object store") as found:
-        steer.submit_again(service.at, PROJECT, job, service.now_ms)
+        steer.submit_again(service.deployment, PROJECT, job, service.now_ms)
     assert "deleted after a while" in found.value.hint
 
 
 def test_what_is_handed_in_again_begins_anew(service: Service) -> None:
     photo = hand_in(service, b"again")
     after(service, 29)
-    assert blob_here(service.at, PROJECT, photo.sha256, photo.bytes, service.now_ms).present
+    assert blob_here(service.deployment, PROJECT, photo.sha256, photo.bytes, service.now_ms).present
     after(service, 29)
     assert photo.sha256 in blobs(service)
 
 
 def test_files_of_a_base_with_a_name_stay(service: Service) -> None:
     file = service.hand_in(b"weights", "model.safetensors")
-    bases.add(service.at, PROJECT, "mine", FilesBase(files=(file,)), None, bases.BaseStatement(), service.now_ms)
+    bases.add(
+        service.deployment, PROJECT, "mine", FilesBase(files=(file,)), None, bases.BaseStatement(), service.now_ms
+    )
     after(service, 400)
     assert blobs(service) == [file.sha256]
-    bases.forget(service.at, PROJECT, "mine")
+    bases.forget(service.deployment, PROJECT, "mine")
     after(service, 1)
     assert blobs(service) == []
 
@@ -251,11 +255,11 @@ def test_another_projects_use_keeps_nothing_here(service: Service) -> None:
 def test_while_one_is_being_deleted_it_is_neither_handed_in_nor_named(service: Service) -> None:
     service.store.apply(giving_up(PROJECT, service.store.load("blobs_unused", **UNUSED)[0], service.now_ms))
     with pytest.raises(Unreachable, match="being deleted"):
-        blob_here(service.at, PROJECT, service.photo.sha256, service.photo.bytes, service.now_ms)
+        blob_here(service.deployment, PROJECT, service.photo.sha256, service.photo.bytes, service.now_ms)
     with pytest.raises(BadInput, match="not in the object store"):
         service.submit()
-    delete_given_up(service.at, service.now_ms)
-    assert not blob_here(service.at, PROJECT, service.photo.sha256, service.photo.bytes, service.now_ms).present
+    delete_given_up(service.deployment, service.now_ms)
+    assert not blob_here(service.deployment, PROJECT, service.photo.sha256, service.photo.bytes, service.now_ms).present
     again = hand_in(service, b"a photo")
     assert blobs(service) == [again.sha256]
     service.submit()
@@ -274,7 +278,7 @@ def test_what_was_submitted_by_a_server_that_lists_nothing_is_listed_before_anyt
 
 def test_the_same_request_gives_the_same_job_and_another_spec_is_refused(service: Service) -> None:
     value: dict[str, object] = to_json(service.spec())
-    first = submit(service.at, PROJECT, value, name="", request="r", now_ms=service.now_ms)
-    assert submit(service.at, PROJECT, value, name="", request="r", now_ms=service.now_ms) == first
+    first = submit(service.deployment, PROJECT, value, name="", request="r", now_ms=service.now_ms)
+    assert submit(service.deployment, PROJECT, value, name="", request="r", now_ms=service.now_ms) == first
     with pytest.raises(BadInput, match="another spec"):
-        submit(service.at, PROJECT, {**value, "seed": 5}, name="", request="r", now_ms=service.now_ms)
+        submit(service.deployment, PROJECT, {**value, "seed": 5}, name="", request="r", now_ms=service.now_ms)

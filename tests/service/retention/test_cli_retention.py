@@ -110,6 +110,6 @@ def test_storage_says_how_much_of_what_until_when_and_that_its_cost_is_unknown(s
     assert found["bytes"] == sum(each["bytes"] for each in found["kinds"])
     assert found["usd_per_month"] is None
     assert [each["job"] for each in found["largest"]] == [job]
-    steer.cancel(service.at, waiting, service.now_ms)
+    steer.cancel(service.deployment, waiting, service.now_ms)
     kinds = {each["kind"]: each for each in json.loads(run("storage", "-o", "json").stdout)["kinds"]}
     assert kinds["uploads"]["going_bytes"] == kinds["uploads"]["bytes"] == 7

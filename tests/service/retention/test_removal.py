@@ -34,7 +34,7 @@ def made(service: Service, **settings: Any) -> str:
     photo = service.hand_in(b"its own photo", "own.png")
     training = train(service, trainer, prompt=PROMPT, photos=(photo,), **settings)
     commit_of(service, trainer, training, 10)
-    renew.append_log(service.at, trainer, training.hold, Log(first_byte=0, text="step 10"))
+    renew.append_log(service.deployment, trainer, training.hold, Log(first_byte=0, text="step 10"))
     rendered(service, other, service.claim(other))
     succeed(service, trainer, training.hold)
     return training.job
@@ -75,7 +75,7 @@ def test_nothing_that_its_owner_wrote_is_left_in_the_database(service: Service) 
     finished = service.join("c")
     failing = service.submit(prompt=PROMPT, attempts_max=1)
     hold = service.claim(finished).hold
-    finish(service.at, finished, hold, Failed(kind="crashed", because=f"no {PROMPT}.png"), service.now_ms)
+    finish(service.deployment, finished, hold, Failed(kind="crashed", because=f"no {PROMPT}.png"), service.now_ms)
     assert PROMPT in service.dump()
     remove(service, job)
     remove(service, failing)
@@ -86,17 +86,17 @@ def test_it_is_not_found_any_more_and_its_bills_are_as_they_were(service: Servic
     service.change_policy(storage_usd_per_gb_month=1e9)
     job = made(service)
     service.wait(3600)
-    before = query.job(service.at, PROJECT, job, service.now_ms)
-    spent = project_view(service.at, PROJECT)
+    before = query.job(service.deployment, PROJECT, job, service.now_ms)
+    spent = project_view(service.deployment, PROJECT)
     billed = before.summary.cost_usd + before.samples.cost_usd
-    removal.remove(service.at, job, service.now_ms)
+    removal.remove(service.deployment, job, service.now_ms)
     for path in ("", "/events", "/logs", "/artifacts", "/metrics", "/checkpoints", "/removal"):
         problem(service.ask("GET", f"/v1/jobs/{job}{path}"), 404, "not-found")
     for path in ("cancel", "pause", "resume", "retry"):
         problem(service.ask("POST", f"/v1/jobs/{job}/{path}"), 404, "not-found")
     problem(service.ask("DELETE", f"/v1/jobs/{job}"), 404, "not-found")
     assert service.ask("GET", "/v1/jobs").json()["jobs"] == []
-    assert project_view(service.at, PROJECT) == spent
+    assert project_view(service.deployment, PROJECT) == spent
     [ledger] = service.look("SELECT SUM(micro_usd) AS total FROM ledger WHERE job <> ''")
     assert abs(int(ledger["total"]) / 1e6 - billed) < 1e-5
 
@@ -108,7 +108,7 @@ def test_photos_that_another_job_uses_stay(service: Service) -> None:
     assert remove(service, job)["uploads"] == (1, len(b"its own photo"))
     sweep(service)
     assert blobs(service) == [service.photo.sha256]
-    steer.cancel(service.at, other, service.now_ms)
+    steer.cancel(service.deployment, other, service.now_ms)
     assert remove(service, other)["uploads"] == (1, service.photo.bytes)
     sweep(service)
     assert (blobs(service), len(photo)) == ([], 2)
@@ -117,7 +117,7 @@ def test_photos_that_another_job_uses_stay(service: Service) -> None:
 def test_a_base_with_a_name_stays(service: Service) -> None:
     job = made(service)
     base = FilesBase(files=(service.photo,))
-    bases.add(service.at, PROJECT, "mine", base, None, bases.BaseStatement(), service.now_ms)
+    bases.add(service.deployment, PROJECT, "mine", base, None, bases.BaseStatement(), service.now_ms)
     assert remove(service, job)["uploads"][0] == 1
     sweep(service)
     assert blobs(service) == [service.photo.sha256]
@@ -139,7 +139,7 @@ def test_what_has_not_ended_is_refused_with_what_to_do(service: Service, state: 
     if state == "running":
         service.claim(service.join())
     if state == "paused":
-        steer.pause(service.at, job, service.now_ms)
+        steer.pause(service.deployment, job, service.now_ms)
     for method, path in (("GET", "/removal"), ("DELETE", "")):
         found = problem(service.ask(method, f"/v1/jobs/{job}{path}"), 422, "bad-input")
         assert f"{job} is {state}, and only a job that has ended can be deleted" in found["detail"]
@@ -154,7 +154,7 @@ def test_pictures_that_are_still_to_be_rendered_are_given_up_with_it(service: Se
     remove(service, training.job)
     assert service.look("SELECT state FROM job WHERE kind = 'sample'") == [{"state": "canceled"}]
     assert service.look("SELECT * FROM lease") == []
-    assert finish(service.at, trainer, sample.hold, Succeeded(output=()), service.now_ms) == LOST
+    assert finish(service.deployment, trainer, sample.hold, Succeeded(output=()), service.now_ms) == LOST
     service.wait(2 * 3600)
     service.tick()
     assert stored(service, "attempts") == []
@@ -165,18 +165,18 @@ def test_a_result_that_is_rendered_once_more_in_this_moment_is_given_up_too(serv
     training = train(service, trainer, sample_result=True)
     succeed(service, trainer, training.hold)
     [sample] = service.store.load("open_samples", parent=training.job)
-    steer.cancel(service.at, sample["id"], service.now_ms)
+    steer.cancel(service.deployment, sample["id"], service.now_ms)
     ended = service.store.load("job", id=sample["id"])[0]
     again: list[str] = []
-    at = service.at
+    at = service.deployment
 
     def once_more() -> None:
         if not again:
             again.append(samples.retry_samples(at, ended, service.now_ms))
 
-    service.at = _with(at, store=Before(at.store, "apply", once_more))
-    removal.remove(service.at, training.job, service.now_ms)
-    service.at = at
+    service.deployment = _with(at, store=Before(at.store, "apply", once_more))
+    removal.remove(service.deployment, training.job, service.now_ms)
+    service.deployment = at
     states = service.look("SELECT state, removed_ms FROM job")
     assert {row["state"] for row in states} == {"succeeded", "canceled"}
     assert all(row["removed_ms"] for row in states)
@@ -190,7 +190,7 @@ def _with(at: Any, **changes: Any) -> Any:
 
 def test_two_who_delete_at_once_delete_once(service: Service) -> None:
     service.change_policy(storage_usd_per_gb_month=1e9)
-    job, at = made(service), service.at
+    job, at = made(service), service.deployment
     service.wait(3600)
     done: list[Any] = []
 
@@ -207,7 +207,7 @@ def test_two_who_delete_at_once_delete_once(service: Service) -> None:
 
 def test_a_checkpoint_that_goes_by_its_age_in_this_moment_is_billed_once(service: Service) -> None:
     service.change_policy(storage_usd_per_gb_month=1e9)
-    job, at = made(service), service.at
+    job, at = made(service), service.deployment
     service.wait(2 * 86_400)
     ticked: list[bool] = []
 
@@ -226,7 +226,7 @@ def test_a_checkpoint_that_goes_by_its_age_in_this_moment_is_billed_once(service
 
 def test_what_the_server_could_not_delete_is_swept(service: Service) -> None:
     """It ends after the transaction."""
-    job, at = made(service), service.at
+    job, at = made(service), service.deployment
 
     def end() -> None:
         raise SystemExit
@@ -245,11 +245,11 @@ def test_an_upload_that_comes_late_is_swept(service: Service) -> None:
     job = service.submit()
     hold = service.claim(trainer).hold
     upload(service, trainer, hold, 10)
-    steer.cancel(service.at, job, service.now_ms)
+    steer.cancel(service.deployment, job, service.now_ms)
     remove(service, job)
     assert stored(service, "attempts") == []
     service.wait(2 * 3600)
-    sweep_attempts(service.at, service.now_ms)
+    sweep_attempts(service.deployment, service.now_ms)
     assert stored(service, "attempts") == []
 
 
@@ -257,7 +257,7 @@ def test_its_request_may_be_used_again(service: Service) -> None:
     headers = {"Authorization": "Bearer gl_operator_test", "Idempotency-Key": "k"}
     body = {"spec": to_json(service.spec())}
     first = service.http.post("/v1/jobs", json=body, headers=headers).json()["summary"]["id"]
-    steer.cancel(service.at, first, service.now_ms)
+    steer.cancel(service.deployment, first, service.now_ms)
     remove(service, first)
     sweep(service)
     service._keep_photo(PROJECT)

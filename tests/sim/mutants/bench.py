@@ -146,7 +146,7 @@ class Bench:
         self._photos = count()
         self._waiting: list[str] = []
         limits = PoolLimits(name=POOL, nodes_min=nodes_min, nodes_max=nodes_max)
-        self.at = Deployment(
+        self.deployment = Deployment(
             store=self.store,
             objects=self.objects,
             hub=NoHub(),
@@ -157,7 +157,7 @@ class Bench:
             settings_of_pools=dict.fromkeys((DEFAULT_POOL, POOL), PoolSettings(price_usd_per_hour=PRICE / 1e6)),
             pools={POOL: RentedPool(limits, self.provider)},
         )
-        ensure_secret(self.at, "operator's", "operator", now_ms=0)
+        ensure_secret(self.deployment, "operator's", "operator", now_ms=0)
         self.wait(0)
 
     def close(self) -> None:
@@ -174,16 +174,16 @@ class Bench:
 
     @property
     def policy(self) -> Policy:
-        return self.at.policy
+        return self.deployment.policy
 
     def restart(self) -> None:
         """The service was away, and is back now."""
-        self.at = replace(self.at, up_since_ms=self.now_ms)
+        self.deployment = replace(self.deployment, up_since_ms=self.now_ms)
 
     def wait(self, seconds: float) -> None:
         self.checks.after_event()
         self.world.now_ms += round(seconds * 1000)
-        tick = write("tick", now=self.now_ms, gap_ms=10**15, server=self.at.server, turn_ends_ms=self.now_ms)
+        tick = write("tick", now=self.now_ms, gap_ms=10**15, server=self.deployment.server, turn_ends_ms=self.now_ms)
         self.store.apply(tick)  # as if it had ticked all the while
 
     def meanwhile(self, statement: str, act: Callable[[], object]) -> None:
@@ -194,9 +194,12 @@ class Bench:
             if any(write.name == statement for write in writes):
                 self.store.meanwhile = lambda _: None
                 self._waiting.remove(statement)
-                recent, self.at = self.at.recent, replace(self.at, recent=Recent())  # they ask another server
+                recent, self.deployment = (
+                    self.deployment.recent,
+                    replace(self.deployment, recent=Recent()),
+                )  # they ask another server
                 act()
-                self.at = replace(self.at, recent=recent)
+                self.deployment = replace(self.deployment, recent=recent)
 
         self.store.meanwhile = hear
 
@@ -219,14 +222,14 @@ class Bench:
         for file in spec.input_files().values():
             key = f"projects/{project}/blobs/{file.sha256}"
             self.objects.objects.setdefault(key, Object(file.bytes, file.sha256, 0))
-            assert blob_here(self.at, project, file.sha256, file.bytes, self.now_ms).present
+            assert blob_here(self.deployment, project, file.sha256, file.bytes, self.now_ms).present
         if spec.needs.slots > 1:
-            return queue(self.at, project, spec, name="", request=request, now_ms=self.now_ms)
-        return submit(self.at, project, to_json(spec), name="", request=request, now_ms=self.now_ms)
+            return queue(self.deployment, project, spec, name="", request=request, now_ms=self.now_ms)
+        return submit(self.deployment, project, to_json(spec), name="", request=request, now_ms=self.now_ms)
 
     def budget(self, usd: float | None, project: str = PROJECT) -> None:
-        create_project(self.at, project)
-        set_allowance(self.at, project, share=1, budget_usd=usd)
+        create_project(self.deployment, project)
+        set_allowance(self.deployment, project, share=1, budget_usd=usd)
 
     def state(self, job: str) -> str:
         return self.look("SELECT state FROM job WHERE id = ?", job)[0]
@@ -237,7 +240,7 @@ class Bench:
 
     def because(self, job: str) -> str:
         """As its owner is told now."""
-        return query.job(self.at, PROJECT, job, self.now_ms).summary.because
+        return query.job(self.deployment, PROJECT, job, self.now_ms).summary.because
 
     def events(self, job: str) -> list[str]:
         return self.look("SELECT kind FROM event WHERE job = ? ORDER BY number", job)
@@ -248,15 +251,15 @@ class Bench:
         """Without a `pool`: a rented node into the one that it was rented for."""
         pool = pool or (POOL if "node" in facts else DEFAULT_POOL)
         request = Join(machine=machine or f"machine-{name}", name=name, **facts)
-        return nodes.join_pool(self.at, request, pool, self.now_ms).node
+        return nodes.join_pool(self.deployment, request, pool, self.now_ms).node
 
     def claim(self, node: str) -> Assignment:
-        answer = claim(self.at, node, self.now_ms)
+        answer = claim(self.deployment, node, self.now_ms)
         assert isinstance(answer, Assignment), answer
         return answer
 
     def claim_nothing(self, node: str) -> str:
-        answer = claim(self.at, node, self.now_ms)
+        answer = claim(self.deployment, node, self.now_ms)
         assert isinstance(answer, NoWork), answer
         return answer.because
 
@@ -269,7 +272,7 @@ class Bench:
         beat = Beat(
             **({"phase": "training", "loss": 0.5, "seconds_per_step": 1.0, "step": step, "training_s": 0} | said)
         )
-        return renew.renew(self.at, node, hold, beat, self.now_ms)
+        return renew.renew(self.deployment, node, hold, beat, self.now_ms)
 
     def keep_beating(self, node: str, hold: Hold, seconds: float, step: Callable[[int], int] = lambda n: n) -> Any:
         """Heartbeats with ticks of the service in between; the last answer."""
@@ -287,7 +290,7 @@ class Bench:
         parts = tuple(part.sha256 or "" for part in simulated_parts(file)) if file.bytes > PART_BYTES else ()
         declared = Upload(path=file.path, bytes=file.bytes, sha256=file.sha256, parts=parts)
         request = Uploads(folder=folder, step=step, files=(declared,))
-        grants = checkpoint.sign_uploads(self.at, node, hold, request, self.now_ms)
+        grants = checkpoint.sign_uploads(self.deployment, node, hold, request, self.now_ms)
         assert isinstance(grants, Grants), grants
         return grants.files[0]
 
@@ -302,14 +305,16 @@ class Bench:
         if upload:
             self.upload(node, hold, "checkpoints", manifest.files[0], step)
         request = Commit(manifest=json.loads(json.dumps(manifest.to_json())))
-        return checkpoint.commit_checkpoint(self.at, node, hold, request, self.now_ms)
+        return checkpoint.commit_checkpoint(self.deployment, node, hold, request, self.now_ms)
 
     def advance(self, node: str, hold: Hold, step: int = 10, seconds_per_step: float = 1.0) -> None:
         self.beat(node, hold, step, seconds_per_step=seconds_per_step)
         self.commit(node, hold, step)
 
     def reject(self, node: str, hold: Hold, found: str, because: str = "damaged") -> Any:
-        return checkpoint.reject_damaged(self.at, node, hold, Reject(checkpoint=found, because=because), self.now_ms)
+        return checkpoint.reject_damaged(
+            self.deployment, node, hold, Reject(checkpoint=found, because=because), self.now_ms
+        )
 
     def checkpoints(self, job: str, state: str = "committed") -> list[str]:
         return self.look("SELECT id FROM checkpoint WHERE job = ? AND state = ? ORDER BY step", job, state)
@@ -321,13 +326,13 @@ class Bench:
         return Succeeded(output=(file,))
 
     def succeed(self, node: str, hold: Hold) -> Any:
-        return finish(self.at, node, hold, self.result(node, hold), self.now_ms)
+        return finish(self.deployment, node, hold, self.result(node, hold), self.now_ms)
 
     def fail(self, node: str, hold: Hold, kind: Any = "crashed", because: str = "boom") -> Any:
-        return finish(self.at, node, hold, Failed(kind=kind, because=because), self.now_ms)
+        return finish(self.deployment, node, hold, Failed(kind=kind, because=because), self.now_ms)
 
     def release(self, node: str, hold: Hold) -> Any:
-        return finish(self.at, node, hold, Released(), self.now_ms)
+        return finish(self.deployment, node, hold, Released(), self.now_ms)
 
     def _lineage(self, hold: Hold) -> str:
         job = "SELECT job.spec FROM job JOIN attempt ON attempt.job = job.id WHERE attempt.id = ?"
@@ -336,10 +341,10 @@ class Bench:
     # What the service does of itself
 
     def tick(self) -> None:
-        Controller(self.at).tick(self.now_ms)
+        Controller(self.deployment).tick(self.now_ms)
 
     def tend(self) -> None:
-        tend(self.at, self.now_ms)
+        tend(self.deployment, self.now_ms)
 
     def node(self, node: str) -> Mapping[str, Any]:
         return dict(self.store.load("node", id=node)[0])

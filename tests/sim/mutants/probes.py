@@ -64,7 +64,7 @@ def a_node_with_two_slots_that_gets_two_jobs_at_once_pays_each_moment_once(bench
 @probe()
 def a_job_that_is_canceled_while_a_node_claims_it_is_canceled(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
-    bench.meanwhile("take_job", lambda: steer.cancel(bench.at, job, bench.now_ms))
+    bench.meanwhile("take_job", lambda: steer.cancel(bench.deployment, job, bench.now_ms))
     bench.claim_nothing(node)
     assert bench.state(job) == "canceled"
 
@@ -73,7 +73,7 @@ def a_job_that_is_canceled_while_a_node_claims_it_is_canceled(bench: Bench) -> N
 def a_job_that_is_claimed_while_its_owner_cancels_it_is_canceled_too(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
     bench.meanwhile("set_job_state", lambda: bench.claim(node))
-    assert steer.cancel(bench.at, job, bench.now_ms)
+    assert steer.cancel(bench.deployment, job, bench.now_ms)
     assert bench.state(job) == "canceled"
 
 
@@ -84,7 +84,7 @@ def a_heartbeat_in_the_moment_of_the_end_is_the_last_that_is_known(bench: Bench)
     bench.beat(node, hold, step=3)
     bench.wait(10)
     bench.meanwhile("end_attempt", lambda: bench.beat(node, hold, step=4))
-    steer.cancel(bench.at, job, bench.now_ms)
+    steer.cancel(bench.deployment, job, bench.now_ms)
     assert bench.look("SELECT step, beat_ms FROM attempt") == [(4, bench.now_ms)]
 
 
@@ -95,7 +95,7 @@ def what_is_reserved_in_the_moment_of_the_end_is_given_back_too(bench: Bench) ->
     hold = bench.take(node, job)
     more = guard("extend_reservation", attempt=hold.attempt, seen=RESERVED, micro_usd=7)
     bench.meanwhile("end_attempt", lambda: bench.store.apply(more, guard("reserve", id=PROJECT, micro_usd=7)))
-    steer.cancel(bench.at, job, bench.now_ms)
+    steer.cancel(bench.deployment, job, bench.now_ms)
     assert bench.look("SELECT reserved FROM project WHERE id = ?", PROJECT) == [0]
 
 
@@ -182,7 +182,7 @@ def a_lease_that_is_renewed_while_it_is_taken_away_stays(bench: Bench) -> None:
     hold = bench.take(node, job)
     bench.wait(bench.policy.lease_s + 1)
     bench.meanwhile("seize_overdue_lease", lambda: bench.beat(node, hold))
-    end_overdue(bench.at, bench.now_ms)
+    end_overdue(bench.deployment, bench.now_ms)
     assert bench.state(job) == "running"
     assert bench.beat(node, hold) == Beaten()
 
@@ -192,7 +192,7 @@ def a_lease_that_is_taken_away_while_it_is_renewed_is_gone(bench: Bench) -> None
     job, node = bench.submit(), bench.join()
     hold = bench.take(node, job)
     bench.wait(bench.policy.lease_s + 1)
-    bench.meanwhile("renew_lease", lambda: end_overdue(bench.at, bench.now_ms))
+    bench.meanwhile("renew_lease", lambda: end_overdue(bench.deployment, bench.now_ms))
     assert is_stale(bench.beat(node, hold))
     assert bench.state(job) == "queued"
 
@@ -202,7 +202,7 @@ def canceled_meanwhile(bench: Bench, statement: str) -> tuple[str, str, Hold]:
     job, node = bench.submit(), bench.join()
     hold = bench.take(node, job)
     bench.wait(10)
-    bench.meanwhile(statement, lambda: steer.cancel(bench.at, job, bench.now_ms))
+    bench.meanwhile(statement, lambda: steer.cancel(bench.deployment, job, bench.now_ms))
     return job, node, hold
 
 
@@ -219,7 +219,7 @@ def a_job_that_finishes_while_it_is_canceled_has_finished(bench: Bench) -> None:
     hold = bench.take(node, job)
     bench.wait(10)
     bench.meanwhile("end_attempt", lambda: bench.succeed(node, hold))
-    assert not steer.cancel(bench.at, job, bench.now_ms)
+    assert not steer.cancel(bench.deployment, job, bench.now_ms)
     assert bench.state(job) == "succeeded"
 
 
@@ -241,7 +241,7 @@ def nothing_is_rejected_after_the_lease_is_lost(bench: Bench) -> None:
 @probe()
 def nothing_is_logged_after_the_lease_is_lost(bench: Bench) -> None:
     _, node, hold = canceled_meanwhile(bench, "add_log_chunk")
-    assert is_stale(renew.append_log(bench.at, node, hold, Log(first_byte=0, text="late")))
+    assert is_stale(renew.append_log(bench.deployment, node, hold, Log(first_byte=0, text="late")))
     assert not bench.look("SELECT key FROM log_chunk")
 
 
@@ -250,8 +250,8 @@ def the_same_line_logged_twice_is_kept_once(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
     hold = bench.take(node, job)
     for _ in range(2):
-        assert renew.append_log(bench.at, node, hold, Log(first_byte=0, text="step 1")) == Done()
-    assert query.log_page(bench.at, PROJECT, job, None).text == "step 1"
+        assert renew.append_log(bench.deployment, node, hold, Log(first_byte=0, text="step 1")) == Done()
+    assert query.log_page(bench.deployment, PROJECT, job, None).text == "step 1"
 
 
 @probe()
@@ -259,9 +259,9 @@ def a_lost_chunk_of_a_log_is_passed_over(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
     hold = bench.take(node, job)
     for first_byte, text in ((0, "step 1\n"), (7, "step 2\n")):
-        assert renew.append_log(bench.at, node, hold, Log(first_byte=first_byte, text=text)) == Done()
+        assert renew.append_log(bench.deployment, node, hold, Log(first_byte=first_byte, text=text)) == Done()
     del bench.objects.objects[bench.look("SELECT key FROM log_chunk ORDER BY first_byte")[0]]
-    assert query.log_page(bench.at, PROJECT, job, None).text == "[7 bytes of this log are lost]\nstep 2\n"
+    assert query.log_page(bench.deployment, PROJECT, job, None).text == "[7 bytes of this log are lost]\nstep 2\n"
 
 
 @probe()
@@ -269,9 +269,9 @@ def the_same_end_told_twice_is_one_end(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
     hold = bench.take(node, job)
     result = bench.result(node, hold)
-    bench.meanwhile("end_attempt", lambda: finish(bench.at, node, hold, result, bench.now_ms))
-    assert finish(bench.at, node, hold, result, bench.now_ms) == Done(), "it was told meanwhile"
-    assert finish(bench.at, node, hold, result, bench.now_ms) == Done()
+    bench.meanwhile("end_attempt", lambda: finish(bench.deployment, node, hold, result, bench.now_ms))
+    assert finish(bench.deployment, node, hold, result, bench.now_ms) == Done(), "it was told meanwhile"
+    assert finish(bench.deployment, node, hold, result, bench.now_ms) == Done()
     assert bench.state(job) == "succeeded" and bench.events(job).count("succeeded") == 1
 
 
@@ -314,7 +314,7 @@ def a_checkpoint_is_pruned_and_paid_for_once(bench: Bench) -> None:
     for step in (10, 20):
         bench.commit(node, hold, step)
     bench.wait(10)
-    bench.meanwhile("prune_checkpoint", lambda: prune(bench.at, job, bench.now_ms))
+    bench.meanwhile("prune_checkpoint", lambda: prune(bench.deployment, job, bench.now_ms))
     bench.commit(node, hold, 30)
     assert len(bench.checkpoints(job, "pruned")) == 1
     assert bench.look("SELECT COUNT(*) FROM ledger WHERE cause = 'storage'") == [1]
@@ -366,7 +366,7 @@ def a_job_that_is_paused_while_it_is_handed_back_is_paused(bench: Bench) -> None
     job, node = bench.submit(), bench.join()
     hold = bench.take(node, job)
     bench.meanwhile("ask_to_pause", lambda: bench.release(node, hold))
-    assert steer.pause(bench.at, job, bench.now_ms)
+    assert steer.pause(bench.deployment, job, bench.now_ms)
     assert bench.state(job) == "paused"
 
 
@@ -374,7 +374,7 @@ def a_job_that_is_paused_while_it_is_handed_back_is_paused(bench: Bench) -> None
 def a_job_that_is_handed_back_while_it_is_paused_is_paused(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
     hold = bench.take(node, job)
-    bench.meanwhile("end_attempt", lambda: steer.pause(bench.at, job, bench.now_ms))
+    bench.meanwhile("end_attempt", lambda: steer.pause(bench.deployment, job, bench.now_ms))
     bench.release(node, hold)
     assert bench.state(job) == "paused"
 
@@ -383,8 +383,8 @@ def a_job_that_is_handed_back_while_it_is_paused_is_paused(bench: Bench) -> None
 def a_job_that_is_resumed_while_it_is_handed_back_waits_again(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
     hold = bench.take(node, job)
-    steer.pause(bench.at, job, bench.now_ms)
-    bench.meanwhile("end_attempt", lambda: steer.resume(bench.at, job, bench.now_ms))
+    steer.pause(bench.deployment, job, bench.now_ms)
+    bench.meanwhile("end_attempt", lambda: steer.resume(bench.deployment, job, bench.now_ms))
     bench.release(node, hold)
     assert bench.state(job) == "queued"
 
@@ -394,7 +394,7 @@ def a_job_that_finishes_while_it_is_paused_has_finished(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
     hold = bench.take(node, job)
     bench.meanwhile("ask_to_pause", lambda: bench.succeed(node, hold))
-    assert refused(BadInput, lambda: steer.pause(bench.at, job, bench.now_ms))
+    assert refused(BadInput, lambda: steer.pause(bench.deployment, job, bench.now_ms))
     assert bench.state(job) == "succeeded"
 
 
@@ -402,9 +402,9 @@ def a_job_that_finishes_while_it_is_paused_has_finished(bench: Bench) -> None:
 def a_job_that_is_handed_back_while_it_is_resumed_waits_again(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
     hold = bench.take(node, job)
-    steer.pause(bench.at, job, bench.now_ms)
+    steer.pause(bench.deployment, job, bench.now_ms)
     bench.meanwhile("unpause_lease", lambda: bench.release(node, hold))
-    assert steer.resume(bench.at, job, bench.now_ms)
+    assert steer.resume(bench.deployment, job, bench.now_ms)
     assert bench.state(job) == "queued"
 
 
@@ -412,16 +412,16 @@ def a_job_that_is_handed_back_while_it_is_resumed_waits_again(bench: Bench) -> N
 def to_pause_and_resume_twice_is_to_do_it_once(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
     hold = bench.take(node, job)
-    bench.meanwhile("ask_to_pause", lambda: steer.pause(bench.at, job, bench.now_ms))
-    steer.pause(bench.at, job, bench.now_ms)
+    bench.meanwhile("ask_to_pause", lambda: steer.pause(bench.deployment, job, bench.now_ms))
+    steer.pause(bench.deployment, job, bench.now_ms)
     assert bench.beat(node, hold).stop == "paused by its owner"
-    bench.meanwhile("unpause_lease", lambda: steer.resume(bench.at, job, bench.now_ms))
-    steer.resume(bench.at, job, bench.now_ms)
+    bench.meanwhile("unpause_lease", lambda: steer.resume(bench.deployment, job, bench.now_ms))
+    steer.resume(bench.deployment, job, bench.now_ms)
     bench.release(node, hold)
     assert bench.state(job) == "queued"
-    steer.pause(bench.at, job, bench.now_ms)
-    bench.meanwhile("set_job_state", lambda: steer.resume(bench.at, job, bench.now_ms))
-    steer.resume(bench.at, job, bench.now_ms)
+    steer.pause(bench.deployment, job, bench.now_ms)
+    bench.meanwhile("set_job_state", lambda: steer.resume(bench.deployment, job, bench.now_ms))
+    steer.resume(bench.deployment, job, bench.now_ms)
     assert bench.state(job) == "queued" and bench.events(job).count("queued") == 1
 
 
@@ -430,8 +430,8 @@ def a_stop_keeps_its_first_reason_and_its_grace(bench: Bench) -> None:
     job, node, hold, lease = slow_one(bench)
     bench.wait(30)
     bench.beat(node, hold, 2, seconds_per_step=12.0)
-    bench.meanwhile("ask_to_stop", lambda: watch_attempts(bench.at, bench.now_ms))
-    watch_attempts(bench.at, bench.now_ms)
+    bench.meanwhile("ask_to_stop", lambda: watch_attempts(bench.deployment, bench.now_ms))
+    watch_attempts(bench.deployment, bench.now_ms)
     assert bench.events(job).count("asked to stop") == 1
     first = lease("stop"), lease("stop_ms")
     bench.budget(0)
@@ -456,12 +456,12 @@ def slow_one(bench: Bench) -> tuple[str, str, Hold, Callable[[str], Any]]:
 def who_hands_its_job_back_just_before_the_grace_ends_is_not_ended_twice(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
     hold = bench.take(node, job)
-    steer.pause(bench.at, job, bench.now_ms)
+    steer.pause(bench.deployment, job, bench.now_ms)
     for _ in range(13):
         bench.wait(10)
         bench.beat(node, hold)
     bench.meanwhile("end_attempt", lambda: bench.release(node, hold))
-    end_unheeded(bench.at, bench.now_ms)
+    end_unheeded(bench.deployment, bench.now_ms)
     assert bench.events(job)[-1] == "released" and bench.events(job).count("released") == 1
     assert bench.look("SELECT spent FROM project") == [PRICE * 130 // 3600]
 
@@ -473,7 +473,7 @@ def a_job_that_is_handed_back_just_before_it_is_given_up_is_not_ended_twice(benc
     bench.keep_beating(node, hold, bench.policy.stall_s, step=lambda _: 1)
     bench.wait(20)
     bench.meanwhile("end_attempt", lambda: bench.release(node, hold))
-    watch_attempts(bench.at, bench.now_ms)
+    watch_attempts(bench.deployment, bench.now_ms)
     assert bench.events(job)[-1] == "released"
 
 
@@ -543,7 +543,7 @@ def a_heartbeat_that_reserves_pays_for_no_download_of_the_same_moment(bench: Ben
     bench.wait(20)
     bench.budget(0.28)
     bench.meanwhile("reserve", lambda: bench.beat(node, hold, 99))
-    assert not is_stale(checkpoint.sign_downloads(bench.at, node, hold, asked, bench.now_ms))
+    assert not is_stale(checkpoint.sign_downloads(bench.deployment, node, hold, asked, bench.now_ms))
     [reserved] = bench.look("SELECT reserved FROM lease WHERE downloaded_bytes = 9 * 18")
     assert 9 * 18_000 + bench.policy.reserve_s * 100 < reserved <= 280_000
 
@@ -578,7 +578,9 @@ def two_downloads_at_once_are_both_paid_for(bench: Bench) -> None:
     assignment = bench.claim(node)
     bench.budget(1)
     keys = tuple(stored.key for stored in assignment.inputs)
-    ask = partial(checkpoint.sign_downloads, bench.at, node, assignment.hold, Downloads(keys=keys), bench.now_ms)
+    ask = partial(
+        checkpoint.sign_downloads, bench.deployment, node, assignment.hold, Downloads(keys=keys), bench.now_ms
+    )
     bench.meanwhile("count_download", ask)
     ask()
     assert bench.look("SELECT reserved, downloaded_bytes FROM lease") == [(2 * RESERVED + 90_000, 36)]
@@ -589,7 +591,7 @@ def what_is_downloaded_while_an_attempt_ends_is_billed(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
 
     def download(hold: Hold, *keys: str) -> None:
-        checkpoint.sign_downloads(bench.at, node, hold, Downloads(keys=keys), bench.now_ms)
+        checkpoint.sign_downloads(bench.deployment, node, hold, Downloads(keys=keys), bench.now_ms)
 
     assignment = bench.claim(node)
     keys = [stored.key for stored in assignment.inputs]
@@ -614,13 +616,13 @@ def contrast(bench: Bench, gpu: str = "") -> None:
     hold = bench.take(node, job)
     bench.advance(node, hold)
     bench.succeed(node, hold)
-    leave_pool(bench.at, node, bench.now_ms)
+    leave_pool(bench.deployment, node, bench.now_ms)
 
 
 def misbehave(bench: Bench, node: str, kind: str = "gpu error", project: str = PROJECT, **settings: Any) -> str:
     job = bench.submit(project, **({"seed": 60} | settings))
     bench.fail(node, bench.take(node, job), kind)
-    steer.cancel(bench.at, job, bench.now_ms)
+    steer.cancel(bench.deployment, job, bench.now_ms)
     return job
 
 
@@ -630,7 +632,7 @@ def a_machine_that_is_judged_twice_at_once_is_quarantined_once(bench: Bench) -> 
     bench.join("beside")
     node = bench.join("bad")
     misbehave(bench, node)
-    judge = lambda: judge_machine(bench.at, "machine-bad", "default", bench.now_ms)  # noqa: E731
+    judge = lambda: judge_machine(bench.deployment, "machine-bad", "default", bench.now_ms)  # noqa: E731
     bench.meanwhile("quarantine_machine", judge)
     misbehave(bench, node)
     assert bench.node(node)["state"] == "quarantined"
@@ -645,7 +647,7 @@ def a_last_machine_that_is_judged_twice_at_once_goes_on_trial_once(bench: Bench)
     misbehave(bench, node)
 
     def proves_itself() -> None:
-        judge_machine(bench.at, "machine-bad", "default", bench.now_ms)
+        judge_machine(bench.deployment, "machine-bad", "default", bench.now_ms)
         assert bench.node(node)["state"] == "on_trial"
         bench.wait(30)
         bench.succeed(node, bench.take(node, bench.submit(seed=7, priority=5)))
@@ -666,7 +668,7 @@ def two_claims_at_once_of_a_node_on_trial_get_one_job(bench: Bench) -> None:
     bench.take(bench.join("other"), bench.submit(seed=6))
     before = bench.submit(seed=7)
     bench.release(node, bench.take(node, before))  # its bill is written up to this moment
-    steer.cancel(bench.at, before, bench.now_ms)
+    steer.cancel(bench.deployment, before, bench.now_ms)
     bench.submit(seed=8)
     bench.meanwhile("take_job", lambda: bench.take(node, bench.submit(seed=9, priority=5)))
     assert bench.claim_nothing(node) == "bad is on trial: it gets one job at a time"
@@ -681,9 +683,9 @@ def a_verdict_that_was_held_up_until_the_machine_was_trusted_again_changes_nothi
     misbehave(bench, node)
 
     def serves_its_time() -> None:
-        judge_machine(bench.at, "machine-bad", "default", bench.now_ms)
+        judge_machine(bench.deployment, "machine-bad", "default", bench.now_ms)
         bench.world.now_ms += round(bench.policy.quarantine_s * 1000)
-        begin_trials(bench.at, bench.now_ms)
+        begin_trials(bench.deployment, bench.now_ms)
         bench.succeed(node, bench.take(node, bench.submit(seed=7, priority=5)))
 
     bench.meanwhile("quarantine_machine", serves_its_time)
@@ -706,7 +708,7 @@ def a_machine_that_was_right_about_a_bad_job_keeps_its_other_strikes(bench: Benc
     first, second = bench.join("a"), bench.join("b")
     for job, node, kind in ((bad, first, "gpu error"), (other, second, "diverged")):
         bench.fail(node, bench.take(node, job), kind)
-    steer.cancel(bench.at, other, bench.now_ms)
+    steer.cancel(bench.deployment, other, bench.now_ms)
     bench.wait(30)
     for node in (second, bench.join("c")):
         bench.fail(node, bench.take(node, bad), "diverged")
@@ -726,7 +728,7 @@ def bans_are_not_lifted_from_a_job_that_is_claimed_meanwhile(bench: Bench) -> No
     bench.fail(node, bench.take(node, job))
     bench.wait(bench.policy.ban_yields_s + 20)
     bench.meanwhile("lift_bans", lambda: bench.take(bench.join("b"), job))
-    yield_bans(bench.at, bench.now_ms)
+    yield_bans(bench.deployment, bench.now_ms)
     assert bench.look("SELECT COUNT(*) FROM ban") == [1]
     assert "bans lifted" not in bench.events(job)
 
@@ -739,7 +741,7 @@ def a_node_that_was_given_up_does_not_come_back(bench: Bench) -> None:
     bench.submit()
     bench.tend()
     node = bench.rented()[0]
-    gone(bench.at, node, "has not joined", bench.now_ms)
+    gone(bench.deployment, node, "has not joined", bench.now_ms)
     assert refused(Denied, lambda: bench.join("late", node=node))
     assert bench.node(node)["state"] == "gone"
 
@@ -766,8 +768,8 @@ def a_node_that_is_given_up_by_two_at_once_keeps_its_first_reason_and_is_billed_
     starting, node = bench.rented()[0], bench.join("a")
     bench.wait(10)
     for one in (starting, node):
-        bench.meanwhile("node_gone", lambda one=one: gone(bench.at, one, "the first", bench.now_ms))
-        gone(bench.at, one, "the second", bench.now_ms)
+        bench.meanwhile("node_gone", lambda one=one: gone(bench.deployment, one, "the first", bench.now_ms))
+        gone(bench.deployment, one, "the second", bench.now_ms)
         assert bench.node(one)["because"] == "the first"
     assert bench.ledger(node) == [("idle", bench.now_ms - 10_000, bench.now_ms, 1000)]
 
@@ -776,7 +778,7 @@ def a_node_that_is_given_up_by_two_at_once_keeps_its_first_reason_and_is_billed_
 def a_node_that_claims_while_it_is_given_up_loses_the_job_at_once(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
     bench.meanwhile("node_gone", lambda: bench.take(node, job))
-    gone(bench.at, node, "no word", bench.now_ms)
+    gone(bench.deployment, node, "no word", bench.now_ms)
     assert bench.node(node)["state"] == "gone"
     assert bench.state(job) == "queued" and not bench.look("SELECT node FROM lease")
 
@@ -793,12 +795,12 @@ def a_rented_node_that_joins_and_claims_while_it_is_given_up_is_billed_as_its_pr
         bench.take(bench.join("late", node=node), job)
 
     bench.meanwhile("node_gone", comes_after_all)
-    gone(bench.at, node, "has not joined", bench.now_ms)
+    gone(bench.deployment, node, "has not joined", bench.now_ms)
     bench.provider.stop(bench.provider.instance_of(node))
     bench.wait(bench.policy.lease_s + 1)
     bench.tend()
     bench.tick()
-    steer.cancel(bench.at, job, bench.now_ms)
+    steer.cancel(bench.deployment, job, bench.now_ms)
     bench.tend()
     bench.audit.at_the_end(bench.provider.invoice(), nodes_min=4)
 
@@ -808,8 +810,8 @@ def a_node_that_leaves_twice_at_once_leaves_once(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
     bench.take(node, job)
     bench.wait(5)
-    bench.meanwhile("end_attempt", lambda: leave_pool(bench.at, node, bench.now_ms))
-    leave_pool(bench.at, node, bench.now_ms)
+    bench.meanwhile("end_attempt", lambda: leave_pool(bench.deployment, node, bench.now_ms))
+    leave_pool(bench.deployment, node, bench.now_ms)
     assert bench.events(job).count("released") == 1
     assert bench.look("SELECT spent FROM project") == [500]
 
@@ -821,32 +823,32 @@ def the_last_word_of_a_node_is_never_an_older_one(bench: Bench) -> None:
     bench.wait(40)
     bench.claim_nothing(node)
     bench.wait(6)
-    end_overdue(bench.at, bench.now_ms)
+    end_overdue(bench.deployment, bench.now_ms)
     assert bench.state(job) == "queued" and bench.node(node)["seen_ms"] == bench.now_ms - 6000
     hold = bench.take(node, job)
     bench.wait(10)
     bench.beat(node, hold)
-    steer.cancel(bench.at, job, bench.now_ms)
+    steer.cancel(bench.deployment, job, bench.now_ms)
     assert bench.node(node)["seen_ms"] == bench.now_ms
 
 
 @probe()
 def tokens_are_made_known_at_every_start(bench: Bench) -> None:
-    ensure_secret(bench.at, "operator's", "operator", now_ms=bench.now_ms)
-    assert identify(bench.at, "operator's", "viewer", bench.now_ms).role == "operator"
+    ensure_secret(bench.deployment, "operator's", "operator", now_ms=bench.now_ms)
+    assert identify(bench.deployment, "operator's", "viewer", bench.now_ms).role == "operator"
 
 
 @probe()
 def an_admin_revokes_keys_of_its_own_project_an_operator_keys_alone_and_nobody_what_is_not_there(bench: Bench) -> None:
-    made = partial(create_key, bench.at, "operator", role="member", name="a", lasts_s=None, now_ms=bench.now_ms)
+    made = partial(create_key, bench.deployment, "operator", role="member", name="a", lasts_s=None, now_ms=bench.now_ms)
     mine, anothers = made("mine"), made("another's")
-    assert refused(NotFound, lambda: end_key(bench.at, "mine", anothers.key.id, bench.now_ms))
+    assert refused(NotFound, lambda: end_key(bench.deployment, "mine", anothers.key.id, bench.now_ms))
     bench.join()
     [workers] = bench.look("SELECT id FROM credential WHERE role = 'node'")
-    assert refused(NotFound, lambda: end_key(bench.at, None, workers, bench.now_ms))
-    assert refused(NotFound, lambda: end_join_token(bench.at, mine.key.id, bench.now_ms))
-    assert refused(NotFound, lambda: set_allowance(bench.at, "nobody's", share=1, budget_usd=None))
-    end_key(bench.at, "mine", mine.key.id, bench.now_ms)
+    assert refused(NotFound, lambda: end_key(bench.deployment, None, workers, bench.now_ms))
+    assert refused(NotFound, lambda: end_join_token(bench.deployment, mine.key.id, bench.now_ms))
+    assert refused(NotFound, lambda: set_allowance(bench.deployment, "nobody's", share=1, budget_usd=None))
+    end_key(bench.deployment, "mine", mine.key.id, bench.now_ms)
     assert bench.look("SELECT id FROM credential WHERE revoked_ms IS NOT NULL") == [mine.key.id]
 
 
@@ -856,7 +858,7 @@ def an_admin_revokes_keys_of_its_own_project_an_operator_keys_alone_and_nobody_w
 @probe()
 def a_node_that_goes_while_it_is_to_drain_stays_gone(bench: Bench) -> None:
     node = idle_rented(bench)
-    bench.meanwhile("drain_idle", lambda: gone(bench.at, node, "taken back", bench.now_ms))
+    bench.meanwhile("drain_idle", lambda: gone(bench.deployment, node, "taken back", bench.now_ms))
     bench.tend()
     assert bench.node(node)["state"] == "gone"
 
@@ -865,10 +867,10 @@ def a_node_that_goes_while_it_is_to_drain_stays_gone(bench: Bench) -> None:
 def a_node_that_claims_while_it_is_to_drain_works_on(bench: Bench) -> None:
     node = idle_rented(bench)
     job = bench.submit(seed=7)
-    steer.pause(bench.at, job, bench.now_ms)
+    steer.pause(bench.deployment, job, bench.now_ms)
 
     def claims() -> None:
-        steer.resume(bench.at, job, bench.now_ms)
+        steer.resume(bench.deployment, job, bench.now_ms)
         bench.take(node, job)
 
     bench.meanwhile("drain_idle", claims)
@@ -927,7 +929,7 @@ def two_who_settle_a_bill_at_once_settle_it_once(bench: Bench) -> None:
     node = idle_rented(bench)
     bench.provider.stop(bench.provider.instance_of(node))
     bench.wait(30)
-    bench.meanwhile("settle", lambda: settle(bench.at))
+    bench.meanwhile("settle", lambda: settle(bench.deployment))
     bench.tend()
     assert [line[0] for line in bench.ledger(node)] == ["start-up", "training", "idle"]
     bench.audit.at_the_end(bench.provider.invoice(), nodes_min=0)

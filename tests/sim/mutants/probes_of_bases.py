@@ -48,7 +48,7 @@ class Gated(NoHub):
 
 
 def add(bench: Bench, hub: Gated, base: Any = MODEL) -> Deployment:
-    at = replace(bench.at, hub=hub)
+    at = replace(bench.deployment, hub=hub)
     bases.add(at, PROJECT, "ours", base, None, BaseStatement(), bench.now_ms)
     return at
 
@@ -133,7 +133,7 @@ def keep(bench: Bench, node: str, hold: Hold, found: Prepared, *, upload: bool =
     if upload:
         below = replace(found.files[0], path=f"{found.key}/{found.files[0].path}")
         bench.upload(node, hold, "prepared", below)
-    return prepared.record_prepared(bench.at, node, hold, Keep(manifest=found.to_json()), bench.now_ms)
+    return prepared.record_prepared(bench.deployment, node, hold, Keep(manifest=found.to_json()), bench.now_ms)
 
 
 def kept(bench: Bench) -> int:
@@ -167,6 +167,6 @@ def what_a_job_was_given_in_this_moment_is_not_pruned(bench: Bench) -> None:
     bench.wait(bench.policy.prepared_s + 1)
     again: list[str] = []
     bench.meanwhile("forget_prepared", lambda: again.append(bench.take(bench.join("other"), job).attempt))
-    prepared.prune_prepared(bench.at, bench.now_ms)
+    prepared.prune_prepared(bench.deployment, bench.now_ms)
     assert again and kept(bench) == 1
     assert any("/prepared/" in key for key in bench.objects.objects)

@@ -112,7 +112,7 @@ def who_has_lost_the_lease_completes_nothing(bench: Bench) -> None:
     bench.release(node, hold)
     bench.take(node, job)
     bench.commit(node, hold, 10, upload=False, files=(file,))
-    finish(bench.at, node, hold, Succeeded(output=(file,)), bench.now_ms)
+    finish(bench.deployment, node, hold, Succeeded(output=(file,)), bench.now_ms)
     assert not attempts_bytes(bench, hold) and not bench.checkpoints(job)
 
 
@@ -120,14 +120,14 @@ def who_has_lost_the_lease_completes_nothing(bench: Bench) -> None:
 def what_a_user_hands_in_goes_up_in_parts_too(bench: Bench) -> None:
     file = File(path="base", bytes=SIZE, sha256=SHA256)
     for share in (0.5, 1.0):
-        offered = blob_here(bench.at, PROJECT, SHA256, SIZE, bench.now_ms, PARTS)
+        offered = blob_here(bench.deployment, PROJECT, SHA256, SIZE, bench.now_ms, PARTS)
         assert offered.grant and not offered.present
         bench.objects.receive(offered.grant, file, share)
-    assert blob_here(bench.at, PROJECT, SHA256, SIZE, bench.now_ms, PARTS).present
+    assert blob_here(bench.deployment, PROJECT, SHA256, SIZE, bench.now_ms, PARTS).present
     bench.wait(bench.policy.uploads_s + 1)
     bench.tick()
     assert not bench.look("SELECT key FROM upload")
-    assert blob_here(bench.at, PROJECT, SHA256, SIZE, bench.now_ms, PARTS).present
+    assert blob_here(bench.deployment, PROJECT, SHA256, SIZE, bench.now_ms, PARTS).present
 
 
 # Sweeps
@@ -138,7 +138,7 @@ def what_an_ended_attempt_left_goes_and_what_is_referred_to_stays(bench: Bench) 
     job, node = bench.submit(), bench.join()
     hold = bench.take(node, job)
     bench.commit(node, hold, 10)
-    renew.append_log(bench.at, node, hold, Log(first_byte=0, text="said"))
+    renew.append_log(bench.deployment, node, hold, Log(first_byte=0, text="said"))
     bench.upload(node, hold, "checkpoints", bench.manifest(hold, 20).files[0], 20)
     bench.upload(node, hold, "output", replace(bench.manifest(hold, 20).files[0], path="draft"))
     bench.objects.receive(
@@ -146,12 +146,12 @@ def what_an_ended_attempt_left_goes_and_what_is_referred_to_stays(bench: Bench) 
     )
     left = attempts_bytes(bench, hold)
     bench.wait(bench.policy.orphans_s + 1)
-    sweep_attempts(bench.at, bench.now_ms)
+    sweep_attempts(bench.deployment, bench.now_ms)
     assert attempts_bytes(bench, hold) == left and bench.objects.open, "it lives"
     bench.succeed(node, hold)
     left = attempts_bytes(bench, hold)
     bench.wait(bench.policy.url_s)
-    sweep_attempts(bench.at, bench.now_ms)
+    sweep_attempts(bench.deployment, bench.now_ms)
     assert attempts_bytes(bench, hold) == left and bench.objects.open, "its URLs are valid"
     sweep(bench)
     kept = {"checkpoints/000010/state.safetensors", "logs/000000000000", f"output/{DIFFUSERS_FILE}"}
@@ -188,9 +188,9 @@ def what_is_rejected_while_its_attempt_is_swept_goes_with_the_next_sweep(bench: 
     node = bench.join("b")
     new = bench.take(node, job)
     bench.meanwhile("mark_swept", lambda: bench.reject(node, new, bench.checkpoints(job)[-1]))
-    sweep_attempts(bench.at, bench.now_ms)
+    sweep_attempts(bench.deployment, bench.now_ms)
     assert attempts_bytes(bench, hold)
-    sweep_attempts(bench.at, bench.now_ms)
+    sweep_attempts(bench.deployment, bench.now_ms)
     assert not attempts_bytes(bench, hold)
 
 
@@ -230,21 +230,21 @@ def an_upload_that_a_user_gave_up_goes_after_a_day_and_no_other(bench: Bench) ->
     job, node = bench.submit(), bench.join()
     hold = bench.take(node, job)
     bench.grant(node, hold, "checkpoints", large(bench, hold), 10)
-    blob_here(bench.at, PROJECT, SHA256, SIZE, bench.now_ms, PARTS)
+    blob_here(bench.deployment, PROJECT, SHA256, SIZE, bench.now_ms, PARTS)
     bench.wait(bench.policy.uploads_s)
-    sweep_uploads(bench.at, bench.now_ms)
+    sweep_uploads(bench.deployment, bench.now_ms)
     assert len(bench.objects.open) == 2
     bench.wait(1)
-    sweep_uploads(bench.at, bench.now_ms)
+    sweep_uploads(bench.deployment, bench.now_ms)
     assert ["/attempts/" in upload.key for upload in bench.objects.open.values()] == [True]
 
 
 @probe()
 def an_upload_that_is_begun_anew_while_the_old_one_is_given_up_is_remembered(bench: Bench) -> None:
-    blob_here(bench.at, PROJECT, SHA256, SIZE, bench.now_ms, PARTS)
+    blob_here(bench.deployment, PROJECT, SHA256, SIZE, bench.now_ms, PARTS)
     bench.wait(bench.policy.uploads_s + 1)
-    bench.meanwhile("drop_upload", lambda: blob_here(bench.at, PROJECT, SHA256, SIZE, bench.now_ms, PARTS))
-    sweep_uploads(bench.at, bench.now_ms)
+    bench.meanwhile("drop_upload", lambda: blob_here(bench.deployment, PROJECT, SHA256, SIZE, bench.now_ms, PARTS))
+    sweep_uploads(bench.deployment, bench.now_ms)
     assert bench.look("SELECT begun FROM upload") == list(bench.objects.open)
 
 
@@ -260,7 +260,7 @@ def what_the_store_does_not_attest_is_read_back_before_it_counts_as_verified(ben
     for step in (20, 30, 40):
         bench.commit(node, hold, step)
     assert len(bench.checkpoints(job)) == 3
-    for _ in verify(bench.at):
+    for _ in verify(bench.deployment):
         pass
     assert bench.look("SELECT step, verified FROM checkpoint WHERE state = 'committed' ORDER BY step") == [
         (30, 0),
@@ -279,13 +279,13 @@ def what_is_read_back_as_other_bytes_is_rejected_once_and_says_why(bench: Bench)
     bench.objects.objects[key].damaged = True
     newest = bench.checkpoints(job)[-1]
     bench.meanwhile("reject_checkpoint", lambda: bench.reject(node, hold, newest))
-    for _ in verify(bench.at):
+    for _ in verify(bench.deployment):
         pass
     assert bench.checkpoints(job, "rejected") == [newest] and bench.events(job).count("rejected") == 1
     bench.commit(node, hold, 30)
     key = next(key for key in bench.objects.objects if "/000030/" in key)
     del bench.objects.objects[key]
-    for _ in verify(bench.at):
+    for _ in verify(bench.deployment):
         pass
     [because] = bench.look("SELECT because FROM event WHERE kind = 'rejected' AND node IS NULL")
     assert because.startswith("the checkpoint of step 30 is damaged: state.safetensors")
@@ -303,8 +303,8 @@ def nothing_is_forgotten_while_nothing_is_verified(bench: Bench) -> None:
     for step in (10, 20, 30):
         bench.commit(node, hold, step)
     assert len(bench.checkpoints(job)) == 4
-    checkpoint.prune(bench.at, job, bench.now_ms)
+    checkpoint.prune(bench.deployment, job, bench.now_ms)
     assert len(bench.checkpoints(job)) == 4
     bench.store.look("UPDATE checkpoint SET verified = 1")
-    checkpoint.prune(bench.at, job, bench.now_ms)
+    checkpoint.prune(bench.deployment, job, bench.now_ms)
     assert len(bench.checkpoints(job)) == 2

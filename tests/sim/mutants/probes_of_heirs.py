@@ -16,13 +16,13 @@ def canceled_at(bench: Bench, *at: int, node: str = "a", seed: int = 0, **settin
     hold = bench.take(there, job)
     for step in at:
         bench.commit(there, hold, step)
-    steer.cancel(bench.at, job, bench.now_ms)
+    steer.cancel(bench.deployment, job, bench.now_ms)
     bench.tick()
     return job
 
 
 def again(bench: Bench, job: str) -> str:
-    return steer.submit_again(bench.at, PROJECT, job, bench.now_ms, from_checkpoint=True)
+    return steer.submit_again(bench.deployment, PROJECT, job, bench.now_ms, from_checkpoint=True)
 
 
 def heirs(bench: Bench, job: str) -> list[int]:
@@ -51,7 +51,7 @@ def an_heir_is_counted_by_the_checkpoints_that_it_may_begin_from(bench: Bench) -
     bench.release(node, hold)
     hold = bench.take(node, old)
     bench.reject(node, hold, bench.checkpoints(old)[-1])
-    steer.cancel(bench.at, old, bench.now_ms)
+    steer.cancel(bench.deployment, old, bench.now_ms)
     bench.tick()
     again(bench, old)
     assert (heirs(bench, other), heirs(bench, old)) == ([0], [1, 0])
@@ -62,7 +62,7 @@ def a_checkpoint_that_has_an_heir_since_it_was_looked_at_stays(bench: Bench) -> 
     old = canceled_at(bench, 10)
     bench.wait(WEEK_S + 1)
     bench.meanwhile("prune_checkpoint", lambda: again(bench, old))
-    expire_checkpoints(bench.at, bench.now_ms)
+    expire_checkpoints(bench.deployment, bench.now_ms)
     assert len(bench.checkpoints(old)) == 1
 
 
@@ -70,7 +70,7 @@ def a_checkpoint_that_has_an_heir_since_it_was_looked_at_stays(bench: Bench) -> 
 def nobody_begins_from_checkpoints_that_have_just_gone(bench: Bench) -> None:
     old = canceled_at(bench, 10)
     bench.wait(WEEK_S + 1)
-    bench.meanwhile("bequeath_checkpoints", lambda: expire_checkpoints(bench.at, bench.now_ms))
+    bench.meanwhile("bequeath_checkpoints", lambda: expire_checkpoints(bench.deployment, bench.now_ms))
     try:
         again(bench, old)
     except BadInput as error:

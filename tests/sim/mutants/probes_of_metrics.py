@@ -15,22 +15,22 @@ from tests.sim.mutants.probes import canceled_meanwhile, is_stale
 
 def measure(bench: Bench, node: str, hold: Hold, first: int, last: int) -> Done | Stale:
     points = tuple(Point(step=step, values={"loss": 1 / step}) for step in range(first, last + 1))
-    return metrics.take(bench.at, node, hold, Points(points=points), bench.now_ms)
+    return metrics.take(bench.deployment, node, hold, Points(points=points), bench.now_ms)
 
 
 def steps(bench: Bench, job: str) -> list[int]:
-    return [point.step for point in metrics.metrics_after(bench.at, PROJECT, job, 0).points]
+    return [point.step for point in metrics.metrics_after(bench.deployment, PROJECT, job, 0).points]
 
 
 def followed(bench: Bench) -> Book:
     book = Book()
-    bench.at = replace(bench.at, trackers=(book,))
+    bench.deployment = replace(bench.deployment, trackers=(book,))
     return book
 
 
 def look(bench: Bench) -> None:
     """As a server does that has just started."""
-    Tracking(bench.at, bench.at.trackers[0], Random(0)).look(bench.now_ms)
+    Tracking(bench.deployment, bench.deployment.trackers[0], Random(0)).look(bench.now_ms)
 
 
 def train(bench: Bench, node: str, hold: Hold, first: int, last: int) -> None:
@@ -89,7 +89,7 @@ def a_mark_that_another_server_moved_on_stays(bench: Bench) -> None:
         look(bench)
 
     train(bench, node, hold, 11, 20)
-    slow = Tracking(bench.at, book, Random(0))
+    slow = Tracking(bench.deployment, book, Random(0))
     told = book.write
 
     def write_slowly(*what: object) -> None:

@@ -65,13 +65,13 @@ class Photos:
 
 
 def ask(bench: Bench, photos: Photos, **settings: Any) -> tuple[Deployment, str]:
-    bench.at = replace(bench.at, fetcher=photos)
+    bench.deployment = replace(bench.deployment, fetcher=photos)
     spec = bench.spec(**settings)
     base = next(iter(spec.model_files().values()))
     bench.objects.objects.setdefault(f"projects/{PROJECT}/blobs/{base.sha256}", Object(base.bytes, base.sha256, 0))
-    assert blob_here(bench.at, PROJECT, base.sha256, base.bytes, bench.now_ms).present
+    assert blob_here(bench.deployment, PROJECT, base.sha256, base.bytes, bench.now_ms).present
     value = json.loads(json.dumps(to_json(spec))) | {"photos": "https://a.example/dogs.zip", "captions": []}
-    return bench.at, submit(bench.at, PROJECT, value, name="", request=None, now_ms=bench.now_ms)
+    return bench.deployment, submit(bench.deployment, PROJECT, value, name="", request=None, now_ms=bench.now_ms)
 
 
 def drain(steps: Iterator[None]) -> int:
@@ -177,7 +177,7 @@ def a_server_that_is_overtaken_at_its_last_step_does_not_fill_the_job(bench: Ben
 @probe()
 def a_job_that_is_canceled_in_this_moment_stays_canceled(bench: Bench) -> None:
     at, job = ask(bench, Photos())
-    bench.meanwhile("fill_job", lambda: steer.cancel(bench.at, job, bench.now_ms))
+    bench.meanwhile("fill_job", lambda: steer.cancel(bench.deployment, job, bench.now_ms))
     drain(fetch_photos(at))
     assert bench.events(job) == ["submitted", "canceled"] and bench.state(job) == "canceled"
     drain(fetch_photos(at))
@@ -262,7 +262,7 @@ def a_server_that_fails_late_does_not_take_the_turn_from_another(bench: Bench) -
 def what_is_on_its_way_for_a_job_that_ends_is_left_there(bench: Bench) -> None:
     photos = Photos()
     at, job = ask(bench, photos)
-    photos.bringing = lambda: steer.cancel(bench.at, job, bench.now_ms)
+    photos.bringing = lambda: steer.cancel(bench.deployment, job, bench.now_ms)
     drain(fetch_photos(at))
     assert photos.brought == [] and imported(bench) == "dropped"
 
@@ -275,7 +275,7 @@ def all_tries_together_have_a_time(bench: Bench) -> None:
         bench.wait(40)
         raise Unreachable("the site is away")
 
-    bench.at = replace(bench.at, fetching=FetchingSettings(job_s=100))
+    bench.deployment = replace(bench.deployment, fetching=FetchingSettings(job_s=100))
     at, job = ask(bench, Photos(bringing=slow))
     for _ in range(3):
         drain(fetch_photos(at))
@@ -287,7 +287,7 @@ def all_tries_together_have_a_time(bench: Bench) -> None:
 
 @probe()
 def a_restart_forgets_no_time_that_was_spent(bench: Bench) -> None:
-    bench.at = replace(bench.at, fetching=FetchingSettings(job_s=100))
+    bench.deployment = replace(bench.deployment, fetching=FetchingSettings(job_s=100))
     at, job = ask(bench, Photos())
     for _ in range(2):
         assert bench.state(job) == "queued"
@@ -305,9 +305,9 @@ def a_restart_forgets_no_time_that_was_spent(bench: Bench) -> None:
 
 def ask_several(bench: Bench, photos: Photos, count: int, most: int = 1) -> tuple[Deployment, list[str]]:
     """Jobs of one project, of which `most` may be fetched for at once."""
-    bench.at = replace(bench.at, fetching=FetchingSettings(at_once_per_project_max=most))
+    bench.deployment = replace(bench.deployment, fetching=FetchingSettings(at_once_per_project_max=most))
     jobs = [ask(bench, photos, seed=seed)[1] for seed in range(count)]
-    return bench.at, jobs
+    return bench.deployment, jobs
 
 
 def under_way(bench: Bench) -> list[str]:
@@ -415,12 +415,12 @@ class Shelf:
 
 
 def succeeded(bench: Bench, shelf: Shelf) -> tuple[Deployment, str]:
-    bench.at = replace(bench.at, deliverer=shelf)
-    check_target(bench.at, PROJECT, "s3://bucket/results/")
+    bench.deployment = replace(bench.deployment, deliverer=shelf)
+    check_target(bench.deployment, PROJECT, "s3://bucket/results/")
     job = bench.submit(deliver="s3://bucket/results/")
     node = bench.join()
     bench.succeed(node, bench.take(node, job))
-    return bench.at, job
+    return bench.deployment, job
 
 
 def delivery(bench: Bench) -> str:
@@ -430,11 +430,11 @@ def delivery(bench: Bench) -> str:
 @probe()
 def results_are_delivered_once_after_success(bench: Bench) -> None:
     shelf = Shelf()
-    bench.at = replace(bench.at, deliverer=shelf)
+    bench.deployment = replace(bench.deployment, deliverer=shelf)
     bench.submit(deliver="s3://bucket/results/", seed=5)
-    drain(deliver.deliver(bench.at))
+    drain(deliver.deliver(bench.deployment))
     assert shelf.there == []
-    steer.cancel(bench.at, bench.look("SELECT id FROM job")[0], bench.now_ms)
+    steer.cancel(bench.deployment, bench.look("SELECT id FROM job")[0], bench.now_ms)
     at, job = succeeded(bench, shelf)
     drain(deliver.deliver(at))
     drain(deliver.deliver(at))
@@ -518,7 +518,7 @@ def a_server_that_fails_late_says_nothing_of_anothers_delivery(bench: Bench) -> 
 def what_is_removed_leaves_no_place_behind(bench: Bench) -> None:
     at, _ = succeeded(bench, Shelf())
     _, other = ask(bench, Photos(), seed=9)
-    steer.cancel(bench.at, other, bench.now_ms)
+    steer.cancel(bench.deployment, other, bench.now_ms)
     for job in bench.look("SELECT id FROM job"):
         remove(replace(at, fetcher=Photos()), job, bench.now_ms)
     assert bench.look("SELECT * FROM delivery") == bench.look("SELECT * FROM photo_import") == []

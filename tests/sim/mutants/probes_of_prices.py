@@ -19,7 +19,7 @@ HOUR_S = 3600
 
 def token(bench: Bench, pool: str = UNKNOWN, **terms: Any) -> str:
     """The id of a new join token."""
-    made = create_join_token(bench.at, pool, name="t", lasts_s=None, now_ms=bench.now_ms, terms=Terms(**terms))
+    made = create_join_token(bench.deployment, pool, name="t", lasts_s=None, now_ms=bench.now_ms, terms=Terms(**terms))
     return made.join_token.id
 
 
@@ -27,7 +27,7 @@ def join(bench: Bench, name: str, join_token: str, pool: str = UNKNOWN) -> str:
     """The id of a node; empty where the token lets no more in."""
     try:
         request = Join(machine=f"machine-{name}", name=name)
-        return nodes.join_pool(bench.at, request, pool, bench.now_ms, join_token=join_token).node
+        return nodes.join_pool(bench.deployment, request, pool, bench.now_ms, join_token=join_token).node
     except TooMany:
         return ""
 
@@ -42,7 +42,7 @@ def a_token_lets_in_so_many_nodes_at_once(bench: Bench) -> None:
     two = token(bench, nodes_max=2)
     first = join(bench, "a", two)
     assert first and join(bench, "b", two) and not join(bench, "c", two)
-    leave_pool(bench.at, first, bench.now_ms)
+    leave_pool(bench.deployment, first, bench.now_ms)
     assert join(bench, "c", two) and not join(bench, "d", two)
     assert join(bench, "d", token(bench))
 
@@ -52,7 +52,7 @@ def a_token_lets_in_so_many_nodes_an_hour(bench: Bench) -> None:
     join(bench, "of another token", token(bench))
     two = token(bench, nodes_per_hour=2)
     for name in ("a", "b"):
-        leave_pool(bench.at, join(bench, name, two), bench.now_ms)
+        leave_pool(bench.deployment, join(bench, name, two), bench.now_ms)
     assert not join(bench, "c", two)
     bench.wait(HOUR_S + 1)
     assert join(bench, "c", two)
@@ -120,7 +120,7 @@ def pictures_give_way_to_no_job_that_its_budget_keeps_out(bench: Bench) -> None:
 
     def stop() -> str:
         bench.wait(20)
-        give_way(bench.at, bench.now_ms)
+        give_way(bench.deployment, bench.now_ms)
         return bench.store.load("attempt", id=rendering.hold.attempt)[0]["stop"]
 
     assert stop() == "", "of a price that is not known"

@@ -46,7 +46,7 @@ def a_node_without_libraries_gets_no_job_and_one_on_the_same_machine_that_has_th
 @probe()
 def a_node_that_failed_its_probe_is_not_tried_before_it_has_proved_itself(bench: Bench) -> None:
     node = bench.join("a", **BARE)
-    begin_trials(bench.at, bench.now_ms)
+    begin_trials(bench.deployment, bench.now_ms)
     assert bench.node(node)["state"] == "quarantined"
 
 
@@ -106,7 +106,7 @@ def a_job_that_no_node_here_has_libraries_for_gets_another_node(bench: Bench) ->
     for node in (able, other):
         bench.succeed(node, bench.claim(node).hold)
     bench.store.look("UPDATE node SET kinds = ',lora,' WHERE id = ?", other)
-    gone(bench.at, able, "the provider took it back", bench.now_ms)
+    gone(bench.deployment, able, "the provider took it back", bench.now_ms)
     scratch(bench, 50)
     bench.tend()
     assert started(bench) == 3
@@ -125,7 +125,7 @@ def a_pool_whose_nodes_lack_the_libraries_for_a_job_rents_none_for_it_until_it_i
     bench.wait(10)
     bench.tend()
     assert started(bench) == 1
-    leave_pool(bench.at, by_hand, bench.now_ms)
+    leave_pool(bench.deployment, by_hand, bench.now_ms)
     bench.submit(seed=2)
     bench.tend()
     bench.tend()

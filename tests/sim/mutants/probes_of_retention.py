@@ -42,13 +42,13 @@ def stored(bench: Bench) -> list[tuple[Any, ...]]:
 
 
 def pin(bench: Bench, job: str, step: int) -> Any:
-    return storage.pin(bench.at, bench.store.load("job", id=job)[0], step, pinned=True)
+    return storage.pin(bench.deployment, bench.store.load("job", id=job)[0], step, pinned=True)
 
 
 def expire(bench: Bench, *parts: Callable[..., None]) -> Callable[[], None]:
     def act() -> None:
         for part in parts:
-            part(bench.at, bench.now_ms)
+            part(bench.deployment, bench.now_ms)
 
     return act
 
@@ -71,7 +71,7 @@ def what_two_servers_expire_at_once_is_billed_and_told_once(bench: Bench) -> Non
     job = ended(bench, 10)
     bench.wait(2 * DAY_S)
     bench.meanwhile("prune_checkpoint", expire(bench, expire_checkpoints))
-    expire_checkpoints(bench.at, bench.now_ms)
+    expire_checkpoints(bench.deployment, bench.now_ms)
     assert [line[2] for line in stored(bench)] == [200_000]
     assert bench.events(job).count("cleaned up") == 1
 
@@ -81,7 +81,7 @@ def what_is_pinned_in_the_moment_of_its_age_stays(bench: Bench) -> None:
     job = ended(bench, 10)
     bench.wait(2 * DAY_S)
     bench.meanwhile("prune_checkpoint", lambda: pin(bench, job, 10))
-    expire_checkpoints(bench.at, bench.now_ms)
+    expire_checkpoints(bench.deployment, bench.now_ms)
     assert len(bench.checkpoints(job)) == 1
     assert "cleaned up" not in bench.events(job)
 
@@ -100,10 +100,10 @@ def a_checkpoint_that_is_still_to_be_shown_does_not_expire(bench: Bench) -> None
     found = pair(bench)
     bench.succeed(found.trainer, found.hold)
     bench.wait(2 * DAY_S)
-    expire_checkpoints(bench.at, bench.now_ms)
+    expire_checkpoints(bench.deployment, bench.now_ms)
     assert len(bench.checkpoints(found.job)) == 1
-    steer.cancel(bench.at, bench.store.load("open_samples", parent=found.job)[0]["id"], bench.now_ms)
-    expire_checkpoints(bench.at, bench.now_ms)
+    steer.cancel(bench.deployment, bench.store.load("open_samples", parent=found.job)[0]["id"], bench.now_ms)
+    expire_checkpoints(bench.deployment, bench.now_ms)
     assert bench.checkpoints(found.job) == []
 
 
@@ -117,7 +117,7 @@ def the_log_goes_once(bench: Bench) -> None:
     bench.succeed(node, hold)
     bench.wait(100 * DAY_S)
     bench.meanwhile("forget_log", expire(bench, expire_logs))
-    expire_logs(bench.at, bench.now_ms)
+    expire_logs(bench.deployment, bench.now_ms)
     assert (bench.look("SELECT * FROM log_chunk"), bench.events(job).count("cleaned up")) == ([], 1)
 
 
@@ -135,7 +135,7 @@ def pictures_of_steps_go_and_are_billed_once(bench: Bench) -> None:
     bench.store.look("UPDATE artifact SET bytes = 1000000 WHERE path LIKE 'samples/%'")
     bench.wait(100 * DAY_S)
     bench.meanwhile("drop_artifact", expire(bench, expire_previews))
-    expire_previews(bench.at, bench.now_ms)
+    expire_previews(bench.deployment, bench.now_ms)
     assert [line[2] for line in stored(bench)] == [10_000_000]
     assert bench.events(job).count("cleaned up") == 1
 
@@ -145,56 +145,56 @@ def pictures_of_steps_go_and_are_billed_once(bench: Bench) -> None:
 
 @probe()
 def what_a_job_names_in_this_moment_is_not_given_up(bench: Bench) -> None:
-    steer.cancel(bench.at, bench.submit(), bench.now_ms)
+    steer.cancel(bench.deployment, bench.submit(), bench.now_ms)
     bench.wait(40 * DAY_S)
     bench.meanwhile("give_up_blob", lambda: bench.submit(seed=1))
-    give_up_unused(bench.at, bench.now_ms)
-    delete_given_up(bench.at, bench.now_ms)
+    give_up_unused(bench.deployment, bench.now_ms)
+    delete_given_up(bench.deployment, bench.now_ms)
     assert photo_is_there(bench)
 
 
 @probe()
 def a_job_that_names_what_is_given_up_in_this_moment_is_refused(bench: Bench) -> None:
-    steer.cancel(bench.at, bench.submit(), bench.now_ms)
+    steer.cancel(bench.deployment, bench.submit(), bench.now_ms)
     bench.meanwhile("use_blob", lambda: give_up(bench))
     assert refused(BadInput, lambda: bench.submit(seed=1))
-    delete_given_up(bench.at, bench.now_ms)
+    delete_given_up(bench.deployment, bench.now_ms)
     assert len(bench.look("SELECT id FROM job")) == 1
 
 
 @probe()
 def what_is_given_up_in_the_moment_of_its_handing_in_is_not_said_to_be_here(bench: Bench) -> None:
-    steer.cancel(bench.at, bench.submit(), bench.now_ms)
+    steer.cancel(bench.deployment, bench.submit(), bench.now_ms)
     bench.meanwhile("add_blob", lambda: give_up(bench))
-    assert refused(Unreachable, lambda: blob_here(bench.at, PROJECT, PHOTO, 9, bench.now_ms))
+    assert refused(Unreachable, lambda: blob_here(bench.deployment, PROJECT, PHOTO, 9, bench.now_ms))
 
 
 @probe()
 def of_two_servers_one_deletes_and_not_what_came_back_since(bench: Bench) -> None:
-    steer.cancel(bench.at, bench.submit(), bench.now_ms)
+    steer.cancel(bench.deployment, bench.submit(), bench.now_ms)
     give_up(bench)
 
     def other() -> None:
-        delete_given_up(replace(bench.at, server="b"), bench.now_ms)
+        delete_given_up(replace(bench.deployment, server="b"), bench.now_ms)
         bench.submit(seed=1)
 
     bench.meanwhile("take_blob", other)
-    delete_given_up(bench.at, bench.now_ms)
+    delete_given_up(bench.deployment, bench.now_ms)
     assert photo_is_there(bench)
 
 
 @probe()
 def a_server_that_comes_late_does_not_forget_what_came_back_since(bench: Bench) -> None:
-    steer.cancel(bench.at, bench.submit(), bench.now_ms)
+    steer.cancel(bench.deployment, bench.submit(), bench.now_ms)
     give_up(bench)
 
     def other() -> None:
         bench.wait(7200)
-        delete_given_up(replace(bench.at, server="b"), bench.now_ms)
+        delete_given_up(replace(bench.deployment, server="b"), bench.now_ms)
         bench.submit(seed=1)
 
     bench.meanwhile("drop_blob", other)
-    delete_given_up(bench.at, bench.now_ms)
+    delete_given_up(bench.deployment, bench.now_ms)
     assert photo_is_there(bench)
 
 
@@ -205,9 +205,9 @@ def two_servers_list_the_files_of_a_job_once_and_before_any_is_given_up(bench: B
     bench.store.look("UPDATE job SET listed = 0")
     bench.wait(40 * DAY_S)
     bench.meanwhile("mark_listed", expire(bench, give_up_unused))
-    give_up_unused(bench.at, bench.now_ms)
-    give_up_unused(bench.at, bench.now_ms)
-    delete_given_up(bench.at, bench.now_ms)
+    give_up_unused(bench.deployment, bench.now_ms)
+    give_up_unused(bench.deployment, bench.now_ms)
+    delete_given_up(bench.deployment, bench.now_ms)
     assert photo_is_there(bench)
 
 
@@ -216,12 +216,12 @@ def what_a_base_with_a_name_is_made_of_stays(bench: Bench) -> None:
     job = bench.submit()
     base = bench.spec().base
     assert isinstance(base, FilesBase)
-    bases.add(bench.at, PROJECT, "mine", base, None, bases.BaseStatement(), bench.now_ms)
-    steer.cancel(bench.at, job, bench.now_ms)
+    bases.add(bench.deployment, PROJECT, "mine", base, None, bases.BaseStatement(), bench.now_ms)
+    steer.cancel(bench.deployment, job, bench.now_ms)
     bench.wait(40 * DAY_S)
-    give_up_unused(bench.at, bench.now_ms)
-    removal.remove(bench.at, job, bench.now_ms)
-    delete_given_up(bench.at, bench.now_ms)
+    give_up_unused(bench.deployment, bench.now_ms)
+    removal.remove(bench.deployment, job, bench.now_ms)
+    delete_given_up(bench.deployment, bench.now_ms)
     assert photo_is_there(bench, base.files[0].sha256)
     assert not photo_is_there(bench)
 
@@ -237,7 +237,7 @@ def a_copy_from_the_hub_is_not_written_down_with_what_is_being_deleted(bench: Be
     )
     list(mirror(at))
     assert copied(bench)[0] == "fetching"
-    delete_given_up(bench.at, bench.now_ms)
+    delete_given_up(bench.deployment, bench.now_ms)
     list(mirror(at))
     assert copied(bench)[0] == "ready" and key in bench.objects.objects
 
@@ -250,7 +250,7 @@ def a_job_that_is_deleted_while_its_checkpoint_expires_is_billed_once(bench: Ben
     job = ended(bench, 10)
     bench.wait(2 * DAY_S)
     bench.meanwhile("remove_job", expire(bench, expire_checkpoints))
-    removal.remove(bench.at, job, bench.now_ms)
+    removal.remove(bench.deployment, job, bench.now_ms)
     assert max(line[2] for line in stored(bench)) < 250_000
 
 
@@ -259,10 +259,10 @@ def a_job_that_is_deleted_while_its_pictures_expire_is_billed_once(bench: Bench)
     job = shown(bench)
     bench.store.look("UPDATE artifact SET bytes = 1000000 WHERE path LIKE 'samples/%'")
     bench.wait(100 * DAY_S)
-    expire_checkpoints(bench.at, bench.now_ms)
+    expire_checkpoints(bench.deployment, bench.now_ms)
     before = sum(line[2] for line in stored(bench))
     bench.meanwhile("remove_job", expire(bench, expire_previews))
-    removal.remove(bench.at, job, bench.now_ms)
+    removal.remove(bench.deployment, job, bench.now_ms)
     assert sum(line[2] for line in stored(bench)) - before < 10_000_000 + 200
 
 
@@ -271,7 +271,7 @@ def what_was_kept_since_the_same_moment_is_one_line_of_the_bill(bench: Bench) ->
     job = ended(bench, 10)
     bench.store.look("UPDATE artifact SET bytes = 1000000")
     bench.wait(DAY_S)
-    removal.remove(bench.at, job, bench.now_ms)
+    removal.remove(bench.deployment, job, bench.now_ms)
     assert [line[2] for line in stored(bench)] == [200_000]
 
 
@@ -279,10 +279,10 @@ def what_was_kept_since_the_same_moment_is_one_line_of_the_bill(bench: Bench) ->
 def a_result_that_is_rendered_once_more_while_its_job_is_deleted_goes_with_it(bench: Bench) -> None:
     job = ended(bench, sample_result=True, seed=77)
     [sample] = bench.store.load("open_samples", parent=job)
-    steer.cancel(bench.at, sample["id"], bench.now_ms)
+    steer.cancel(bench.deployment, sample["id"], bench.now_ms)
     row = bench.store.load("job", id=sample["id"])[0]
-    bench.meanwhile("remove_job", lambda: samples.retry_samples(bench.at, row, bench.now_ms))
-    removal.remove(bench.at, job, bench.now_ms)
+    bench.meanwhile("remove_job", lambda: samples.retry_samples(bench.deployment, row, bench.now_ms))
+    removal.remove(bench.deployment, job, bench.now_ms)
     assert bench.look("SELECT id FROM job WHERE ended_ms IS NULL OR removed_ms IS NULL") == []
 
 
@@ -290,11 +290,11 @@ def a_result_that_is_rendered_once_more_while_its_job_is_deleted_goes_with_it(be
 def a_job_that_is_deleted_while_its_result_is_to_be_rendered_once_more_is_not_rendered(bench: Bench) -> None:
     job = ended(bench, sample_result=True, seed=77)
     [sample] = bench.store.load("open_samples", parent=job)
-    steer.cancel(bench.at, sample["id"], bench.now_ms)
+    steer.cancel(bench.deployment, sample["id"], bench.now_ms)
     row = bench.store.load("job", id=sample["id"])[0]
-    steer.cancel(bench.at, bench.submit(seed=1), bench.now_ms)  # on the same base, so that its files stay
-    bench.meanwhile("say_why", lambda: removal.remove(bench.at, job, bench.now_ms))
-    assert refused(BadInput, lambda: samples.retry_samples(bench.at, row, bench.now_ms))
+    steer.cancel(bench.deployment, bench.submit(seed=1), bench.now_ms)  # on the same base, so that its files stay
+    bench.meanwhile("say_why", lambda: removal.remove(bench.deployment, job, bench.now_ms))
+    assert refused(BadInput, lambda: samples.retry_samples(bench.deployment, row, bench.now_ms))
     assert bench.look("SELECT id FROM job WHERE ended_ms IS NULL") == []
 
 
@@ -302,14 +302,14 @@ def a_job_that_is_deleted_while_its_result_is_to_be_rendered_once_more_is_not_re
 def what_other_jobs_keep_stays_when_one_is_deleted(bench: Bench) -> None:
     job, other = ended(bench, 10), ended(bench, 10, seed=1)
     pin(bench, other, 10)
-    removal.remove(bench.at, job, bench.now_ms)
-    delete_given_up(bench.at, bench.now_ms)
+    removal.remove(bench.deployment, job, bench.now_ms)
+    delete_given_up(bench.deployment, bench.now_ms)
     assert photo_is_there(bench)
     bench.wait(2 * DAY_S)
     bench.tick()
     assert len(bench.checkpoints(other)) == 1
-    removal.remove(bench.at, other, bench.now_ms)
-    delete_given_up(bench.at, bench.now_ms)
+    removal.remove(bench.deployment, other, bench.now_ms)
+    delete_given_up(bench.deployment, bench.now_ms)
     assert bench.objects.objects == {}
 
 
@@ -317,12 +317,12 @@ def what_other_jobs_keep_stays_when_one_is_deleted(bench: Bench) -> None:
 def a_photo_of_a_job_that_waits_stays_however_old_it_is(bench: Bench) -> None:
     bench.submit()
     bench.wait(400 * DAY_S)
-    give_up_unused(bench.at, bench.now_ms)
-    delete_given_up(bench.at, bench.now_ms)
+    give_up_unused(bench.deployment, bench.now_ms)
+    delete_given_up(bench.deployment, bench.now_ms)
     assert photo_is_there(bench)
 
 
 @probe()
 def a_job_at_work_is_not_deleted(bench: Bench) -> None:
     job = bench.submit()
-    assert refused(BadInput, lambda: removal.remove(bench.at, job, bench.now_ms))
+    assert refused(BadInput, lambda: removal.remove(bench.deployment, job, bench.now_ms))

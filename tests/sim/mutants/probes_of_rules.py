@@ -70,7 +70,7 @@ def after_an_outage_of_ours_no_lease_ends_before_a_lease_time_has_passed(bench: 
 def after_an_outage_of_ours_a_node_that_was_asked_to_stop_has_its_grace_again(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
     hold = bench.take(node, job)
-    steer.pause(bench.at, job, bench.now_ms)
+    steer.pause(bench.deployment, job, bench.now_ms)
     bench.wait(600)
     bench.restart()
     bench.beat(node, hold)
@@ -92,14 +92,14 @@ def after_an_outage_of_ours_no_node_is_silent_at_once(bench: Bench) -> None:
 
 @probe()
 def of_two_servers_one_has_its_turn_until_it_is_gone(bench: Bench) -> None:
-    other = replace(bench.at, server="another")
-    assert take_turn(bench.at, bench.now_ms)
+    other = replace(bench.deployment, server="another")
+    assert take_turn(bench.deployment, bench.now_ms)
     bench.world.now_ms += bench.policy.turn_ms
     assert not take_turn(other, bench.now_ms)
-    assert take_turn(bench.at, bench.now_ms)
+    assert take_turn(bench.deployment, bench.now_ms)
     bench.world.now_ms += bench.policy.turn_ms + 1
     assert take_turn(other, bench.now_ms)
-    assert not take_turn(bench.at, bench.now_ms)
+    assert not take_turn(bench.deployment, bench.now_ms)
 
 
 @probe()
@@ -107,8 +107,8 @@ def a_server_whose_turn_it_is_not_leaves_everything_as_it_is(bench: Bench) -> No
     job, node = bench.submit(), bench.join()
     bench.take(node, job)
     bench.wait(bench.policy.lease_s + 1)
-    take_turn(bench.at, bench.now_ms)
-    Controller(replace(bench.at, server="another")).tick(bench.now_ms)
+    take_turn(bench.deployment, bench.now_ms)
+    Controller(replace(bench.deployment, server="another")).tick(bench.now_ms)
     assert bench.state(job) == "running"
 
 
@@ -128,7 +128,7 @@ def after_an_outage_of_ours_nobody_is_said_to_make_no_progress(bench: Bench) -> 
 def who_does_not_heed_a_stop_loses_its_lease(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
     hold = bench.take(node, job)
-    steer.pause(bench.at, job, bench.now_ms)
+    steer.pause(bench.deployment, job, bench.now_ms)
     bench.keep_beating(node, hold, bench.policy.stop_grace_s)
     assert bench.state(job) == "running"
     bench.keep_beating(node, hold, 10)
@@ -137,13 +137,13 @@ def who_does_not_heed_a_stop_loses_its_lease(bench: Bench) -> None:
 
 @probe()
 def a_token_opens_what_it_is_for_and_that_of_a_node_that_is_gone_opens_nothing(bench: Bench) -> None:
-    assert refused(Forbidden, lambda: identify(bench.at, "operator's", "node", bench.now_ms))
-    assert refused(Denied, lambda: identify(bench.at, "nobody's", "viewer", bench.now_ms))
+    assert refused(Forbidden, lambda: identify(bench.deployment, "operator's", "node", bench.now_ms))
+    assert refused(Denied, lambda: identify(bench.deployment, "nobody's", "viewer", bench.now_ms))
     node = bench.join()
     token = f"secret-{int(node.removeprefix('node-')) - 1}"
-    assert identify(bench.at, token, "node", bench.now_ms).node == node
-    leave_pool(bench.at, node, bench.now_ms)
-    assert refused(Denied, lambda: identify(bench.at, token, "node", bench.now_ms))
+    assert identify(bench.deployment, token, "node", bench.now_ms).node == node
+    leave_pool(bench.deployment, node, bench.now_ms)
+    assert refused(Denied, lambda: identify(bench.deployment, token, "node", bench.now_ms))
 
 
 @probe()
@@ -158,10 +158,10 @@ def a_join_token_of_another_pool_makes_nobody_a_rented_node(bench: Bench) -> Non
 
 @probe()
 def a_key_opens_nothing_once_its_time_is_over(bench: Bench) -> None:
-    made = create_key(bench.at, "admin", PROJECT, "viewer", name="a", lasts_s=60, now_ms=bench.now_ms)
-    assert identify(bench.at, made.secret, "viewer", bench.now_ms).project == PROJECT
+    made = create_key(bench.deployment, "admin", PROJECT, "viewer", name="a", lasts_s=60, now_ms=bench.now_ms)
+    assert identify(bench.deployment, made.secret, "viewer", bench.now_ms).project == PROJECT
     bench.wait(60)
-    assert refused(Denied, lambda: identify(bench.at, made.secret, "viewer", bench.now_ms))
+    assert refused(Denied, lambda: identify(bench.deployment, made.secret, "viewer", bench.now_ms))
 
 
 # Promise 2: nothing lost
@@ -207,7 +207,7 @@ def no_job_succeeds_whose_result_is_not_there(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
     hold = bench.take(node, job)
     missing = Succeeded(output=bench.manifest(hold, 1).files)
-    assert isinstance(finish(bench.at, node, hold, missing, bench.now_ms), Refused)
+    assert isinstance(finish(bench.deployment, node, hold, missing, bench.now_ms), Refused)
     assert bench.state(job) == "running"
 
 
@@ -217,9 +217,9 @@ def what_was_not_pruned_at_its_time_is_pruned_later(bench: Bench) -> None:
     hold = bench.take(node, job)
     for step in (10, 20):
         bench.commit(node, hold, step)
-    bench.at = replace(bench.at, policy=replace(bench.policy, checkpoints_kept=9))
+    bench.deployment = replace(bench.deployment, policy=replace(bench.policy, checkpoints_kept=9))
     bench.commit(node, hold, 30)
-    bench.at = replace(bench.at, policy=replace(bench.policy, checkpoints_kept=2))
+    bench.deployment = replace(bench.deployment, policy=replace(bench.policy, checkpoints_kept=2))
     bench.tick()
     assert len(bench.checkpoints(job)) == 2
 
@@ -229,7 +229,7 @@ def a_node_reads_its_own_jobs_files_and_no_others(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
     hold = bench.take(node, job)
     asked = Downloads(keys=(f"projects/other/blobs/{'0' * 64}",))
-    assert isinstance(checkpoint.sign_downloads(bench.at, node, hold, asked, bench.now_ms), Refused)
+    assert isinstance(checkpoint.sign_downloads(bench.deployment, node, hold, asked, bench.now_ms), Refused)
 
 
 # Promise 3: exact
@@ -314,7 +314,7 @@ def lose(bench: Bench, job: str, name: str, step: int = 0) -> None:
     if step:
         bench.advance(node, hold, step)
     bench.wait(bench.policy.lease_s + 1)
-    end_overdue(bench.at, bench.now_ms)
+    end_overdue(bench.deployment, bench.now_ms)
     bench.wait(bench.policy.retry_max_s)
 
 
@@ -427,7 +427,7 @@ def a_nodes_time_is_in_the_ledger_without_gap_and_with_its_causes(bench: Bench) 
     hold = assignment.hold
     asked = Downloads(keys=(assignment.inputs[0].key,))
     for _ in range(1000):
-        checkpoint.sign_downloads(bench.at, node, hold, asked, bench.now_ms)
+        checkpoint.sign_downloads(bench.deployment, node, hold, asked, bench.now_ms)
     bench.wait(11)
     bench.advance(node, hold)
     bench.wait(13.007)
@@ -441,7 +441,7 @@ def a_nodes_time_is_in_the_ledger_without_gap_and_with_its_causes(bench: Bench) 
     bench.wait(7)
     bench.fail(node, hold)
     bench.wait(5)
-    leave_pool(bench.at, node, bench.now_ms)
+    leave_pool(bench.deployment, node, bench.now_ms)
     lines = [line for line in bench.ledger(node) if line[0] != "egress"]
     found = [(cause, to_ms - from_ms) for cause, from_ms, to_ms, _ in lines]
     assert found == [
@@ -490,7 +490,7 @@ def what_is_stored_is_paid_for(bench: Bench) -> None:
 @probe(storage_usd_per_gb_month=1e9)
 def what_a_job_keeps_costs_more_with_each_day(bench: Bench) -> None:
     def cost_usd() -> float:
-        return query.job(bench.at, PROJECT, job, bench.now_ms).summary.cost_usd
+        return query.job(bench.deployment, PROJECT, job, bench.now_ms).summary.cost_usd
 
     job, node = bench.submit(), bench.join()
     hold = bench.take(node, job)
@@ -513,7 +513,7 @@ def who_loses_the_lease_while_asking_for_downloads_gets_none(bench: Bench) -> No
     assignment = bench.claim(node)
     bench.meanwhile("count_download", lambda: bench.release(node, assignment.hold))
     asked = Downloads(keys=(assignment.inputs[0].key,))
-    assert is_stale(checkpoint.sign_downloads(bench.at, node, assignment.hold, asked, bench.now_ms))
+    assert is_stale(checkpoint.sign_downloads(bench.deployment, node, assignment.hold, asked, bench.now_ms))
     assert bench.state(job) == "queued"
 
 
@@ -612,7 +612,9 @@ def who_downloads_more_than_the_budget_pays_for_stops_and_is_not_to_blame(bench:
     bench.budget(2.5 * RESERVED / 1e6)
     assignment = bench.claim(node)
     asked = Downloads(keys=tuple(stored.key for stored in assignment.inputs))
-    answers = [checkpoint.sign_downloads(bench.at, node, assignment.hold, asked, bench.now_ms) for _ in range(20)]
+    answers = [
+        checkpoint.sign_downloads(bench.deployment, node, assignment.hold, asked, bench.now_ms) for _ in range(20)
+    ]
     assert 2 <= sum(not is_stale(answer) for answer in answers) < 20
     assert bench.said(job).startswith("stopped: the budget of default, $0.23, does not allow it")
     assert bench.events(job)[-1] == "released" and bench.state(job) == "queued"
@@ -666,11 +668,11 @@ def a_job_that_waits_for_its_next_try_or_was_failed_everywhere_says_so(bench: Be
     assert bench.because(job).startswith("no node here can take it: a failed it before; ")
     exact = bench.submit(exact="required", seed=1)
     other = bench.join("b", gpu="T4")
-    steer.cancel(bench.at, job, bench.now_ms)
+    steer.cancel(bench.deployment, job, bench.now_ms)
     hold = bench.take(other, exact)
     bench.commit(other, hold, 10)
     bench.release(other, hold)
-    leave_pool(bench.at, other, bench.now_ms)
+    leave_pool(bench.deployment, other, bench.now_ms)
     assert bench.because(exact).startswith(
         "no node here can take it: must go on with the same numerics, and a has others; "
     )
@@ -681,7 +683,7 @@ def a_job_that_nobody_can_take_says_what_the_provider_lacks(bench: Bench) -> Non
     assert "its pool far does not exist: there are cloud, default" in bench.because(
         bench.submit(needs=Needs(pool="far"))
     )
-    create_join_token(bench.at, "far", name="far", lasts_s=None, now_ms=bench.now_ms)
+    create_join_token(bench.deployment, "far", name="far", lasts_s=None, now_ms=bench.now_ms)
     far = bench.submit(needs=Needs(pool="far"))
     assert bench.because(far).endswith("; start a worker that has the pool far: `gangline worker`")
     large = bench.submit(needs=Needs(gpu_memory_gb=80))
@@ -716,7 +718,7 @@ def a_job_whose_only_node_gets_no_work_says_which_and_until_when(bench: Bench) -
     node, beside = bench.join("bad"), bench.join("beside")
     misbehave(bench, node)
     misbehave(bench, node)
-    leave_pool(bench.at, beside, bench.now_ms)
+    leave_pool(bench.deployment, beside, bench.now_ms)
     job = bench.submit()
     assert bench.because(job) == "the only node here, bad, is quarantined until 23:14 UTC: 2 strikes: the GPU failed"
     assert bench.because(job) == f"the only node here, {bench.claim_nothing(node).replace(' ', ', ', 1)}"
@@ -763,13 +765,13 @@ def nor_do_jobs_that_were_tried_before(bench: Bench) -> None:
 @probe()
 def only_what_waits_is_given_out_and_bans_hold_beside_fresh_jobs(bench: Bench) -> None:
     for act in (steer.cancel, steer.pause):
-        act(bench.at, bench.submit(priority=9), bench.now_ms)
+        act(bench.deployment, bench.submit(priority=9), bench.now_ms)
     job, node = bench.submit(priority=5), bench.join()
     bench.fail(node, bench.take(node, job))
     bench.wait(bench.policy.retry_max_s)
     hold = bench.take(node, bench.submit(seed=1))
     bench.release(node, hold)
-    steer.pause(bench.at, bench.look("SELECT job FROM attempt WHERE id = ?", hold.attempt)[0], bench.now_ms)
+    steer.pause(bench.deployment, bench.look("SELECT job FROM attempt WHERE id = ?", hold.attempt)[0], bench.now_ms)
     bench.take(node, bench.submit(seed=2))
 
 
@@ -804,7 +806,7 @@ def a_machine_that_fails_what_others_do_well_is_quarantined_then_tried_then_trus
     assert bench.node(node)["state"] == "ready"
     misbehave(bench, node)
     assert bench.node(node)["state"] == "quarantined"
-    leave_pool(bench.at, node, bench.now_ms)
+    leave_pool(bench.deployment, node, bench.now_ms)
     node = bench.join("bad")
     assert bench.node(node)["state"] == "quarantined"
     bench.wait(bench.policy.quarantine_s + 1)
@@ -849,7 +851,7 @@ def on_trial_what_does_not_count_does_not_count_and_what_is_paid_for_neither(ben
 @probe()
 def without_a_contrast_nobody_is_blamed_unless_workloads_of_two_projects_fail(bench: Bench) -> None:
     node = bench.join("bad")
-    projects.create_project(bench.at, "others")
+    projects.create_project(bench.deployment, "others")
     for settings in ({}, {}, {"rank": 4}, {"rank": 4}):
         misbehave(bench, node, **settings)
         bench.wait(bench.policy.rest_max_s)
@@ -866,7 +868,7 @@ def without_a_contrast_nobody_is_blamed_unless_workloads_of_two_projects_fail(be
 @probe()
 def two_projects_that_fail_the_same_workload_blame_nobody(bench: Bench) -> None:
     node = bench.join("bad")
-    projects.create_project(bench.at, "others")
+    projects.create_project(bench.deployment, "others")
     misbehave(bench, node)
     misbehave(bench, node, project="others")
     assert bench.node(node)["state"] == "ready"
@@ -942,8 +944,8 @@ def the_last_machine_of_a_pool_that_rents_none_rests_longer_each_time_and_works_
         assert bench.claim_nothing(node) == "bad is on trial: it gets one job at a time"
         bench.fail(node, hold)
         for queued in bench.look("SELECT id FROM job WHERE state = 'queued'"):
-            steer.cancel(bench.at, queued, bench.now_ms)
-    leave_pool(bench.at, node, bench.now_ms)
+            steer.cancel(bench.deployment, queued, bench.now_ms)
+    leave_pool(bench.deployment, node, bench.now_ms)
     again = bench.node(bench.join("bad"))
     assert again["state"] == "on_trial" and "a rest of 120 s" in again["because"]
     bench.join("beside")
@@ -961,7 +963,7 @@ def whose_others_are_all_in_quarantine_is_the_last(bench: Bench) -> None:
         node = bench.join(name)
         misbehave(bench, node)
         if state == "on_trial":
-            leave_pool(bench.at, beside, bench.now_ms)
+            leave_pool(bench.deployment, beside, bench.now_ms)
         misbehave(bench, node)
         assert bench.node(node)["state"] == state
 
@@ -1063,7 +1065,7 @@ def a_machine_that_comes_again_and_is_known_to_be_slow_is_turned_away_if_it_is_s
     nodes = bench.rent(4, steps=100_000)
     for number, node in enumerate(nodes):
         bench.advance(node, bench.claim(node).hold, seconds_per_step=1.0 if number else 2.0)
-    leave_pool(bench.at, nodes[0], bench.now_ms)
+    leave_pool(bench.deployment, nodes[0], bench.now_ms)
     bench.tick()
     job = bench.look("SELECT id FROM job WHERE state = 'queued'")[0]
     for state in ("draining", "quarantined"):
@@ -1105,7 +1107,7 @@ def projects_take_turns_by_what_they_have_used(bench: Bench) -> None:
         assignment = bench.claim(node)
         got.append(owner[assignment.job])
         bench.wait(100)
-        steer.cancel(bench.at, assignment.job, bench.now_ms)
+        steer.cancel(bench.deployment, assignment.job, bench.now_ms)
     assert sorted(got) == sorted([PROJECT, "other"] * 4), got
 
 
@@ -1118,15 +1120,15 @@ def a_flood_of_tiny_jobs_costs_its_project_its_turn_and_is_forgotten_in_time(ben
     for expected in (False, True):
         assignment = bench.claim(node)
         assert (assignment.job == job) is expected
-        steer.cancel(bench.at, assignment.job, bench.now_ms)
+        steer.cancel(bench.deployment, assignment.job, bench.now_ms)
     for _ in range(10):
-        steer.cancel(bench.at, bench.claim(node).job, bench.now_ms) if bench.look(
+        steer.cancel(bench.deployment, bench.claim(node).job, bench.now_ms) if bench.look(
             "SELECT COUNT(*) FROM job WHERE state = 'queued'"
         ) != [0] else None
     bench.wait(30 * bench.policy.usage_half_life_s)
     last = bench.submit(project="other", seed=8)
     bench.take(bench.join("late"), last)
-    projects.project(bench.at, "other")
+    projects.project(bench.deployment, "other")
     bench.submit(seed=9)
     theirs = bench.submit(project="other", seed=9)
     assert bench.claim(bench.join("later")).job != theirs
@@ -1222,7 +1224,7 @@ def a_double_is_billed_too(bench: Bench) -> None:
     bench.wait(50)
     bench.provider.stop(bench.provider.instance_of(node))
     for job in bench.look("SELECT id FROM job"):
-        steer.cancel(bench.at, job, bench.now_ms)
+        steer.cancel(bench.deployment, job, bench.now_ms)
     bench.tend()
     assert bench.node(node)["state"] == "gone"
     assert bench.provider.invoice() == {node: PRICE * 255 // 3600}
@@ -1356,10 +1358,11 @@ def jobs_that_fit_no_offer_hide_none_that_does(bench: Bench) -> None:
 
 @probe(nodes_max=2)
 def what_other_pools_cover_hides_nothing_that_they_do_not(bench: Bench) -> None:
-    limits = bench.at.pools[POOL].limits
+    limits = bench.deployment.pools[POOL].limits
     small = RentedPool(replace(limits, name="small", nodes_max=1), Provider(bench.world, bench.provider.offers()))
-    bench.at = replace(
-        bench.at, pools={POOL: replace(bench.at.pools[POOL], limits=replace(limits, nodes_max=8)), "small": small}
+    bench.deployment = replace(
+        bench.deployment,
+        pools={POOL: replace(bench.deployment.pools[POOL], limits=replace(limits, nodes_max=8)), "small": small},
     )
     for seed in range(20):
         bench.submit(seed=seed)
@@ -1369,9 +1372,9 @@ def what_other_pools_cover_hides_nothing_that_they_do_not(bench: Bench) -> None:
 
 @probe()
 def one_job_is_rented_for_in_one_pool(bench: Bench) -> None:
-    limits = bench.at.pools[POOL].limits
+    limits = bench.deployment.pools[POOL].limits
     other = RentedPool(replace(limits, name="other"), Provider(bench.world, bench.provider.offers()))
-    bench.at = replace(bench.at, pools={**bench.at.pools, "other": other})
+    bench.deployment = replace(bench.deployment, pools={**bench.deployment.pools, "other": other})
     bench.submit()
     for _ in range(3):
         bench.tend()
@@ -1383,9 +1386,9 @@ def one_job_is_rented_for_in_one_pool(bench: Bench) -> None:
 
 @probe(nodes_min=2)
 def nodes_of_a_pool_are_numbered_and_no_two_have_one_name(bench: Bench) -> None:
-    limits = bench.at.pools[POOL].limits
+    limits = bench.deployment.pools[POOL].limits
     other = RentedPool(replace(limits, name="other"), Provider(bench.world, bench.provider.offers()))
-    bench.at = replace(bench.at, pools={**bench.at.pools, "other": other})
+    bench.deployment = replace(bench.deployment, pools={**bench.deployment.pools, "other": other})
     bench.tend()
     names = bench.look("SELECT name FROM node WHERE rented = 1 ORDER BY name")
     assert names == sorted(f"{pool}-{number}" for pool in (POOL, "other") for number in (1, 2))
@@ -1397,9 +1400,9 @@ def nodes_of_a_pool_are_numbered_and_no_two_have_one_name(bench: Bench) -> None:
 
 @probe()
 def where_one_pool_has_no_capacity_another_rents(bench: Bench) -> None:
-    limits = bench.at.pools[POOL].limits
+    limits = bench.deployment.pools[POOL].limits
     other = RentedPool(replace(limits, name="other"), Provider(bench.world, bench.provider.offers()))
-    bench.at = replace(bench.at, pools={**bench.at.pools, "other": other})
+    bench.deployment = replace(bench.deployment, pools={**bench.deployment.pools, "other": other})
     bench.provider.has_capacity = False
     bench.submit()
     for _ in range(3):

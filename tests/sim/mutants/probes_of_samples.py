@@ -53,7 +53,7 @@ def render(bench: Bench, node: str, of: Assignment) -> Any:
     shown = lineage if of.spec["checkpoint"] else f"result of {lineage}"
     file = File(path=picture_name(0, 1), bytes=9, sha256=content_sha256(shown, of.spec["step"]))
     bench.upload(node, of.hold, "output", file)
-    return finish(bench.at, node, of.hold, Succeeded(output=(file,)), bench.now_ms)
+    return finish(bench.deployment, node, of.hold, Succeeded(output=(file,)), bench.now_ms)
 
 
 def show(bench: Bench, node: str, hold: Hold, step: int) -> Any:
@@ -61,7 +61,7 @@ def show(bench: Bench, node: str, hold: Hold, step: int) -> Any:
     files = tuple(File(path=name, bytes=9, sha256=content_sha256(name, step)) for name in names)
     for file in files:
         bench.upload(node, hold, "samples", file)
-    return samples.keep_samples(bench.at, node, hold, Show(step=step, files=files), bench.now_ms)
+    return samples.keep_samples(bench.deployment, node, hold, Show(step=step, files=files), bench.now_ms)
 
 
 @probe()
@@ -220,7 +220,7 @@ def who_wants_no_picture_of_a_result_gets_none(bench: Bench) -> None:
 @probe()
 def who_cancels_a_job_wants_no_pictures_of_it(bench: Bench) -> None:
     found = pair(bench)
-    steer.cancel(bench.at, found.job, bench.now_ms)
+    steer.cancel(bench.deployment, found.job, bench.now_ms)
     assert found.waiting() == []
 
 

@@ -12,7 +12,7 @@ from gangline.core.models.families import SDXL
 from gangline.core.models.lora_metadata import Facts, kohya_metadata
 from gangline.core.runs import prepared as keys
 from gangline.core.specs.lora import LoraSpec
-from gangline.train.lora.material import Material, gather
+from gangline.train.lora.inputs import TrainingInputs, gather
 from gangline.train.lora.trainer import base_of
 from gangline.train.model.denoise import class_drawing_of
 from gangline.train.run import numerics
@@ -23,7 +23,7 @@ from tests.train.conftest import lay_out, small_spec
 CPU = torch.device("cpu")
 
 
-def gathered(run: RunDirectory, spec: LoraSpec) -> Material:
+def gathered(run: RunDirectory, spec: LoraSpec) -> TrainingInputs:
     numerics.choose_kernels(repeatable=True)
     base = base_of(run, spec, CPU, torch.float32)
     found = gather(run, base, spec, numerics.fingerprint(CPU, torch.float32, spec), Orders())

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from gangline.core.specs.lora import LoraSpec
-from gangline.train.lora.feed import Feed
+from gangline.train.lora.batches import LoraBatches
 from gangline.train.lora.trainer import Lora
 from tests.conftest import SUBJECT, file_at
 from tests.train.conftest import lay_out, small_spec
@@ -39,7 +39,7 @@ ONE_BY_ONE: dict[str, dict[str, Any]] = {
 }
 
 
-def learner(folder: Path, spec: LoraSpec, *, photos: Path = SUBJECT) -> tuple[Lora, Feed]:
+def learner(folder: Path, spec: LoraSpec, *, photos: Path = SUBJECT) -> tuple[Lora, LoraBatches]:
     return learner_of(lay_out(folder, spec, photos=photos))
 
 

@@ -13,7 +13,7 @@ from gangline.core.runs import prepared as keys
 from gangline.core.specs.lora import LoraSpec
 from gangline.data.images import ahead
 from gangline.posix import descendants
-from gangline.train.lora.material import Material, gather
+from gangline.train.lora.inputs import TrainingInputs, gather
 from gangline.train.lora.trainer import base_of
 from gangline.train.run import numerics
 from gangline.train.run.contract import Orders, RunDirectory
@@ -42,7 +42,7 @@ def spec_of(photos: Path) -> LoraSpec:
     return small_spec(photos=files, aspect_buckets=True, mask="alpha", flip=True)
 
 
-def gathered(run: RunDirectory, spec: LoraSpec, orders: Orders) -> Material | None:
+def gathered(run: RunDirectory, spec: LoraSpec, orders: Orders) -> TrainingInputs | None:
     numerics.choose_kernels(repeatable=True)
     base = base_of(run, spec, CPU, torch.float32)
     return gather(run, base, spec, numerics.fingerprint(CPU, torch.float32, spec), orders)

@@ -22,9 +22,9 @@ from gangline.train.run.contract import Orders, RunDirectory
 from gangline.train.run.ranks import Ranks
 from gangline.train.run.throughput import ThroughputMeter, flops
 from gangline.train.scratch.average import Average, LossScale
-from gangline.train.scratch.beginning import FROZEN_EMBEDDINGS
+from gangline.train.scratch.batches import ScratchBatches, open_data
 from gangline.train.scratch.denoiser import Denoiser, ScratchBatch
-from gangline.train.scratch.intake import Intake, open_data
+from gangline.train.scratch.initial_weights import FROZEN_EMBEDDINGS
 from gangline.train.scratch.learner import AT_A_TIME, Learner
 from gangline.train.scratch.trainer import run_scratch_trainer
 from tests.data.made import converted
@@ -57,8 +57,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> DataSet:
     return data_set(tmp_path_factory.mktemp("data"))
 
 
-def intake_of(spec: ScratchSpec, base: Path, ranks: Ranks = ALONE) -> Intake:
-    return Intake(spec, loaded(spec, base), open_data(spec, base), ranks, CPU)
+def intake_of(spec: ScratchSpec, base: Path, ranks: Ranks = ALONE) -> ScratchBatches:
+    return ScratchBatches(spec, loaded(spec, base), open_data(spec, base), ranks, CPU)
 
 
 def loaded(spec: ScratchSpec, base: Path) -> LoadedBase:

@@ -13,8 +13,8 @@ from gangline.data.dataset import DataSet
 from gangline.train.model.base import base_at
 from gangline.train.run.contract import Orders, RunDirectory
 from gangline.train.run.ranks import Ranks
+from gangline.train.scratch.batches import ScratchBatches, open_data
 from gangline.train.scratch.denoiser import ScratchBatch, in_floats
-from gangline.train.scratch.intake import Intake, open_data
 from gangline.train.scratch.trainer import run_scratch_trainer
 from gangline.train.scratch.vae import standardise
 from tests.train.bases import save_tiny
@@ -53,7 +53,7 @@ def test_pictures_that_it_never_saw_come_back_better(trained: RunDirectory) -> N
 def pictures_of(run: RunDirectory) -> ScratchBatch:
     spec = run.read_scratch()
     base = base_at(run.inputs / "base", spec, torch.device("cpu"), torch.float32)
-    return Intake(spec, base, open_data(spec, run.inputs), Ranks(), torch.device("cpu")).first_pictures(1024)
+    return ScratchBatches(spec, base, open_data(spec, run.inputs), Ranks(), torch.device("cpu")).first_pictures(1024)
 
 
 @torch.no_grad()

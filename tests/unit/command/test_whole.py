@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from gangline.core.command.whole import is_complete_file
+from gangline.core.command.completeness import is_complete_file
 
 
 def whole(name: str, content: bytes) -> bool:

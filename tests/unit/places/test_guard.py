@@ -3,7 +3,7 @@
 import pytest
 
 from gangline.core.errors import BadInput
-from gangline.core.places.guard import check_url, parse_networks, why_refused
+from gangline.core.places.urls import check_url, parse_networks, why_refused
 
 
 @pytest.mark.parametrize(

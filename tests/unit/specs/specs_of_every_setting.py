@@ -20,7 +20,7 @@ from gangline.core.specs.fields import FilesBase, HubBase, Needs
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.phases import DataRef, TrainingPhase, VaeLosses
 from gangline.core.specs.scratch import ScratchSpec
-from gangline.core.specs.spec import SampleSpec, Spec, spec_hash, told_briefly, workload
+from gangline.core.specs.spec import SampleSpec, Spec, spec_hash, without_defaults, workload
 
 RECORDED = Path(__file__).with_name("keys_of_specs.json")
 
@@ -210,7 +210,7 @@ def texts_of(spec: Spec) -> dict[str, str]:
     """Digests of a spec as it is stored, as a node is told it, and as that of the pictures of its result."""
     value = json.loads(json.dumps(to_json(spec)))
     pictures = to_json(SampleSpec(of=spec, job="job-1", checkpoint=None, step=100))
-    return {"json": digest(value), "told briefly": digest(told_briefly(value)), "pictures": digest(pictures)}
+    return {"json": digest(value), "told briefly": digest(without_defaults(value)), "pictures": digest(pictures)}
 
 
 def everything() -> dict[str, Any]:

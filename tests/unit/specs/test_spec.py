@@ -20,8 +20,8 @@ from gangline.core.specs.spec import (
     parse_submitted,
     parse_task,
     spec_hash,
-    told_briefly,
-    told_whole,
+    with_defaults,
+    without_defaults,
 )
 
 PHOTO = File(path="a.png", bytes=1, sha256="a" * 64)
@@ -143,12 +143,12 @@ def test_a_spec_survives_json() -> None:
 )
 def test_a_node_is_told_only_what_is_not_by_default_and_understands_the_same(task: LoraSpec | SampleSpec) -> None:
     whole = json.loads(json.dumps(to_json(task)))
-    told = told_briefly(whole)
-    assert parse_task(told) == task and told_whole(told) == whole
+    told = without_defaults(whole)
+    assert parse_task(told) == task and with_defaults(told) == whole
     of = told.get("of", told)
     assert set(of) == {"kind", "base", "photos", "prompt"}
     needy = replace(SPEC, needs=Needs(gpu_memory_gb=24), flip=True)
-    assert told_briefly(json.loads(json.dumps(to_json(needy)))).keys() - of.keys() == {"needs", "flip"}
+    assert without_defaults(json.loads(json.dumps(to_json(needy)))).keys() - of.keys() == {"needs", "flip"}
 
 
 def test_when_to_save_does_not_change_what_is_asked_for() -> None:

@@ -12,9 +12,9 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+from gangline.core.command.completeness import is_complete_file
 from gangline.core.command.layout import INDEX, OF_LIGHTNING
 from gangline.core.command.step import STATES
-from gangline.core.command.whole import is_complete_file
 
 LINKED, UNREADABLE = "is a link to a folder, which is not followed", "cannot be read"
 Mark = tuple[int, int, int]

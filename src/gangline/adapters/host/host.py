@@ -17,7 +17,7 @@ from gangline.core.errors import UserError
 from gangline.core.files import File
 from gangline.core.runs import contract
 from gangline.core.runs.contract import checkpoint_name
-from gangline.core.specs.spec import told_whole
+from gangline.core.specs.spec import with_defaults
 
 
 class LocalHost:
@@ -51,7 +51,7 @@ class LocalHost:
     def lay_out(self, attempt: str, spec: dict[str, Any]) -> Path:
         directory = self._runs / attempt
         directory.mkdir()
-        (directory / contract.SPEC).write_text(json.dumps(told_whole(spec)))
+        (directory / contract.SPEC).write_text(json.dumps(with_defaults(spec)))
         (directory / contract.INPUTS).mkdir()
         return directory
 

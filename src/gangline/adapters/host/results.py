@@ -12,9 +12,9 @@ from typing import Any
 
 from gangline.adapters.host.entries import UNREADABLE, copy, entries_at, link, mark_of, told_at
 from gangline.core.command.candidate import CheckpointCandidate, SeenFile, path_below
+from gangline.core.command.completeness import is_complete_file
 from gangline.core.command.layout import Rules
 from gangline.core.command.results import FileMark, Turn, keeps_its_own, turns
-from gangline.core.command.whole import is_complete_file
 from gangline.core.errors import BadInput, Damaged
 from gangline.core.files import FORBIDDEN, File, is_safe_path
 from gangline.ports.results import ScannedFile, Sent

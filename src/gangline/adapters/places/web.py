@@ -1,4 +1,4 @@
-"""URLs that users give, asked by the server: every address that it connects to has passed the guard (`core/places/guard.py`).
+"""URLs that users give, asked by the server: every address that it connects to has passed the guard (`core/places/urls.py`).
 
 A name is resolved once for a connection, its addresses are checked, and one of those is connected to: who answers differently the next
 time changes nothing. Redirects are followed here, each through the same check. No proxy of the environment is used: it would connect
@@ -17,7 +17,7 @@ import httpcore
 
 from gangline.adapters.places.saving import ASK_S, Watch, save_chunks
 from gangline.core.errors import BadInput, GanglineError, Unreachable
-from gangline.core.places.guard import IPNetwork, Url, check_url, is_allowed, why_refused
+from gangline.core.places.urls import IPNetwork, Url, check_url, is_allowed, why_refused
 from gangline.ports.places.fetcher import Check
 from gangline.tls import trusted
 

@@ -75,8 +75,8 @@ class Tail:
 class Followers:
     """All streams of this process."""
 
-    def __init__(self, at: Deployment, limits: Limits) -> None:
-        self._at = at
+    def __init__(self, deployment: Deployment, limits: Limits) -> None:
+        self._at = deployment
         self._limits = limits
         self._of_projects: Counter[str] = Counter()
         self._tails: dict[tuple[str, str], Tail] = {}

@@ -17,38 +17,38 @@ CheckpointStep = Annotated[int, Path(), Ge(0), Le(NUMBER_MAX)]
 
 
 @router.get("/storage")
-def show_storage(at: At, project: ViewerOf) -> StorageView:
+def show_storage(deployment: At, project: ViewerOf) -> StorageView:
     """What the project keeps in the object store: how much of each kind, until when, and what that costs."""
-    return storage.storage_view(at, project)
+    return storage.storage_view(deployment, project)
 
 
 @router.get("/jobs/{job}/checkpoints")
-def list_checkpoints(at: At, project: ViewerOf, job: str) -> list[CheckpointView]:
+def list_checkpoints(deployment: At, project: ViewerOf, job: str) -> list[CheckpointView]:
     """Those that the job keeps, newest first."""
-    return storage.checkpoints(at, query.owned(at, project, job))
+    return storage.checkpoints(deployment, query.owned(deployment, project, job))
 
 
 @router.put("/jobs/{job}/checkpoints/{step}/pin")
-def pin_checkpoint(at: At, project: MemberOf, job: str, step: CheckpointStep) -> list[CheckpointView]:
+def pin_checkpoint(deployment: At, project: MemberOf, job: str, step: CheckpointStep) -> list[CheckpointView]:
     """The checkpoint of this step stays until it is unpinned or the job is deleted. 404 where none of that step is kept."""
-    return storage.pin(at, query.owned(at, project, job), step, pinned=True)
+    return storage.pin(deployment, query.owned(deployment, project, job), step, pinned=True)
 
 
 @router.delete("/jobs/{job}/checkpoints/{step}/pin")
-def unpin_checkpoint(at: At, project: MemberOf, job: str, step: CheckpointStep) -> list[CheckpointView]:
+def unpin_checkpoint(deployment: At, project: MemberOf, job: str, step: CheckpointStep) -> list[CheckpointView]:
     """The checkpoint of this step goes by its age again."""
-    return storage.pin(at, query.owned(at, project, job), step, pinned=False)
+    return storage.pin(deployment, query.owned(deployment, project, job), step, pinned=False)
 
 
 @router.get("/jobs/{job}/removal")
-def show_removal(at: At, now: Now, project: ViewerOf, job: str) -> RemovalView:
+def show_removal(deployment: At, now: Now, project: ViewerOf, job: str) -> RemovalView:
     """What would be deleted with the job. 422 for one that has not ended."""
-    return removal.what_goes(at, query.owned(at, project, job), now)
+    return removal.what_goes(deployment, query.owned(deployment, project, job), now)
 
 
 @router.delete("/jobs/{job}")
-def remove_job(at: At, now: Now, project: MemberOf, job: str) -> RemovalView:
+def remove_job(deployment: At, now: Now, project: MemberOf, job: str) -> RemovalView:
     """Delete a job that has ended, with its weights, pictures, checkpoints and logs, and the uploaded files that nothing else uses,
     these within a minute. Its bills stay. 422 for a job that has not ended."""
-    query.owned(at, project, job)
-    return removal.remove(at, job, now)
+    query.owned(deployment, project, job)
+    return removal.remove(deployment, job, now)

@@ -194,7 +194,7 @@ def plan_scratch(settings: dict[str, Any]) -> ScratchPlan:
     from gangline.cli.jobs.plan.files import LocalFiles
 
     with needing("data"):
-        from gangline.data.reading.wanted import check_wanted
+        from gangline.data.reading.requirements import check_data_sets
 
     given, base = _places(settings.get("data", [])), settings.get("base")
     if not isinstance(base, str | Base):
@@ -216,7 +216,7 @@ def plan_scratch(settings: dict[str, Any]) -> ScratchPlan:
         "data": [ref | {"files": files.get(ref["place"], ())} for ref in refs],
     }
     parsed = parse_scratch(whole, options=True)
-    check_wanted(parsed, opened, instead="--where gives another one, --where '' none")
+    check_data_sets(parsed, opened, instead="--where gives another one, --where '' none")
     return ScratchPlan(spec=parsed, base=found, known=known, sets=sets, rows_of=rows)
 
 

@@ -1,8 +1,8 @@
 """When a checkpoint of somebody's training script is complete: rules by the library that writes it.
 
 A look at the folder goes in, what still lacks comes out; never does a rule ask how old something is. A file counts once nobody has
-it open for writing and it is whole by its own format (`gangline.core.command.whole`). What is rewritten later is another version of it
-(`gangline.core.command.version`).
+it open for writing and it is whole by its own format (`gangline.core.command.completeness`). What is rewritten later is another version
+of it (`gangline.core.command.version`).
 
 | layout        | a checkpoint is             | its last file is                                                              |
 |---------------|-----------------------------|-------------------------------------------------------------------------------|

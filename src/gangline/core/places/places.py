@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from gangline.core.display import has_words, is_printable, printable
 from gangline.core.errors import BadInput
 from gangline.core.files import FORBIDDEN, last_bytes
-from gangline.core.places.guard import check_url
+from gangline.core.places.urls import check_url
 
 PLACES_MAX = 1000
 CAPTION_MAX = 2000

@@ -6,8 +6,8 @@ from typing import Annotated, Any, ClassVar
 from annotated_types import Ge, Le, MaxLen
 
 from gangline.core.errors import BadInput
-from gangline.core.places.guard import parse_networks
 from gangline.core.places.places import PhotoSource, check_bucket, why_no_target
+from gangline.core.places.urls import parse_networks
 from gangline.core.policy import STRICT, Exact
 from gangline.core.server.limits import Bytes, Seconds
 

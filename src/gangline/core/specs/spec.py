@@ -46,19 +46,19 @@ def trained(task: dict[str, Any]) -> dict[str, Any]:
     return task["of"] if KINDS[task["kind"]].renders else task
 
 
-def told_briefly(task: dict[str, Any]) -> dict[str, Any]:
+def without_defaults(task: dict[str, Any]) -> dict[str, Any]:
     """A spec's JSON without the settings that are as they are by default: so a node that is older than a setting understands every
     job that does not use it. A default, once released, stays."""
     if KINDS[task["kind"]].renders:
-        return task | {"of": told_briefly(task["of"])}
+        return task | {"of": without_defaults(task["of"])}
     defaults = _defaults(task["kind"])
     return {name: value for name, value in task.items() if name == "kind" or value != defaults.get(name, MISSING)}
 
 
-def told_whole(task: dict[str, Any]) -> dict[str, Any]:
+def with_defaults(task: dict[str, Any]) -> dict[str, Any]:
     """What `told_briefly` left out, as this version has it; what this version does not know stays."""
     if KINDS[task["kind"]].renders:
-        return task | {"of": told_whole(task["of"])}
+        return task | {"of": with_defaults(task["of"])}
     return _defaults(task["kind"]) | task
 
 

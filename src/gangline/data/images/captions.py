@@ -12,7 +12,7 @@ from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from gangline.core.errors import BadInput
-from gangline.data.images.beside import beside, parents
+from gangline.data.images.sidecars import sidecar_files, sidecar_folders
 from gangline.data.links import refuse_link_out
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def read_captions(
     sentences, what may not be as it was meant. Raises `BadInput` that names file and line, or a link that leads out of `folder`.
     """
     files = _files(folder, photos)
-    own = {photo: _own(folder, file, tell) for photo, file in beside(photos, _sidecars(files)).items()}
+    own = {photo: _own(folder, file, tell) for photo, file in sidecar_files(photos, _sidecars(files)).items()}
     lines = {photo: said for file in _metadata(files) for photo, said in _lines(folder, file, tell)}
     for file in sorted(set(_sidecars(files)) - {said.file for said in own.values()}):
         tell(f"{file} is passed over: there is no photo of that name")
@@ -67,7 +67,7 @@ def read_captions(
 def find_captions(folder: Path, photos: list[str]) -> list[str]:
     """The files beside `photos` that hold captions of them, as paths below `folder`."""
     files = _files(folder, photos)
-    return sorted({*beside(photos, _sidecars(files)).values(), *_metadata(files)})
+    return sorted({*sidecar_files(photos, _sidecars(files)).values(), *_metadata(files)})
 
 
 def is_caption(path: PurePath) -> bool:
@@ -101,7 +101,7 @@ def _of_folder(photo: str) -> tuple[int, str]:
 
 
 def _files(folder: Path, photos: list[str]) -> list[str]:
-    paths = [path for parent in parents(photos) for path in (folder / parent).glob("*") if path.is_file()]
+    paths = [path for parent in sidecar_folders(photos) for path in (folder / parent).glob("*") if path.is_file()]
     files = sorted(path.relative_to(folder).as_posix() for path in paths if is_caption(path))
     for file in files:
         refuse_link_out(folder, file)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from gangline.data.reading.mix import Mix
-from gangline.data.reading.shelf import BlockRows, DataReader
+from gangline.data.reading.reader import BlockRows, DataReader
 from gangline.data.reading.shuffle import Places, SampleNumbers
 
 THREADS = 8

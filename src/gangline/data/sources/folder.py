@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 
 from gangline.core.errors import BadInput
 from gangline.core.words import counted
-from gangline.data.images.beside import beside
 from gangline.data.images.captions import BESIDE, BYTES_MAX, is_caption, text_of, words_of_folder
 from gangline.data.images.photos import SUFFIXES
+from gangline.data.images.sidecars import sidecar_files
 from gangline.data.links import refuse_link_out
 from gangline.data.place import DataPlace, Entry
 from gangline.data.sources.columns import CAPTIONS, NO_OBJECT, Split, captions_in, captions_of, inferred, object_in
@@ -58,7 +58,7 @@ def about_images(entries: list[Entry]) -> list[Entry]:
 
 def _details(images: list[str], entries: list[Entry]) -> dict[str, str]:
     """The .json file of each image that has one."""
-    return beside(images, (entry.name for entry in entries if entry.name.lower().endswith(DETAILS)))
+    return sidecar_files(images, (entry.name for entry in entries if entry.name.lower().endswith(DETAILS)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class FolderSource:
     def shards(self, entries: list[Entry], rows: int) -> list[Shard]:
         """Of images, each with the file of its caption and that of its details, if there are any."""
         images = [entry.name for entry in entries if is_image(entry)]
-        files = beside(images, (entry.name for entry in entries if entry.name.lower().endswith(BESIDE)))
+        files = sidecar_files(images, (entry.name for entry in entries if entry.name.lower().endswith(BESIDE)))
         details = _details(images, entries)
         return cut_into_shards([(image, files.get(image, ""), details.get(image, "")) for image in images], rows)
 

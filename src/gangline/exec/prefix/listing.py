@@ -16,9 +16,9 @@ from gangline.core.command.lineage import (
     run_number,
 )
 from gangline.core.errors import NotFound
-from gangline.exec.depot import Depot, PrefixContent
 from gangline.exec.kept import find_record
 from gangline.exec.outputs import results_of
+from gangline.exec.run_prefix import PrefixContent, RunPrefix
 
 RunState = Literal["alive", "ended", "vanished", "never began"]
 T = TypeVar("T")
@@ -73,7 +73,7 @@ class Listing:
     names: list[str]
 
 
-def list_prefix(depot: Depot, now_ms: int) -> Listing:
+def list_prefix(depot: RunPrefix, now_ms: int) -> Listing:
     """Raises `NotFound` where no run has left anything, `Unreachable`."""
     depot.check()
     found, claims = depot.find(), depot.claims()

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from gangline.core.command.lineage import BEGUN, CLAIMS, ENDED, RUNS, Ref, history, newest_begun, run_number
 from gangline.core.errors import NotFound, UserError
 from gangline.core.words import counted
-from gangline.exec.depot import Depot
 from gangline.exec.kept import KeptCheckpoints
 from gangline.exec.prefix.listing import list_prefix
+from gangline.exec.run_prefix import RunPrefix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class Removal:
     """Of the run with the number `run`, of all checkpoints, or, with neither, of all that lies there. Raises `NotFound`, `Unreachable`, and
     `UserError` where a run is at work that goes on from it, unless `force`."""
 
-    def __init__(self, depot: Depot, now_ms: int, *, run: int | None, checkpoints: bool, force: bool) -> None:
+    def __init__(self, depot: RunPrefix, now_ms: int, *, run: int | None, checkpoints: bool, force: bool) -> None:
         self._depot = depot
         self._everything = run is None and not checkpoints
         self._listing = listing = list_prefix(depot, now_ms)

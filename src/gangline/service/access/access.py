@@ -49,9 +49,9 @@ class Terms:
 NO_TERMS = Terms()
 
 
-def identify(at: Deployment, secret: str, needed: Role, now_ms: int) -> Identity:
+def identify(deployment: Deployment, secret: str, needed: Role, now_ms: int) -> Identity:
     """Raises `Denied` where `secret` opens nothing (any more), `Forbidden` where it does not open this."""
-    return permitted(recognize(at, secret, needed, now_ms), needed)
+    return permitted(recognize(deployment, secret, needed, now_ms), needed)
 
 
 def permitted(identity: Identity, needed: Role) -> Identity:
@@ -61,10 +61,10 @@ def permitted(identity: Identity, needed: Role) -> Identity:
     return identity
 
 
-def recognize(at: Deployment, secret: str, needed: Role, now_ms: int) -> Identity:
+def recognize(deployment: Deployment, secret: str, needed: Role, now_ms: int) -> Identity:
     """Return who has this secret. Raises `Denied` where it opens nothing (any more), with a hint at where one that is `needed` comes
     from."""
-    rows = at.store.load("credential", hash=_hash(secret)) if secret else []
+    rows = deployment.store.load("credential", hash=_hash(secret)) if secret else []
     if not rows:
         raise _unknown(needed, given=bool(secret))
     found = rows[0]
@@ -76,16 +76,16 @@ def recognize(at: Deployment, secret: str, needed: Role, now_ms: int) -> Identit
     return Identity(**{name: found[name] for name in Identity.__slots__})
 
 
-def note_use(at: Deployment, identity: Identity, now_ms: int) -> None:
+def note_use(deployment: Deployment, identity: Identity, now_ms: int) -> None:
     """When a key was used last, to the hour. Nodes ask too often."""
     if identity.role != "node" and now_ms - (identity.used_ms or 0) >= HOUR_MS:
-        at.store.apply(write("use_credential", id=identity.id, now=now_ms))
+        deployment.store.apply(write("use_credential", id=identity.id, now=now_ms))
 
 
-def ensure_secret(at: Deployment, secret: str, role: Role, *, now_ms: int) -> None:
+def ensure_secret(deployment: Deployment, secret: str, role: Role, *, now_ms: int) -> None:
     """Make an operator's key, or the default pool's join token, known if it is not."""
     pool = DEFAULT_POOL if role == "join" else None
-    at.store.apply(
+    deployment.store.apply(
         write("add_project", id=DEFAULT_PROJECT), _adding(secret, role, name=FIRST, pool=pool, now_ms=now_ms)
     )
 
@@ -95,41 +95,43 @@ def adding_node(secret: str, node: str, now_ms: int) -> Write:
 
 
 def create_key(
-    at: Deployment, maker: Role, project: str, role: KeyRole, *, name: str, lasts_s: float | None, now_ms: int
+    deployment: Deployment, maker: Role, project: str, role: KeyRole, *, name: str, lasts_s: float | None, now_ms: int
 ) -> NewKey:
     """The only time that its secret is seen. Raises `Forbidden` where it would open more than its `maker`'s."""
     if not permits(maker, role):
         raise _too_little(role, maker)
-    secret, ends_ms = at.new_secret(role), _ends_ms(lasts_s, now_ms)
+    secret, ends_ms = deployment.new_secret(role), _ends_ms(lasts_s, now_ms)
     owner = None if role == "operator" else project
-    at.store.apply(_adding(secret, role, name=name, project=owner, expires_ms=ends_ms, now_ms=now_ms))
+    deployment.store.apply(_adding(secret, role, name=name, project=owner, expires_ms=ends_ms, now_ms=now_ms))
     made = _made(role, secret, name, ends_ms, now_ms)
     return NewKey(key=KeyView(role=role, project=owner, **made), secret=secret)
 
 
-def keys(at: Deployment, project: str | None, now_ms: int) -> list[KeyView]:
+def keys(deployment: Deployment, project: str | None, now_ms: int) -> list[KeyView]:
     """Of a project; without one, all of them and the operators' too."""
-    return [KeyView(**row, standing=_standing(row, now_ms)) for row in at.store.load("keys", project=project)]
+    return [KeyView(**row, standing=_standing(row, now_ms)) for row in deployment.store.load("keys", project=project)]
 
 
-def end_key(at: Deployment, project: str | None, key: str, now_ms: int) -> None:
+def end_key(deployment: Deployment, project: str | None, key: str, now_ms: int) -> None:
     """At once, and for good. Raises `NotFound`, also where the key is another project's."""
-    if not at.store.apply(guard("revoke_key", id=key, project=project, now=now_ms)):
+    if not deployment.store.apply(guard("revoke_key", id=key, project=project, now=now_ms)):
         raise NotFound(f"there is no key {key}", hint="`gangline keys ls` lists them")
 
 
 def create_join_token(
-    at: Deployment, pool: str, *, name: str, lasts_s: float | None, now_ms: int, terms: Terms = NO_TERMS
+    deployment: Deployment, pool: str, *, name: str, lasts_s: float | None, now_ms: int, terms: Terms = NO_TERMS
 ) -> NewJoinToken:
     """The only time that its secret is seen."""
-    secret, ends_ms = at.new_secret("join"), _ends_ms(lasts_s, now_ms)
-    at.store.apply(_adding(secret, "join", name=name, pool=pool, expires_ms=ends_ms, now_ms=now_ms, terms=terms))
+    secret, ends_ms = deployment.new_secret("join"), _ends_ms(lasts_s, now_ms)
+    deployment.store.apply(
+        _adding(secret, "join", name=name, pool=pool, expires_ms=ends_ms, now_ms=now_ms, terms=terms)
+    )
     made = _made("join", secret, name, ends_ms, now_ms)
     return NewJoinToken(join_token=JoinTokenView(pool=pool, **made, **asdict(terms)), secret=secret)
 
 
-def join_tokens(at: Deployment, now_ms: int) -> list[JoinTokenView]:
-    return [_join_token(row, now_ms) for row in at.store.load("join_tokens")]
+def join_tokens(deployment: Deployment, now_ms: int) -> list[JoinTokenView]:
+    return [_join_token(row, now_ms) for row in deployment.store.load("join_tokens")]
 
 
 def _join_token(row: Row, now_ms: int) -> JoinTokenView:
@@ -140,9 +142,9 @@ def _join_token(row: Row, now_ms: int) -> JoinTokenView:
     )
 
 
-def end_join_token(at: Deployment, join_token: str, now_ms: int) -> None:
+def end_join_token(deployment: Deployment, join_token: str, now_ms: int) -> None:
     """Nobody joins with it any more; nodes that have, stay. Raises `NotFound`."""
-    if not at.store.apply(guard("revoke_join_token", id=join_token, now=now_ms)):
+    if not deployment.store.apply(guard("revoke_join_token", id=join_token, now=now_ms)):
         raise NotFound(f"there is no join token {join_token}", hint="`gangline join-tokens ls` lists them")
 
 

@@ -11,57 +11,57 @@ from gangline.service.deployment import Deployment
 from gangline.service.money.bill import as_purse
 
 
-def reachable_project(at: Deployment, identity: Identity, wanted: str | None) -> str | None:
+def reachable_project(deployment: Deployment, identity: Identity, wanted: str | None) -> str | None:
     """The project that a request is about; None is all of them, which only an operator has. Raises `NotFound`."""
     if wanted is None:
         return identity.project
     if identity.project is None:
-        project(at, wanted)
+        project(deployment, wanted)
     elif wanted != identity.project:
         raise no_project(wanted)
     return wanted
 
 
-def create_project(at: Deployment, project: str) -> None:
+def create_project(deployment: Deployment, project: str) -> None:
     """One that is there already stays as it is. Raises `BadInput` for a name that is none."""
     if not is_project_name(project):
         raise BadInput(
             f"{project!r} is no name for a project",
             hint="take up to 40 lower-case letters, digits and hyphens; it begins and ends with a letter or digit",
         )
-    at.store.apply(write("add_project", id=project))
+    deployment.store.apply(write("add_project", id=project))
 
 
-def set_allowance(at: Deployment, project: str, *, share: float, budget_usd: float | None) -> None:
+def set_allowance(deployment: Deployment, project: str, *, share: float, budget_usd: float | None) -> None:
     """What a project may have. A budget below what is spent stops what runs at its next heartbeats. Raises `NotFound`."""
     budget = None if budget_usd is None else round(budget_usd * 1e6)
-    if not at.store.apply(guard("set_project", id=project, share=share, budget=budget)):
+    if not deployment.store.apply(guard("set_project", id=project, share=share, budget=budget)):
         raise no_project(project)
 
 
-def project(at: Deployment, project: str) -> ProjectView:
+def project(deployment: Deployment, project: str) -> ProjectView:
     """Raises `NotFound`."""
-    found = at.store.load("project", id=project)
+    found = deployment.store.load("project", id=project)
     if not found:
         raise no_project(project)
-    return _project(at, as_purse(found[0]))
+    return _project(deployment, as_purse(found[0]))
 
 
-def projects(at: Deployment) -> list[ProjectView]:
-    return [_project(at, as_purse(row)) for row in at.store.load("projects")]
+def projects(deployment: Deployment) -> list[ProjectView]:
+    return [_project(deployment, as_purse(row)) for row in deployment.store.load("projects")]
 
 
 def no_project(project: str) -> NotFound:
     return NotFound(f"there is no project {project}", hint="`gangline projects ls` lists them to an operator")
 
 
-def _project(at: Deployment, purse: Purse) -> ProjectView:
-    unpriced = bool(at.store.load("unpriced", project=purse.project)[0]["unpriced"])
+def _project(deployment: Deployment, purse: Purse) -> ProjectView:
+    unpriced = bool(deployment.store.load("unpriced", project=purse.project)[0]["unpriced"])
     return ProjectView(
         project=purse.project,
         share=purse.share,
         budget_usd=None if purse.budget is None else purse.budget / 1e6,
         spent_usd=purse.spent / 1e6,
         reserved_usd=purse.reserved / 1e6,
-        cost_lacks=unknown_parts(at.policy, node_time=unpriced),
+        cost_lacks=unknown_parts(deployment.policy, node_time=unpriced),
     )

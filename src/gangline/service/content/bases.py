@@ -40,13 +40,13 @@ class _Pinned:
 
 
 def add(
-    at: Deployment, project: str, name: str, base: Base, vae: Base | None, said: BaseStatement, now_ms: int
+    deployment: Deployment, project: str, name: str, base: Base, vae: Base | None, said: BaseStatement, now_ms: int
 ) -> BaseView:
     """Raises `BadInput` where the name is none, or stands for another base; or where a base is none."""
     if not is_base_name(name):
         raise BadInput(f"{name!r} is no name for a base", hint="take letters, digits, dots and hyphens, up to 100")
-    model, own_vae = _pin(at, project, base, "base"), _pin(at, project, vae, "vae") if vae else None
-    found = _recognise(at, model)
+    model, own_vae = _pin(deployment, project, base, "base"), _pin(deployment, project, vae, "vae") if vae else None
+    found = _recognise(deployment, model)
     licence = said.licence or (printable(model.on_hub.licence)[:NAME_MAX] if model.on_hub else "") or UNKNOWN
     values = {
         "base": canonical_json(base_to_json(model.model)),
@@ -63,39 +63,41 @@ def add(
     mirrors = [_mirroring(project, each, role) for role, each in models if each and _is_gated(each)]
     files = [file for each in (base, vae) if isinstance(each, FilesBase) for file in each.files]
     held = naming(project, files, now_ms)
-    if not at.store.apply(*held, write("name_base", project=project, name=name, **values, now=now_ms), *mirrors):
+    if not deployment.store.apply(
+        *held, write("name_base", project=project, name=name, **values, now=now_ms), *mirrors
+    ):
         raise Unreachable("files of this base are being deleted, as nothing used them", hint="try again in a minute")
-    kept = get_base(at, project, name)
+    kept = get_base(deployment, project, name)
     if (kept.id, kept.vae) != (model.model.id, json.loads(values["vae"] or "null")):
         raise BadInput(f"{name} stands for another base already", hint=f"forget that with `gangline bases rm {name}`")
     return kept
 
 
-def bases_of(at: Deployment, project: str) -> list[BaseView]:
-    return [_view(at, project, row) for row in at.store.load("bases", project=project)]
+def bases_of(deployment: Deployment, project: str) -> list[BaseView]:
+    return [_view(deployment, project, row) for row in deployment.store.load("bases", project=project)]
 
 
-def get_base(at: Deployment, project: str, name: str) -> BaseView:
+def get_base(deployment: Deployment, project: str, name: str) -> BaseView:
     """Raises `NotFound`."""
-    rows = at.store.load("base", project=project, name=name)
+    rows = deployment.store.load("base", project=project, name=name)
     if not rows:
         raise NotFound(
             f"there is no base {name}", hint="`gangline bases ls` lists them, `gangline bases add` makes them"
         )
-    return _view(at, project, rows[0])
+    return _view(deployment, project, rows[0])
 
 
-def forget(at: Deployment, project: str, name: str) -> None:
+def forget(deployment: Deployment, project: str, name: str) -> None:
     """The name only: jobs name content."""
-    at.store.apply(write("forget_base", project=project, name=name))
+    deployment.store.apply(write("forget_base", project=project, name=name))
 
 
-def with_base_named(at: Deployment, project: str, value: dict[str, Any]) -> dict[str, Any]:
+def with_base_named(deployment: Deployment, project: str, value: dict[str, Any]) -> dict[str, Any]:
     """A spec in which base and VAE may be texts: a name of the project's, with the VAE and the prediction type that it was given, or
     ORGANISATION/NAME on the hub. Raises `BadInput`, `NotFound`."""
     named = dict[str, Any]()
     if isinstance(name := value.get("base"), str) and is_base_name(name):
-        found = base_named(at, project, name)
+        found = base_named(deployment, project, name)
         own = {"vae": found.vae} if found.vae else {}
         kind = {"prediction_type": found.prediction_type} if found.prediction_type != UNKNOWN else {}
         value, named = own | kind | value, {"base": found.base}
@@ -107,42 +109,42 @@ def with_base_named(at: Deployment, project: str, value: dict[str, Any]) -> dict
     return value | named
 
 
-def base_named(at: Deployment, project: str, name: str) -> BaseView:
+def base_named(deployment: Deployment, project: str, name: str) -> BaseView:
     """One that can be used now."""
-    found = get_base(at, project, name)
+    found = get_base(deployment, project, name)
     if found.state != "ready":
         raise BadInput(f"{name} is not here yet: {found.why}", hint=f"`gangline bases show {name}` says when it is")
     return found
 
 
-def pinned(at: Deployment, project: str, spec: Spec) -> Spec:
+def pinned(deployment: Deployment, project: str, spec: Spec) -> Spec:
     """With commits for revisions, so that the job means the same for ever. Raises `BadInput` where a model is gated and not here, or
     none that can be trained."""
-    base = _pinned(at, project, spec.base, "base")
-    licence = spec.base_licence or _known_licence(at, project, base)
-    vae = {"vae": _pinned(at, project, spec.vae, "vae")} if spec.vae else {}
+    base = _pinned(deployment, project, spec.base, "base")
+    licence = spec.base_licence or _known_licence(deployment, project, base)
+    vae = {"vae": _pinned(deployment, project, spec.vae, "vae")} if spec.vae else {}
     return replace(spec, base=base, base_licence=licence, **vae)
 
 
-def _known_licence(at: Deployment, project: str, base: Base) -> str:
+def _known_licence(deployment: Deployment, project: str, base: Base) -> str:
     """Empty where no base of that content has a name."""
-    known = {row["base_id"]: row["licence"] for row in at.store.load("bases", project=project)}
+    known = {row["base_id"]: row["licence"] for row in deployment.store.load("bases", project=project)}
     return known.get(base.id, UNKNOWN).replace(UNKNOWN, "")
 
 
-def _pinned(at: Deployment, project: str, model: Base, role: ModelRole) -> Base:
+def _pinned(deployment: Deployment, project: str, model: Base, role: ModelRole) -> Base:
     if not isinstance(model, HubBase):
         return model
-    commit = at.hub.pin(model.repo, model.revision)
+    commit = deployment.hub.pin(model.repo, model.revision)
     fixed = replace(model, revision=commit)
-    row = mirror.find(at, project, fixed.id, role)
+    row = mirror.find(deployment, project, fixed.id, role)
     if row and row["state"] != "ready":
         raise BadInput(
             f"{model.repo} is gated, and still being copied: {how_far(row)}", hint="try again when it is here"
         )
     if row or commit == model.revision:
         return fixed
-    found = at.hub.look(model.repo, commit)
+    found = deployment.hub.look(model.repo, commit)
     files_wanted(fixed, found, role)
     if found.gated:
         raise BadInput(
@@ -152,11 +154,11 @@ def _pinned(at: Deployment, project: str, model: Base, role: ModelRole) -> Base:
     return fixed
 
 
-def _pin(at: Deployment, project: str, model: Base, role: ModelRole) -> _Pinned:
+def _pin(deployment: Deployment, project: str, model: Base, role: ModelRole) -> _Pinned:
     if isinstance(model, FilesBase):
-        check_here(at, project, {file.path: file for file in model.files})
+        check_here(deployment, project, {file.path: file for file in model.files})
         return _Pinned(model=model, bytes=sum(file.bytes for file in model.files))
-    found = at.hub.look(model.repo, model.revision)
+    found = deployment.hub.look(model.repo, model.revision)
     fixed = _Pinned(model=replace(model, revision=found.commit), bytes=0, on_hub=found)
     return replace(fixed, bytes=sum(each.bytes for each in _wanted(fixed, role)))
 
@@ -180,16 +182,16 @@ def _mirroring(project: str, model: _Pinned, role: ModelRole) -> Write:
     )
 
 
-def _recognise(at: Deployment, model: _Pinned) -> RecognisedModel | None:
+def _recognise(deployment: Deployment, model: _Pinned) -> RecognisedModel | None:
     """What a base on the hub is. Of files, nobody but their owner knows."""
     if model.on_hub is None or not isinstance(model.model, HubBase):
         return None
-    return recognise(at.hub, model.model, model.on_hub)
+    return recognise(deployment.hub, model.model, model.on_hub)
 
 
-def _view(at: Deployment, project: str, row: Row) -> BaseView:
+def _view(deployment: Deployment, project: str, row: Row) -> BaseView:
     ids = zip(ROLES, (row["base_id"], row["vae_id"]), strict=True)
-    copies = [copy for role, model in ids if model and (copy := mirror.find(at, project, model, role))]
+    copies = [copy for role, model in ids if model and (copy := mirror.find(deployment, project, model, role))]
     behind = next((copy for copy in copies if copy["state"] != "ready"), None)
     lacking = sum(copy["bytes"] - copy["done_bytes"] for copy in copies)
     return BaseView(

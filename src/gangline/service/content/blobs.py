@@ -37,15 +37,15 @@ def _contents(files: Iterable[File]) -> list[str]:
     return sorted({file.sha256 for file in files})
 
 
-def record_blob(at: Deployment, project: str, file: File, now_ms: int) -> None:
+def record_blob(deployment: Deployment, project: str, file: File, now_ms: int) -> None:
     """It is there. Raises `Unreachable` while it is being deleted."""
-    if not at.store.apply(guard("add_blob", project=project, sha256=file.sha256, bytes=file.bytes, now=now_ms)):
+    if not deployment.store.apply(guard("add_blob", project=project, sha256=file.sha256, bytes=file.bytes, now=now_ms)):
         raise going_just_now(file)
 
 
-def refuse_going(at: Deployment, project: str, file: File) -> None:
+def refuse_going(deployment: Deployment, project: str, file: File) -> None:
     """Raises `Unreachable` while it is being deleted: what is uploaded now might be deleted with it."""
-    rows = at.store.load("blob", project=project, sha256=file.sha256)
+    rows = deployment.store.load("blob", project=project, sha256=file.sha256)
     if rows and rows[0]["going"]:
         raise going_just_now(file)
 
@@ -54,9 +54,9 @@ def going_just_now(file: File) -> Unreachable:
     return Unreachable(f"{file.path} is being deleted, as no job used it", hint="try again in a minute")
 
 
-def check_here(at: Deployment, project: str, files: Mapping[str, File]) -> None:
+def check_here(deployment: Deployment, project: str, files: Mapping[str, File]) -> None:
     """Raises `BadInput` where one of these was not handed in."""
-    missing = [path for path, file in sorted(files.items()) if not _is_here(at, project, file)]
+    missing = [path for path, file in sorted(files.items()) if not _is_here(deployment, project, file)]
     if missing:
         raise BadInput(
             f"{len(missing)} input files are not in the object store, {missing[0]} the first of them",
@@ -64,20 +64,20 @@ def check_here(at: Deployment, project: str, files: Mapping[str, File]) -> None:
         )
 
 
-def _is_here(at: Deployment, project: str, file: File) -> bool:
-    rows = at.store.load("blob", project=project, sha256=file.sha256)
+def _is_here(deployment: Deployment, project: str, file: File) -> bool:
+    rows = deployment.store.load("blob", project=project, sha256=file.sha256)
     return bool(rows) and rows[0]["bytes"] == file.bytes and not rows[0]["going"]
 
 
-def give_up_unused(at: Deployment, now_ms: int) -> None:
+def give_up_unused(deployment: Deployment, now_ms: int) -> None:
     """A little at a time. As long as there are jobs whose files nobody has listed, nothing is given up."""
-    if _list_inputs(at):
+    if _list_inputs(deployment):
         return
-    rows = at.store.load("blobs_unused", before=before_ms(now_ms, at.policy.inputs_s), limit=AT_ONCE)
-    of_bases = {project: files_of_bases(at, project) for project in {row["project"] for row in rows}}
+    rows = deployment.store.load("blobs_unused", before=before_ms(now_ms, deployment.policy.inputs_s), limit=AT_ONCE)
+    of_bases = {project: files_of_bases(deployment, project) for project in {row["project"] for row in rows}}
     for row in rows:
         if row["sha256"] not in of_bases[row["project"]]:
-            at.store.apply(giving_up(row["project"], row, now_ms))
+            deployment.store.apply(giving_up(row["project"], row, now_ms))
 
 
 def giving_up(project: str, blob: Row, now_ms: int) -> Write:
@@ -85,33 +85,33 @@ def giving_up(project: str, blob: Row, now_ms: int) -> Write:
     return write("give_up_blob", project=project, sha256=blob["sha256"], seen=blob["used_ms"], now=now_ms)
 
 
-def delete_given_up(at: Deployment, now_ms: int) -> None:
+def delete_given_up(deployment: Deployment, now_ms: int) -> None:
     """The bytes first: as long as the row stands, nobody puts them there again."""
-    going = at.store.load("blobs_going", server=at.server, late=now_ms - LATE_MS, limit=AT_ONCE)
+    going = deployment.store.load("blobs_going", server=deployment.server, late=now_ms - LATE_MS, limit=AT_ONCE)
     for row in going:
-        which = {"project": row["project"], "sha256": row["sha256"], "server": at.server}
-        if at.store.apply(guard("take_blob", **which, seen=row["going_ms"], now=now_ms)):
-            at.objects.delete([blob_key(row["project"], row["sha256"])])
-            at.store.apply(write("drop_blob", **which))
+        which = {"project": row["project"], "sha256": row["sha256"], "server": deployment.server}
+        if deployment.store.apply(guard("take_blob", **which, seen=row["going_ms"], now=now_ms)):
+            deployment.objects.delete([blob_key(row["project"], row["sha256"])])
+            deployment.store.apply(write("drop_blob", **which))
 
 
-def files_of_bases(at: Deployment, project: str) -> set[str]:
+def files_of_bases(deployment: Deployment, project: str) -> set[str]:
     """The SHA-256 of all files of a project's bases: those with a name, and copies from the hub."""
     found = set[str]()
-    for row in at.store.load("bases", project=project):
+    for row in deployment.store.load("bases", project=project):
         for text in filter(None, (row["base"], row["vae"])):
             model = parse_base(json.loads(text))
             found |= {file.sha256 for file in model.files} if isinstance(model, FilesBase) else set()
-    for row in at.store.load("mirrored_files", project=project):
+    for row in deployment.store.load("mirrored_files", project=project):
         found |= {each["sha256"] for each in json.loads(row["files"]) if each["sha256"]}
     return found
 
 
-def _list_inputs(at: Deployment) -> bool:
+def _list_inputs(deployment: Deployment) -> bool:
     """Whether there were jobs whose files had to be listed: those of servers that do not do it."""
-    rows = at.store.load("jobs_unlisted", limit=AT_ONCE)
+    rows = deployment.store.load("jobs_unlisted", limit=AT_ONCE)
     for row in rows:
-        at.store.apply(guard("mark_listed", id=row["id"]), *listing(row["project"], row["id"], _inputs(row)))
+        deployment.store.apply(guard("mark_listed", id=row["id"]), *listing(row["project"], row["id"], _inputs(row)))
     return bool(rows)
 
 

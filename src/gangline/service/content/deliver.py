@@ -27,15 +27,15 @@ TURN_S = 3600.0
 PICTURES_S = 20.0
 
 
-def check_target(at: Deployment, project: str, address: str) -> None:
+def check_target(deployment: Deployment, project: str, address: str) -> None:
     """Raise `BadInput` where results of this project may not be delivered there."""
     if not address:
         return
-    if at.deliverer is None:
+    if deployment.deliverer is None:
         raise BadInput(
             "this server delivers no results", hint="leave `deliver` out, and fetch them: gangline artifacts JOB"
         )
-    at.deliverer.check(project, address)
+    deployment.deliverer.check(project, address)
 
 
 def delivering(job: str, address: str) -> list[Write]:
@@ -43,8 +43,8 @@ def delivering(job: str, address: str) -> list[Write]:
     return [write("add_delivery", job=job, address=address)] if address else []
 
 
-def delivery_view(at: Deployment, job: str) -> DeliveryView | None:
-    row = _find(at, job)
+def delivery_view(deployment: Deployment, job: str) -> DeliveryView | None:
+    row = _find(deployment, job)
     if row is None:
         return None
     files = len(json.loads(row["done"]))
@@ -53,7 +53,7 @@ def delivery_view(at: Deployment, job: str) -> DeliveryView | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Turn:
-    at: Deployment
+    deployment: Deployment
     deliverer: Deliverer
     server: str
     row: Row
@@ -63,18 +63,23 @@ class _Turn:
         return {"job": self.row["job"], "server": self.server}
 
 
-def deliver(at: Deployment, thread: int = 0) -> Iterator[None]:
+def deliver(deployment: Deployment, thread: int = 0) -> Iterator[None]:
     """All that is to be delivered. It takes long: who goes through this may stop after each step."""
-    if at.deliverer is None:
+    if deployment.deliverer is None:
         return
-    server = f"{at.server}/{thread}"
-    for found in at.store.load("deliveries_to_make", now=at.store.now_ms(), server=server):
-        taken = {"job": found["job"], "server": server, "now": at.store.now_ms(), "turn_ends_ms": _turn_ends_ms(at)}
-        if not at.store.apply(guard("take_delivery", **taken)):
+    server = f"{deployment.server}/{thread}"
+    for found in deployment.store.load("deliveries_to_make", now=deployment.store.now_ms(), server=server):
+        taken = {
+            "job": found["job"],
+            "server": server,
+            "now": deployment.store.now_ms(),
+            "turn_ends_ms": _turn_ends_ms(deployment),
+        }
+        if not deployment.store.apply(guard("take_delivery", **taken)):
             continue
-        row = _find(at, found["job"])
+        row = _find(deployment, found["job"])
         if row is not None and row["state"] == "waiting":
-            yield from _go_on(_Turn(at=at, deliverer=at.deliverer, server=server, row=row))
+            yield from _go_on(_Turn(deployment=deployment, deliverer=deployment.deliverer, server=server, row=row))
 
 
 def _go_on(turn: _Turn) -> Iterator[None]:
@@ -95,8 +100,8 @@ def _go_on(turn: _Turn) -> Iterator[None]:
 
 def _again(turn: _Turn, because: str) -> None:
     """Later; after very many tries it has failed."""
-    tries = (_find(turn.at, turn.row["job"]) or turn.row)["tries"] + 1
-    if tries >= turn.at.fetching.tries_max:
+    tries = (_find(turn.deployment, turn.row["job"]) or turn.row)["tries"] + 1
+    if tries >= turn.deployment.fetching.tries_max:
         _fail(turn, f"{because}, in {tries} tries")
         return
     _end(turn, "waiting", because, tries=tries, wait_s=pause_s(tries))
@@ -104,7 +109,7 @@ def _again(turn: _Turn, because: str) -> None:
 
 def _copy(turn: _Turn) -> Iterator[None]:
     """Stops where another server has taken over."""
-    at, job = turn.at, turn.row["job"]
+    at, job = turn.deployment, turn.row["job"]
     done: dict[str, str] = json.loads(turn.row["done"])
     files = {row["path"]: row for row in at.store.load("artifacts", job=job) if not row["path"].startswith(PREVIEWS)}
     missing = [_outgoing(at, row) for path, row in files.items() if done.get(path) != row["sha256"]]
@@ -124,30 +129,30 @@ def _copy(turn: _Turn) -> Iterator[None]:
     )
 
 
-def _outgoing(at: Deployment, row: Row) -> Outgoing:
+def _outgoing(deployment: Deployment, row: Row) -> Outgoing:
     return Outgoing(
-        path=row["path"], bytes=row["bytes"], sha256=row["sha256"], read=partial(at.objects.chunks, row["key"])
+        path=row["path"], bytes=row["bytes"], sha256=row["sha256"], read=partial(deployment.objects.chunks, row["key"])
     )
 
 
 def _fail(turn: _Turn, why: str) -> None:
     because = as_words(f"the results could not be delivered to {turn.row['address']}: {why}")
-    turn.at.store.apply(
+    turn.deployment.store.apply(
         guard("end_delivery", **turn.who, state="failed", because=because, tries=0, not_before_ms=0),
-        event(turn.row["job"], "not delivered", because, turn.at.store.now_ms()),
+        event(turn.row["job"], "not delivered", because, turn.deployment.store.now_ms()),
     )
 
 
 def _end(turn: _Turn, state: str, because: str, *, tries: int = 0, wait_s: float = 0.0) -> None:
-    not_before_ms = turn.at.store.now_ms() + round(wait_s * 1000)
+    not_before_ms = turn.deployment.store.now_ms() + round(wait_s * 1000)
     end = {"state": state, "because": as_words(because), "tries": tries, "not_before_ms": not_before_ms}
-    turn.at.store.apply(write("end_delivery", **turn.who, **end))
+    turn.deployment.store.apply(write("end_delivery", **turn.who, **end))
 
 
-def _turn_ends_ms(at: Deployment) -> int:
-    return at.store.now_ms() + round(TURN_S * 1000)
+def _turn_ends_ms(deployment: Deployment) -> int:
+    return deployment.store.now_ms() + round(TURN_S * 1000)
 
 
-def _find(at: Deployment, job: str) -> Row | None:
-    rows = at.store.load("delivery", job=job)
+def _find(deployment: Deployment, job: str) -> Row | None:
+    rows = deployment.store.load("delivery", job=job)
     return rows[0] if rows else None

@@ -43,12 +43,12 @@ TURN_S = 960.0
 # Submitting
 
 
-def places_of(at: Deployment, project: str, given: object) -> tuple[PhotoPlace, ...]:
+def places_of(deployment: Deployment, project: str, given: object) -> tuple[PhotoPlace, ...]:
     """The places that `photos` of a submission names. Raises `BadInput` where they may not be fetched."""
     places = parse_places(given)
-    if at.fetcher is None:
+    if deployment.fetcher is None:
         raise BadInput("this server fetches no photos", hint="upload them, as `gangline train FOLDER` does")
-    at.fetcher.check(project, places)
+    deployment.fetcher.check(project, places)
     return places
 
 
@@ -59,8 +59,8 @@ def awaiting(job: str, spec: Spec, places: Sequence[PhotoPlace]) -> tuple[str, l
     return added["asked"], [write("await_photos", id=job, spec=asked), write("add_import", job=job, **added)]
 
 
-def why_waiting(at: Deployment, job: str, now_ms: int) -> str:
-    row = _find(at, job)
+def why_waiting(deployment: Deployment, job: str, now_ms: int) -> str:
+    row = _find(deployment, job)
     if row is None:
         return FETCHING
     far = f": {row['done']} of {row['files']}" if row["files"] else ""
@@ -77,7 +77,7 @@ def why_waiting(at: Deployment, job: str, now_ms: int) -> str:
 class _Turn:
     """Who fetches photos for which job; of several threads of a server, too, one."""
 
-    at: Deployment
+    deployment: Deployment
     fetcher: Fetcher
     server: str
     job: str
@@ -90,7 +90,7 @@ class _Turn:
     @property
     def spent_ms(self) -> int:
         """The time of all turns up to now."""
-        return self.spent_before_ms + self.at.store.now_ms() - self.begun_ms
+        return self.spent_before_ms + self.deployment.store.now_ms() - self.begun_ms
 
     @property
     def who(self) -> dict[str, object]:
@@ -106,52 +106,57 @@ class _Unwanted(GanglineError):
     """Nobody waits for these photos any more."""
 
 
-def fetch_photos(at: Deployment, thread: int = 0) -> Iterator[None]:
+def fetch_photos(deployment: Deployment, thread: int = 0) -> Iterator[None]:
     """For all jobs that wait for photos. It takes long: who goes through this may stop after each step, and the next time it goes on
     there."""
-    if at.fetcher is None:
+    if deployment.fetcher is None:
         return
     if thread == 0:
-        _sweep(at, at.fetcher)
-    server = f"{at.server}/{thread}"
+        _sweep(deployment, deployment.fetcher)
+    server = f"{deployment.server}/{thread}"
     had = set[str]()
-    while row := _take_next(at, server, had):
+    while row := _take_next(deployment, server, had):
         had.add(row["job"])
-        yield from _fetch(at, at.fetcher, server, row)
+        yield from _fetch(deployment, deployment.fetcher, server, row)
 
 
-def _take_next(at: Deployment, server: str, had: Set[str]) -> Row | None:
+def _take_next(deployment: Deployment, server: str, had: Set[str]) -> Row | None:
     """What to fetch now; after each fetch it may be another's turn. What was tried in this round waits for the next one."""
-    who = {"server": server, "at_once_max": at.fetching.of_one_project_max}
-    for found in at.store.load("imports_to_make", now=at.store.now_ms(), **who):
+    who = {"server": server, "at_once_max": deployment.fetching.of_one_project_max}
+    for found in deployment.store.load("imports_to_make", now=deployment.store.now_ms(), **who):
         job, project = found["job"], found["project"]
-        turn = {"job": job, "project": project, "now": at.store.now_ms(), "turn_ends_ms": _turn_ends_ms(at)}
-        if job not in had and at.store.apply(
+        turn = {
+            "job": job,
+            "project": project,
+            "now": deployment.store.now_ms(),
+            "turn_ends_ms": _turn_ends_ms(deployment),
+        }
+        if job not in had and deployment.store.apply(
             write("hold_project", project=project), guard("take_import", **who, **turn)
         ):
-            return _find(at, job)
+            return _find(deployment, job)
     return None
 
 
-def _sweep(at: Deployment, fetcher: Fetcher) -> None:
+def _sweep(deployment: Deployment, fetcher: Fetcher) -> None:
     """What was brought for a job that waits no more: it was deleted or has ended, or another server was faster."""
     for job in fetcher.kept():
-        row = _find(at, job)
+        row = _find(deployment, job)
         if row is None or row["state"] != "fetching":
             fetcher.forget(job)
 
 
-def _fetch(at: Deployment, fetcher: Fetcher, server: str, row: Row) -> Iterator[None]:
+def _fetch(deployment: Deployment, fetcher: Fetcher, server: str, row: Row) -> Iterator[None]:
     job = row["job"]
     turn = _Turn(
-        at=at,
+        deployment=deployment,
         fetcher=fetcher,
         server=server,
         job=job,
         project=row["project"],
         places=(),
         tries=row["tries"],
-        begun_ms=at.store.now_ms(),
+        begun_ms=deployment.store.now_ms(),
         spent_before_ms=row["spent_ms"],
     )
     try:
@@ -191,7 +196,7 @@ def _bring(turn: _Turn, row: Row) -> Iterator[None]:
 
 def _check(turn: _Turn) -> None:
     """Raise `_Unwanted` where nobody waits for the photos, as their job has ended or was deleted; `UserError` where they took too long."""
-    row, most_s = _find(turn.at, turn.job), turn.at.fetching.job_s
+    row, most_s = _find(turn.deployment, turn.job), turn.deployment.fetching.job_s
     if row is None or row["ended_ms"] is not None:
         raise _Unwanted(f"nobody waits for the photos of {turn.job}")
     if turn.spent_ms > most_s * 1000:
@@ -208,14 +213,14 @@ def _advance(turn: _Turn, brought: Brought, done_before: int) -> bool:
     _check(turn)
     progress = {"done": brought.done, "files": brought.of, "because": ""}
     tries = 0 if brought.done > done_before else turn.tries
-    return turn.at.store.apply(
-        guard("advance_import", **turn.who, **progress, tries=tries, turn_ends_ms=_turn_ends_ms(turn.at))
+    return turn.deployment.store.apply(
+        guard("advance_import", **turn.who, **progress, tries=tries, turn_ends_ms=_turn_ends_ms(turn.deployment))
     )
 
 
 def _keep(turn: _Turn, name: str) -> File:
     """Into the object store, by content."""
-    at = turn.at
+    at = turn.deployment
     with turn.fetcher.open(turn.job, name) as content:
         sha256 = hashlib.file_digest(content, "sha256").hexdigest()
         file = File(path=name, bytes=content.seek(0, os.SEEK_END), sha256=sha256)
@@ -227,28 +232,28 @@ def _keep(turn: _Turn, name: str) -> File:
     return file
 
 
-def _put(at: Deployment, key: str, file: File, content: BufferedIOBase) -> None:
-    if at.objects.stat(key):
-        if at.objects.read_back(key) == file.sha256:
+def _put(deployment: Deployment, key: str, file: File, content: BufferedIOBase) -> None:
+    if deployment.objects.stat(key):
+        if deployment.objects.read_back(key) == file.sha256:
             return
-        at.objects.delete([key])
-    if not at.objects.in_parts(file.bytes):
-        at.objects.write(key, content.read())
+        deployment.objects.delete([key])
+    if not deployment.objects.in_parts(file.bytes):
+        deployment.objects.write(key, content.read())
         return
-    upload = at.objects.begin(key)
+    upload = deployment.objects.begin(key)
     parts = list[UploadPart]()
     for number, length in enumerate(part_lengths(file.bytes), start=1):
         part = content.read(length)
-        at.objects.put_part(key, upload, number, part)
+        deployment.objects.put_part(key, upload, number, part)
         parts.append(UploadPart(len(part), hashlib.sha256(part).hexdigest()))
-    at.objects.complete(key, upload, parts)
-    if at.objects.stat(key) is None:
+    deployment.objects.complete(key, upload, parts)
+    if deployment.objects.stat(key) is None:
         raise Unreachable(f"{file.path} is not complete in the object store")
 
 
 def _fill(turn: _Turn, found: FetchedPhotos, files: dict[str, File]) -> None:
     """The job has its photos, unless it has ended or another server was faster."""
-    at, now_ms = turn.at, turn.at.store.now_ms()
+    at, now_ms = turn.deployment, turn.deployment.store.now_ms()
     asked = json.loads(at.store.load("job", id=turn.job)[0]["spec"])
     photos, captions = ([to_json(files[name]) for name in names] for names in (found.photos, found.captions))
     spec = parse_spec(asked | {"photos": photos, "captions": captions})
@@ -275,9 +280,9 @@ def _in_words(found: FetchedPhotos) -> str:
 
 def _pause(turn: _Turn, error: GanglineError) -> None:
     """Later again; after very many tries the job has failed."""
-    row = _find(turn.at, turn.job)
+    row = _find(turn.deployment, turn.job)
     tries = 1 + (row["tries"] if row else turn.tries)
-    if tries >= turn.at.fetching.tries_max:
+    if tries >= turn.deployment.fetching.tries_max:
         _fail(turn, UserError(f"{error.message}, in {tries} tries"))
         return
     _end(turn, "fetching", error.message, tries=tries, wait_s=pause_s(tries))
@@ -285,7 +290,7 @@ def _pause(turn: _Turn, error: GanglineError) -> None:
 
 def _fail(turn: _Turn, error: GanglineError) -> None:
     """The job fails with it, unless it has ended meanwhile."""
-    at, now_ms = turn.at, turn.at.store.now_ms()
+    at, now_ms = turn.deployment, turn.deployment.store.now_ms()
     rows = at.store.load("job", id=turn.job)
     if not rows or rows[0]["ended_ms"] is not None:  # it may have been deleted
         _end(turn, "dropped", "")
@@ -299,15 +304,15 @@ def _fail(turn: _Turn, error: GanglineError) -> None:
 
 
 def _end(turn: _Turn, state: str, because: str, *, tries: int = 0, wait_s: float = 0.0) -> None:
-    not_before_ms = turn.at.store.now_ms() + round(wait_s * 1000)
+    not_before_ms = turn.deployment.store.now_ms() + round(wait_s * 1000)
     end = {"state": state, "because": as_words(because), "tries": tries, "not_before_ms": not_before_ms}
-    turn.at.store.apply(write("end_import", **turn.who, **end))
+    turn.deployment.store.apply(write("end_import", **turn.who, **end))
 
 
-def _turn_ends_ms(at: Deployment) -> int:
-    return at.store.now_ms() + round((TURN_S + at.fetching.file_s) * 1000)
+def _turn_ends_ms(deployment: Deployment) -> int:
+    return deployment.store.now_ms() + round((TURN_S + deployment.fetching.file_s) * 1000)
 
 
-def _find(at: Deployment, job: str) -> Row | None:
-    rows = at.store.load("import_of", job=job)
+def _find(deployment: Deployment, job: str) -> Row | None:
+    rows = deployment.store.load("import_of", job=job)
     return rows[0] if rows else None

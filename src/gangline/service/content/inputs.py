@@ -20,22 +20,22 @@ from gangline.service.deployment import Deployment
 OPTIMIZER = "optimizer"
 
 
-def inputs_of(at: Deployment, job: Row) -> tuple[Stored, ...]:
+def inputs_of(deployment: Deployment, job: Row) -> tuple[Stored, ...]:
     """By their paths below `inputs/`. A job that renders has the weights that it shows among them, while they are kept."""
     spec = parse_task(json.loads(job["spec"]))
-    files = sorted((spec.input_files() | copied_files(at, job["project"], spec)).items())
+    files = sorted((spec.input_files() | copied_files(deployment, job["project"], spec)).items())
     found = [stored(file, path, blob_key(job["project"], file.sha256)) for path, file in files]
-    return (*found, *(_weights(at, spec) if needs_weights(spec) else ()))
+    return (*found, *(_weights(deployment, spec) if needs_weights(spec) else ()))
 
 
-def _weights(at: Deployment, spec: SampleSpec) -> list[Stored]:
+def _weights(deployment: Deployment, spec: SampleSpec) -> list[Stored]:
     if spec.checkpoint is None:
-        made = [row for row in at.store.load("artifacts", job=spec.job) if _is_of_result(spec, row["path"])]
+        made = [row for row in deployment.store.load("artifacts", job=spec.job) if _is_of_result(spec, row["path"])]
         return [
             Stored(path=f"result/{row['path']}", **{name: row[name] for name in ("bytes", "sha256", "key")})
             for row in made
         ]
-    kept = {row["id"]: row for row in at.store.load("checkpoints", job=spec.job)}
+    kept = {row["id"]: row for row in deployment.store.load("checkpoints", job=spec.job)}
     files = resumable(kept[spec.checkpoint]).files if spec.checkpoint in kept else ()
     return [
         Stored(path=f"checkpoint/{file.path}", bytes=file.bytes, sha256=file.sha256, key=file.key)
@@ -53,10 +53,10 @@ def _is_of_result(spec: SampleSpec, path: str) -> bool:
     )
 
 
-def checkpoints_to_resume(at: Deployment, job: str, begins_from: str | None) -> list[Row]:
+def checkpoints_to_resume(deployment: Deployment, job: str, begins_from: str | None) -> list[Row]:
     """The checkpoints of a job, newest first; while it has none, those of the job that it begins from."""
-    own = at.store.load("checkpoints", job=job)
-    return own if own or begins_from is None else at.store.load("checkpoints", job=begins_from)
+    own = deployment.store.load("checkpoints", job=job)
+    return own if own or begins_from is None else deployment.store.load("checkpoints", job=begins_from)
 
 
 def resumable(checkpoint: Row) -> Resumable:
@@ -75,18 +75,18 @@ def stored(file: File, path: str, key: str) -> Stored:
     return Stored(path=path, bytes=file.bytes, sha256=file.sha256, key=key)
 
 
-def prepared_for(at: Deployment, job: Row, node: Node, now_ms: int) -> tuple[Offered, ...]:
+def prepared_for(deployment: Deployment, job: Row, node: Node, now_ms: int) -> tuple[Offered, ...]:
     """What a training job need not make on this node."""
     spec = parse_task(json.loads(job["spec"]))
     if not needs_prepared_files(spec):
         return ()
-    return offered_files(at, job["project"], job["id"], spec, node.numerics, now_ms)
+    return offered_files(deployment, job["project"], job["id"], spec, node.numerics, now_ms)
 
 
-def readable_keys(at: Deployment, job: str, node: str, now_ms: int) -> dict[str, int]:
+def readable_keys(deployment: Deployment, job: str, node: str, now_ms: int) -> dict[str, int]:
     """With their lengths in bytes."""
-    row = at.store.load("job", id=job)[0]
-    checkpoints = (resumable(checkpoint) for checkpoint in checkpoints_to_resume(at, job, row["begins_from"]))
-    folders = (*checkpoints, *prepared_for(at, row, load_node(at, node), now_ms))
-    files = [*inputs_of(at, row), *(file for folder in folders for file in folder.files)]
+    row = deployment.store.load("job", id=job)[0]
+    checkpoints = (resumable(checkpoint) for checkpoint in checkpoints_to_resume(deployment, job, row["begins_from"]))
+    folders = (*checkpoints, *prepared_for(deployment, row, load_node(deployment, node), now_ms))
+    files = [*inputs_of(deployment, row), *(file for folder in folders for file in folder.files)]
     return {file.key: file.bytes for file in files}

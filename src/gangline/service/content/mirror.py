@@ -21,43 +21,43 @@ TURN_S = 300.0
 """Without a word for so long, another server goes on. A part of a file takes less."""
 
 
-def mirror(at: Deployment) -> Iterator[None]:
+def mirror(deployment: Deployment) -> Iterator[None]:
     """All that is to be copied. It takes long: who goes through this may stop after each step, and the next time it goes on there."""
-    now_ms = at.store.now_ms()
-    for row in at.store.load("mirrors_to_make", now=now_ms, server=at.server):
+    now_ms = deployment.store.now_ms()
+    for row in deployment.store.load("mirrors_to_make", now=now_ms, server=deployment.server):
         which = {name: row[name] for name in ("project", "base", "role")}
-        if at.store.apply(guard("take_mirror", **which, **_turn(at), now=now_ms)):
-            yield from _go_on(at, which)
+        if deployment.store.apply(guard("take_mirror", **which, **_turn(deployment), now=now_ms)):
+            yield from _go_on(deployment, which)
 
 
-def _go_on(at: Deployment, which: dict[str, Any]) -> Iterator[None]:
+def _go_on(deployment: Deployment, which: dict[str, Any]) -> Iterator[None]:
     """The hub or the object store may be away: then it is tried again, later each time."""
-    row = find(at, **which)
+    row = find(deployment, **which)
     if row is None or row["state"] != "fetching":
         return
     copy = _as_copy(row)
     try:
-        yield from _copy(at, copy)
+        yield from _copy(deployment, copy)
     except Unreachable as error:
         tries = row["tries"] + 1
-        _end(at, copy, "fetching", error.message, tries=tries, wait_s=pause_s(tries))
+        _end(deployment, copy, "fetching", error.message, tries=tries, wait_s=pause_s(tries))
     except GanglineError as error:
-        _end(at, copy, "failed", error.message)
+        _end(deployment, copy, "failed", error.message)
 
 
-def copied_files(at: Deployment, project: str, spec: Spec | SampleSpec) -> dict[str, File]:
+def copied_files(deployment: Deployment, project: str, spec: Spec | SampleSpec) -> dict[str, File]:
     """The files of a spec's hub models that are in the object store, by their path below `inputs/`."""
     found: dict[str, File] = {}
     settings = spec.of if isinstance(spec, SampleSpec) else spec
     for role, model in zip(ROLES, (settings.base, settings.vae), strict=True):
-        row = find(at, project, model.id, role) if isinstance(model, HubBase) else None
+        row = find(deployment, project, model.id, role) if isinstance(model, HubBase) else None
         if row and row["state"] == "ready":
             found |= {f"{role}/{each['path']}": File(**each) for each in json.loads(row["files"])}
     return found
 
 
-def find(at: Deployment, project: str, base: str, role: ModelRole) -> Row | None:
-    rows = at.store.load("mirrors", project=project, base=base)
+def find(deployment: Deployment, project: str, base: str, role: ModelRole) -> Row | None:
+    rows = deployment.store.load("mirrors", project=project, base=base)
     return next((row for row in rows if row["role"] == role), None)
 
 
@@ -96,57 +96,57 @@ def _as_copy(row: Row) -> _Copy:
     )
 
 
-def _copy(at: Deployment, copy: _Copy) -> Iterator[None]:
+def _copy(deployment: Deployment, copy: _Copy) -> Iterator[None]:
     """Stops where another server has taken over."""
     for number in range(copy.done, len(copy.files)):
-        bring = _large if at.objects.in_parts(copy.files[number]["bytes"]) else _small
-        for step in bring(at, copy):
-            if not _advance(at, step, copy):
+        bring = _large if deployment.objects.in_parts(copy.files[number]["bytes"]) else _small
+        for step in bring(deployment, copy):
+            if not _advance(deployment, step, copy):
                 return
             copy = step
             yield
-    _end(at, copy, "ready", "")
+    _end(deployment, copy, "ready", "")
 
 
-def _small(at: Deployment, copy: _Copy) -> Iterator[_Copy]:
+def _small(deployment: Deployment, copy: _Copy) -> Iterator[_Copy]:
     each = copy.files[copy.done]
-    content = at.hub.read(copy.model.repo, copy.model.revision, each["path"])
+    content = deployment.hub.read(copy.model.repo, copy.model.revision, each["path"])
     sha256 = hashlib.sha256(content).hexdigest()
     if len(content) != each["bytes"] or each["sha256"] not in (None, sha256):
         raise _other(each["path"])
-    at.objects.write(blob_key(copy.project, sha256), content)
+    deployment.objects.write(blob_key(copy.project, sha256), content)
     yield _done(copy, sha256)
 
 
-def _large(at: Deployment, copy: _Copy) -> Iterator[_Copy]:
+def _large(deployment: Deployment, copy: _Copy) -> Iterator[_Copy]:
     """One with a SHA-256 of the hub's, which holds once all of it is read back."""
     each, model = copy.files[copy.done], copy.model
     key, ranges = blob_key(copy.project, each["sha256"]), part_ranges(each["bytes"])
-    if at.objects.stat(key):  # of another model, or complete before that could be written down
-        yield _checked(at, copy, key)
+    if deployment.objects.stat(key):  # of another model, or complete before that could be written down
+        yield _checked(deployment, copy, key)
         return
-    if not copy.begun or at.objects.parts(key, copy.begun) is None:
-        copy = replace(copy, begun=at.objects.begin(key), parts=())
+    if not copy.begun or deployment.objects.parts(key, copy.begun) is None:
+        copy = replace(copy, begun=deployment.objects.begin(key), parts=())
         yield copy
     while len(copy.parts) < len(ranges):
         part = ranges[len(copy.parts)]
-        content = at.hub.read(model.repo, model.revision, each["path"], part)
+        content = deployment.hub.read(model.repo, model.revision, each["path"], part)
         if len(content) != len(part):
             raise Unreachable(f"the hub sent {len(content)} of {len(part)} bytes of {each['path']}")
-        at.objects.put_part(key, copy.begun, len(copy.parts) + 1, content)
+        deployment.objects.put_part(key, copy.begun, len(copy.parts) + 1, content)
         copy = replace(copy, parts=(*copy.parts, hashlib.sha256(content).hexdigest()))
         yield copy
     declared = [UploadPart(len(part), sha256) for part, sha256 in zip(ranges, copy.parts, strict=True)]
-    at.objects.complete(key, copy.begun, declared)
-    if at.objects.stat(key) is None:
+    deployment.objects.complete(key, copy.begun, declared)
+    if deployment.objects.stat(key) is None:
         raise Unreachable(f"{each['path']} is not complete in the object store")
-    yield _checked(at, copy, key)
+    yield _checked(deployment, copy, key)
 
 
-def _checked(at: Deployment, copy: _Copy, key: str) -> _Copy:
+def _checked(deployment: Deployment, copy: _Copy, key: str) -> _Copy:
     each = copy.files[copy.done]
-    if at.objects.read_back(key) != each["sha256"]:
-        at.objects.delete([key])
+    if deployment.objects.read_back(key) != each["sha256"]:
+        deployment.objects.delete([key])
         raise _other(each["path"])
     return _done(copy, each["sha256"])
 
@@ -161,13 +161,20 @@ def _done(copy: _Copy, sha256: str) -> _Copy:
     return replace(copy, files=files, done=number + 1, begun="", parts=())
 
 
-def _advance(at: Deployment, copy: _Copy, before: _Copy) -> bool:
+def _advance(deployment: Deployment, copy: _Copy, before: _Copy) -> bool:
     """Written down, if it is still this server's turn, and nothing of it is just being deleted."""
-    now_ms = at.store.now_ms()
+    now_ms = deployment.store.now_ms()
     here = copy.files[before.done : copy.done]
     progress = {"files": json.dumps(copy.files), "done_files": copy.done, "done_bytes": copy.done_bytes}
-    return at.store.apply(
-        guard("advance_mirror", **copy.which, **_turn(at), **progress, begun=copy.begun, parts=json.dumps(copy.parts)),
+    return deployment.store.apply(
+        guard(
+            "advance_mirror",
+            **copy.which,
+            **_turn(deployment),
+            **progress,
+            begun=copy.begun,
+            parts=json.dumps(copy.parts),
+        ),
         *(
             guard("add_blob", project=copy.project, sha256=each["sha256"], bytes=each["bytes"], now=now_ms)
             for each in here
@@ -175,11 +182,11 @@ def _advance(at: Deployment, copy: _Copy, before: _Copy) -> bool:
     )
 
 
-def _end(at: Deployment, copy: _Copy, state: str, because: str, *, tries: int = 0, wait_s: float = 0.0) -> None:
-    not_before_ms = at.store.now_ms() + round(wait_s * 1000)
+def _end(deployment: Deployment, copy: _Copy, state: str, because: str, *, tries: int = 0, wait_s: float = 0.0) -> None:
+    not_before_ms = deployment.store.now_ms() + round(wait_s * 1000)
     end = {"state": state, "because": because, "tries": tries, "not_before_ms": not_before_ms}
-    at.store.apply(write("end_mirror", **copy.which, server=at.server, **end))
+    deployment.store.apply(write("end_mirror", **copy.which, server=deployment.server, **end))
 
 
-def _turn(at: Deployment) -> dict[str, object]:
-    return {"server": at.server, "turn_ends_ms": at.store.now_ms() + round(TURN_S * 1000)}
+def _turn(deployment: Deployment) -> dict[str, object]:
+    return {"server": deployment.server, "turn_ends_ms": deployment.store.now_ms() + round(TURN_S * 1000)}

@@ -7,7 +7,7 @@ from gangline.core.files import File, Grant, attestations, part_lengths
 from gangline.ports.objects import Objects, UploadPart
 
 
-def whole(objects: Objects, key: str, file: File, now_ms: int, seconds: float) -> Grant:
+def single_upload(objects: Objects, key: str, file: File, now_ms: int, seconds: float) -> Grant:
     """One request that brings all of it."""
     return Grant(parts=(objects.sign_put(key, bytes=file.bytes, sha256=file.sha256, now_ms=now_ms, seconds=seconds),))
 

@@ -19,24 +19,26 @@ DAY_MS = 86_400_000
 AT_ONCE = 200
 
 
-def record_prepared(at: Deployment, node: str, hold: Hold, request: Keep, now_ms: int) -> Done | Stale | Refused:
+def record_prepared(
+    deployment: Deployment, node: str, hold: Hold, request: Keep, now_ms: int
+) -> Done | Stale | Refused:
     """From here on it is offered to other jobs: every byte is in the object store."""
-    job = job_of_hold(at, node, hold)
+    job = job_of_hold(deployment, node, hold)
     if job is None:
         return LOST
     try:
         prepared = parse_prepared(request.manifest)
     except Damaged as error:
         return Refused(because=error.message)
-    if not KEY.fullmatch(prepared.key) or subject_of(prepared.key) not in _subjects(at, job["id"]):
+    if not KEY.fullmatch(prepared.key) or subject_of(prepared.key) not in _subjects(deployment, job["id"]):
         return Refused(because=f"{prepared.key[:100]} is nothing that this job prepares")
     prefix = prepared_prefix(attempt_prefix(job["project"], job["id"], hold.attempt), prepared.key)
     for file in prepared.files:
-        found = stored_as(at, f"{prefix}/{file.path}", file)
+        found = stored_as(deployment, f"{prefix}/{file.path}", file)
         if isinstance(found, Refused):
             return found
-    maker = load_node(at, node)
-    kept = at.store.apply(
+    maker = load_node(deployment, node)
+    kept = deployment.store.apply(
         guard("hold_lease", **lease_of(node, hold)),
         guard(
             "add_prepared",
@@ -52,39 +54,43 @@ def record_prepared(at: Deployment, node: str, hold: Hold, request: Keep, now_ms
         ),
         event(job["id"], "prepared", _told(prepared), now_ms, attempt=hold.attempt, node=node),
     )
-    if kept or job_of_hold(at, node, hold):
+    if kept or job_of_hold(deployment, node, hold):
         return Done()  # the second: it was kept before, and the answer was lost
     return LOST
 
 
 def offered_files(
-    at: Deployment, project: str, job: str, spec: Spec, numerics: str, now_ms: int
+    deployment: Deployment, project: str, job: str, spec: Spec, numerics: str, now_ms: int
 ) -> tuple[Offered, ...]:
     """What a run of `spec` need not make on a node of these `numerics`."""
     found = dict.fromkeys(KINDS, "") | {prepared_kind(subject): subject for subject in _subjects_of(spec)}
-    rows = at.store.load("prepared_for", project=project, job=job, numerics=numerics, trust=spec.needs.trust, **found)
+    rows = deployment.store.load(
+        "prepared_for", project=project, job=job, numerics=numerics, trust=spec.needs.trust, **found
+    )
     chosen: dict[str, Row] = {}
     for row in rows:
         chosen.setdefault(row["key"], row)
     unmarked = [row for row in chosen.values() if now_ms - row["used_ms"] >= DAY_MS]
     if unmarked:
         common = {"project": project, "now": now_ms}
-        at.store.apply(*(write("use_prepared", key=row["key"], attempt=row["attempt"], **common) for row in unmarked))
+        deployment.store.apply(
+            *(write("use_prepared", key=row["key"], attempt=row["attempt"], **common) for row in unmarked)
+        )
     return tuple(_offered(row) for row in chosen.values())
 
 
-def prune_prepared(at: Deployment, now_ms: int) -> None:
+def prune_prepared(deployment: Deployment, now_ms: int) -> None:
     """Forgotten first, then their bytes go: what is offered is there."""
-    before = now_ms - round(at.policy.prepared_s * 1000)
-    for row in at.store.load("prepared_unused", before=before, limit=AT_ONCE):
+    before = now_ms - round(deployment.policy.prepared_s * 1000)
+    for row in deployment.store.load("prepared_unused", before=before, limit=AT_ONCE):
         which = {name: row[name] for name in ("project", "key", "attempt")}
         again = write("sweep_attempt_again", attempt=row["attempt"])
-        if at.store.apply(guard("forget_prepared", **which, seen=row["used_ms"]), again):
-            at.objects.delete([stored.key for stored in _offered(row).files])
+        if deployment.store.apply(guard("forget_prepared", **which, seen=row["used_ms"]), again):
+            deployment.objects.delete([stored.key for stored in _offered(row).files])
 
 
-def _subjects(at: Deployment, job: str) -> tuple[str, ...]:
-    spec = parse_task(json.loads(at.store.load("job", id=job)[0]["spec"]))
+def _subjects(deployment: Deployment, job: str) -> tuple[str, ...]:
+    spec = parse_task(json.loads(deployment.store.load("job", id=job)[0]["spec"]))
     return _subjects_of(spec)
 
 

@@ -13,57 +13,57 @@ from gangline.ports.objects import UploadPart
 from gangline.ports.server import Refused, Upload
 from gangline.ports.store import guard, write
 from gangline.service.attempts import TRIES_MAX
-from gangline.service.content.parts import attested, declared, in_parts, whole
+from gangline.service.content.parts import attested, declared, in_parts, single_upload
 from gangline.service.deployment import Deployment
 
 
-def grant(at: Deployment, key: str, file: Upload, now_ms: int, *, attempt: str = "") -> Grant:
+def grant(deployment: Deployment, key: str, file: Upload, now_ms: int, *, attempt: str = "") -> Grant:
     """Requests that bring exactly these bytes under `key`, as far as the store has not got them."""
-    if not at.objects.in_parts(file.bytes):
-        return whole(at.objects, key, file, now_ms, at.policy.url_s)
+    if not deployment.objects.in_parts(file.bytes):
+        return single_upload(deployment.objects, key, file, now_ms, deployment.policy.url_s)
     parts = file.parts or (file.sha256,)
-    upload, here = _begun(at, key, file, parts, now_ms, attempt)
-    return in_parts(at.objects, key, upload, here, declared(file.bytes, parts), now_ms, at.policy.url_s)
+    upload, here = _begun(deployment, key, file, parts, now_ms, attempt)
+    return in_parts(deployment.objects, key, upload, here, declared(file.bytes, parts), now_ms, deployment.policy.url_s)
 
 
-def stored_as(at: Deployment, key: str, file: File, parts: tuple[str, ...] = ()) -> bool | Refused:
+def stored_as(deployment: Deployment, key: str, file: File, parts: tuple[str, ...] = ()) -> bool | Refused:
     """Whether the store attests `file`, which lies under `key`; `Refused` where it does not lie there. An upload whose parts
     have all come becomes an object now. Who names no `parts` means those with which it was begun."""
-    rows = at.store.load("upload", key=key) if at.objects.in_parts(file.bytes) else []
+    rows = deployment.store.load("upload", key=key) if deployment.objects.in_parts(file.bytes) else []
     begun = tuple(json.loads(rows[0]["parts"])) if rows else ()
     if rows and rows[0]["begun"]:
-        at.objects.complete(key, rows[0]["begun"], declared(rows[0]["bytes"], begun))
-    return _stands(at, key, file, parts or begun)
+        deployment.objects.complete(key, rows[0]["begun"], declared(rows[0]["bytes"], begun))
+    return _stands(deployment, key, file, parts or begun)
 
 
-def _stands(at: Deployment, key: str, file: File, parts: tuple[str, ...]) -> bool | Refused:
+def _stands(deployment: Deployment, key: str, file: File, parts: tuple[str, ...]) -> bool | Refused:
     try:
-        return attested(at.objects, key, file, parts)
+        return attested(deployment.objects, key, file, parts)
     except Damaged as error:
         return Refused(because=error.message)
 
 
 def _begun(
-    at: Deployment, key: str, file: Upload, parts: tuple[str, ...], now_ms: int, attempt: str
+    deployment: Deployment, key: str, file: Upload, parts: tuple[str, ...], now_ms: int, attempt: str
 ) -> tuple[str, Mapping[int, UploadPart]]:
     """The upload of just these bytes, begun where there is none, and what the store has of it: all, where it is an object already."""
     said = {"bytes": file.bytes, "sha256": file.sha256, "parts": json.dumps(parts)}
     for _ in range(TRIES_MAX):
-        rows = at.store.load("upload", key=key)
+        rows = deployment.store.load("upload", key=key)
         seen = rows[0]["begun"] if rows else ""
         if seen and said == {name: rows[0][name] for name in said}:
-            here = at.objects.parts(key, seen)
+            here = deployment.objects.parts(key, seen)
             if here is not None:
                 return seen, here
-            if isinstance(_stands(at, key, file, parts), bool):
+            if isinstance(_stands(deployment, key, file, parts), bool):
                 return seen, dict(enumerate(declared(file.bytes, parts), 1))
         kept = {"key": key, "attempt": attempt, "now": now_ms} | said
         # If this server dies before it can write down what it began, a sweep knows under which key to look.
-        at.store.apply(write("keep_upload", begun="", seen=seen, **kept))
+        deployment.store.apply(write("keep_upload", begun="", seen=seen, **kept))
         if seen:
-            at.objects.abort(key, seen)
-        upload = at.objects.begin(key)
-        if at.store.apply(guard("keep_upload", begun=upload, seen="", **kept)):
+            deployment.objects.abort(key, seen)
+        upload = deployment.objects.begin(key)
+        if deployment.store.apply(guard("keep_upload", begun=upload, seen="", **kept)):
             return upload, {}
-        at.objects.abort(key, upload)
+        deployment.objects.abort(key, upload)
     raise Unreachable(f"the upload of {file.path} was begun {TRIES_MAX} times at once")

@@ -10,9 +10,9 @@ from gangline.ports.store import Write, guard, write
 from gangline.service.deployment import Deployment
 
 
-def terms_of(at: Deployment, pool: str, join_token: str | None, now_ms: int) -> dict[str, object]:
+def terms_of(deployment: Deployment, pool: str, join_token: str | None, now_ms: int) -> dict[str, object]:
     """Return price and trust of a node that joins by hand: what its token (an id) says, else what its pool's settings say."""
-    settings, said = at.settings_of_pools.get(pool, PoolSettings()), _said(at, join_token, now_ms)
+    settings, said = deployment.settings_of_pools.get(pool, PoolSettings()), _said(deployment, join_token, now_ms)
     price = _first(said.get("price_micro_usd_per_hour"), settings.price_micro_usd_per_hour)
     return {
         "price_micro_usd_per_hour": price or 0,
@@ -26,21 +26,21 @@ def _first(said: int | None, otherwise: int | None) -> int | None:
     return otherwise if said is None else said
 
 
-def admit(at: Deployment, join_token: str | None, joining: Sequence[Write], now_ms: int) -> None:
+def admit(deployment: Deployment, join_token: str | None, joining: Sequence[Write], now_ms: int) -> None:
     """Write what makes a node, unless its join token lets no more of them in. Raises `TooMany` then."""
     since_ms = now_ms - HOUR_MS
     counted = [
         write("hold_join_token", id=join_token),
         guard("join_token_admits", id=join_token, now=now_ms, since=since_ms),
     ]
-    if at.store.apply(*(counted if join_token else []), *joining):
+    if deployment.store.apply(*(counted if join_token else []), *joining):
         return
-    said = _said(at, join_token, now_ms)
+    said = _said(deployment, join_token, now_ms)
     if said["nodes_max"] is not None and said["here"] >= said["nodes_max"]:
         raise TooMany(
             f"{said['here']} nodes are here that joined with the token {said['name']}, as many as it lets in at once",
             hint="one more may join when one of them has gone, or with another token: gangline join-tokens add",
-            wait_s=at.policy.node_silent_s,
+            wait_s=deployment.policy.node_silent_s,
         )
     raise TooMany(
         f"{said['joined']} nodes joined with the token {said['name']} within an hour, as many as it lets in",
@@ -48,6 +48,6 @@ def admit(at: Deployment, join_token: str | None, joining: Sequence[Write], now_
     )
 
 
-def _said(at: Deployment, join_token: str | None, now_ms: int) -> Mapping[str, Any]:
-    rows = at.store.load("join_token", id=join_token, since=now_ms - HOUR_MS) if join_token else []
+def _said(deployment: Deployment, join_token: str | None, now_ms: int) -> Mapping[str, Any]:
+    rows = deployment.store.load("join_token", id=join_token, since=now_ms - HOUR_MS) if join_token else []
     return dict(rows[0]) if rows else {}

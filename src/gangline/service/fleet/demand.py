@@ -13,11 +13,11 @@ from gangline.service.deployment import Deployment
 
 
 def find_demand(
-    at: Deployment, pool: PoolLimits, offers: list[Offer], covered: set[str], now_ms: int
+    deployment: Deployment, pool: PoolLimits, offers: list[Offer], covered: set[str], now_ms: int
 ) -> tuple[list[Row], list[Row]]:
     """Jobs that one more node of this pool could take now, as many as matter; and those of them that no node here may take."""
     stuck, found = dict[str, Row](), dict[str, Row]()
-    kinds, lacking = kinds_of_pool(at, pool.name, now_ms), _lacking(at)
+    kinds, lacking = kinds_of_pool(deployment, pool.name, now_ms), _lacking(deployment)
     smallest = min((offer.gpu_memory_gb for offer in offers), default=0)
     for offer in offers:
         could = {
@@ -28,29 +28,31 @@ def find_demand(
             "slots": offer.slots,
             "pool": pool.name,
             "kinds": kinds,
-            "reserve": _reserve_slots(offer, 1, 0, at.policy),
-            "egress": at.policy.egress_micro_usd_per_byte,
+            "reserve": _reserve_slots(offer, 1, 0, deployment.policy),
+            "egress": deployment.policy.egress_micro_usd_per_byte,
             "limit": 2 * pool.nodes_max + len(covered),
         }
-        fitting = at.store.load("demand", **could)
+        fitting = deployment.store.load("demand", **could)
         found |= {job["id"]: job for job in fitting}
         if fitting:
-            stuck |= {job["id"]: job for job in at.store.load("stuck", smallest_gb=smallest, lacking=lacking, **could)}
+            stuck |= {
+                job["id"]: job for job in deployment.store.load("stuck", smallest_gb=smallest, lacking=lacking, **could)
+            }
     jobs = sorted((stuck | found).values(), key=lambda job: job["id"] not in covered)
-    waiting = [job for job in _affordable(jobs, offers, at.policy) if job["id"] not in covered]
+    waiting = [job for job in _affordable(jobs, offers, deployment.policy) if job["id"] not in covered]
     return waiting, [job for job in waiting if job["id"] in stuck]
 
 
-def kinds_of_pool(at: Deployment, pool: str, now_ms: int) -> str:
+def kinds_of_pool(deployment: Deployment, pool: str, now_ms: int) -> str:
     """Return the kinds of jobs that a further node of this pool is expected to have the libraries for: those of the nodes that came
     of late; all where none came."""
-    rows = at.store.load("kinds_of_pool", pool=pool, since=now_ms - round(at.policy.lacking_s * 1000))
+    rows = deployment.store.load("kinds_of_pool", pool=pool, since=now_ms - round(deployment.policy.lacking_s * 1000))
     return kinds_text({kind for row in rows for kind in kinds_in(row["kinds"])} or KINDS)
 
 
-def _lacking(at: Deployment) -> str:
+def _lacking(deployment: Deployment) -> str:
     """Return the kinds that some node lacks libraries for, of those nodes that get work."""
-    rows = at.store.load("kinds_of_nodes")
+    rows = deployment.store.load("kinds_of_nodes")
     return kinds_text({kind for row in rows for kind in KINDS if not has_kind(row["kinds"], kind)})
 
 

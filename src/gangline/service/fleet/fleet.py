@@ -32,67 +32,68 @@ from gangline.service.outage import back_since_ms
 log = logging.getLogger("gangline.fleet")
 
 
-def tend(at: Deployment, now_ms: int) -> None:
+def tend(deployment: Deployment, now_ms: int) -> None:
     """One look at every pool. A provider that is away is asked again at the next."""
     covered: set[str] = set()
-    for name, pool in at.pools.items():
+    for name, pool in deployment.pools.items():
         try:
-            nodes = _agree(at, pool, pool.driver.list(), now_ms)
-            covered |= _scale(at, pool, nodes, pool.driver.offers(), covered, now_ms)
+            nodes = _agree(deployment, pool, pool.driver.list(), now_ms)
+            covered |= _scale(deployment, pool, nodes, pool.driver.offers(), covered, now_ms)
         except GanglineError as error:
-            at.recent.note_offers(name, None)
+            deployment.recent.note_offers(name, None)
             log.warning("pool %s: %s; trying again", name, error.message)
-    settle(at)
+    settle(deployment)
 
 
-def _agree(at: Deployment, pool: RentedPool, instances: list[Instance], now_ms: int) -> list[Rented]:
+def _agree(deployment: Deployment, pool: RentedPool, instances: list[Instance], now_ms: int) -> list[Rented]:
     """Ours as they are after it."""
-    _note_bills(at, instances, now_ms)
+    _note_bills(deployment, instances, now_ms)
     listed = {instance.id for instance in instances}
-    ours = _rented(at, pool, now_ms)
+    ours = _rented(deployment, pool, now_ms)
     for node in ours:
         if node.missing or node.instance not in listed:
-            at.store.apply(write("count_missing", id=node.id, listed=int(node.instance in listed)))
+            deployment.store.apply(write("count_missing", id=node.id, listed=int(node.instance in listed)))
     ends = {instance.id: instance.billed_to_ms for instance in instances}
     rented_as = {node.id: node.instance for node in ours}
     seen_now = [_seen(instance) for instance in instances]
-    actions = reconcile(ours, seen_now, now_ms, at.policy)
+    actions = reconcile(ours, seen_now, now_ms, deployment.policy)
     for action in actions:
         match action:
             case Adopt():
-                at.store.apply(write("adopt", id=action.node, instance=action.instance))
+                deployment.store.apply(write("adopt", id=action.node, instance=action.instance))
             case StopInstance():
                 pool.driver.stop(action.instance)
             case GiveUp():
-                gone(at, action.node, action.because, now_ms, ended_ms=ends.get(rented_as[action.node] or ""))
-    return _rented(at, pool, now_ms) if actions else ours
+                gone(deployment, action.node, action.because, now_ms, ended_ms=ends.get(rented_as[action.node] or ""))
+    return _rented(deployment, pool, now_ms) if actions else ours
 
 
-def give_back(at: Deployment, node: str) -> None:
+def give_back(deployment: Deployment, node: str) -> None:
     """End at once what a node that has no more to do here is rented as: it costs until then. Where the provider is away, a
     tick will do it."""
-    for row in at.store.load("instance_to_end", node=node):
-        if row["pool"] in at.pools:
+    for row in deployment.store.load("instance_to_end", node=node):
+        if row["pool"] in deployment.pools:
             with suppress(GanglineError):
-                at.pools[row["pool"]].driver.stop(row["instance"])
+                deployment.pools[row["pool"]].driver.stop(row["instance"])
                 log.info("node %s ends: %s", node, row["because"])
 
 
-def _note_bills(at: Deployment, instances: list[Instance], now_ms: int) -> None:
+def _note_bills(deployment: Deployment, instances: list[Instance], now_ms: int) -> None:
     """What is billed, from when until when; written where it is news."""
     ended = [instance.billed_to_ms for instance in instances if instance.billed_to_ms is not None]
     known = {
-        row["id"]: row["billed_to_ms"] for row in at.store.load("known_instances", since=min(ended, default=now_ms))
+        row["id"]: row["billed_to_ms"]
+        for row in deployment.store.load("known_instances", since=min(ended, default=now_ms))
     }
     for instance in instances:
         told = instance.id in known and known[instance.id] == instance.billed_to_ms
         if instance.billed_from_ms is not None and not told:
             seen = {"billed_from_ms": instance.billed_from_ms, "billed_to_ms": instance.billed_to_ms}
-            at.store.apply(write("see_instance", id=instance.id, node=instance.name, **seen))
+            deployment.store.apply(write("see_instance", id=instance.id, node=instance.name, **seen))
 
 
-def _rented(at: Deployment, pool: RentedPool, now_ms: int) -> list[Rented]:
-    back_ms = back_since_ms(at, now_ms)
+def _rented(deployment: Deployment, pool: RentedPool, now_ms: int) -> list[Rented]:
+    back_ms = back_since_ms(deployment, now_ms)
     return [
         Rented(
             id=row["id"],
@@ -103,59 +104,63 @@ def _rented(at: Deployment, pool: RentedPool, now_ms: int) -> list[Rented]:
             instance=row["instance"],
             missing=row["missing"],
         )
-        for row in at.store.load("nodes_of_pool", pool=pool.limits.name)
+        for row in deployment.store.load("nodes_of_pool", pool=pool.limits.name)
         if row["rented"]
     ]
 
 
 def _scale(
-    at: Deployment, pool: RentedPool, nodes: list[Rented], offers: list[Offer], covered: set[str], now_ms: int
+    deployment: Deployment, pool: RentedPool, nodes: list[Rented], offers: list[Offer], covered: set[str], now_ms: int
 ) -> set[str]:
     """The jobs for which this pool has, or will have, nodes. `covered`: those of other pools."""
-    waiting, stuck = find_demand(at, pool.limits, offers, covered, now_ms)
+    waiting, stuck = find_demand(deployment, pool.limits, offers, covered, now_ms)
     since_ms = min((job["ready_ms"] for job in waiting), default=now_ms)
     demand = Demand(takable=len(waiting), stuck=len(stuck), since_ms=since_ms)
-    plan = scale(pool.limits, nodes, demand, now_ms, at.policy)
-    left = _starts_left(at, pool, nodes, now_ms) if any(isinstance(action, StartNode) for action in plan.actions) else 0
-    ranked, refused = _ranked(at, offers, now_ms) if left else [], set[str]()
+    plan = scale(pool.limits, nodes, demand, now_ms, deployment.policy)
+    left = (
+        _starts_left(deployment, pool, nodes, now_ms)
+        if any(isinstance(action, StartNode) for action in plan.actions)
+        else 0
+    )
+    ranked, refused = _ranked(deployment, offers, now_ms) if left else [], set[str]()
     wanting, covers = iter(waiting), plan.covers
     for action in plan.actions:
         match action:
             case StartNode() if left > 0:
                 left -= 1
                 job = next(wanting, None)
-                fitting = [offer for offer in ranked if job is None or suits(offer, job, at.policy)]
-                covers += _rent(at, pool, fitting, refused, action, now_ms)
+                fitting = [offer for offer in ranked if job is None or suits(offer, job, deployment.policy)]
+                covers += _rent(deployment, pool, fitting, refused, action, now_ms)
             case Drain():
                 drain = write("drain_idle", id=action.node, because=action.because)
-                at.store.apply(write("hold_node", id=action.node), drain)
-                give_back(at, action.node)
+                deployment.store.apply(write("hold_node", id=action.node), drain)
+                give_back(deployment, action.node)
             case GiveUp():
-                gone(at, action.node, action.because, now_ms)
-    at.recent.note_offers(pool.limits.name, offers, refused if ranked else None)
+                gone(deployment, action.node, action.because, now_ms)
+    deployment.recent.note_offers(pool.limits.name, offers, refused if ranked else None)
     return {job["id"] for job in waiting[:covers]}
 
 
-def _starts_left(at: Deployment, pool: RentedPool, nodes: list[Rented], now_ms: int) -> int:
+def _starts_left(deployment: Deployment, pool: RentedPool, nodes: list[Rented], now_ms: int) -> int:
     """How many nodes may be asked for now. None where one that was asked for a moment ago has come to nothing: no capacity, or a worker
     that ends at once; few where nodes fail their probe."""
-    since = now_ms - round(at.policy.start_pause_s * 1000)
-    if at.store.load("failed_starts", pool=pool.limits.name, since=since):
+    since = now_ms - round(deployment.policy.start_pause_s * 1000)
+    if deployment.store.load("failed_starts", pool=pool.limits.name, since=since):
         return 0
-    failed = at.store.load("failed_probes", pool=pool.limits.name)[0]
-    return starts_max(pool.limits, nodes, failed["nodes"], failed["last_ms"], now_ms, at.policy)
+    failed = deployment.store.load("failed_probes", pool=pool.limits.name)[0]
+    return starts_max(pool.limits, nodes, failed["nodes"], failed["last_ms"], now_ms, deployment.policy)
 
 
-def _ranked(at: Deployment, offers: list[Offer], now_ms: int) -> list[Offer]:
+def _ranked(deployment: Deployment, offers: list[Offer], now_ms: int) -> list[Offer]:
     """The cheapest per expected step first, by what is known of each class."""
-    rates = [_rate(at, offer, now_ms) for offer in offers]
+    rates = [_rate(deployment, offer, now_ms) for offer in offers]
     by_id = {offer.id: offer for offer in offers}
-    return [by_id[rate.offer] for rate in cheapest(rates, at.policy)]
+    return [by_id[rate.offer] for rate in cheapest(rates, deployment.policy)]
 
 
-def _rate(at: Deployment, offer: Offer, now_ms: int) -> OfferRate:
-    pace = at.store.load("pace_of_gpu", gpu=offer.gpu)
-    lost = at.store.load("lost_of_gpu", gpu=offer.gpu, since=now_ms - DAY_MS)[0]
+def _rate(deployment: Deployment, offer: Offer, now_ms: int) -> OfferRate:
+    pace = deployment.store.load("pace_of_gpu", gpu=offer.gpu)
+    lost = deployment.store.load("lost_of_gpu", gpu=offer.gpu, since=now_ms - DAY_MS)[0]
     return OfferRate(
         offer=offer.id,
         price_micro_usd_per_hour=offer.price_micro_usd_per_hour,
@@ -170,15 +175,15 @@ def _seen(instance: Instance) -> SeenInstance:
 
 
 def _rent(
-    at: Deployment, pool: RentedPool, ranked: list[Offer], refused: set[str], action: StartNode, now_ms: int
+    deployment: Deployment, pool: RentedPool, ranked: list[Offer], refused: set[str], action: StartNode, now_ms: int
 ) -> bool:
     """The first offer that is to be had; whether there was one. `refused` grows by those that are not. The row comes first, so
     that no node is ever unknown."""
     for offer in ranked:
         if offer.id in refused:
             continue
-        node = at.new_id("node")
-        at.store.apply(
+        node = deployment.new_id("node")
+        deployment.store.apply(
             write(
                 "rent_node",
                 id=node,
@@ -199,7 +204,7 @@ def _rent(
         except Unreachable:
             return True  # it may have been rented all the same: the list will tell
         except GanglineError as error:
-            gone(at, node, error.message, now_ms)
+            gone(deployment, node, error.message, now_ms)
             refused.add(offer.id)
         else:
             log.info("node %s starts: %s", node, action.because)
@@ -207,12 +212,12 @@ def _rent(
     return False
 
 
-def settle(at: Deployment) -> None:
+def settle(deployment: Deployment) -> None:
     """Once a node and its instance have ended, the ledger says of it what the provider's bill says."""
-    for row in at.store.load("instances_to_settle"):
-        known = at.store.load("known_bill", node=row["node"])[0]["micro_usd"]
+    for row in deployment.store.load("instances_to_settle"):
+        known = deployment.store.load("known_bill", node=row["node"])[0]["micro_usd"]
         settled = sum(
             bill.bill_of(row["price_micro_usd_per_hour"], before)
-            for before in at.store.load("settled_instances", node=row["node"])
+            for before in deployment.store.load("settled_instances", node=row["node"])
         )
-        at.store.apply(guard("settle", id=row["id"]), *bill.settlement(row, known, settled, row["node"]))
+        deployment.store.apply(guard("settle", id=row["id"]), *bill.settlement(row, known, settled, row["node"]))

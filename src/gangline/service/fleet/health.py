@@ -17,49 +17,51 @@ from gangline.service.outage import back_since_ms
 log = logging.getLogger("gangline.health")
 
 
-def judge_machines(at: Deployment, now_ms: int) -> None:
+def judge_machines(deployment: Deployment, now_ms: int) -> None:
     """Contrast may come later than the strike: another machine does well what this one failed."""
-    since = now_ms - round(at.policy.strike_window_s * 1000)
-    for machine in at.store.load("struck_machines", since=since, now=now_ms):
-        judge_machine(at, machine["id"], machine["pool"], now_ms)
+    since = now_ms - round(deployment.policy.strike_window_s * 1000)
+    for machine in deployment.store.load("struck_machines", since=since, now=now_ms):
+        judge_machine(deployment, machine["id"], machine["pool"], now_ms)
 
 
-def judge_machine(at: Deployment, machine_id: str, pool: str, now_ms: int) -> None:
-    row = at.store.load("machine", id=machine_id)[0]
-    strikes = _strikes(at, machine_id, now_ms)
+def judge_machine(deployment: Deployment, machine_id: str, pool: str, now_ms: int) -> None:
+    row = deployment.store.load("machine", id=machine_id)[0]
+    strikes = _strikes(deployment, machine_id, now_ms)
     if not strikes or row["quarantined_until_ms"] > now_ms:
         return
     machine = Machine(quarantines=row["quarantines"], failures=row["failures"], on_trial=bool(row["on_trial"]))
-    if not is_quarantine_due(machine, strikes, at.policy):
+    if not is_quarantine_due(machine, strikes, deployment.policy):
         return
-    verdict = judge(machine, strikes, _pool(at, pool, machine_id, now_ms), now_ms=now_ms, policy=at.policy)
+    verdict = judge(
+        machine, strikes, _pool(deployment, pool, machine_id, now_ms), now_ms=now_ms, policy=deployment.policy
+    )
     match verdict:
         case Quarantine():
-            _quarantine(at, row, verdict, now_ms)
+            _quarantine(deployment, row, verdict, now_ms)
         case TrialDue():
-            _try(at, row, verdict, now_ms)
+            _try(deployment, row, verdict, now_ms)
         case Alarm() if verdict.because != row["because"]:
-            _alarm(at, machine_id, verdict.because)
+            _alarm(deployment, machine_id, verdict.because)
 
 
-def _pool(at: Deployment, name: str, machine: str, now_ms: int) -> PoolHealth:
+def _pool(deployment: Deployment, name: str, machine: str, now_ms: int) -> PoolHealth:
     """What is known of the pool of a machine."""
-    here = at.store.load("nodes_working", pool=name, machine=machine)[0]
-    own = sum(node["rented"] for node in at.store.load("nodes_of_machine", machine=machine))
-    rented = at.store.load("rented_in_pool", pool=name)[0]["nodes"]
-    limits = at.pools[name].limits if name in at.pools else None
+    here = deployment.store.load("nodes_working", pool=name, machine=machine)[0]
+    own = sum(node["rented"] for node in deployment.store.load("nodes_of_machine", machine=machine))
+    rented = deployment.store.load("rented_in_pool", pool=name)[0]["nodes"]
+    limits = deployment.pools[name].limits if name in deployment.pools else None
     return PoolHealth(
         nodes=here["nodes"],
         others=here["others"],
-        quarantined_lately=at.store.load("quarantined_lately", pool=name, id=machine, since=now_ms - HOUR_MS)[0][
-            "machines"
-        ],
+        quarantined_lately=deployment.store.load("quarantined_lately", pool=name, id=machine, since=now_ms - HOUR_MS)[
+            0
+        ]["machines"],
         may_rent=may_rent(limits, rented=rented, gives_back=own),
     )
 
 
-def _strikes(at: Deployment, machine: str, now_ms: int) -> list[Strike]:
-    since = now_ms - round(at.policy.strike_window_s * 1000)
+def _strikes(deployment: Deployment, machine: str, now_ms: int) -> list[Strike]:
+    since = now_ms - round(deployment.policy.strike_window_s * 1000)
     return [
         Strike(
             kind=row["kind"],
@@ -69,11 +71,11 @@ def _strikes(at: Deployment, machine: str, now_ms: int) -> list[Strike]:
             elsewhere=bool(row["job_elsewhere" if MEANING[row["kind"]].blame == "job" else "workload_elsewhere"]),
             anywhere=bool(row["workload_anywhere"]),
         )
-        for row in at.store.load("strikes", machine=machine, since=since)
+        for row in deployment.store.load("strikes", machine=machine, since=since)
     ]
 
 
-def _quarantine(at: Deployment, machine: Row, verdict: Quarantine, now_ms: int) -> None:
+def _quarantine(deployment: Deployment, machine: Row, verdict: Quarantine, now_ms: int) -> None:
     because = f"quarantined: {verdict.because}"
     once = guard(
         "quarantine_machine",
@@ -83,48 +85,50 @@ def _quarantine(at: Deployment, machine: Row, verdict: Quarantine, now_ms: int) 
         because=because,
         now=now_ms,
     )
-    at.store.apply(once, *_saying(at, machine["id"], because, "quarantined"))
+    deployment.store.apply(once, *_saying(deployment, machine["id"], because, "quarantined"))
 
 
-def _try(at: Deployment, machine: Row, verdict: TrialDue, now_ms: int) -> None:
+def _try(deployment: Deployment, machine: Row, verdict: TrialDue, now_ms: int) -> None:
     because = f"on trial: {verdict.because}"
     log.warning("machine %s: %s", machine["id"], because)
     judged_ms = -1 if machine["quarantined_ms"] is None else machine["quarantined_ms"]
     rest = {"rest_until_ms": verdict.rest_until_ms, "because": because, "now": now_ms}
     once = guard("try_machine", id=machine["id"], judged_ms=judged_ms, **rest)
-    at.store.apply(once, *_saying(at, machine["id"], because, "on_trial"))
+    deployment.store.apply(once, *_saying(deployment, machine["id"], because, "on_trial"))
 
 
-def _alarm(at: Deployment, machine: str, because: str) -> None:
+def _alarm(deployment: Deployment, machine: str, because: str) -> None:
     log.warning("machine %s: %s", machine, because)
-    at.store.apply(write("alarm", id=machine, because=because), *_saying(at, machine, because))
+    deployment.store.apply(write("alarm", id=machine, because=because), *_saying(deployment, machine, because))
 
 
-def _saying(at: Deployment, machine: str, because: str, state: NodeState | None = None) -> list[Write]:
+def _saying(deployment: Deployment, machine: str, because: str, state: NodeState | None = None) -> list[Write]:
     """Have the nodes of a machine that work say why, in another state or in their own."""
     return [
         write("set_node_state", id=node["id"], before=node["state"], state=state or node["state"], because=because)
-        for node in at.store.load("nodes_of_machine", machine=machine)
+        for node in deployment.store.load("nodes_of_machine", machine=machine)
         if node["state"] in WORKING
     ]
 
 
-def begin_trials(at: Deployment, now_ms: int) -> None:
+def begin_trials(deployment: Deployment, now_ms: int) -> None:
     """A machine that has served its time gets work again, and goes back at its first failure."""
-    for row in at.store.load("quarantines_over", now=now_ms):
+    for row in deployment.store.load("quarantines_over", now=now_ms):
         because = "on trial after a quarantine"
-        at.store.apply(write("set_node_state", id=row["id"], before="quarantined", state="on_trial", because=because))
+        deployment.store.apply(
+            write("set_node_state", id=row["id"], before="quarantined", state="on_trial", because=because)
+        )
 
 
-def watch_attempts(at: Deployment, now_ms: int) -> None:
+def watch_attempts(deployment: Deployment, now_ms: int) -> None:
     """Over everything that runs: end what makes no progress, and move what another machine would do for less."""
-    leases, back_ms = at.store.load("live_leases"), back_since_ms(at, now_ms)
+    leases, back_ms = deployment.store.load("live_leases"), back_since_ms(deployment, now_ms)
     for lease in leases:
-        because = no_progress(_watched(lease), now_ms, back_ms, at.policy)
+        because = no_progress(_watched(lease), now_ms, back_ms, deployment.policy)
         if because:
-            conclude(at, lease["attempt"], failure(at, "no progress", because), now_ms)
-            judge_machine(at, lease["machine"], lease["pool"], now_ms)
-    heed_speed(at, leases, now_ms)
+            conclude(deployment, lease["attempt"], failure(deployment, "no progress", because), now_ms)
+            judge_machine(deployment, lease["machine"], lease["pool"], now_ms)
+    heed_speed(deployment, leases, now_ms)
 
 
 def _watched(lease: Row) -> WatchedAttempt:

@@ -21,16 +21,18 @@ from gangline.service.outage import back_since_ms
 log = logging.getLogger("gangline.nodes")
 
 
-def join_pool(at: Deployment, request: Join, pool: str, now_ms: int, *, join_token: str | None = None) -> Joined:
+def join_pool(
+    deployment: Deployment, request: Join, pool: str, now_ms: int, *, join_token: str | None = None
+) -> Joined:
     """A worker of a node that was rented for `pool` becomes that node; any other makes a node of its own there, whose price and trust
     its join token (an id) says, else its pool's settings. One that failed its probe is here, but gets no job. Raises `Denied` for a
     node that was given up, or is another pool's; `TooMany` where the join token lets no more of them in now."""
-    if request.node and _pool_of(at, request.node) != pool:
+    if request.node and _pool_of(deployment, request.node) != pool:
         raise _not_waited_for(request.node)
     request = replace(request, problems=_as_words(request.problems), measured=_as_words(request.measured))
-    at.store.apply(write("know_machine", id=request.machine, pool=pool, now=now_ms))
-    state, because = _welcome(at, request, now_ms)
-    token = at.new_secret("node")
+    deployment.store.apply(write("know_machine", id=request.machine, pool=pool, now=now_ms))
+    state, because = _welcome(deployment, request, now_ms)
+    token = deployment.new_secret("node")
     facts = {
         "machine": request.machine,
         "state": state,
@@ -45,26 +47,26 @@ def join_pool(at: Deployment, request: Join, pool: str, now_ms: int, *, join_tok
         "proof_failed": int(bool(unfit(request.kinds, request.problems))),
         "now": now_ms,
     }
-    node = request.node or at.new_id("node")
+    node = request.node or deployment.new_id("node")
     admission = [adding_node(token, node, now_ms), *(write("add_base", node=node, base=base) for base in request.bases)]
     if BURST in request.problems:
         admission.append(write("put_on_trial", id=request.machine))  # it may pass the next time: that is no proof yet
     if request.node:
-        admitted = at.store.apply(guard("node_joined", id=node, **facts), *admission)
-        if not admitted and not _joined_before(at, node, request.machine):
+        admitted = deployment.store.apply(guard("node_joined", id=node, **facts), *admission)
+        if not admitted and not _joined_before(deployment, node, request.machine):
             raise _not_waited_for(node)
         if not admitted:
-            at.store.apply(*admission)
+            deployment.store.apply(*admission)
     else:
-        terms = terms_of(at, pool, join_token, now_ms)
+        terms = terms_of(deployment, pool, join_token, now_ms)
         added = write("add_node", id=node, name=request.name, pool=pool, **terms, **facts)
-        admit(at, join_token, [added, *admission], now_ms)
+        admit(deployment, join_token, [added, *admission], now_ms)
     return Joined(
         node=node,
         token=token,
-        heartbeat_interval_s=at.policy.heartbeat_interval_s,
-        claim_interval_s=at.policy.claim_interval_s,
-        save_interval_s=at.policy.save_interval_s,
+        heartbeat_interval_s=deployment.policy.heartbeat_interval_s,
+        claim_interval_s=deployment.policy.claim_interval_s,
+        save_interval_s=deployment.policy.save_interval_s,
     )
 
 
@@ -72,8 +74,8 @@ def _as_words(said: Mapping[str, str]) -> dict[str, str]:
     return {name: as_words(sentence) for name, sentence in said.items()}
 
 
-def _pool_of(at: Deployment, node: str) -> str | None:
-    rows = at.store.load("node", id=node)
+def _pool_of(deployment: Deployment, node: str) -> str | None:
+    rows = deployment.store.load("node", id=node)
     return rows[0]["pool"] if rows else None
 
 
@@ -81,14 +83,14 @@ def _not_waited_for(node: str) -> Denied:
     return Denied(f"{node} is not waited for", hint="it was given up; its provider will be told to end it")
 
 
-def _joined_before(at: Deployment, node: str, machine: str) -> bool:
+def _joined_before(deployment: Deployment, node: str, machine: str) -> bool:
     """The answer was lost, or the worker started again."""
-    rows = at.store.load("node", id=node)
+    rows = deployment.store.load("node", id=node)
     return bool(rows) and rows[0]["machine"] == machine and rows[0]["state"] != "gone"
 
 
-def _welcome(at: Deployment, request: Join, now_ms: int) -> tuple[NodeState, str]:
-    known, failed = at.store.load("machine", id=request.machine)[0], unfit(request.kinds, request.problems)
+def _welcome(deployment: Deployment, request: Join, now_ms: int) -> tuple[NodeState, str]:
+    known, failed = deployment.store.load("machine", id=request.machine)[0], unfit(request.kinds, request.problems)
     if failed:
         return "quarantined", failed
     if known["quarantined_until_ms"] > now_ms:
@@ -100,33 +102,33 @@ def _welcome(at: Deployment, request: Join, now_ms: int) -> tuple[NodeState, str
     return "ready", limits(request.problems)
 
 
-def leave_pool(at: Deployment, node: str, now_ms: int) -> None:
+def leave_pool(deployment: Deployment, node: str, now_ms: int) -> None:
     """Nothing is to be expected from this node any more; what it still held goes back to the queue."""
-    end_attempts_of_node(at, node, now_ms, told=True)
-    gone(at, node, "left", now_ms)
+    end_attempts_of_node(deployment, node, now_ms, told=True)
+    gone(deployment, node, "left", now_ms)
 
 
-def give_up_silent(at: Deployment, now_ms: int) -> None:
+def give_up_silent(deployment: Deployment, now_ms: int) -> None:
     """Nodes without a word for long are gone, unless it was we who could not hear."""
-    silent_ms = round(at.policy.node_silent_s * 1000)
-    rows = at.store.load("silent_nodes", before=now_ms - silent_ms)
-    if not rows or now_ms - back_since_ms(at, now_ms) < silent_ms:
+    silent_ms = round(deployment.policy.node_silent_s * 1000)
+    rows = deployment.store.load("silent_nodes", before=now_ms - silent_ms)
+    if not rows or now_ms - back_since_ms(deployment, now_ms) < silent_ms:
         return
     for row in rows:
-        gone(at, row["id"], f"no word for {at.policy.node_silent_s:.0f} s", now_ms)
+        gone(deployment, row["id"], f"no word for {deployment.policy.node_silent_s:.0f} s", now_ms)
 
 
-def gone(at: Deployment, node_id: str, because: str, now_ms: int, *, ended_ms: int | None = None) -> None:
+def gone(deployment: Deployment, node_id: str, because: str, now_ms: int, *, ended_ms: int | None = None) -> None:
     """It is not coming back: its idle time is billed up to now, or to when it `ended`; what it held is interrupted."""
     until_ms = min(now_ms, ended_ms or now_ms)
     for _ in range(TRIES_MAX):
-        end_attempts_of_node(at, node_id, now_ms, told=False)
-        node = load_node(at, node_id)
+        end_attempts_of_node(deployment, node_id, now_ms, told=False)
+        node = load_node(deployment, node_id)
         if node.state == "gone":
             return
         metered = [] if node.state == "starting" else bill.meter(node, max(until_ms, node.meter_ms), heard_ms=0)
         why = node.because if node.state in ("draining", "quarantined") else because
-        if at.store.apply(*metered, guard("node_gone", id=node_id, because=why)):
+        if deployment.store.apply(*metered, guard("node_gone", id=node_id, because=why)):
             log.info("node %s is gone: %s", node_id, why)
             return
     raise AssertionError(f"{node_id} changed {TRIES_MAX} times while it was given up")

@@ -32,49 +32,49 @@ class PeerGroup:
     returned: Paces
 
 
-def heed_speed(at: Deployment, leases: list[Row], now_ms: int) -> None:
+def heed_speed(deployment: Deployment, leases: list[Row], now_ms: int) -> None:
     """Of everything that runs, ask those to stop whose work another machine would do for less."""
-    groups = _groups(at, leases)
+    groups = _groups(deployment, leases)
     for group in groups:
-        _move_slow(at, group, now_ms)
-    for pool in at.pools.values() if at.policy.seek_faster else ():
-        _seek_faster(at, pool, groups, now_ms)
+        _move_slow(deployment, group, now_ms)
+    for pool in deployment.pools.values() if deployment.policy.seek_faster else ():
+        _seek_faster(deployment, pool, groups, now_ms)
 
 
-def _groups(at: Deployment, leases: list[Row]) -> list[PeerGroup]:
+def _groups(deployment: Deployment, leases: list[Row]) -> list[PeerGroup]:
     found: dict[tuple[str, str], list[Row]] = {}
     for lease in leases:
         if lease["seconds_per_step"] and not lease["stop"]:
             found.setdefault((lease["workload"], lease["gpu"]), []).append(lease)
-    return [PeerGroup(group, *_paces(at, workload, gpu, group)) for (workload, gpu), group in found.items()]
+    return [PeerGroup(group, *_paces(deployment, workload, gpu, group)) for (workload, gpu), group in found.items()]
 
 
-def _paces(at: Deployment, workload: str, gpu: str, leases: list[Row]) -> tuple[Paces, Paces]:
+def _paces(deployment: Deployment, workload: str, gpu: str, leases: list[Row]) -> tuple[Paces, Paces]:
     """Of all machines that were tried, as they were last heard of; and of those among them that are not here now."""
-    rows = at.store.load("paces", workload=workload, gpu=gpu, limit=PACES_MAX)
+    rows = deployment.store.load("paces", workload=workload, gpu=gpu, limit=PACES_MAX)
     now = {lease["machine"]: lease["seconds_per_step"] for lease in leases}
     known = {row["machine"]: row["seconds_per_step"] for row in rows} | now
     away = (row["seconds_per_step"] for row in rows if not row["working"] and row["machine"] not in now)
     return Paces(known.values()), Paces(away)
 
 
-def _move_slow(at: Deployment, group: PeerGroup, now_ms: int) -> None:
-    peers = compare_paces(group.seen.sorted, at.policy)
+def _move_slow(deployment: Deployment, group: PeerGroup, now_ms: int) -> None:
+    peers = compare_paces(group.seen.sorted, deployment.policy)
     if peers is None:
         return
     for lease in group.leases:
-        because = too_slow(lease["seconds_per_step"], peers, lease["steps"] - lease["step"], at.policy)
+        because = too_slow(lease["seconds_per_step"], peers, lease["steps"] - lease["step"], deployment.policy)
         if because:
-            ask_to_stop(at, lease, because, now_ms, kind="too slow")
+            ask_to_stop(deployment, lease, because, now_ms, kind="too slow")
 
 
-def _seek_faster(at: Deployment, pool: RentedPool, groups: list[PeerGroup], now_ms: int) -> None:
+def _seek_faster(deployment: Deployment, pool: RentedPool, groups: list[PeerGroup], now_ms: int) -> None:
     """The slowest of a pool first, `most` at a time."""
-    here = at.store.load("rented_in_pool", pool=pool.limits.name)[0]
-    waiting = at.store.load("queue_length", limit=WAITING_MAX)[0]["jobs"] / max(1, here["nodes"])
-    new_share = _new_share(at, pool.limits.name)
-    at.store.apply(write("foresee", pool=pool.limits.name, waiting=waiting, new_share=new_share))
-    most = math.ceil(at.policy.seek_share_max * here["nodes"]) - here["draining"]
+    here = deployment.store.load("rented_in_pool", pool=pool.limits.name)[0]
+    waiting = deployment.store.load("queue_length", limit=WAITING_MAX)[0]["jobs"] / max(1, here["nodes"])
+    new_share = _new_share(deployment, pool.limits.name)
+    deployment.store.apply(write("foresee", pool=pool.limits.name, waiting=waiting, new_share=new_share))
+    most = math.ceil(deployment.policy.seek_share_max * here["nodes"]) - here["draining"]
     if most <= 0:
         return
     found = list[tuple[float, Row, str]]()
@@ -82,50 +82,52 @@ def _seek_faster(at: Deployment, pool: RentedPool, groups: list[PeerGroup], now_
         leases = [lease for lease in group.leases if lease["rented"] and lease["pool"] == pool.limits.name]
         outlook = Outlook(seen=group.seen, returned=group.returned, new_share=new_share)
         for lease in leases:
-            because = _outpaced(at, lease, outlook, waiting)
+            because = _outpaced(deployment, lease, outlook, waiting)
             if because:
                 found.append((lease["seconds_per_step"], lease, because))
     for _, lease, because in sorted(found, key=lambda one: (-one[0], one[1]["attempt"]))[:most]:
         why = failure_sentence("outpaced", because)
         drain = guard("set_node_state", id=lease["node"], before=lease["node_state"], state="draining", because=why)
-        if ask_to_stop(at, lease, because, now_ms, drain, kind="outpaced"):
+        if ask_to_stop(deployment, lease, because, now_ms, drain, kind="outpaced"):
             log.info("node %s drains: %s", lease["node"], why)
 
 
-def _outpaced(at: Deployment, lease: Row, outlook: Outlook, waiting: float) -> str | None:
+def _outpaced(deployment: Deployment, lease: Row, outlook: Outlook, waiting: float) -> str | None:
     """Why a node is to give way to a faster one, or None. A job that has moved often moves only for its own sake."""
     left = lease["steps"] - lease["step"]
-    because = worth_replacing(lease["seconds_per_step"], outlook, left + waiting * lease["steps"], at.policy)
-    if because and at.store.load("moves", job=lease["job"])[0]["moves"] >= at.policy.moves_max:
-        return worth_replacing(lease["seconds_per_step"], outlook, left, at.policy)
+    because = worth_replacing(lease["seconds_per_step"], outlook, left + waiting * lease["steps"], deployment.policy)
+    if because and deployment.store.load("moves", job=lease["job"])[0]["moves"] >= deployment.policy.moves_max:
+        return worth_replacing(lease["seconds_per_step"], outlook, left, deployment.policy)
     return because
 
 
-def turned_away(at: Deployment, node: Node, job: str, now_ms: int) -> str | None:
+def turned_away(deployment: Deployment, node: Node, job: str, now_ms: int) -> str | None:
     """Why a machine that comes again, and is known to be slow at such jobs, is given back before it has work; or None."""
-    if not at.policy.seek_faster or not node.rented:
+    if not deployment.policy.seek_faster or not node.rented:
         return None
-    known = at.store.load("pace_at_job", job=job, gpu=node.gpu, machine=node.machine)
+    known = deployment.store.load("pace_at_job", job=job, gpu=node.gpu, machine=node.machine)
     if not known:
         return None
-    ahead = at.store.load("foreseen", pool=node.pool)
+    ahead = deployment.store.load("foreseen", pool=node.pool)
     if not ahead:
         return None
     mine, steps, workload = (known[0][name] for name in ("seconds_per_step", "steps", "workload"))
-    came = at.store.load("nodes_of_machine_since", machine=node.machine, since=now_ms - HOUR_MS)[0]["nodes"]
-    if came > at.policy.moves_max:
+    came = deployment.store.load("nodes_of_machine_since", machine=node.machine, since=now_ms - HOUR_MS)[0]["nodes"]
+    if came > deployment.policy.moves_max:
         return None  # there seems to be no other
-    seen, returned = _paces(at, workload, node.gpu, [])
+    seen, returned = _paces(deployment, workload, node.gpu, [])
     outlook = Outlook(seen=seen, returned=returned, new_share=ahead[0]["new_share"])
-    because = worth_replacing(mine, outlook, steps * (1 + ahead[0]["waiting"]), at.policy)
+    because = worth_replacing(mine, outlook, steps * (1 + ahead[0]["waiting"]), deployment.policy)
     if because is None:
         return None
     why = failure_sentence("outpaced", because)
-    drained = at.store.apply(guard("set_node_state", id=node.id, before=node.state, state="draining", because=why))
+    drained = deployment.store.apply(
+        guard("set_node_state", id=node.id, before=node.state, state="draining", because=why)
+    )
     return why if drained else None
 
 
-def _new_share(at: Deployment, pool: str) -> float:
+def _new_share(deployment: Deployment, pool: str) -> float:
     """The chance that the next machine of a pool was never there."""
-    tried = at.store.load("machines_tried", pool=pool, last=TRIED_LAST)[0]
+    tried = deployment.store.load("machines_tried", pool=pool, last=TRIED_LAST)[0]
     return tried["new"] / tried["nodes"] if tried["nodes"] else 1.0

@@ -10,20 +10,20 @@ from gangline.service.access.access import DEFAULT_POOL
 from gangline.service.deployment import Deployment
 
 
-def load_supply(at: Deployment, nodes: Iterable[Node]) -> Supply:
+def load_supply(deployment: Deployment, nodes: Iterable[Node]) -> Supply:
     """A pool exists where a provider rents for it, a join token opens it, or a node is in it."""
-    joinable = (token["pool"] for token in at.store.load("join_tokens") if token["revoked_ms"] is None)
-    names = frozenset({DEFAULT_POOL, *at.pools, *joinable, *(node.pool for node in nodes)})
-    return Supply(pools=tuple(_seen(at, name) for name in at.pools), names=names)
+    joinable = (token["pool"] for token in deployment.store.load("join_tokens") if token["revoked_ms"] is None)
+    names = frozenset({DEFAULT_POOL, *deployment.pools, *joinable, *(node.pool for node in nodes)})
+    return Supply(pools=tuple(_seen(deployment, name) for name in deployment.pools), names=names)
 
 
-def _seen(at: Deployment, name: str) -> PoolSeen:
+def _seen(deployment: Deployment, name: str) -> PoolSeen:
     pool = PoolSeen(
         name=name,
-        rented=at.store.load("rented_in_pool", pool=name)[0]["nodes"],
-        nodes_max=at.pools[name].limits.nodes_max,
+        rented=deployment.store.load("rented_in_pool", pool=name)[0]["nodes"],
+        nodes_max=deployment.pools[name].limits.nodes_max,
     )
-    found = at.recent.offers_of(name)
+    found = deployment.recent.offers_of(name)
     if found is None or found.offers is None:
         return replace(pool, away="did not answer" if found else "has not been asked yet")
     return replace(

@@ -8,7 +8,7 @@ from gangline.service.deployment import Deployment
 from gangline.service.money.bill import load_purse
 
 
-def out_of_money(at: Deployment, lease: Row, downloaded_bytes: int, now_ms: int) -> str:
+def out_of_money(deployment: Deployment, lease: Row, downloaded_bytes: int, now_ms: int) -> str:
     """Why the attempt must stop: what it needs by now, with all of `downloaded_bytes`, cannot be reserved."""
     attempt, price, reserved = lease["attempt"], lease["price_micro_usd_per_hour"], lease["reserved"]
     for _ in range(TRIES_MAX):
@@ -17,22 +17,22 @@ def out_of_money(at: Deployment, lease: Row, downloaded_bytes: int, now_ms: int)
             reserved=reserved,
             elapsed_ms=now_ms - lease["started_ms"],
             downloaded_bytes=downloaded_bytes,
-            policy=at.policy,
+            policy=deployment.policy,
         )
         if not least:
             return ""
-        purse = load_purse(at, at.store.load("job_of_attempt", attempt=attempt)[0]["project"])
+        purse = load_purse(deployment, deployment.store.load("job_of_attempt", attempt=attempt)[0]["project"])
         too_much = over_budget(purse, least)
         if too_much:
             return f"stopped: {too_much}"
-        whole = max(least, reservation(price, 0, at.policy))
+        whole = max(least, reservation(price, 0, deployment.policy))
         more = least if over_budget(purse, whole) else whole
-        if at.store.apply(
+        if deployment.store.apply(
             guard("extend_reservation", attempt=attempt, seen=reserved, micro_usd=more),
             guard("reserve", id=purse.project, micro_usd=more),
         ):
             return ""
-        now = at.store.load("attempt", id=attempt)[0]
+        now = deployment.store.load("attempt", id=attempt)[0]
         if now["state"] != "live":
             return ""  # who writes next will notice
         reserved = now["reserved"]  # another request may have reserved more at the same time

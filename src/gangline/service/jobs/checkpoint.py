@@ -31,48 +31,56 @@ from gangline.service.jobs.budget import out_of_money
 from gangline.service.money import bill
 
 
-def sign_uploads(at: Deployment, node: str, hold: Hold, request: Uploads, now_ms: int) -> Grants | Stale:
+def sign_uploads(deployment: Deployment, node: str, hold: Hold, request: Uploads, now_ms: int) -> Grants | Stale:
     """Requests below the attempt, each signed for exactly these bytes: no upload can touch another attempt's."""
-    job = job_of_hold(at, node, hold)
+    job = job_of_hold(deployment, node, hold)
     if job is None:
         return LOST
     prefix = folder_prefix(attempt_prefix(job["project"], job["id"], hold.attempt), request.folder, request.step)
     return Grants(
-        files=tuple(grant(at, f"{prefix}/{file.path}", file, now_ms, attempt=hold.attempt) for file in request.files)
+        files=tuple(
+            grant(deployment, f"{prefix}/{file.path}", file, now_ms, attempt=hold.attempt) for file in request.files
+        )
     )
 
 
-def sign_downloads(at: Deployment, node: str, hold: Hold, request: Downloads, now_ms: int) -> Urls | Stale | Refused:
-    job = job_of_hold(at, node, hold)
+def sign_downloads(
+    deployment: Deployment, node: str, hold: Hold, request: Downloads, now_ms: int
+) -> Urls | Stale | Refused:
+    job = job_of_hold(deployment, node, hold)
     if job is None:
         return LOST
-    readable = readable_keys(at, job["id"], node, now_ms)
+    readable = readable_keys(deployment, job["id"], node, now_ms)
     strange = set(request.keys) - readable.keys()
     if strange:
         return Refused(because=f"{min(strange)} is no input or checkpoint of this job")
-    if not _count(at, node, hold, sum(readable[key] for key in request.keys), now_ms):
+    if not _count(deployment, node, hold, sum(readable[key] for key in request.keys), now_ms):
         return LOST
-    return Urls(urls=tuple(at.objects.sign_get(key, now_ms=now_ms, seconds=at.policy.url_s) for key in request.keys))
+    return Urls(
+        urls=tuple(
+            deployment.objects.sign_get(key, now_ms=now_ms, seconds=deployment.policy.url_s) for key in request.keys
+        )
+    )
 
 
-def _count(at: Deployment, node: str, hold: Hold, size: int, now_ms: int) -> bool:
+def _count(deployment: Deployment, node: str, hold: Hold, size: int, now_ms: int) -> bool:
     """What is sent costs: an attempt that nothing more can be reserved for ends here."""
-    while rows := at.store.load("lease", **lease_of(node, hold)):
+    while rows := deployment.store.load("lease", **lease_of(node, hold)):
         seen = rows[0]["downloaded_bytes"]
-        because = out_of_money(at, rows[0], seen + size, now_ms)
+        because = out_of_money(deployment, rows[0], seen + size, now_ms)
         if because:
-            conclude(at, hold.attempt, stopped(at, "", because), now_ms)
+            conclude(deployment, hold.attempt, stopped(deployment, "", because), now_ms)
             return False
-        if at.store.apply(guard("count_download", **lease_of(node, hold), bytes=size, seen=seen)):
+        if deployment.store.apply(guard("count_download", **lease_of(node, hold), bytes=size, seen=seen)):
             return True
     return False
 
 
 def commit_checkpoint(
-    at: Deployment, node: str, hold: Hold, request: Commit, now_ms: int
+    deployment: Deployment, node: str, hold: Hold, request: Commit, now_ms: int
 ) -> Committed | Stale | Refused:
     """The checkpoint exists from here on: every byte is in the object store, and one transaction records the manifest."""
-    job = job_of_hold(at, node, hold)
+    job = job_of_hold(deployment, node, hold)
     if job is None:
         return LOST
     try:
@@ -86,12 +94,12 @@ def commit_checkpoint(
     prefix = folder_prefix(attempt_prefix(job["project"], job["id"], hold.attempt), "checkpoints", manifest.step)
     verified = True
     for file in manifest.files:
-        attested = stored_as(at, f"{prefix}/{file.path}", file)
+        attested = stored_as(deployment, f"{prefix}/{file.path}", file)
         if isinstance(attested, Refused):
             return attested
         verified = verified and attested
-    checkpoint = at.new_id("checkpoint")
-    committed = at.store.apply(
+    checkpoint = deployment.new_id("checkpoint")
+    committed = deployment.store.apply(
         guard("hold_lease", **lease_of(node, hold)),
         guard(
             "add_checkpoint",
@@ -109,23 +117,23 @@ def commit_checkpoint(
         write("forget_beginning", id=job["id"]),
         write("measure_checkpoint", id=job["id"]),
         *_learned(job, node, now_ms),
-        *samples.due(at, job, node, checkpoint, manifest.step, now_ms),
+        *samples.due(deployment, job, node, checkpoint, manifest.step, now_ms),
         event(job["id"], "committed", f"step {manifest.step}", now_ms, attempt=hold.attempt, node=node),
     )
     if committed:
-        samples.drop_overtaken(at, job["id"], now_ms)
-        prune(at, job["id"], now_ms)
-    if committed or job_of_hold(at, node, hold):  # the second: it was committed before, and the answer was lost
-        return Committed(render=samples.to_render_here(at, job, manifest.step))
+        samples.drop_overtaken(deployment, job["id"], now_ms)
+        prune(deployment, job["id"], now_ms)
+    if committed or job_of_hold(deployment, node, hold):  # the second: it was committed before, and the answer was lost
+        return Committed(render=samples.to_render_here(deployment, job, manifest.step))
     return LOST
 
 
-def reject_damaged(at: Deployment, node: str, hold: Hold, request: Reject, now_ms: int) -> Done | Stale:
+def reject_damaged(deployment: Deployment, node: str, hold: Hold, request: Reject, now_ms: int) -> Done | Stale:
     """A node read a checkpoint and found it damaged: no later attempt goes on from it."""
-    job, because = job_of_hold(at, node, hold), as_words(request.because)
+    job, because = job_of_hold(deployment, node, hold), as_words(request.because)
     if job is None:
         return LOST
-    rejected = at.store.apply(
+    rejected = deployment.store.apply(
         guard("hold_lease", **lease_of(node, hold)),
         guard("reject_checkpoint", id=request.checkpoint, job=job["id"], because=because),
         write("sweep_again", checkpoint=request.checkpoint),
@@ -133,7 +141,7 @@ def reject_damaged(at: Deployment, node: str, hold: Hold, request: Reject, now_m
         write("measure_checkpoint", id=job["id"]),
         event(job["id"], "rejected", because, now_ms, attempt=hold.attempt, node=node),
     )
-    if rejected or job_of_hold(at, node, hold):
+    if rejected or job_of_hold(deployment, node, hold):
         return Done()  # the second: it was rejected before
     return LOST
 
@@ -150,17 +158,17 @@ def _learned(job: Row, node: str, now_ms: int) -> list[Write]:
     return writes
 
 
-def prune(at: Deployment, job: str, now_ms: int) -> None:
+def prune(deployment: Deployment, job: str, now_ms: int) -> None:
     """Forget old checkpoints, then delete their bytes: in this order nothing committed is ever without them."""
-    rows = {row["id"]: row for row in at.store.load("checkpoints", job=job)}
+    rows = {row["id"]: row for row in deployment.store.load("checkpoints", job=job)}
     known = [
         KeptCheckpoint(id=row["id"], step=row["step"], verified=bool(row["verified"]), pinned=bool(row["pinned"]))
         for row in rows.values()
     ]
-    keep = at.policy.checkpoints_kept
+    keep = deployment.policy.checkpoints_kept
     for checkpoint in to_prune(known, keep=keep):
         row = rows[checkpoint.id]
-        forgotten = at.store.apply(
+        forgotten = deployment.store.apply(
             guard(
                 "prune_checkpoint",
                 id=checkpoint.id,
@@ -168,7 +176,9 @@ def prune(at: Deployment, job: str, now_ms: int) -> None:
                 because=f"newer ones are kept ({keep} of them)",
             ),
             write("sweep_again", checkpoint=checkpoint.id),
-            *bill.bill_storage(at, row, now_ms),
+            *bill.bill_storage(deployment, row, now_ms),
         )
         if forgotten:
-            at.objects.delete([f"{row['prefix']}/{file['path']}" for file in json.loads(row["manifest"])["files"]])
+            deployment.objects.delete(
+                [f"{row['prefix']}/{file['path']}" for file in json.loads(row["manifest"])["files"]]
+            )

@@ -8,7 +8,7 @@ from zlib import crc32
 from gangline.core.job import Node
 from gangline.core.jobs.claim import NOTHING, Choice, ClaimCandidate, Nothing, by_fair_share, choose, refusal
 from gangline.core.money.budget import UNPRICED_MICRO_USD, Purse, reservation
-from gangline.core.specs.spec import told_briefly
+from gangline.core.specs.spec import without_defaults
 from gangline.ports.server import Assignment, Hold, NoWork
 from gangline.ports.store import Row, guard, write
 from gangline.service.attempts import TRIES_MAX, end_overdue, event, load_node
@@ -23,33 +23,33 @@ CANDIDATES_MAX = 16
 CANDIDATE_COLUMNS = tuple(field.name for field in fields(ClaimCandidate) if field.name != "banned")
 
 
-def claim(at: Deployment, node_id: str, now_ms: int) -> Assignment | NoWork:
-    if at.recent.is_time_to_reap(now_ms):
-        end_overdue(at, now_ms)
-    with at.recent.claiming():
+def claim(deployment: Deployment, node_id: str, now_ms: int) -> Assignment | NoWork:
+    if deployment.recent.is_time_to_reap(now_ms):
+        end_overdue(deployment, now_ms)
+    with deployment.recent.claiming():
         for _ in range(TRIES_MAX):
-            answer = _try(at, node_id, now_ms)
+            answer = _try(deployment, node_id, now_ms)
             if answer:
                 return answer
     return NoWork(because="other nodes were faster each time; ask again")
 
 
-def _try(at: Deployment, node_id: str, now_ms: int) -> Assignment | NoWork | None:
+def _try(deployment: Deployment, node_id: str, now_ms: int) -> Assignment | NoWork | None:
     """None where others were faster."""
-    node = load_node(at, node_id)
-    found = refusal(node, now_ms) or _choose(at, node, now_ms)
+    node = load_node(deployment, node_id)
+    found = refusal(node, now_ms) or _choose(deployment, node, now_ms)
     if found is None:
         return None
-    if isinstance(found, Chosen) and (why := turned_away(at, node, found.job.id, now_ms)):
-        at.recent.leave(found.job)
+    if isinstance(found, Chosen) and (why := turned_away(deployment, node, found.job.id, now_ms)):
+        deployment.recent.leave(found.job)
         found = Nothing(why)
     if isinstance(found, Nothing):
-        at.store.apply(write("node_seen", id=node_id, now=now_ms))
-        give_back(at, node_id)
+        deployment.store.apply(write("node_seen", id=node_id, now=now_ms))
+        give_back(deployment, node_id)
         return NoWork(because=found.because, locked_out=found.locked_out)
-    assignment = _take(at, node, found, now_ms)
+    assignment = _take(deployment, node, found, now_ms)
     if not assignment:
-        at.recent.lose(found.job, now_ms)
+        deployment.recent.lose(found.job, now_ms)
     return assignment
 
 
@@ -63,50 +63,59 @@ class Chosen:
         return self.choice.job
 
 
-def _choose(at: Deployment, node: Node, now_ms: int) -> Chosen | Nothing | None:
+def _choose(deployment: Deployment, node: Node, now_ms: int) -> Chosen | Nothing | None:
     """None where others are taking all that is to be had."""
     said, busy = NOTHING, False
-    for purse, rows in _offered(at, node, now_ms):
+    for purse, rows in _offered(deployment, node, now_ms):
         jobs = [as_candidate(row) for row in rows]
-        free = [job for job in jobs if not at.recent.is_taken(job, now_ms)]
+        free = [job for job in jobs if not deployment.recent.is_taken(job, now_ms)]
         busy = busy or len(free) < len(jobs)
         held = frozenset(row["base"] for row in rows if row["held"])
-        choice = choose(_spread(at, free, node, now_ms), node, purse, held, now_ms, at.policy)
+        choice = choose(_spread(deployment, free, node, now_ms), node, purse, held, now_ms, deployment.policy)
         if isinstance(choice, Choice):
-            return Chosen(choice, purse) if at.recent.take(choice.job, now_ms) else None
+            return Chosen(choice, purse) if deployment.recent.take(choice.job, now_ms) else None
         said = choice
     return None if busy else said
 
 
-def _offered(at: Deployment, node: Node, now_ms: int) -> Iterator[tuple[Purse, list[Row]]]:
+def _offered(deployment: Deployment, node: Node, now_ms: int) -> Iterator[tuple[Purse, list[Row]]]:
     """What was interrupted first, whoever owns it; then project by project, who used least of its share first; where there is
     nothing to train, pictures."""
-    again = _candidates(at, "interrupted_candidates", node, machine=node.machine, numerics=node.numerics, now=now_ms)
-    yield from _by_project(at, again)
-    purses = [bill.as_purse(row) for row in at.store.load("waiting_projects")]
-    for purse in by_fair_share(purses, now_ms, at.policy):
-        yield purse, _candidates(at, "fresh_candidates", node, project=purse.project)
-    fit = {"steps": int(may_render_steps(at, node, now_ms)), "before": now_ms - round(at.policy.base_wait_s * 1000)}
-    yield from _by_project(at, _candidates(at, "sample_candidates", node, machine=node.machine, now=now_ms, **fit))
+    again = _candidates(
+        deployment, "interrupted_candidates", node, machine=node.machine, numerics=node.numerics, now=now_ms
+    )
+    yield from _by_project(deployment, again)
+    purses = [bill.as_purse(row) for row in deployment.store.load("waiting_projects")]
+    for purse in by_fair_share(purses, now_ms, deployment.policy):
+        yield purse, _candidates(deployment, "fresh_candidates", node, project=purse.project)
+    fit = {
+        "steps": int(may_render_steps(deployment, node, now_ms)),
+        "before": now_ms - round(deployment.policy.base_wait_s * 1000),
+    }
+    yield from _by_project(
+        deployment, _candidates(deployment, "sample_candidates", node, machine=node.machine, now=now_ms, **fit)
+    )
 
 
-def _by_project(at: Deployment, rows: list[Row]) -> Iterator[tuple[Purse, list[Row]]]:
+def _by_project(deployment: Deployment, rows: list[Row]) -> Iterator[tuple[Purse, list[Row]]]:
     for project in dict.fromkeys(row["project"] for row in rows):
-        yield bill.load_purse(at, project), [row for row in rows if row["project"] == project]
+        yield bill.load_purse(deployment, project), [row for row in rows if row["project"] == project]
 
 
-def _candidates(at: Deployment, query: str, node: Node, **values: object) -> list[Row]:
+def _candidates(deployment: Deployment, query: str, node: Node, **values: object) -> list[Row]:
     """The first jobs that fit, left out early what the decision would refuse for this node anyhow; as many more as other claims
     may be taking."""
     fit = {name: getattr(node, name) for name in ("gpu", "gpu_memory_gb", "pool", "trust", "slots_free", "kinds")}
-    reserve = reservation(node.price_of(1), 0, at.policy) if node.price_known else UNPRICED_MICRO_USD
-    costs = {"reserve": reserve, "egress": at.policy.egress_micro_usd_per_byte}
-    return at.store.load(query, node=node.id, limit=CANDIDATES_MAX + at.recent.claims, **fit, **costs, **values)
+    reserve = reservation(node.price_of(1), 0, deployment.policy) if node.price_known else UNPRICED_MICRO_USD
+    costs = {"reserve": reserve, "egress": deployment.policy.egress_micro_usd_per_byte}
+    return deployment.store.load(
+        query, node=node.id, limit=CANDIDATES_MAX + deployment.recent.claims, **fit, **costs, **values
+    )
 
 
-def _spread(at: Deployment, jobs: list[ClaimCandidate], node: Node, now_ms: int) -> list[ClaimCandidate]:
+def _spread(deployment: Deployment, jobs: list[ClaimCandidate], node: Node, now_ms: int) -> list[ClaimCandidate]:
     """While several servers give out the same jobs, each node begins at another of those that are equal to the first."""
-    if not jobs or not at.recent.has_rivals(now_ms):
+    if not jobs or not deployment.recent.has_rivals(now_ms):
         return jobs
     first = jobs[0]
     equals = sum(job.priority == first.priority and bool(job.fencing) == bool(first.fencing) for job in jobs)
@@ -118,13 +127,17 @@ def as_candidate(row: Row) -> ClaimCandidate:
     return ClaimCandidate(**{name: row[name] for name in CANDIDATE_COLUMNS}, banned=False)
 
 
-def _take(at: Deployment, node: Node, chosen: Chosen, now_ms: int) -> Assignment | None:
+def _take(deployment: Deployment, node: Node, chosen: Chosen, now_ms: int) -> Assignment | None:
     """None where the job is no longer as it was seen, the node's slot is gone, or the budget."""
     job, because, reserve = chosen.job, chosen.choice.because, chosen.choice.reserve
     now_ms = max(now_ms, node.meter_ms)  # another request may have come and gone while this one was under way
     before = job.fencing or job.begins_from
-    checkpoints = checkpoints_to_resume(at, job.id, job.begins_from)[: at.policy.checkpoints_kept] if before else []
-    hold = Hold(attempt=at.new_id("attempt"), fencing=job.fencing + 1)
+    checkpoints = (
+        checkpoints_to_resume(deployment, job.id, job.begins_from)[: deployment.policy.checkpoints_kept]
+        if before
+        else []
+    )
+    hold = Hold(attempt=deployment.new_id("attempt"), fencing=job.fencing + 1)
     common = {
         "node": node.id,
         "fencing": hold.fencing,
@@ -133,11 +146,16 @@ def _take(at: Deployment, node: Node, chosen: Chosen, now_ms: int) -> Assignment
         "from_step": checkpoints[0]["step"] if checkpoints else 0,
         "now": now_ms,
     }
-    lease = {"attempt": hold.attempt, "rank": hold.rank, "expires_ms": now_ms + at.policy.lease_ms, "reserved": reserve}
+    lease = {
+        "attempt": hold.attempt,
+        "rank": hold.rank,
+        "expires_ms": now_ms + deployment.policy.lease_ms,
+        "reserved": reserve,
+    }
     place = {name: getattr(node, name) for name in ("machine", "pool", "gpu", "gpu_memory_gb")}
     priced = {"price_known": node.price_known}
-    usage = bill.usage_with(chosen.purse, at.policy.entry_charge_usd * 1e6, now_ms, at.policy)
-    taken = at.store.apply(
+    usage = bill.usage_with(chosen.purse, deployment.policy.entry_charge_usd * 1e6, now_ms, deployment.policy)
+    taken = deployment.store.apply(
         guard("take_job", id=job.id, version=job.version, because=because),
         *bill.meter(node, now_ms, heard_ms=now_ms),
         write("add_attempt", id=hold.attempt, job=job.id, because=because, **place, **priced, **common),
@@ -147,17 +165,19 @@ def _take(at: Deployment, node: Node, chosen: Chosen, now_ms: int) -> Assignment
     )
     if not taken:
         return None
-    return _assignment(at, at.store.load("job", id=job.id)[0], hold, checkpoints, node, now_ms)
+    return _assignment(deployment, deployment.store.load("job", id=job.id)[0], hold, checkpoints, node, now_ms)
 
 
-def _assignment(at: Deployment, job: Row, hold: Hold, checkpoints: list[Row], node: Node, now_ms: int) -> Assignment:
+def _assignment(
+    deployment: Deployment, job: Row, hold: Hold, checkpoints: list[Row], node: Node, now_ms: int
+) -> Assignment:
     return Assignment(
         job=job["id"],
         name=job["name"],
         hold=hold,
         kind=job["kind"],
-        spec=told_briefly(json.loads(job["spec"])),
-        inputs=inputs_of(at, job),
+        spec=without_defaults(json.loads(job["spec"])),
+        inputs=inputs_of(deployment, job),
         resume=tuple(resumable(row) for row in checkpoints),
-        prepared=prepared_for(at, job, node, now_ms),
+        prepared=prepared_for(deployment, job, node, now_ms),
     )

@@ -16,44 +16,46 @@ from gangline.service.jobs import samples
 from gangline.service.jobs.checkpoint import prune
 
 
-def finish(at: Deployment, node: str, hold: Hold, outcome: Outcome, now_ms: int) -> Done | Stale | Refused:
-    live = load_ending(at, hold.attempt)
+def finish(deployment: Deployment, node: str, hold: Hold, outcome: Outcome, now_ms: int) -> Done | Stale | Refused:
+    live = load_ending(deployment, hold.attempt)
     if live is None or (live["node"], live["fencing"], live["rank"]) != (node, hold.fencing, hold.rank):
-        return _told_before(at, node, hold, outcome)
+        return _told_before(deployment, node, hold, outcome)
     artifacts: list[Write] = []
     if isinstance(outcome, Succeeded):
-        found = _artifacts(at, live, hold, outcome, now_ms)
+        found = _artifacts(deployment, live, hold, outcome, now_ms)
         if isinstance(found, Refused):
             return found
         artifacts = found
-    if not conclude(at, hold.attempt, _meaning(at, live, outcome), now_ms, seen=live, heard=True, more=artifacts):
-        return _told_before(at, node, hold, outcome)
+    if not conclude(
+        deployment, hold.attempt, _meaning(deployment, live, outcome), now_ms, seen=live, heard=True, more=artifacts
+    ):
+        return _told_before(deployment, node, hold, outcome)
     if isinstance(outcome, Failed):
-        judge_machine(at, live["machine"], live["pool"], now_ms)
+        judge_machine(deployment, live["machine"], live["pool"], now_ms)
     if KINDS[live["job_kind"]].renders:
-        prune(at, samples.shelf_of(at, live["job"]).job, now_ms)
+        prune(deployment, samples.sample_folder_of(deployment, live["job"]).job, now_ms)
     return Done()
 
 
-def _meaning(at: Deployment, attempt: Row, outcome: Outcome) -> Decide:
+def _meaning(deployment: Deployment, attempt: Row, outcome: Outcome) -> Decide:
     match outcome:
         case Succeeded():
             return lambda job, _attempt, _past: succeeded(job, attempt["node_name"])
         case Failed():
-            return failure(at, outcome.kind, as_words(outcome.because))
+            return failure(deployment, outcome.kind, as_words(outcome.because))
         case _ if attempt["stop"]:
-            return stopped(at, attempt["stop_kind"], attempt["stop"])
+            return stopped(deployment, attempt["stop_kind"], attempt["stop"])
         case _:
             return lambda job, now, past: after_interruption(
-                job, now, past, attempt["node_name"], at.policy, released=True
+                job, now, past, attempt["node_name"], deployment.policy, released=True
             )
 
 
-def _artifacts(at: Deployment, live: Row, hold: Hold, outcome: Succeeded, now_ms: int) -> list[Write] | Refused:
+def _artifacts(deployment: Deployment, live: Row, hold: Hold, outcome: Succeeded, now_ms: int) -> list[Write] | Refused:
     renders = KINDS[live["job_kind"]].renders
     own = samples.SampleFolder(live["job"], "")
     shelves = {
-        "output": samples.shelf_of(at, live["job"]) if renders else own,
+        "output": samples.sample_folder_of(deployment, live["job"]) if renders else own,
         "samples": replace(own, folder="samples"),
     }
     prefix = attempt_prefix(live["job_project"], live["job"], hold.attempt)
@@ -61,18 +63,20 @@ def _artifacts(at: Deployment, live: Row, hold: Hold, outcome: Succeeded, now_ms
     for folder, files in (("output", outcome.output), ("samples", outcome.samples)):
         for file in files:
             key = f"{folder_prefix(prefix, folder, 0)}/{file.path}"
-            attested = stored_as(at, key, file)
+            attested = stored_as(deployment, key, file)
             if isinstance(attested, Refused):
                 return attested
             writes.append(samples.adding_artifact(shelves[folder], hold.attempt, key, file, now_ms))
     beside = (
-        samples.rendered(shelves["output"], live, now_ms) if renders else samples.of_result(at, live["job"], now_ms)
+        samples.rendered(shelves["output"], live, now_ms)
+        if renders
+        else samples.of_result(deployment, live["job"], now_ms)
     )
     return [*writes, *beside]
 
 
-def _told_before(at: Deployment, node: str, hold: Hold, outcome: Outcome) -> Done | Stale:
+def _told_before(deployment: Deployment, node: str, hold: Hold, outcome: Outcome) -> Done | Stale:
     """The same end told twice, because the first answer was lost, is no surprise."""
-    rows = at.store.load("attempt", id=hold.attempt)
+    rows = deployment.store.load("attempt", id=hold.attempt)
     same = rows and rows[0]["node"] == node and rows[0]["fencing"] == hold.fencing
     return Done() if same and rows[0]["state"] == outcome.outcome else LOST

@@ -45,11 +45,11 @@ class StreamPage:
     end: EndView | None
 
 
-def read_stream(at: Deployment, channel: Channel, job: str, after: StreamPosition) -> StreamPage:
+def read_stream(deployment: Deployment, channel: Channel, job: str, after: StreamPosition) -> StreamPage:
     """The state is read first, so that whatever came before an end is among the pieces before it."""
-    row = at.store.load("followed", id=job)[0]
+    row = deployment.store.load("followed", id=job)[0]
     newest = channel.newest(row)
-    pieces = tuple(channel.read(at, job, after)) if newest > after else ()
+    pieces = tuple(channel.read(deployment, job, after)) if newest > after else ()
     place = pieces[-1].place if pieces else max(newest, after)
     ended = row["state"] in ENDED and place >= newest
     return StreamPage(
@@ -75,14 +75,14 @@ def place_of(channel: Channel, cursor: str | None) -> StreamPosition:
     return tuple(int(part) for part in parts)
 
 
-def _events(at: Deployment, job: str, after: StreamPosition) -> list[StreamPiece]:
-    rows = at.store.load("events", job=job, after=after[0])[:EVENTS_MAX]
+def _events(deployment: Deployment, job: str, after: StreamPosition) -> list[StreamPiece]:
+    rows = deployment.store.load("events", job=job, after=after[0])[:EVENTS_MAX]
     return [StreamPiece((row["number"],), EventView(**row)) for row in rows]
 
 
-def _log(at: Deployment, job: str, after: StreamPosition) -> list[StreamPiece]:
+def _log(deployment: Deployment, job: str, after: StreamPosition) -> list[StreamPiece]:
     fencing, first_byte = after
-    found = read_log(at, job, fencing, first_byte, LOG_PIECE_BYTES)
+    found = read_log(deployment, job, fencing, first_byte, LOG_PIECE_BYTES)
     return [StreamPiece(place_of(LOG, found.next), found)] if found.text else []
 
 

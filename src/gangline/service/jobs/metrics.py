@@ -12,26 +12,26 @@ from gangline.service.deployment import Deployment
 from gangline.service.jobs.query import owned
 
 
-def take(at: Deployment, node: str, hold: Hold, request: Points, now_ms: int) -> Done | Stale:
+def take(deployment: Deployment, node: str, hold: Hold, request: Points, now_ms: int) -> Done | Stale:
     """A tracker hears of a job from its first point on."""
-    job = job_of_hold(at, node, hold)
+    job = job_of_hold(deployment, node, hold)
     if job is None:
         return LOST
-    held = at.store.apply(
+    held = deployment.store.apply(
         guard("hold_lease", **lease_of(node, hold)),
         write(
             "add_metric", attempt=hold.attempt, step=request.points[-1].step, points=pack(request.points), now=now_ms
         ),
-        *(write("begin_tracking", job=job["id"], tracker=tracker.name) for tracker in at.trackers),
+        *(write("begin_tracking", job=job["id"], tracker=tracker.name) for tracker in deployment.trackers),
     )
     return Done() if held else LOST
 
 
-def metrics_after(at: Deployment, project: str, job_id: str, after: int) -> MetricsView:
+def metrics_after(deployment: Deployment, project: str, job_id: str, after: int) -> MetricsView:
     """The points after a step. What lies beyond `next` may be told again, and then be another attempt's."""
-    job = owned(at, project, job_id)
-    committed = max((row["step"] for row in at.store.load("checkpoints", job=job_id)), default=0)
-    points = load_series(at, job_id)
+    job = owned(deployment, project, job_id)
+    committed = max((row["step"] for row in deployment.store.load("checkpoints", job=job_id)), default=0)
+    points = load_series(deployment, job_id)
     last = points[-1].step if points else 0
     return MetricsView(
         points=tuple(point for point in points if point.step > after),
@@ -39,14 +39,14 @@ def metrics_after(at: Deployment, project: str, job_id: str, after: int) -> Metr
         next=last if job["state"] in ENDED else min(committed, last),
         trackers=tuple(
             TrackedView(tracker=row["tracker"], step=row["step"], ended=row["ended"] == 1, because=row["because"])
-            for row in at.store.load("trackers_of", job=job_id)
+            for row in deployment.store.load("trackers_of", job=job_id)
         ),
     )
 
 
-def load_series(at: Deployment, job: str, up_to: int | None = None) -> list[Measured]:
+def load_series(deployment: Deployment, job: str, up_to: int | None = None) -> list[Measured]:
     """All that counts of a job's points, with their smoothed loss."""
-    rows = at.store.load("metrics", job=job)
+    rows = deployment.store.load("metrics", job=job)
     stretches = [
         AttemptPoints(
             from_step=batches[0]["from_step"],

@@ -39,96 +39,98 @@ FAR_FUTURE_MS = 2**62
 PAUSING = "paused by its owner: its node saves first"
 
 
-def jobs(at: Deployment, project: str, now_ms: int, *, limit: int, cursor: str | None) -> JobPage:
+def jobs(deployment: Deployment, project: str, now_ms: int, *, limit: int, cursor: str | None) -> JobPage:
     before_ms, before_id = _parse_cursor(cursor)
-    rows = at.store.load(
+    rows = deployment.store.load(
         "jobs_page", project=project, before_ms=before_ms, before_id=before_id, limit=min(limit, PAGE_MAX) + 1
     )
-    page, here = rows[: min(limit, PAGE_MAX)], _here(at, project)
+    page, here = rows[: min(limit, PAGE_MAX)], _here(deployment, project)
     following = f"{page[-1]['submitted_ms']}.{page[-1]['id']}" if len(rows) > len(page) else None
-    return JobPage(jobs=tuple(_summary(at, row, here, now_ms) for row in page), next=following)
+    return JobPage(jobs=tuple(_summary(deployment, row, here, now_ms) for row in page), next=following)
 
 
-def jobs_named(at: Deployment, project: str, named: str, now_ms: int, *, limit: int) -> JobPage:
+def jobs_named(deployment: Deployment, project: str, named: str, now_ms: int, *, limit: int) -> JobPage:
     """Jobs whose name this is, or whose id it is, begins or ends with, with or without `job-`; the newest first, `limit` at most."""
-    rows = at.store.load("jobs_named", project=project, named=named, length=len(named), limit=min(limit, PAGE_MAX))
-    here = _here(at, project)
-    return JobPage(jobs=tuple(_summary(at, row, here, now_ms) for row in rows), next=None)
+    rows = deployment.store.load(
+        "jobs_named", project=project, named=named, length=len(named), limit=min(limit, PAGE_MAX)
+    )
+    here = _here(deployment, project)
+    return JobPage(jobs=tuple(_summary(deployment, row, here, now_ms) for row in rows), next=None)
 
 
-def job(at: Deployment, project: str, job_id: str, now_ms: int) -> JobView:
-    row = owned(at, project, job_id)
+def job(deployment: Deployment, project: str, job_id: str, now_ms: int) -> JobView:
+    row = owned(deployment, project, job_id)
     spec = json.loads(row["spec"])
     if row["imported"]:
         spec |= {"photos": without_keys(spec["photos"])}
-    attempts = at.store.load("attempts", job=job_id)
+    attempts = deployment.store.load("attempts", job=job_id)
     cost_of_interruptions = lost([as_attempt(attempt) for attempt in attempts])
     return JobView(
-        summary=_summary(at, row, _here(at, project), now_ms),
+        summary=_summary(deployment, row, _here(deployment, project), now_ms),
         spec=spec,
         attempts=tuple(_attempt(attempt, now_ms) for attempt in attempts),
         steps_redone=cost_of_interruptions.steps_redone,
         seconds_lost=round(cost_of_interruptions.ms / 1000, 3),
-        samples=samples.samples_view(at, job_id),
-        delivery=deliver.delivery_view(at, job_id) if spec.get("deliver") else None,
+        samples=samples.samples_view(deployment, job_id),
+        delivery=deliver.delivery_view(deployment, job_id) if spec.get("deliver") else None,
     )
 
 
-def owned(at: Deployment, project: str, job_id: str) -> Row:
+def owned(deployment: Deployment, project: str, job_id: str) -> Row:
     """Raises `NotFound`, also where the job is another project's, or was deleted."""
-    rows = at.store.load("job", id=job_id)
+    rows = deployment.store.load("job", id=job_id)
     if not rows or rows[0]["project"] != project or rows[0]["removed_ms"] is not None:
         raise NotFound(f"there is no job {job_id}", hint="`gangline jobs ls` lists them")
     return rows[0]
 
 
-def events_after(at: Deployment, project: str, job_id: str, after: int) -> list[EventView]:
-    owned(at, project, job_id)
-    return [EventView(**row) for row in at.store.load("events", job=job_id, after=after)]
+def events_after(deployment: Deployment, project: str, job_id: str, after: int) -> list[EventView]:
+    owned(deployment, project, job_id)
+    return [EventView(**row) for row in deployment.store.load("events", job=job_id, after=after)]
 
 
-def artifacts_of(at: Deployment, project: str, job_id: str, now_ms: int) -> list[ArtifactView]:
-    owned(at, project, job_id)
+def artifacts_of(deployment: Deployment, project: str, job_id: str, now_ms: int) -> list[ArtifactView]:
+    owned(deployment, project, job_id)
     return [
         ArtifactView(
             path=row["path"],
             bytes=row["bytes"],
             sha256=row["sha256"],
-            url=at.objects.sign_get(row["key"], now_ms=now_ms, seconds=at.policy.url_s).url,
+            url=deployment.objects.sign_get(row["key"], now_ms=now_ms, seconds=deployment.policy.url_s).url,
         )
-        for row in at.store.load("artifacts", job=job_id)
+        for row in deployment.store.load("artifacts", job=job_id)
     ]
 
 
-def log_page(at: Deployment, project: str, job_id: str, cursor: str | None) -> LogView:
+def log_page(deployment: Deployment, project: str, job_id: str, cursor: str | None) -> LogView:
     """What the trainers of all attempts printed, in order, after `cursor`; a page at a time."""
-    owned(at, project, job_id)
+    owned(deployment, project, job_id)
     fencing, first_byte = _parse_log_cursor(cursor)
-    return read_log(at, job_id, fencing, first_byte, LOG_PAGE_BYTES)
+    return read_log(deployment, job_id, fencing, first_byte, LOG_PAGE_BYTES)
 
 
-def read_log(at: Deployment, job_id: str, fencing: int, first_byte: int, bytes_max: int) -> LogView:
+def read_log(deployment: Deployment, job_id: str, fencing: int, first_byte: int, bytes_max: int) -> LogView:
     """From a byte of an attempt on; a piece that is begun is read to its end."""
     text, size = "", 0
-    for row in at.store.load("log_chunks", job=job_id, fencing=fencing, first_byte=first_byte):
+    for row in deployment.store.load("log_chunks", job=job_id, fencing=fencing, first_byte=first_byte):
         if size >= bytes_max:
             break
-        text += _chunk(at, row, text)
+        text += _chunk(deployment, row, text)
         size += row["bytes"]
         fencing, first_byte = row["fencing"], row["first_byte"] + 1
     return LogView(text=text, next=f"{fencing}.{first_byte}")
 
 
-def _chunk(at: Deployment, row: Row, before: str) -> str:
+def _chunk(deployment: Deployment, row: Row, before: str) -> str:
     """Return a chunk of a log; for one that the store has lost, a line that says so."""
     try:
-        return at.objects.read(row["key"]).decode(errors="replace")
+        return deployment.objects.read(row["key"]).decode(errors="replace")
     except NotFound:
         start = "" if before.endswith("\n") or not before else "\n"
         return f"{start}[{row['bytes']} bytes of this log are lost]\n"
 
 
-def nodes(at: Deployment, project: str | None) -> list[NodeView]:
+def nodes(deployment: Deployment, project: str | None) -> list[NodeView]:
     """The fleet is everybody's; what a node works on is shown to the job's own project, or, without one, to the operator."""
     return [
         NodeView(
@@ -147,7 +149,7 @@ def nodes(at: Deployment, project: str | None) -> list[NodeView]:
             phase=row["phase"],
             seen_ms=row["seen_ms"],
         )
-        for row in at.store.load("nodes")
+        for row in deployment.store.load("nodes")
     ]
 
 
@@ -160,32 +162,32 @@ class _Here:
     supply: Supply
 
 
-def _here(at: Deployment, project: str) -> Callable[[], _Here]:
+def _here(deployment: Deployment, project: str) -> Callable[[], _Here]:
     """Looked at once, and only where a queued job asks."""
 
     def look() -> _Here:
-        nodes = tuple(Node(**row) for row in at.store.load("nodes_here"))
-        return _Here(load_purse(at, project), nodes, load_supply(at, nodes))
+        nodes = tuple(Node(**row) for row in deployment.store.load("nodes_here"))
+        return _Here(load_purse(deployment, project), nodes, load_supply(deployment, nodes))
 
     return cache(look)
 
 
-def _because(at: Deployment, job: Row, here: Callable[[], _Here], now_ms: int) -> str:
+def _because(deployment: Deployment, job: Row, here: Callable[[], _Here], now_ms: int) -> str:
     """What was said when its state changed; of a queued job, why it waits now."""
     if job["state"] != "queued":
         return job["because"]
     if job["fetching"]:
-        return why_waiting(at, job["id"], now_ms)
-    bans = at.store.load("bans", job=job["id"]) if job["fencing"] else []
+        return why_waiting(deployment, job["id"], now_ms)
+    bans = deployment.store.load("bans", job=job["id"]) if job["fencing"] else []
     banned = frozenset(ban["machine"] for ban in bans)
     found = here()
     waiting, said = as_candidate(job), job["because"]
-    return why_queued(waiting, said, found.purse, found.nodes, found.supply, banned, now_ms, at.policy)
+    return why_queued(waiting, said, found.purse, found.nodes, found.supply, banned, now_ms, deployment.policy)
 
 
-def _summary(at: Deployment, row: Row, here: Callable[[], _Here], now_ms: int) -> JobSummary:
-    attempts = at.store.load("attempts", job=row["id"])
-    checkpoints = checkpoints_to_resume(at, row["id"], row["begins_from"])
+def _summary(deployment: Deployment, row: Row, here: Callable[[], _Here], now_ms: int) -> JobSummary:
+    attempts = deployment.store.load("attempts", job=row["id"])
+    checkpoints = checkpoints_to_resume(deployment, row["id"], row["begins_from"])
     last = attempts[-1] if attempts else None
     live = last if last and last["state"] == "live" else None
     committed = checkpoints[0]["step"] if checkpoints else _committed(row, attempts)
@@ -199,7 +201,7 @@ def _summary(at: Deployment, row: Row, here: Callable[[], _Here], now_ms: int) -
         name=row["name"],
         kind=row["kind"],
         state=row["state"],
-        because=PAUSING if pausing else _because(at, row, here, now_ms),
+        because=PAUSING if pausing else _because(deployment, row, here, now_ms),
         steps=row["steps"],
         step=step,
         committed_step=committed,
@@ -210,8 +212,8 @@ def _summary(at: Deployment, row: Row, here: Callable[[], _Here], now_ms: int) -
         eta_s=round(pace * (row["steps"] - step), 1) if live and pace else None,
         attempts=len(attempts),
         interruptions=sum(attempt["state"] in ("interrupted", "released") for attempt in attempts),
-        cost_usd=(spent + stored_micro_usd(at, row["id"], now_ms)) / 1e6,
-        cost_lacks=_lacks(at, attempts),
+        cost_usd=(spent + stored_micro_usd(deployment, row["id"], now_ms)) / 1e6,
+        cost_lacks=_lacks(deployment, attempts),
         submitted_ms=row["submitted_ms"],
         ended_ms=row["ended_ms"],
     )
@@ -228,10 +230,10 @@ def _attempt(row: Row, now_ms: int) -> AttemptView:
     return AttemptView(**{name: row[name] for name in shown}, cost_usd=_micro_usd(row, now_ms) / 1e6, cost_lacks=lacks)
 
 
-def _lacks(at: Deployment, attempts: list[Row]) -> tuple[CostPart, ...]:
+def _lacks(deployment: Deployment, attempts: list[Row]) -> tuple[CostPart, ...]:
     """Return what is not known of the cost of these attempts; where there was none, nothing is unknown."""
     unpriced = any(not attempt["price_known"] for attempt in attempts)
-    return unknown_parts(at.policy, node_time=unpriced) if attempts else ()
+    return unknown_parts(deployment.policy, node_time=unpriced) if attempts else ()
 
 
 def _micro_usd(attempt: Row, now_ms: int) -> int:

@@ -8,12 +8,12 @@ from gangline.service.deployment import Deployment
 from gangline.service.jobs.budget import out_of_money
 
 
-def renew(at: Deployment, node: str, hold: Hold, beat: Beat, now_ms: int) -> Beaten | Stale:
+def renew(deployment: Deployment, node: str, hold: Hold, beat: Beat, now_ms: int) -> Beaten | Stale:
     """The answer says whether the node is to save and hand its job back."""
-    held = at.store.change(
+    held = deployment.store.change(
         "renew_lease",
         **lease_of(node, hold),
-        expires_ms=now_ms + at.policy.lease_ms,
+        expires_ms=now_ms + deployment.policy.lease_ms,
         phase=beat.phase,
         step=beat.step,
         loss=beat.loss,
@@ -23,13 +23,13 @@ def renew(at: Deployment, node: str, hold: Hold, beat: Beat, now_ms: int) -> Bea
     )
     if not held:
         return LOST
-    return Beaten(stop=held[0]["stop"] or _without_money(at, held[0], now_ms))
+    return Beaten(stop=held[0]["stop"] or _without_money(deployment, held[0], now_ms))
 
 
-def _without_money(at: Deployment, lease: Row, now_ms: int) -> str:
-    because = out_of_money(at, lease, lease["downloaded_bytes"], now_ms)
+def _without_money(deployment: Deployment, lease: Row, now_ms: int) -> str:
+    because = out_of_money(deployment, lease, lease["downloaded_bytes"], now_ms)
     if because:
-        at.store.apply(write("ask_to_stop", attempt=lease["attempt"], kind="", because=because, now=now_ms))
+        deployment.store.apply(write("ask_to_stop", attempt=lease["attempt"], kind="", because=because, now=now_ms))
     return because
 
 
@@ -40,14 +40,14 @@ def _training_ms(beat: Beat, now_ms: int) -> int | None:
     return now_ms - round(beat.training_s * 1000)
 
 
-def append_log(at: Deployment, node: str, hold: Hold, request: Log) -> Done | Stale:
-    job = job_of_hold(at, node, hold)
+def append_log(deployment: Deployment, node: str, hold: Hold, request: Log) -> Done | Stale:
+    job = job_of_hold(deployment, node, hold)
     if job is None:
         return LOST
     key = log_key(attempt_prefix(job["project"], job["id"], hold.attempt), request.first_byte)
     content = request.text.encode()
-    at.objects.write(key, content)
-    held = at.store.apply(
+    deployment.objects.write(key, content)
+    held = deployment.store.apply(
         guard("hold_lease", **lease_of(node, hold)),
         write("add_log_chunk", attempt=hold.attempt, first_byte=request.first_byte, bytes=len(content), key=key),
     )

@@ -30,7 +30,7 @@ from gangline.service.money.bill import load_purse
 ATTEMPTS_MAX = 2
 
 
-def due(at: Deployment, held: Row, node: str, checkpoint: str, step: int, now_ms: int) -> list[Write]:
+def due(deployment: Deployment, held: Row, node: str, checkpoint: str, step: int, now_ms: int) -> list[Write]:
     """What belongs into the transaction that commits a checkpoint: the pictures that are due of it are asked for, once."""
     if held["sampled_step"] is None:
         return []
@@ -42,44 +42,47 @@ def due(at: Deployment, held: Row, node: str, checkpoint: str, step: int, now_ms
     )
     if not are_samples_due(rhythm, step, now_ms):
         return []
-    job = at.store.load("job", id=held["id"])[0]
-    free = [Node(**row) for row in at.store.load("free_nodes", but=node)]
-    nodes = [other for other in free if may_render_steps(at, other, now_ms)]
-    elsewhere = may_go_elsewhere(_candidate(job), nodes, load_purse(at, job["project"]), now_ms)
+    job = deployment.store.load("job", id=held["id"])[0]
+    free = [Node(**row) for row in deployment.store.load("free_nodes", but=node)]
+    nodes = [other for other in free if may_render_steps(deployment, other, now_ms)]
+    elsewhere = may_go_elsewhere(_candidate(job), nodes, load_purse(deployment, job["project"]), now_ms)
     asked = write("sampled", job=job["id"], step=step, here=int(not elsewhere), now=now_ms)
-    return [asked, *(_adding_job(at, at.new_id("job"), job, checkpoint, step, now_ms) if elsewhere else ())]
+    return [
+        asked,
+        *(_adding_job(deployment, deployment.new_id("job"), job, checkpoint, step, now_ms) if elsewhere else ()),
+    ]
 
 
-def may_render_steps(at: Deployment, node: Node, now_ms: int) -> bool:
+def may_render_steps(deployment: Deployment, node: Node, now_ms: int) -> bool:
     """Pictures of steps keep no node: a rented one that has had nothing to train for long is left idle, and so given back, where
     its pool has more than the least. Results are shown first: once it is gone nobody may come for long, and each is shown once."""
-    pool = at.pools.get(node.pool)
+    pool = deployment.pools.get(node.pool)
     if not node.rented or pool is None:
         return True
-    trained = at.store.load("last_training", node=node.id)
+    trained = deployment.store.load("last_training", node=node.id)
     since_ms = max(node.joined_ms or 0, trained[0]["ended_ms"] if trained else 0)
-    if now_ms - since_ms < at.policy.idle_s * 1000:
+    if now_ms - since_ms < deployment.policy.idle_s * 1000:
         return True
-    return at.store.load("rented_in_pool", pool=node.pool)[0]["nodes"] <= pool.limits.nodes_min
+    return deployment.store.load("rented_in_pool", pool=node.pool)[0]["nodes"] <= pool.limits.nodes_min
 
 
-def give_way(at: Deployment, now_ms: int) -> None:
+def give_way(deployment: Deployment, now_ms: int) -> None:
     """Training that waits, and that no free node takes, goes where pictures are rendered: as many nodes as there are jobs."""
-    before = now_ms - round(at.policy.claim_interval_s * 1000)
-    money = {"reserve_h": at.policy.reserve_s / 3600, "egress": at.policy.egress_micro_usd_per_byte}
-    rows = at.store.load("in_the_way", before=before, **money)
+    before = now_ms - round(deployment.policy.claim_interval_s * 1000)
+    money = {"reserve_h": deployment.policy.reserve_s / 3600, "egress": deployment.policy.egress_micro_usd_per_byte}
+    rows = deployment.store.load("in_the_way", before=before, **money)
     if rows:
-        waiting = at.store.load("queue_length", limit=len(rows))[0]["jobs"]
+        waiting = deployment.store.load("queue_length", limit=len(rows))[0]["jobs"]
         for row in rows[:waiting]:
-            ask_to_stop(at, row, "training waits for this node", now_ms)
+            ask_to_stop(deployment, row, "training waits for this node", now_ms)
 
 
-def to_render_here(at: Deployment, held: Row, step: int) -> bool:
+def to_render_here(deployment: Deployment, held: Row, step: int) -> bool:
     """Also where this is asked again, because the answer was lost."""
     if held["sampled_step"] is None:
         return False
     path = f"samples/{pictures_name(step)}/{PICTURES}"
-    return bool(at.store.load("to_render_here", job=held["id"], step=step, path=path))
+    return bool(deployment.store.load("to_render_here", job=held["id"], step=step, path=path))
 
 
 def _candidate(parent: Row) -> ClaimCandidate:
@@ -89,34 +92,36 @@ def _candidate(parent: Row) -> ClaimCandidate:
     return ClaimCandidate(**known, **new, kind="sample", numerics="", banned=False)
 
 
-def of_result(at: Deployment, job: str, now_ms: int) -> list[Write]:
+def of_result(deployment: Deployment, job: str, now_ms: int) -> list[Write]:
     """What belongs into the transaction that ends a training job: its result is to be shown, beside the base."""
-    parent = at.store.load("job", id=job)[0]
+    parent = deployment.store.load("job", id=job)[0]
     spec = parse_spec(json.loads(parent["spec"]))
     wanted = spec.sample_result and spec.prompts_to_sample
-    return _adding_job(at, at.new_id("job"), parent, None, parent["steps"], now_ms) if wanted else []
+    return _adding_job(deployment, deployment.new_id("job"), parent, None, parent["steps"], now_ms) if wanted else []
 
 
-def retry_samples(at: Deployment, ended: Row, now_ms: int) -> str:
+def retry_samples(deployment: Deployment, ended: Row, now_ms: int) -> str:
     """A new job that shows what this one was to show; its id. Raises `BadInput` where that may be gone."""
     task = parse_task(json.loads(ended["spec"]))
     assert isinstance(task, SampleSpec), "it renders"
     if task.checkpoint:
         raise BadInput(f"{ended['id']} shows a checkpoint that may be gone", hint="pictures of the next one will come")
     for _ in range(TRIES_MAX):
-        job, parent = at.new_id("job"), at.store.load("job", id=task.job)[0]
+        job, parent = deployment.new_id("job"), deployment.store.load("job", id=task.job)[0]
         if parent["removed_ms"] is not None:
             raise BadInput(f"{task.job} was deleted, and there is nothing to show of it")
         # Who deletes the parent at the same time looks again, and ends this job first.
         moved = guard("say_why", id=parent["id"], version=parent["version"], because=parent["because"])
-        check_here(at, parent["project"], task.input_files())
+        check_here(deployment, parent["project"], task.input_files())
         used = naming(parent["project"], task.input_files().values(), now_ms)
-        if at.store.apply(*used, *_adding_job(at, job, parent, None, parent["steps"], now_ms), moved):
+        if deployment.store.apply(*used, *_adding_job(deployment, job, parent, None, parent["steps"], now_ms), moved):
             return job
     raise Unreachable(f"{task.job} changed {TRIES_MAX} times meanwhile; try again")
 
 
-def _adding_job(at: Deployment, job: str, parent: Row, checkpoint: str | None, step: int, now_ms: int) -> list[Write]:
+def _adding_job(
+    deployment: Deployment, job: str, parent: Row, checkpoint: str | None, step: int, now_ms: int
+) -> list[Write]:
     of = parse_spec(json.loads(parent["spec"]))
     of = replace(of, needs=replace(of.needs, slots=1, gpu_memory_gb=parent["gpu_memory_gb"]), attempts_max=ATTEMPTS_MAX)
     spec = SampleSpec(of=of, job=parent["id"], checkpoint=checkpoint, step=step)
@@ -143,26 +148,28 @@ def _adding_job(at: Deployment, job: str, parent: Row, checkpoint: str | None, s
     ]
 
 
-def drop_overtaken(at: Deployment, parent: str, now_ms: int) -> None:
+def drop_overtaken(deployment: Deployment, parent: str, now_ms: int) -> None:
     """Of what waits to be rendered only the newest is worth a node."""
-    rows = at.store.load("open_samples", parent=parent)
+    rows = deployment.store.load("open_samples", parent=parent)
     for row in rows[1:]:
         if row["state"] == "queued":
-            _drop(at, row, f"step {rows[0]['step']} came before a node was free", now_ms)
+            _drop(deployment, row, f"step {rows[0]['step']} came before a node was free", now_ms)
 
 
-def drop_late(at: Deployment, now_ms: int) -> None:
+def drop_late(deployment: Deployment, now_ms: int) -> None:
     """Pictures alone start no node: after a while they are given up, those of a result much later than those of a step."""
-    steps_ms, results_ms = (round(wait_s * 1000) for wait_s in (at.policy.samples_wait_s, at.policy.results_wait_s))
-    for row in at.store.load("late_samples", before=now_ms - steps_ms, results_before=now_ms - results_ms):
-        _drop(at, row, f"no node had time for it in {(now_ms - row['submitted_ms']) / 3_600_000:.0f} h", now_ms)
+    steps_ms, results_ms = (
+        round(wait_s * 1000) for wait_s in (deployment.policy.samples_wait_s, deployment.policy.results_wait_s)
+    )
+    for row in deployment.store.load("late_samples", before=now_ms - steps_ms, results_before=now_ms - results_ms):
+        _drop(deployment, row, f"no node had time for it in {(now_ms - row['submitted_ms']) / 3_600_000:.0f} h", now_ms)
 
 
-def _drop(at: Deployment, row: Row, because: str, now_ms: int) -> None:
+def _drop(deployment: Deployment, row: Row, because: str, now_ms: int) -> None:
     """Unless a node has just taken it."""
     job = as_job(row)
     verdict = Verdict(attempt="canceled", job="canceled", attempts_failed=job.attempts_failed, because=because)
-    at.store.apply(moving(job, verdict, now_ms), event(job.id, "canceled", because, now_ms))
+    deployment.store.apply(moving(job, verdict, now_ms), event(job.id, "canceled", because, now_ms))
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +180,9 @@ class SampleFolder:
     folder: str
 
 
-def shelf_of(at: Deployment, job: str) -> SampleFolder:
+def sample_folder_of(deployment: Deployment, job: str) -> SampleFolder:
     """Of a job that renders: among the results of what it shows, those of a step by themselves."""
-    row = at.store.load("sample", job=job)[0]
+    row = deployment.store.load("sample", job=job)[0]
     return SampleFolder(row["parent"], f"samples/{pictures_name(row['step'])}" if row["checkpoint"] else "samples")
 
 
@@ -194,39 +201,39 @@ def rendered(shelf: SampleFolder, live: Row, now_ms: int) -> list[Write]:
     ]
 
 
-def keep_samples(at: Deployment, node: str, hold: Hold, request: Show, now_ms: int) -> Done | Stale | Refused:
+def keep_samples(deployment: Deployment, node: str, hold: Hold, request: Show, now_ms: int) -> Done | Stale | Refused:
     """Pictures that the training node made between its steps: results from here on, whatever becomes of the attempt."""
-    job = job_of_hold(at, node, hold)
+    job = job_of_hold(deployment, node, hold)
     if job is None:
         return LOST
     prefix = folder_prefix(attempt_prefix(job["project"], job["id"], hold.attempt), "samples", 0)
     shelf, writes = SampleFolder(job["id"], "samples"), list[Write]()
     for file in request.files:
         key = f"{prefix}/{file.path}"
-        attested = stored_as(at, key, file)
+        attested = stored_as(deployment, key, file)
         if isinstance(attested, Refused):
             return attested
         writes.append(adding_artifact(shelf, hold.attempt, key, file, now_ms))
     told = event(job["id"], "rendered", f"samples/{pictures_name(request.step)} between two steps", now_ms, node=node)
-    first = all(artifact.values["path"] not in _known(at, job["id"]) for artifact in writes)
-    held = at.store.apply(guard("hold_lease", **lease_of(node, hold)), *writes, *([told] if first else ()))
+    first = all(artifact.values["path"] not in _known(deployment, job["id"]) for artifact in writes)
+    held = deployment.store.apply(guard("hold_lease", **lease_of(node, hold)), *writes, *([told] if first else ()))
     return Done() if held else LOST
 
 
-def _known(at: Deployment, job: str) -> set[str]:
-    return {row["path"] for row in at.store.load("artifacts", job=job)}
+def _known(deployment: Deployment, job: str) -> set[str]:
+    return {row["path"] for row in deployment.store.load("artifacts", job=job)}
 
 
-def samples_view(at: Deployment, job: str) -> SamplesView:
-    rows = at.store.load("samples_of", job=job)
+def samples_view(deployment: Deployment, job: str) -> SamplesView:
+    rows = deployment.store.load("samples_of", job=job)
     failed = _missed(rows)
     return SamplesView(
-        pictures=at.store.load("pictures", job=job)[0]["pictures"],
+        pictures=deployment.store.load("pictures", job=job)[0]["pictures"],
         waiting=sum(row["state"] in ("queued", "running") for row in rows),
         failed=len(failed),
         because=f"{failed[-1]['id']}: {failed[-1]['because']}" if failed else "",
         cost_usd=sum(row["micro_usd"] for row in rows) / 1e6,
-        cost_lacks=unknown_parts(at.policy, node_time=any(row["unpriced"] for row in rows)) if rows else (),
+        cost_lacks=unknown_parts(deployment.policy, node_time=any(row["unpriced"] for row in rows)) if rows else (),
     )
 
 

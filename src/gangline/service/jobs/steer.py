@@ -19,67 +19,71 @@ from gangline.service.jobs.submit import queue, read_submission
 PAUSED = "paused by its owner"
 
 
-def cancel(at: Deployment, job_id: str, now_ms: int) -> bool:
+def cancel(deployment: Deployment, job_id: str, now_ms: int) -> bool:
     """With the pictures that are to be made of it. False where the job had ended already: then nothing changes."""
-    for row in at.store.load("open_samples", parent=job_id):
-        cancel(at, row["id"], now_ms)
+    for row in deployment.store.load("open_samples", parent=job_id):
+        cancel(deployment, row["id"], now_ms)
 
     def act(job: Job, live: Row | None) -> bool:
         if live:
-            return conclude(at, live["id"], lambda now, _attempt, _past: canceled(now), now_ms)
-        return _move(at, job, "canceled", canceled(job).because, now_ms)
+            return conclude(deployment, live["id"], lambda now, _attempt, _past: canceled(now), now_ms)
+        return _move(deployment, job, "canceled", canceled(job).because, now_ms)
 
-    return _until_done(at, job_id, act, leave=ENDED)
+    return _until_done(deployment, job_id, act, leave=ENDED)
 
 
-def pause(at: Deployment, job_id: str, now_ms: int) -> bool:
+def pause(deployment: Deployment, job_id: str, now_ms: int) -> bool:
     """A node at work saves and hands the job back first. False where it is paused already. Raises `BadInput` where it has ended."""
 
     def act(job: Job, live: Row | None) -> bool | None:
         if live and live["stop_kind"] == "paused":
             return None
         if live:
-            return at.store.apply(
+            return deployment.store.apply(
                 write("ask_to_pause", attempt=live["id"], because=PAUSED, now=now_ms),
                 guard("say_why", id=job.id, version=job.version, because=PAUSED),
             )
-        return _move(at, job, "paused", PAUSED, now_ms)
+        return _move(deployment, job, "paused", PAUSED, now_ms)
 
-    return _until_done(at, job_id, act, leave=frozenset({"paused"}), refuse="paused")
+    return _until_done(deployment, job_id, act, leave=frozenset({"paused"}), refuse="paused")
 
 
-def resume(at: Deployment, job_id: str, now_ms: int) -> bool:
+def resume(deployment: Deployment, job_id: str, now_ms: int) -> bool:
     """A paused job waits again. False where it was not paused. Raises `BadInput` where it has ended."""
 
     def act(job: Job, live: Row | None) -> bool | None:
         if live and live["stop_kind"] != "paused":
             return None
         if live:
-            return at.store.apply(
+            return deployment.store.apply(
                 write("unpause_lease", attempt=live["id"]),
                 guard("say_why", id=job.id, version=job.version, because="resumed by its owner"),
             )
-        return _move(at, job, "queued", WAITS, now_ms)
+        return _move(deployment, job, "queued", WAITS, now_ms)
 
-    return _until_done(at, job_id, act, leave=frozenset({"queued"}), refuse="resumed")
+    return _until_done(deployment, job_id, act, leave=frozenset({"queued"}), refuse="resumed")
 
 
-def submit_again(at: Deployment, project: str, job_id: str, now_ms: int, *, from_checkpoint: bool = False) -> str:
+def submit_again(
+    deployment: Deployment, project: str, job_id: str, now_ms: int, *, from_checkpoint: bool = False
+) -> str:
     """A new job from the same spec, and if asked for from the checkpoint that the old one reached; its id. Raises `BadInput` while the
     old one may still succeed, or where it keeps no checkpoint."""
-    row = at.store.load("job", id=job_id)[0]
+    row = deployment.store.load("job", id=job_id)[0]
     if row["state"] not in ENDED:
         raise BadInput(f"{job_id} is {row['state']} and may still succeed", hint="cancel it first")
     if KINDS[row["kind"]].renders:
-        return samples.retry_samples(at, row, now_ms)
-    begins_from = _heritage(at, row) if from_checkpoint else None
-    spec, places = read_submission(at, project, json.loads(row["spec"]), parse_spec)
-    return queue(at, project, spec, places, name=row["name"], request=None, now_ms=now_ms, begins_from=begins_from)
+        return samples.retry_samples(deployment, row, now_ms)
+    begins_from = _heritage(deployment, row) if from_checkpoint else None
+    spec, places = read_submission(deployment, project, json.loads(row["spec"]), parse_spec)
+    return queue(
+        deployment, project, spec, places, name=row["name"], request=None, now_ms=now_ms, begins_from=begins_from
+    )
 
 
-def _heritage(at: Deployment, job: Row) -> str:
+def _heritage(deployment: Deployment, job: Row) -> str:
     """The job whose checkpoints are meant: its own, or those that it was itself to begin from."""
-    found = checkpoints_to_resume(at, job["id"], job["begins_from"])
+    found = checkpoints_to_resume(deployment, job["id"], job["begins_from"])
     if not found:
         raise BadInput(f"{job['id']} keeps no checkpoint", hint="without --from-checkpoint it begins at step 0")
     return found[0]["job"]
@@ -91,11 +95,13 @@ JobChange = Callable[[Job, Row | None], bool | None]
 """Given the job and its live attempt. False where somebody moved it on in between, None where there is nothing to do."""
 
 
-def _until_done(at: Deployment, job_id: str, act: JobChange, *, leave: frozenset[str], refuse: str = "") -> bool:
+def _until_done(
+    deployment: Deployment, job_id: str, act: JobChange, *, leave: frozenset[str], refuse: str = ""
+) -> bool:
     """Again while others move the job on in between; False where it is in a state to `leave` alone, or nothing is to do.
     What has ended cannot be what `refuse` says."""
     for _ in range(TRIES_MAX):
-        row = at.store.load("job", id=job_id)[0]
+        row = deployment.store.load("job", id=job_id)[0]
         if row["state"] in leave:
             return False
         if row["state"] in ENDED:
@@ -103,13 +109,15 @@ def _until_done(at: Deployment, job_id: str, act: JobChange, *, leave: frozenset
                 f"{job_id} has {_HAS[row['state']]} and cannot be {refuse}",
                 hint="`gangline jobs retry` submits it again, from where it was with --from-checkpoint",
             )
-        live = next((found for found in at.store.load("attempts", job=job_id) if found["state"] == "live"), None)
+        live = next(
+            (found for found in deployment.store.load("attempts", job=job_id) if found["state"] == "live"), None
+        )
         done = act(as_job(row), live)
         if done is not False:
             return done is True
     raise Unreachable(f"{job_id} changed {TRIES_MAX} times meanwhile; try again")
 
 
-def _move(at: Deployment, job: Job, state: Moved, because: str, now_ms: int) -> bool:
+def _move(deployment: Deployment, job: Job, state: Moved, because: str, now_ms: int) -> bool:
     verdict = Verdict(attempt="canceled", job=state, attempts_failed=job.attempts_failed, because=because)
-    return at.store.apply(moving(job, verdict, now_ms), event(job.id, state, because, now_ms))
+    return deployment.store.apply(moving(job, verdict, now_ms), event(job.id, state, because, now_ms))

@@ -27,46 +27,48 @@ from gangline.service.deployment import Deployment
 
 
 def blob_here(
-    at: Deployment, project: str, sha256: str, size: int, now_ms: int, parts: tuple[str, ...] = ()
+    deployment: Deployment, project: str, sha256: str, size: int, now_ms: int, parts: tuple[str, ...] = ()
 ) -> BlobView:
     """Ask before sending, and once more after: then the store is asked, and that they are there is recorded."""
     key, file = blob_key(project, sha256), File(path=sha256, bytes=size, sha256=sha256)
-    refuse_going(at, project, file)
-    if isinstance(stored_as(at, key, file, parts), Refused):
+    refuse_going(deployment, project, file)
+    if isinstance(stored_as(deployment, key, file, parts), Refused):
         return BlobView(
             present=False,
-            grant=grant(at, key, Upload(path=sha256, bytes=size, sha256=sha256, parts=parts), now_ms),
+            grant=grant(deployment, key, Upload(path=sha256, bytes=size, sha256=sha256, parts=parts), now_ms),
         )
-    record_blob(at, project, file, now_ms)
+    record_blob(deployment, project, file, now_ms)
     return BlobView(present=True, grant=None)
 
 
-def submit(at: Deployment, project: str, value: dict[str, Any], *, name: str, request: str | None, now_ms: int) -> str:
+def submit(
+    deployment: Deployment, project: str, value: dict[str, Any], *, name: str, request: str | None, now_ms: int
+) -> str:
     """The id of a new job, or of the one that the same `request` made before. Raises `BadInput`, `InvalidSpec`.
 
     The name that a user gives to a job is its LoRA's, too, unless the spec has one: two LoRAs of one prompt stay two files."""
-    spec, places = read_submission(at, project, value)
+    spec, places = read_submission(deployment, project, value)
     if isinstance(spec, LoraSpec) and not spec.output_name:
         spec = replace(spec, output_name=name)
-    return queue(at, project, spec, places, name=name, request=request, now_ms=now_ms)
+    return queue(deployment, project, spec, places, name=name, request=request, now_ms=now_ms)
 
 
 def read_submission(
-    at: Deployment, project: str, value: dict[str, Any], parse: Callable[[object], Spec] = parse_submitted
+    deployment: Deployment, project: str, value: dict[str, Any], parse: Callable[[object], Spec] = parse_submitted
 ) -> tuple[Spec, tuple[PhotoPlace, ...]]:
     """The spec, its models pinned; where it says where the photos lie, those places, and a stand-in for photos. Raises as `submit`."""
-    places = places_of(at, project, value["photos"]) if names_places(value.get("photos")) else ()
+    places = places_of(deployment, project, value["photos"]) if names_places(value.get("photos")) else ()
     if places and value.get("captions"):
         raise BadInput(
             "captions: they are fetched with the photos",
             hint="put them beside the photos, or give a caption with each URL",
         )
-    wanted = with_base_named(at, project, value | ({"photos": [to_json(STAND_IN)]} if places else {}))
-    return pinned(at, project, parse(wanted)), places
+    wanted = with_base_named(deployment, project, value | ({"photos": [to_json(STAND_IN)]} if places else {}))
+    return pinned(deployment, project, parse(wanted)), places
 
 
 def queue(
-    at: Deployment,
+    deployment: Deployment,
     project: str,
     spec: Spec,
     places: Sequence[PhotoPlace] = (),
@@ -80,12 +82,12 @@ def queue(
     own."""
     _check_sets(spec)
     inputs = {path: file for path, file in spec.input_files().items() if not (places and path.startswith("photos/"))}
-    check_here(at, project, inputs)
-    check_target(at, project, spec.deliver)
-    job = at.new_id("job")
+    check_here(deployment, project, inputs)
+    check_target(deployment, project, spec.deliver)
+    job = deployment.new_id("job")
     asked, awaited = awaiting(job, spec, places) if places else (spec_hash(spec), [])
     because = FETCHING if places else WAITS
-    added = at.store.apply(
+    added = deployment.store.apply(
         *naming(project, inputs.values(), now_ms),
         write("add_project", id=project),
         adding(
@@ -99,7 +101,7 @@ def queue(
             because=because,
             steps=spec.steps,
             workload=workload(spec),
-            copied_bytes=sum(file.bytes for file in copied_files(at, project, spec).values()),
+            copied_bytes=sum(file.bytes for file in copied_files(deployment, project, spec).values()),
             exact=spec.exact,
             now=now_ms,
         ),
@@ -112,16 +114,16 @@ def queue(
     )
     if added:
         return job
-    if begins_from is not None and not at.store.load("checkpoints", job=begins_from):
+    if begins_from is not None and not deployment.store.load("checkpoints", job=begins_from):
         raise BadInput(f"{begins_from} keeps no checkpoint any more", hint="submit the job without it")
-    return _earlier(at, project, request, asked, inputs)
+    return _earlier(deployment, project, request, asked, inputs)
 
 
-def _earlier(at: Deployment, project: str, request: str | None, asked: str, inputs: Mapping[str, File]) -> str:
+def _earlier(deployment: Deployment, project: str, request: str | None, asked: str, inputs: Mapping[str, File]) -> str:
     """The job that the same request made before. Raises `BadInput` where that asked for something else."""
-    earlier = at.store.load("job_of_request", project=project, request=request)
+    earlier = deployment.store.load("job_of_request", project=project, request=request)
     if not earlier:
-        check_here(at, project, inputs)
+        check_here(deployment, project, inputs)
         raise Unreachable("files of this job are being deleted, as nothing used them", hint="try again in a minute")
     if earlier[0]["spec_hash"] != asked:
         raise BadInput(f"the request {request} was used for another spec", hint="use a new Idempotency-Key")

@@ -41,8 +41,8 @@ class _Trouble:
 class Tracking:
     """Remembers which runs it holds open, how far each was told, and which did not work a moment ago."""
 
-    def __init__(self, at: Deployment, tracker: Tracker, rng: Random) -> None:
-        self._at = at
+    def __init__(self, deployment: Deployment, tracker: Tracker, rng: Random) -> None:
+        self._at = deployment
         self._tracker = tracker
         self._rng = rng
         self._told: dict[str, int] = {}

@@ -13,36 +13,36 @@ from gangline.service.jobs.checkpoint import prune
 AT_ONCE = 100
 
 
-def verify(at: Deployment) -> Iterator[None]:
+def verify(deployment: Deployment) -> Iterator[None]:
     """The newest of each job. Reading takes long: who goes through this may stop after each file, and loses that checkpoint's."""
-    for row in at.store.load("checkpoints_to_verify", limit=AT_ONCE):
+    for row in deployment.store.load("checkpoints_to_verify", limit=AT_ONCE):
         manifest, damaged = parse_manifest(json.loads(row["manifest"])), ""
         for file in manifest.files:
-            if _read_back(at, f"{row['prefix']}/{file.path}") != file.sha256:
+            if _read_back(deployment, f"{row['prefix']}/{file.path}") != file.sha256:
                 damaged = file.path
                 break
             yield
         if damaged:
-            _reject(at, row, manifest, damaged)
+            _reject(deployment, row, manifest, damaged)
         else:
-            at.store.apply(write("verify_checkpoint", id=row["id"]))
-            prune(at, row["job"], at.store.now_ms())
+            deployment.store.apply(write("verify_checkpoint", id=row["id"]))
+            prune(deployment, row["job"], deployment.store.now_ms())
 
 
-def _read_back(at: Deployment, key: str) -> str:
+def _read_back(deployment: Deployment, key: str) -> str:
     try:
-        return at.objects.read_back(key)
+        return deployment.objects.read_back(key)
     except NotFound:
         return ""
 
 
-def _reject(at: Deployment, row: Row, manifest: Manifest, path: str) -> None:
+def _reject(deployment: Deployment, row: Row, manifest: Manifest, path: str) -> None:
     because = (
         f"the checkpoint of step {manifest.step} is damaged: {path} was read back from the object store as other bytes"
     )
-    at.store.apply(
+    deployment.store.apply(
         guard("reject_checkpoint", id=row["id"], job=row["job"], because=because),
         write("measure_checkpoint", id=row["job"]),
         write("sweep_again", checkpoint=row["id"]),
-        event(row["job"], "rejected", because, at.store.now_ms(), attempt=row["attempt"]),
+        event(row["job"], "rejected", because, deployment.store.now_ms(), attempt=row["attempt"]),
     )

@@ -28,31 +28,31 @@ def meter(node: Node, now_ms: int, *, heard_ms: int) -> list[Write]:
 
 
 def spend(
-    at: Deployment, job: Job, attempt: Attempt, state: AttemptState, ending: Row, now_ms: int
+    deployment: Deployment, job: Job, attempt: Attempt, state: AttemptState, ending: Row, now_ms: int
 ) -> tuple[Write, list[Write]]:
     """The bill of an attempt that ends now: what its project has spent instead of what was reserved, and the ledger's lines."""
     renders = KINDS[ending["job_kind"]].renders
     price = attempt.price_micro_usd_per_hour
     lines = [time_line("samples", price, attempt.started_ms, now_ms)] if renders else []
     lines = lines or lines_of_attempt(attempt, state, now_ms)
-    sent = egress_micro_usd(ending["downloaded_bytes"], at.policy.egress_usd_per_gb)
+    sent = egress_micro_usd(ending["downloaded_bytes"], deployment.policy.egress_usd_per_gb)
     if sent:
         lines.append(LedgerLine(cause="egress", from_ms=attempt.started_ms, to_ms=now_ms, micro_usd=sent))
     total = sum(line.micro_usd for line in lines)
-    usage = usage_with(as_purse(ending, "purse_"), total, now_ms, at.policy)
+    usage = usage_with(as_purse(ending, "purse_"), total, now_ms, deployment.policy)
     spent = write("spend", id=job.project, reserved=ending["reserved"], micro_usd=total, usage=usage, now=now_ms)
     of = {"node": attempt.node, "attempt": attempt.id, "job": job.id, "project": job.project}
     return spent, [_add(line, **of) for line in lines]
 
 
-def bill_storage(at: Deployment, checkpoint: Row, now_ms: int) -> list[Write]:
+def bill_storage(deployment: Deployment, checkpoint: Row, now_ms: int) -> list[Write]:
     """What a checkpoint cost from its commit until now, when it goes."""
-    return storage_since(at, checkpoint, checkpoint["committed_ms"], now_ms)
+    return storage_since(deployment, checkpoint, checkpoint["committed_ms"], now_ms)
 
 
-def storage_since(at: Deployment, kept: Row, from_ms: int, now_ms: int) -> list[Write]:
+def storage_since(deployment: Deployment, kept: Row, from_ms: int, now_ms: int) -> list[Write]:
     """What a checkpoint or an artifact cost, with `bytes`, and whose it is: node, attempt, job, project."""
-    cost = storage_micro_usd(kept["bytes"], from_ms, now_ms, at.policy.storage_usd_per_gb_month)
+    cost = storage_micro_usd(kept["bytes"], from_ms, now_ms, deployment.policy.storage_usd_per_gb_month)
     if not cost:
         return []
     of = {name: kept[name] for name in ("node", "attempt", "job", "project")}
@@ -60,10 +60,10 @@ def storage_since(at: Deployment, kept: Row, from_ms: int, now_ms: int) -> list[
     return [write("add_storage_cost", **of, **line)]
 
 
-def stored_micro_usd(at: Deployment, job: str, now_ms: int) -> int:
+def stored_micro_usd(deployment: Deployment, job: str, now_ms: int) -> int:
     """What the checkpoints and results that a job keeps have cost so far. The ledger has what is deleted."""
-    rate = at.policy.storage_usd_per_gb_month
-    kept = at.store.load("stored", job=job) if rate else []
+    rate = deployment.policy.storage_usd_per_gb_month
+    kept = deployment.store.load("stored", job=job) if rate else []
     return sum(storage_micro_usd(row["bytes"], row["since_ms"], now_ms, rate) for row in kept)
 
 
@@ -88,8 +88,8 @@ def settlement(instance: Row, known_micro_usd: int, settled_micro_usd: int, node
     return [_add(line, node=node, attempt=instance["id"]) for line in (start_up, correction) if line.micro_usd]
 
 
-def load_purse(at: Deployment, project: str) -> Purse:
-    return as_purse(at.store.load("project", id=project)[0])
+def load_purse(deployment: Deployment, project: str) -> Purse:
+    return as_purse(deployment.store.load("project", id=project)[0])
 
 
 def as_purse(row: Row, prefix: str = "") -> Purse:

@@ -17,38 +17,38 @@ AT_ONCE = 200
 """So much goes in one call; the next one goes on."""
 
 
-def expire_checkpoints(at: Deployment, now_ms: int) -> None:
+def expire_checkpoints(deployment: Deployment, now_ms: int) -> None:
     """Those of one job in one transaction. Where one was pinned meanwhile, the next look tells the others."""
-    rows = at.store.load(
+    rows = deployment.store.load(
         "checkpoints_to_expire",
-        succeeded_before=before_ms(now_ms, checkpoints_s("succeeded", at.policy)),
-        others_before=before_ms(now_ms, checkpoints_s("failed", at.policy)),
+        succeeded_before=before_ms(now_ms, checkpoints_s("succeeded", deployment.policy)),
+        others_before=before_ms(now_ms, checkpoints_s("failed", deployment.policy)),
         limit=AT_ONCE,
     )
     for job, found in groupby(rows, lambda row: row["job"]):
-        _expire(at, job, list(found), now_ms)
+        _expire(deployment, job, list(found), now_ms)
 
 
-def _expire(at: Deployment, job: str, checkpoints: list[Row], now_ms: int) -> None:
+def _expire(deployment: Deployment, job: str, checkpoints: list[Row], now_ms: int) -> None:
     state = checkpoints[0]["state"]
     were = "was" if len(checkpoints) == 1 else "were"
     told = f"{counted(len(checkpoints), 'checkpoint')} {were} deleted"
-    because = why_deleted(told, state, checkpoints_s(state, at.policy))
+    because = why_deleted(told, state, checkpoints_s(state, deployment.policy))
     attempts = sorted({row["attempt"] for row in checkpoints})
-    at.store.apply(
+    deployment.store.apply(
         *(write("sweep_attempt_again", attempt=attempt) for attempt in attempts),
         *(guard("prune_checkpoint", id=row["id"], heirs=row["heirs"], because=because) for row in checkpoints),
-        *(line for row in checkpoints for line in bill.bill_storage(at, row, now_ms)),
+        *(line for row in checkpoints for line in bill.bill_storage(deployment, row, now_ms)),
         event(job, "cleaned up", because, now_ms),
     )
 
 
-def expire_logs(at: Deployment, now_ms: int) -> None:
-    before = before_ms(now_ms, at.policy.logs_s)
-    for row in at.store.load("jobs_with_old_logs", before=before, limit=AT_ONCE):
-        because = why_deleted("the log was deleted", row["state"], at.policy.logs_s)
-        attempts = sorted(found["id"] for found in at.store.load("attempts", job=row["id"]))
-        at.store.apply(
+def expire_logs(deployment: Deployment, now_ms: int) -> None:
+    before = before_ms(now_ms, deployment.policy.logs_s)
+    for row in deployment.store.load("jobs_with_old_logs", before=before, limit=AT_ONCE):
+        because = why_deleted("the log was deleted", row["state"], deployment.policy.logs_s)
+        attempts = sorted(found["id"] for found in deployment.store.load("attempts", job=row["id"]))
+        deployment.store.apply(
             *(write("sweep_attempt_again", attempt=attempt) for attempt in attempts if row["chunks"]),
             guard("forget_log", id=row["id"]),
             *(write("drop_log_chunks", attempt=attempt) for attempt in attempts),
@@ -56,18 +56,18 @@ def expire_logs(at: Deployment, now_ms: int) -> None:
         )
 
 
-def expire_previews(at: Deployment, now_ms: int) -> None:
+def expire_previews(deployment: Deployment, now_ms: int) -> None:
     """Pictures of steps; those of a result stay with it."""
-    before = before_ms(now_ms, at.policy.previews_s)
-    for row in at.store.load("jobs_with_old_previews", before=before, limit=AT_ONCE):
+    before = before_ms(now_ms, deployment.policy.previews_s)
+    for row in deployment.store.load("jobs_with_old_previews", before=before, limit=AT_ONCE):
         job, state = row["id"], row["state"]
-        found = [each for each in at.store.load("kept_artifacts", job=job) if each["path"].startswith(PREVIEWS)]
-        because = why_deleted("the pictures of its steps were deleted", state, at.policy.previews_s)
+        found = [each for each in deployment.store.load("kept_artifacts", job=job) if each["path"].startswith(PREVIEWS)]
+        because = why_deleted("the pictures of its steps were deleted", state, deployment.policy.previews_s)
         attempts = sorted({each["attempt"] for each in found})
-        at.store.apply(
+        deployment.store.apply(
             *(write("sweep_attempt_again", attempt=attempt) for attempt in attempts),
             write("forget_previews", id=job),
             *(guard("drop_artifact", job=job, path=each["path"]) for each in found),
-            *(line for each in found for line in bill.storage_since(at, each, each["since_ms"], now_ms)),
+            *(line for each in found for line in bill.storage_since(deployment, each, each["since_ms"], now_ms)),
             *([event(job, "cleaned up", because, now_ms)] if found else []),
         )

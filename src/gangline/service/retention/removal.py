@@ -39,29 +39,29 @@ class _Found:
     blobs: list[Row]
 
 
-def what_goes(at: Deployment, job: Row, now_ms: int) -> RemovalView:
+def what_goes(deployment: Deployment, job: Row, now_ms: int) -> RemovalView:
     """What `remove` would delete. Raises `BadInput` where the job has not ended."""
     refuse_open(job)
-    _refuse_heirs(at, job)
-    found = [_find(at, row, now_ms) for row in _with_beside(at, job)]
+    _refuse_heirs(deployment, job)
+    found = [_find(deployment, row, now_ms) for row in _with_beside(deployment, job)]
     return _view(job, found)
 
 
-def remove(at: Deployment, job_id: str, now_ms: int) -> RemovalView:
+def remove(deployment: Deployment, job_id: str, now_ms: int) -> RemovalView:
     """What was deleted. Photos go within a minute. Raises `BadInput` where the job has not ended."""
     for _ in range(TRIES_MAX):
-        job = at.store.load("job", id=job_id)[0]
+        job = deployment.store.load("job", id=job_id)[0]
         refuse_open(job)
-        _refuse_heirs(at, job)
-        for row in at.store.load("open_samples", parent=job_id):
-            steer.cancel(at, row["id"], now_ms)
-        found = [_find(at, row, now_ms) for row in _with_beside(at, job)]
-        if at.store.apply(*(each for part in found for each in _removing(at, part, now_ms))):
+        _refuse_heirs(deployment, job)
+        for row in deployment.store.load("open_samples", parent=job_id):
+            steer.cancel(deployment, row["id"], now_ms)
+        found = [_find(deployment, row, now_ms) for row in _with_beside(deployment, job)]
+        if deployment.store.apply(*(each for part in found for each in _removing(deployment, part, now_ms))):
             for part in found:  # should this server end here, the sweep of attempts does it later
                 for attempt in part.attempts:
-                    delete_unreferred(at, job["project"], part.job["id"], attempt)
+                    delete_unreferred(deployment, job["project"], part.job["id"], attempt)
             return _view(job, found)
-        job = at.store.load("job", id=job_id)[0]
+        job = deployment.store.load("job", id=job_id)[0]
         if job["removed_ms"] is not None:
             return _view(job, [])
     raise Unreachable(f"{job_id} changed {TRIES_MAX} times meanwhile; try again")
@@ -75,8 +75,8 @@ def refuse_open(job: Row) -> None:
         )
 
 
-def _refuse_heirs(at: Deployment, job: Row) -> None:
-    heirs = at.store.load("heirs", job=job["id"])
+def _refuse_heirs(deployment: Deployment, job: Row) -> None:
+    heirs = deployment.store.load("heirs", job=job["id"])
     if heirs:
         raise BadInput(
             f"{heirs[0]['id']} begins from the checkpoint of {job['id']}",
@@ -84,24 +84,27 @@ def _refuse_heirs(at: Deployment, job: Row) -> None:
         )
 
 
-def _with_beside(at: Deployment, job: Row) -> list[Row]:
+def _with_beside(deployment: Deployment, job: Row) -> list[Row]:
     """With the jobs that render its pictures, these first: what they made lies among its results."""
-    beside = [at.store.load("job", id=row["id"])[0] for row in at.store.load("samples_beside", parent=job["id"])]
+    beside = [
+        deployment.store.load("job", id=row["id"])[0]
+        for row in deployment.store.load("samples_beside", parent=job["id"])
+    ]
     return [*beside, job]
 
 
-def _find(at: Deployment, job: Row, now_ms: int) -> _Found:
-    attempts = [row["id"] for row in at.store.load("attempts", job=job["id"])]
-    prepared = [row for attempt in attempts for row in at.store.load("prepared_of_attempt", attempt=attempt)]
-    at_work = _subjects_at_work(at, job) if prepared else set()
-    blobs = at.store.load("blobs_of_job", job=job["id"])
-    of_bases = files_of_bases(at, job["project"]) if blobs else set()
+def _find(deployment: Deployment, job: Row, now_ms: int) -> _Found:
+    attempts = [row["id"] for row in deployment.store.load("attempts", job=job["id"])]
+    prepared = [row for attempt in attempts for row in deployment.store.load("prepared_of_attempt", attempt=attempt)]
+    at_work = _subjects_at_work(deployment, job) if prepared else set()
+    blobs = deployment.store.load("blobs_of_job", job=job["id"])
+    of_bases = files_of_bases(deployment, job["project"]) if blobs else set()
     return _Found(
         job=job,
         attempts=sorted(attempts),
-        checkpoints=at.store.load("checkpoints", job=job["id"]),
-        artifacts=at.store.load("kept_artifacts", job=job["id"]),
-        log=at.store.load("log_chunks", job=job["id"], fencing=0, first_byte=0),
+        checkpoints=deployment.store.load("checkpoints", job=job["id"]),
+        artifacts=deployment.store.load("kept_artifacts", job=job["id"]),
+        log=deployment.store.load("log_chunks", job=job["id"], fencing=0, first_byte=0),
         prepared=[row for row in prepared if row["subject"] not in at_work],
         blobs=[
             row
@@ -116,16 +119,16 @@ def _is_its_own(blob: Row, job: Row, now_ms: int) -> bool:
     return not blob["others"] and not again
 
 
-def _subjects_at_work(at: Deployment, job: Row) -> set[str]:
+def _subjects_at_work(deployment: Deployment, job: Row) -> set[str]:
     """What jobs that wait or run may take from others of their project. Who was offered it in this very moment tries again."""
     found = set[str]()
-    for row in at.store.load("specs_at_work", project=job["project"], base=job["base"], but=job["id"]):
+    for row in deployment.store.load("specs_at_work", project=job["project"], base=job["base"], but=job["id"]):
         spec = parse_task(json.loads(row["spec"]))
         found |= set(subjects(spec)) if needs_prepared_files(spec) else set()
     return found
 
 
-def _removing(at: Deployment, found: _Found, now_ms: int) -> Iterable[Write]:
+def _removing(deployment: Deployment, found: _Found, now_ms: int) -> Iterable[Write]:
     """If nobody moved the job on, nor anything of it went meanwhile, so that each is billed once. Attempts first, then the job."""
     job = found.job["id"]
     for attempt in found.attempts:
@@ -138,10 +141,10 @@ def _removing(at: Deployment, found: _Found, now_ms: int) -> Iterable[Write]:
     yield write("unpin_checkpoints", job=job)
     for row in found.checkpoints:
         yield guard("prune_checkpoint", id=row["id"], heirs=row["heirs"], because="its job was deleted by its owner")
-        yield from bill.bill_storage(at, row, now_ms)
+        yield from bill.bill_storage(deployment, row, now_ms)
     for row in found.artifacts:
         yield guard("drop_artifact", job=job, path=row["path"])
-        yield from bill.storage_since(at, row, row["since_ms"], now_ms)
+        yield from bill.storage_since(deployment, row, row["since_ms"], now_ms)
     for row in found.prepared:
         which = {name: row[name] for name in ("project", "key", "attempt")}
         yield write("forget_prepared", **which, seen=row["used_ms"])

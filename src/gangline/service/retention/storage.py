@@ -17,16 +17,21 @@ from gangline.service.deployment import Deployment
 LARGEST = 10
 
 
-def storage_view(at: Deployment, project: str) -> StorageView:
-    parts = [*_checkpoints(at, project), *_artifacts(at, project), *_logs(at, project), *_uploads(at, project)]
-    parts += _prepared(at, project)
-    jobs = {"uploads": at.store.load("jobs_with_files", project=project)[0]["jobs"]}
-    kinds = tuple(_kept(at.policy, kind, parts, jobs.get(kind)) for kind in _rules(at.policy))
+def storage_view(deployment: Deployment, project: str) -> StorageView:
+    parts = [
+        *_checkpoints(deployment, project),
+        *_artifacts(deployment, project),
+        *_logs(deployment, project),
+        *_uploads(deployment, project),
+    ]
+    parts += _prepared(deployment, project)
+    jobs = {"uploads": deployment.store.load("jobs_with_files", project=project)[0]["jobs"]}
+    kinds = tuple(_kept(deployment.policy, kind, parts, jobs.get(kind)) for kind in _rules(deployment.policy))
     size = sum(kind.bytes for kind in kinds)
-    largest = at.store.load("largest_jobs", project=project, limit=LARGEST)
+    largest = deployment.store.load("largest_jobs", project=project, limit=LARGEST)
     return StorageView(
         bytes=size,
-        usd_per_month=_usd_per_month(at.policy, size),
+        usd_per_month=_usd_per_month(deployment.policy, size),
         kinds=kinds,
         largest=tuple(
             JobSizeView(job=row["id"], name=row["name"], state=row["state"], bytes=row["bytes"]) for row in largest
@@ -82,47 +87,49 @@ def _part(row: Row, kind: KeptKind, goes_ms: int | None) -> _Part:
     return _Part(kind=kind, files=row["files"], bytes=row["bytes"], jobs=row["jobs"], goes_ms=goes_ms)
 
 
-def _checkpoints(at: Deployment, project: str) -> Iterable[_Part]:
-    for row in at.store.load("stored_checkpoints", project=project):
+def _checkpoints(deployment: Deployment, project: str) -> Iterable[_Part]:
+    for row in deployment.store.load("stored_checkpoints", project=project):
         stays = row["state"] not in ENDED or row["pinned"]
-        kept_ms = round(1000 * checkpoints_s(row["state"], at.policy))
+        kept_ms = round(1000 * checkpoints_s(row["state"], deployment.policy))
         yield _part(row, "checkpoints", None if stays else row["ended_ms"] + kept_ms)
 
 
-def _artifacts(at: Deployment, project: str) -> Iterable[_Part]:
-    for row in at.store.load("stored_artifacts", project=project):
+def _artifacts(deployment: Deployment, project: str) -> Iterable[_Part]:
+    for row in deployment.store.load("stored_artifacts", project=project):
         goes = row["kind"] == "previews" and row["ended"]
-        yield _part(row, row["kind"], row["since_ms"] + round(1000 * at.policy.previews_s) if goes else None)
+        yield _part(row, row["kind"], row["since_ms"] + round(1000 * deployment.policy.previews_s) if goes else None)
 
 
-def _logs(at: Deployment, project: str) -> Iterable[_Part]:
-    for row in at.store.load("stored_logs", project=project):
-        yield _part(row, "logs", row["ended_ms"] + round(1000 * at.policy.logs_s) if row["ended"] else None)
+def _logs(deployment: Deployment, project: str) -> Iterable[_Part]:
+    for row in deployment.store.load("stored_logs", project=project):
+        yield _part(row, "logs", row["ended_ms"] + round(1000 * deployment.policy.logs_s) if row["ended"] else None)
 
 
-def _uploads(at: Deployment, project: str) -> Iterable[_Part]:
-    of_bases = files_of_bases(at, project)
-    for row in at.store.load("stored_blobs", project=project):
+def _uploads(deployment: Deployment, project: str) -> Iterable[_Part]:
+    of_bases = files_of_bases(deployment, project)
+    for row in deployment.store.load("stored_blobs", project=project):
         used_ms = max(row["named_ms"], row["ended_ms"] or 0)
         stays = row["at_work"] or row["sha256"] in of_bases
-        goes_ms = None if stays else used_ms + round(1000 * at.policy.inputs_s)
+        goes_ms = None if stays else used_ms + round(1000 * deployment.policy.inputs_s)
         yield _Part(kind="uploads", files=1, bytes=row["bytes"], jobs=0, goes_ms=goes_ms)
 
 
-def _prepared(at: Deployment, project: str) -> list[_Part]:
+def _prepared(deployment: Deployment, project: str) -> list[_Part]:
     parts, jobs = list[_Part](), set[str]()
-    for row in at.store.load("prepared_of_project", project=project):
+    for row in deployment.store.load("prepared_of_project", project=project):
         sizes = [file["bytes"] for file in json.loads(row["manifest"])["files"]]
-        goes_ms = row["used_ms"] + round(1000 * at.policy.prepared_s)
+        goes_ms = row["used_ms"] + round(1000 * deployment.policy.prepared_s)
         first = row["job"] not in jobs
         jobs.add(row["job"])
         parts.append(_Part(kind="prepared", files=len(sizes), bytes=sum(sizes), jobs=int(first), goes_ms=goes_ms))
     return parts
 
 
-def checkpoints(at: Deployment, job: Row) -> list[CheckpointView]:
+def checkpoints(deployment: Deployment, job: Row) -> list[CheckpointView]:
     """Those that a job keeps, newest first."""
-    return [_checkpoint(at.policy, job, row) for row in at.store.load("checkpoints_of_job", job=job["id"])]
+    return [
+        _checkpoint(deployment.policy, job, row) for row in deployment.store.load("checkpoints_of_job", job=job["id"])
+    ]
 
 
 def _checkpoint(policy: Policy, job: Row, row: Row) -> CheckpointView:
@@ -149,13 +156,13 @@ def _checkpoint(policy: Policy, job: Row, row: Row) -> CheckpointView:
     )
 
 
-def pin(at: Deployment, job: Row, step: int, *, pinned: bool) -> list[CheckpointView]:
+def pin(deployment: Deployment, job: Row, step: int, *, pinned: bool) -> list[CheckpointView]:
     """The newest checkpoint of a step stays until it is unpinned. Raises `NotFound` where none of that step is kept."""
-    kept = at.store.load("checkpoints_of_job", job=job["id"])
+    kept = deployment.store.load("checkpoints_of_job", job=job["id"])
     chosen = next((row for row in kept if row["step"] == step), None)
-    if chosen is None or not at.store.apply(guard("pin_checkpoint", id=chosen["id"], pinned=int(pinned))):
+    if chosen is None or not deployment.store.apply(guard("pin_checkpoint", id=chosen["id"], pinned=int(pinned))):
         steps = ", ".join(str(row["step"]) for row in kept) or "none"
         raise NotFound(
             f"{job['id']} keeps no checkpoint of step {step}", hint=f"it keeps those of these steps: {steps}"
         )
-    return checkpoints(at, job)
+    return checkpoints(deployment, job)

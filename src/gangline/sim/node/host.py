@@ -6,7 +6,7 @@ from typing import Any
 from gangline.core.files import File
 from gangline.core.runs import contract
 from gangline.core.runs.contract import Manifest
-from gangline.core.specs.spec import told_whole
+from gangline.core.specs.spec import with_defaults
 from gangline.ports.trainer import Saved
 
 
@@ -24,7 +24,7 @@ class SimHost:
 
     def lay_out(self, attempt: str, spec: dict[str, Any]) -> Path:
         directory = Path(f"/runs/{attempt}")
-        self.specs[directory] = told_whole(spec)
+        self.specs[directory] = with_defaults(spec)
         return directory
 
     def input_path(self, directory: Path, path: str) -> Path:

@@ -22,9 +22,9 @@ from gangline.data.place import DataPlace
 from gangline.train.model.base import LoadedBase, load_base
 from gangline.train.model.digest import text_encoders_digest, weights_digest
 from gangline.train.model.text import embed_all, tokenize
+from gangline.train.run.library_output import silence_libraries
 from gangline.train.run.memory import is_out_of_memory
 from gangline.train.run.numerics import device
-from gangline.train.run.quiet import be_quiet
 
 STORED = np.float16
 
@@ -52,7 +52,7 @@ class Encoder:
     """The models, and the columns that they make."""
 
     def __init__(self, encoding: Encoding) -> None:
-        be_quiet()
+        silence_libraries()
         self.encoding = encoding
         on = device()
         number = (multiprocessing.current_process()._identity or (1,))[0] - 1

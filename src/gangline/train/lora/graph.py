@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from gangline.train.lora.feed import LoraBatch
+from gangline.train.lora.batches import LoraBatch
 
 SHAPES_MAX = 32
 """The graphs that are kept: each takes some of the host's and of the driver's memory."""

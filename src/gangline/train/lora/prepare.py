@@ -14,11 +14,11 @@ from gangline.core.errors import BadInput
 from gangline.core.files import File
 from gangline.core.specs.lora import LoraSpec
 from gangline.data.chance import stream
-from gangline.data.images.beside import beside
 from gangline.data.images.buckets import Size, View, nearest, targets, views
 from gangline.data.images.captions import Caption, read_captions, shuffled
 from gangline.data.images.decoding import Asked, DecodedView
 from gangline.data.images.pixels import upright_size
+from gangline.data.images.sidecars import sidecar_files
 from gangline.train.model.base import LoadedBase
 
 
@@ -68,7 +68,7 @@ def plan_pictures(spec: LoraSpec, inputs: Path, unit: int) -> dict[Size, list[Ex
     """Every photo to train on, by the size that it is cut to."""
     names = [file.path for file in spec.photos]
     captions = read_captions(inputs / "captions", names, spec.prompt)
-    masks = beside(names, [file.path for file in spec.masks])
+    masks = sidecar_files(names, [file.path for file in spec.masks])
     own = {name: inputs / "masks" / mask for name, mask in masks.items()}
     if spec.mask == "alpha":
         own = {name: inputs / "photos" / name for name in names}

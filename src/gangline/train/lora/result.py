@@ -15,7 +15,7 @@ from gangline.train.checkpoints.checkpoint import CheckpointIdentity
 from gangline.train.lora.adapter import Adapter
 from gangline.train.lora.card import CardPicture, write_card
 from gangline.train.lora.export import write_diffusers, write_kohya
-from gangline.train.lora.material import Material
+from gangline.train.lora.inputs import TrainingInputs
 from gangline.train.lora.prepare import Latents
 from gangline.train.model.base import LoadedBase
 from gangline.train.model.denoise import drawing_of
@@ -34,7 +34,7 @@ def write_result(
     run: RunDirectory,
     base: LoadedBase,
     spec: LoraSpec,
-    material: Material,
+    material: TrainingInputs,
     adapter: Adapter,
     identity: CheckpointIdentity,
 ) -> None:
@@ -84,14 +84,16 @@ def comparison_pictures(spec: LoraSpec) -> tuple[CardPicture, ...]:
     )
 
 
-def spoken_now(base: LoadedBase, material: Material, adapter: Adapter) -> Embedded:
+def spoken_now(base: LoadedBase, material: TrainingInputs, adapter: Adapter) -> Embedded:
     """The embeddings of all texts, by the text encoders as they have become."""
     if material.words.embedded is not None:
         return material.words.embedded
     return embed_all(base, material.words.texts)
 
 
-def measure_held_out(base: LoadedBase, spec: LoraSpec, material: Material, adapter: Adapter) -> list[dict[str, Any]]:
+def measure_held_out(
+    base: LoadedBase, spec: LoraSpec, material: TrainingInputs, adapter: Adapter
+) -> list[dict[str, Any]]:
     """The loss of photos that were never trained on, with the base alone and with the LoRA; none where memory runs out."""
     found = list[dict[str, Any]]()
     if not material.held_out:

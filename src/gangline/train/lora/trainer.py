@@ -17,9 +17,9 @@ from gangline.core.specs.spec import spec_hash
 from gangline.data.chance import stream
 from gangline.train.checkpoints import checkpoint
 from gangline.train.lora.adapter import Adapter
-from gangline.train.lora.feed import ExampleSource, Feed, LoraBatch
+from gangline.train.lora.batches import ExampleSource, LoraBatch, LoraBatches
 from gangline.train.lora.graph import Graphs
-from gangline.train.lora.material import Material, gather
+from gangline.train.lora.inputs import TrainingInputs, gather
 from gangline.train.lora.result import spoken_now, write_result
 from gangline.train.model.base import LoadedBase, check_resolution, load_base
 from gangline.train.model.compiled import compile_blocks
@@ -57,7 +57,7 @@ def run_lora_trainer(run: RunDirectory, orders: Orders) -> int:
     lora = Lora(base, spec, adapter, fingerprint | {"data": material.digest})
     run.step = lora.resume(run)
     lora.keep(run.step)
-    feed = Feed(sources(base, spec, material), device)
+    feed = LoraBatches(sources(base, spec, material), device)
     saver = checkpoint.CheckpointSaver(run.checkpoints)
     saves = SaveClock(spec.checkpoint_every_s, (spec.checkpoint_every_steps, spec.sample_every_steps))
     meter = LossMeter(device)
@@ -108,7 +108,7 @@ def base_of(run: RunDirectory, spec: LoraSpec, device: torch.device, dtype: torc
     )
 
 
-def draw_lora_samples(run: RunDirectory, lora: "Lora", material: Material, kept: KeptWeights) -> None:
+def draw_lora_samples(run: RunDirectory, lora: "Lora", material: TrainingInputs, kept: KeptWeights) -> None:
     """Pictures of what would be the result, as far as memory suffices. Training goes on as if they had not been made."""
     base, spec, step = lora.base, lora.spec, kept.step
     lora.forget_graphs()
@@ -121,7 +121,7 @@ def draw_lora_samples(run: RunDirectory, lora: "Lora", material: Material, kept:
         show_step(base, spec, material.words.texts, spoken, run.samples / pictures_name(step), step)
 
 
-def sources(base: LoadedBase, spec: LoraSpec, material: Material) -> list[ExampleSource]:
+def sources(base: LoadedBase, spec: LoraSpec, material: TrainingInputs) -> list[ExampleSource]:
     """The subject's photos, and where its class is to be preserved as many of that."""
     timesteps = base.noise.config.num_train_timesteps
     subject = ExampleSource(spec, material.photos, material.words, seed=spec.seed, timesteps=timesteps)

@@ -12,15 +12,15 @@ from gangline.core.specs.scratch import ScratchSpec
 from gangline.train.model.base import LoadedBase
 from gangline.train.model.loss import losses, process_of
 from gangline.train.model.text import Embedded, condition, embed, with_silence
-from gangline.train.run.stacked import Stacked
-from gangline.train.scratch.beginning import UNET, begin_text_encoders, begin_unet
+from gangline.train.run.sample_tensors import SampleTensors
+from gangline.train.scratch.initial_weights import UNET, begin_text_encoders, begin_unet
 
 SCALE = 0.18215
 """Of a VAE that does not say its own, as diffusers has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScratchBatch(Stacked):
+class ScratchBatch(SampleTensors):
     """B samples of a step by their `numbers` in its phase. Of each picture either `pixels` (B, H, W, 3), 8 bits, or the `posterior`
     of its latents (B, 2, C, H, W), mean and deviation, as the column has them; what is `drawn` from that (B, C, H, W) is standard
     normal, as `noise` is.

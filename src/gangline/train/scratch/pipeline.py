@@ -21,8 +21,8 @@ from gangline.train.checkpoints import shards
 from gangline.train.model.base import LoadedBase
 from gangline.train.run.contract import RunDirectory
 from gangline.train.run.digest import tensors_digest
-from gangline.train.scratch.beginning import UNET, VAE, folder_of
-from gangline.train.scratch.intake import Intake
+from gangline.train.scratch.batches import ScratchBatches
+from gangline.train.scratch.initial_weights import UNET, VAE, folder_of
 from gangline.train.scratch.learner import Learner
 from gangline.train.scratch.vae import SCALED_BY, standardise
 from gangline.train.tensors import Tensors
@@ -30,7 +30,9 @@ from gangline.train.tensors import Tensors
 SCHEDULER = "scheduler/scheduler_config.json"
 
 
-def write_pipeline(run: RunDirectory, base: LoadedBase, spec: ScratchSpec, learner: Learner, intake: Intake) -> None:
+def write_pipeline(
+    run: RunDirectory, base: LoadedBase, spec: ScratchSpec, learner: Learner, intake: ScratchBatches
+) -> None:
     """All ranks gather, the first one writes."""
     with learner.as_result():
         trained = {part: learner.whole(part) for part in learner.network.parts}

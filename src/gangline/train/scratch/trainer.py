@@ -24,8 +24,8 @@ from gangline.train.run.contract import Orders, RunDirectory
 from gangline.train.run.meter import LossMeter, SaveClock
 from gangline.train.run.ranks import Ranks, joined_ranks
 from gangline.train.run.throughput import ThroughputMeter, peak_flops
+from gangline.train.scratch.batches import ScratchBatches, open_data
 from gangline.train.scratch.denoiser import Denoiser, ScratchBatch
-from gangline.train.scratch.intake import Intake, open_data
 from gangline.train.scratch.learner import Learner
 from gangline.train.scratch.microbatch import NoRoom
 from gangline.train.scratch.pipeline import gathered, with_whole_parts, write_pipeline
@@ -55,7 +55,7 @@ def train_as(ranks: Ranks, run: RunDirectory, orders: Orders) -> int:
     base = base_at(run.inputs / "base", spec, device, dtype)
     for phase in spec.phases:
         check_resolution(base, phase.resolution)
-    intake = Intake(spec, base, open_data(spec, run.inputs), ranks, device)
+    intake = ScratchBatches(spec, base, open_data(spec, run.inputs), ranks, device)
     texts = tokenize(base, [*spec.sample_prompts, ""]) if spec.sample_prompts else None
     network = VaeModel(base, spec) if spec.part == "vae" else Denoiser(base, spec)
     learner = Learner(network, spec, ranks, device, dtype, read_limits(run.path))

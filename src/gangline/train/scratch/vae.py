@@ -9,8 +9,8 @@ import torch
 
 from gangline.core.specs.scratch import ScratchSpec
 from gangline.train.model.base import LoadedBase
-from gangline.train.scratch.beginning import VAE, begin_vae
 from gangline.train.scratch.denoiser import ScratchBatch, in_floats
+from gangline.train.scratch.initial_weights import VAE, begin_vae
 
 SCALED_BY = 1024
 """So many pictures tell how far their latents spread."""

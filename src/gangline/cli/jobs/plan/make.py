@@ -21,12 +21,12 @@ from gangline.core.parsing import to_json
 from gangline.core.specs.fields import Base, FilesBase, HubBase
 from gangline.core.specs.lora import LoraSpec, parse_lora, refuse_idle_gpus
 from gangline.core.words import counted
-from gangline.data.images.beside import beside, parents
 from gangline.data.images.buckets import STEP, STEPS_LEAST, Size, nearest, targets
 from gangline.data.images.captions import Caption, TellUser, find_captions, read_captions
 from gangline.data.images.masks import check_fits
 from gangline.data.images.photos import READERS, find_photos, read_each
 from gangline.data.images.pixels import read_alpha, read_photo
+from gangline.data.images.sidecars import sidecar_files, sidecar_folders
 from gangline.data.links import refuse_link_out
 from gangline.data.safetensors_header import read_header
 
@@ -239,9 +239,11 @@ def find_masks(folder: Path, photos: dict[str, Size], tell: TellUser) -> LocalFi
     if not folder.is_dir():
         raise BadInput(f"there is no folder of masks {folder}", hint="give a folder with a picture named as each photo")
     names = [
-        path.relative_to(folder).as_posix() for parent in parents(photos) for path in (folder / parent).glob("[!.]*.*")
+        path.relative_to(folder).as_posix()
+        for parent in sidecar_folders(photos)
+        for path in (folder / parent).glob("[!.]*.*")
     ]
-    found = beside(photos, names)
+    found = sidecar_files(photos, names)
     if not found:
         raise BadInput(f"no mask in {folder} is named as a photo", hint="dog.png is the mask of dog.jpg")
 

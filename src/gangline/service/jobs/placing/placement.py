@@ -18,29 +18,29 @@ PACES_MAX = 1000
 """So many machines tell how fast such work was."""
 
 
-def placement(at: Deployment, project: str, value: dict[str, object], now_ms: int) -> PlacementView:
+def placement(deployment: Deployment, project: str, value: dict[str, object], now_ms: int) -> PlacementView:
     """Its files need not be here. Raises `InvalidSpec`."""
     spec = parse_spec(value)
-    nodes = [Node(**row) for row in at.store.load("nodes_here")]
-    known = at.store.load("paces_of_workload", workload=workload(spec), limit=PACES_MAX)
-    ahead = at.store.load("jobs_before", project=project, priority=spec.priority, limit=AHEAD_MAX)[0]["jobs"]
+    nodes = [Node(**row) for row in deployment.store.load("nodes_here")]
+    known = deployment.store.load("paces_of_workload", workload=workload(spec), limit=PACES_MAX)
+    ahead = deployment.store.load("jobs_before", project=project, priority=spec.priority, limit=AHEAD_MAX)[0]["jobs"]
     return place(
-        _candidate(at, project, spec, now_ms),
-        _purse(at, project),
+        _candidate(deployment, project, spec, now_ms),
+        _purse(deployment, project),
         nodes,
-        load_supply(at, nodes),
+        load_supply(deployment, nodes),
         [MachinePace(**row) for row in known],
         now_ms,
-        at.policy,
-        taken={row["node"]: row["slots"] for row in at.store.load("slots_in_use")},
+        deployment.policy,
+        taken={row["node"]: row["slots"] for row in deployment.store.load("slots_in_use")},
         ahead=min(ahead, AHEAD_MAX),
-        copies=_copies(at, project, spec),
+        copies=_copies(deployment, project, spec),
     )
 
 
-def _candidate(at: Deployment, project: str, spec: Spec, now_ms: int) -> ClaimCandidate:
+def _candidate(deployment: Deployment, project: str, spec: Spec, now_ms: int) -> ClaimCandidate:
     """As it would stand in the queue."""
-    files = spec.input_files() | copied_files(at, project, spec)
+    files = spec.input_files() | copied_files(deployment, project, spec)
     return ClaimCandidate(
         id="",
         project=project,
@@ -62,16 +62,16 @@ def _candidate(at: Deployment, project: str, spec: Spec, now_ms: int) -> ClaimCa
     )
 
 
-def _purse(at: Deployment, project: str) -> Purse:
+def _purse(deployment: Deployment, project: str) -> Purse:
     """A project is made with its first job."""
-    rows = at.store.load("project", id=project)
+    rows = deployment.store.load("project", id=project)
     if rows:
         return as_purse(rows[0])
     return Purse(project=project, usage=0, usage_ms=0, share=1, budget=None, spent=0, reserved=0)
 
 
-def _copies(at: Deployment, project: str, spec: Spec) -> dict[str, str]:
+def _copies(deployment: Deployment, project: str, spec: Spec) -> dict[str, str]:
     """Of models by their commits; a branch's copy is found by nobody."""
     models = zip(ROLES, (spec.base, spec.vae), strict=True)
-    rows = {role: find(at, project, model.id, role) for role, model in models if isinstance(model, HubBase)}
+    rows = {role: find(deployment, project, model.id, role) for role, model in models if isinstance(model, HubBase)}
     return {role: row["state"] if row["state"] == "ready" else how_far(row) for role, row in rows.items() if row}

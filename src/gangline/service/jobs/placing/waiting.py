@@ -10,34 +10,34 @@ from gangline.service.deployment import Deployment
 from gangline.service.fleet.demand import fits, kinds_of_pool
 
 
-def yield_bans(at: Deployment, now_ms: int) -> None:
+def yield_bans(deployment: Deployment, now_ms: int) -> None:
     """A job that was refused every machine here, for so long that no other came, may go back to them: its tries are counted."""
-    before = now_ms - round(at.policy.ban_yields_s * 1000)
-    for row in at.store.load("banned_jobs", before=before):
-        because = f"every machine here had failed it; no other came in {at.policy.ban_yields_s / 60:.0f} min, so they may try again"
-        at.store.apply(
+    before = now_ms - round(deployment.policy.ban_yields_s * 1000)
+    for row in deployment.store.load("banned_jobs", before=before):
+        because = f"every machine here had failed it; no other came in {deployment.policy.ban_yields_s / 60:.0f} min, so they may try again"
+        deployment.store.apply(
             guard("say_why", id=row["id"], version=row["version"], because=because),
             write("lift_bans", job=row["id"]),
             event(row["id"], "bans lifted", because, now_ms),
         )
 
 
-def fail_unmatched(at: Deployment, now_ms: int) -> None:
+def fail_unmatched(deployment: Deployment, now_ms: int) -> None:
     """A job that nothing here and nothing for rent can run does not wait for ever."""
-    before = now_ms - round(at.policy.unmatched_s * 1000)
-    for row in at.store.load("queued_for_long", before=before):
-        if _may_be_offered(at, row, now_ms):
+    before = now_ms - round(deployment.policy.unmatched_s * 1000)
+    for row in deployment.store.load("queued_for_long", before=before):
+        if _may_be_offered(deployment, row, now_ms):
             continue
         job = as_job(row)
-        because = f"no node that it needs came in {at.policy.unmatched_s / 3600:.0f} h ({_needs(row) or 'any'})"
+        because = f"no node that it needs came in {deployment.policy.unmatched_s / 3600:.0f} h ({_needs(row) or 'any'})"
         verdict = Verdict(attempt="failed", job="failed", attempts_failed=job.attempts_failed, because=because)
-        at.store.apply(moving(job, verdict, now_ms), event(job.id, "failed", because, now_ms))
+        deployment.store.apply(moving(job, verdict, now_ms), event(job.id, "failed", because, now_ms))
 
 
-def _may_be_offered(at: Deployment, job: Row, now_ms: int) -> bool:
+def _may_be_offered(deployment: Deployment, job: Row, now_ms: int) -> bool:
     """Whether a pool that rents could have such a node, or is away. Numerics are known only of nodes that are here."""
-    may = {name: pool for name, pool in at.pools.items() if job["pool"] in ("", name)}
-    pools = [pool for name, pool in may.items() if has_kind(kinds_of_pool(at, name, now_ms), job["kind"])]
+    may = {name: pool for name, pool in deployment.pools.items() if job["pool"] in ("", name)}
+    pools = [pool for name, pool in may.items() if has_kind(kinds_of_pool(deployment, name, now_ms), job["kind"])]
     try:
         return any(fits(offer, job) for pool in pools for offer in pool.driver.offers())
     except Unreachable:

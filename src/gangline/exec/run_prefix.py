@@ -45,7 +45,7 @@ from gangline.ports.objects import Objects
 from gangline.ports.server import Upload
 from gangline.ports.transfer import Task, Transfer
 from gangline.ports.workspace import Taken
-from gangline.service.content.parts import attested, declared, in_parts, whole
+from gangline.service.content.parts import attested, declared, in_parts, single_upload
 from gangline.worker.edges import Activity, Clock
 from gangline.worker.move import Move, move_all
 
@@ -80,7 +80,7 @@ class PrefixContent:
 
 
 @dataclass
-class Depot:
+class RunPrefix:
     """`address` is for people. Who waits for the store at the moment `give_up_s`
     (time.monotonic) gives up, with `Abandoned`; it may be set in the handler of a signal. `say` is told of it."""
 
@@ -276,7 +276,7 @@ class Depot:
     def _grant(self, key: str, upload: Upload) -> Grant:
         now_ms = self.now_ms()
         if not self.objects.in_parts(upload.bytes):
-            return whole(self.objects, key, upload, now_ms, URL_S)
+            return single_upload(self.objects, key, upload, now_ms, URL_S)
         parts = declared(upload.bytes, upload.parts or (upload.sha256,))
         begun = self._begun.get(key)
         here = self.objects.parts(key, begun) if begun else None

@@ -15,11 +15,11 @@ from gangline.data.reading.order import Order
 from gangline.train.lora.prepare import AspectBucket
 from gangline.train.model.text import Embedded, Texts
 from gangline.train.run import chance
-from gangline.train.run.stacked import Stacked
+from gangline.train.run.sample_tensors import SampleTensors
 
 
 @dataclass(frozen=True, slots=True)
-class LoraBatch(Stacked):
+class LoraBatch(SampleTensors):
     """Samples of one size. `share`: how much each counts in the step's loss. Of the texts either the embeddings, or the tokens of
     an encoder each, which are trained, and whether there are words at all."""
 
@@ -40,7 +40,7 @@ class LoraBatch(Stacked):
 
 
 @dataclass(frozen=True, slots=True)
-class RunTexts:
+class TextBatches:
     """Every text of a run, tokenised, and embedded too where the encoders are frozen."""
 
     texts: Texts
@@ -62,7 +62,7 @@ class ExampleSource:
         self,
         spec: LoraSpec,
         buckets: list[AspectBucket],
-        words: RunTexts,
+        words: TextBatches,
         *,
         seed: int,
         timesteps: int,
@@ -145,7 +145,7 @@ class Ready:
     copied: torch.Event | None = None
 
 
-class Feed:
+class LoraBatches:
     """The next step's batches are made and brought to the device by a thread, while the device is at work on this one's."""
 
     def __init__(self, sources: list[ExampleSource], device: torch.device) -> None:

@@ -26,9 +26,9 @@ from gangline.data.images.crops import square
 from gangline.data.images.pixels import Unreadable, as_seen, loaded
 from gangline.data.place import DataPlace
 from gangline.data.reading.block_cache import BlockCache
-from gangline.data.reading.shelf import DataReader, ReadOrder
+from gangline.data.reading.reader import DataReader, ReadOrder
+from gangline.data.reading.requirements import check_data_sets
 from gangline.data.reading.stream import Batch, Stream
-from gangline.data.reading.wanted import check_wanted
 from gangline.posix import cores
 from gangline.train.model.base import LoadedBase
 from gangline.train.model.digest import text_encoders_digest, weights_digest
@@ -196,7 +196,7 @@ def _picture(content: bytes, view: View, sha256: str) -> np.ndarray:
         raise BadInput(f"the picture with SHA-256 {sha256} {error.because}", hint="convert the data set anew") from None
 
 
-class Intake:
+class ScratchBatches:
     """The samples of this rank, step by step. A thread makes the next step's while the device is at work on this one's."""
 
     def __init__(
@@ -207,7 +207,7 @@ class Intake:
         self.sets = sets
         self.ranks = ranks
         self.device = device
-        check_wanted(spec, sets)
+        check_data_sets(spec, sets)
         self.columns = [self._latents(phase) for phase in spec.phases]
         self.silence = self._silence()
         if all(self.columns):

@@ -4,7 +4,7 @@ from diffusers.utils import logging
 from transformers.utils.logging import disable_progress_bar
 
 
-def be_quiet() -> None:
+def silence_libraries() -> None:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     disable_progress_bar()

@@ -18,7 +18,7 @@ from gangline.data.images.ahead import decoded, processes_for
 from gangline.data.images.buckets import Size
 from gangline.posix import cores
 from gangline.train.checkpoints import prepared
-from gangline.train.lora.feed import RunTexts
+from gangline.train.lora.batches import TextBatches
 from gangline.train.lora.prepare import (
     AspectBucket,
     Example,
@@ -51,11 +51,11 @@ class HeldOut:
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
+class TrainingInputs:
     photos: list[AspectBucket]
     class_images: list[AspectBucket]
     held_out: list[HeldOut]
-    words: RunTexts
+    words: TextBatches
     spoken: Embedded
     """Of `words.texts` as the frozen encoders say them: for pictures of the base."""
     digest: str
@@ -63,7 +63,7 @@ class Material:
 
 def gather(
     run: RunDirectory, base: LoadedBase, spec: LoraSpec, fingerprint: dict[str, str], orders: Orders
-) -> Material | None:
+) -> TrainingInputs | None:
     """None where there was an order to stop before all was there; what was made is kept."""
     unit = base.side_unit
     planned = plan_pictures(spec, run.inputs, unit)
@@ -83,14 +83,14 @@ def gather(
     if drawn is None:
         return None
     class_images = [*drawn, *own]
-    return Material(
+    return TrainingInputs(
         photos=buckets,
         class_images=class_images,
         held_out=[
             HeldOut(file.path, picture.caption.text, latents[_held_out(number)])
             for number, (file, picture) in enumerate(held_out)
         ],
-        words=RunTexts(texts, None if spec.train_text_encoder else spoken),
+        words=TextBatches(texts, None if spec.train_text_encoder else spoken),
         spoken=spoken,
         digest=_digest([bucket.latents for bucket in (*buckets, *class_images)], spoken),
     )

@@ -22,7 +22,7 @@ TRIES_MAX = 8
 GB = 10**9
 
 
-def bring(
+def download_data(
     place: DataPlace, to: Path, notes: Path, say: Callable[[str], None], stopped: Callable[[], bool] = lambda: False
 ) -> int:
     """How many bytes came. What `notes` say is there as it is in the place stays. Raises `UserError`, `Unreachable`."""

@@ -7,7 +7,7 @@ from gangline.core.runs.metrics import Point, Reading, halve, summed_up, thin
 KEPT_MAX = 10_000
 
 
-class Diary:
+class MetricsBuffer:
     """`points` are to be sent, the oldest first."""
 
     def __init__(self, from_step: int = 0) -> None:

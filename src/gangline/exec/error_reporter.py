@@ -7,12 +7,12 @@ from typing import TypeVar
 
 from gangline.core.display import printable
 from gangline.core.errors import GanglineError
-from gangline.exec.depot import Abandoned
+from gangline.exec.run_prefix import Abandoned
 
 T = TypeVar("T")
 
 
-class Guard:
+class ErrorReporter:
     """Call it with what is to be done. Each warning is said once."""
 
     def __init__(self, say: Callable[[str], None]) -> None:

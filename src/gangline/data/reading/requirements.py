@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from gangline.core.specs.scratch import ScratchSpec, wanted_rows
 from gangline.data.columns import latents_column
 from gangline.data.dataset import DataSet
-from gangline.data.reading.shelf import check_columns
+from gangline.data.reading.reader import check_columns
 from gangline.data.where import check_condition
 
 
-def check_wanted(spec: ScratchSpec, sets: Sequence[DataSet], *, instead: str = "") -> None:
+def check_data_sets(spec: ScratchSpec, sets: Sequence[DataSet], *, instead: str = "") -> None:
     """Raises `BadInput` for a condition that is none or leaves no row, and for latents and embeddings that are required and not
     there. `instead`: how another condition of a data set is given, for the hint."""
     for data, ref in zip(sets, spec.data, strict=True):

@@ -8,7 +8,7 @@ import torch
 
 
 @dataclass(frozen=True, slots=True)
-class Stacked:
+class SampleTensors:
     """Its fields are tensors, tuples of tensors, or None; the first one is always there."""
 
     def __len__(self) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 
-def beside(photos: Iterable[str], files: Iterable[str]) -> dict[str, str]:
+def sidecar_files(photos: Iterable[str], files: Iterable[str]) -> dict[str, str]:
     """The file of each photo that has one: `dog.txt` or `dog.jpg.txt` is `dog.jpg`'s. Of two, the last in order of names."""
     named = {PurePosixPath(file).with_suffix(""): file for file in sorted(files)}
     found = {
@@ -13,6 +13,6 @@ def beside(photos: Iterable[str], files: Iterable[str]) -> dict[str, str]:
     return {photo: file for photo, file in found.items() if file}
 
 
-def parents(photos: Iterable[str]) -> list[str]:
+def sidecar_folders(photos: Iterable[str]) -> list[str]:
     """The folders that can hold what belongs to photos."""
     return sorted({".", *(str(PurePosixPath(photo).parent) for photo in photos)})

@@ -101,7 +101,7 @@ class Stepped:
 
         from gangline.train.run.contract import RunDirectory
 
-        self.lora, self._feed = learner_of(RunDirectory(run))
+        self.lora, self._batches = learner_of(RunDirectory(run))
         self._step = 0
 
     def seconds_a_step(self, count: int) -> float:
@@ -109,7 +109,7 @@ class Stepped:
 
     def _take(self) -> None:
         self._step += 1
-        self.lora.step(self._step, self._feed.step(self._step))
+        self.lora.step(self._step, self._batches.step(self._step))
 
 
 @contextmanager

@@ -32,7 +32,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> DataSet:
     return converted(made.as_tars(root / "source", samples(ROWS)), root / "made.lance", rows=16)[0]
 
 
-def shelf(data: DataSet, **changes: Any) -> DataReader:
+def reader(data: DataSet, **changes: Any) -> DataReader:
     settings = {"columns": COLUMNS, "seed": 5, "block_rows": 4, "lanes": 4} | changes
     kept = {name: settings.pop(name) for name in ("cache", "wait_s") if name in settings}
     return DataReader(data, ReadOrder(**settings), **kept)
@@ -48,7 +48,7 @@ def captions(batches: list[Batch]) -> list[str]:
 
 
 def test_an_epoch_has_each_sample_once_with_its_own_image(data: DataSet) -> None:
-    batches = taken(Stream([shelf(data)]), ROWS // 4)
+    batches = taken(Stream([reader(data)]), ROWS // 4)
     assert sorted(captions(batches)) == sorted(one.caption for one in samples(ROWS))
     images = {one.caption: one.image for one in samples(ROWS)}
     for batch in batches:
@@ -56,7 +56,7 @@ def test_an_epoch_has_each_sample_once_with_its_own_image(data: DataSet) -> None
 
 
 def test_the_second_epoch_has_another_order_and_says_that_it_is_one(data: DataSet) -> None:
-    batches = taken(Stream([shelf(data)]), 2 * ROWS // 4)
+    batches = taken(Stream([reader(data)]), 2 * ROWS // 4)
     first, second = captions(batches[: ROWS // 4]), captions(batches[ROWS // 4 :])
     assert sorted(first) == sorted(second)
     assert first != second
@@ -65,30 +65,30 @@ def test_the_second_epoch_has_another_order_and_says_that_it_is_one(data: DataSe
 
 @pytest.mark.parametrize("first", [0, 1, 7, 59, 60, 133])
 def test_reading_goes_on_from_any_sample(first: int, data: DataSet) -> None:
-    whole = captions(taken(Stream([shelf(data)]), 50))
-    assert captions(taken(Stream([shelf(data)]), 10, first=first)) == whole[first : first + 40]
+    whole = captions(taken(Stream([reader(data)]), 50))
+    assert captions(taken(Stream([reader(data)]), 10, first=first)) == whole[first : first + 40]
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4, 5, 8])
 def test_ranks_share_the_samples_of_one_reader(ranks: int, data: DataSet) -> None:
-    whole = captions(taken(Stream([shelf(data)]), 30))
-    each = [captions(taken(Stream([shelf(data)], rank=rank, ranks=ranks), 6, size=3)) for rank in range(ranks)]
+    whole = captions(taken(Stream([reader(data)]), 30))
+    each = [captions(taken(Stream([reader(data)], rank=rank, ranks=ranks), 6, size=3)) for rank in range(ranks)]
     together = [one for samples_of_step in zip(*each, strict=True) for one in samples_of_step]
     assert together[:120] == whole[: len(together)]
 
 
 def test_loader_processes_are_finer_ranks(data: DataSet) -> None:
     rank, ranks, workers = 1, 2, 3
-    alone = captions(taken(Stream([shelf(data)], rank=rank, ranks=ranks), 4, size=6))
+    alone = captions(taken(Stream([reader(data)], rank=rank, ranks=ranks), 4, size=6))
     each = [
-        captions(taken(Stream([shelf(data)], rank=rank + worker * ranks, ranks=ranks * workers), 4, size=2))
+        captions(taken(Stream([reader(data)], rank=rank + worker * ranks, ranks=ranks * workers), 4, size=2))
         for worker in range(workers)
     ]
     assert [one for turn in zip(*each, strict=True) for one in turn] == alone
 
 
 def test_conditions_leave_rows_out(data: DataSet) -> None:
-    wanted = shelf(data, where="width > 43 and score < 4")
+    wanted = reader(data, where="width > 43 and score < 4")
     found = captions(taken(Stream([wanted]), wanted.shuffle.rows, size=1))
     assert sorted(found) == sorted(one.caption for number, one in enumerate(samples(40)) if number % 7 > 3)
 
@@ -105,14 +105,14 @@ def test_conditions_leave_rows_out(data: DataSet) -> None:
 )
 def test_what_cannot_be_read_is_told(changes: dict[str, Any], said: str, data: DataSet) -> None:
     with pytest.raises(BadInput, match=said):
-        shelf(data, **changes)
+        reader(data, **changes)
 
 
 def test_rows_that_were_deleted_are_not_read(tmp_path: Path) -> None:
     given = samples(20)
     twice = [*given, *(made.Sample(f"z{one.name}", one.image, "twice", 0) for one in given[::3])]
     data, _ = converted(made.as_tars(tmp_path / "source", twice), tmp_path / "made.lance", unique="sha256", rows=8)
-    assert sorted(captions(taken(Stream([shelf(data)]), 5))) == sorted(one.caption for one in given)
+    assert sorted(captions(taken(Stream([reader(data)]), 5))) == sorted(one.caption for one in given)
 
 
 def test_numbers_come_as_an_array(data: DataSet, tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_numbers_come_as_an_array(data: DataSet, tmp_path: Path) -> None:
     )
     lance.write_dataset(table, tmp_path / "made.lance")
     with_latents = open_data_set(DataPlace(str(tmp_path / "made.lance")))
-    found = taken(Stream([shelf(with_latents, columns=("latents", "captions"))]), 5)
+    found = taken(Stream([reader(with_latents, columns=("latents", "captions"))]), 5)
     for batch in found:
         assert batch.columns["latents"].shape == (4, 2)
         numbers = [2 * int(said[0].split()[1]) for said in batch.columns["captions"]]
@@ -130,12 +130,13 @@ def test_numbers_come_as_an_array(data: DataSet, tmp_path: Path) -> None:
 
 def test_a_mix_gives_each_data_set_its_share(data: DataSet, tmp_path: Path) -> None:
     other, _ = converted(made.as_tars(tmp_path / "source", samples(20, 1000)), tmp_path / "other.lance")
-    batches = taken(Stream([shelf(data), shelf(other)], weights=[3, 1]), 256, size=8)
+    batches = taken(Stream([reader(data), reader(other)], weights=[3, 1]), 256, size=8)
     from_other = sum(int((batch.sets == 1).sum()) for batch in batches)
     assert from_other == 512
     assert sum(int(said.split()[1]) >= 1000 for said in captions(batches)) == 512
     ranks = [
-        captions(taken(Stream([shelf(data), shelf(other)], weights=[3, 1], rank=rank, ranks=2), 64)) for rank in (0, 1)
+        captions(taken(Stream([reader(data), reader(other)], weights=[3, 1], rank=rank, ranks=2), 64))
+        for rank in (0, 1)
     ]
     assert [one for turn in zip(*ranks, strict=True) for one in turn] == captions(batches)[:512]
 
@@ -181,20 +182,20 @@ def test_ranks_share_the_blocks_of_a_mix(ranks: int, tmp_path: Path) -> None:
     ]
     passes, blocks, window, first_batch, reads = (4, 2), 64 // 4, 4, 8, 0
     for rank in range(ranks):
-        shelves = [Counted(one, ReadOrder(columns=COLUMNS, seed=5, block_rows=4, lanes=window)) for one in sets]
-        taken(Stream(shelves, weights=[2, 1], rank=rank, ranks=ranks), sum(passes) * 64 // 8 // ranks, size=8)
-        reads += sum(one.reads for one in shelves) - first_batch
+        readers = [Counted(one, ReadOrder(columns=COLUMNS, seed=5, block_rows=4, lanes=window)) for one in sets]
+        taken(Stream(readers, weights=[2, 1], rank=rank, ranks=ranks), sum(passes) * 64 // 8 // ranks, size=8)
+        reads += sum(one.reads for one in readers) - first_batch
     ahead = 2 * len(sets) * window
     assert reads <= sum(passes) * blocks + ahead
 
 
 def test_a_version_stays_as_it_is_while_columns_are_added(tmp_path: Path) -> None:
     data, _ = converted(made.as_tars(tmp_path / "source", samples(20)), tmp_path / "made.lance")
-    before = captions(taken(Stream([shelf(data)]), 10))
+    before = captions(taken(Stream([reader(data)]), 10))
     lance.dataset(data.place.uri).add_columns({"more": "width + 1"})
     lance.dataset(data.place.uri).delete("width > 42")
     pinned = open_data_set(data.place, version=data.version, id=data.info.id)
-    assert captions(taken(Stream([shelf(pinned)]), 10)) == before
+    assert captions(taken(Stream([reader(pinned)]), 10)) == before
 
 
 def test_a_data_set_that_was_made_anew_is_another_one(tmp_path: Path) -> None:
@@ -209,7 +210,7 @@ def test_a_data_set_that_was_made_anew_is_another_one(tmp_path: Path) -> None:
 
 def test_data_that_goes_away_under_a_reader_is_told(tmp_path: Path) -> None:
     data, _ = converted(made.as_tars(tmp_path / "source", samples(40)), tmp_path / "made.lance", rows=8)
-    with Stream([shelf(data, wait_s=0.001)]) as stream:
+    with Stream([reader(data, wait_s=0.001)]) as stream:
         batches = stream.batches(0, 4)
         next(batches)
         for path in (tmp_path / "made.lance" / "data").iterdir():
@@ -245,16 +246,16 @@ def through(proxy: Proxy, remote: DataPlace) -> DataPlace:
     "fault", [Fault(kind="answer", status=503), Fault(kind="answer", status=500), Fault(kind="cut", after=50)]
 )
 def test_faults_of_the_store_are_asked_again(fault: Fault, remote: DataPlace, proxy: Proxy) -> None:
-    whole = captions(taken(Stream([shelf(open_data_set(remote))]), 30))
+    whole = captions(taken(Stream([reader(open_data_set(remote))]), 30))
     data = open_data_set(through(proxy, remote))
     proxy.faults.extend([fault] * 5)
-    assert captions(taken(Stream([shelf(data, wait_s=0.001)]), 30)) == whole
+    assert captions(taken(Stream([reader(data, wait_s=0.001)]), 30)) == whole
     assert not proxy.faults
 
 
 def test_a_key_that_is_lost_is_told_at_once(remote: DataPlace, proxy: Proxy) -> None:
     data = open_data_set(through(proxy, remote))
-    with Stream([shelf(data)]) as stream:
+    with Stream([reader(data)]) as stream:
         batches = stream.batches(0, 4)
         next(batches)
         proxy.faults.extend([Fault(kind="answer", status=403)] * 1000)
@@ -264,9 +265,9 @@ def test_a_key_that_is_lost_is_told_at_once(remote: DataPlace, proxy: Proxy) -> 
 
 def test_blocks_that_are_on_this_disk_are_not_asked_for_again(remote: DataPlace, proxy: Proxy, tmp_path: Path) -> None:
     cache = BlockCache(tmp_path / "cache", 1 << 30)
-    first = captions(taken(Stream([shelf(open_data_set(through(proxy, remote)), cache=cache)]), 30))
+    first = captions(taken(Stream([reader(open_data_set(through(proxy, remote)), cache=cache)]), 30))
     data = open_data_set(through(proxy, remote))
-    with Stream([shelf(data, cache=cache)]) as stream:
+    with Stream([reader(data, cache=cache)]) as stream:
         batches = stream.batches(0, 4)
         found = [next(batches)]
         asked = len(proxy.heard)
@@ -277,14 +278,14 @@ def test_blocks_that_are_on_this_disk_are_not_asked_for_again(remote: DataPlace,
 
 def test_a_cached_block_that_is_damaged_is_read_anew(remote: DataPlace, tmp_path: Path) -> None:
     cache = BlockCache(tmp_path / "cache", 1 << 30)
-    whole = captions(taken(Stream([shelf(open_data_set(remote), cache=cache)]), 30))
+    whole = captions(taken(Stream([reader(open_data_set(remote), cache=cache)]), 30))
     files = sorted((tmp_path / "cache").iterdir())
     assert files
     for number, path in enumerate(files):
         content = bytearray(path.read_bytes())
         content[-20 - number] ^= 1
         path.write_bytes(content if number % 2 else content[: len(content) // 2])
-    assert captions(taken(Stream([shelf(open_data_set(remote), cache=cache)]), 30)) == whole
+    assert captions(taken(Stream([reader(open_data_set(remote), cache=cache)]), 30)) == whole
 
 
 def test_a_cache_keeps_its_limit_and_what_was_used_last(tmp_path: Path) -> None:

@@ -345,12 +345,12 @@ def test_half_of_a_checkpoint_at_the_end_is_said(line: Line) -> None:
 def test_a_log_that_is_gone_does_not_end_the_watch_for_others(tmp_path: Path) -> None:
     objects = FolderObjects(tmp_path / "store")
     said = list[str]()
-    depot = RunPrefix(
+    prefix = RunPrefix(
         objects=objects, transfer=FolderTransfer(objects), address="store", rng=Random(1), now_ms=lambda: 0
     )
     workspace = LocalWorkspace(tmp_path / "out", Rules())
     tools = Tools(
-        depot=depot,
+        prefix=prefix,
         workspace=workspace,
         files=LocalResults(workspace.root, workspace.state, Rules(), (), workspace.is_written),
         start=KeptCommand,
@@ -366,13 +366,13 @@ def test_a_log_that_is_gone_does_not_end_the_watch_for_others(tmp_path: Path) ->
         now_s=monotonic,
         now_ms=lambda: 0,
     )
-    run = depot.claim({})
+    run = prefix.claim({})
     begun = Begun(run=run, origin=None)
     sender = CheckpointUploader(
-        ExecPlan(command=("x",)), depot, workspace, begun, PrefixContent(), lambda committed: None, said.append
+        ExecPlan(command=("x",)), prefix, workspace, begun, PrefixContent(), lambda committed: None, said.append
     )
-    over = Looks(lambda: depot.claim({}))
-    RunMonitor(tools, sender, run, lambda: 0, ErrorReporter(said.append)).ward(over)
+    over = Looks(lambda: prefix.claim({}))
+    RunMonitor(tools, sender, run, lambda: 0, ErrorReporter(said.append)).monitor(over)
     assert sender.overtaken == "000002" and "log.txt" in " ".join(said)
 
 

@@ -66,22 +66,22 @@ class Prefix:
     def __post_init__(self) -> None:
         self.objects = Mortal(self.root / "store")
         transfer = FolderTransfer(self.objects)
-        self.depot = RunPrefix(
+        self.prefix = RunPrefix(
             objects=self.objects, transfer=transfer, address="store", rng=Random(1), now_ms=lambda: 0, say=print
         )
         (self.root / "out").mkdir()
 
     def begin(self) -> None:
-        found = self.depot.find()
-        run = self.depot.claim({}, known=found.runs)
+        found = self.prefix.find()
+        run = self.prefix.claim({}, known=found.runs)
         begun = Begun(
             run=run, origin=max(history(found.begun, found.refs, last=max(found.begun, default=None)), default=None)
         )
-        self.depot.begin(begun)
+        self.prefix.begin(begun)
         self.workspace = LocalWorkspace(self.root / "out", Rules(layout="hf-trainer"))
         self.workspace.look(0.0, ended=True)
         plan = ExecPlan(command=("x",), keep=self.keep)
-        self.sender = CheckpointUploader(plan, self.depot, self.workspace, begun, found, self.sent.append, print)
+        self.sender = CheckpointUploader(plan, self.prefix, self.workspace, begun, found, self.sent.append, print)
 
     def die(self) -> None:
         self.workspace.close()
@@ -99,7 +99,7 @@ class Prefix:
                 self.sender.send_next()
 
     def committed(self) -> list[CommittedCheckpoint]:
-        return [self.depot.read(ref) for ref in self.depot.find().refs]
+        return [self.prefix.read(ref) for ref in self.prefix.find().refs]
 
     def files(self) -> set[str]:
         return {key for key in self.objects.list("runs") if "/checkpoints/" in key and key.count("/") > 3}
@@ -124,7 +124,7 @@ def test_a_state_under_two_names_is_sent_once_and_comes_back_under_both(prefix: 
     assert prefix.files() == files
     first, second = prefix.committed()
     assert (second.name, second.sent_bytes) == ("last", 0) and second.bytes == first.bytes == first.sent_bytes
-    prefix.depot.get(second, tmp_path / "got")
+    prefix.prefix.get(second, tmp_path / "got")
     assert (tmp_path / "got/last/model.safetensors").read_bytes() == (
         prefix.root / "out/checkpoint-100/model.safetensors"
     ).read_bytes()
@@ -178,7 +178,7 @@ def test_where_a_record_cannot_be_read_nothing_is_deleted_that_it_may_refer_to(p
     files = [key for key in prefix.files() if key.startswith("runs/000001")]
     assert len(files) == 2 * FILES
     record.write_text(whole)
-    assert prefix.kept_of(prefix.depot.read(Ref("000001", 2)))
+    assert prefix.kept_of(prefix.prefix.read(Ref("000001", 2)))
 
 
 @pytest.mark.parametrize("requests", range(32))

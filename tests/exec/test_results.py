@@ -109,7 +109,7 @@ class Folder:
     def __post_init__(self) -> None:
         self.objects = FolderObjects(self.root / "store")
         transfer = FolderTransfer(self.objects)
-        self.depot = RunPrefix(
+        self.prefix = RunPrefix(
             objects=self.objects,
             transfer=transfer,
             address="store",
@@ -125,18 +125,18 @@ class Folder:
 
     def begin(self, *, before: str = "", ours: bool = True) -> None:
         """A run of its own, on this disk; `before` is the one that it goes on from."""
-        found = self.depot.find()
-        run = self.depot.claim({}, known=found.runs)
+        found = self.prefix.find()
+        run = self.prefix.claim({}, known=found.runs)
         self.begun = Begun(run=run, origin=None, continues=before)
-        self.depot.begin(self.begun)
+        self.prefix.begin(self.begun)
         self.workspace = LocalWorkspace(self.out, Rules())
         files = LocalResults(self.out, self.workspace.state, Rules(), (), self.workspace.is_written)
         sender = CheckpointUploader(
-            ExecPlan(command=("x",)), self.depot, self.workspace, self.begun, found, lambda _: None, self.said.append
+            ExecPlan(command=("x",)), self.prefix, self.workspace, self.begun, found, lambda _: None, self.said.append
         )
         self.results = ResultUploader(
             files,
-            self.depot,
+            self.prefix,
             sender,
             self.begun,
             found,
@@ -167,7 +167,7 @@ class Folder:
     @property
     def union(self) -> dict[str, bytes]:
         to = self.root / f"got {len(list(self.root.iterdir()))}"
-        Fetch(self.depot, to, self.said.append)(run=None, checkpoint=False)
+        Fetch(self.prefix, to, self.said.append)(run=None, checkpoint=False)
         found = {path.relative_to(to).as_posix(): path for path in to.rglob("*") if path.is_file()}
         return {name: path.read_bytes() for name, path in found.items() if not name.startswith(".")}
 
@@ -252,7 +252,7 @@ def test_an_old_file_on_an_old_disk_hides_no_newer_one(tmp_path: Path) -> None:
     """Run 2 went on elsewhere; run 3 comes back to the disk of run 1, which was killed before it had sent all."""
     (tmp_path / "elsewhere").mkdir()
     here, there = Folder(tmp_path), Folder(tmp_path / "elsewhere")
-    there.objects.root, there.depot = here.objects.root, here.depot
+    there.objects.root, there.prefix = here.objects.root, here.prefix
     here.begin()
     (here.out / "last.png").write_bytes(b"one")
     here.look()
@@ -275,7 +275,7 @@ def test_what_was_overtaken_sends_nothing(folder: Folder) -> None:
     folder.begin()
     (folder.out / "a.png").write_bytes(b"a")
     folder.look()
-    folder.depot.claim({})
+    folder.prefix.claim({})
     folder.look()
     assert not folder.end() and folder.keys == []
 
@@ -363,17 +363,17 @@ def test_what_is_fetched_again_is_not_downloaded_again_and_nothing_of_ones_own_i
     (folder.out / "a.png").write_bytes(b"a")
     (folder.out / "log.txt").write_bytes(b"one")
     assert folder.end(killed=False)
-    fetch = Fetch(folder.depot, tmp_path / "got", folder.said.append)
+    fetch = Fetch(folder.prefix, tmp_path / "got", folder.said.append)
     assert (fetch(run=None, checkpoint=False).here, (tmp_path / "got" / "log.txt").read_bytes()) == (0, b"one")
     folder.begin(before="000001")
     (folder.out / "log.txt").write_bytes(b"two")
     assert folder.end(killed=False)
-    again = Fetch(folder.depot, tmp_path / "got", folder.said.append)(run=None, checkpoint=False)
+    again = Fetch(folder.prefix, tmp_path / "got", folder.said.append)(run=None, checkpoint=False)
     assert (again.here, again.bytes, (tmp_path / "got" / "log.txt").read_bytes()) == (1, 3, b"two")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "log.txt").write_bytes(b"of another script")
     with pytest.raises(BadInput, match=r"log\.txt is there and is another file"):
-        Fetch(folder.depot, tmp_path / "mine", folder.said.append)(run=None, checkpoint=False)
+        Fetch(folder.prefix, tmp_path / "mine", folder.said.append)(run=None, checkpoint=False)
     assert {path.name for path in (tmp_path / "mine").iterdir()} == {"log.txt"}
 
 

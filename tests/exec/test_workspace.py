@@ -332,17 +332,17 @@ def test_what_is_here_is_newer_than_what_is_there(local: RunStart, theirs: Commi
 def test_a_folder_is_ours_until_another_run_has_begun(tmp_path: Path) -> None:
     """One that was remembered and died before it began has changed nothing."""
     objects = FolderObjects(tmp_path / "store")
-    depot = RunPrefix(
+    prefix = RunPrefix(
         objects=objects, transfer=FolderTransfer(objects), address="store", rng=Random(1), now_ms=lambda: 0
     )
     workspace = LocalWorkspace(tmp_path / "out", STEPS)
     found = {run: PrefixContent(begun={run: Begun(run=run, origin=None)}) for run in ("000001", "000002", "000003")}
-    assert is_disk_newest(depot, workspace, PrefixContent()) and not is_disk_newest(depot, workspace, found["000001"])
+    assert is_disk_newest(prefix, workspace, PrefixContent()) and not is_disk_newest(prefix, workspace, found["000001"])
     workspace.remember({RUN: "000002", BEFORE: "000001", ADDRESS: "store"})
-    ours = {run: is_disk_newest(depot, workspace, each) for run, each in found.items()}
+    ours = {run: is_disk_newest(prefix, workspace, each) for run, each in found.items()}
     assert ours == {"000001": True, "000002": True, "000003": False}
     workspace.remember({RUN: "000002", BEFORE: "", ADDRESS: "another"})
-    assert not is_disk_newest(depot, workspace, found["000002"])
+    assert not is_disk_newest(prefix, workspace, found["000002"])
 
 
 def test_what_could_not_be_held_is_lacking_until_something_newer_could(

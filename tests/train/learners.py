@@ -16,8 +16,8 @@ def learner_of(run: RunDirectory) -> tuple[Lora, LoraBatches]:
     dtype = numerics.dtype_of(spec.precision, device)
     base = base_of(run, spec, device, dtype)
     fingerprint = numerics.fingerprint(device, dtype, spec)
-    material = gather(run, base, spec, fingerprint, Orders())
-    assert material is not None
+    inputs = gather(run, base, spec, fingerprint, Orders())
+    assert inputs is not None
     base.forget("vae", *([] if spec.train_text_encoder else ["text_encoders"]))
-    lora = Lora(base, spec, Adapter(base, spec), fingerprint | {"data": material.digest})
-    return lora, LoraBatches(sources(base, spec, material), device)
+    lora = Lora(base, spec, Adapter(base, spec), fingerprint | {"data": inputs.digest})
+    return lora, LoraBatches(sources(base, spec, inputs), device)

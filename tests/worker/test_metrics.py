@@ -161,15 +161,15 @@ def test_what_was_measured_up_to_a_checkpoint_is_there_before_the_checkpoint_cou
 
 def test_a_server_that_is_away_for_long_gets_fewer_points_that_reach_as_far(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_buffer, "KEPT_MAX", 100)
-    diary = MetricsBuffer(7)
+    buffer = MetricsBuffer(7)
     for step in range(8, 500):
-        diary.take([reading(step)], ended=False)
-    diary.take([], ended=True)
-    assert len(diary.points) <= 100 and diary.points[-1].step == 499
+        buffer.take([reading(step)], ended=False)
+    buffer.take([], ended=True)
+    assert len(buffer.points) <= 100 and buffer.points[-1].step == 499
     mean = sum(1 / step for step in range(8, 500)) / 492
     weights = [
         after - before
-        for before, after in zip([7, *(p.step for p in diary.points)], (p.step for p in diary.points), strict=False)
+        for before, after in zip([7, *(p.step for p in buffer.points)], (p.step for p in buffer.points), strict=False)
     ]
-    found = sum(point.values["loss"] * weight for point, weight in zip(diary.points, weights, strict=True)) / 492
+    found = sum(point.values["loss"] * weight for point, weight in zip(buffer.points, weights, strict=True)) / 492
     assert found == pytest.approx(mean, rel=1e-4), "a mean of means is the mean"

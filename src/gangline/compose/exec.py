@@ -64,7 +64,7 @@ def make_exec(
         from gangline.exec.run_prefix import RunPrefix
         from gangline.posix import adopt_orphans
 
-        objects, transfer, address = _depot_at(to, rng)
+        objects, transfer, address = _prefix_at(to, rng)
     find_program(plan.command[0])
     _check_places(checkpoints, to, results)
     with needing("exec"):
@@ -84,7 +84,7 @@ def make_exec(
     return Exec(
         plan,
         Tools(
-            depot=RunPrefix(objects=objects, transfer=transfer, address=address, rng=rng, now_ms=_now_ms),
+            prefix=RunPrefix(objects=objects, transfer=transfer, address=address, rng=rng, now_ms=_now_ms),
             workspace=workspace,
             files=LocalResults(workspace.root, workspace.state, plan.rules, results, workspace.is_written),
             start=KeptCommand,
@@ -105,37 +105,37 @@ def make_exec(
 
 def make_fetch(address: str, folder: Path, say: Callable[[str], None]) -> "Callable[..., Fetched]":
     """Make what downloads results. It needs a key that may list and read. Raises `UserError` where there is no such store."""
-    depot = _depot_to_look_at(address, say)
+    prefix = _prefix_to_look_at(address, say)
     from gangline.exec.fetch import Fetch
 
     def fetch(*, run: int | None, checkpoint: bool) -> "Fetched":
         try:
-            return Fetch(depot, folder, say)(run=run, checkpoint=checkpoint)
+            return Fetch(prefix, folder, say)(run=run, checkpoint=checkpoint)
         finally:
-            depot.transfer.stop()  # Ctrl-C does not wait for what is under way
+            prefix.transfer.stop()  # Ctrl-C does not wait for what is under way
 
     return fetch
 
 
 def make_listing(address: str, say: Callable[[str], None]) -> "Listing":
     """List what lies below a prefix. Raises `UserError` where there is no such store, or nothing in it."""
-    depot = _depot_to_look_at(address, say)
+    prefix = _prefix_to_look_at(address, say)
     from gangline.exec.prefix.listing import list_prefix
 
-    return list_prefix(depot, _now_ms())
+    return list_prefix(prefix, _now_ms())
 
 
 def make_removal(
     address: str, say: Callable[[str], None], *, run: int | None, checkpoints: bool, force: bool
 ) -> "Removal":
     """Make what removes from a prefix: it says first what. It needs a key that may list, read and delete. Raises `UserError` as above."""
-    depot = _depot_to_look_at(address, say)
+    prefix = _prefix_to_look_at(address, say)
     from gangline.exec.prefix.removal import Removal
 
-    return Removal(depot, _now_ms(), run=run, checkpoints=checkpoints, force=force)
+    return Removal(prefix, _now_ms(), run=run, checkpoints=checkpoints, force=force)
 
 
-def _depot_to_look_at(address: str, say: Callable[[str], None]) -> "RunPrefix":
+def _prefix_to_look_at(address: str, say: Callable[[str], None]) -> "RunPrefix":
     """One in which no run begins."""
     if sys.platform == "win32":
         raise UserError("this needs Linux or macOS, and this is Windows", hint="run it in WSL 2")
@@ -215,7 +215,7 @@ def exec_rules(layout: str, complete_when: str, step: str = "") -> "Rules":
     return Rules(layout=layout, complete_when=complete_when, step=step)  # type: ignore[arg-type]
 
 
-def _depot_at(to: str, rng: Random) -> "tuple[Objects, Transfer, str]":
+def _prefix_at(to: str, rng: Random) -> "tuple[Objects, Transfer, str]":
     """Return a bucket or a folder, how files get there, and what people call it."""
     from gangline.adapters.objects.folder import FolderObjects, FolderTransfer
     from gangline.adapters.transfer.transfer import HttpTransfer

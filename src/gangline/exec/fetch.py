@@ -47,8 +47,8 @@ class Fetched:
 class Fetch:
     """Into `folder`. Files there that this has not written stay as they are: one that differs is refused before anything is fetched."""
 
-    def __init__(self, depot: RunPrefix, folder: Path, say: Callable[[str], None]) -> None:
-        self._depot = depot
+    def __init__(self, prefix: RunPrefix, folder: Path, say: Callable[[str], None]) -> None:
+        self._prefix = prefix
         self._folder = folder
         self._say = say
         self._kept = folder / KEPT
@@ -57,14 +57,14 @@ class Fetch:
 
     def __call__(self, *, run: int | None, checkpoint: bool) -> Fetched:
         """Raises `UserError`, `Unreachable`."""
-        self._depot.check()
-        found = self._depot.find()
+        self._prefix.check()
+        found = self._prefix.find()
         last = self._last(found, run)
         of = kin(found.begun, last)
-        newest = newest_results(of, results_of(self._depot, found, of))
+        newest = newest_results(of, results_of(self._prefix, found, of))
         if not newest and not checkpoint:
             raise NotFound(
-                f"the runs in {self._depot.address} have left nothing beside checkpoints",
+                f"the runs in {self._prefix.address} have left nothing beside checkpoints",
                 hint="--checkpoint downloads the newest checkpoint",
             )
         with suppress(OSError, ValueError):
@@ -75,7 +75,7 @@ class Fetch:
         finally:
             shutil.rmtree(self._kept / "coming", ignore_errors=True)
         return Fetched(
-            address=self._depot.address,
+            address=self._prefix.address,
             folder=str(self._folder),
             runs=tuple(run_number(each) for each in of),
             files=len(newest) - len(damaged),
@@ -91,7 +91,7 @@ class Fetch:
         if known is None:
             what = "holds no run" if run is None else f"holds no run {run}"
             raise NotFound(
-                f"{self._depot.address} {what} of `gangline exec`",
+                f"{self._prefix.address} {what} of `gangline exec`",
                 hint="ADDRESS is what --to was, as s3://BUCKET/PREFIX",
             )
         return known
@@ -106,7 +106,7 @@ class Fetch:
             del waiting[path]
         if other := next((path for path in waiting if self._is_users(path)), None):
             raise BadInput(
-                f"{self._folder / other} is there and is another file than in {self._depot.address}",
+                f"{self._folder / other} is there and is another file than in {self._prefix.address}",
                 hint="name an empty folder, or move the file away",
             )
         damaged = list[str]()
@@ -121,7 +121,7 @@ class Fetch:
         """Whether they came whole; of one that did not, a line says why."""
         try:
             moves = {self._move(each): each for each in results}
-            self._depot.fetch(list(moves))
+            self._prefix.fetch(list(moves))
         except OSError as error:
             raise _unwritable(self._folder, error) from None
         except (Damaged, NotFound) as error:
@@ -137,7 +137,7 @@ class Fetch:
         return True
 
     def _move(self, result: ResultFile) -> Move:
-        return Move(result.file or attest(self._depot, result), self._kept / "coming" / digest(result.key), result.key)
+        return Move(result.file or attest(self._prefix, result), self._kept / "coming" / digest(result.key), result.key)
 
     def _put(self, coming: Path, path: str) -> None:
         to = self._folder / path
@@ -167,13 +167,13 @@ class Fetch:
         """As a start of the command would use it."""
         for ref in history(found.begun, found.refs, last=last):
             try:
-                committed = self._depot.read(ref)
+                committed = self._prefix.read(ref)
                 self._get(committed)
             except (Damaged, NotFound) as error:
                 self._say(f"a checkpoint in the store is damaged, the one before it is used: {error.message}")
             else:
                 return committed
-        raise NotFound(f"there is no good checkpoint in {self._depot.address}", hint="has the command saved one yet?")
+        raise NotFound(f"there is no good checkpoint in {self._prefix.address}", hint="has the command saved one yet?")
 
     def _get(self, committed: CommittedCheckpoint) -> None:
         """Into a folder of its own, so that it and results are never in each other's way; all of it or nothing."""
@@ -182,12 +182,12 @@ class Fetch:
             return
         if to.exists() and not self._is_ours(to):
             raise BadInput(
-                f"{to} is there and is another one than in {self._depot.address}",
+                f"{to} is there and is another one than in {self._prefix.address}",
                 hint="name an empty folder, or move it away",
             )
         shutil.rmtree(coming, ignore_errors=True)
         try:
-            self._depot.get(committed, coming)
+            self._prefix.get(committed, coming)
             shutil.rmtree(to, ignore_errors=True)
             to.parent.mkdir(parents=True, exist_ok=True)
             coming.rename(to)

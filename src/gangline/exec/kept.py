@@ -11,10 +11,10 @@ from gangline.core.errors import Damaged
 from gangline.exec.run_prefix import RunPrefix
 
 
-def find_record(depot: RunPrefix, ref: Ref) -> CommittedCheckpoint | None:
+def find_record(prefix: RunPrefix, ref: Ref) -> CommittedCheckpoint | None:
     """None where it is damaged."""
     try:
-        return depot.read(ref)
+        return prefix.read(ref)
     except Damaged:
         return None
 
@@ -22,9 +22,9 @@ def find_record(depot: RunPrefix, ref: Ref) -> CommittedCheckpoint | None:
 class KeptCheckpoints:
     """`refs` have records; `loose` are folders of files without one."""
 
-    def __init__(self, depot: RunPrefix, refs: Iterable[Ref], loose: Iterable[Ref]) -> None:
+    def __init__(self, prefix: RunPrefix, refs: Iterable[Ref], loose: Iterable[Ref]) -> None:
         self.refs = list(refs)
-        self._depot = depot
+        self._prefix = prefix
         self._records: dict[Ref, CommittedCheckpoint | None] = {}
         self._loose: dict[Ref, frozenset[str] | None] = dict.fromkeys(loose)
         """With what was left there because it is needed; None where nobody has looked."""
@@ -36,7 +36,7 @@ class KeptCheckpoints:
     def read(self, ref: Ref) -> CommittedCheckpoint | None:
         """None where its record is damaged."""
         if ref not in self._records:
-            self._records[ref] = self._depot.insist(lambda: find_record(self._depot, ref))
+            self._records[ref] = self._prefix.insist(lambda: find_record(self._prefix, ref))
         return self._records[ref]
 
     def keys_of(self, run: str) -> dict[str, str]:
@@ -76,7 +76,7 @@ class KeptCheckpoints:
     def _sweep(self, ref: Ref, needed: frozenset[str]) -> None:
         if needed and self._loose[ref] == needed:
             return
-        there = self._depot.insist(lambda: list(self._depot.objects.list(ref.key)))
+        there = self._prefix.insist(lambda: list(self._prefix.objects.list(ref.key)))
         self._delete([key for key in there if key not in needed])
         if needed:
             self._loose[ref] = needed
@@ -84,4 +84,4 @@ class KeptCheckpoints:
             del self._loose[ref]
 
     def _delete(self, keys: list[str]) -> None:
-        self._depot.insist(lambda: self._depot.objects.delete(keys))
+        self._prefix.insist(lambda: self._prefix.objects.delete(keys))

@@ -11,34 +11,34 @@ from gangline.exec.run_prefix import PrefixContent, RunPrefix
 from gangline.worker.move import Move
 
 
-def put_results(depot: RunPrefix, run: str, number: int, results: Mapping[ResultFile, Path]) -> None:
+def put_results(prefix: RunPrefix, run: str, number: int, results: Mapping[ResultFile, Path]) -> None:
     """All files first, then their record, of this number. Raises as `RunPrefix.put`."""
-    depot.put([Move(each.file, at, each.key) for each, at in results.items() if each.file])
-    depot.keep(_record(run, number), results_to_json(results))
+    prefix.put([Move(each.file, at, each.key) for each, at in results.items() if each.file])
+    prefix.keep(_record(run, number), results_to_json(results))
 
 
-def delete_results(depot: RunPrefix, run: str, results: Iterable[ResultFile], records: Iterable[int]) -> None:
+def delete_results(prefix: RunPrefix, run: str, results: Iterable[ResultFile], records: Iterable[int]) -> None:
     keys = [*(each.key for each in results), *(_record(run, number) for number in records)]
-    depot.insist(lambda: depot.objects.delete(keys))
+    prefix.insist(lambda: prefix.objects.delete(keys))
 
 
-def results_of(depot: RunPrefix, found: PrefixContent, runs: Iterable[str]) -> list[ResultFile]:
+def results_of(prefix: RunPrefix, found: PrefixContent, runs: Iterable[str]) -> list[ResultFile]:
     """With what their records tell. Raises `Unreachable`."""
     told, of = dict[str, ResultFile](), set(runs)
     for key in found.records:
         run = key.split("/")[1]
         if run in of:
             with suppress(Damaged):
-                told |= {each.key: each for each in parse_results(run, depot.read_json(key))}
+                told |= {each.key: each for each in parse_results(run, prefix.read_json(key))}
     return [told.get(each.key, each) for each in found.results if each.run in of]
 
 
-def attest(depot: RunPrefix, result: ResultFile) -> File:
+def attest(prefix: RunPrefix, result: ResultFile) -> File:
     """What lies there, for one without a record. Raises `NotFound`."""
-    stat = depot.objects.stat(result.key)
+    stat = prefix.objects.stat(result.key)
     if stat is None:
         raise NotFound(f"there is no object {result.key}")
-    return File(path=result.path, bytes=stat.bytes, sha256=depot.objects.read_back(result.key))
+    return File(path=result.path, bytes=stat.bytes, sha256=prefix.objects.read_back(result.key))
 
 
 def _record(run: str, number: int) -> str:

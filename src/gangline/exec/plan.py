@@ -40,7 +40,7 @@ class Tools:
     is `stopped`, and says how many bytes it were. `show` gets what the command prints, and keeps it in `log`. `environment`: what the
     command finds set."""
 
-    depot: RunPrefix
+    prefix: RunPrefix
     workspace: Workspace
     files: ResultFiles
     start: StartCommand

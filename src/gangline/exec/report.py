@@ -34,7 +34,7 @@ class ExecReport:
     def tell(self, event: Told, **data: Any) -> None:
         facts = {
             "run": run_number(self.run),
-            "to": self._at.depot.address,
+            "to": self._at.prefix.address,
             "host": self._at.host,
             "step": self._step(),
             "seconds": self.after_ms() / 1000,
@@ -79,7 +79,7 @@ class ExecReport:
             seconds=round(told.seconds, 3),
             seconds_lost=round(told.lost_s, 3),
             cost_usd=None if told.cost_usd is None else round(told.cost_usd, 6),
-            results=f"{self._at.depot.address}/{self.results}" if self.results else None,
+            results=f"{self._at.prefix.address}/{self.results}" if self.results else None,
         )
 
     def _account(self) -> Account:

@@ -42,11 +42,11 @@ class ResultUploader:
     def __init__(
         self,
         files: ResultFiles,
-        depot: RunPrefix,
+        prefix: RunPrefix,
         sender: CheckpointUploader,
         begun: Begun,
         found: PrefixContent,
-        guard: ErrorReporter,
+        reporter: ErrorReporter,
         say: Callable[[str], None],
         now_s: Callable[[], float],
         *,
@@ -57,10 +57,10 @@ class ResultUploader:
         self.bytes = 0
         self.sending = ""
         self._files = files
-        self._depot = depot
+        self._prefix = prefix
         self._sender = sender
         self._run = begun.run
-        self._guard = guard
+        self._reporter = reporter
         self._say = say
         self._now_s = now_s
         self._pace = pace
@@ -84,7 +84,7 @@ class ResultUploader:
         os.nice(NICE)
         with suppress(Abandoned):
             while not over.wait(self._pause_s):
-                self._guard(lambda: self.look(over))
+                self._reporter(lambda: self.look(over))
 
     def look(self, over: Event) -> None:
         """Send what has settled, until it is `over`."""
@@ -102,7 +102,7 @@ class ResultUploader:
             return
         if found := strangers(path for path in scanned if now_s - self._known[path].found_s >= PUZZLED_S):
             self._wondered = True
-            self._guard.warn(
+            self._reporter.warn(
                 f"{_named(found)} {'looks' if len(found) == 1 else 'look'} like the state of a training, but nothing is known here as a "
                 f"checkpoint: {advice(found)}"
             )
@@ -117,19 +117,19 @@ class ResultUploader:
             if self._known[path].sent != look.mark and goes_at_end(look.turn, killed=killed, recognised=recognised)
         ]
         if states := [due.path for due in left if due.look.turn == "state"]:
-            self._guard.warn(f"no checkpoint was recognised: {_named(states)} goes up with the results")
+            self._reporter.warn(f"no checkpoint was recognised: {_named(states)} goes up with the results")
         halves = [due.path for due in left if killed and not self._is_whole(due.path, due.look.at)]
         if halves:
-            self._guard.warn(f"half-written, and not uploaded: {_named(halves)}")
+            self._reporter.warn(f"half-written, and not uploaded: {_named(halves)}")
         self._failed, self._ending = set(), True
         self._send([due for due in left if due.path not in halves], lambda: bool(self._sender.overtaken))
         self._told_s = None
         self._tell(self._now_s())
         lacking = [*self._files.unreadable(), *self._failed]
         for path in self._files.unreadable():
-            self._guard.warn(f"{path} cannot be read: it is not uploaded")
+            self._reporter.warn(f"{path} cannot be read: it is not uploaded")
         for path in self._files.missing():
-            self._guard.warn(f"--results {path} is not there")
+            self._reporter.warn(f"--results {path} is not there")
         return not lacking and not self._sender.overtaken
 
     # What is due
@@ -141,7 +141,9 @@ class ResultUploader:
         self._scan(self._now_s())
         for path, known in self._known.items():
             before = sent.get(path)
-            is_sent = before and (before.mark, before.address) == (known.mark, self._depot.address) and before.run in of
+            is_sent = (
+                before and (before.mark, before.address) == (known.mark, self._prefix.address) and before.run in of
+            )
             if is_sent or (not ours and path in self.before):
                 known.sent = known.mark
 
@@ -194,7 +196,7 @@ class ResultUploader:
         """The smallest first: where a machine has seconds left, most files arrive. A batch that fails is sent file by file."""
         if not due:
             return
-        self._depot.insist(self._sender.look_for_newer)
+        self._prefix.insist(self._sender.look_for_newer)
         waiting = _batches(sorted(due, key=lambda each: (each.look.mark[1], each.path)))
         while waiting and not is_over():
             batch = waiting.pop(0)
@@ -217,7 +219,7 @@ class ResultUploader:
         self._failed.add(due.path)
         if not isinstance(error, Damaged) or self._ending:
             why = error.message if isinstance(error, GanglineError) else error.strerror
-            self._guard.warn(f"{due.path} is not uploaded: {why}")
+            self._reporter.warn(f"{due.path} is not uploaded: {why}")
 
     def _send_batch(self, batch: list[_Due]) -> None:
         begun_s, held = self._now_s(), dict[ResultFile, Path]()
@@ -237,7 +239,7 @@ class ResultUploader:
             known = self._known[due.path]
             known.sent, known.sent_s, known.took_s = due.look.mark, now_s, (now_s - begun_s) / len(batch)
         self._files.note(
-            {due.path: Sent(mark=due.look.mark, run=self._run, address=self._depot.address) for due in sent}
+            {due.path: Sent(mark=due.look.mark, run=self._run, address=self._prefix.address) for due in sent}
         )
 
     def _next(self, path: str, file: File) -> ResultFile:
@@ -251,9 +253,9 @@ class ResultUploader:
             return
         self._recorded += 1
         try:
-            put_results(self._depot, self._run, self._recorded, held)
+            put_results(self._prefix, self._run, self._recorded, held)
         except Damaged:
-            delete_results(self._depot, self._run, held, ())
+            delete_results(self._prefix, self._run, held, ())
             raise
         before = [(each.path, *self._stands[each.path]) for each in held if each.path in self._stands]
         self._records[self._recorded] = {each.path for each in held}
@@ -262,7 +264,7 @@ class ResultUploader:
             self._records[number].discard(path)
         gone = {number for _, _, number in before if not self._records[number]}
         if before:
-            delete_results(self._depot, self._run, [result for _, result, _ in before], gone)
+            delete_results(self._prefix, self._run, [result for _, result, _ in before], gone)
         self._count(held)
 
     def _count(self, held: Iterable[ResultFile]) -> None:
@@ -276,7 +278,7 @@ class ResultUploader:
         if arrived and (self._told_s is None or now_s - self._told_s >= TOLD_EVERY_S):
             is_one = len(arrived) == 1
             self._say(
-                f"{_named(arrived)} {'is' if is_one else 'are'} safe in {self._depot.address}/{output_of(self._run)}"
+                f"{_named(arrived)} {'is' if is_one else 'are'} safe in {self._prefix.address}/{output_of(self._run)}"
             )
             self._arrived, self._told_s = [], now_s
 

@@ -54,9 +54,9 @@ class Exec:
     def __init__(self, plan: ExecPlan, tools: Tools) -> None:
         self._plan = plan
         self._at = tools
-        self._depot = tools.depot
+        self._prefix = tools.prefix
         self._report = ExecReport(tools)
-        self._guard = ErrorReporter(tools.say)
+        self._reporter = ErrorReporter(tools.say)
         self._over = Event()
         self._signals: list[tuple[int, float]] = []
         self._preparing = True
@@ -87,21 +87,21 @@ class Exec:
 
     def _prepare(self) -> Summary | None:
         at, plan, report = self._at, self._plan, self._report
-        self._depot.check()
-        report.found = self._depot.find()
-        changed = "" if plan.any_script else check_script(report.found.begun, plan.command, self._depot.address)
+        self._prefix.check()
+        report.found = self._prefix.find()
+        changed = "" if plan.any_script else check_script(report.found.begun, plan.command, self._prefix.address)
         if changed:
             at.say(changed)
         if finished := self._finished_before():
             return finished
-        check_room(self._depot, at.workspace, report.found)
+        check_room(self._prefix, at.workspace, report.found)
         report.downloaded = at.bring(lambda: bool(self._signals))
-        report.run = self._depot.claim({"host": at.host, "at_ms": at.now_ms()}, known=report.found.runs)
-        report.found = self._depot.find()
+        report.run = self._prefix.claim({"host": at.host, "at_ms": at.now_ms()}, known=report.found.runs)
+        report.found = self._prefix.find()
         if finished := self._finished_before():  # it ended while this took a number
             return finished
-        self._ours = ours = is_disk_newest(self._depot, at.workspace, report.found)
-        report.start = start = find_start(self._depot, at.workspace, plan.rules, report.found, at.say, ours=ours)
+        self._ours = ours = is_disk_newest(self._prefix, at.workspace, report.found)
+        report.start = start = find_start(self._prefix, at.workspace, plan.rules, report.found, at.say, ours=ours)
         report.downloaded += start.downloaded
         self._begun = Begun(
             run=report.run,
@@ -113,8 +113,8 @@ class Exec:
             usd_per_hour=plan.usd_per_hour,
         )
         before = newest_begun(report.found.begun) if ours else None
-        at.workspace.remember({RUN: report.run, BEFORE: before or "", ADDRESS: self._depot.address})
-        self._depot.begin(self._begun)
+        at.workspace.remember({RUN: report.run, BEFORE: before or "", ADDRESS: self._prefix.address})
+        self._prefix.begin(self._begun)
         self._preparing, report.begun = False, self._begun
         at.say(f"run {run_number(report.run)} {self._whence()}")
         self._say_what_was_lost()
@@ -128,7 +128,7 @@ class Exec:
             return
         here = list(self._at.files.scan()) if self._ours else []
         if states := strangers([*here, *(each.path for each in found.results if each.run == last)]):
-            self._guard.warn(
+            self._reporter.warn(
                 f"run {run_number(last)} left no checkpoint that is known as one, but {states[0]}: {advice(states)}"
             )
 
@@ -136,7 +136,7 @@ class Exec:
         start = self._report.start
         if start.name is None:
             return "begins: there is no checkpoint yet"
-        return f"goes on from {start.title} {'on this disk' if start.adopted else f'in {self._depot.address}'}"
+        return f"goes on from {start.title} {'on this disk' if start.adopted else f'in {self._prefix.address}'}"
 
     def _finished_before(self) -> Summary | None:
         """The same line has nothing to do after it has come to its end."""
@@ -144,9 +144,9 @@ class Exec:
         last = newest_begun(report.found.begun)
         if last is None or report.found.begun[last].command != self._plan.command:
             return None
-        if self._depot.end_of(last).get("code") != 0:
+        if self._prefix.end_of(last).get("code") != 0:
             return None
-        self._guard(lambda: self._forget_after_end(last))
+        self._reporter(lambda: self._forget_after_end(last))
         report.run = last
         report.results = output_of(last) if any(each.run == last for each in report.found.results) else ""
         done = f"run {run_number(last)} has come to the end of just this already"
@@ -155,8 +155,8 @@ class Exec:
     def _forget_after_end(self, last: str) -> None:
         """What the run `last` was killed before it had deleted."""
         plan, found = self._plan, self._report.found
-        if plan.keep_after_end is not None and not overtaken_by(last, self._depot.claims()):
-            kept = KeptCheckpoints(self._depot, found.refs, found.loose)
+        if plan.keep_after_end is not None and not overtaken_by(last, self._prefix.claims()):
+            kept = KeptCheckpoints(self._prefix, found.refs, found.loose)
             kept.forget(found.begun, last, keep=plan.keep_after_end, pins=plan.pins)
 
     # While it runs
@@ -164,19 +164,19 @@ class Exec:
     def _go(self) -> Summary:
         at, report = self._at, self._report
         self._sender = sender = CheckpointUploader(
-            self._plan, self._depot, at.workspace, self._begun, report.found, self._on_safe, at.say
+            self._plan, self._prefix, at.workspace, self._begun, report.found, self._on_safe, at.say
         )
         report.committed = sender.committed
-        self._ward = ward = RunMonitor(at, sender, report.run, report.after_ms, self._guard)
+        self._ward = monitor = RunMonitor(at, sender, report.run, report.after_ms, self._reporter)
         # before the command starts: what it writes is told from what lay here
         self._results = results = ResultUploader(
-            at.files, self._depot, sender, self._begun, report.found, self._guard, at.say, at.now_s, ours=self._ours
+            at.files, self._prefix, sender, self._begun, report.found, self._reporter, at.say, at.now_s, ours=self._ours
         )
         place = None if report.start.name is None else at.workspace.place(report.start.name)
         command = at.start(command_with_checkpoint(self._plan.command, place), at.show, self._settings())
-        self._watcher = watcher = Watcher(self._plan.rules, at, command, report.after_ms, sender.put, self._guard)
+        self._watcher = watcher = Watcher(self._plan.rules, at, command, report.after_ms, sender.put, self._reporter)
         over = self._over
-        works = (lambda: watcher.watch(over), self._send, lambda: ward.ward(over), lambda: results.work(over))
+        works = (lambda: watcher.watch(over), self._send, lambda: monitor.monitor(over), lambda: results.work(over))
         watching, *handing = [Thread(target=work, daemon=True) for work in works]
         try:
             for thread in (watching, *handing):
@@ -188,9 +188,9 @@ class Exec:
             self._over.set()
         watching.join()
         for _ in range(2):  # what has gone, and what has taken its name
-            self._guard(lambda: watcher.look(ended=True, well=command.code in (0, EXIT_STOPPED)))
+            self._reporter(lambda: watcher.look(ended=True, well=command.code in (0, EXIT_STOPPED)))
         sender.close()
-        self._handing_in, self._depot.say = True, at.say
+        self._handing_in, self._prefix.say = True, at.say
         while left := [thread for thread in handing if thread.is_alive()]:
             self._show_status()
             left[0].join(WAIT_S)
@@ -247,12 +247,12 @@ class Exec:
     def _on_signal(self, number: int, frame: object) -> None:
         self._signals.append((number, self._at.now_s()))
         if self._preparing and len(self._signals) == 1:
-            self._depot.transfer.stop()
+            self._prefix.transfer.stop()
             raise Stopped
         if self._told_again():
-            self._depot.give_up_s = 0.0
+            self._prefix.give_up_s = 0.0
         elif self._handing_in and len(self._signals) == 1:
-            self._depot.give_up_s = self._at.now_s() + self._plan.grace_s
+            self._prefix.give_up_s = self._at.now_s() + self._plan.grace_s
 
     def _told_again(self) -> bool:
         """By somebody who will not wait."""
@@ -261,7 +261,7 @@ class Exec:
     def _send(self) -> None:
         os.nice(NICE)
         with suppress(Abandoned):
-            while self._guard(self._sender.send_next) is not False:
+            while self._reporter(self._sender.send_next) is not False:
                 pass
 
     def _on_safe(self, committed: CommittedCheckpoint) -> None:
@@ -270,7 +270,7 @@ class Exec:
             if committed.sent_bytes
             else "the same bytes as what is there already,"
         )
-        self._at.say(f"{committed.title} is safe: {what} in {self._depot.address}/{committed.ref.key}")
+        self._at.say(f"{committed.title} is safe: {what} in {self._prefix.address}/{committed.ref.key}")
         told = {"step": committed.step, "name": committed.title, "bytes": committed.bytes, "key": committed.ref.key}
         self._report.tell("checkpoint", **told)
 
@@ -283,24 +283,24 @@ class Exec:
         """What there is besides checkpoints, however it ends; and how it ends, which waiting in vain for the store may change."""
         report = self._report
         try:
-            self._guard(lambda: self._depot.insist(self._ward.send_log))
-            has_all = self._guard(lambda: self._send_results(killed=code != 0))
+            self._reporter(lambda: self._prefix.insist(self._ward.send_log))
+            has_all = self._reporter(lambda: self._send_results(killed=code != 0))
             lacking = not has_all or self._sender.lacks_newest or self._watcher.lacks_newest
             told = {"code": None if code == 0 and lacking else code, "because": because, "after_ms": report.after_ms()}
-            self._guard(lambda: self._write_end(told))
+            self._reporter(lambda: self._write_end(told))
         except Abandoned:
             because = f"{because}; the store was away, and not everything is in it"
             self._stopped_because = self._stopped_because or because
             return (self._code_when_stopped() if code == 0 else code), because
         if code == 0 and not report.committed and report.start.name is None and not self._stopped_because:
-            self._guard.warn(
+            self._reporter.warn(
                 "no checkpoint was found: does the command write to --checkpoints? --complete-when says what one is"
             )
         return code, because
 
     def _write_end(self, told: dict[str, Any]) -> None:
         """Only then is nothing left to go on from. What is not deleted now is by the next that has the same line."""
-        self._depot.end(self._report.run, told)
+        self._prefix.end(self._report.run, told)
         if told["code"] == 0 and self._plan.keep_after_end is not None:
             with suppress(Abandoned):
                 self._sender.forget(self._plan.keep_after_end)
@@ -314,7 +314,7 @@ class Exec:
             self._tell_results()
 
     def _tell_results(self) -> None:
-        results, report, address = self._results, self._report, self._depot.address
+        results, report, address = self._results, self._report, self._prefix.address
         report.results_bytes = results.bytes
         if results.count:
             report.results = output_of(report.run)
@@ -336,10 +336,10 @@ class Exec:
 
     def _end(self, event: Told, code: int, because: str) -> Summary:
         report = self._report
-        results = f"{self._depot.address}/{report.results}" if report.results else None
+        results = f"{self._prefix.address}/{report.results}" if report.results else None
         report.tell(event, because=because, exit_code=code, results=results)
         if left := self._report.close():
-            self._guard.warn(f"{left} notifications were not delivered")
+            self._reporter.warn(f"{left} notifications were not delivered")
         return self._report.summary(code, because)
 
 

@@ -24,7 +24,7 @@ class CheckpointUploader:
     def __init__(
         self,
         plan: ExecPlan,
-        depot: RunPrefix,
+        prefix: RunPrefix,
         workspace: Workspace,
         begun: Begun,
         found: PrefixContent,
@@ -36,13 +36,13 @@ class CheckpointUploader:
         self.overtaken = ""
         self._failed: Ref | None = None
         self._plan = plan
-        self._depot = depot
+        self._prefix = prefix
         self._workspace = workspace
         self._run = begun.run
         self._safe = safe
         self._say = say
         self._begun = {**found.begun, begun.run: begun}
-        self._kept = KeptCheckpoints(depot, found.refs, [ref for ref in found.loose if ref.run < begun.run])
+        self._kept = KeptCheckpoints(prefix, found.refs, [ref for ref in found.loose if ref.run < begun.run])
         self._waiting: list[tuple[Ref, Taken, int]] = []
         self._added_to = set[Ref]()
         self._taken = 0
@@ -101,14 +101,14 @@ class CheckpointUploader:
 
     def look_for_newer(self) -> None:
         """Whether another run has taken its number meanwhile. Raises `Unreachable`."""
-        self.overtaken = self.overtaken or overtaken_by(self._run, self._depot.claims()) or ""
+        self.overtaken = self.overtaken or overtaken_by(self._run, self._prefix.claims()) or ""
 
     def _commit(self, ref: Ref, taken: Taken, after_ms: int) -> None:
         self._refuse_if_overtaken()
         described = self._workspace.describe(taken)
         _check_own_manifest(taken, described)
         identity, keys = digest(list(self._plan.command)), self._kept.keys_of(self._run)
-        committed = self._depot.commit(ref, taken, described, after_ms, identity, keys)
+        committed = self._prefix.commit(ref, taken, described, after_ms, identity, keys)
         if taken.adds and (same := next((each for each in reversed(self.committed) if each.name == taken.name), None)):
             self._added_to.add(same.ref)  # which has nothing that this one has not
         self.committed.append(committed)
@@ -122,7 +122,7 @@ class CheckpointUploader:
         self._kept.forget(self._begun, self._run, keep=keep, pins=self._plan.pins, without=self._added_to)
 
     def _refuse_if_overtaken(self) -> None:
-        self._depot.insist(self.look_for_newer)
+        self._prefix.insist(self.look_for_newer)
         if self.overtaken:
             raise Abandoned
 

@@ -45,11 +45,11 @@ def check_script(begun: Mapping[str, Begun], command: tuple[str, ...], address: 
     return "" if before in ((), command) else "its arguments are others than in the run before"
 
 
-def check_room(depot: RunPrefix, workspace: Workspace, found: PrefixContent) -> None:
+def check_room(prefix: RunPrefix, workspace: Workspace, found: PrefixContent) -> None:
     """Before anything is fetched. Raises `UserError`."""
     for ref in _history(found):
         try:
-            newest = depot.read(ref)
+            newest = prefix.read(ref)
         except Damaged:
             continue
         room = workspace.room()
@@ -63,7 +63,7 @@ def check_room(depot: RunPrefix, workspace: Workspace, found: PrefixContent) -> 
 
 
 def find_start(
-    depot: RunPrefix, workspace: Workspace, rules: Rules, found: PrefixContent, say: Say, *, ours: bool
+    prefix: RunPrefix, workspace: Workspace, rules: Rules, found: PrefixContent, say: Say, *, ours: bool
 ) -> RunStart:
     """Leaves the folder so that the newest checkpoint in it is the one to go on from.
 
@@ -74,7 +74,7 @@ def find_start(
         say(f"{here[ROOT].title} on this disk is not of the newest run: it is set aside")
         workspace.set_aside(ROOT)
         here = _sort_local(workspace, rules, say)
-    start = _choose(depot, workspace, found, _newest_local(here.values(), workspace.step_of) if ours else None, say)
+    start = _choose(prefix, workspace, found, _newest_local(here.values(), workspace.step_of) if ours else None, say)
     for name in here:
         if name != start.name and not ours:
             say(f"{name} on this disk is not of the newest run: it is set aside")
@@ -86,25 +86,25 @@ def find_start(
     return start
 
 
-def is_disk_newest(depot: RunPrefix, workspace: Workspace, found: PrefixContent) -> bool:
+def is_disk_newest(prefix: RunPrefix, workspace: Workspace, found: PrefixContent) -> bool:
     """Whether no run has begun since the one that left the folder as it is. One that was remembered and died before it began has
     changed nothing."""
     last, told = newest_begun(found.begun), workspace.remembered()
-    return last is None or (told.get(ADDRESS) == depot.address and last in (told.get(RUN), told.get(BEFORE)))
+    return last is None or (told.get(ADDRESS) == prefix.address and last in (told.get(RUN), told.get(BEFORE)))
 
 
 def _choose(
-    depot: RunPrefix, workspace: Workspace, found: PrefixContent, newest: CheckpointCandidate | None, say: Say
+    prefix: RunPrefix, workspace: Workspace, found: PrefixContent, newest: CheckpointCandidate | None, say: Say
 ) -> RunStart:
     last = newest_begun(found.begun)
     local = None if newest is None else _adopted(newest, workspace, found.begun[last] if last else None)
     for ref in _history(found):
         try:
-            committed = depot.read(ref)
+            committed = prefix.read(ref)
             held = workspace.holds(committed.name, committed.manifest)
             if local is not None and not (held and local.name == committed.name) and _is_newer(local, committed, last):
                 return replace(local, origin=committed)
-            return _begin_at(committed) if held else _restore(depot, workspace, committed)
+            return _begin_at(committed) if held else _restore(prefix, workspace, committed)
         except (Damaged, NotFound) as error:
             say(f"a checkpoint in the store is damaged, the one before it is used: {error.message}")
             workspace.discard()
@@ -168,10 +168,10 @@ def _begin_at(committed: CommittedCheckpoint) -> RunStart:
     )
 
 
-def _restore(depot: RunPrefix, workspace: Workspace, committed: CommittedCheckpoint) -> RunStart:
+def _restore(prefix: RunPrefix, workspace: Workspace, committed: CommittedCheckpoint) -> RunStart:
     into = workspace.incoming(committed.manifest)
     try:
-        depot.get(committed, into)
+        prefix.get(committed, into)
     except OSError as error:
         raise UserError(
             f"the checkpoint {committed.name} cannot be put on this disk: {error.strerror}",

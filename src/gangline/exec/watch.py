@@ -20,7 +20,7 @@ PUZZLED_S, PUZZLED_LONG_S = 10.0, 60.0
 """After how long something that holds state, or may only be called so, is said to be no checkpoint."""
 REFUSED_S = 10.0
 """How long what could not be held is left alone: a full disk may have room by then."""
-WARD_S = 15.0
+MONITOR_S = 15.0
 LOG_EVERY_S = 60.0
 LOG_BYTES_MAX = 8 << 20
 
@@ -36,7 +36,7 @@ class Watcher:
         command: Command,
         after_ms: Callable[[], int],
         put: Callable[[Taken, int], None],
-        guard: ErrorReporter,
+        reporter: ErrorReporter,
     ) -> None:
         self.lacks_newest = False
         self._rules = rules
@@ -45,20 +45,20 @@ class Watcher:
         self._command = command
         self._after_ms = after_ms
         self._put = put
-        self._guard = guard
+        self._reporter = reporter
         self._lacking: dict[tuple[str, str], float] = {}
         self._refused_s: dict[str, float] = {}
 
     def watch(self, over: Event) -> None:
         while not over.wait(PAUSE_S):
             self._workspace.wait(LOOK_S)
-            self._guard(self.look)
+            self._reporter(self.look)
 
     def look(self, *, ended: bool = False, well: bool = False) -> None:
         """`ended`: nobody writes any more; `well`: the command has come to its end."""
         after_ms = self._after_ms()
         for candidate in self._workspace.look(self._now_s(), ended=ended, well=well):
-            self._guard(lambda candidate=candidate: self._look_at(candidate, after_ms, ended=ended))
+            self._reporter(lambda candidate=candidate: self._look_at(candidate, after_ms, ended=ended))
 
     def _look_at(self, candidate: CheckpointCandidate, after_ms: int, *, ended: bool) -> None:
         rules = self._rules
@@ -69,7 +69,7 @@ class Watcher:
         elif why == UNTOUCHED:
             return
         elif ended and not is_result(rules, candidate) and _is_half(candidate):
-            self._guard.warn(f"{candidate.title} is not complete, {why}: it is not uploaded")
+            self._reporter.warn(f"{candidate.title} is not complete, {why}: it is not uploaded")
         else:
             self._wonder(candidate, why)
 
@@ -78,7 +78,7 @@ class Watcher:
             taken = self._workspace.take(candidate)
         except OSError as error:
             self.lacks_newest, self._refused_s[candidate.name] = True, self._now_s() + REFUSED_S
-            self._guard.warn(f"{candidate.title} cannot be held: {error.strerror}")
+            self._reporter.warn(f"{candidate.title} cannot be held: {error.strerror}")
             return
         if taken:
             self.lacks_newest = False
@@ -89,7 +89,7 @@ class Watcher:
         since_s = self._lacking.setdefault((candidate.name, why), self._now_s())
         puzzled_s = PUZZLED_S if holds_state(candidate) else PUZZLED_LONG_S
         if candidate.settled and candidate.fresh is None and self._now_s() - since_s >= puzzled_s:
-            self._guard.warn(
+            self._reporter.warn(
                 f"{candidate.title} looks like a checkpoint, but {why}; --layout and --complete-when say what one is"
             )
 
@@ -103,22 +103,22 @@ class RunMonitor:
     """Looks whether another run has overtaken this one, and sends what the command prints. `away`: nobody answered last time."""
 
     def __init__(
-        self, tools: Tools, sender: CheckpointUploader, run: str, after_ms: Callable[[], int], guard: ErrorReporter
+        self, tools: Tools, sender: CheckpointUploader, run: str, after_ms: Callable[[], int], reporter: ErrorReporter
     ) -> None:
         self.away = False
-        self._depot = tools.depot
+        self._prefix = tools.prefix
         self._log = tools.log
         self._say = tools.say
         self._sender = sender
         self._run = run
         self._after_ms = after_ms
-        self._guard = guard
+        self._reporter = reporter
         self._sent = 0
         self._sent_ms: int | None = None
 
-    def ward(self, over: Event) -> None:
-        while not over.wait(WARD_S):
-            self._guard(self._look)
+    def monitor(self, over: Event) -> None:
+        while not over.wait(MONITOR_S):
+            self._reporter(self._look)
 
     def send_log(self) -> None:
         """Also where nothing was printed: it is the sign that this run lives."""
@@ -127,7 +127,7 @@ class RunMonitor:
                 log.seek(self._sent)
                 content = log.read(LOG_BYTES_MAX)
             self._sent_ms = self._after_ms()
-            self._depot.log(self._run, self._sent_ms, content)
+            self._prefix.log(self._run, self._sent_ms, content)
             self._sent += len(content)
             if len(content) < LOG_BYTES_MAX:
                 return

@@ -30,7 +30,7 @@ class Shipping:
     def __init__(self, live: LiveAttempt) -> None:
         self._live = live
         self._logged_bytes = 0
-        self._diary = MetricsBuffer(live.from_step)
+        self._metrics_buffer = MetricsBuffer(live.from_step)
         self._metrics_due_s = live.clock.now_s
         self._shown: dict[int, Pictures] = {}
         self._known = {offered.key for offered in live.assignment.prepared}
@@ -74,31 +74,31 @@ class Shipping:
         ended = False
         while not ended:
             ended = run.exit_code() is not None
-            self._diary.take(run.take_readings(), ended=ended)
+            self._metrics_buffer.take(run.take_readings(), ended=ended)
             if ended or self._live.clock.now_s >= self._metrics_due_s:
                 yield from self._send_metrics(run)
             if not ended:
-                yield self._metrics_due_s if self._diary.points else NEWS
+                yield self._metrics_due_s if self._metrics_buffer.points else NEWS
 
     def send_metrics_of_now(self, run: Run) -> Activity[None]:
         """Send all that was measured up to now, although no batch is due."""
-        self._diary.take(run.take_readings(), ended=False)
+        self._metrics_buffer.take(run.take_readings(), ended=False)
         yield from self._send_metrics(run)
 
     def _send_metrics(self, run: Run) -> Activity[None]:
         """All points of now. A server that is away gets them later, and fewer where that is long."""
         live, tries = self._live, 0
-        while batch := tuple(self._diary.points[:POINTS_MAX]):
+        while batch := tuple(self._metrics_buffer.points[:POINTS_MAX]):
             try:
                 answer = live.edges.server.metrics(live.hold, Points(points=batch))
             except Unreachable:
                 yield from wait(live.clock, retry_s(tries, live.edges.rng))
-                self._diary.take(run.take_readings(), ended=False)
+                self._metrics_buffer.take(run.take_readings(), ended=False)
                 tries += 1
                 continue
             if isinstance(answer, Stale):
                 raise LeaseLost
-            self._diary.sent(len(batch))
+            self._metrics_buffer.sent(len(batch))
             self._metrics_due_s = live.clock.now_s + METRICS_EVERY_S
 
     # Pictures

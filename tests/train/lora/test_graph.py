@@ -44,11 +44,11 @@ def learner(folder: Path, spec: LoraSpec, *, photos: Path = SUBJECT) -> tuple[Lo
 
 
 def trained(folder: Path, spec: LoraSpec, *, graphs: bool, photos: Path = SUBJECT) -> Lora:
-    lora, feed = learner(folder, spec, photos=photos)
+    lora, batches = learner(folder, spec, photos=photos)
     if not graphs:
         lora.graphs = None
     for step in range(1, STEPS + 1):
-        lora.step(step, feed.step(step))
+        lora.step(step, batches.step(step))
     return lora
 
 
@@ -80,14 +80,14 @@ def test_each_shape_has_a_graph_of_its_own(tmp_path: Path) -> None:
 
 
 def test_graphs_that_were_forgotten_are_captured_anew_and_change_nothing(tmp_path: Path) -> None:
-    lora, feed = learner(tmp_path / "run", small_spec())
+    lora, batches = learner(tmp_path / "run", small_spec())
     other, feed_of_other = learner(tmp_path / "other", small_spec())
     for step in range(1, STEPS + 1):
         if step == STEPS // 2:
             assert lora.graphs and lora.graphs.replayed == 1
             lora.forget_graphs()
             assert lora.graphs.replayed == 0
-        lora.step(step, feed.step(step))
+        lora.step(step, batches.step(step))
         other.step(step, feed_of_other.step(step))
     assert lora.graphs and lora.graphs.replayed == 1
     assert all(torch.equal(weight, other.weights[name]) for name, weight in lora.weights.items())
@@ -96,13 +96,13 @@ def test_graphs_that_were_forgotten_are_captured_anew_and_change_nothing(tmp_pat
 def test_where_memory_has_no_room_for_graphs_steps_go_on_without_them(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    lora, feed = learner(tmp_path / "run", small_spec())
+    lora, batches = learner(tmp_path / "run", small_spec())
     for step in range(1, 4):
-        lora.step(step, feed.step(step))
+        lora.step(step, batches.step(step))
     assert lora.graphs and lora.graphs.replayed == 1
     lora.graphs.stop("memory has no room for them")
     microbatch = lora.microbatch
     for step in range(4, STEPS + 1):
-        lora.step(step, feed.step(step))
+        lora.step(step, batches.step(step))
     assert lora.graphs.replayed == 0 and lora.microbatch == microbatch and lora.identity.exact
     assert "not as a CUDA graph: memory has no room for them" in capfd.readouterr().err

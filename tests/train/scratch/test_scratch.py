@@ -57,7 +57,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> DataSet:
     return data_set(tmp_path_factory.mktemp("data"))
 
 
-def intake_of(spec: ScratchSpec, base: Path, ranks: Ranks = ALONE) -> ScratchBatches:
+def batches_of(spec: ScratchSpec, base: Path, ranks: Ranks = ALONE) -> ScratchBatches:
     return ScratchBatches(spec, loaded(spec, base), open_data(spec, base), ranks, CPU)
 
 
@@ -84,9 +84,9 @@ def each(samples: ScratchBatch) -> list[dict[str, bytes]]:
 @pytest.mark.parametrize("count", [2, 4])
 def test_ranks_together_see_the_samples_of_one_in_their_order(base: Path, data: DataSet, count: int) -> None:
     spec = scratch_spec(base, data)
-    alone, shared = intake_of(spec, base), [intake_of(spec, base, Ranks(rank, count)) for rank in range(count)]
+    alone, shared = batches_of(spec, base), [batches_of(spec, base, Ranks(rank, count)) for rank in range(count)]
     for step in range(1, spec.steps + 1):
-        whole, parts = each(alone.step(step)), [each(intake.step(step)) for intake in shared]
+        whole, parts = each(alone.step(step)), [each(batches.step(step)) for batches in shared]
         together = [part[place] for place in range(spec.phases[0].batch_size // count) for part in parts]
         assert together == whole
 
@@ -94,10 +94,10 @@ def test_ranks_together_see_the_samples_of_one_in_their_order(base: Path, data: 
 def test_what_a_step_sees_does_not_depend_on_where_a_run_goes_on(base: Path, data: DataSet) -> None:
     phases = (TrainingPhase(steps=3, resolution=16, batch_size=8), TrainingPhase(steps=8, resolution=32, batch_size=4))
     spec = scratch_spec(base, data, phases=phases)
-    whole = intake_of(spec, base)
+    whole = batches_of(spec, base)
     seen = {step: each(whole.step(step)) for step in range(1, spec.steps + 1)}
     for first in (2, 4, 7, 11):
-        later = intake_of(spec, base)
+        later = batches_of(spec, base)
         assert all(each(later.step(step)) == seen[step] for step in range(first, spec.steps + 1))
 
 
@@ -106,10 +106,10 @@ def test_rows_that_are_held_out_are_never_trained_on_and_phases_have_rows_of_the
 ) -> None:
     phases = (TrainingPhase(steps=30, resolution=16, batch_size=8, where="width > 41"),)
     spec = scratch_spec(base, data, phases=phases)
-    intake = intake_of(spec, base)
+    batches = batches_of(spec, base)
     rows = data.table.to_table(columns=["width"], filter=f"not ({HELD_OUT}) and width > 41").num_rows
-    seen = {sample["pixels"] for step in range(1, 31) for sample in each(intake.step(step))}
-    held_out, count = intake.held_out()
+    seen = {sample["pixels"] for step in range(1, 31) for sample in each(batches.step(step))}
+    held_out, count = batches.held_out()
     assert rows == len(seen) < data.rows
     assert count == len(held_out) and not seen & {sample["pixels"] for sample in each(held_out)}
 
@@ -118,14 +118,14 @@ def test_data_sets_are_mixed_by_weight(base: Path, data: DataSet, tmp_path: Path
     other = data_set(tmp_path, count=12, name="others")
     both = (reference(data, weight=3), reference(other))
     spec = replace(scratch_spec(base, data, held_out=""), data=both)
-    rows = intake_of(spec, base)._stream(0)
+    rows = batches_of(spec, base)._stream(0)
     sets = next(rows.batches(0, 1024)).sets
     assert np.bincount(sets).tolist() == [768, 256]
 
 
 def test_captions_are_dropped_as_often_as_is_asked(base: Path, data: DataSet) -> None:
     spec = scratch_spec(base, data, caption_drop=0.25, phases=(TrainingPhase(steps=1, resolution=16, batch_size=400),))
-    said = intake_of(spec, base).step(1).said
+    said = batches_of(spec, base).step(1).said
     assert 0.68 < said.float().mean() < 0.82
 
 
@@ -144,7 +144,7 @@ def test_of_several_captions_each_is_drawn_as_often_and_the_same_by_any_number_o
     known = [tokens.ids[0][tokens.index(words), 0] for words in variants]
 
     def chosen(ranks: Ranks) -> list[int]:
-        said = intake_of(spec, base, ranks).step(1).ids[0][:, 0]
+        said = batches_of(spec, base, ranks).step(1).ids[0][:, 0]
         return [next(place for place, ids in enumerate(known) if torch.equal(one, ids)) for one in said]
 
     alone, shared = chosen(ALONE), [chosen(Ranks(rank, 4)) for rank in range(4)]
@@ -158,12 +158,12 @@ def test_latents_are_trained_on_whatever_their_vae_computed_in(base: Path, tmp_p
         for dtype in ("float32", "bfloat16")
     ]
     spec = replace(scratch_spec(base, sets[0], held_out=""), data=tuple(map(reference, sets)))
-    assert intake_of(spec, base).columns == ["latents_32"]
+    assert batches_of(spec, base).columns == ["latents_32"]
 
 
 def test_the_gradient_is_the_same_however_many_samples_are_computed_at_a_time(base: Path, data: DataSet) -> None:
     spec = scratch_spec(base, data)
-    learner, samples, at = learner_of(spec, base), intake_of(spec, base).step(1), moment_of_step(spec, 1)
+    learner, samples, at = learner_of(spec, base), batches_of(spec, base).step(1), moment_of_step(spec, 1)
     found = []
     for learner.microbatch in (4, 3, 1):
         loss = learner._gradient(samples, at.phase.batch_size)
@@ -198,7 +198,7 @@ def test_weights_moments_and_averages_are_float32_whatever_is_computed_in(
     base: Path, data: DataSet, dtype: torch.dtype
 ) -> None:
     spec = scratch_spec(base, data, precision="bf16" if dtype == torch.bfloat16 else "fp16")
-    learner, samples, at = learner_of(spec, base, dtype), intake_of(spec, base).step(1), moment_of_step(spec, 1)
+    learner, samples, at = learner_of(spec, base, dtype), batches_of(spec, base).step(1), moment_of_step(spec, 1)
     seen = []
     learner.network.base.unet.conv_out.register_forward_hook(lambda module, given, made: seen.append(made.dtype))
     learner.fit(at, samples)
@@ -211,7 +211,11 @@ def test_weights_moments_and_averages_are_float32_whatever_is_computed_in(
 
 def test_a_step_that_overflows_is_left_out_and_the_loss_is_scaled_less(base: Path, data: DataSet) -> None:
     spec = scratch_spec(base, data, precision="fp16")
-    learner, samples, at = learner_of(spec, base, torch.float16), intake_of(spec, base).step(1), moment_of_step(spec, 1)
+    learner, samples, at = (
+        learner_of(spec, base, torch.float16),
+        batches_of(spec, base).step(1),
+        moment_of_step(spec, 1),
+    )
     learner.fit(at, samples)
     learner.scale = LossScale(2.0**60)
     before = {name: weight.detach().clone() for name, weight in learner.weights.items()}
@@ -232,7 +236,7 @@ def out_of_memory_from(learner: Learner, count: int) -> None:
 
 def test_what_fits_is_found_by_trying_and_leaves_no_trace(base: Path, data: DataSet) -> None:
     spec = scratch_spec(base, data, phases=(TrainingPhase(steps=1, resolution=16, batch_size=16),))
-    learner, samples = learner_of(spec, base), intake_of(spec, base).step(1)
+    learner, samples = learner_of(spec, base), batches_of(spec, base).step(1)
     before = {name: weight.detach().clone() for name, weight in learner.weights.items()}
     out_of_memory_from(learner, 6)
     assert learner.trial.largest(samples, 16) == 4
@@ -241,7 +245,7 @@ def test_what_fits_is_found_by_trying_and_leaves_no_trace(base: Path, data: Data
 
 def test_what_cannot_fit_is_said_plainly(base: Path, data: DataSet) -> None:
     spec = scratch_spec(base, data, phases=(TrainingPhase(steps=1, resolution=16, batch_size=4, microbatch=4),))
-    learner, samples, at = learner_of(spec, base), intake_of(spec, base).step(1), moment_of_step(spec, 1)
+    learner, samples, at = learner_of(spec, base), batches_of(spec, base).step(1), moment_of_step(spec, 1)
     learner.fit(at, samples)
     out_of_memory_from(learner, 4)
     with pytest.raises(
@@ -260,7 +264,7 @@ def test_who_is_alone_goes_on_with_half_as_many_samples_where_memory_runs_out(
     base: Path, data: DataSet, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec = scratch_spec(base, data, phases=(TrainingPhase(steps=2, resolution=16, batch_size=4),))
-    samples = [intake_of(spec, base).step(step) for step in (1, 2)]
+    samples = [batches_of(spec, base).step(step) for step in (1, 2)]
     found = {}
     for name, microbatch in {"told": 2, "found": None, "found later": None}.items():
         phase = replace(spec.phases[0], microbatch=microbatch)
@@ -280,7 +284,7 @@ def test_who_is_alone_goes_on_with_half_as_many_samples_where_memory_runs_out(
 
 def test_what_failed_passes_had_made_is_given_back_before_fewer_are_tried(base: Path, data: DataSet) -> None:
     spec = scratch_spec(base, data, phases=(TrainingPhase(steps=1, resolution=16, batch_size=4),))
-    learner, samples, at = learner_of(spec, base), intake_of(spec, base).step(1), moment_of_step(spec, 1)
+    learner, samples, at = learner_of(spec, base), batches_of(spec, base).step(1), moment_of_step(spec, 1)
     made: list[weakref.ref[torch.Tensor]] = []
 
     def refuse(module: torch.nn.Module, given: tuple[torch.Tensor, ...], result: torch.Tensor) -> None:
@@ -299,7 +303,7 @@ def test_a_run_whose_bits_must_stay_the_same_does_not_go_on_with_fewer_samples_a
     base: Path, data: DataSet
 ) -> None:
     spec = scratch_spec(base, data, phases=(TrainingPhase(steps=2, resolution=16, batch_size=4),), exact="required")
-    learner, samples = learner_of(spec, base), intake_of(spec, base).step(1)
+    learner, samples = learner_of(spec, base), batches_of(spec, base).step(1)
     learner.fit(moment_of_step(spec, 1), samples)
     learner.step(moment_of_step(spec, 1), samples)
     out_of_memory_from(learner, 4)
@@ -399,8 +403,8 @@ def test_latents_of_a_column_are_those_that_encoding_gives(tmp_path: Path, base:
     made = []
     for latents in ("required", "off"):
         spec = scratch_spec(base, data, phases=(replace(phase, latents=latents),))
-        intake = intake_of(spec, base)
-        samples = intake.step(1)
+        batches = batches_of(spec, base)
+        samples = batches.step(1)
         assert (samples.posterior is None) == (latents == "off")
         made.append(Denoiser(loaded(spec, base), spec)._latents(samples))
     assert (made[0] - made[1]).norm() < 2e-3 * made[1].norm()
@@ -426,7 +430,7 @@ def test_captions_of_a_column_say_what_encoding_them_does(tmp_path: Path, family
     said = []
     for texts in ("required", "off"):
         own = replace(spec, text_embeddings=texts)
-        samples = intake_of(own, base).step(1)
+        samples = batches_of(own, base).step(1)
         assert bool(samples.words) == (texts == "required") and not samples.said.all() and samples.said.any()
         said.append(Denoiser(loaded(own, base), own)._embedded(samples))
     assert (said[0].tokens - said[1].tokens).norm() < 2e-3 * said[1].tokens.norm()

@@ -27,7 +27,7 @@ def rate_factor(spec: Spec, step: int) -> float:
     return spec.schedule_floor + (1 - spec.schedule_floor) * left
 
 
-def warm_up(at: Moment) -> float:
+def warm_up(moment: Moment) -> float:
     """What it is multiplied with besides, where the phase warms up anew."""
-    step = at.first_sample // at.phase.batch_size + 1
-    return min(1.0, step / at.phase.warmup_steps) if at.phase.warmup_steps else 1.0
+    step = moment.first_sample // moment.phase.batch_size + 1
+    return min(1.0, step / moment.phase.warmup_steps) if moment.phase.warmup_steps else 1.0

@@ -59,7 +59,7 @@ class Stream:
 
     def __init__(
         self,
-        shelves: Sequence[DataReader],
+        readers: Sequence[DataReader],
         *,
         weights: Sequence[float] = (),
         rank: int = 0,
@@ -67,8 +67,8 @@ class Stream:
         threads: int = THREADS,
     ) -> None:
         assert 0 <= rank < ranks
-        self.shelves = tuple(shelves)
-        self.mix = Mix(shelves[0].reading.seed, tuple(weights) or (1.0,) * len(shelves))
+        self.readers = tuple(readers)
+        self.mix = Mix(readers[0].reading.seed, tuple(weights) or (1.0,) * len(readers))
         self.rank = rank
         self.ranks = ranks
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="blocks")
@@ -76,7 +76,7 @@ class Stream:
     @property
     def rows(self) -> int:
         """Of all data sets together."""
-        return sum(shelf.shuffle.rows for shelf in self.shelves)
+        return sum(reader.shuffle.rows for reader in self.readers)
 
     def __enter__(self) -> "Stream":
         return self
@@ -94,7 +94,7 @@ class Stream:
         it is used.
         """
         share = RankShare(first + self.rank, self.ranks)
-        ahead = [_Ahead(shelf, of, self.mix, share, self._threads) for of, shelf in enumerate(self.shelves)]
+        ahead = [_Ahead(reader, of, self.mix, share, self._threads) for of, reader in enumerate(self.readers)]
         alone = self._first(share.batch(0, size))
         sets, own = self.mix.split(share.batch(1, size))
         for of in dict.fromkeys(sets.tolist()):
@@ -105,17 +105,17 @@ class Stream:
             yield self._gathered(numbers, [one.found for one in ahead])
 
     def _first(self, numbers: SampleNumbers) -> Batch:
-        alone = [_Alone(shelf, self._threads) for shelf in self.shelves]
+        alone = [_Alone(reader, self._threads) for reader in self.readers]
         return self._gathered(numbers, [one.found for one in alone])
 
     def _gathered(self, numbers: SampleNumbers, found: Sequence[Any]) -> Batch:
         """`found[set](numbers there)` are rows in memory, and the place of each sample in them."""
         sets, own = self.mix.split(numbers)
-        values: dict[str, list[Any]] = {name: [None] * len(numbers) for name in self.shelves[0].reading.columns}
+        values: dict[str, list[Any]] = {name: [None] * len(numbers) for name in self.readers[0].reading.columns}
         epochs = np.empty_like(numbers)
         for of in dict.fromkeys(sets.tolist()):
             at = np.flatnonzero(sets == of)
-            epochs[at] = own[at] // self.shelves[of].shuffle.rows
+            epochs[at] = own[at] // self.readers[of].shuffle.rows
             for place, (rows, row) in zip(at.tolist(), found[of](own[at]), strict=True):
                 for name, column in values.items():
                     column[place] = rows.value(name, row)
@@ -129,8 +129,8 @@ class _Ahead:
     """Of one data set the blocks of the window that is read, and of the next one, which are loaded meanwhile. Where data sets are mixed,
     the one before stays for as long as some lane may want it."""
 
-    def __init__(self, shelf: DataReader, of: int, mix: Mix, share: RankShare, threads: ThreadPoolExecutor) -> None:
-        self._shelf = shelf
+    def __init__(self, reader: DataReader, of: int, mix: Mix, share: RankShare, threads: ThreadPoolExecutor) -> None:
+        self._reader = reader
         self._of = of
         self._mix = mix
         self._share = share
@@ -147,9 +147,9 @@ class _Ahead:
 
     def load(self, numbers: SampleNumbers) -> tuple[list[Window], Places]:
         """Begin to, where it is not done: where these are, and the window after."""
-        places = self._shelf.shuffle.places(numbers)
+        places = self._reader.shuffle.places(numbers)
         keys = list(zip(places.epoch.tolist(), places.window.tolist(), strict=True))
-        earliest = min(*keys, self._shelf.shuffle.window_of(max(int(numbers.max()) - self._mix.spread, 0)))
+        earliest = min(*keys, self._reader.shuffle.window_of(max(int(numbers.max()) - self._mix.spread, 0)))
         wanted = [*dict.fromkeys(keys), self._next(max(keys))]
         kept = {key: blocks for key, blocks in self._windows.items() if key >= earliest}
         self._windows = kept | {key: self._loading(key) for key in wanted if key not in kept}
@@ -157,34 +157,36 @@ class _Ahead:
 
     def _next(self, key: Window) -> Window:
         epoch, window = key
-        return (epoch, window + 1) if window + 1 < self._shelf.shuffle.windows else (epoch + 1, 0)
+        return (epoch, window + 1) if window + 1 < self._reader.shuffle.windows else (epoch + 1, 0)
 
     def _loading(self, key: Window) -> dict[int, Future[BlockRows] | BlockRows]:
         """The blocks of this window that have samples of this rank, in the order in which they are needed."""
-        blocks, rows = self._shelf.shuffle.window(*key)
-        first = self._shelf.shuffle.first_of(*key)
+        blocks, rows = self._reader.shuffle.window(*key)
+        first = self._reader.shuffle.first_of(*key)
         numbers = self._mix.joined(self._of, np.arange(first, first + len(blocks), dtype=np.int64))
         mine = np.flatnonzero(self._share.has(numbers))
         found, starts, counts = np.unique(blocks[mine], return_index=True, return_counts=True)
         by_block = np.split(rows[mine][np.argsort(blocks[mine], kind="stable")], np.cumsum(counts)[:-1])
         soon = np.argsort(starts)
-        return {int(found[one]): self._threads.submit(self._shelf.read, int(found[one]), by_block[one]) for one in soon}
+        return {
+            int(found[one]): self._threads.submit(self._reader.read, int(found[one]), by_block[one]) for one in soon
+        }
 
 
 class _Alone:
     """Of one data set just the rows that are asked for."""
 
-    def __init__(self, shelf: DataReader, threads: ThreadPoolExecutor) -> None:
-        self._shelf = shelf
+    def __init__(self, reader: DataReader, threads: ThreadPoolExecutor) -> None:
+        self._reader = reader
         self._threads = threads
 
     def found(self, numbers: SampleNumbers) -> Iterator[tuple[BlockRows, int]]:
-        places = self._shelf.shuffle.places(numbers)
+        places = self._reader.shuffle.places(numbers)
         wanted: dict[int, list[int]] = {}
         for block, row in zip(places.block.tolist(), places.row.tolist(), strict=True):
             wanted.setdefault(block, []).append(row)
         loading = {
-            block: self._threads.submit(self._shelf.read, block, np.unique(rows)) for block, rows in wanted.items()
+            block: self._threads.submit(self._reader.read, block, np.unique(rows)) for block, rows in wanted.items()
         }
         for block, row in zip(places.block.tolist(), places.row.tolist(), strict=True):
             yield loading[block].result(), row

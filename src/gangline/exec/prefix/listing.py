@@ -73,19 +73,19 @@ class Listing:
     names: list[str]
 
 
-def list_prefix(depot: RunPrefix, now_ms: int) -> Listing:
+def list_prefix(prefix: RunPrefix, now_ms: int) -> Listing:
     """Raises `NotFound` where no run has left anything, `Unreachable`."""
-    depot.check()
-    found, claims = depot.find(), depot.claims()
+    prefix.check()
+    found, claims = prefix.find(), prefix.claims()
     names = sorted({*found.runs, *claims}, reverse=True)
     if not names:
         raise NotFound(
-            f"{depot.address} holds no run of `gangline exec`", hint="ADDRESS is what --to was, as s3://BUCKET/PREFIX"
+            f"{prefix.address} holds no run of `gangline exec`", hint="ADDRESS is what --to was, as s3://BUCKET/PREFIX"
         )
-    ends = _each(names, depot.end_of)
-    told = _each(names, depot.claim_of)
-    records = _each(found.refs, lambda ref: find_record(depot, ref))
-    results = _each(names, lambda run: results_of(depot, found, [run]))
+    ends = _each(names, prefix.end_of)
+    told = _each(names, prefix.claim_of)
+    records = _each(found.refs, lambda ref: find_record(prefix, ref))
+    results = _each(names, lambda run: results_of(prefix, found, [run]))
     rows = [
         _row(
             run,

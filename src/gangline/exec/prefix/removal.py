@@ -26,13 +26,13 @@ class Removal:
     """Of the run with the number `run`, of all checkpoints, or, with neither, of all that lies there. Raises `NotFound`, `Unreachable`, and
     `UserError` where a run is at work that goes on from it, unless `force`."""
 
-    def __init__(self, depot: RunPrefix, now_ms: int, *, run: int | None, checkpoints: bool, force: bool) -> None:
-        self._depot = depot
+    def __init__(self, prefix: RunPrefix, now_ms: int, *, run: int | None, checkpoints: bool, force: bool) -> None:
+        self._prefix = prefix
         self._everything = run is None and not checkpoints
-        self._listing = listing = list_prefix(depot, now_ms)
+        self._listing = listing = list_prefix(prefix, now_ms)
         self._names = [name for name in listing.names if run in (None, run_number(name))]
         if not self._names:
-            raise NotFound(f"{depot.address} holds no run {run}", hint="`gangline exec ls` shows which there are")
+            raise NotFound(f"{prefix.address} holds no run {run}", hint="`gangline exec ls` shows which there are")
         self._refs = [ref for ref in listing.found.refs if ref.run in self._names]
         self._with_results = not checkpoints
         if not force:
@@ -56,24 +56,24 @@ class Removal:
         parts = [counted(told.checkpoints, "checkpoint")]
         if self._with_results:
             parts.append(f"{told.results} {'file' if told.results == 1 else 'files'} of results, the log")
-        return f"{', '.join(parts)} of {whose} in {self._depot.address}: {told.bytes / 1e6:.1f} MB; {told.then}"
+        return f"{', '.join(parts)} of {whose} in {self._prefix.address}: {told.bytes / 1e6:.1f} MB; {told.then}"
 
     def __call__(self) -> None:
         """Records first: what is killed in between leaves files of which no record tells, and the next start sweeps them. When a run began
         and how it ended stays, unless all goes: later runs follow that back, and their numbers go on from it."""
-        depot, found = self._depot, self._listing.found
-        kept = KeptCheckpoints(depot, found.refs, [ref for ref in found.loose if ref.run in self._names])
+        prefix, found = self._prefix, self._listing.found
+        kept = KeptCheckpoints(prefix, found.refs, [ref for ref in found.loose if ref.run in self._names])
         kept.delete(list(self._refs))
         for run in self._names if self._with_results else ():
             stays = () if self._everything else (f"{RUNS}/{run}/{BEGUN}", f"{RUNS}/{run}/{ENDED}")
             self._delete(
-                lambda run=run, stays=stays: [key for key in depot.objects.list(f"{RUNS}/{run}") if key not in stays]
+                lambda run=run, stays=stays: [key for key in prefix.objects.list(f"{RUNS}/{run}") if key not in stays]
             )
         if self._everything:
-            self._delete(lambda: list(depot.objects.list(CLAIMS)))
+            self._delete(lambda: list(prefix.objects.list(CLAIMS)))
 
     def _delete(self, keys: Callable[[], list[str]]) -> None:
-        self._depot.insist(lambda: self._depot.objects.delete(keys()))
+        self._prefix.insist(lambda: self._prefix.objects.delete(keys()))
 
     def _refuse_what_is_at_work(self) -> None:
         for row, name in zip(self._listing.rows, self._listing.names, strict=True):
@@ -91,7 +91,7 @@ class Removal:
         last = newest_begun(found.begun)
         if self._everything:
             return "the same line begins anew"
-        if last and self._depot.end_of(last).get("code") == 0:
+        if last and self._prefix.end_of(last).get("code") == 0:
             return "the same line still does nothing: it has come to its end"
         left = [ref for ref in history(found.begun, found.refs, last=last) if ref not in gone]
         if not left:

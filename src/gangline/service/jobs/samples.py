@@ -186,18 +186,18 @@ def sample_folder_of(deployment: Deployment, job: str) -> SampleFolder:
     return SampleFolder(row["parent"], f"samples/{pictures_name(row['step'])}" if row["checkpoint"] else "samples")
 
 
-def adding_artifact(shelf: SampleFolder, attempt: str, key: str, file: File, now_ms: int) -> Write:
-    path = f"{shelf.folder}/{file.path}" if shelf.folder else file.path
+def adding_artifact(target: SampleFolder, attempt: str, key: str, file: File, now_ms: int) -> Write:
+    path = f"{target.folder}/{file.path}" if target.folder else file.path
     facts = {"key": key, "bytes": file.bytes, "sha256": file.sha256, "now": now_ms}
-    return write("add_artifact", job=shelf.job, path=path, attempt=attempt, **facts)
+    return write("add_artifact", job=target.job, path=path, attempt=attempt, **facts)
 
 
-def rendered(shelf: SampleFolder, live: Row, now_ms: int) -> list[Write]:
+def rendered(target: SampleFolder, live: Row, now_ms: int) -> list[Write]:
     """Who renders holds the base from now on; those who follow the training job hear of it."""
     return [
         write("add_base", node=live["node"], base=live["job_base"]),
-        write("track_again", job=shelf.job),
-        event(shelf.job, "rendered", f"{shelf.folder} by {live['node_name']}", now_ms, node=live["node"]),
+        write("track_again", job=target.job),
+        event(target.job, "rendered", f"{target.folder} by {live['node_name']}", now_ms, node=live["node"]),
     ]
 
 
@@ -207,13 +207,13 @@ def keep_samples(deployment: Deployment, node: str, hold: Hold, request: Show, n
     if job is None:
         return LOST
     prefix = folder_prefix(attempt_prefix(job["project"], job["id"], hold.attempt), "samples", 0)
-    shelf, writes = SampleFolder(job["id"], "samples"), list[Write]()
+    target, writes = SampleFolder(job["id"], "samples"), list[Write]()
     for file in request.files:
         key = f"{prefix}/{file.path}"
         attested = stored_as(deployment, key, file)
         if isinstance(attested, Refused):
             return attested
-        writes.append(adding_artifact(shelf, hold.attempt, key, file, now_ms))
+        writes.append(adding_artifact(target, hold.attempt, key, file, now_ms))
     told = event(job["id"], "rendered", f"samples/{pictures_name(request.step)} between two steps", now_ms, node=node)
     first = all(artifact.values["path"] not in _known(deployment, job["id"]) for artifact in writes)
     held = deployment.store.apply(guard("hold_lease", **lease_of(node, hold)), *writes, *([told] if first else ()))

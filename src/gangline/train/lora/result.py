@@ -34,7 +34,7 @@ def write_result(
     run: RunDirectory,
     base: LoadedBase,
     spec: LoraSpec,
-    material: TrainingInputs,
+    inputs: TrainingInputs,
     adapter: Adapter,
     identity: CheckpointIdentity,
 ) -> None:
@@ -49,7 +49,7 @@ def write_result(
         microbatch=int(identity.fingerprint["microbatch"]),
         exact=identity.exact,
         fingerprint=identity.fingerprint,
-        held_out=tuple(measure_held_out(base, spec, material, adapter)),
+        held_out=tuple(measure_held_out(base, spec, inputs, adapter)),
         guidance_rescale=drawing_of(base, spec).guidance_rescale,
     )
     parts = adapter.as_parts()
@@ -84,26 +84,26 @@ def comparison_pictures(spec: LoraSpec) -> tuple[CardPicture, ...]:
     )
 
 
-def spoken_now(base: LoadedBase, material: TrainingInputs, adapter: Adapter) -> Embedded:
+def spoken_now(base: LoadedBase, inputs: TrainingInputs, adapter: Adapter) -> Embedded:
     """The embeddings of all texts, by the text encoders as they have become."""
-    if material.words.embedded is not None:
-        return material.words.embedded
-    return embed_all(base, material.words.texts)
+    if inputs.words.embedded is not None:
+        return inputs.words.embedded
+    return embed_all(base, inputs.words.texts)
 
 
 def measure_held_out(
-    base: LoadedBase, spec: LoraSpec, material: TrainingInputs, adapter: Adapter
+    base: LoadedBase, spec: LoraSpec, inputs: TrainingInputs, adapter: Adapter
 ) -> list[dict[str, Any]]:
     """The loss of photos that were never trained on, with the base alone and with the LoRA; none where memory runs out."""
     found = list[dict[str, Any]]()
-    if not material.held_out:
+    if not inputs.held_out:
         return found
     with left_out_without_memory("the loss of held out photos is"):
-        spoken = spoken_now(base, material, adapter)
-        for photo in material.held_out:
-            caption = material.words.texts.index(photo.caption)
+        spoken = spoken_now(base, inputs, adapter)
+        for photo in inputs.held_out:
+            caption = inputs.words.texts.index(photo.caption)
             with adapter.switched_off():
-                before = held_out_loss(base, spec, photo.latents, material.spoken[[caption]])
+                before = held_out_loss(base, spec, photo.latents, inputs.spoken[[caption]])
             after = held_out_loss(base, spec, photo.latents, spoken[[caption]])
             found.append({"photo": photo.photo, "loss_before": round(before, 6), "loss_after": round(after, 6)})
     return found

@@ -46,25 +46,25 @@ def run_lora_trainer(run: RunDirectory, orders: Orders) -> int:
     base = base_of(run, spec, device, dtype)
     check_resolution(base, spec.resolution)
     fingerprint = numerics.fingerprint(device, dtype, spec)
-    material = gather(run, base, spec, fingerprint, orders)
-    if material is None:
+    inputs = gather(run, base, spec, fingerprint, orders)
+    if inputs is None:
         return EXIT_STOPPED
     base.forget("vae", *([] if spec.train_text_encoder else ["text_encoders"]))
 
     adapter = Adapter(base, spec)
     if spec.init_lora:
         adapter.start_from(run.inputs / "init_lora" / spec.init_lora.path, base)
-    lora = Lora(base, spec, adapter, fingerprint | {"data": material.digest})
+    lora = Lora(base, spec, adapter, fingerprint | {"data": inputs.digest})
     run.step = lora.resume(run)
     lora.keep(run.step)
-    feed = LoraBatches(sources(base, spec, material), device)
+    batches = LoraBatches(sources(base, spec, inputs), device)
     saver = checkpoint.CheckpointSaver(run.checkpoints)
     saves = SaveClock(spec.checkpoint_every_s, (spec.checkpoint_every_steps, spec.sample_every_steps))
     meter = LossMeter(device)
     run.report_phase("training")
     run.restart_meter()
     for step in range(run.step + 1, spec.steps + 1):
-        meter.add(*lora.step(step, feed.step(step)))
+        meter.add(*lora.step(step, batches.step(step)))
         save_now, render_now = orders.stop or orders.save or saves.due(step), orders.render
         if save_now or render_now or meter.due or step == spec.steps:
             count, loss, norm = meter.take()
@@ -72,7 +72,7 @@ def run_lora_trainer(run: RunDirectory, orders: Orders) -> int:
         if render_now:
             orders.render = False
             run.report_phase("rendering")
-            draw_lora_samples(run, lora, material, lora.kept or KeptWeights(step, lora.averaged() or {}))
+            draw_lora_samples(run, lora, inputs, lora.kept or KeptWeights(step, lora.averaged() or {}))
             run.report_phase("training")
             run.restart_meter()
         if save_now and step < spec.steps:
@@ -91,7 +91,7 @@ def run_lora_trainer(run: RunDirectory, orders: Orders) -> int:
     saver.wait()
     lora.forget_graphs()
     with lora.adapter.as_result(lora.averaged()):
-        write_result(run, base, spec, material, lora.adapter, lora.identity)
+        write_result(run, base, spec, inputs, lora.adapter, lora.identity)
     return EXIT_DONE
 
 
@@ -108,7 +108,7 @@ def base_of(run: RunDirectory, spec: LoraSpec, device: torch.device, dtype: torc
     )
 
 
-def draw_lora_samples(run: RunDirectory, lora: "Lora", material: TrainingInputs, kept: KeptWeights) -> None:
+def draw_lora_samples(run: RunDirectory, lora: "Lora", inputs: TrainingInputs, kept: KeptWeights) -> None:
     """Pictures of what would be the result, as far as memory suffices. Training goes on as if they had not been made."""
     base, spec, step = lora.base, lora.spec, kept.step
     lora.forget_graphs()
@@ -117,19 +117,19 @@ def draw_lora_samples(run: RunDirectory, lora: "Lora", material: TrainingInputs,
         base.borrowed(),
         lora.adapter.as_result(kept.weights),
     ):
-        spoken = spoken_now(base, material, lora.adapter)
-        show_step(base, spec, material.words.texts, spoken, run.samples / pictures_name(step), step)
+        spoken = spoken_now(base, inputs, lora.adapter)
+        show_step(base, spec, inputs.words.texts, spoken, run.samples / pictures_name(step), step)
 
 
-def sources(base: LoadedBase, spec: LoraSpec, material: TrainingInputs) -> list[ExampleSource]:
+def sources(base: LoadedBase, spec: LoraSpec, inputs: TrainingInputs) -> list[ExampleSource]:
     """The subject's photos, and where its class is to be preserved as many of that."""
     timesteps = base.noise.config.num_train_timesteps
-    subject = ExampleSource(spec, material.photos, material.words, seed=spec.seed, timesteps=timesteps)
-    if not material.class_images:
+    subject = ExampleSource(spec, inputs.photos, inputs.words, seed=spec.seed, timesteps=timesteps)
+    if not inputs.class_images:
         return [subject]
     seed = int(stream(spec.seed, "class").integers(2**63))
     prior = {"seed": seed, "timesteps": timesteps, "share": spec.prior_weight}
-    return [subject, ExampleSource(spec, material.class_images, material.words, **prior)]
+    return [subject, ExampleSource(spec, inputs.class_images, inputs.words, **prior)]
 
 
 class Lora:

@@ -291,8 +291,8 @@ class ScratchBatches:
         return weights_digest(vae), vae.config.scaling_factor, vae.config.get("shift_factor") or 0.0
 
     def _made(self, step: int) -> ScratchBatch:
-        at = moment_of_step(self.spec, step)
-        samples = self._collator(at.number).trained(next(self._batches(at)), self._decoders)
+        moment = moment_of_step(self.spec, step)
+        samples = self._collator(moment.number).trained(next(self._batches(moment)), self._decoders)
         if self._copies is None:
             return samples
         with torch.cuda.stream(self._copies):
@@ -306,12 +306,16 @@ class ScratchBatches:
             samples.each(lambda tensor: tensor.record_stream(here) or tensor)
         return samples
 
-    def _batches(self, at: Moment) -> Iterator[Batch]:
-        if self._open is None or self._open[0] != at.number:
+    def _batches(self, moment: Moment) -> Iterator[Batch]:
+        if self._open is None or self._open[0] != moment.number:
             if self._open:
                 self._open[1].close()
-            rows = self._stream(at.number)
-            self._open = at.number, rows, rows.batches(at.first_sample, at.phase.batch_size // self.ranks.count)
+            rows = self._stream(moment.number)
+            self._open = (
+                moment.number,
+                rows,
+                rows.batches(moment.first_sample, moment.phase.batch_size // self.ranks.count),
+            )
         return self._open[2]
 
     def _stream(self, number: int, *, held_out: bool = False, ranks: Ranks | None = None) -> Stream:
@@ -319,12 +323,12 @@ class ScratchBatches:
         columns = (*ALWAYS, self.columns[number] or "image")
         if self.silence:
             columns += (TEXTS,) if self.silence.pooled is None else (TEXTS, POOLED)
-        shelves = [
+        readers = [
             DataReader(data, ReadOrder(columns=columns, seed=_seed(self.spec, number), where=where), cache=self._cache)
             for data, ref in zip(self.sets, self.spec.data, strict=True)
             for where in (wanted_rows(self.spec, ref, phase, held_out=held_out),)
         ]
-        return Stream(shelves, weights=[ref.weight for ref in self.spec.data], rank=of.rank, ranks=of.count)
+        return Stream(readers, weights=[ref.weight for ref in self.spec.data], rank=of.rank, ranks=of.count)
 
     def _collator(self, number: int) -> Collator:
         return Collator(

@@ -86,24 +86,24 @@ class Learner:
         exact = spec.exact != "off"
         self.identity = CheckpointIdentity(spec_hash=scratch_hash(spec), fingerprint=self._fingerprint(), exact=exact)
 
-    def step(self, at: Moment, samples: ScratchBatch) -> tuple[torch.Tensor, torch.Tensor]:
+    def step(self, moment: Moment, samples: ScratchBatch) -> tuple[torch.Tensor, torch.Tensor]:
         """One optimiser step; returns its loss and the norm of its gradient, of all ranks, still on the device. Raises `MemoryError`
         where memory runs out: on several ranks `NoRoom`, as long as fewer samples at a time may fit."""
-        with self._within_memory(at):
-            stepped = self._stepped(at, samples)
+        with self._within_memory(moment):
+            stepped = self._stepped(moment, samples)
         self.began = True
         return stepped
 
-    def _stepped(self, at: Moment, samples: ScratchBatch) -> tuple[torch.Tensor, torch.Tensor]:
-        loss = self.ranks.sum(self._accumulated(at, samples))
+    def _stepped(self, moment: Moment, samples: ScratchBatch) -> tuple[torch.Tensor, torch.Tensor]:
+        loss = self.ranks.sum(self._accumulated(moment, samples))
         norm = self._norm()
-        set_rates(self.optimizer, self.groups, self._rate(at))
+        set_rates(self.optimizer, self.groups, self._rate(moment))
         if self._is_taken(norm):
             weights = list(self.weights.values())
             torch.nn.utils.clip_grads_with_norm_(weights, self.spec.gradient_norm_max, norm)
             self.optimizer.step()
             if self.average:
-                self.average.follow(at.step, self.weights)
+                self.average.follow(moment.step, self.weights)
         self.optimizer.zero_grad(set_to_none=True)
         return loss, norm
 
@@ -120,21 +120,21 @@ class Learner:
             found["memory_gb"] = torch.cuda.max_memory_allocated(self.device) / 1e9
         return found
 
-    def _accumulated(self, at: Moment, samples: ScratchBatch) -> torch.Tensor:
+    def _accumulated(self, moment: Moment, samples: ScratchBatch) -> torch.Tensor:
         """The step's gradient. Who is alone goes on with half as many samples at a time where memory runs out."""
         while True:
-            chance.seed_torch(self.spec.seed, f"layers of rank {self.ranks.rank}", at.step)
+            chance.seed_torch(self.spec.seed, f"layers of rank {self.ranks.rank}", moment.step)
             try:
-                return self._gradient(samples, at.phase.batch_size)
+                return self._gradient(samples, moment.phase.batch_size)
             except (MemoryError, RuntimeError) as error:
-                if not is_out_of_memory(error) or self.ranks.count > 1 or not self._may_halve(at):
+                if not is_out_of_memory(error) or self.ranks.count > 1 or not self._may_halve(moment):
                     raise
             self.optimizer.zero_grad(set_to_none=True)  # out here, where nothing holds on to what the passes had made
             self._halve()
 
-    def _may_halve(self, at: Moment) -> bool:
+    def _may_halve(self, moment: Moment) -> bool:
         must_not = self.began and self.spec.exact == "required"
-        return self.microbatch > 1 and not at.phase.microbatch and not must_not
+        return self.microbatch > 1 and not moment.phase.microbatch and not must_not
 
     def _halve(self) -> None:
         """A run whose steps had more is not the same to the bit any more."""
@@ -146,22 +146,22 @@ class Learner:
             torch.cuda.empty_cache()
 
     @contextmanager
-    def _within_memory(self, at: Moment) -> Iterator[None]:
+    def _within_memory(self, moment: Moment) -> Iterator[None]:
         try:
             yield
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
-            raise self._without_memory(at) from error
+            raise self._without_memory(moment) from error
 
-    def _without_memory(self, at: Moment) -> MemoryError:
+    def _without_memory(self, moment: Moment) -> MemoryError:
         """What is to be done about it."""
-        if self.microbatch > 1 and not at.phase.microbatch:
+        if self.microbatch > 1 and not moment.phase.microbatch:
             if self.ranks.count > 1:
-                return NoRoom(at.number, self.microbatch, at.phase.resolution)
+                return NoRoom(moment.number, self.microbatch, moment.phase.resolution)
             if self.began and self.spec.exact == "required":
-                return must_stay(at.number, self.microbatch)
-        return too_large(self.microbatch, at.phase.resolution)
+                return must_stay(moment.number, self.microbatch)
+        return too_large(self.microbatch, moment.phase.resolution)
 
     def _gradient(self, samples: ScratchBatch, batch_size: int) -> torch.Tensor:
         """Accumulated over pieces: that of the mean over all samples of all ranks. Returns this rank's part of the loss."""
@@ -193,9 +193,9 @@ class Learner:
         self.scale.took(finite)
         return finite
 
-    def _rate(self, at: Moment) -> float:
-        own = at.phase.learning_rate
-        return rate_factor(self.spec, at.step) * warm_up(at) * (own / self.spec.learning_rate if own else 1)
+    def _rate(self, moment: Moment) -> float:
+        own = moment.phase.learning_rate
+        return rate_factor(self.spec, moment.step) * warm_up(moment) * (own / self.spec.learning_rate if own else 1)
 
     def _in_dtype(self) -> AbstractContextManager[Any]:
         return torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32)
@@ -205,33 +205,33 @@ class Learner:
         """Samples that surely fit where there are no gradients."""
         return self.microbatch or AT_A_TIME
 
-    def fit(self, at: Moment, samples: ScratchBatch) -> bool:
+    def fit(self, moment: Moment, samples: ScratchBatch) -> bool:
         """Before the first step here, and before that of a phase: find how many samples fit, all ranks the same. The weights are left
         as they are. Returns whether there was anything to find. Raises `MemoryError` as `step` does."""
-        if self.fitted == at.number:
+        if self.fitted == moment.number:
             return False
-        self.fitted = at.number
-        kept = self.kept.pop(at.number, 0)
+        self.fitted = moment.number
+        kept = self.kept.pop(moment.number, 0)
         self.began = bool(kept)
-        known = settled(at.phase.microbatch, self.limits.get(at.number, 0), kept)
+        known = settled(moment.phase.microbatch, self.limits.get(moment.number, 0), kept)
         if self.device.type != "cuda":
             known = known or AT_A_TIME
         self.microbatch = 1
-        with self._within_memory(at):
+        with self._within_memory(moment):
             with uncompiled():  # whose operations can be counted, and of which no size is compiled that no step has
                 if self.device.type == "cuda":
                     self.flops_per_image = flops(lambda: self.trial.run(samples, 1, pieces=1))
-                self._compute_by(min(known, len(samples)) if known else self._found(at, samples))
+                self._compute_by(min(known, len(samples)) if known else self._found(moment, samples))
             if not self.compiled:
                 self._compile()
             if self.ranks.count > 1:
                 self.trial.run(samples, self.microbatch)  # DDP orders its buckets by what it sees in its first step
         return True
 
-    def _found(self, at: Moment, samples: ScratchBatch) -> int:
+    def _found(self, moment: Moment, samples: ScratchBatch) -> int:
         """Alone by trying; with others, where an error would not leave what they share whole, by a guess that is the least of all."""
         if self.ranks.count == 1:
-            return self.trial.largest(samples, at.phase.resolution)
+            return self.trial.largest(samples, moment.phase.resolution)
         one = self.trial.peak(samples, 1)
         self.microbatch = min(2, len(samples))
         two = self.trial.peak(samples, self.microbatch)

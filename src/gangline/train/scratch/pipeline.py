@@ -31,7 +31,7 @@ SCHEDULER = "scheduler/scheduler_config.json"
 
 
 def write_pipeline(
-    run: RunDirectory, base: LoadedBase, spec: ScratchSpec, learner: Learner, intake: ScratchBatches
+    run: RunDirectory, base: LoadedBase, spec: ScratchSpec, learner: Learner, batches: ScratchBatches
 ) -> None:
     """All ranks gather, the first one writes."""
     with learner.as_result():
@@ -42,7 +42,7 @@ def write_pipeline(
     copy_base(folder_of(base), run.output, without=tuple(trained))
     modules = {part: module_with_weights(learner.network.parts[part], tensors) for part, tensors in trained.items()}
     if VAE in modules:
-        pictures = intake.first_pictures(SCALED_BY)
+        pictures = batches.first_pictures(SCALED_BY)
         standardise(modules[VAE].to(base.device), pictures, learner.microbatch, by_channel=VAE in spec.new)
     for part, module in modules.items():
         module.save_pretrained(run.output / part, safe_serialization=True)

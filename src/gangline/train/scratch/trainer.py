@@ -55,36 +55,36 @@ def train_as(ranks: Ranks, run: RunDirectory, orders: Orders) -> int:
     base = base_at(run.inputs / "base", spec, device, dtype)
     for phase in spec.phases:
         check_resolution(base, phase.resolution)
-    intake = ScratchBatches(spec, base, open_data(spec, run.inputs), ranks, device)
+    batches = ScratchBatches(spec, base, open_data(spec, run.inputs), ranks, device)
     texts = tokenize(base, [*spec.sample_prompts, ""]) if spec.sample_prompts else None
     network = VaeModel(base, spec) if spec.part == "vae" else Denoiser(base, spec)
     learner = Learner(network, spec, ranks, device, dtype, read_limits(run.path))
     run.step = resume_learner(learner, (run.resume, run.checkpoints))
     learner.keep(run.step)
-    watched = HeldOutLoss(spec, *(intake.held_out() if spec.held_out else (None, 0)))
+    held_out = HeldOutLoss(spec, *(batches.held_out() if spec.held_out else (None, 0)))
     saver = shards.ShardSaver(run.checkpoints, ranks, after=run.step)
     saves = SaveClock(spec.checkpoint_every_s, (spec.checkpoint_every_steps, spec.sample_every_steps))
     meter = LossMeter(device)
     if run.step == 0:
-        watched.look(learner, 0)
+        held_out.look(learner, 0)
     run.report_phase("training")
     run.restart_meter()
     for step in range(run.step + 1, spec.steps + 1):
-        at, samples = moment_of_step(spec, step), intake.step(step)
-        if learner.fit(at, samples):
-            run.images_per_step = at.phase.batch_size
+        moment, samples = moment_of_step(spec, step), batches.step(step)
+        if learner.fit(moment, samples):
+            run.images_per_step = moment.phase.batch_size
             run.throughput = ThroughputMeter(
                 gpus=ranks.count, flops_per_image=learner.flops_per_image, peak_flops=peak_flops(device)
             )
             run.restart_meter()
-        meter.add(*learner.step(at, samples))
+        meter.add(*learner.step(moment, samples))
         stop, save, render, report, written = ranks.most(*wishes(ranks, orders, saves, meter, step), -saver.written)
         saver.heard(-written)
-        look = watched.due(step)
-        if stop or save or render or report or look or at.is_last_of_phase:
+        look = held_out.due(step)
+        if stop or save or render or report or look or moment.is_last_of_phase:
             count, loss, norm = meter.take()
             with run.aside():
-                found = watched.look(learner, step) if look else {}
+                found = held_out.look(learner, step) if look else {}
             run.report_step(step, {"loss": loss, "gradient_norm": norm} | learner.gauges() | found, steps_since=count)
         if render:
             orders.render = False
@@ -99,13 +99,13 @@ def train_as(ranks: Ranks, run: RunDirectory, orders: Orders) -> int:
             run.restart_meter()
             if stop:
                 saver.wait()
-                intake.close()
+                batches.close()
                 return EXIT_STOPPED
 
     run.report_phase("saving")
     saver.wait()
-    write_pipeline(run, base, spec, learner, intake)
-    intake.close()
+    write_pipeline(run, base, spec, learner, batches)
+    batches.close()
     ranks.meet()
     return EXIT_DONE
 

@@ -1,7 +1,15 @@
-"""One thing in a script's folder that may be a checkpoint, held by hard links while the script writes it and when it deletes it.
+"""Hold one checkpoint of a script by hard links, from the moment it appears until it is uploaded, even if the script deletes it.
 
-A file that is written over in its place is the same file for a link; so what is one file, and what was sent once already, is copied when
-it is taken.
+    appeared ──> changing <──────────────── look: a file is new or changed ───────────────┐
+                    │                                                                     │
+                    │ unchanged for `settles_s`              take, know                   │
+                    └──────────────────────────> settled ───────────────> known ──────────┘ (its next version)
+                                                    │                (uploaded: no links)
+    changing, settled ── look: a file is missing ──> going ── no more files vanish for DELETED_WITHIN_S ──> changing
+    changing, settled, going ── miss: the folder is gone ──> gone: the links are all that is left. It counts if none is missing.
+
+A link protects a file from deletion, not from being overwritten in place: the link then shows the new content. So a single file, and a
+file that was uploaded before under this name, is copied when it is taken. A link costs nothing, a copy of a checkpoint doubles the disk.
 """
 
 import os
@@ -18,22 +26,22 @@ from gangline.core.command.version import adds_only, has_number, kinds_of, tells
 
 DELETED = "was deleted again"
 SETTLES_S = 1.0
-"""After how long nothing more is expected of a folder of which nothing is known."""
+"""A folder whose files are unknown is settled after this long without a change: scripts write a checkpoint in one go."""
 PATIENCE_S = 30.0
-"""After how long a file is not waited for that versions before had."""
+"""A file that earlier versions had is waited for this long: a script may write its optimizer last, and slowly."""
 LATER = 10
-"""How many times as long as the time before a checkpoint settles that gets one file more after another."""
+"""A checkpoint that gets one file after another settles this many times later: each file would be a version of its own."""
 LOOK_AGAIN_S, LOOK_AGAIN_AT_KNOWN_S = 2.0, 10.0
-"""How often what has been as it is for long is looked at, where nothing tells of news: before it is known and after."""
+"""Without a notification, a folder that rests is scanned this often: before it is uploaded, and after."""
 MANY, BUSY, IDLE = 500, 10.0, 200.0
-"""So many files are looked at for at most 1/`BUSY` of a core where there is news of them, and 1/`IDLE` where there is none."""
+"""Scanning a folder of `MANY` files takes at most 1/`BUSY` of a core after a notification, and 1/`IDLE` without one."""
 DELETED_WITHIN_S = 10.0
-"""A folder of which a file went and that is still there so long after the last that did is not being deleted."""
+"""A folder that still exists this long after its last file vanished is not being deleted: the script removed some files only."""
 
 
 @dataclass(slots=True)
 class Version:
-    """The files of a version that was taken, or known to be safe, and the kinds of those that it wrote. `sha256s` comes later."""
+    """The files of a version that was taken or is uploaded, and the kinds of the files that it wrote. `sha256s` is filled in later."""
 
     marks: dict[str, Mark]
     kinds: frozenset[str]
@@ -50,7 +58,7 @@ class _File:
 
 
 class HeldCheckpoint:
-    """What lies at `at`; its links lie below `store`. `is_written` says whether anybody writes a file."""
+    """The checkpoint at `at`, its links below `store`. `is_written` returns whether a process has a file open for writing."""
 
     def __init__(
         self,
@@ -62,7 +70,7 @@ class HeldCheckpoint:
         before: Version | None = None,
         due: frozenset[str] | None = None,
     ) -> None:
-        """`before`: the version that was taken last, by an earlier process too; `due`: the kinds of files that another of its kind had."""
+        """`before` is the version that was taken last, maybe by an earlier process; `due` are the kinds of files that its siblings had."""
         self.at = at
         self.name = at.name
         self.folder = at.is_dir()
@@ -83,17 +91,17 @@ class HeldCheckpoint:
         self._lost_s = now_s
         self.heard = False
         self._read = 0
-        """How many names were gone through, where that are more than it has files."""
+        """How many directory entries the last scan read; more than `_here` where some are no files of it."""
         self._took_s = 0.0
         self._shown: tuple[bool, bool] | None = None
 
     @property
     def unchanged_s(self) -> float:
-        """How long it has been as it is, at the last look."""
+        """Seconds between its last change and the last scan."""
         return self._looked_s - self._changed_s
 
     def is_there(self) -> bool:
-        """Whether it is still this one that lies there."""
+        """Return whether the path still is the same file or folder: a script may delete it and write another one under its name."""
         try:
             stat = self.at.stat()
         except OSError:
@@ -127,7 +135,7 @@ class HeldCheckpoint:
             self._link_all()
 
     def miss(self) -> bool:
-        """It is gone. Whether it counts as it was: if all of it is held, and it was not sent like this."""
+        """Handle a folder that has disappeared. Return True if every file is still held by a link and this version was not uploaded yet."""
         if self.gone or self._is_known or not all(file.link for file in self._files.values()):
             return False
         if self._known is not None and not self._known.keys() <= self._here:
@@ -140,8 +148,10 @@ class HeldCheckpoint:
         return True
 
     def as_candidate(self, now_s: float, *, ended: bool, well: bool = False) -> CheckpointCandidate | None:
-        """None for what is known, or is being deleted: of that, what is held counts when it is gone. Of `MANY` files None, too,
-        where nobody has looked since the last time."""
+        """Return it as the rules see it; None if this version is uploaded, or if the folder is being deleted (`miss` decides then).
+
+        Return None too for a folder of `MANY` files that was not scanned since the last call: the answer would be the same.
+        """
         marks, known, before = self.marks, self._known, self._before
         quiet_s = now_s - self._changed_s
         is_going = bool(self._lost) and not self.gone
@@ -176,8 +186,10 @@ class HeldCheckpoint:
         )
 
     def take(self, store: Path) -> dict[str, tuple[Path, Mark]] | None:
-        """Files by their paths, at places of their own below `store`. None where one changed since the last look. Raises OSError where
-        they cannot be held."""
+        """Link or copy the files below `store` and return them by path; None if one changed since the last scan.
+
+        Raises OSError where the disk is full or the links cannot be made.
+        """
         taken = dict[str, tuple[Path, Mark]]()
         for path, mark in self.marks.items():
             file = self._files[path]
@@ -193,11 +205,11 @@ class HeldCheckpoint:
         return taken
 
     def _may_be_written_over(self, path: str) -> bool:
-        """While it waits to be sent. A link would become what is written then."""
+        """Return whether the script may overwrite the file in place while it waits for its upload: a link would change with it."""
         return not self.folder or (self._before is not None and path in self._before)
 
     def know(self) -> None:
-        """As it is now it is safe elsewhere: the script's disk is its own again."""
+        """Drop the links: this version is uploaded, so the disk space belongs to the script again."""
         self._learn()
         self._known, self._is_known = self.marks, True
         self.forget()
@@ -205,7 +217,7 @@ class HeldCheckpoint:
             file.link = None
 
     def _learn(self) -> None:
-        """What a version has: the kinds of files that this one wrote. What only got a file more has all that it had, and this."""
+        """Learn which kinds of files a version consists of: those that this one wrote; if it merely gained a file, the old ones, too."""
         before, marks = self._before, self.marks
         fresh = frozenset(path for path, mark in marks.items() if before is None or before.get(path) != mark)
         if fresh and before is not None and adds_only(self.name, fresh, before, marks):
@@ -223,8 +235,10 @@ class HeldCheckpoint:
         return {path: (stat, odd) for path, stat, odd in entries_at(self.at)}
 
     def _notice_next(self, here: Entries) -> None:
-        """Where a file that was whole is written again, what was there until now was a version, taken or not. The first one of a name that
-        no other has may still be in the making: some scripts write a file twice."""
+        """Start the next version when a complete file is written again: what was there until now was a version, taken or not.
+
+        The first version under a new name is the exception, as some scripts write a file twice while they save.
+        """
         if self._before is None and self.name != ROOT and has_number(self.name):
             return
         for path, (stat, _) in here.items():
@@ -257,13 +271,13 @@ class HeldCheckpoint:
             file.sound, file.told = True, told_at(readable, path or self.name, mark[1])
 
     def _let_renamed_go(self, present: set[int]) -> None:
-        """A file that got another name is held by that one; what could not be held has nothing to leave."""
+        """Forget files that were renamed, as the new name holds them, and files that could not be linked in the first place."""
         for path, file in list(self._files.items()):
             if path not in self._here and (file.odd or file.mark[0] in present):
                 del self._files[path]
 
     def _notice_deletion(self, now_s: float) -> None:
-        """As long as more and more files go, and nothing is written, the folder is going."""
+        """Treat the folder as being deleted while more and more of its files vanish and nothing is written."""
         lost = frozenset(self._files.keys() - self._here)
         if lost - self._lost and self._changed_s < now_s:
             self._lost_s = self._changed_s = now_s

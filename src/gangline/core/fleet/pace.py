@@ -1,4 +1,9 @@
-"""Slow nodes: seconds per step beside those of the same workload on the same GPU class. Moving must pay for itself."""
+"""Find slow nodes by comparing seconds per step within one workload and GPU class. A move must save more than it costs.
+
+The default rule works on logarithms: paces are ratios ("half as fast"), and on the log a machine that is twice as slow is as far from the
+centre as one that is twice as fast. Median and MAD, not mean and deviation, because the slow machine that is looked for would itself pull
+the mean and widen the deviation: among five machines, one slow outlier can hide inside two sigma for ever.
+"""
 
 import math
 from bisect import bisect_left
@@ -15,7 +20,7 @@ MAD_TO_SIGMA = 1.4826
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peers:
-    """The machines that do the same work: how many, their usual pace, and the one above which a machine is slow. Seconds per step."""
+    """The machines that do the same work: how many, their usual pace, and the pace above which a machine is slow, in seconds per step."""
 
     machines: int
     usual: float
@@ -23,7 +28,7 @@ class Peers:
 
 
 def compare_paces(paces: Sequence[float], policy: Policy) -> Peers | None:
-    """None where they are too few to tell, or nobody is to be called slow."""
+    """Return the peers; None if there are too few to compare, or the rule is off."""
     if policy.slow_rule == "off" or len(paces) < policy.slow_peers_min:
         return None
     if policy.slow_rule == "two_sigma":
@@ -31,12 +36,13 @@ def compare_paces(paces: Sequence[float], policy: Policy) -> Peers | None:
     logs = sorted(math.log(pace) for pace in paces)
     centre = median(logs)
     sigma = MAD_TO_SIGMA * median(abs(value - centre) for value in logs)
+    # Equal machines have a MAD near 0, so that the least deviation would count: the ratio has a floor.
     ratio = max(policy.slow_ratio_min, math.exp(policy.slow_mads * sigma))
     return Peers(machines=len(paces), usual=math.exp(centre), slow=math.exp(centre) * ratio)
 
 
 def too_slow(mine: float, peers: Peers, steps_left: int, policy: Policy) -> str | None:
-    """Why the job should move on, or None."""
+    """Return why the job should move to another machine, or None."""
     if mine <= peers.slow:
         return None
     saved_s = steps_left * (mine - peers.usual)
@@ -49,21 +55,21 @@ def too_slow(mine: float, peers: Peers, steps_left: int, policy: Policy) -> str 
 
 
 class Paces:
-    """Of machines that were tried at the same work, in seconds per step."""
+    """Seconds per step of the machines that were tried at the same work."""
 
     def __init__(self, paces: Iterable[float]) -> None:
         self.sorted = sorted(paces)
         self._sums = list(accumulate(self.sorted, initial=0.0))
 
     def gain(self, mine: float) -> float:
-        """Seconds per step that one of them saves on average, where a slower one saves nothing."""
+        """Return the seconds per step that a random one of them saves on average; a slower one saves nothing."""
         faster = bisect_left(self.sorted, mine)
         return (mine * faster - self._sums[faster]) / len(self.sorted) if faster else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """What another machine would be like. `seen`: all that were tried; `returned`: those that are not here now.
+    """What another machine would be like. `seen` are all that were tried, `returned` those that are not here now.
 
     `new_share` is the chance that the next one was never tried.
     """
@@ -73,12 +79,12 @@ class Outlook:
     new_share: float
 
     def gain(self, mine: float) -> float:
-        """Seconds per step that the next machine is expected to save, where a slower one is given back in its turn."""
+        """Return the seconds per step that the next machine is expected to save; a slower one would be given back in turn."""
         return self.new_share * self.seen.gain(mine) + (1 - self.new_share) * self.returned.gain(mine)
 
 
 def worth_replacing(mine: float, outlook: Outlook, steps_ahead: float, policy: Policy) -> str | None:
-    """Why to give a sound machine back and rent another, or None. `steps_ahead`: the work that waits for this node.
+    """Return why to give a sound machine back and rent another, or None. `steps_ahead` is the work that waits for this node.
 
     Another machine is worth its start if it is expected to save more than that (optimal stopping: McCall 1970).
     """

@@ -1,4 +1,9 @@
-"""From which of several data sets each sample comes, by weight: a pure function of its number."""
+"""Decide which of several data sets each sample comes from, by weight, as a pure function of the sample's number.
+
+Why not draw a data set at random for each sample? Then the number of a sample inside its data set would be the count of all draws before
+it: a resume at step n would have to replay n draws, and a rank could not find its own samples without everybody else's. Here both
+directions (`split`, `joined`) are arithmetic on one precomputed cycle.
+"""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,11 +18,11 @@ CYCLE = 1024
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """Each `LANES`-th sample is of one lane. Of each `CYCLE` samples of a lane every data set has its share of `weights`, evenly spread,
-    from a place on that is drawn for each lane and cycle.
+    """Every `LANES`-th sample belongs to one lane. In each cycle of `CYCLE` samples of a lane, every data set has its share of `weights`,
+    evenly spread, starting at a position that is drawn for each lane and cycle, so that the lanes do not move in step.
 
-    A sample's number in its data set is of the same lane: so who takes every n-th sample of all takes every n-th of each data set, and
-    reads no more blocks of it than if there were no other (where n divides `LANES`).
+    A sample keeps its lane inside its data set, so a rank that takes every n-th sample overall takes every n-th sample of each data set,
+    and reads no more blocks of it than if it were alone (for every n that divides `LANES`).
     """
 
     seed: int
@@ -29,16 +34,16 @@ class Mix:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """How many samples of a cycle each data set has: at least one, and its share to the nearest."""
+        """Samples of each data set in a cycle: its share, rounded, and at least one, so that no data set disappears."""
         return _counts(self.weights)
 
     @property
     def spread(self) -> int:
-        """About so far apart are at most the numbers of one data set, of samples that are neighbours."""
+        """Upper bound of the distance between the numbers, in one data set, of samples that are neighbours in the mix."""
         return 2 * (len(self.weights) + 1) * LANES if len(self.weights) > 1 else 0
 
     def split(self, numbers: SampleNumbers) -> tuple[SampleNumbers, SampleNumbers]:
-        """Of each sample its data set, and its number there."""
+        """Return the data set of each sample, and its number in that data set."""
         if len(self.weights) == 1:
             return np.zeros_like(numbers), numbers
         turns, lanes = np.divmod(numbers, LANES)
@@ -50,7 +55,7 @@ class Mix:
         return sets, (cycles * np.asarray(self.counts)[sets] + own) * LANES + lanes
 
     def joined(self, of: int, numbers: SampleNumbers) -> SampleNumbers:
-        """The inverse: the numbers among all samples of these of one data set."""
+        """Return the overall numbers of these samples of data set `of`: the inverse of `split`."""
         if len(self.weights) == 1:
             return numbers
         turns, lanes = np.divmod(numbers, LANES)
@@ -67,7 +72,7 @@ class Mix:
 
 @lru_cache(maxsize=64)
 def _counts(weights: tuple[float, ...]) -> tuple[int, ...]:
-    """By largest remainders, each at least 1."""
+    """Return the counts by largest remainder, each at least 1."""
     exact = [weight / sum(weights) * CYCLE for weight in weights]
     counts = [max(1, int(share)) for share in exact]
     by_rest = sorted(range(len(weights)), key=lambda one: counts[one] - exact[one])
@@ -80,9 +85,10 @@ def _counts(weights: tuple[float, ...]) -> tuple[int, ...]:
 
 @lru_cache(maxsize=64)
 def _cycle(weights: tuple[float, ...]) -> tuple[SampleNumbers, SampleNumbers, tuple[SampleNumbers, ...]]:
-    """Two cycles in a row: the data set of each place; before each place how many of each; of each data set its places.
+    """Return two cycles in a row: each position's data set, how many of each data set stand before it, and each data set's positions.
 
-    The n-th of a data set's `count` stands where (n + 1/2) / count of the cycle is over, or as near as the others leave it.
+    Two, because a lane may start anywhere in the first one. The n-th of a data set's `count` samples stands at (n + 1/2) / count of the
+    cycle, or as near to that as the other data sets allow.
     """
     counts = _counts(weights)
     due = np.concatenate([(np.arange(count) + 0.5) / count for count in counts])
@@ -94,5 +100,5 @@ def _cycle(weights: tuple[float, ...]) -> tuple[SampleNumbers, SampleNumbers, tu
 
 @lru_cache(maxsize=256)
 def _drawn(seed: int, cycle: int) -> SampleNumbers:
-    """Where each lane begins in its cycle."""
+    """Draw where each lane starts in its cycle."""
     return stream(seed, "mix", cycle).integers(CYCLE, size=LANES)

@@ -12,6 +12,7 @@ WHERE attempt = :attempt AND rank = :rank AND node = :node AND fencing = :fencin
 RETURNING attempt, stop, reserved, downloaded_bytes, price_micro_usd_per_hour, started_ms
 
 -- name: extend_reservation
+-- Of two requests that saw the same reservation one extends it: the other reads again, so that a dollar is reserved once.
 UPDATE lease SET reserved = reserved + :micro_usd WHERE attempt = :attempt AND reserved = :seen
 
 -- name: ask_to_stop
@@ -23,9 +24,11 @@ UPDATE lease SET stop = :because, stop_kind = :kind, stop_ms = :now WHERE attemp
 UPDATE lease SET stop = :because, stop_kind = 'paused', stop_ms = COALESCE(stop_ms, :now) WHERE attempt = :attempt
 
 -- name: unpause_lease
+-- The node saves and gives the job back all the same; the reason of its stop is no pause any more, so the job is queued again.
 UPDATE lease SET stop = 'resumed by its owner', stop_kind = '' WHERE attempt = :attempt
 
 -- name: count_download
+-- The lease as `lease_of` names it, so that a lost one is not billed; of two requests at once one counts first, the other reads again.
 UPDATE lease SET downloaded_bytes = downloaded_bytes + :bytes
 WHERE attempt = :attempt AND rank = :rank AND node = :node AND fencing = :fencing AND downloaded_bytes = :seen
 

@@ -1,6 +1,7 @@
 -- Names of bases in a project, and the copies of those that lie on the hub.
 
 -- name: name_base
+-- A name that stands already is not given to another base: whoever came first keeps it.
 INSERT INTO base (project, name, base, base_id, vae, vae_id, family, prediction_type, licence, because, bytes, made_ms)
 VALUES (:project, :name, :base, :base_id, :vae, :vae_id, :family, :prediction_type, :licence, :because, :bytes, :now)
 ON CONFLICT (project, name) DO NOTHING

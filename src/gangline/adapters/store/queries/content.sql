@@ -24,6 +24,7 @@ ON CONFLICT (key) DO UPDATE SET begun = excluded.begun, bytes = excluded.bytes, 
 WHERE upload.begun = :seen
 
 -- name: drop_upload
+-- Only the upload that was looked at: a key may have got another one since.
 DELETE FROM upload WHERE key = :key AND begun = :begun
 
 -- name: uploads_of_attempt
@@ -43,6 +44,7 @@ ON CONFLICT (job, path) DO NOTHING
 SELECT path, attempt, key, bytes, sha256 FROM artifact WHERE job = :job ORDER BY path
 
 -- name: add_log_chunk
+-- A chunk that was sent twice is stored once: a node repeats a request whose answer was lost.
 INSERT INTO log_chunk (attempt, first_byte, bytes, key) VALUES (:attempt, :first_byte, :bytes, :key)
 ON CONFLICT (attempt, first_byte) DO NOTHING
 

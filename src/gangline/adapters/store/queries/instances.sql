@@ -7,9 +7,11 @@ WHERE id = :node AND rented = 1 AND instance IS NOT NULL AND state IN ('draining
   AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.node = node.id)
 
 -- name: adopt
+-- A node keeps the instance that it has. Of two servers that see the same orphan one adopts it.
 UPDATE node SET instance = :instance, missing = 0 WHERE id = :id AND instance IS NULL
 
 -- name: count_missing
+-- A provider's list may lack an instance once without its being gone, so absences in a row are counted.
 UPDATE node SET missing = CASE WHEN :listed = 1 THEN 0 ELSE missing + 1 END WHERE id = :id
 
 -- name: known_instances
@@ -30,6 +32,7 @@ WHERE instance.settled = 0 AND node.state = 'gone'
   AND NOT EXISTS (SELECT 1 FROM instance AS other WHERE other.node = node.id AND other.billed_to_ms IS NULL)
 
 -- name: settle
+-- The flag is the guard of the ledger lines beside it: an instance's bill is settled once, whichever server comes first.
 UPDATE instance SET settled = 1 WHERE id = :id AND settled = 0
 
 -- name: known_bill

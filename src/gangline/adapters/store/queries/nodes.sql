@@ -103,6 +103,7 @@ UPDATE node SET state = 'gone', because = :because
 WHERE id = :id AND state <> 'gone' AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.node = node.id)
 
 -- name: set_node_state
+-- From the state that the decision saw; another server, or the node itself, may have moved it since.
 UPDATE node SET state = :state, because = :because WHERE id = :id AND state = :before
 
 -- name: hold_node

@@ -53,6 +53,7 @@ DELETE FROM artifact WHERE job = :job AND path = :path
 SELECT id, project, spec FROM job WHERE listed = 0 AND removed_ms IS NULL ORDER BY id LIMIT :limit
 
 -- name: mark_listed
+-- The flag is the guard of the rows beside it: a job's files are listed once.
 UPDATE job SET listed = 1 WHERE id = :id AND listed = 0
 
 -- name: add_job_file

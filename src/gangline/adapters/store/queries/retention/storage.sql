@@ -1,6 +1,7 @@
 -- What a project keeps in the object store: how much of each kind, whose, and from when on it may go.
 
 -- name: pin_checkpoint
+-- A checkpoint that was rejected or is being deleted cannot be kept any more: the pin is refused and the user told.
 UPDATE checkpoint SET pinned = :pinned WHERE id = :id AND state = 'committed'
 
 -- name: checkpoints_of_job

@@ -372,7 +372,7 @@ def test_a_log_that_is_gone_does_not_end_the_watch_for_others(tmp_path: Path) ->
         ExecPlan(command=("x",)), prefix, workspace, begun, PrefixContent(), lambda committed: None, said.append
     )
     over = Looks(lambda: prefix.claim({}))
-    RunMonitor(tools, sender, run, lambda: 0, ErrorReporter(said.append)).monitor(over)
+    RunMonitor(tools, sender, run, lambda: 0, ErrorReporter(said.append)).watch(over)
     assert sender.overtaken == "000002" and "log.txt" in " ".join(said)
 
 

@@ -167,7 +167,7 @@ class Exec:
             self._plan, self._prefix, at.workspace, self._begun, report.found, self._on_safe, at.say
         )
         report.committed = sender.committed
-        self._ward = monitor = RunMonitor(at, sender, report.run, report.after_ms, self._reporter)
+        self._monitor = monitor = RunMonitor(at, sender, report.run, report.after_ms, self._reporter)
         # before the command starts: what it writes is told from what lay here
         self._results = results = ResultUploader(
             at.files, self._prefix, sender, self._begun, report.found, self._reporter, at.say, at.now_s, ours=self._ours
@@ -176,7 +176,7 @@ class Exec:
         command = at.start(command_with_checkpoint(self._plan.command, place), at.show, self._settings())
         self._watcher = watcher = Watcher(self._plan.rules, at, command, report.after_ms, sender.put, self._reporter)
         over = self._over
-        works = (lambda: watcher.watch(over), self._send, lambda: monitor.monitor(over), lambda: results.work(over))
+        works = (lambda: watcher.watch(over), self._send, lambda: monitor.watch(over), lambda: results.work(over))
         watching, *handing = [Thread(target=work, daemon=True) for work in works]
         try:
             for thread in (watching, *handing):
@@ -275,7 +275,7 @@ class Exec:
         self._report.tell("checkpoint", **told)
 
     def _show_status(self) -> None:
-        self._report.status(self._sender.sending or self._results.sending, away=self._ward.away)
+        self._report.status(self._sender.sending or self._results.sending, away=self._monitor.away)
 
     # After it
 
@@ -283,7 +283,7 @@ class Exec:
         """What there is besides checkpoints, however it ends; and how it ends, which waiting in vain for the store may change."""
         report = self._report
         try:
-            self._reporter(lambda: self._prefix.insist(self._ward.send_log))
+            self._reporter(lambda: self._prefix.insist(self._monitor.send_log))
             has_all = self._reporter(lambda: self._send_results(killed=code != 0))
             lacking = not has_all or self._sender.lacks_newest or self._watcher.lacks_newest
             told = {"code": None if code == 0 and lacking else code, "because": because, "after_ms": report.after_ms()}

@@ -116,7 +116,7 @@ class RunMonitor:
         self._sent = 0
         self._sent_ms: int | None = None
 
-    def monitor(self, over: Event) -> None:
+    def watch(self, over: Event) -> None:
         while not over.wait(MONITOR_S):
             self._reporter(self._look)
 

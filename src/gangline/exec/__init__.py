@@ -1,1 +1,1 @@
-"""`gangline exec`: any training script, made to survive interruption by a bucket alone, without a server."""
+"""`gangline exec`: make any training script survive interruption with nothing but a bucket, without a server."""

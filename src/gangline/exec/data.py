@@ -1,4 +1,4 @@
-"""Data that a script needs, from a bucket or a folder into a folder of this machine, before it starts."""
+"""Download data that a script needs, from a bucket or a folder into a folder of this machine, before the script starts."""
 
 import json
 import shutil
@@ -25,7 +25,8 @@ GB = 10**9
 def download_data(
     place: DataPlace, to: Path, notes: Path, say: Callable[[str], None], stopped: Callable[[], bool] = lambda: False
 ) -> int:
-    """How many bytes came. What `notes` say is there as it is in the place stays. Raises `UserError`, `Unreachable`."""
+    """Return how many bytes were downloaded. Files that `notes` lists as downloaded and unchanged at the source are skipped. Raises
+    `UserError`, `Unreachable`."""
     entries = place.entries()
     if not entries:
         raise BadInput(
@@ -65,7 +66,7 @@ def download_data(
 
 
 def _fetch(entry: Entry, place: DataPlace, to: Path, notes: Path, stopped: Callable[[], bool]) -> None:
-    """Beside the notes first: the script's folder never holds half a file."""
+    """Download to a file beside the notes first, so that the script's folder never holds half a file."""
     coming, goal = notes.with_name(f".coming-{digest(entry.name)[:16]}"), to / entry.name
     goal.parent.mkdir(parents=True, exist_ok=True)
     for tries in range(TRIES_MAX):
@@ -88,7 +89,7 @@ def _fetch(entry: Entry, place: DataPlace, to: Path, notes: Path, stopped: Calla
 
 
 def _put(coming: Path, goal: Path) -> None:
-    """All of it or nothing, also from another disk."""
+    """Move the file into place atomically, also from another disk."""
     try:
         coming.replace(goal)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Work beside a command: what goes wrong there is said, and does not end it."""
+"""Run a step beside a command: an error is reported and does not end the command."""
 
 import sys
 import traceback
@@ -13,27 +13,27 @@ T = TypeVar("T")
 
 
 class ErrorReporter:
-    """Call it with what is to be done. Each warning is said once."""
+    """Reports errors of the steps that it is called with; each warning is shown once."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._said: set[str] = set()
 
     def __call__(self, step: Callable[[], T]) -> T | None:
-        """None where it went wrong. Raises `Abandoned`."""
+        """Return the step's result; None if it failed. Raises `Abandoned`."""
         try:
             return step()
         except Abandoned:
             raise
         except (GanglineError, OSError) as error:
             self.warn(error.message if isinstance(error, GanglineError) else str(error))
-        except Exception as error:  # a fault of ours: the command must not pay for it
+        except Exception as error:  # a bug in Gangline must not end the user's command
             if self.warn(repr(error)):
                 sys.stderr.write(printable(traceback.format_exc(), keep="\n"))
         return None
 
     def warn(self, what: str) -> bool:
-        """Whether it is the first time."""
+        """Show the warning; return False if it was shown before."""
         if what in self._said:
             return False
         self._said.add(what)

@@ -1,4 +1,4 @@
-"""The results of a command's runs, from the store into a folder: of each file the newest version that is whole."""
+"""Download the results of a command's runs into a folder: the newest intact version of each file."""
 
 import hashlib
 import json
@@ -30,8 +30,8 @@ AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """`runs` are those whose files belong together, newest first; `here` the files that were there already; `damaged` those of which no
-    version is whole in the store."""
+    """The result of a download. `runs` are the runs whose files belong together, newest first; `here` counts files that were there already;
+    `damaged` are files of which the store has no intact version."""
 
     address: str
     folder: str
@@ -45,7 +45,8 @@ class Fetched:
 
 
 class Fetch:
-    """Into `folder`. Files there that this has not written stay as they are: one that differs is refused before anything is fetched."""
+    """Downloads into `folder`. Files that it did not write are never replaced: if one differs from the store, it refuses before it
+    downloads anything."""
 
     def __init__(self, prefix: RunPrefix, folder: Path, say: Callable[[str], None]) -> None:
         self._prefix = prefix
@@ -56,7 +57,7 @@ class Fetch:
         self._bytes = 0
 
     def __call__(self, *, run: int | None, checkpoint: bool) -> Fetched:
-        """Raises `UserError`, `Unreachable`."""
+        """Download the results, and the newest `checkpoint` if asked. Raises `UserError`, `Unreachable`."""
         self._prefix.check()
         found = self._prefix.find()
         last = self._last(found, run)
@@ -99,7 +100,7 @@ class Fetch:
     # Results
 
     def _fetch_results(self, newest: dict[str, list[ResultFile]]) -> tuple[int, list[str]]:
-        """How many were here already; of which none is whole in the store."""
+        """Return how many files were here already, and the paths of which the store has no intact version."""
         waiting = {path: list(versions) for path, versions in newest.items()}
         here = [path for path, versions in waiting.items() if self._is_here(versions[0])]
         for path in here:
@@ -118,7 +119,7 @@ class Fetch:
         return len(here), damaged
 
     def _try(self, results: list[ResultFile]) -> bool:
-        """Whether they came whole; of one that did not, a line says why."""
+        """Return whether all files arrived intact. If a single file does not, a message says why."""
         try:
             moves = {self._move(each): each for each in results}
             self._prefix.fetch(list(moves))
@@ -157,14 +158,14 @@ class Fetch:
         return result.file is not None and _is(self._folder / result.path, result.file)
 
     def _is_users(self, path: str) -> bool:
-        """Whether what lies there is not what this wrote last."""
+        """Return whether the path holds something that this class did not write last."""
         to = self._folder / path
         return to.is_dir() or (to.exists() and self._written.get(path) != _mark(to))
 
     # The newest checkpoint
 
     def _fetch_checkpoint(self, found: PrefixContent, last: str) -> CommittedCheckpoint:
-        """As a start of the command would use it."""
+        """Download the checkpoint that a start of the command would resume from."""
         for ref in history(found.begun, found.refs, last=last):
             try:
                 committed = self._prefix.read(ref)
@@ -176,7 +177,7 @@ class Fetch:
         raise NotFound(f"there is no good checkpoint in {self._prefix.address}", hint="has the command saved one yet?")
 
     def _get(self, committed: CommittedCheckpoint) -> None:
-        """Into a folder of its own, so that it and results are never in each other's way; all of it or nothing."""
+        """Download into a folder only for the checkpoint, so that it cannot collide with results; all of it or nothing."""
         to, coming = self._folder / CHECKPOINT, self._kept / "coming" / CHECKPOINT
         if all(_is(to / file.path, file) for file in committed.manifest.files):
             return
@@ -198,7 +199,7 @@ class Fetch:
         self._bytes += committed.bytes
 
     def _is_ours(self, to: Path) -> bool:
-        """Whether all that lies there was fetched as a checkpoint, and is as it was."""
+        """Return whether everything there was downloaded as a checkpoint and is unchanged."""
         paths = [path for path in to.rglob("*") if path.is_file()] if to.is_dir() else [to]
         return all(self._written.get(f"./{path.relative_to(to).as_posix()}") == _mark(path) for path in paths)
 

@@ -1,7 +1,7 @@
-"""The checkpoints that lie below a prefix, their files, and what is deleted of them: never what a kept record refers to.
+"""Track the checkpoints below a prefix and delete old ones, but never a file that a kept record refers to.
 
-A record goes before its files, and a record comes after them. So a kill between any two requests leaves files without a record, which
-the next run finds, and no record without its files.
+Deletion removes the record before the files, and an upload writes it after them. So a kill between any two requests leaves files without a
+record, which the next run finds and deletes, and never a record without its files.
 """
 
 from collections.abc import Collection, Hashable, Iterable, Mapping
@@ -12,7 +12,7 @@ from gangline.exec.run_prefix import RunPrefix
 
 
 def find_record(prefix: RunPrefix, ref: Ref) -> CommittedCheckpoint | None:
-    """None where it is damaged."""
+    """Return the record; None if it is damaged."""
     try:
         return prefix.read(ref)
     except Damaged:
@@ -20,42 +20,44 @@ def find_record(prefix: RunPrefix, ref: Ref) -> CommittedCheckpoint | None:
 
 
 class KeptCheckpoints:
-    """`refs` have records; `loose` are folders of files without one."""
+    """The checkpoints of a prefix: `refs` have records, `loose` are folders of files without one."""
 
     def __init__(self, prefix: RunPrefix, refs: Iterable[Ref], loose: Iterable[Ref]) -> None:
         self.refs = list(refs)
         self._prefix = prefix
         self._records: dict[Ref, CommittedCheckpoint | None] = {}
         self._loose: dict[Ref, frozenset[str] | None] = dict.fromkeys(loose)
-        """With what was left there because it is needed; None where nobody has looked."""
+        """The keys that were left in each folder because a kept record needs them; None until the folder was listed."""
 
     def add(self, committed: CommittedCheckpoint) -> None:
         self.refs.append(committed.ref)
         self._records[committed.ref] = committed
 
     def read(self, ref: Ref) -> CommittedCheckpoint | None:
-        """None where its record is damaged."""
+        """Return the record; None if it is damaged."""
         if ref not in self._records:
             self._records[ref] = self._prefix.insist(lambda: find_record(self._prefix, ref))
         return self._records[ref]
 
     def keys_of(self, run: str) -> dict[str, str]:
-        """Where the bytes of each SHA-256 lie that this run has sent, as far as they are sure to stay."""
+        """Map the SHA-256s of bytes that this run has uploaded to their keys. Only its own run's, since no other process deletes those
+        meanwhile."""
         found = [self.read(ref) for ref in self.refs if ref.run == run]
         return {sha256: key for each in found if each for sha256, key in each.keys.items()}
 
     def forget(
         self, begun: Mapping[str, Begun], last: str, *, keep: int, pins: Collection[int], without: Collection[Ref] = ()
     ) -> None:
-        """Delete all but the newest `keep` states that led to where the run `last` stands, `without` some, and those of the steps `pins`.
-        What came from a run after it stays."""
+        """Delete all checkpoints up to the run `last` except those in its history that hold its newest `keep` states or the steps `pins`.
+        Those in `without` are deleted too. Checkpoints of runs after `last` stay."""
         mine = [ref for ref in self.refs if ref.run <= last]
         of_history = history(begun, [ref for ref in mine if ref not in without], last=last)
         pinned = frozenset(ref for ref in of_history if (each := self.read(ref)) and each.step in pins)
         self.delete(forgotten(of_history, mine, pinned, keep=keep, state_of=self._state_of))
 
     def delete(self, gone: Collection[Ref]) -> None:
-        """Those, and what lies loose. Where a record that stays is damaged, the files of its run stay: nobody knows which it refers to."""
+        """Delete these checkpoints and all loose files. If a record that stays is damaged, the loose files of its run stay too, as it may
+        refer to them."""
         for ref in gone:
             self._delete([f"{ref.key}{JSON}"])
             self.refs.remove(ref)

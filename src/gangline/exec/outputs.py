@@ -1,4 +1,4 @@
-"""The results of runs in the store (gangline.core.command.lineage): files under names that are never written twice, and records of them."""
+"""Store the results of runs (gangline.core.command.lineage): files under names that are never written twice, and records of them."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -12,7 +12,7 @@ from gangline.worker.move import Move
 
 
 def put_results(prefix: RunPrefix, run: str, number: int, results: Mapping[ResultFile, Path]) -> None:
-    """All files first, then their record, of this number. Raises as `RunPrefix.put`."""
+    """Upload all files, then write the record with this number. Raises the same errors as `RunPrefix.put`."""
     prefix.put([Move(each.file, at, each.key) for each, at in results.items() if each.file])
     prefix.keep(_record(run, number), results_to_json(results))
 
@@ -23,7 +23,7 @@ def delete_results(prefix: RunPrefix, run: str, results: Iterable[ResultFile], r
 
 
 def results_of(prefix: RunPrefix, found: PrefixContent, runs: Iterable[str]) -> list[ResultFile]:
-    """With what their records tell. Raises `Unreachable`."""
+    """Return the results of these runs, with sizes and hashes where a record has them. Raises `Unreachable`."""
     told, of = dict[str, ResultFile](), set(runs)
     for key in found.records:
         run = key.split("/")[1]
@@ -34,7 +34,7 @@ def results_of(prefix: RunPrefix, found: PrefixContent, runs: Iterable[str]) -> 
 
 
 def attest(prefix: RunPrefix, result: ResultFile) -> File:
-    """What lies there, for one without a record. Raises `NotFound`."""
+    """Return the size and SHA-256 of a result that has no record, by reading it back. Raises `NotFound`."""
     stat = prefix.objects.stat(result.key)
     if stat is None:
         raise NotFound(f"there is no object {result.key}")

@@ -1,4 +1,4 @@
-"""What a run of a command is asked for, works with, and tells at its end."""
+"""The inputs, the tools and the summary of a run of a command."""
 
 import signal
 from collections.abc import Callable, Mapping
@@ -15,13 +15,13 @@ from gangline.ports.workspace import Workspace
 EXIT_OVERTAKEN = 77
 EXIT_INTERRUPTED = 130
 NICE = 10
-"""How far what sends stands back for the command (setpriority(2))."""
+"""How far the upload threads lower their priority below the command (setpriority(2))."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecPlan:
-    """`pins` are steps whose checkpoints are kept for good. `keep_after_end`: how many others stay once the command has come to its end;
-    None: those that are there. `grace_s` is how long the command may take to stop."""
+    """What the user asked for. Checkpoints of the steps in `pins` are kept for good. `keep_after_end` is how many others stay after the
+    command has finished; None keeps those that are there. `grace_s` is how long the command may take to stop."""
 
     command: tuple[str, ...]
     rules: Rules = field(default_factory=Rules)
@@ -36,9 +36,9 @@ class ExecPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """`notice` says why this machine is about to be taken back, once somebody has told so. `bring` fetches the data, until it
-    is `stopped`, and says how many bytes it were. `show` gets what the command prints, and keeps it in `log`. `environment`: what the
-    command finds set."""
+    """What a run works with. `notice` returns why this machine is about to be preempted, or "". `bring` downloads the data until its
+    argument returns True, and returns the number of bytes. `show` receives what the command prints and appends it to `log`. `environment`
+    is the command's environment."""
 
     prefix: RunPrefix
     workspace: Workspace
@@ -59,7 +59,7 @@ class Tools:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """Seconds and cost are of all runs; checkpoints and bytes of this one."""
+    """The result of a run. Seconds and cost cover all runs; checkpoints and bytes cover this one."""
 
     run: int
     runs: int

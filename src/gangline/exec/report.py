@@ -1,4 +1,4 @@
-"""What a run of a command tells of itself: notifications, the line of its status, the summary at its end."""
+"""Report a run of a command: notifications, the status line while it runs, and the summary at the end."""
 
 from typing import Any, Literal
 
@@ -8,12 +8,12 @@ from gangline.exec.run_prefix import PrefixContent
 from gangline.exec.start import RunStart
 
 Told = Literal["started", "checkpoint", "interrupted", "ended", "failed", "stopped", "overtaken"]
-"""What a webhook is told of, as `exec.…`."""
+"""The events that a webhook receives, as `exec.…`."""
 NOTIFIED_S = 20.0
 
 
 class ExecReport:
-    """What is known of the run so far, filled in as it goes on. `committed` grows with each checkpoint that is safe."""
+    """The facts of a run, filled in as it proceeds. `committed` grows with each checkpoint that is in the store."""
 
     def __init__(self, tools: Tools) -> None:
         self.run = ""
@@ -28,7 +28,7 @@ class ExecReport:
         self._born_s = tools.now_s()
 
     def after_ms(self) -> int:
-        """Since this process began with it."""
+        """Return the milliseconds since this process started the run."""
         return round((self._at.now_s() - self._born_s) * 1000)
 
     def tell(self, event: Told, **data: Any) -> None:
@@ -44,7 +44,7 @@ class ExecReport:
         self._at.notifier.tell(f"exec.{event}", facts | data)
 
     def close(self) -> int:
-        """How many notifications nobody has taken."""
+        """Return how many notifications were not delivered."""
         self._at.status("")
         return self._at.notifier.close(NOTIFIED_S)
 

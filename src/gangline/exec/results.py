@@ -1,5 +1,5 @@
-"""Results on their way into the store, beside a command: each file as it settles, what changes again and again at intervals, and at the
-end whatever is left. Checkpoints go first."""
+"""Upload results while a command runs: each file once it has settled, files that keep changing at intervals, and the rest at the end.
+Checkpoints have priority."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -23,9 +23,9 @@ WAIT_S = 0.2
 AT_ONCE, BYTES_AT_ONCE = 16, 64 * 2**20
 NAMED_MAX = 5
 TOLD_EVERY_S = 60.0
-"""How often it is said which files have arrived: a script may write pictures all the time."""
+"""Seconds between messages about uploaded files: a script may write images all the time."""
 PUZZLED_S = 5.0
-"""How long a file that looks like a training's state lies there before that is said."""
+"""Seconds until the user is warned about a file that looks like training state but is part of no checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,8 @@ class _Due:
 
 
 class ResultUploader:
-    """Of the run that `begun` tells of. `found` is what there was in the store when it began, `ours` whether what lies on this disk is
-    newer than that. `count` is how many files stand in the store, `bytes` what sending them took."""
+    """Uploads the results of the run `begun`. `found` is what the store held when it began; `ours` says whether the files on this disk are
+    newer than that. `count` is the number of files in the store, `bytes` what was uploaded."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class ResultUploader:
         self._pause_s = pace.scan_s
         of = kin({**found.begun, begun.run: begun}, begun.run)
         self.before = frozenset(newest_results(of, found.results))
-        """The paths that runs before have sent."""
+        """Paths that earlier runs have uploaded."""
         self._begin(frozenset(of), ours=ours)
 
     def work(self, over: Event) -> None:
@@ -87,7 +87,7 @@ class ResultUploader:
                 self._reporter(lambda: self.look(over))
 
     def look(self, over: Event) -> None:
-        """Send what has settled, until it is `over`."""
+        """Upload what has settled, until it is `over`."""
         now_s = self._now_s()
         scanned = self._scan(now_s)
         due = self._due(scanned, now_s)
@@ -97,7 +97,7 @@ class ResultUploader:
         self._tell(self._now_s())
 
     def _wonder(self, scanned: dict[str, ScannedFile], now_s: float) -> None:
-        """Once, and soon: a training whose state nothing is known to be a checkpoint of would be lost with its machine."""
+        """Warn once, and soon, that nothing is recognised as a checkpoint: the training state would be lost with the machine."""
         if self._wondered or self._resumed or self._sender.was_given_any:
             return
         if found := strangers(path for path in scanned if now_s - self._known[path].found_s >= PUZZLED_S):
@@ -108,8 +108,9 @@ class ResultUploader:
             )
 
     def finish(self, *, killed: bool, recognised: bool) -> bool:
-        """Send whatever is not in the store as it is, once nobody writes any more; return whether all of it is. What was `killed` may have
-        left half-written files. Where no checkpoint was `recognised`, what looks like one goes up as well. Raises `Abandoned`."""
+        """Upload everything that differs from the store, once nobody writes any more, and return whether all of it arrived. A command that
+        was `killed` may have left half-written files. If no checkpoint was `recognised`, files that look like one are uploaded as well.
+        Raises `Abandoned`."""
         scanned = self._scan(self._now_s())
         left = [
             _Due(path, look, "whole")
@@ -135,8 +136,8 @@ class ResultUploader:
     # What is due
 
     def _begin(self, of: frozenset[str], *, ours: bool) -> None:
-        """What an earlier run of this history has sent from this disk counts as sent; so does, on a disk that another run has gone on
-        from elsewhere, what has the path of something that run may have made anew."""
+        """Mark files as sent that need no upload: those that an earlier run of this history sent from this disk, and, if another machine
+        has resumed since, those whose paths are in the store, as its versions may be newer."""
         sent = self._files.sent()
         self._scan(self._now_s())
         for path, known in self._known.items():
@@ -165,12 +166,13 @@ class ResultUploader:
         for path, look in scanned.items():
             way = way_of(self._known[path], look.turn, now_s - changed_s[look.group], now_s, self._pace)
             if way != "wait":
-                with suppress(OSError):  # it has gone since the scan
+                with suppress(OSError):  # it was deleted since the scan
                     found += self._settled(path, look, way)
         return found
 
     def _settled(self, path: str, look: ScannedFile, way: UploadWay) -> Iterator[_Due]:
-        """One that is open for writing goes up as a copy where it is small; half of one by its own format does not."""
+        """Yield the file if it can be uploaded now. One that is open for writing is uploaded as a copy if it is small; a file that is
+        incomplete by its own format is not uploaded."""
         if way == "whole" and self._files.is_written(look):
             way = "snapshot"
         if way == "snapshot" and (look.mark[1] > self._pace.small_bytes or look.turn == "quiet"):
@@ -182,18 +184,19 @@ class ResultUploader:
         try:
             return self._files.is_whole(path, at)
         except OSError:
-            return True  # sending it says what is wrong
+            return True  # the upload raises the same error, and `_fail` reports it
 
     # Sending
 
     def _waits_for_checkpoints(self, over: Event) -> bool:
-        """Whether it is over; not while one is on its way."""
+        """Wait while a checkpoint is being uploaded; return whether to stop."""
         while self._sender.busy and not over.wait(WAIT_S):
             pass
         return over.is_set() or bool(self._sender.overtaken)
 
     def _send(self, due: list[_Due], is_over: Callable[[], bool]) -> None:
-        """The smallest first: where a machine has seconds left, most files arrive. A batch that fails is sent file by file."""
+        """Upload the smallest files first, so that most files arrive if the machine has only seconds left. A batch that fails is retried
+        file by file."""
         if not due:
             return
         self._prefix.insist(self._sender.look_for_newer)
@@ -212,10 +215,11 @@ class ResultUploader:
                 self.sending = ""
 
     def _fail(self, due: _Due, error: GanglineError | OSError) -> None:
-        """What has gone is nothing to say; what changes meanwhile only where nobody should write any more."""
+        """Report a failed upload. A file that has disappeared is not reported; one that changed during the upload is reported only at the
+        end, when nobody should write any more."""
         if isinstance(error, FileNotFoundError):
             return
-        self._known[due.path].sent_s = self._now_s()  # not again at once
+        self._known[due.path].sent_s = self._now_s()  # so that it is not retried at once
         self._failed.add(due.path)
         if not isinstance(error, Damaged) or self._ending:
             why = error.message if isinstance(error, GanglineError) else error.strerror
@@ -230,7 +234,7 @@ class ResultUploader:
                 except Damaged:
                     if self._ending:
                         raise
-                    continue  # somebody writes it again: the next look finds it as it is then
+                    continue  # it is being written: the next scan finds it as it is then
                 if due.way == "whole" or self._files.is_whole(due.path, at):
                     held[self._next(due.path, file)] = at
             self._put(held)
@@ -243,12 +247,12 @@ class ResultUploader:
         )
 
     def _next(self, path: str, file: File) -> ResultFile:
-        """A name that was tried is not used again: other bytes may lie there."""
+        """Return the next version of a file. A name that was tried is never used again: it may hold other bytes."""
         self._known[path].version += 1
         return ResultFile(run=self._run, path=path, version=self._known[path].version, file=file)
 
     def _put(self, held: dict[ResultFile, Path]) -> None:
-        """Files and their record; then what they take the place of goes, and records that tell of nothing else."""
+        """Upload the files and their record; then delete the versions that they replace, and records that name no other file."""
         if not held:
             return
         self._recorded += 1
@@ -273,7 +277,7 @@ class ResultUploader:
         self._arrived += [each.path for each in held if each.version == 1]
 
     def _tell(self, now_s: float) -> None:
-        """What has arrived for the first time."""
+        """Report files that arrived for the first time."""
         arrived = self._arrived
         if arrived and (self._told_s is None or now_s - self._told_s >= TOLD_EVERY_S):
             is_one = len(arrived) == 1
@@ -295,6 +299,6 @@ def _batches(due: list[_Due]) -> list[list[_Due]]:
 
 
 def _named(paths: list[str]) -> str:
-    """The first few of them."""
+    """Return the first few paths as text."""
     more = len(paths) - NAMED_MAX
     return ", ".join(paths[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")

@@ -1,8 +1,8 @@
-"""One run of a command: its start, what is watched and sent while it goes on, and its end.
+"""Run a command: start it, watch and upload what it writes, and finish.
 
-The main thread waits for the command and for signals. Beside it: one that looks for checkpoints and holds them (it must be quick), one
-that sends them (it may have to wait for the store), one that sends what else the command leaves, one that looks whether another run has
-overtaken this one and sends the log.
+The main thread waits for the command and for signals. Four threads work beside it: one finds checkpoints and holds them (it must be quick),
+one uploads them (it may have to wait for the store), one uploads the results, and one uploads the log and checks whether another run has
+overtaken this one.
 """
 
 import os
@@ -40,16 +40,17 @@ WAIT_S = 0.2
 LEFTOVERS_S = 5.0
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 AGAIN_S = 1.0
-"""Who tells all processes of a machine, or a launcher and its child, tells this one twice at once: that is one signal."""
+"""A second signal within this time is the same signal: a tool that signals all processes of a machine, or a launcher and its child, reaches
+this process twice at once."""
 MB = 10**6
 
 
 class Stopped(BaseException):
-    """A signal before the command was started: nothing else is done, whoever catches what."""
+    """Raised in the main thread by a signal before the command starts; a BaseException, so that no handler of errors keeps it."""
 
 
 class Exec:
-    """Call it once. SIGTERM, SIGINT and SIGHUP of this process are its own from then on."""
+    """A run of a command; call it once. It handles SIGTERM, SIGINT and SIGHUP of this process from then on."""
 
     def __init__(self, plan: ExecPlan, tools: Tools) -> None:
         self._plan = plan
@@ -98,7 +99,7 @@ class Exec:
         report.downloaded = at.bring(lambda: bool(self._signals))
         report.run = self._prefix.claim({"host": at.host, "at_ms": at.now_ms()}, known=report.found.runs)
         report.found = self._prefix.find()
-        if finished := self._finished_before():  # it ended while this took a number
+        if finished := self._finished_before():  # another run finished while this one claimed a number
             return finished
         self._ours = ours = is_disk_newest(self._prefix, at.workspace, report.found)
         report.start = start = find_start(self._prefix, at.workspace, plan.rules, report.found, at.say, ours=ours)
@@ -121,7 +122,7 @@ class Exec:
         return None
 
     def _say_what_was_lost(self) -> None:
-        """What the run before left that may have been its state, where nothing of it was known as a checkpoint."""
+        """Warn if the previous run left no recognised checkpoint but files that may have been its state."""
         found = self._report.found
         last = found.runs[-1] if found.runs else ""
         if self._report.start.name is not None or not last or found.refs:
@@ -139,7 +140,7 @@ class Exec:
         return f"goes on from {start.title} {'on this disk' if start.adopted else f'in {self._prefix.address}'}"
 
     def _finished_before(self) -> Summary | None:
-        """The same line has nothing to do after it has come to its end."""
+        """Return the summary of the last run if the same command has finished already: then there is nothing to do."""
         report = self._report
         last = newest_begun(report.found.begun)
         if last is None or report.found.begun[last].command != self._plan.command:
@@ -153,7 +154,7 @@ class Exec:
         return report.summary(0, f"{done}; other arguments, or another prefix in --to, begin anew")
 
     def _forget_after_end(self, last: str) -> None:
-        """What the run `last` was killed before it had deleted."""
+        """Delete what the run `last` did not delete because it was killed at its end."""
         plan, found = self._plan, self._report.found
         if plan.keep_after_end is not None and not overtaken_by(last, self._prefix.claims()):
             kept = KeptCheckpoints(self._prefix, found.refs, found.loose)
@@ -168,7 +169,7 @@ class Exec:
         )
         report.committed = sender.committed
         self._monitor = monitor = RunMonitor(at, sender, report.run, report.after_ms, self._reporter)
-        # before the command starts: what it writes is told from what lay here
+        # This must come before the command starts: its first scan records what was there, so that new files can be told apart.
         self._results = results = ResultUploader(
             at.files, self._prefix, sender, self._begun, report.found, self._reporter, at.say, at.now_s, ours=self._ours
         )
@@ -187,7 +188,7 @@ class Exec:
             command.close()
             self._over.set()
         watching.join()
-        for _ in range(2):  # what has gone, and what has taken its name
+        for _ in range(2):  # the first scan finds what was deleted, the second what was written under its name
             self._reporter(lambda: watcher.look(ended=True, well=command.code in (0, EXIT_STOPPED)))
         sender.close()
         self._handing_in, self._prefix.say = True, at.say
@@ -200,11 +201,11 @@ class Exec:
         return self._end(self._event(code), code, because)
 
     def _settings(self) -> dict[str, str]:
-        """What the command's environment gets besides ours."""
+        """Return the settings that are added to the command's environment."""
         return wandb_settings({**self._report.found.begun, self._begun.run: self._begun}, self._at.environment)
 
     def _supervise(self, command: Command) -> tuple[int, str]:
-        """The exit code to end with, and why."""
+        """Wait for the command; return the exit code to end with, and why."""
         kill_s = None
         while command.code is None or not command.gone:
             command.wait(WAIT_S)
@@ -215,7 +216,7 @@ class Exec:
                 kill_s = now_s + self._stop(command, because)
             elif command.code is not None and kill_s is None:
                 kill_s = now_s + LEFTOVERS_S
-                command.signal(signal.SIGTERM)  # what it left running
+                command.signal(signal.SIGTERM)  # for the processes that it left running
             if kill_s is not None and (now_s >= kill_s or self._told_again()):
                 command.kill()
         if self._stopped_because:
@@ -231,7 +232,7 @@ class Exec:
         return self._at.notice()
 
     def _stop(self, command: Command, because: str) -> float:
-        """How many seconds it has."""
+        """Signal the command to stop; return how many seconds it has."""
         overtaken = bool(self._sender.overtaken)
         grace_s = LEFTOVERS_S if overtaken else self._plan.grace_s
         by_hand = self._signals and self._signals[0][0] == signal.SIGINT
@@ -255,7 +256,7 @@ class Exec:
             self._prefix.give_up_s = self._at.now_s() + self._plan.grace_s
 
     def _told_again(self) -> bool:
-        """By somebody who will not wait."""
+        """Return whether a second signal came, from a user who does not want to wait."""
         return bool(self._signals) and self._signals[-1][1] - self._signals[0][1] >= AGAIN_S
 
     def _send(self) -> None:
@@ -280,7 +281,8 @@ class Exec:
     # After it
 
     def _hand_in(self, code: int, because: str) -> tuple[int, str]:
-        """What there is besides checkpoints, however it ends; and how it ends, which waiting in vain for the store may change."""
+        """Upload the log, the results and the end record, however the command ended; return the exit code and why, which an absent store
+        changes."""
         report = self._report
         try:
             self._reporter(lambda: self._prefix.insist(self._monitor.send_log))
@@ -299,14 +301,14 @@ class Exec:
         return code, because
 
     def _write_end(self, told: dict[str, Any]) -> None:
-        """Only then is nothing left to go on from. What is not deleted now is by the next that has the same line."""
+        """Write the end record before any checkpoint is deleted: a restart needs one until then. The next run deletes what is left."""
         self._prefix.end(self._report.run, told)
         if told["code"] == 0 and self._plan.keep_after_end is not None:
             with suppress(Abandoned):
                 self._sender.forget(self._plan.keep_after_end)
 
     def _send_results(self, *, killed: bool) -> bool:
-        """Whether all are in the store."""
+        """Upload the results; return whether all are in the store."""
         recognised = self._sender.was_given_any or self._watcher.lacks_newest or self._report.start.name is not None
         try:
             return self._results.finish(killed=killed, recognised=recognised)
@@ -344,5 +346,5 @@ class Exec:
 
 
 def _is_ignored(number: int) -> bool:
-    """As `nohup` does: then nobody is to be told."""
+    """Return whether the parent ignores the signal, as `nohup` does: then it stays ignored."""
     return signal.getsignal(number) is signal.SIG_IGN

@@ -1,6 +1,7 @@
-"""What runs of one command keep in an object store (gangline.core.command.lineage): their numbers, checkpoints, logs and results.
+"""Read and write what the runs of one command keep in an object store (gangline.core.command.lineage): claims, checkpoints, logs, results.
 
-Every call waits until it is done: it belongs into a thread of its own.
+Every call blocks until it is done, so call it from a thread that may wait. The rules of `lineage` decide; this module knows no command, no
+workspace and no signal.
 """
 
 import json
@@ -62,13 +63,14 @@ LOG_DIGITS = 12
 
 
 class Abandoned(Exception):
-    """Nobody waits for this any more."""
+    """Raised when `give_up_s` has passed: nobody waits for the store any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefixContent:
-    """What lies below the prefix. `runs` are all that left anything. `loose`: files of checkpoints that were never finished.
-    `lasted_ms`: from a run's beginning to its last sign of life. `results` are without what their `records`, by their keys, tell."""
+    """The content of a prefix. `runs` are all runs that left anything; `loose` are folders of checkpoints whose upload never finished.
+    `lasted_ms` is the time from a run's beginning to its last sign of life. `results` come from their keys alone: sizes and hashes are in
+    the `records`, which are listed by key."""
 
     runs: list[str] = field(default_factory=list)
     begun: dict[str, Begun] = field(default_factory=dict)
@@ -81,8 +83,8 @@ class PrefixContent:
 
 @dataclass
 class RunPrefix:
-    """`address` is for people. Who waits for the store at the moment `give_up_s`
-    (time.monotonic) gives up, with `Abandoned`; it may be set in the handler of a signal. `say` is told of it."""
+    """The prefix of one command. `address` is its name in messages. After the moment `give_up_s` (time.monotonic), whoever waits for the
+    store gets `Abandoned`; a signal handler may set it. `say` receives one line when the store does not answer."""
 
     objects: Objects
     transfer: Transfer
@@ -95,7 +97,7 @@ class RunPrefix:
     _never: Event = field(default_factory=Event)
 
     def check(self) -> None:
-        """Raises `UserError` where something else lies below the prefix."""
+        """Raise `UserError` if the prefix holds objects that `gangline exec` did not write."""
         foreign = next((key for key in self.objects.list("") if not is_key_of_exec(key)), None)
         if foreign is not None:
             raise UserError(
@@ -107,11 +109,11 @@ class RunPrefix:
         return sorted(filter(is_run, (_stem(key) for key in self.objects.list(CLAIMS))))
 
     def claim(self, told: Mapping[str, Any], known: Iterable[str] = ()) -> str:
-        """The next number, which nobody else ever gets. `known` are runs whose claims need not be there any more: a rule of the
+        """Claim the next run number, which no other run ever gets. `known` are runs whose claims may be gone: a lifecycle rule of the
         bucket may have deleted them. Raises `Unreachable`.
 
-        Where the store cannot refuse to write over an object, names differ, and whoever finds that another's is not smaller than his
-        own takes a greater one: of two that go on, one always sees the other's.
+        If the store has no conditional writes, two runs may pick the same number, so a random suffix keeps their names apart. A run that
+        finds a claim greater than its own takes a greater one: of two runs that go on, one always sees the other's claim.
         """
         for _ in range(CLAIM_TRIES_MAX):
             run = next_run([*self.claims(), *known])
@@ -125,8 +127,8 @@ class RunPrefix:
         raise Unreachable(f"no run's number could be had in {CLAIM_TRIES_MAX} tries")
 
     def find(self) -> PrefixContent:
-        """Where the record of a run's beginning is damaged, or is gone beside what the run left, it is taken to have gone on from the
-        newest of all before it."""
+        """List the prefix. A run whose record of its beginning is damaged or missing is assumed to have resumed from the newest checkpoint
+        of all runs before it."""
         results, records = list[ResultFile](), list[str]()
         runs, begun, refs, loose, signs = set[str](), set[str](), set[Ref](), set[Ref](), defaultdict[str, int](int)
         for key in self.objects.list(RUNS):
@@ -155,6 +157,7 @@ class RunPrefix:
         for run in {ref.run for ref in refs}:
             with suppress(Damaged):
                 signs[run] = max(signs[run], self.read(max(ref for ref in refs if ref.run == run)).after_ms)
+        # A run without a log and without a readable checkpoint still has the time in its end record.
         signs |= {run: int(self.end_of(run).get("after_ms", 0)) for run in known.keys() - signs.keys()}
         return PrefixContent(
             runs=sorted(runs),
@@ -175,15 +178,15 @@ class RunPrefix:
             return Begun(run=run, origin=origin, at_ms=claimed_ms if isinstance(claimed_ms, int) else 0)
 
     def claim_of(self, run: str) -> dict[str, Any]:
-        """What it said when it took its number; nothing, where that cannot be read."""
+        """Return what the run wrote when it claimed its number; empty if that cannot be read."""
         return self._told(f"{CLAIMS}/{run}{JSON}")
 
     def read(self, ref: Ref) -> CommittedCheckpoint:
-        """Raises `Damaged`."""
+        """Return the record of a checkpoint. Raises `Damaged`."""
         return parse_committed(ref, self.read_json(f"{ref.key}{JSON}"))
 
     def end_of(self, run: str) -> dict[str, Any]:
-        """What it said when it ended; nothing, where it did not."""
+        """Return what the run wrote when it ended; empty if it wrote nothing."""
         return self._told(f"{RUNS}/{run}/{ENDED}")
 
     def _told(self, key: str) -> dict[str, Any]:
@@ -211,8 +214,8 @@ class RunPrefix:
         identity: str,
         keys: Mapping[str, str] = MappingProxyType({}),
     ) -> CommittedCheckpoint:
-        """All files first, attested or read back; then the record. `keys`: where the bytes of a SHA-256 lie already. Raises `Damaged`
-        where a file changed meanwhile, `Abandoned`."""
+        """Upload all files until each is attested or read back, then write the record. `keys` maps the SHA-256s of bytes that are in the
+        store already to their keys; those are not uploaded again. Raises `Damaged` if a file changed in the meantime, and `Abandoned`."""
         manifest = Manifest(step=taken.step or 0, spec_hash=identity, fingerprint={}, exact=False, files=described)
         committed = CommittedCheckpoint(
             ref=ref,
@@ -229,7 +232,7 @@ class RunPrefix:
         return committed
 
     def put(self, moves: list[Move]) -> None:
-        """Until each file lies there and the store has attested it, or it was read back. Raises `Damaged`, `Abandoned`."""
+        """Upload the files until the store has attested each one or it was read back. Raises `Damaged`, `Abandoned`."""
         uploads = {move: self._describe(move) for move in moves}
 
         def ask(now: list[Move]) -> Activity[tuple[Grant, ...]]:
@@ -248,11 +251,11 @@ class RunPrefix:
         raise Damaged(f"{waiting[0].file.path} does not arrive as it is here")
 
     def get(self, committed: CommittedCheckpoint, to: Path) -> None:
-        """Each file under its path below `to`. Raises as `fetch`."""
+        """Download each file of the checkpoint to its path below `to`. Raises the same errors as `fetch`."""
         self.fetch([Move(file, to / file.path, committed.key_of(file.path)) for file in committed.manifest.files])
 
     def fetch(self, moves: list[Move]) -> None:
-        """Raises `Damaged`, `NotFound`, `Abandoned`, OSError where the disk is full."""
+        """Download the files. Raises `Damaged`, `NotFound`, `Abandoned`, and OSError if the disk is full."""
 
         def ask(now: list[Move]) -> Activity[tuple[Signed, ...]]:
             yield from ()
@@ -295,18 +298,18 @@ class RunPrefix:
             return False
 
     def keep(self, key: str, value: Mapping[str, Any]) -> None:
-        """A record, for good."""
+        """Write a record, and retry until the store has it."""
         self.insist(lambda: self.objects.write(key, _json(value)))
 
     def read_json(self, key: str) -> Any:
-        """Raises `Damaged`, also where it lacks."""
+        """Return the parsed object. Raises `Damaged`, also if it does not exist."""
         try:
             return json.loads(self.objects.read(key))
         except (ValueError, RecursionError, NotFound):
             raise Damaged(f"{key} in {self.address} is damaged") from None
 
     def insist(self, ask: Callable[[], T]) -> T:
-        """For as long as nobody is there."""
+        """Call `ask` until the store answers. Raises `Abandoned` after `give_up_s`."""
         tries, told = 0, False
         while True:
             try:

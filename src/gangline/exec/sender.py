@@ -1,4 +1,4 @@
-"""Checkpoints on their way into the store, the newest first; and what is forgotten once they are there."""
+"""Upload checkpoints, the newest first, and delete old ones once newer ones are in the store."""
 
 import json
 from collections.abc import Callable
@@ -19,7 +19,8 @@ Say = Callable[[str], None]
 
 
 class CheckpointUploader:
-    """Of the run that `begun` tells of. `found` is what there was when it began. `safe` hears of each checkpoint that has arrived."""
+    """Uploads the checkpoints of the run `begun`. `found` is what the store held when it began. `safe` is called with each checkpoint that
+    has arrived."""
 
     def __init__(
         self,
@@ -51,12 +52,12 @@ class CheckpointUploader:
 
     @property
     def lacks_newest(self) -> bool:
-        """Whether one did not arrive after which none did."""
+        """Return whether an upload failed and no newer checkpoint arrived after it."""
         return self._failed is not None and all(self._failed > committed.ref for committed in self.committed)
 
     @property
     def busy(self) -> bool:
-        """Whether any waits or is on its way."""
+        """Return whether a checkpoint waits or is being uploaded."""
         return bool(self._waiting or self.sending)
 
     @property
@@ -64,7 +65,7 @@ class CheckpointUploader:
         return self._taken > 0
 
     def put(self, taken: Taken, after_ms: int) -> None:
-        """Where more wait than are kept, the oldest are left out: they would be forgotten as soon as they are there."""
+        """Queue a checkpoint. If more wait than are kept, the oldest are skipped: they would be deleted as soon as they had arrived."""
         self._taken += 1
         with self._changed:
             self._waiting.append((Ref(self._run, self._taken), taken, after_ms))
@@ -76,13 +77,13 @@ class CheckpointUploader:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """What waits is still sent; nothing more comes."""
+        """Accept no more checkpoints; those that wait are still uploaded."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
 
     def send_next(self) -> bool:
-        """Wait for one, and send it. False when nothing more comes. Raises `Abandoned` where nothing more counts."""
+        """Wait for a checkpoint and upload it. Return False if no more will come. Raises `Abandoned` if the run was overtaken."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closing)
             if not self._waiting:
@@ -100,7 +101,7 @@ class CheckpointUploader:
         return True
 
     def look_for_newer(self) -> None:
-        """Whether another run has taken its number meanwhile. Raises `Unreachable`."""
+        """Set `overtaken` if another run has claimed a greater number. Raises `Unreachable`."""
         self.overtaken = self.overtaken or overtaken_by(self._run, self._prefix.claims()) or ""
 
     def _commit(self, ref: Ref, taken: Taken, after_ms: int) -> None:
@@ -110,14 +111,15 @@ class CheckpointUploader:
         identity, keys = digest(list(self._plan.command)), self._kept.keys_of(self._run)
         committed = self._prefix.commit(ref, taken, described, after_ms, identity, keys)
         if taken.adds and (same := next((each for each in reversed(self.committed) if each.name == taken.name), None)):
-            self._added_to.add(same.ref)  # which has nothing that this one has not
+            self._added_to.add(same.ref)  # the new one contains all of it
         self.committed.append(committed)
         self._kept.add(committed)
         self._safe(committed)
         self.forget(self._plan.keep)
 
     def forget(self, keep: int) -> None:
-        """Never by a run that was overtaken: what it thinks old may be what another goes on from. Raises `Abandoned`."""
+        """Delete old checkpoints, unless this run was overtaken: a checkpoint that is old to it may be the one that another run resumed
+        from. Raises `Abandoned`."""
         self._refuse_if_overtaken()
         self._kept.forget(self._begun, self._run, keep=keep, pins=self._plan.pins, without=self._added_to)
 
@@ -128,7 +130,7 @@ class CheckpointUploader:
 
 
 def _check_own_manifest(taken: Taken, described: tuple[File, ...]) -> None:
-    """What keeps the trainer contract says which bytes its files are. Raises `Damaged`."""
+    """Check the files against the manifest that a script of the trainer contract wrote with them. Raises `Damaged`."""
     place = taken.files.get(f"{taken.name}/{MANIFEST}")
     if place is None:
         return
@@ -136,7 +138,7 @@ def _check_own_manifest(taken: Taken, described: tuple[File, ...]) -> None:
     try:
         named = parse_manifest(json.loads(place.read_bytes())).files
     except (Damaged, ValueError):
-        return  # somebody else's file of this name
+        return  # a file of this name that is no manifest of the contract
     for file in named:
         if here.get(f"{taken.name}/{file.path}") != file.sha256:
             raise Damaged(f"{taken.name}/{file.path} is not what its own manifest says")

@@ -1,4 +1,4 @@
-"""Where a run goes on from: what the store has, what lies on this machine, and what is damaged of it."""
+"""Decide which checkpoint a run resumes from: the newest one in the store or on this machine that is complete and undamaged."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
@@ -19,8 +19,9 @@ RUN, BEFORE, ADDRESS = "run", "before", "address"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStart:
-    """`origin` is the newest that the store has; `name` is None where the run begins anew. `downloaded`: bytes. `adopted`: it lies
-    on this machine, and is newer than what the store has. It `continues` a run that was `continued_ms` old then."""
+    """The point where a run starts. `origin` is the newest checkpoint in the store; `name` is None if the run starts from scratch.
+    `downloaded` is in bytes. `adopted` means that the checkpoint is on this machine and newer than the one in the store. The run
+    `continues` another run, which was `continued_ms` old at that point."""
 
     origin: CommittedCheckpoint | None = None
     name: str | None = None
@@ -33,7 +34,7 @@ class RunStart:
 
 
 def check_script(begun: Mapping[str, Begun], command: tuple[str, ...], address: str) -> str:
-    """What changed since the last run, in words, as far as its record tells. Raises `UserError` where it was another script."""
+    """Return what changed since the last run, in words, as far as its record says. Raises `UserError` if it ran another script."""
     last = newest_begun(begun)
     before = begun[last].command if last else command
     ours, theirs = script_of(command), script_of(before)
@@ -46,7 +47,7 @@ def check_script(begun: Mapping[str, Begun], command: tuple[str, ...], address: 
 
 
 def check_room(prefix: RunPrefix, workspace: Workspace, found: PrefixContent) -> None:
-    """Before anything is fetched. Raises `UserError`."""
+    """Raise `UserError` if the disk has no room for the newest checkpoint. It is called before anything is downloaded."""
     for ref in _history(found):
         try:
             newest = prefix.read(ref)
@@ -65,12 +66,13 @@ def check_room(prefix: RunPrefix, workspace: Workspace, found: PrefixContent) ->
 def find_start(
     prefix: RunPrefix, workspace: Workspace, rules: Rules, found: PrefixContent, say: Say, *, ours: bool
 ) -> RunStart:
-    """Leaves the folder so that the newest checkpoint in it is the one to go on from.
+    """Prepare the folder so that its newest checkpoint is the one to resume from, and return it.
 
-    What lies on this machine counts only where it is `ours`; then it may be newer than what was uploaded, and is uploaded first.
+    Checkpoints on this machine count only if they are `ours` (`is_disk_newest`); then they may be newer than the uploaded ones, and are
+    uploaded first.
     """
     here = _sort_local(workspace, rules, say)
-    while not ours and ROOT in here:  # each number there is another
+    while not ours and ROOT in here:  # each file that is set aside may reveal the previous number as the next candidate
         say(f"{here[ROOT].title} on this disk is not of the newest run: it is set aside")
         workspace.set_aside(ROOT)
         here = _sort_local(workspace, rules, say)
@@ -87,7 +89,7 @@ def find_start(
 
 
 def is_disk_newest(prefix: RunPrefix, workspace: Workspace, found: PrefixContent) -> bool:
-    """Whether no run has begun since the one that left the folder as it is. One that was remembered and died before it began has
+    """Return whether no run has begun since the one that left the folder as it is. A run that was remembered but died before it began has
     changed nothing."""
     last, told = newest_begun(found.begun), workspace.remembered()
     return last is None or (told.get(ADDRESS) == prefix.address and last in (told.get(RUN), told.get(BEFORE)))
@@ -115,12 +117,12 @@ def _adopted(newest: CheckpointCandidate, workspace: Workspace, last: Begun | No
     start = RunStart(name=newest.name, title=newest.title, step=workspace.step_of(newest), adopted=True)
     if last is None:
         return start
-    after_ms = max(0, newest.written_ns // 10**6 - last.at_ms) if last.at_ms else 0  # nothing says when it began
+    after_ms = max(0, newest.written_ns // 10**6 - last.at_ms) if last.at_ms else 0  # else unknown
     return replace(start, continues=last.run, continued_ms=after_ms)
 
 
 def _is_newer(local: RunStart, committed: CommittedCheckpoint, last: str | None) -> bool:
-    """By their steps; where one is not known, by when the run `last`, on this machine, has written it."""
+    """Compare by step; if a step is unknown, by the time at which the run `last`, on this machine, wrote it."""
     if local.step is not None and committed.step is not None:
         return local.step > committed.step
     return local.continued_ms > (committed.after_ms if committed.ref.run == last else 0)
@@ -131,9 +133,9 @@ def _history(found: PrefixContent) -> list[Ref]:
 
 
 def _sort_local(workspace: Workspace, rules: Rules, say: Say) -> dict[str, CheckpointCandidate]:
-    """The complete checkpoints on this machine; half-written ones are put where no script takes them for the newest."""
+    """Return the complete checkpoints on this machine. Incomplete ones are set aside, where no script picks them as the newest."""
     complete, torn_root = dict[str, CheckpointCandidate](), True
-    while torn_root:  # under it the number before may be whole
+    while torn_root:  # without the incomplete files of `ROOT`, the number before may be complete
         complete, torn_root = dict[str, CheckpointCandidate](), False
         for candidate in workspace.look(0.0, ended=True):
             why = lacks(rules, candidate)
@@ -149,7 +151,7 @@ def _sort_local(workspace: Workspace, rules: Rules, say: Say) -> dict[str, Check
 def _newest_local(
     here: Collection[CheckpointCandidate], step_of: Callable[[CheckpointCandidate], int | None]
 ) -> CheckpointCandidate | None:
-    """By their steps; one that has none is the newest if it was written after all that have."""
+    """Return the checkpoint with the highest step; one without a step wins if it was written after all that have one."""
     numbered = [(step, each) for each in here if (step := step_of(each)) is not None]
     of_all = max(here, key=lambda each: (each.written_ns, each.name), default=None)
     if of_all is None or step_of(of_all) is None or not numbered:
@@ -182,8 +184,8 @@ def _restore(prefix: RunPrefix, workspace: Workspace, committed: CommittedCheckp
 
 
 def command_with_checkpoint(command: tuple[str, ...], checkpoint: Path | None) -> tuple[str, ...]:
-    """The command with the path in the place of `{checkpoint}`; where there is none yet, without that argument and without
-    the option that it is the value of."""
+    """Return the command with `{checkpoint}` replaced by the path. Without a checkpoint, that argument is dropped, and the option before
+    it."""
     mark = "{checkpoint}"
     if checkpoint is not None:
         return tuple(word.replace(mark, str(checkpoint)) for word in command)

@@ -1,4 +1,4 @@
-"""Beside a command: whoever looks for its checkpoints, and must be quick; and whoever looks after its run, and may have to wait."""
+"""Two threads beside a command: `Watcher` finds its checkpoints and must be quick; `RunMonitor` watches the store and may have to wait."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,17 +17,18 @@ from gangline.ports.workspace import Taken
 LOOK_S = 0.1
 PAUSE_S = 0.005
 PUZZLED_S, PUZZLED_LONG_S = 10.0, 60.0
-"""After how long something that holds state, or may only be called so, is said to be no checkpoint."""
+"""Seconds until the user is warned that something is not recognised as a checkpoint: if it holds training state, and if only its name looks
+like one."""
 REFUSED_S = 10.0
-"""How long what could not be held is left alone: a full disk may have room by then."""
+"""Seconds until a checkpoint that could not be held is tried again: a full disk may have room by then."""
 MONITOR_S = 15.0
 LOG_EVERY_S = 60.0
 LOG_BYTES_MAX = 8 << 20
 
 
 class Watcher:
-    """Takes each checkpoint of `command` as it becomes complete, and gives it to `put` with the moment of the look that found it, of
-    `after_ms`. `lacks_newest`: the last that was complete could not be taken."""
+    """Takes each checkpoint of `command` as soon as it is complete and passes it to `put`, with the `after_ms` of the scan that found it.
+    `lacks_newest` is True if the last complete one could not be taken."""
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class Watcher:
             self._reporter(self.look)
 
     def look(self, *, ended: bool = False, well: bool = False) -> None:
-        """`ended`: nobody writes any more; `well`: the command has come to its end."""
+        """Scan the folder once. `ended`: the command runs no more; `well`: it ended by itself, with success."""
         after_ms = self._after_ms()
         for candidate in self._workspace.look(self._now_s(), ended=ended, well=well):
             self._reporter(lambda candidate=candidate: self._look_at(candidate, after_ms, ended=ended))
@@ -85,7 +86,7 @@ class Watcher:
             self._put(taken, after_ms)
 
     def _wonder(self, candidate: CheckpointCandidate, why: str) -> None:
-        """Once for each: what looks like a checkpoint, and is none after a while, may have another layout."""
+        """Warn once about each candidate that looks like a checkpoint but stays incomplete: it may have another layout."""
         since_s = self._lacking.setdefault((candidate.name, why), self._now_s())
         puzzled_s = PUZZLED_S if holds_state(candidate) else PUZZLED_LONG_S
         if candidate.settled and candidate.fresh is None and self._now_s() - since_s >= puzzled_s:
@@ -95,12 +96,13 @@ class Watcher:
 
 
 def _is_half(candidate: CheckpointCandidate) -> bool:
-    """And not one that was sent, and got something more."""
+    """Return whether it is an incomplete checkpoint; one that was uploaded and then gained a file is not."""
     return not is_late(candidate)
 
 
 class RunMonitor:
-    """Looks whether another run has overtaken this one, and sends what the command prints. `away`: nobody answered last time."""
+    """Checks whether another run has overtaken this one, and uploads what the command prints. `away`: the store did not answer last
+    time."""
 
     def __init__(
         self, tools: Tools, sender: CheckpointUploader, run: str, after_ms: Callable[[], int], reporter: ErrorReporter
@@ -121,7 +123,7 @@ class RunMonitor:
             self._reporter(self._look)
 
     def send_log(self) -> None:
-        """Also where nothing was printed: it is the sign that this run lives."""
+        """Upload the new output. An empty log is uploaded too: it is the sign that this run is alive."""
         while True:
             with self._log.open("rb") as log:
                 log.seek(self._sent)

@@ -1,1 +1,1 @@
-"""What lies below a prefix: listed and removed, beside no command."""
+"""List and remove what lies below a prefix. These calls need no running command."""

@@ -1,4 +1,4 @@
-"""The runs and checkpoints below a prefix, as people and programs see them."""
+"""List the runs and checkpoints below a prefix, for people and programs."""
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -29,8 +29,8 @@ AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """A run. `state` is `vanished` where nothing says how it ended; `because` and `exit_code` tell how it did. `step` is of its newest
-    checkpoint that is there; `bytes` are of its checkpoints and results."""
+    """A run. `state` is `vanished` if no record says how it ended; `because` and `exit_code` come from that record. `step` is the step of
+    its newest checkpoint in the store; `bytes` counts its checkpoints and results."""
 
     run: int
     host: str | None
@@ -48,8 +48,8 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointRow:
-    """A checkpoint. `bytes` is what coming back takes, `sent_bytes` what it takes in the store beside those before it. `next`: the next
-    start goes on from it, if it is whole. `damaged`: its record cannot be read."""
+    """A checkpoint. `bytes` is the size of its download, `sent_bytes` what it adds to the store beyond the checkpoints before it. `next`
+    marks the one that the next start resumes from, unless it is damaged. `damaged`: its record cannot be read."""
 
     run: int
     number: int
@@ -65,7 +65,8 @@ class CheckpointRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """What lies below a prefix. `rows` and `checkpoints` are newest first; `of_run` says which run, by its full name, a row is of."""
+    """The content of a prefix. `rows` and `checkpoints` are newest first; `names` are the full names of the runs in `rows`, in the same
+    order."""
 
     found: PrefixContent
     rows: list[RunRow]
@@ -74,7 +75,7 @@ class Listing:
 
 
 def list_prefix(prefix: RunPrefix, now_ms: int) -> Listing:
-    """Raises `NotFound` where no run has left anything, `Unreachable`."""
+    """List the prefix. Raises `NotFound` if no run has left anything, and `Unreachable`."""
     prefix.check()
     found, claims = prefix.find(), prefix.claims()
     names = sorted({*found.runs, *claims}, reverse=True)
@@ -154,7 +155,7 @@ def _checkpoint(
 
 
 def _each(keys: Iterable[K], ask: Callable[[K], T]) -> dict[K, T]:
-    """Several at once: each is a request of its own."""
+    """Ask for all keys concurrently, since each one is a request."""
     listed = list(keys)
     with ThreadPoolExecutor(AT_ONCE) as threads:
         return dict(zip(listed, threads.map(ask, listed), strict=True))

@@ -1,4 +1,4 @@
-"""What a user has removed from a prefix. Nothing that a run at work goes on from, unless that is asked for."""
+"""Remove runs and checkpoints from a prefix. It refuses to remove what an active run resumes from, unless forced."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from gangline.exec.run_prefix import RunPrefix
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removed:
-    """What goes, or has gone: of which runs, how much, and what the next start of the line does then."""
+    """What is removed: from which runs, how much, and what the next start of the same command then does."""
 
     runs: tuple[int, ...]
     checkpoints: int
@@ -23,8 +23,8 @@ class Removed:
 
 
 class Removal:
-    """Of the run with the number `run`, of all checkpoints, or, with neither, of all that lies there. Raises `NotFound`, `Unreachable`, and
-    `UserError` where a run is at work that goes on from it, unless `force`."""
+    """Removes the run with the number `run`, or all `checkpoints`, or, with neither, everything below the prefix. Raises `NotFound`,
+    `Unreachable`, and `UserError` if an active run resumes from what would be removed, unless `force`."""
 
     def __init__(self, prefix: RunPrefix, now_ms: int, *, run: int | None, checkpoints: bool, force: bool) -> None:
         self._prefix = prefix
@@ -59,8 +59,9 @@ class Removal:
         return f"{', '.join(parts)} of {whose} in {self._prefix.address}: {told.bytes / 1e6:.1f} MB; {told.then}"
 
     def __call__(self) -> None:
-        """Records first: what is killed in between leaves files of which no record tells, and the next start sweeps them. When a run began
-        and how it ended stays, unless all goes: later runs follow that back, and their numbers go on from it."""
+        """Delete records before files: a kill in between leaves files without a record, and the next start deletes those. Unless everything
+        is removed, the records of when a run began and how it ended stay: later runs trace their history through them, and run numbers
+        continue after them."""
         prefix, found = self._prefix, self._listing.found
         kept = KeptCheckpoints(prefix, found.refs, [ref for ref in found.loose if ref.run in self._names])
         kept.delete(list(self._refs))

@@ -1,1 +1,1 @@
-"""What `gangline exec` decides. It knows no service."""
+"""The decisions of `gangline exec`, as pure functions. They know no service, no file system and no store."""

@@ -1,13 +1,14 @@
-"""Whether a run of `gangline exec` is at work, by what it left in the store. All of this is pure."""
+"""Decide whether a run of `gangline exec` is still active, from what it left in the store. All of this is pure."""
 
 SIGN_S = 300.0
-"""A run sends its log once a minute: this one has missed four."""
+"""A run is considered dead this long after its last sign of life: it uploads its log once a minute, so it has missed four."""
 STARTING_S = 1800.0
-"""How long a run may take from its number to its command: it may have gigabytes to download."""
+"""Time that a run may take from its claim to the start of its command: it may have gigabytes to download."""
 
 
 def is_alive(*, claimed_ms: int, began_ms: int | None, lasted_ms: int, ended: bool, now_ms: int) -> bool:
-    """`lasted_ms`: from its beginning to its last sign of life. All moments are Unix times."""
+    """Return whether the run is active. `lasted_ms` is the time from its beginning to its last sign of life; `claimed_ms`, `began_ms` and
+    `now_ms` are Unix times."""
     if ended:
         return False
     if began_ms is None:

@@ -1,4 +1,4 @@
-"""What was seen of something in a script's folder that may be a checkpoint."""
+"""The files that a scan of a script's checkpoint folder found and that may be a checkpoint."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 ROOT = "."
-"""The name of the checkpoint that consists of files in the folder of all."""
+"""The name of the checkpoint that consists of files directly in the checkpoint folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenFile:
-    """A file of a checkpoint. `sound`: it is closed, and whole. `told`: what it says, where it is a small one of JSON. `odd`: why it
-    cannot be held at all. `written_ns`: when it was written last (Unix), which only orders it among others."""
+    """A file of a candidate. `sound`: nobody has it open for writing, and it is complete by its own format. `told` is the content of a
+    small JSON file. `odd` says why it cannot be held at all. `written_ns` is its modification time (Unix), used only to order files."""
 
     bytes: int
     sound: bool
@@ -23,14 +23,14 @@ class SeenFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointCandidate:
-    """A file, or a folder's files by their paths below it, that may be a checkpoint. `name` is its name in the folder of all, and
-    `ROOT` for files that lie there themselves.
+    """A file, or the files of a folder by their paths below it, that may be a checkpoint. `name` is its name in the checkpoint folder, or
+    `ROOT` for files directly in that folder.
 
-    `settled`: nothing of it has changed for a while, or its writer has ended, or it is gone from the folder. `patient`: nothing has for
-    long, or its writer has ended well, or it is gone. `before` is the version that was taken last or was written over, as its files and
-    when each was written; `fresh` are the files that have changed since. Both are None where there was none. `due`: the kinds of files
-    (gangline.core.command.version) that a version of such a name has, as far as is known. `written_ns`: when the newest file was
-    written (Unix), by which no rule of completeness goes.
+    `settled`: nothing of it has changed for a while, or the command has ended, or it is gone from the folder. `patient`: nothing has
+    changed for long, or the command ended well, or it is gone. `before` is the version that was taken last or was overwritten, as its files
+    and their modification times; `fresh` are the files that have changed since. Both are None if there was no such version. `due` are the
+    kinds of files (gangline.core.command.version) that a version with such a name has, as far as is known. `written_ns` is the modification
+    time of the newest file (Unix); no rule of completeness uses it.
     """
 
     name: str
@@ -49,14 +49,14 @@ class CheckpointCandidate:
 
 
 def path_below(name: str, path: str) -> str:
-    """Of a file of the checkpoint with this name, below the folder of all."""
+    """Return the path of a checkpoint's file relative to the checkpoint folder."""
     if name == ROOT:
         return path
     return f"{name}/{path}" if path else name
 
 
 def title_of(name: str, paths: Collection[str]) -> str:
-    """What people call a checkpoint: by its name, or by a file of it where that lies in the folder of all."""
+    """Return the name that messages use: the checkpoint's name, or for `ROOT` the name of one of its files."""
     if name != ROOT or not paths:
         return name
     first = min(paths, key=lambda path: (not re.search(r"\d", path), path))

@@ -1,7 +1,7 @@
-"""Whether a file was written to its end, by its own format. Nothing is unpickled.
+"""Decide whether a file was written to its end, by its own format. Nothing is unpickled.
 
-What the libraries write has names that are known here, and must be whole. A script's own files beside it may be anything: they are
-only held to the formats that say themselves what they are.
+Files that the known libraries write are recognised by name and must be complete. A script's other files may be anything, so they are
+checked only if their format identifies itself.
 """
 
 import json
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import PurePosixPath
 
 Read = Callable[[int, int], bytes]
-"""So many bytes of the file from an offset on; fewer where it ends."""
+"""Takes an offset and a count; returns that many bytes of the file, fewer at its end."""
 
 ZIPS = frozenset({".bin", ".ckpt", ".npz", ".pkl", ".pt", ".pth", ".zip"})
 OF_LIBRARIES = re.compile(
@@ -31,7 +31,7 @@ COMMENT_BYTES_MAX = 65_535
 
 
 def is_complete_file(path: str, size: int, read: Read) -> bool:
-    """Of what is not known here nothing can be said: True. What shrinks meanwhile is not."""
+    """Return whether the file is complete; True for unknown formats, False if it shrinks while it is read."""
     try:
         return _is_whole(path, size, read)
     except struct.error:
@@ -51,7 +51,8 @@ def _is_whole(path: str, size: int, read: Read) -> bool:
 
 
 def _is_safetensors(size: int, read: Read) -> bool:
-    """https://github.com/huggingface/safetensors#format: 8 bytes of length, a header in JSON, then the tensors up to the end."""
+    """https://github.com/huggingface/safetensors#format: 8 bytes with the header's length, a JSON header, then the tensors up to the
+    end."""
     if size < 8:
         return False
     length = struct.unpack("<Q", read(0, 8))[0]
@@ -73,14 +74,15 @@ def _is_json(size: int, read: Read) -> bool:
 
 
 def _is_pickle(size: int, read: Read) -> bool:
-    """What torch.save wrote before it wrote zip files, a row of pickles of which nothing is said; or what pickle.dump writes."""
+    """Accept what torch.save wrote before it wrote zip files, a series of pickles whose end cannot be checked, and what pickle.dump
+    writes."""
     if read(0, len(OF_TORCH_BEFORE_ZIP)) == OF_TORCH_BEFORE_ZIP:
         return True
     return read(0, 1) == PICKLED and size > 1 and read(size - 1, 1) == PICKLE_ENDS
 
 
 def _is_zip(size: int, read: Read) -> bool:
-    """APPNOTE.TXT 4.3: the directory ends where the record of its end begins, which is the last of the file, but for a comment."""
+    """APPNOTE.TXT 4.3: the central directory ends where its end record begins, and only a comment follows that record."""
     first = max(0, size - END_BYTES - COMMENT_BYTES_MAX)
     tail = read(first, size - first)
     at = tail.rfind(END)

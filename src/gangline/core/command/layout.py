@@ -1,21 +1,21 @@
-"""When a checkpoint of somebody's training script is complete: rules by the library that writes it.
+"""Decide when a checkpoint of a user's training script is complete: rules by the library that writes it.
 
-A look at the folder goes in, what still lacks comes out; never does a rule ask how old something is. A file counts once nobody has
-it open for writing and it is whole by its own format (`gangline.core.command.completeness`). What is rewritten later is another version
-of it (`gangline.core.command.version`).
+A rule takes what a scan found and returns what is missing; no rule asks how old something is. A file counts once nobody has it open for
+writing and it is complete by its own format (`gangline.core.command.completeness`). A checkpoint that is overwritten later is a new
+version of it (`gangline.core.command.version`).
 
-| layout        | a checkpoint is             | its last file is                                                              |
+| layout        | a checkpoint is             | the file that is written last                                                 |
 |---------------|-----------------------------|-------------------------------------------------------------------------------|
 | `accelerate`  | a folder                    | `random_states_N.pkl` of each process; objects that the script registered may follow |
-| `kohya`       | a folder `…-state`          | the same                                                                      |
+| `kohya`       | a folder `…-state`          | as with `accelerate`                                                          |
 | `simpletuner` | a folder `checkpoint-N`, `checkpoint-N-rolling` | `.guard`                                                  |
 | `hf-trainer`  | a folder `checkpoint-N`     | `trainer_state.json`, and `rng_state….pth` of each process                    |
 | `lightning`   | a file `….ckpt`, or a folder of that name with shards | `.metadata` and `meta.pt`                           |
 | `dcp`         | a folder of shards by torch.distributed.checkpoint | `.metadata`                                            |
 | `onetrainer`  | a folder `…-backup-STEP-EPOCH-EPOCHSTEP` | its settings, `onetrainer_config/….json`                         |
 | `manifest`    | a folder                    | `manifest.json`, as the trainer contract says (gangline.core.runs.contract)   |
-| `files`       | the files of the newest number, and those without one, in no folder | none: each kind of file is written again |
-| `folder`      | everything                  | the same                                                                      |
+| `files`       | files directly in the checkpoint folder: those with the newest number, and those without a number | none: a version is complete once each kind of file was written again |
+| `folder`      | the whole checkpoint folder | as with `files`                                                               |
 """
 
 import re
@@ -35,11 +35,11 @@ LayoutName = Literal[
 ]
 LAYOUTS: tuple[LayoutName, ...] = get_args(LayoutName)
 IN_ROOT: tuple[LayoutName, ...] = ("files", "folder")
-"""Those of which a checkpoint lies in the folder of all itself, as `ROOT`."""
+"""Layouts whose checkpoint lies directly in the checkpoint folder, as `ROOT`."""
 
 OF_ACCELERATE = re.compile(r"random_states_(\d+)\.pkl")
 OF_LIGHTNING = "pytorch-lightning_version"
-"""A key that is in each of its files (pytorch_lightning.trainer.connectors.checkpoint_connector)."""
+"""A key that every Lightning checkpoint contains (pytorch_lightning.trainer.connectors.checkpoint_connector)."""
 OPTIMISER = re.compile(r"(.*/)?(optimizer[^/]*\.(bin|pt)|[^/]*optim_states\.pt)|optimizer[^/]*/.*")
 OF_TRAINER = re.compile(r"rng_state(?:_(\d+))?\.pth")
 WEIGHTS = re.compile(r"(.*/)?([^/]*\.safetensors|(pytorch_model|diffusion_pytorch_model|adapter_model)[^/]*\.bin)")
@@ -54,7 +54,8 @@ MAY_BE_ONE = re.compile(
 )
 IS_ONE = re.compile(r"checkpoint[-_]\d+(-rolling)?|.*-state|.*\.ckpt|.*-backup-\d+-\d+-\d+", re.IGNORECASE)
 OFTEN_ONE = re.compile(r"(step|epoch)[-_]\d+", re.IGNORECASE)
-"""Names that a checkpoint may have; that libraries give to checkpoints alone; and that scripts give to folders of pictures as well."""
+"""Three patterns of names: `MAY_BE_ONE` for names that a checkpoint may have, `IS_ONE` for names that libraries give only to checkpoints,
+and `OFTEN_ONE` for names that scripts also give to folders of images."""
 OF_ONETRAINER = "onetrainer_config/"
 OF_ONETRAINER_ALL = ("args.json", "concepts.json", "samples.json")
 GUARD = ".guard"
@@ -63,8 +64,8 @@ NONE = re.compile(r"(?!)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """`processes`: how many write together, as far as is known. `complete_when` is a pattern of paths below the folder of all, `step` one
-    of names, which says where the step stands (gangline.core.command.step)."""
+    """The user's settings. `processes` is how many processes write together, as far as is known. `complete_when` is a pattern of paths
+    relative to the checkpoint folder; `step` is a pattern of names that says where the step stands (gangline.core.command.step)."""
 
     layout: LayoutName | Literal["auto"] = "auto"
     complete_when: str = ""
@@ -73,7 +74,7 @@ class Rules:
 
 
 def lacks(rules: Rules, candidate: CheckpointCandidate) -> str:
-    """What still lacks, in words; empty for a checkpoint that is complete."""
+    """Return what is missing, in words; empty if the checkpoint is complete."""
     if not candidate.files:
         return "it is empty"
     odd = next((path for path, seen in sorted(candidate.files.items()) if seen.odd), None)
@@ -96,12 +97,13 @@ def lacks(rules: Rules, candidate: CheckpointCandidate) -> str:
 
 
 def holds_state(candidate: CheckpointCandidate) -> bool:
-    """Whether a file of it looks like something that training goes on from."""
+    """Return whether one of its files looks like training state."""
     return any(STATE.fullmatch(path or candidate.name) for path in candidate.files)
 
 
 def is_of_its_own(rules: Rules, candidate: CheckpointCandidate) -> bool:
-    """Whether a script that writes this keeps its checkpoints so: then files in the folder of all are results."""
+    """Return whether the script keeps its checkpoints under names like this one; then files directly in the checkpoint folder are
+    results."""
     if candidate.name == ROOT:
         return False
     known = layout_of(rules, candidate) is not None
@@ -109,12 +111,12 @@ def is_of_its_own(rules: Rules, candidate: CheckpointCandidate) -> bool:
 
 
 def is_in_root(rules: Rules, name: str) -> bool:
-    """Whether a file of this name, in the folder of all, may be a part of the checkpoint there."""
+    """Return whether a file of this name, directly in the checkpoint folder, may be part of the checkpoint there."""
     return not rules.complete_when and rules.layout in ("auto", "files") and may_be_in_root(name)
 
 
 def is_candidate(rules: Rules, name: str, *, folder: bool) -> bool:
-    """Whether something of this name may be, or become, a checkpoint of its own; what cannot is nobody's but the script's."""
+    """Return whether something of this name may be, or become, a checkpoint by itself. Anything else is left to the script."""
     if name.startswith(HIDDEN) or name.endswith((".tmp", ".partial")):
         return False
     if rules.complete_when:
@@ -128,7 +130,8 @@ def is_candidate(rules: Rules, name: str, *, folder: bool) -> bool:
 
 
 def is_result(rules: Rules, candidate: CheckpointCandidate) -> bool:
-    """Whether what may be a checkpoint by its name turned out to be something else that the script was asked for, and not half of one."""
+    """Return whether a candidate with a checkpoint's name is something else that the script was asked for, and not an incomplete
+    checkpoint."""
     if rules.complete_when:
         return not (candidate.files or IS_ONE.fullmatch(candidate.name) or OFTEN_ONE.fullmatch(candidate.name))
     marked = any(
@@ -145,7 +148,7 @@ def is_result(rules: Rules, candidate: CheckpointCandidate) -> bool:
 
 
 def layout_of(rules: Rules, candidate: CheckpointCandidate) -> LayoutName | None:
-    """The layout that was named; else what its names say it is, which may be too early to tell."""
+    """Return the layout that the user named, else the one that the file names show; None if it is too early to tell."""
     if rules.layout != "auto":
         return rules.layout
     names = candidate.files.keys()
@@ -167,7 +170,7 @@ def layout_of(rules: Rules, candidate: CheckpointCandidate) -> LayoutName | None
 
 
 def script_of(command: Collection[str]) -> str:
-    """What a command line trains with: its script or module, whichever launcher stands before it; else the program."""
+    """Return what a command line trains with: its script or module without the launcher, else the program."""
     words = list(command)
     for before, word in zip(["", *words], words, strict=False):
         if before == "-m" and not word.startswith(("accelerate", "torch.distributed", "deepspeed")):
@@ -178,14 +181,14 @@ def script_of(command: Collection[str]) -> str:
 
 
 def _lacks_match(pattern: str, candidate: CheckpointCandidate) -> tuple[str, re.Pattern[str]]:
-    """And what the pattern asks for, by its path in the checkpoint."""
+    """Return what is missing, and a pattern of the matching files by their paths inside the checkpoint."""
     paths = {path: f"{candidate.name}/{path}" if candidate.folder else candidate.name for path in candidate.files}
     found = [re.escape(path) for path, whole in paths.items() if _matches(whole, pattern)]
     return "" if found else f"nothing matches {pattern}", re.compile("|".join(found))
 
 
 def _matches(path: str, pattern: str) -> bool:
-    """As a shell does: `*` stands for no slash."""
+    """Match as a shell does: `*` matches no slash."""
     parts, patterns = path.split("/"), pattern.split("/")
     return len(parts) == len(patterns) and all(
         fnmatchcase(part, each) for part, each in zip(parts, patterns, strict=True)
@@ -251,7 +254,7 @@ def _lacks_of_manifest(candidate: CheckpointCandidate, processes: int) -> str:
 
 
 def _lacks_weights(candidate: CheckpointCandidate) -> str:
-    """Weights of any kind, all shards that an index names, and the end of each folder of shards."""
+    """Check for weights of any kind, all shards that an index names, and the final file of each folder of shards."""
     for path, seen in candidate.files.items():
         if path.endswith(INDEX):
             below = path.rpartition("/")[0]
@@ -302,6 +305,6 @@ _LAST: dict[LayoutName, re.Pattern[str]] = {
     "hf-trainer": re.compile(rf"trainer_state\.json|{OF_TRAINER.pattern}"),
     "manifest": re.compile(re.escape(MANIFEST)),
 }
-"""What a library writes after all else: a checkpoint that is written over in its place is another one once these are."""
+"""What each library writes last: an overwritten checkpoint is a new version only once these files are new."""
 _SETTLE = ("accelerate", "kohya", "onetrainer", "files", "folder")
-"""Layouts whose last file is not known for sure: something may follow."""
+"""Layouts without a reliable last file: more may follow, so the candidate must settle."""

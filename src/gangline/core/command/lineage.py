@@ -1,15 +1,15 @@
-"""Runs of one command over one prefix of an object store, and which checkpoints are theirs to go on from.
+"""The runs of one command below one prefix of an object store, and the checkpoints from which each may resume.
 
-    claims/000002.json                       a run's number, taken once: a greater one overtakes it
-    runs/000002/begun.json                   where it went on from, written before its command starts
+    claims/000002.json                       a run's number, claimed once: a greater one overtakes it
+    runs/000002/begun.json                   where it resumed from, written before its command starts
     runs/000002/checkpoints/000007.json      a checkpoint: its manifest, written last
-    runs/000002/checkpoints/000007/…         its files, but those whose bytes lie with a checkpoint before it
-    runs/000002/output/…  output-2/…         the results: files beside checkpoints, and the second version of those that had one
-    runs/000002/output-records/000001.json   what was sent of them together, with SHA-256s
+    runs/000002/checkpoints/000007/…         its files, except those whose bytes were uploaded with an earlier checkpoint
+    runs/000002/output/…  output-2/…         the results: files beside checkpoints, and the second version of those that have one
+    runs/000002/output-records/000001.json   the results that were uploaded together, with SHA-256s
     runs/000002/log/…  ended.json
 
-Numbers are what a run's name begins with; on a store that cannot refuse to write over an object, something of its own follows, so that
-two never write the same name. All of this is pure.
+A run's name begins with its number. On a store without conditional writes a random suffix follows, so that two runs never write the
+same name. All of this is pure.
 """
 
 import re
@@ -35,7 +35,7 @@ JSON = ".json"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Ref:
-    """The checkpoint with this number, from 1, of a run."""
+    """The checkpoint of a run with this number, from 1."""
 
     run: str
     number: int
@@ -47,8 +47,8 @@ class Ref:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """A run whose command was started. `origin` is the newest checkpoint in the store that it may go on from. What it did go on from may be
-    newer, where it found that on its own disk: it `continues` the work of that run, which was `continued_ms` old then."""
+    """A run whose command was started. `origin` is the newest checkpoint in the store from which it may resume. It may have resumed from a
+    newer one on its own disk: it `continues` the work of that run, which was `continued_ms` old at that point."""
 
     run: str
     origin: Ref | None
@@ -73,10 +73,10 @@ class Begun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedCheckpoint:
-    """A checkpoint in the store. `name` is what the script calls it; the paths of its files begin with that, unless it is `ROOT`.
-    It was complete so many milliseconds after its run began. `step` is None where it is not known, `written_ns` is when the script
-    wrote each file (Unix). `elsewhere` has the keys of files whose bytes its run had sent before, with another checkpoint or under
-    another name: they are kept once."""
+    """A checkpoint in the store. `name` is the script's name for it; the paths of its files begin with that, unless it is `ROOT`. It was
+    complete `after_ms` milliseconds after its run began. `step` is None if unknown; `written_ns` are the modification times of its files
+    (Unix). `elsewhere` maps files to the keys of equal bytes that its run had uploaded before, with another checkpoint or under another
+    name: they are stored once."""
 
     ref: Ref
     name: str
@@ -95,18 +95,18 @@ class CommittedCheckpoint:
 
     @property
     def keys(self) -> dict[str, str]:
-        """Where the bytes of each SHA-256 lie."""
+        """The key at which the bytes of each SHA-256 are stored."""
         return {file.sha256: self.key_of(file.path) for file in self.manifest.files}
 
     @property
     def state(self) -> frozenset[str]:
-        """The SHA-256s of what training goes on from: under another name it is the same state."""
+        """The SHA-256s of the training state: equal under another name means the same state."""
         files = self.manifest.files
         return frozenset(file.sha256 for file in files if STATE.fullmatch(file.path)) or frozenset(self.keys)
 
     @property
     def sent_bytes(self) -> int:
-        """How many of its bytes were not there before."""
+        """How many of its bytes were uploaded for it."""
         return sum(file.bytes for file in self.manifest.files if file.path not in self.elsewhere)
 
     @property
@@ -126,7 +126,7 @@ class CommittedCheckpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultFile:
-    """A version, from 1, of a file that a run's script left beside its checkpoints. Without a record `file` is None."""
+    """A version, from 1, of a file that a run's script left beside its checkpoints. `file` is None if it has no record."""
 
     run: str
     path: str
@@ -143,7 +143,7 @@ def output_of(run: str) -> str:
 
 
 def parse_result(key: str) -> ResultFile | None:
-    """By its key; None where it is that of something else, or has no name for a file here."""
+    """Return the result with this key; None if the key is of something else or names no safe path."""
     parts = key.split("/", 3)
     if len(parts) < 4 or parts[0] != RUNS or not is_safe_path(parts[3]):
         return None
@@ -152,7 +152,7 @@ def parse_result(key: str) -> ResultFile | None:
 
 
 def results_to_json(results: Iterable[ResultFile]) -> dict[str, Any]:
-    """Of those that have a `file`."""
+    """Return the record of those results that have a `file`."""
     rows = [(each.version, each.file) for each in results if each.file is not None]
     return {
         "files": [
@@ -163,7 +163,7 @@ def results_to_json(results: Iterable[ResultFile]) -> dict[str, Any]:
 
 
 def parse_results(run: str, value: object) -> list[ResultFile]:
-    """Raises `Damaged`."""
+    """Parse a record of results. Raises `Damaged`."""
     try:
         assert isinstance(value, dict)
         return [_parse_result(run, row) for row in value["files"]]
@@ -178,8 +178,8 @@ def _parse_result(run: str, row: Mapping[str, Any]) -> ResultFile:
 
 
 def kin(begun: Mapping[str, Begun], last: str) -> list[str]:
-    """Runs whose results belong together, newest first: `last` and those before it that descend from the same beginning. Among
-    them are such as nobody went on from: what they left is there as it would be on one disk."""
+    """Return the runs whose results belong together, newest first: `last` and the runs before it that descend from the same first run. That
+    includes runs from which none resumed: their results are kept as they would be on one disk."""
     root = _root(begun, last)
     return sorted((run for run in {*begun, last} if run <= last and _root(begun, run) == root), reverse=True)
 
@@ -197,8 +197,8 @@ def _before(begun: Begun) -> str:
 
 
 def newest_results(of: Iterable[str], results: Iterable[ResultFile]) -> dict[str, list[ResultFile]]:
-    """Of each path the versions that the runs `of`, newest first, have of it, the newest first. A file that stands where a newer one
-    has a folder, or the other way round, gives way."""
+    """Return the versions of each path, newest first; `of` are the runs, newest first. If a path is a file in one version and a folder in a
+    newer one, or the reverse, the older one is dropped."""
     order = {run: number for number, run in enumerate(of)}
     found, folders = dict[str, list[ResultFile]](), set[str]()
     mine = [each for each in results if each.run in order]
@@ -216,7 +216,7 @@ def _folders_above(path: str) -> list[str]:
 
 
 def parse_begun(run: str, value: object) -> Begun:
-    """Raises `Damaged`."""
+    """Parse the record of a run's beginning. Raises `Damaged`."""
     try:
         assert isinstance(value, dict)
         origin = value["origin"]
@@ -234,7 +234,7 @@ def parse_begun(run: str, value: object) -> Begun:
 
 
 def parse_committed(ref: Ref, value: object) -> CommittedCheckpoint:
-    """Raises `Damaged`."""
+    """Parse the record of a checkpoint. Raises `Damaged`."""
     try:
         assert isinstance(value, dict) and "/" not in value["name"]
         assert value["name"] == ROOT or is_safe_path(value["name"])
@@ -267,7 +267,7 @@ def is_run(name: str) -> bool:
 
 
 def is_key_of_exec(key: str) -> bool:
-    """Whether a key below the prefix is one of these, or what was tried at a start."""
+    """Return whether `gangline exec` wrote this key below the prefix; its start-up probes count."""
     first, _, rest = key.partition("/")
     second = rest.partition("/")[0]
     return (
@@ -280,7 +280,7 @@ def run_number(run: str) -> int:
 
 
 def overtaken_by(run: str, claims: Iterable[str]) -> str | None:
-    """The newest run that took its number after this one."""
+    """Return the newest run that claimed its number after this one, or None."""
     newest = max(claims, default=run)
     return newest if newest > run else None
 
@@ -290,8 +290,8 @@ def newest_begun(begun: Mapping[str, Begun], before: str | None = None) -> str |
 
 
 def history(begun: Mapping[str, Begun], refs: Iterable[Ref], *, last: str | None) -> list[Ref]:
-    """The checkpoints that led to where the run `last` stands, newest first: its own, then those of each run before it up to
-    the one from which it went on. What an overtaken run hands in after that is in nobody's history."""
+    """Return the checkpoints that led to the state of the run `last`, newest first: its own, then those of each earlier run up to the one
+    from which the next resumed. What an overtaken run uploads after that is in no history."""
     known, found, until = sorted(refs, reverse=True), list[Ref](), None
     seen = set[str]()
     while last is not None and last not in seen:
@@ -310,8 +310,8 @@ def forgotten(
     keep: int,
     state_of: Callable[[Ref], Hashable] = lambda ref: ref,
 ) -> list[Ref]:
-    """What nobody needs any more: of the history all but the newest `keep` states and the pinned, under all their names, and all that is
-    in none."""
+    """Return the checkpoints to delete: all in `refs` except those of the newest `keep` states of the history and the pinned ones, each
+    under all its names."""
     names = dict[Hashable, list[Ref]]()
     for ref in of_history:
         names.setdefault(state_of(ref), []).append(ref)
@@ -322,7 +322,8 @@ def forgotten(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """Of all runs. `lost_s`: after the checkpoint that the next one went on from. `cost_usd` is None where a run has no price."""
+    """Totals over all runs. `lost_s` is work after the checkpoint from which the next run resumed. `cost_usd` is None if a run has no
+    price."""
 
     runs: int
     seconds: float
@@ -331,7 +332,8 @@ class Account:
 
 
 def account(begun: Mapping[str, Begun], lasted_ms: Mapping[str, int], *, now: str) -> Account:
-    """`lasted_ms`: from a run's beginning to its last sign of life. What the run `now` does is lost by nobody yet."""
+    """Return the totals. `lasted_ms` is the time from each run's beginning to its last sign of life. The work of the run `now` is not lost
+    yet."""
     lasted = {run: lasted_ms.get(run, 0) for run in begun}
     useful, run = {now: lasted.get(now, 0)}, now
     while run in begun and (before := begun[run].continues) and before not in useful:

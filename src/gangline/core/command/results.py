@@ -1,4 +1,5 @@
-"""Which files of a script's folder are results, and when each goes up: as it settles, not before it is worth it. All of this is pure."""
+"""Decide which files of a script's folder are results, and when each is uploaded: once it has settled and is worth it. All of this is
+pure."""
 
 import re
 from collections.abc import Iterable
@@ -21,22 +22,23 @@ from gangline.core.command.root import newest_in_root, whole_folder
 from gangline.core.command.version import STATE, path_pattern
 
 Turn = Literal["now", "quiet", "end", "well", "state"]
-"""When a file may go up: once it has settled; once nothing of its folder has changed for a while; at any end; at the end of a command
-that ended with 0, as it was a checkpoint, or a part of one, in its time; never. Where nothing was recognised as a checkpoint, the last
-two go up at any end."""
+"""When a file may be uploaded: `now`: once it has settled; `quiet`: once nothing in its folder has changed for a while; `end`: when the
+command ends in any way; `well`: when it ends with 0, as the file was a checkpoint, or part of one, at some time; `state`: never. If no
+checkpoint was recognised, the last two are uploaded at any end."""
 UploadWay = Literal["wait", "whole", "snapshot"]
 FileMark = tuple[int, int, int]
-"""Which file, how long, when it was written last: another one is another file, or another content."""
+"""Inode, size and modification time: a file with another mark is another file or has other content."""
 
 COMING = re.compile(r"(.*[-_.])?(tmp|temp|partial|part|incomplete)([-_.\d].*)?", re.IGNORECASE)
 MODEL = ".safetensors"
-"""What holds a model and nothing else: of each step it is worth having."""
+"""A file that holds a model and nothing else: each step's is worth keeping."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UploadPace:
-    """How often files are looked at and sent. A look costs less than 1/`idle` of a core; sending a file over and over less than
-    1/`idle_link` of the link."""
+    """How often files are scanned and uploaded. Scanning takes less than 1/`idle` of a core, uploading one file repeatedly less than
+    1/`idle_link` of the link. `again_s` is the least time between two uploads of a file, `quiet_s` how long a folder must be unchanged;
+    files up to `small_bytes` may be uploaded as a copy."""
 
     scan_s: float = 2.0
     again_s: float = 60.0
@@ -51,8 +53,8 @@ class UploadPace:
 
 @dataclass(slots=True, kw_only=True)
 class KnownFile:
-    """What is known of a file: since when it is there and as it is, in the seconds of some clock; as what it was sent last, when, how
-    long that took, and how many versions of it there are."""
+    """What is known of a file: when it was found and when it changed last (seconds of a monotonic clock), the mark that was uploaded last,
+    when that was, how many seconds it took, and the number of versions uploaded."""
 
     mark: FileMark
     found_s: float
@@ -64,8 +66,8 @@ class KnownFile:
 
 
 def turns(rules: Rules, candidates: Iterable[CheckpointCandidate], *, has_own: bool) -> dict[str, dict[str, Turn]]:
-    """For each file of what lies in the folder, by its name and by its path below that. `has_own`: the script keeps its checkpoints
-    in names of their own, so that files beside them are results."""
+    """Return the turn of each file, by its name in the folder and its path below that. `has_own`: the script keeps its checkpoints under
+    names of their own, so that files beside them are results."""
     visible = [each for each in candidates if not each.name.startswith(".")]
     if rules.layout == "folder" and not rules.complete_when:
         return _turns_of_whole_folder(visible)
@@ -82,30 +84,31 @@ def turns(rules: Rules, candidates: Iterable[CheckpointCandidate], *, has_own: b
 
 
 def keeps_its_own(rules: Rules, candidates: Iterable[CheckpointCandidate]) -> bool:
-    """Whether a checkpoint, or half of one, lies there by a name of its own."""
+    """Return whether there is a checkpoint, complete or not, under a name for checkpoints."""
     return any(is_candidate(rules, each.name, folder=each.folder) and is_of_its_own(rules, each) for each in candidates)
 
 
 def goes_at_end(turn: Turn, *, killed: bool, recognised: bool) -> bool:
-    """Whether a file that has such a turn goes up at the end."""
+    """Return whether a file with this turn is uploaded at the end."""
     if turn in ("well", "state"):
         return not recognised or (turn == "well" and not killed)
     return True
 
 
 def strangers(paths: Iterable[str]) -> list[str]:
-    """Those that look like the state of a training, where nothing is known as a checkpoint."""
+    """Return the paths that look like training state, for when no checkpoint is recognised."""
     return sorted({path for path in paths if STATE.fullmatch(path)})
 
 
 def advice(paths: list[str]) -> str:
-    """What to type where such files are checkpoints."""
+    """Return which options make these files checkpoints."""
     pattern = path_pattern(paths[0]).replace("#", "*")
     return f"--complete-when '{pattern}' says that it is one when this is there, --layout folder takes the whole folder"
 
 
 def way_of(known: KnownFile, turn: Turn, unchanged_s: float, now_s: float, pace: UploadPace) -> UploadWay:
-    """How a file may go up that is not as it was sent; `unchanged_s` is of its folder. One that changes between looks goes up as a copy."""
+    """Return how a file may be uploaded now; `unchanged_s` is how long its folder has been unchanged. A file that changes between two scans
+    is uploaded as a copy."""
     if turn not in ("now", "quiet") or known.mark == known.sent:
         return "wait"
     if known.sent_s is not None and now_s - known.sent_s < max(pace.again_s, pace.idle_link * known.took_s):
@@ -118,7 +121,7 @@ def way_of(known: KnownFile, turn: Turn, unchanged_s: float, now_s: float, pace:
 
 
 def _turns_of_whole_folder(candidates: list[CheckpointCandidate]) -> dict[str, dict[str, Turn]]:
-    """Where all of it is one checkpoint, the rest are results."""
+    """Return the turns if the whole folder is one checkpoint: files that are not part of it are results."""
     chosen = whole_folder(path_below(each.name, path) for each in candidates for path in each.files)
     return {
         each.name: {path: "state" if path_below(each.name, path) in chosen else "now" for path in each.files}
@@ -127,14 +130,14 @@ def _turns_of_whole_folder(candidates: list[CheckpointCandidate]) -> dict[str, d
 
 
 def _turn_in_root(name: str, newest: frozenset[str]) -> Turn:
-    """A model that is not a part of the newest checkpoint any more goes up; one that is, at the end."""
+    """Upload a model once it is no longer part of the newest checkpoint; one that still is, at the end."""
     if name.endswith(MODEL):
         return "end" if name in newest else "now"
     return "well"
 
 
 def _turns_of(rules: Rules, candidate: CheckpointCandidate) -> dict[str, Turn]:
-    """What holds, or may come to hold, a training's state waits for the end."""
+    """Return the turns of one candidate; files that hold training state, or may come to hold it, wait for the end."""
     if is_candidate(rules, candidate.name, folder=candidate.folder):
         return dict.fromkeys(candidate.files, "quiet" if is_result(rules, candidate) else "state")
     if _is_coming(candidate.name):
@@ -147,7 +150,7 @@ def _turns_of(rules: Rules, candidate: CheckpointCandidate) -> dict[str, Turn]:
 
 
 def _is_coming(name: str) -> bool:
-    """Whether a name is one of those that files and folders have until they are complete."""
+    """Return whether a file or folder has a temporary name, as some have until they are complete."""
     return name.startswith(HIDDEN) or COMING.fullmatch(name) is not None
 
 

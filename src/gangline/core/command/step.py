@@ -1,6 +1,6 @@
-"""Which step a checkpoint is of: what it says of itself, else what its name says. A number that may be anything else is none.
+"""Find the step of a checkpoint: from its own JSON files, else from its name. A number that may mean something else is ignored.
 
-What has no step is ordered by when it was written.
+Checkpoints without a step are ordered by modification time.
 """
 
 import re
@@ -10,22 +10,22 @@ from gangline.core.command.candidate import ROOT, CheckpointCandidate
 from gangline.core.runs.contract import MANIFEST
 
 STATES = ("trainer_state.json", "train_state.json", MANIFEST)
-"""Small files of JSON that tell the step."""
+"""Small JSON files that contain the step."""
 KEYS = ("global_step", "current_step", "step")
 MARK = "{step}"
-"""Where the number stands in a pattern of one's own; `*` stands for anything else."""
+"""The place of the number in the user's pattern; `*` matches anything else."""
 
 SAID = re.compile(r"step[-_=]?(\d+)", re.IGNORECASE)
 OF_ONETRAINER = re.compile(r".*-backup-(\d+)-\d+-\d+")
 LAST = re.compile(r"(?:.*?[-_=. ])??([a-z]*)[-_=.]?(\d+)(?:-rolling)?", re.IGNORECASE)
 NO_STEPS = ("e", "ep", "epoch", "epochs", "v", "ver", "version", "sd", "part", "run", "seed")
-"""Words before a number that counts something else."""
+"""Words before a number that counts something other than steps."""
 EPOCH_OF_KOHYA = re.compile(r".*-\d{6}")
 SUFFIX = re.compile(r"\.(ckpt|pt|pth|bin|safetensors)$", re.IGNORECASE)
 
 
 def step_of(candidate: CheckpointCandidate, pattern: str = "") -> int | None:
-    """None where it is not known. With a `pattern` of one's own its name says it, or nothing does."""
+    """Return the step; None if it is unknown. If the user gave a `pattern`, only that decides."""
     names = sorted(candidate.files) if candidate.name == ROOT else [candidate.name]
     if pattern:
         paths = names if candidate.name == ROOT else [*names, *(f"{candidate.name}/{path}" for path in candidate.files)]

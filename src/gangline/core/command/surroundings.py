@@ -1,4 +1,4 @@
-"""What the environment of a command says, and is told: whether it is one of several, which run it is in W&B. All of this is pure."""
+"""Read a command's environment: is it one of several processes, and which W&B run does it belong to? All of this is pure."""
 
 from collections.abc import Mapping
 
@@ -15,15 +15,16 @@ SEVERAL = (
     "OMPI_COMM_WORLD_SIZE",
     "PMI_SIZE",
 )
-"""How many a launcher starts. A batch script of Slurm runs once, whatever SLURM_JOB_NUM_NODES says: what `srun` starts has a step."""
+"""Variables in which launchers say how many they start. SLURM_JOB_NUM_NODES is not one of them: a batch script of Slurm runs once whatever
+it says, and only what `srun` starts has a step."""
 ANOTHER = ("RANK", "NODE_RANK", "GROUP_RANK", "LOCAL_RANK", "SKYPILOT_NODE_RANK", "SLURM_PROCID", "SLURM_NODEID")
-"""Which of them this is, from 0."""
+"""Variables with the number of this process, from 0."""
 SYSTEMS = {"darwin": "macOS", "win32": "Windows"}
 
 
 def one_of_several(environment: Mapping[str, str]) -> str:
-    """The setting which says that a launcher starts several of this; empty where none does."""
-    sizes = [*SEVERAL, *(["WORLD_SIZE"] if environment.get("RANK") else [])]  # alone it may be told to the command
+    """Return the variable that says that a launcher starts several of these, as NAME=VALUE; empty if none does."""
+    sizes = [*SEVERAL, *(["WORLD_SIZE"] if environment.get("RANK") else [])]  # without RANK it may be meant for the command
     found = [name for name in sizes if _number(environment, name) > 1] + [
         name for name in ANOTHER if _number(environment, name) > 0
     ]
@@ -31,7 +32,8 @@ def one_of_several(environment: Mapping[str, str]) -> str:
 
 
 def wandb_settings(begun: Mapping[str, Begun], environment: Mapping[str, str]) -> dict[str, str]:
-    """What makes one run of all that `begun` below a prefix (https://docs.wandb.ai/models/runs/resuming). What the user set stays."""
+    """Return the variables that make all runs below a prefix one W&B run (https://docs.wandb.ai/models/runs/resuming). Variables that the
+    user set are kept."""
     if environment.keys() & {"WANDB_RUN_ID", "WANDB_SWEEP_ID"}:
         return {}
     first = begun[min(begun)]
@@ -40,7 +42,7 @@ def wandb_settings(begun: Mapping[str, Begun], environment: Mapping[str, str]) -
 
 
 def unsupported_system(platform: str) -> str:
-    """The name of a system that `gangline exec` cannot work on; empty for Linux."""
+    """Return the name of a system that `gangline exec` does not support; empty for Linux."""
     return "" if platform == "linux" else SYSTEMS.get(platform, platform)
 
 

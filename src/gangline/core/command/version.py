@@ -1,7 +1,7 @@
-"""Which version of a checkpoint somebody's script is at: files that are written over in their place, and files that come late.
+"""Tell versions of one checkpoint apart: files that the script overwrites in place, and files that it adds late.
 
-The files of the version before are remembered, also by the next process. So a mixture of two versions is known, whenever the script
-pauses and however long: a rule here may ask what was written after what, never how old something is.
+The files of the previous version are remembered, also across processes. So a mixture of two versions is recognised no matter when the
+script pauses and for how long: a rule may ask what was written after what, but never how old something is.
 """
 
 import re
@@ -10,24 +10,24 @@ from collections.abc import Collection, Iterable
 from gangline.core.command.candidate import ROOT, CheckpointCandidate
 
 STATE = re.compile(r".*\.(safetensors|bin|pt|pth|ckpt|pkl|npz|npy|distcp|h5|msgpack)", re.IGNORECASE)
-"""Names of files that hold what training goes on from, for sure."""
+"""Names of files that certainly hold training state."""
 SHOWN = re.compile(
     r"(.*/)?(events\.out\.tfevents.*|[^/]*\.(png|jpe?g|webp|gif|mp4|log|wandb))|(.*/)?\.[^/]*/.*|\.[^/]*", re.IGNORECASE
 )
-"""What a script shows, and what is hidden: nothing of a checkpoint."""
+"""Files for people, and hidden ones: never part of a checkpoint."""
 NOTES = re.compile(r".*\.(csv|tsv|txt|md|jsonl?|ya?ml|toml|html)", re.IGNORECASE)
-"""What tells of a checkpoint: it may be written at any time, and says nothing of a version."""
+"""Files that describe a checkpoint: they may be written at any time and say nothing about its version."""
 MAY_COME = "the script may still add to it"
 UNTOUCHED = "nothing that training goes on from has changed since it was sent"
 
 
 def tells_nothing(path: str) -> bool:
-    """Whether it may be written again and the version stays what it is."""
+    """Return whether the file may be written again without a new version."""
     return bool(NOTES.fullmatch(path) or SHOWN.fullmatch(path))
 
 
 def path_pattern(path: str) -> str:
-    """The path without its numbers, which are a step's, a rank's or a shard's."""
+    """Return the path without its numbers, which are those of a step, a rank or a shard."""
     return re.sub(r"\d+", "#", path)
 
 
@@ -36,30 +36,30 @@ def kinds_of(paths: Iterable[str]) -> frozenset[str]:
 
 
 def has_number(name: str) -> bool:
-    """Whether another checkpoint of its script has another name."""
+    """Return whether the script gives each checkpoint a name of its own, by a number."""
     return path_pattern(name) != name
 
 
 def may_change(candidate: CheckpointCandidate) -> bool:
-    """Whether its script may still add to it, or write a file of it again, where it looks complete. What is written over by the next save
-    is taken before that, once it is known what a save writes."""
+    """Return whether the script may still add or rewrite a file of a checkpoint that looks complete. A checkpoint that every save
+    overwrites must be taken before the next save, so this is False once it is known what a save writes."""
     return candidate.due is None or has_number(candidate.name)
 
 
 def changed(candidate: CheckpointCandidate) -> frozenset[str]:
-    """The files that were written since the version before; all of them, where none is known."""
+    """Return the files that were written since the previous version; all if there is none."""
     return frozenset(candidate.files) if candidate.fresh is None else candidate.fresh
 
 
 def is_late(candidate: CheckpointCandidate) -> bool:
-    """Whether it is the version before, and a file that this did not have."""
+    """Return whether it is the previous version plus files that were added."""
     fresh, before = candidate.fresh, candidate.before
     return bool(fresh) and before is not None and adds_only(candidate.name, fresh or (), before, candidate.files)
 
 
 def adds_only(name: str, fresh: Collection[str], before: Collection[str], now: Collection[str]) -> bool:
-    """Whether `fresh`, of the paths that there are `now`, only come to those `before`. In the folder of all another number is another
-    checkpoint."""
+    """Return whether `fresh` only adds files to those `before`; `now` are all paths. Directly in the checkpoint folder, a file of the same
+    kind with another number is another checkpoint."""
     news = set(fresh) - set(before)
     if not news or not set(before) <= set(now) or not all(map(tells_nothing, set(fresh) - news)):
         return False
@@ -67,7 +67,7 @@ def adds_only(name: str, fresh: Collection[str], before: Collection[str], now: C
 
 
 def is_untouched(candidate: CheckpointCandidate) -> bool:
-    """Whether nothing was written since the version before but what tells of it: logs, notes, pictures."""
+    """Return whether only logs, notes and images were written since the previous version."""
     fresh, before = candidate.fresh, candidate.before
     if not fresh or before is None or not before.keys() <= candidate.files.keys():
         return False
@@ -75,10 +75,10 @@ def is_untouched(candidate: CheckpointCandidate) -> bool:
 
 
 def lacks_of_version(candidate: CheckpointCandidate, last: re.Pattern[str], *, by_names: bool = True) -> str:
-    """What still lacks of a new version, in words. `last` matches the paths of what the script writes after all else. `by_names`: a file
-    that `tells_nothing` may change and the version stays what it is."""
+    """Return what a new version still lacks, in words. `last` matches the paths of what the script writes last. `by_names`: files that
+    `tells_nothing` may change without a new version."""
     if candidate.fresh is not None and not candidate.fresh:
-        return ""  # the very version that was taken
+        return ""  # this version was taken already
     if is_late(candidate):
         return "" if candidate.settled else MAY_COME
     if by_names and is_untouched(candidate):
@@ -95,7 +95,7 @@ def lacks_of_version(candidate: CheckpointCandidate, last: re.Pattern[str], *, b
 
 
 def _mixed(candidate: CheckpointCandidate, last: re.Pattern[str]) -> str:
-    """Whether a file that was written again stands beside a last file of the version before."""
+    """Return a message if a rewritten file stands beside a last file of the previous version."""
     before, fresh = candidate.before, candidate.fresh
     if before is None or fresh is None:
         return ""

@@ -1,4 +1,4 @@
-"""What a webhook is told, and when it is told again (https://www.standardwebhooks.com)."""
+"""The body of a webhook, and when it is sent again after a failure (https://www.standardwebhooks.com)."""
 
 import json
 from collections.abc import Mapping
@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 AGAIN_S = (5.0, 30.0, 120.0, 300.0, 900.0, 1800.0, 3600.0)
-"""After so many failed tries; then always the last."""
+"""Seconds to wait after the first, second, … failed try; the last value repeats."""
 GONE = 410
-"""The receiver wants no more."""
+"""The HTTP status with which a receiver unsubscribes."""
 
 
 def payload(kind: str, at_ms: int, data: Mapping[str, Any]) -> str:

@@ -1,1 +1,1 @@
-"""A machine's own disk and processes."""
+"""Access to a machine's own disk and processes."""

@@ -1,6 +1,6 @@
-"""A node's cache: bytes under their SHA-256, below a limit. Several workers of one machine may share it.
+"""A node's cache: files named by their SHA-256, below a limit. Several workers of one machine may share it.
 
-A run has hard links to what it uses, so a file with two names is in use; who downloads one holds a lock on what there is of it.
+A run uses a file through a hard link, so a file with two names is in use. A download holds a lock on its partial file.
 """
 
 import fcntl
@@ -17,10 +17,10 @@ from gangline.core.files import File, is_sha256
 from gangline.core.fleet.cache import Cached, to_evict
 
 SHARE_OF_DISK = 0.5
-"""Of what is free or in the cache, where no limit is given."""
+"""The default limit, as a share of the space that is free or in the cache."""
 
 FREE_BYTES_MIN = 2 * 2**30
-"""So much of the disk is left to others."""
+"""Free space that the cache leaves to others."""
 
 BASES = "bases"
 
@@ -33,15 +33,15 @@ class Cache:
         self.limit_bytes = limit_bytes or round(SHARE_OF_DISK * (shutil.disk_usage(folder).free + known))
 
     def room_bytes(self) -> int:
-        """Return what is free on its disk, or would be without all that it holds."""
+        """Return the bytes that are free on its disk, or would be if the cache were empty."""
         return shutil.disk_usage(self.folder).free + sum(each.bytes for each in self._look())
 
     def place(self, sha256: str) -> Path:
-        """Where the bytes with this hash lie, or are to be put."""
+        """Return the path for the bytes with this hash, whether they are there or not."""
         return self.folder / sha256
 
     def link(self, file: File, to: Path) -> bool:
-        """A second name for it. False where it is not here, or not as long as it was when it came and was checked."""
+        """Give the file a second name. Return False if it is not here; if its size is not the one that was checked, it is deleted."""
         place = self.place(file.sha256)
         try:
             if place.stat().st_size != file.bytes:
@@ -55,7 +55,8 @@ class Cache:
         return True
 
     def make_room(self, room_bytes: int) -> None:
-        """For so much more. What is in use stays, so that a run always has what it needs; after it the limit holds again."""
+        """Evict files until there is room for this many more bytes. Files in use stay, so that a run keeps what it needs; the limit may be
+        exceeded until it ends."""
         with self._alone():
             found = self._look()
             size = sum(each.bytes for each in found)
@@ -65,14 +66,14 @@ class Cache:
                 (self.folder / each.name).unlink(missing_ok=True)
 
     def remember(self, base: str, files: tuple[File, ...]) -> None:
-        """That these are what runs on this node use of a base."""
+        """Record the files that runs on this node use of a base."""
         path = self.folder / BASES / f"{digest(base)}.json"
         partial = path.with_name(f".{path.name}.{os.getpid()}")
         partial.write_text(json.dumps({"base": base, "files": [file.sha256 for file in files]}))
         partial.rename(path)
 
     def bases(self) -> tuple[str, ...]:
-        """Those whose files are all here still."""
+        """Return the bases whose files are all still here."""
         held = []
         for path in sorted((self.folder / BASES).glob("*.json")):
             with suppress(OSError, ValueError, KeyError, TypeError):
@@ -105,7 +106,7 @@ def _cached(entry: "os.DirEntry[str]") -> Cached | None:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether somebody holds a lock on it."""
+    """Return whether another process holds a lock on the file."""
     handle = os.open(path, os.O_RDWR)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

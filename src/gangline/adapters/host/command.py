@@ -1,4 +1,4 @@
-"""A command under a keeper (gangline.adapters.host.keeper), with threads that read what it prints."""
+"""Run a command under a keeper (gangline.adapters.host.keeper), with threads that read its output."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ CANNOT_START = 126
 
 
 def find_program(name: str) -> None:
-    """Raises `UserError` where there is none that could be started."""
+    """Check that the program exists and can be started. Raises `UserError`."""
     found = shutil.which(name)
     if found is None:
         what = "cannot be started" if Path(name).exists() else "is not there"
@@ -32,7 +32,7 @@ def find_program(name: str) -> None:
     try:
         with Path(found).open("rb") as file:
             begins = file.read(4)
-    except PermissionError:  # it may be run and not read
+    except PermissionError:  # executable but not readable: it may start all the same
         return
     if not begins.startswith((b"#!", b"\x7fELF")):
         raise UserError(
@@ -97,7 +97,7 @@ class KeptCommand:
         assert self._keeper.stdin and self._keeper.stdout and self._keeper.stderr
         self._keeper.stdin.close()
         self._keeper.wait()
-        if self._keeper.returncode and self.pid:  # it was killed, and what it kept may live
+        if self._keeper.returncode and self.pid:  # the keeper was killed, so the command may still run
             _kill_session(self.pid)
         for thread in (self._listener, *self._readers):
             thread.join(LAST_WORDS_S_MAX)
@@ -116,7 +116,7 @@ class KeptCommand:
                 with self._changed:
                     self._take(what, number)
                     self._changed.notify_all()
-        with self._changed:  # a keeper that was killed has told nothing, and its command went with it
+        with self._changed:  # a keeper that was killed reports nothing, and its command dies with it
             self._gone = True
             if self._code is None:
                 self._code = 137
@@ -142,7 +142,7 @@ def _read(handle: int, stream: int, show: ShowOutput) -> None:
 
 
 def _kill_session(leader: int) -> None:
-    """What is left of a command without its keeper, but for what made itself a session of its own."""
+    """Kill what remains of a command without its keeper; processes that opened a session of their own escape."""
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if os.getsid(int(entry.name)) == leader:

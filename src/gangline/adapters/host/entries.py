@@ -1,4 +1,4 @@
-"""The files of a folder: what lies there, links to it, what they say of themselves, and when they were written."""
+"""Read a folder's files: list them, link and copy them, read what they say of themselves, and restore their times."""
 
 import fcntl
 import json
@@ -18,16 +18,16 @@ from gangline.core.command.step import STATES
 
 LINKED, UNREADABLE = "is a link to a folder, which is not followed", "cannot be read"
 Mark = tuple[int, int, int]
-"""Which file, how long, when it was written last: another one is another file, or another content."""
+"""Inode, size in bytes and modification time in ns: a file with another mark is another file or has other content."""
 Entries = dict[str, tuple[os.stat_result, str]]
-"""Files by their paths, each with what it is, and why it cannot be held."""
+"""Files by their paths, each with its stat and, if it cannot be held, the reason."""
 
 TOLD_BYTES_MAX = 4 * 2**20
 HEAD_BYTES = 65_536
 CLONE = 0x40049409
 """FICLONE of ioctl_ficlone(2): a copy that shares its blocks, where the file system can."""
 FEW, TICK_S = 256, 0.001
-"""Of so many files the order in which they were written is restored in their inodes' times as well."""
+"""Up to this many files, the order in which they were written is restored in their inodes' change times as well."""
 
 
 def mark_of(stat: os.stat_result) -> Mark:
@@ -35,7 +35,7 @@ def mark_of(stat: os.stat_result) -> Mark:
 
 
 def files_at(place: Path) -> Iterator[str]:
-    """Their paths below a folder; a file has the empty one. Raises PermissionError where a folder cannot be read."""
+    """Yield the paths of the files below a folder; for a file, the empty path. Raises PermissionError if a folder cannot be read."""
     for path, _, odd in entries_at(place):
         if odd == UNREADABLE:
             raise PermissionError(EACCES, os.strerror(EACCES), str(place / path))
@@ -44,8 +44,8 @@ def files_at(place: Path) -> Iterator[str]:
 
 
 def entries_at(place: Path) -> Iterator[tuple[str, os.stat_result, str]]:
-    """Files with their paths below a folder; a file has the empty one. What goes away meanwhile is left out, and what is neither a file
-    nor a folder. The last word says of what was not looked into why."""
+    """Yield the path below a folder, the stat and, for what cannot be looked into, the reason; a file has the empty path. What disappears
+    in the meantime is skipped, and so is anything that is neither a file nor a folder."""
     with suppress(FileNotFoundError, NotADirectoryError):
         stat = place.stat()
         if modes.S_ISREG(stat.st_mode):
@@ -70,7 +70,7 @@ def entry_of(entry: os.DirEntry[str], folder: os.stat_result) -> Iterator[tuple[
         stat = entry.stat()
     except PermissionError:
         yield entry.name, folder, UNREADABLE
-    except OSError:  # it has gone, or is a link to nothing or itself
+    except OSError:  # it was deleted, or is a link to nothing or to itself
         return
     else:
         if modes.S_ISDIR(stat.st_mode):
@@ -80,7 +80,7 @@ def entry_of(entry: os.DirEntry[str], folder: os.stat_result) -> Iterator[tuple[
 
 
 def link(source: Path, to: Path) -> bool:
-    """Whether it could be made, to the file itself; a link by this name to another one goes."""
+    """Hard-link `to` to the file, following symlinks and replacing what stands there. Return False if the system refuses."""
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
         to.unlink(missing_ok=True)
@@ -91,7 +91,7 @@ def link(source: Path, to: Path) -> bool:
 
 
 def copy(source: Path, to: Path) -> None:
-    """Raises OSError."""
+    """Copy the file. Raises OSError."""
     to.parent.mkdir(parents=True, exist_ok=True)
     with source.open("rb") as read, to.open("wb") as write:
         try:
@@ -101,8 +101,8 @@ def copy(source: Path, to: Path) -> None:
 
 
 def put(source: Path, to: Path, *, copied: bool) -> None:
-    """The file itself, or a copy of it where that is asked for or a link cannot be; a link again where the disk is too full for one.
-    Raises OSError."""
+    """Link the file, or copy it if asked or if no link can be made. If the disk is too full for a copy, link it after all. Raises
+    OSError."""
     if copied or not link(source, to):
         try:
             copy(source, to)
@@ -120,7 +120,7 @@ def is_whole_at(path: Path, name: str, size: int) -> bool:
 
 
 def told_at(path: Path, name: str, size: int) -> Any:
-    """What a small file of JSON says; of a file of Lightning's, that it is one."""
+    """Return the content of a small JSON file; for a Lightning checkpoint, `OF_LIGHTNING`."""
     try:
         if name.endswith(".ckpt"):
             with path.open("rb") as file:
@@ -133,7 +133,7 @@ def told_at(path: Path, name: str, size: int) -> Any:
 
 
 def date_files(come: Path, paths: list[str], written_ns: Mapping[str, int]) -> None:
-    """Each restored file gets back when it was written; and in that order when it was changed last, as some scripts go by that."""
+    """Restore the modification times of restored files, and set their change times in the same order, as some scripts sort by those."""
     changed_ns = 0
     for path in sorted(paths, key=lambda path: (written_ns.get(path, 0), path)):
         at = come / path

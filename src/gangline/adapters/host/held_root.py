@@ -1,4 +1,4 @@
-"""The files that lie in a script's folder of checkpoints themselves, held as one checkpoint."""
+"""Hold files that lie directly in a script's checkpoint folder as one checkpoint."""
 
 import os
 from collections.abc import Callable
@@ -12,12 +12,12 @@ from gangline.core.command.root import newest_in_root, whole_folder
 from gangline.core.command.version import has_number
 
 ROOT_SETTLES_S = 3.0
-"""After how long nothing more is expected of files in no folder of which nothing is known."""
+"""A version of such files is settled after this long without a change, as long as it is not known which files a save writes."""
 
 
 class HeldRoot(HeldCheckpoint):
-    """Files that lie in the folder of all: those that belong to the newest checkpoint there. `belongs` says of a name whether it may be
-    one of a checkpoint's; without it all do, wherever they lie."""
+    """The files of the newest checkpoint directly in the checkpoint folder. `belongs` returns whether a file of a name may be part of one;
+    without it every file may, at any depth."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class HeldRoot(HeldCheckpoint):
 
     @property
     def paths(self) -> frozenset[str]:
-        """Of the files that it consists of now."""
+        """The paths of its files at present."""
         return frozenset(self._entries())
 
     def _may_be_written_over(self, path: str) -> bool:
@@ -64,10 +64,10 @@ class HeldRoot(HeldCheckpoint):
         return found
 
     def _leave(self, here: Entries) -> None:
-        """Another number has begun: what there was of the one before was a version."""
+        """Start the next version when files with another number appear: the files of the previous number were a version."""
         self._learn()
         self._let_go(self._files.keys() - here.keys())
 
     def _notice_deletion(self, now_s: float) -> None:
-        """What goes here is of no use any more: there is always another, and nothing to wait for."""
+        """Drop deleted files at once: here no folder is being deleted, so there is nothing to wait for."""
         self._let_go(self._files.keys() - self._here)

@@ -1,4 +1,4 @@
-"""A node's own disk, below one folder: its machine id, its cache unless it shares one, a folder for each run."""
+"""A node's disk below one folder: its machine id, its cache unless it shares one, and a folder for each run."""
 
 import fcntl
 import json
@@ -21,7 +21,7 @@ from gangline.core.specs.spec import with_defaults
 
 
 class LocalHost:
-    """Only one worker at a time may have `home`. What a killed one left of its runs is removed."""
+    """The folder `home` of one worker, which it locks. It removes what a killed worker left of its runs."""
 
     def __init__(self, home: Path, cache: Cache | None = None) -> None:
         home.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ class LocalHost:
         self._runs.mkdir()
 
     def machine(self) -> str:
-        """The same whenever a worker starts here."""
+        """Return the machine's id, which stays the same across restarts of the worker."""
         path = self._home / "machine"
         if not path.exists():
             path.write_text(f"machine-{secrets.token_hex(8)}")
@@ -92,7 +92,7 @@ class LocalHost:
 
 
 def describe_numerics(*, with_gpu: bool) -> dict[str, str]:
-    """What decides the bits of a result besides the GPU: a trainer puts the same into the fingerprint of its checkpoints."""
+    """Return what decides the bits of a result besides the GPU: a trainer puts the same into the fingerprint of its checkpoints."""
     found = {"threads": os.environ.get("OMP_NUM_THREADS", "1"), "trainer": contract.TRAINER}
     if not with_gpu:
         found["cpu"] = _cpu()
@@ -109,7 +109,7 @@ def _cpu() -> str:
 
 
 def describe_gpu() -> dict[str, str]:
-    """The first GPU as the driver names it; empty where there is none, or none is shown to trainers."""
+    """Return the first GPU as the driver names it; empty if there is none, or if none is visible to trainers."""
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return {}
     query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
@@ -125,12 +125,12 @@ def memory_bytes() -> int:
     """Return how much memory this machine has, or its container may use."""
     sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for path in (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")):
-        with suppress(OSError, ValueError):  # "max" where there is no limit
+        with suppress(OSError, ValueError):  # "max" means no limit
             sizes.append(int(path.read_text()))
     return min(sizes)
 
 
 def gpu_memory_gb(described: dict[str, str]) -> float:
-    """Of a GPU as `describe_gpu` has it: `24564 MiB` is one of 24 GB, as its users say."""
+    """Return the GB of a GPU that `describe_gpu` describes, rounded as vendors do: `24564 MiB` is a card of 24 GB."""
     memory = described.get("gpu_memory", "").split()
     return round(float(memory[0]) / 1024) if memory and memory[0].isdigit() else 0.0

@@ -1,10 +1,9 @@
-"""Stands between `gangline exec` and its command, so that nothing of the command outlives it.
+"""Stand between `gangline exec` and its command, so that no process of the command outlives it.
 
-Started as a program, with a command. The command gets a session of its own, and what it starts becomes this process's child where it
-loses its parent. Standard input is a line of bytes from who started it: each the number of a signal for the command's group, zero to
-kill everything. When that line ends, because its writer was killed, everything is killed. What happens is told, a line each, on the
-file descriptor of the first argument: `started PID`, before it runs; `failed ERRNO` where it cannot; `ended STATUS` (of waitpid, for
-the command); `gone` when no process is left.
+It runs as a program, with a command. The command gets its own session, and orphans among its descendants become children of this process.
+Each byte on standard input is the number of a signal for the command's group, zero to kill everything. When standard input ends, because
+its writer was killed, everything is killed. Events are reported, a line each, on the file descriptor in the first argument: `started PID`,
+before the program runs; `failed ERRNO` if it cannot; `ended STATUS` (of waitpid, for the command); `gone` when no process is left.
 """
 
 import os
@@ -28,7 +27,7 @@ def main() -> None:
         signal.SIGTERM,
         signal.SIGINT,
         signal.SIGHUP,
-    ):  # who tells all processes of a machine tells gangline exec, too
+    ):  # a tool that signals all processes reaches gangline exec too, which decides
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
     try:
@@ -42,7 +41,7 @@ def main() -> None:
         _tell(told, f"failed {error.errno}")
         return
     for stream in (1, 2):
-        os.close(stream)  # they are the command's alone
+        os.close(stream)  # only the command holds them, so that its readers see the end when it exits
     listening = [LINE, woken]
     while _reap(told, process.pid):
         ready, _, _ = select.select(listening, [], [])
@@ -57,7 +56,7 @@ def main() -> None:
 
 
 def _begin(told: int) -> None:
-    """Tell of the command before its program runs, in its process: were this one killed first, nobody would know whom to look for."""
+    """Report the start in the command's process, before its program runs: if the keeper were killed first, nobody would know its PID."""
     die_with_parent()
     _tell(told, f"started {os.getpid()}")
 
@@ -72,7 +71,7 @@ def _obey(said: bytes, group: int) -> None:
 
 
 def _kill_all() -> None:
-    """Until none is left that could start another."""
+    """Kill again until no process is left that could start another."""
     while found := [pid for pid in descendants(os.getpid()) if not _is_dead(pid)]:
         for pid in found:
             with suppress(ProcessLookupError):
@@ -88,7 +87,7 @@ def _is_dead(pid: int) -> bool:
 
 
 def _reap(told: int, command: int) -> bool:
-    """Whether any is left."""
+    """Reap children that have ended; return whether any is left."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)

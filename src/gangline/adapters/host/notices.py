@@ -1,8 +1,8 @@
-"""What a provider tells a machine before it takes it back, asked for every few seconds in a thread of its own.
+"""Poll the provider's metadata service, in a thread, for the notice that this machine is about to be preempted.
 
-Amazon: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html (two minutes before).
-Google: https://cloud.google.com/compute/docs/instances/create-use-spot (`preempted`, thirty seconds before).
-Azure: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events (thirty seconds before).
+Amazon: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html (two minutes before). Google:
+https://cloud.google.com/compute/docs/instances/create-use-spot (`preempted`, thirty seconds before). Azure:
+https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events (thirty seconds before).
 """
 
 import os
@@ -19,8 +19,8 @@ PROVIDERS = ("aws", "gcp", "azure")
 
 
 class Notices:
-    """`of` is a provider, or the path of a file that appears. Call it: why the machine is about to go, or nothing. `say` is told when there
-    is nobody to ask."""
+    """The notices of a provider `of`, or the path of a file whose appearance is the notice. A call returns why the machine is about to go,
+    or "". `say` receives a warning once if the provider does not answer."""
 
     def __init__(self, of: str, say: Callable[[str], None], every_s: float = EVERY_S) -> None:
         asks: dict[str, Callable[[], str]] = {"aws": self._aws, "gcp": self._gcp, "azure": self._azure}

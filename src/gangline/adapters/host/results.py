@@ -1,4 +1,4 @@
-"""Files beside the checkpoints in a script's folder, and at places that were named besides: what there is, and what was sent of it."""
+"""Scan the files beside the checkpoints in a script's folder and at extra paths, and remember which of them were uploaded."""
 
 import hashlib
 import json
@@ -20,12 +20,13 @@ from gangline.core.files import FORBIDDEN, File, is_safe_path
 from gangline.ports.results import ScannedFile, Sent
 
 BESIDES = "results"
-"""Where the results from elsewhere lie whose name is taken."""
+"""The folder in the store for extra paths whose name is taken."""
 NOTES, HOLDING = "sent.jsonl", "sending"
 
 
 class LocalResults:
-    """Of the folder `root`, and `besides`; what is kept of them lies in `state`. `is_written` says whether anybody writes a file."""
+    """The results in the folder `root` and at the paths `besides`; its own files are in `state`. `is_written` returns whether a process has
+    a file open for writing."""
 
     def __init__(
         self, root: Path, state: Path, rules: Rules, besides: Sequence[Path], is_written: Callable[[Path], bool]
@@ -40,7 +41,7 @@ class LocalResults:
         self._heads: dict[Path, tuple[FileMark, Any]] = {}
         self._sent = _read_notes(state / NOTES)
         (state / f".{NOTES}").unlink(missing_ok=True)
-        self._write_notes(self._sent, state / f".{NOTES}")  # of what was sent again and again, the last stays
+        self._write_notes(self._sent, state / f".{NOTES}")  # drops older notes of each file
         (state / f".{NOTES}").replace(state / NOTES)
         (state / HOLDING).mkdir(exist_ok=True)
         for left in (state / HOLDING).iterdir():
@@ -100,11 +101,11 @@ class LocalResults:
 
     def note(self, sent: Mapping[str, Sent]) -> None:
         self._sent |= sent
-        with suppress(OSError):  # on a full disk: the files are safe, the next process sends them again
+        with suppress(OSError):  # the disk is full: the files are safe, and the next process uploads them again
             self._write_notes(sent, self._state / NOTES)
 
     def _write_notes(self, sent: Mapping[str, Sent], to: Path) -> None:
-        """Behind what is there, of which the last line may be half of one."""
+        """Append the notes, each after a newline: the last line of the file may be half of one."""
         rows = [json.dumps([path, each.mark, each.run, each.address]) for path, each in sent.items()]
         with to.open("a") as notes:
             notes.write("".join(f"\n{row}" for row in rows))
@@ -115,12 +116,12 @@ class LocalResults:
         return []
 
     def _is_seen(self, at: Path, found: Mapping[str, ScannedFile]) -> bool:
-        """Whether it lies in the folder, and goes up with that."""
+        """Return whether it is in the folder and uploaded with that."""
         root = self._root.resolve()
         return root in at.parents and any(look.group == at.relative_to(root).parts[0] for look in found.values())
 
     def _marks(self, at: Path, name: str) -> dict[str, FileMark]:
-        """Of the files of what lies there, by their paths below it."""
+        """Return the marks of the files at a path, by their paths below it."""
         found = dict[str, FileMark]()
         for path, stat, odd in entries_at(at):
             if odd == UNREADABLE:
@@ -141,7 +142,7 @@ class LocalResults:
         )
 
     def _told(self, at: Path, mark: FileMark) -> Any:
-        """What a single file says by which its layout is known; each version is read once."""
+        """Return what a single file says about its layout; each version is read once."""
         if not at.name.endswith(".ckpt") or not at.is_file():
             return None
         known = self._heads.get(at)
@@ -163,13 +164,13 @@ def _read_notes(place: Path) -> dict[str, Sent]:
     found = dict[str, Sent]()
     with suppress(OSError):
         for line in place.read_text().splitlines():
-            with suppress(ValueError, TypeError):  # half a line of a process that was killed
+            with suppress(ValueError, TypeError):  # half a line, from a process that was killed
                 path, (inode, size, written_ns), run, address = json.loads(line)
                 found[str(path)] = Sent(mark=(inode, size, written_ns), run=str(run), address=str(address))
     return found
 
 
 def _writable(path: str) -> str:
-    """As a name that every system can keep: what none can is written as %XX."""
+    """Return a name that every system can store: forbidden characters are written as %XX."""
     text = path.encode(errors="surrogateescape").decode(errors="backslashreplace")
     return FORBIDDEN.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), text)

@@ -1,4 +1,4 @@
-"""The folder beside a script's folder of checkpoints, in which `gangline exec` keeps what is its own."""
+"""Create and lock the folder in which `gangline exec` keeps its own files for a checkpoint folder."""
 
 import fcntl
 import os
@@ -9,7 +9,8 @@ from gangline.core.errors import UserError
 
 
 def make_folders(root: Path) -> Path:
-    """Of what this keeps: beside the folder, where a hard link reaches."""
+    """Create the state folder and return it: beside the checkpoint folder, or inside it if that is another disk, so that hard links reach
+    it."""
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A trainer as a subprocess in its own session, with a small environment: no token, no key, no user's settings.
+"""Run a trainer as a subprocess in its own session, with a small environment: no token, no key, no user's settings.
 
 When the agent dies the kernel kills the trainer too (PR_SET_PDEATHSIG), so a node never trains without a lease to renew.
 """
@@ -41,16 +41,16 @@ PASSED_ON = (
     "TMPDIR",
 )
 OF_DATA = "GANGLINE_DATA_"
-"""What a node's operator gives trainers to read data sets with; nothing else of its secrets reaches them."""
+"""The prefix of variables in which a node's operator gives trainers access to data sets; no other secret of the node reaches them."""
 LOG = "log.txt"
 PROOF_S_MAX = 600.0
-"""Loading the libraries takes seconds, from a cold disk a minute or two."""
+"""The longest time that loading the libraries may take: usually seconds, from a cold disk a minute or two."""
 
 
 class ProcessTrainer:
-    """Every run is given to a process that stands by, made at that moment where none does: loading the libraries takes longer
-    than a checkpoint's way to the node. It holds some hundred megabytes of memory. The first one proves what this machine can do;
-    `card` is what its driver calls its first one."""
+    """Starts each run in a standby process, which has loaded the libraries already: loading takes longer than downloading a checkpoint. The
+    standby holds a few hundred megabytes of memory; it is started on demand if there is none. The first one proves what this machine can
+    do; `card` is the driver's name of its first GPU."""
 
     def __init__(self, *, card: str = "") -> None:
         self._card = card
@@ -95,7 +95,7 @@ class ProcessTrainer:
 
 
 class _Proving:
-    """What a process that stands by reports, read without waiting until it has closed its end."""
+    """The report of the standby process, read without blocking until the process has closed its end."""
 
     def __init__(self, reading: int, until_s: float) -> None:
         os.set_blocking(reading, False)
@@ -122,7 +122,7 @@ class _Proving:
 
 
 def _proof_of(said: bytes) -> Proof:
-    """Of what was said up to the end; half of it where the process died."""
+    """Parse the complete report; it is cut off if the process died."""
     try:
         told = json.loads(said)
     except ValueError:
@@ -131,7 +131,8 @@ def _proof_of(said: bytes) -> Proof:
 
 
 def start_program(command: Sequence[str], directory: Path, *, below: Path) -> "ProcessRun":
-    """Start any program that keeps the contract in `directory`; it works below `below`. Raises `BadInput` where there is none."""
+    """Start any program that keeps the contract in `directory`; its working directory is `below`. Raises `BadInput` if it cannot be
+    started."""
     with (directory / LOG).open("ab") as log:
         try:
             process = _start(command, below=below, home=directory, stdin=subprocess.DEVNULL, log=log)
@@ -245,7 +246,7 @@ class ProcessRun:
         return self._made[path]
 
     def _read_reports(self) -> None:
-        """Whole lines only: the trainer may be in the middle of one."""
+        """Read complete lines only: the trainer may be in the middle of one."""
         path = self.directory / contract.PROGRESS
         if not path.exists():
             return
@@ -285,7 +286,7 @@ def _environment(home: str | Path) -> dict[str, str]:
 
 
 def _pictures_in(folder: Path) -> Pictures:
-    """The trainer has said what bytes they are."""
+    """Return the pictures with the hashes that the trainer wrote down."""
     told = json.loads((folder / contract.PICTURES).read_text())
     files = [File(path=one["path"], bytes=one["bytes"], sha256=one["sha256"]) for one in told["pictures"]]
     files.append(described_file(folder / contract.PICTURES, folder))

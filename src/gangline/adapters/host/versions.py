@@ -1,6 +1,6 @@
-"""What the next process must know of the checkpoints in a script's folder: of each the version that was taken last.
+"""Remember for the next process which version of each checkpoint in a script's folder was taken last.
 
-Without it a folder that was being written over in its place when everything was killed looks complete.
+Without this, a folder that was being overwritten in place when everything was killed would look complete.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ NAME = "versions.json"
 
 
 class Versions:
-    """Kept in `state`. Two threads may call it: the one that takes checkpoints and the one that describes them."""
+    """The versions on record in `state`. Two threads may call it: the one that takes checkpoints and the one that describes them."""
 
     def __init__(self, state: Path) -> None:
         self._at = state / NAME
@@ -31,7 +31,8 @@ class Versions:
         return frozenset(self._versions)
 
     def of(self, name: str, here: Callable[[], dict[str, tuple[Path, Mark]]]) -> Version | None:
-        """With its files as they are `here`, where these have other inodes: on a copy of the disk only their bytes tell."""
+        """Return the version with the marks of its files that are `here`. On a copy of the disk all inodes differ, so their hashes
+        decide."""
         version = self._versions.get(name)
         if version is None:
             return None
@@ -42,11 +43,11 @@ class Versions:
         return Version(version.marks | same, version.kinds, version.sha256s)
 
     def due(self, name: str) -> frozenset[str] | None:
-        """The kinds of files that the last checkpoint of such a name wrote."""
+        """Return the kinds of files that the last checkpoint with such a name wrote."""
         return self._due.get(path_pattern(name))
 
     def remember(self, name: str, marks: dict[str, Mark], kinds: frozenset[str], still: Callable[[str], bool]) -> None:
-        """What is not there any more is forgotten."""
+        """Record the version, and forget those whose checkpoint no longer exists."""
         with self._lock:
             self._versions[name] = Version(marks, kinds)
             self._due[path_pattern(name)] = kinds
@@ -54,7 +55,7 @@ class Versions:
             self._write()
 
     def describe(self, name: str, marks: dict[str, Mark], sha256s: dict[str, str]) -> None:
-        """Of the version with these marks, where it is still the last."""
+        """Add the hashes of the version with these marks, if it is still the last."""
         with self._lock:
             version = self._versions.get(name)
             if version is not None and version.marks == marks:
@@ -62,7 +63,7 @@ class Versions:
                 self._write()
 
     def _write(self) -> None:
-        """Where the disk is full, the checkpoint is not held up: the next one tries again."""
+        """Write the file. A full disk does not hold up the checkpoint: the next write tries again."""
         told = {
             name: {"marks": each.marks, "kinds": sorted(each.kinds), "sha256s": each.sha256s}
             for name, each in self._versions.items()

@@ -1,7 +1,7 @@
-"""A script's folder of checkpoints on this machine (gangline.adapters.host.held), and what is kept beside it.
+"""A script's checkpoint folder on this machine (gangline.adapters.host.held), and the state folder beside it.
 
-That lies in `.NAME.gangline` beside the folder, or in it where that is another disk: links to files (`held`), what comes in (`incoming`),
-what was put out of the script's sight at the last start (`set-aside`), the command's `log.txt`.
+The state folder is `.NAME.gangline` beside the checkpoint folder, or `.gangline` inside it if that is another disk. It contains links to
+files (`held`), downloads (`incoming`), what the last start moved out of the script's sight (`set-aside`), and the command's `log.txt`.
 """
 
 import hashlib
@@ -32,12 +32,12 @@ from gangline.ports.workspace import Taken
 from gangline.posix import FolderNews, is_written
 
 CHEAP_S, IDLE = 0.0005, 400.0
-"""Each look scans the folder while that takes less than so long. Scanning more files takes at most 1/`IDLE` of a core, whatever their
-number: between two scans a look goes by what there was news of."""
+"""Each look scans the folder as long as a scan takes less than `CHEAP_S` seconds. A slower scan takes at most 1/`IDLE` of a core, however
+many files there are: between two scans, a look checks only what it was notified of."""
 
 
 class LocalWorkspace:
-    """Raises `UserError` where the folder cannot be used, or another one is at work in it."""
+    """The checkpoint folder `root`. Raises `UserError` if it cannot be used, or if another `gangline exec` uses it."""
 
     def __init__(self, root: Path, rules: Rules) -> None:
         self.root = root
@@ -72,7 +72,7 @@ class LocalWorkspace:
 
     def _hear(self, seconds: float) -> None:
         news = self._news.wait(seconds)
-        if self.root in news:  # too much to be told
+        if self.root in news:  # the queue of notifications overflowed
             self._scan_s = 0.0
         heard = {path.relative_to(self.root).parts[0] for path in news if path != self.root}
         self._heard |= {name for name in heard if self._may_be_one(name)}
@@ -85,7 +85,7 @@ class LocalWorkspace:
         for name in names:
             if name not in self._held or not self._held[name].is_there():
                 continue
-            if name in heard:  # it may be made anew, as the same inode
+            if name in heard:  # it may have been created again with the same inode, which the old watch does not cover
                 self._news.watch(self.root / name)
                 self._held[name].heard = True
             if ended or self._held[name].is_due(now_s):
@@ -111,7 +111,7 @@ class LocalWorkspace:
         return any(is_candidate(self.rules, name, folder=folder) for folder in (True, False))
 
     def _names(self, heard: set[str], *, anew: bool) -> list[str]:
-        """Of what may be checkpoints: those that were there at the last scan, and those of which there was news since."""
+        """Return the names of possible checkpoints: those of the last scan, updated by the notifications since."""
         if anew or monotonic() >= self._scan_s:
             begun_s = thread_time()
             self._found = self._scan()
@@ -156,7 +156,7 @@ class LocalWorkspace:
         return HeldRoot(self.root, store, self.is_written, now_s, belongs=belongs, before=before)
 
     def _missed(self) -> list[HeldCheckpoint]:
-        """Those that have gone since the last look, and count; those that had gone before are forgotten."""
+        """Return the checkpoints that were deleted since the last look and still count; forget those that were deleted before it."""
         found = list[HeldCheckpoint]()
         for name, held in list(self._held.items()):
             if held.gone or not held.is_there():
@@ -249,7 +249,7 @@ class LocalWorkspace:
             for path in paths:
                 (self.root / path).parent.mkdir(parents=True, exist_ok=True)
                 (come / path).replace(self.root / path)
-            date_files(self.root, paths, written_ns)  # to move a file changes its inode's time
+            date_files(self.root, paths, written_ns)  # after the moves, since a move sets a file's change time
         self.discard()
         return self.root / name
 
@@ -274,7 +274,7 @@ class LocalWorkspace:
             held.forget()
 
     def _paths_of(self, name: str) -> list[str]:
-        """Of the files that it consists of now, below it."""
+        """Return the paths of its present files, relative to the checkpoint."""
         if name != ROOT:
             return list(files_at(self.root / name))
         return sorted(self._root(self._store / token_hex(8), 0.0).paths)
@@ -283,7 +283,7 @@ class LocalWorkspace:
         return shutil.disk_usage(self.root).free
 
     def place(self, name: str) -> Path:
-        """Of files in the folder of all that folder, or the file, where it is but one."""
+        """Return the path to pass to the script; for `ROOT` the checkpoint folder, or the file if it is a single one."""
         paths = self._paths_of(ROOT) if name == ROOT else []
         return self.root / (paths[0] if len(paths) == 1 else name)
 
@@ -309,7 +309,7 @@ def _marks_at(place: Path) -> dict[str, tuple[Path, Mark]]:
 
 
 def _describe(path: str, at: Path, mark: tuple[int, int, int] | None = None) -> File:
-    """Raises `Damaged` where it is written to meanwhile, or was since it had this mark."""
+    """Return the file with its hash. Raises `Damaged` if it changed while it was read, or since it had this mark."""
     if not is_safe_path(path):
         raise Damaged(f"{path!r} cannot be a name in the object store: its script must give it another one")
     before = mark_of(at.stat())

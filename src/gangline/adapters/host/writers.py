@@ -1,4 +1,4 @@
-"""Whether anybody has a file open for writing: by a lease of the kernel's, else by a look at all processes."""
+"""Find out whether a process has a file open for writing: by a read lease of the kernel, else by a scan of all processes."""
 
 import os
 from contextlib import suppress
@@ -11,7 +11,7 @@ PROBE_BYTES = 65_536
 
 
 def tells_writers(state: Path) -> bool:
-    """Whether leases tell of writers here; not all file systems have them. Raises `UserError` where the disk is full."""
+    """Return whether leases detect writers here; some file systems do not support them. Raises `UserError` if the disk is full."""
     probe = state / "probe"
     try:
         with probe.open("wb") as file:
@@ -30,7 +30,7 @@ def tells_writers(state: Path) -> bool:
 
 
 def has_writer(path: Path) -> bool:
-    """By looking through all processes that this user may look at."""
+    """Return whether a process has the file open for writing, as far as this user may look into processes."""
     stat = path.stat()
     for handle in Path("/proc").glob("[0-9]*/fd/*"):
         with suppress(OSError):

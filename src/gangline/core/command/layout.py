@@ -14,8 +14,8 @@ version of it (`gangline.core.command.version`).
 | `dcp`         | a folder of shards by torch.distributed.checkpoint | `.metadata`                                            |
 | `onetrainer`  | a folder `…-backup-STEP-EPOCH-EPOCHSTEP` | its settings, `onetrainer_config/….json`                         |
 | `manifest`    | a folder                    | `manifest.json`, as the trainer contract says (gangline.core.runs.contract)   |
-| `files`       | files directly in the checkpoint folder: those with the newest number, and those without a number | none: a version is complete once each kind of file was written again |
-| `folder`      | the whole checkpoint folder | as with `files`                                                               |
+| `files`       | the files with the newest number, and those without one, in no folder | none: each kind of file must be written again |
+| `folder`      | everything in the checkpoint folder | as with `files`                                                       |
 """
 
 import re

@@ -24,7 +24,7 @@ SYSTEMS = {"darwin": "macOS", "win32": "Windows"}
 
 def one_of_several(environment: Mapping[str, str]) -> str:
     """Return the variable that says that a launcher starts several of these, as NAME=VALUE; empty if none does."""
-    sizes = [*SEVERAL, *(["WORLD_SIZE"] if environment.get("RANK") else [])]  # without RANK it may be meant for the command
+    sizes = [*SEVERAL, *(["WORLD_SIZE"] if environment.get("RANK") else [])]  # alone it may be a setting of the command
     found = [name for name in sizes if _number(environment, name) > 1] + [
         name for name in ANOTHER if _number(environment, name) > 0
     ]

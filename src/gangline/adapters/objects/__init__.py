@@ -1,1 +1,1 @@
-"""Object stores: a folder, a bucket."""
+"""Object stores: a folder behind the server, a plain folder, and an S3 bucket."""

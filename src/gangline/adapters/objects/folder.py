@@ -1,6 +1,6 @@
-"""An object store that is a folder, of a disk that outlives the machine: for who is at work in it with nobody between.
+"""An object store that is a folder on a disk that outlives the machine, used directly without a server.
 
-Unlike the server's (`objects_local`), it signs nothing: a URL is the key. Files are copied to `.coming` first.
+Unlike the server's store (`adapters/objects/local.py`) it signs nothing: a URL is the key. Files are copied to `.coming` first.
 """
 
 import hashlib
@@ -27,11 +27,11 @@ AT_ONCE = 4
 BUFFER_BYTES = 1 << 20
 COMING = ".coming"
 DEAD_S = 3600.0
-"""A file on its way that has not grown for so long comes no more."""
+"""A partial file that has not grown for this long is abandoned."""
 
 
 class FolderObjects:
-    """The `objects` port, but for uploads in parts, which nothing needs here."""
+    """The `objects` port without multipart uploads: `in_parts` is always False, so nobody calls those methods."""
 
     creates_only = True
 
@@ -109,21 +109,21 @@ class FolderObjects:
             path = self.path(key)
             with self._reached(key):
                 path.unlink(missing_ok=True)
-            with suppress(OSError):  # the last of its folder takes that along
+            with suppress(OSError):  # a folder is removed with its last file
                 for folder in path.parents:
                     if folder == self.root:
                         break
                     folder.rmdir()
 
     def bring_in(self, source: Path, key: str) -> None:
-        """A file of this machine. Raises `Unreachable`."""
+        """Copy a file of this machine into the store. Raises `Unreachable`."""
         with self._reached(key), self._coming(key) as coming:
             shutil.copyfile(source, coming)
             flush(coming)
             coming.replace(self.path(key))
 
     def sweep(self, now_s: float) -> None:
-        """What somebody who was killed had begun to copy. `now_s`: Unix time."""
+        """Delete partial copies of processes that were killed. `now_s` is Unix time."""
         for path in (self.root / COMING).glob("*"):
             with suppress(OSError):
                 if now_s - path.stat().st_mtime > DEAD_S:
@@ -146,7 +146,8 @@ class FolderObjects:
             raise Unreachable(f"{self.root} cannot be used: {error.strerror}") from None
 
     def _name(self, coming: Path, key: str) -> None:
-        """Raises `FileExistsError` where the name is taken. Some disks know no hard links."""
+        """Give the file its name. Raises `FileExistsError` if the name is taken. Some file systems have no hard links: there it is
+        copied."""
         try:
             os.link(coming, self.path(key))
         except FileExistsError:
@@ -167,7 +168,7 @@ class FolderObjects:
 
 
 class _Coming:
-    """A file's first name, of which nothing is left."""
+    """A temporary file that is removed at the end."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -180,7 +181,7 @@ class _Coming:
 
 
 class FolderTransfer:
-    """The `transfer` port: copies. `nice`: how far its threads stand back for other programs (setpriority(2))."""
+    """The `transfer` port by copying. `nice` is how far its threads lower their priority (setpriority(2))."""
 
     def __init__(self, objects: FolderObjects, *, nice: int = 0) -> None:
         self._objects = objects
@@ -228,7 +229,7 @@ class FolderTransfer:
 
 @contextmanager
 def _read(path: Path, key: str) -> Iterator[Iterator[bytes]]:
-    """The pieces of an object; what goes wrong with reading it is told apart from what goes wrong with writing it down."""
+    """Yield the pieces of an object. Errors of reading are translated here, so that an OSError of the caller's writing stays distinct."""
 
     def pieces() -> Iterator[bytes]:
         while True:
@@ -249,7 +250,7 @@ def _read(path: Path, key: str) -> Iterator[Iterator[bytes]]:
 
 
 def _unreadable(error: OSError, key: str) -> GanglineError:
-    """Of this object, or of the disk that it lies on."""
+    """Return the error for this object, or for the whole disk."""
     if isinstance(error, FileNotFoundError):
         return NotFound(f"there is no object {key}")
     if isinstance(error, IsADirectoryError | NotADirectoryError) or error.errno == EIO:

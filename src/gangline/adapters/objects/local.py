@@ -1,8 +1,8 @@
-"""The object store in a folder of the server, behind URLs that the server itself signs and serves.
+"""An object store in a folder of the server, behind URLs that the server itself signs and serves.
 
-`objects/<key>` holds the bytes, `attested/<key>` the SHA-256 that was computed while they came in. Keys are write-once:
-the bytes come into a file of their own and get their name by a hard link, which fails where the name is taken. An upload in
-parts is a folder `uploads/<id>`: `key`, the `content` that grows together, and for each part that is right a file by its number.
+`objects/<key>` holds the bytes, `attested/<key>` the SHA-256 that was computed while they arrived. Keys are write-once: the bytes arrive in
+a temporary file and get their name by a hard link, which fails if the name is taken. A multipart upload is a folder `uploads/<id>` with the
+`key`, the `content` into which all parts are written, and a file named by its number for each part that arrived intact.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ ROUTE = "/v1/objects/"
 
 
 class LocalObjects:
-    """`secret` signs: who has it can read and write everything."""
+    """The object store below `root`. Whoever has the `secret` that signs can read and write everything."""
 
     def __init__(self, root: Path, secret: str) -> None:
         self._objects = root / "objects"
@@ -37,7 +37,7 @@ class LocalObjects:
         self._secret = secret.encode()
         for folder in (self._objects, self._attested, self._incoming, self._uploads):
             folder.mkdir(parents=True, exist_ok=True)
-        for left in self._incoming.iterdir():  # of a server that was killed while bytes came in
+        for left in self._incoming.iterdir():  # a server was killed during an upload
             left.unlink()
 
     @property
@@ -77,7 +77,7 @@ class LocalObjects:
         try:
             marks = [path for path in (self._uploads / upload).iterdir() if path.name.isdecimal()]
             return {int(mark.name): _part(mark.read_text()) for mark in marks}
-        except FileNotFoundError:  # it ends in this moment
+        except FileNotFoundError:  # it was completed or aborted at this moment
             return None
 
     def complete(self, key: str, upload: str, parts: Sequence[UploadPart]) -> None:
@@ -85,7 +85,7 @@ class LocalObjects:
             return
         joined = b"".join(bytes.fromhex(part.sha256 or "") for part in parts)
         attested = f"{hashlib.sha256(joined).hexdigest()}-{len(parts)}"
-        with suppress(BadInput), self._meaning(key):  # taken in this moment
+        with suppress(BadInput), self._meaning(key):  # another request took the key at this moment
             self._keep(self._uploads / upload / "content", key, attested)
         self.abort(key, upload)
 
@@ -140,7 +140,7 @@ class LocalObjects:
                     (self._attested / key).unlink(missing_ok=True)
 
     def locate(self, key: str) -> Path:
-        """The file of an object. Raises `NotFound`."""
+        """Return the file of an object. Raises `NotFound`."""
         path = self._path(key)
         with self._meaning(key):
             if not path.is_file():
@@ -148,7 +148,7 @@ class LocalObjects:
         return path
 
     def check(self, method: str, key: str, what: str, expires_ms: int, signature: str, now_ms: int) -> None:
-        """Raises `Denied` unless this server signed just this, and not too long ago."""
+        """Raise `Denied` unless this server signed exactly this request and its time is not over."""
         expected = self._signature(method, key, what, expires_ms)
         if not hmac.compare_digest(signature.encode(errors="replace"), expected.encode()):
             raise Denied("the signature of this URL is wrong")
@@ -156,8 +156,8 @@ class LocalObjects:
             raise Denied("this URL has expired", hint="ask for a new one")
 
     async def receive(self, key: str, what: str, body: AsyncIterator[bytes]) -> None:
-        """Take an upload of exactly what was signed. Raises `Damaged` otherwise; `BadInput` where the key holds other bytes,
-        `NotFound` where the upload that this is a part of has ended."""
+        """Receive an upload of exactly the bytes that were signed. Raises `Damaged` otherwise, `BadInput` if the key holds other bytes, and
+        `NotFound` if the part's upload has ended."""
         size, sha256, *part = what.split("-")
         with self._coming(key) as incoming:
             await _receive_into(incoming, int(size), sha256, body)
@@ -168,7 +168,7 @@ class LocalObjects:
                 await asyncio.to_thread(self._keep, incoming, key, sha256)
 
     def _keep_part(self, incoming: Path, key: str, upload: str, number: int, mark: str) -> None:
-        """A part that came again is the same as before, so that writing it over itself harms nobody."""
+        """Write a part into the content. A part that arrives again has the same bytes, so overwriting it is harmless."""
         folder = self._uploads / upload
         try:
             with incoming.open("rb") as came, (folder / "content").open("r+b") as content:
@@ -203,7 +203,7 @@ class LocalObjects:
 
     @contextmanager
     def _coming(self, key: str) -> Iterator[Path]:
-        """A file for bytes on their way to `key`, of which nothing is left afterwards."""
+        """Yield a temporary file for bytes on their way to `key`, and remove it afterwards."""
         incoming = self._incoming / secrets.token_hex(16)
         try:
             with self._meaning(key):
@@ -214,7 +214,7 @@ class LocalObjects:
 
     @contextmanager
     def _meaning(self, key: str) -> Iterator[None]:
-        """Raise what the system says of the disk as an error of ours: `BadInput` where the key is wrong, else `Unreachable`."""
+        """Translate the system's errors: `BadInput` if the key is wrong, else `Unreachable`."""
         try:
             yield
         except (FileExistsError, NotADirectoryError, IsADirectoryError):
@@ -265,13 +265,13 @@ def _part(mark: str) -> UploadPart:
 
 
 def _keep_on_disk(file: BinaryIO) -> None:
-    """May take long, so never in the event loop."""
+    """Flush the file to the disk. This may take long, so never call it in the event loop."""
     file.flush()
     os.fsync(file.fileno())
 
 
 def _attested(path: Path, attested: Path) -> str:
-    """The hash of an object that is there; read anew where a crash came between its name and its attestation."""
+    """Return the hash of an existing object; compute it again if the server crashed between naming and attesting the object."""
     known = _noted(attested)
     if not known:
         known = _sha256_of(path)
@@ -287,7 +287,7 @@ def _noted(attested: Path) -> str:
 
 
 def _attest(attested: Path, sha256: str) -> None:
-    """Write it whole or not at all: on a full disk a file would be there, with nothing in it."""
+    """Write the hash atomically: on a full disk the file would otherwise exist and be empty."""
     partial = attested.with_name(f".{secrets.token_hex(8)}")
     try:
         partial.write_text(sha256)

@@ -1,7 +1,7 @@
-"""The object store in an S3 bucket: nodes and users reach it by signed URLs, this server with the key.
+"""An object store in an S3 bucket: nodes and users reach it by signed URLs, this server with the credentials.
 
-obstore moves the bytes that the server itself reads and writes. Uploads in parts, attestations and everything that is signed for
-others are requests of `s3_wire`; `s3_abilities` says which of them this store can be trusted with.
+obstore moves the bytes that the server itself reads and writes. Multipart uploads, attestations and everything that is signed for others
+are requests of `s3_wire`; `s3_abilities` says which of them this store can be trusted with.
 """
 
 import base64
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 CHUNK = 4 << 20
 ASK_AGAIN = timedelta(minutes=5, seconds=5)
-"""obstore asks for another key when this one has less than five minutes left."""
+"""obstore asks for new credentials when less than five minutes are left, so these make it ask after five seconds."""
 GONE, TAKEN = 404, 412
 NOT_SO = 400
-"""The store finds the parts other than this server said."""
+"""The store found other parts than this server declared."""
 
 
 class S3Objects:
@@ -162,11 +162,11 @@ class S3Objects:
                 obstore.delete(self._store, [_safe(key) for key in keys])
 
     def _exactly(self, part: UploadPart) -> dict[str, str]:
-        """Headers that hold a request to these bytes, as far as the store does."""
+        """Return headers that bind a request to these bytes, as far as the store checks them."""
         return {"Content-Length": str(part.bytes)} | ({CHECKSUM: _base64(part)} if self._able.checks else {})
 
     def _parts(self, key: str, upload: str) -> dict[int, tuple[UploadPart, str]] | None:
-        """With their ETags."""
+        """Return the parts of an open upload with their ETags; None if there is no such upload."""
         found, after = dict[int, tuple[UploadPart, str]](), "0"
         while True:
             query = {"uploadId": upload, "part-number-marker": after}
@@ -184,7 +184,7 @@ class S3Objects:
 
     @contextmanager
     def _reached(self, key: str) -> Iterator[None]:
-        """obstore's errors in our words: its own name requests and answers."""
+        """Translate obstore's errors, whose messages contain requests and answers."""
         try:
             yield
         except (NotFoundError, FileNotFoundError):
@@ -198,7 +198,7 @@ class S3Objects:
 
 
 def _open(bucket: S3Bucket) -> S3Store:
-    """The key is handed over by a function, so that no environment variable mixes with it."""
+    """Open the bucket. The credentials come from a function, so that no environment variable mixes with them."""
     return S3Store(
         bucket.name,
         prefix=bucket.prefix or None,
@@ -212,7 +212,7 @@ def _open(bucket: S3Bucket) -> S3Store:
 
 
 def _for_obstore(bucket: S3Bucket) -> "S3Credential":
-    """Asked again after a while: whether a key is renewed is not for obstore to know."""
+    """Return the current credentials with a short life, so that obstore asks again: botocore decides when they are renewed."""
     key = frozen(bucket)
     return {
         "access_key_id": key.access_key,
@@ -233,9 +233,9 @@ def _base64(part: UploadPart) -> str:
 
 
 def _hexadecimal(attested: str) -> str:
-    """As S3 writes a SHA-256, and behind a dash the number of parts whose SHA-256s it is of."""
+    """Return a SHA-256 in hexadecimal, keeping the suffix `-N` of a hash over the hashes of N parts."""
     digest, dash, parts = attested.partition("-")
     try:
         return base64.b64decode(digest).hex() + dash + parts
     except ValueError:
-        return attested  # which nothing agrees with
+        return attested  # it matches no hash, as it is no base64

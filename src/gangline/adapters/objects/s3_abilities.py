@@ -1,4 +1,4 @@
-"""What an S3 store can do, found out at start by asking it to do wrong things. Stores differ, and some only seem to obey."""
+"""Probe at start what an S3 store can do, by requests that it should refuse. Stores differ, and some accept a header and ignore it."""
 
 import base64
 import hashlib
@@ -31,7 +31,7 @@ class Abilities:
     measures: bool  # refuses more bytes than were signed for
 
     def lacking(self) -> list[str]:
-        """For the operator: what the store does not do, and what is done instead."""
+        """Return, for the operator, what the store does not do and what is done instead."""
         instead = {
             "create-only PUT": (self.create_only, "every file goes up as parts that only this server completes"),
             "create-only completion": (self.completes_once, "the server looks first"),
@@ -43,7 +43,7 @@ class Abilities:
 
 
 NONE = Abilities(create_only=False, completes_once=False, checks=False, attests=False, measures=False)
-"""What may be trusted of a store of which nothing was tried, as one who only reads does."""
+"""The abilities of a store that was not probed, as by a client that only reads."""
 
 
 def checksum(content: bytes) -> str:
@@ -51,7 +51,7 @@ def checksum(content: bytes) -> str:
 
 
 def find_abilities(wire: Wire) -> Abilities:
-    """Raises `UserError` where the bucket cannot be used, `Unreachable` where there is nobody."""
+    """Probe the store. Raises `UserError` if the bucket cannot be used, `Unreachable` if the store does not answer."""
     check_abilities(wire)
     probe = f"probes/{secrets.token_hex(8)}"
     taken, checked, wrong, longer = (f"{probe}/{what}" for what in ("taken", "checked", "wrong", "longer"))
@@ -68,11 +68,11 @@ def find_abilities(wire: Wire) -> Abilities:
     finally:
         for key in (taken, checked, wrong, longer):
             wire.send("DELETE", key)
-    return replace(found, attests=found.attests and found.checks)  # what was told without a check attests nothing
+    return replace(found, attests=found.attests and found.checks)  # an unverified checksum attests nothing
 
 
 def _takes(wire: Wire, key: str, content: bytes) -> bool:
-    """With a URL for other bytes of this length, unless they are the right ones."""
+    """Return whether the store accepts `content` with the checksum of `RIGHT`."""
     return wire.send("PUT", key, headers={CHECKSUM: checksum(RIGHT)}, content=content).is_success
 
 
@@ -81,12 +81,12 @@ def _takes_more_than_signed(wire: Wire, key: str) -> bool:
     url = wire.sign("PUT", key, now_ms=wire.now_ms(), seconds=PROBE_S, headers=signed)
     try:
         return httpx.put(url, content=LONGER).is_success
-    except httpx.HTTPError:  # it hangs up: one way to refuse
+    except httpx.HTTPError:  # closing the connection is a refusal, too
         return False
 
 
 def _completes_once(wire: Wire, taken: str) -> bool:
-    """Of an upload in parts, which every store must offer."""
+    """Probe it with a multipart upload, which every store must support."""
     begun = _must(wire, wire.send("POST", taken, query={"uploads": ""}), "begin an upload in parts")
     upload = {"uploadId": parse_xml(begun).findtext("{*}UploadId") or ""}
     part = _must(wire, wire.send("PUT", taken, query=upload | {"partNumber": "1"}, content=WRONG), "take a part")
@@ -97,7 +97,8 @@ def _completes_once(wire: Wire, taken: str) -> bool:
 
 
 def completion(parts: list[tuple[int, str, str | None]]) -> bytes:
-    """The request to make an object of parts: number, ETag, and SHA-256 in base64 where the store checks them."""
+    """Return the body of the request that completes a multipart upload: part number, ETag and, if the store checks them, SHA-256 in
+    base64."""
     listed = "".join(
         f"<Part><PartNumber>{number}</PartNumber><ETag>{etag.replace('&', '&amp;')}</ETag>"
         + (f"<ChecksumSHA256>{sha256}</ChecksumSHA256>" if sha256 else "")
@@ -158,7 +159,7 @@ def _unusable(wire: Wire, answer: httpx.Response, what: str) -> UserError:
 
 
 def _skew_s(wire: Wire, headers: Mapping[str, str]) -> float:
-    """By how much this machine's clock is ahead; 0 where the store does not tell the time."""
+    """Return by how many seconds this machine's clock is ahead; 0 if the store does not send its time."""
     try:
         return wire.now_ms() / 1000 - parsedate_to_datetime(headers.get("date", "")).timestamp()
     except ValueError:

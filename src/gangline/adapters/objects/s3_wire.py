@@ -1,4 +1,4 @@
-"""Requests to an S3 bucket: signed by botocore, in the URL, and sent by httpx. No secret is ever in an error or a repr."""
+"""Send requests to an S3 bucket: signed by botocore, in the URL, and sent by httpx. No secret is ever in an error or a repr."""
 
 import math
 import time
@@ -24,7 +24,7 @@ BUSY = (408, 409, 425, 429)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Bucket:
-    """Where the objects lie, and the key that opens it, which may renew itself. Without an endpoint it is Amazon's."""
+    """A bucket and the credentials for it, which may renew themselves. Without an endpoint it is Amazon's."""
 
     name: str
     prefix: str = ""
@@ -34,14 +34,14 @@ class S3Bucket:
 
     @property
     def url(self) -> str:
-        """An endpoint of one's own is addressed by path; at Amazon's the bucket is part of the host."""
+        """The bucket's URL: path-style with an endpoint, virtual-hosted at Amazon."""
         if self.endpoint:
             return f"{self.endpoint}/{self.name}"
         return f"https://{self.name}.s3.{self.region}.amazonaws.com"
 
 
 def frozen(bucket: S3Bucket) -> ReadOnlyCredentials:
-    """The key of this moment. Raises `Unreachable` where who gives it out does not answer."""
+    """Return the current credentials. Raises `Unreachable` if their provider does not answer."""
     try:
         return bucket.credentials.get_frozen_credentials()
     except BotoCoreError as error:
@@ -52,7 +52,7 @@ def frozen(bucket: S3Bucket) -> ReadOnlyCredentials:
 
 
 class _SignedAt(S3SigV4QueryAuth):
-    """Signs as of a given moment, not of the machine's clock."""
+    """Signs as of a given moment, not by the machine's clock."""
 
     def __init__(self, bucket: S3Bucket, now_ms: int, seconds: float) -> None:
         super().__init__(frozen(bucket), "s3", bucket.region, expires=math.ceil(seconds))
@@ -64,7 +64,7 @@ class _SignedAt(S3SigV4QueryAuth):
 
 
 class Wire:
-    """Keys are those of the `objects` port: below the bucket's prefix."""
+    """A client for one bucket. Keys are those of the `objects` port, relative to the bucket's prefix."""
 
     def __init__(self, bucket: S3Bucket, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
         self.bucket = bucket
@@ -73,11 +73,11 @@ class Wire:
 
     @property
     def place(self) -> str:
-        """For people."""
+        """The store's host, for messages."""
         return urlsplit(self.bucket.url).netloc
 
     def name(self, key: str) -> str:
-        """An object's key in the bucket; without a key: the prefix of all of them."""
+        """Return an object's key in the bucket; for an empty key, the prefix of all keys."""
         return f"{self.bucket.prefix}/{key}".strip("/")
 
     def sign(
@@ -105,7 +105,8 @@ class Wire:
         query: Mapping[str, str] | None = None,
         content: bytes = b"",
     ) -> httpx.Response:
-        """Whatever it answers. Without a key it is about the bucket. Raises `Unreachable` where nobody does."""
+        """Send a request and return any answer that the store gives below 500. Without a key it concerns the bucket. Raises `Unreachable`
+        if the store is down, overloaded or does not answer."""
         url = self.sign(method, key, now_ms=self.now_ms(), seconds=CONTROL_S, headers=headers, query=query)
         try:
             answer = self._client.request(method, url, headers=dict(headers or {}), content=content)
@@ -130,7 +131,8 @@ class Wire:
         content: bytes = b"",
         expected: tuple[int, ...] = (),
     ) -> httpx.Response:
-        """A success or what is `expected`. Raises `Unreachable` for the rest: an operator can mend it, and trying again then helps."""
+        """Return an answer that is a success or `expected`. Raises `Unreachable` for all others: once an operator has repaired the cause, a
+        retry succeeds."""
         answer = self.send(method, key, headers=headers, query=query, content=content)
         if answer.is_success or answer.status_code in expected:
             return answer
@@ -142,12 +144,12 @@ class Wire:
 
 
 def s3_error_code(answer: httpx.Response) -> str:
-    """S3's word for what is wrong; empty where it says none."""
+    """Return S3's error code; empty if there is none."""
     return parse_xml(answer).findtext("{*}Code") or parse_xml(answer).findtext("Code") or ""
 
 
 def parse_xml(answer: httpx.Response) -> ElementTree.Element:
-    """What is no XML is an empty element."""
+    """Parse the body; anything but XML becomes an empty element."""
     try:
         return ElementTree.fromstring(answer.content)  # noqa: S314 - of the operator's own object store
     except ElementTree.ParseError:

@@ -1,1 +1,1 @@
-"""Bytes between a node and an object store, over HTTP."""
+"""Move bytes between a machine and an object store, over HTTP."""

@@ -1,6 +1,6 @@
-"""Files over HTTP by signed requests: in parts, several at once, each tried again on its own. Every call waits until it is done.
+"""Move files over HTTP by signed requests: in parts, several concurrently, each retried by itself. Every call blocks until it is done.
 
-Memory is a small buffer for each part under way, however large the files are.
+Memory use is a small buffer for each part in transfer, no matter how large the files are.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ SHORT_BYTES = 8 * PART_BYTES
 STREAMS = 4
 PARTIAL, EXISTS = 206, 412
 ENDED = (b"<Code>ExpiredToken<", b"<Code>TokenRefreshRequired<", b"<Code>InvalidToken<")
-"""A key that ended before the URL that was signed with it: S3 answers 400."""
+"""The credentials expired before the URL that they signed: S3 answers 400, not 403."""
 ARCHIVED = b"<Code>InvalidObjectState<"
 """A lifecycle rule has moved the object to Glacier: a fresh URL does not help."""
 SENTENCE_BYTES = 4096
@@ -37,7 +37,7 @@ SENTENCE_BYTES = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """How long a connection may stand still, and how often in a row a part may fail before its file does."""
+    """How many seconds a connection may stall, and how many times in a row a part may fail before its file does."""
 
     connect_s: float = 10.0
     stall_s: float = 30.0
@@ -46,11 +46,11 @@ class Patience:
 
 
 class RangesIgnored(Exception):
-    """The store sends the whole file where a part of it was asked for."""
+    """Raised when the store sends the whole file in answer to a range request."""
 
 
 class Busy(Unreachable):
-    """Trying again may help, the store says; `after_s` seconds from now, if it says that too."""
+    """Raised when the store asks for a retry, after `after_s` seconds if it names a time."""
 
     def __init__(self, message: str, after_s: float) -> None:
         super().__init__(message)
@@ -58,7 +58,7 @@ class Busy(Unreachable):
 
 
 class Carrier:
-    """`server` is where URLs without a host belong; `threads` move the parts."""
+    """Transfers single files. `server` is the base of URLs without a host; `threads` move the parts."""
 
     def __init__(self, server: str, threads: ThreadPoolExecutor, patience: Patience, rng: Random) -> None:
         self._server = server
@@ -68,11 +68,12 @@ class Carrier:
         self._connections = Connections(connect_s=patience.connect_s, stall_s=patience.stall_s)
 
     def close(self) -> None:
-        """For good: what is under way fails, and nothing more begins."""
+        """Stop for good: running transfers fail and no new one starts."""
         self._connections.close()
 
     def describe(self, file: File, source: Path) -> Upload:
-        """The whole is hashed beside the parts, from the same bytes: so what the store attests of parts is true of the whole."""
+        """Return the file's size and hashes. The whole file is hashed concurrently with the parts, and must match `file.sha256`: so an
+        attestation of the parts holds for the whole. Raises `Damaged`."""
         self._refuse_if_closed()
         whole = self._threads.submit(_hash, file, source, range(file.bytes))
         parts = tuple(_hash(file, source, part) for part in part_ranges(file.bytes))
@@ -91,13 +92,14 @@ class Carrier:
             )
 
     def download(self, signed: Signed, file: File, to: Path, *, durable: bool) -> None:
-        """Nothing is done where it is there already; where somebody else fetches it just now, that is waited for."""
+        """Download to `to` unless the file is there already. If another process is downloading it, wait for that."""
         self._refuse_if_closed()
         get = partial(self._get, signed, file)
         with Partial(to, file, self._connections.closed) as incoming:
             if incoming.there:
                 return
-            # A URL may expire before a long file is there, so all of it is asked for at once; of others the hash keeps up.
+            # A URL may expire while a long file downloads, so all its ranges are requested at once. A short file is requested part by
+            # part, in order, so that hashing keeps pace with the download.
             runs = incoming.missing(1 if file.bytes <= SHORT_BYTES else -(-incoming.parts // STREAMS))
             try:
                 self._all((partial(get, incoming, run) for run in runs), then=incoming.check)
@@ -109,17 +111,17 @@ class Carrier:
         def once() -> None:
             body = _read(file, content, part)
             with self._connections.ask("PUT", self._url(signed), _with_length(signed, part), body) as answer:
-                # What was to be created and is there already is these bytes, and an answer that was lost; if it is others,
-                # the server sees it when it looks at what was handed in.
+                # EXISTS on a create-only PUT means that an earlier try arrived and its answer was lost. If the key holds other
+                # bytes, the server finds that when it checks the upload.
                 if answer.status != EXISTS:
-                    _check(answer, file, refused=Damaged)  # most likely its bytes were changed on the way: once more
+                    _check(answer, file, refused=Damaged)  # most likely corrupted in transit: retry
                 with network():
                     answer.read()
 
         self._insist(once)
 
     def _get(self, signed: Signed, file: File, incoming: Partial, run: range, *, ranged: bool = True) -> int:
-        """Where it ends. What was cut goes on from the last byte that came, unless the store knows no ranges."""
+        """Download a range and return its end. After a cut it resumes at the last byte, unless the store ignores ranges."""
         at = run.start
 
         def once() -> None:
@@ -140,7 +142,7 @@ class Carrier:
         return run.stop
 
     def _all(self, jobs: Iterable[Callable[[], T]], then: Callable[[T], None] = lambda _: None) -> None:
-        """`then` takes their answers in order. After a failure those under way are waited for, and no more begun."""
+        """Run the jobs concurrently and pass their results to `then` in order. After a failure, wait for running jobs and start no more."""
         futures = [self._threads.submit(job) for job in jobs]
         try:
             for future in futures:
@@ -149,7 +151,7 @@ class Carrier:
             wait([future for future in futures if not future.cancel()])
 
     def _insist(self, once: Callable[[], None], at: Callable[[], int] = lambda: 0) -> None:
-        """`once`, until it works, or came no further than it was (`at`) so many times in a row."""
+        """Retry `once` until it succeeds, or has failed `tries` times in a row without progress of `at`."""
         tries, before = 0, at()
         while True:
             try:
@@ -168,13 +170,13 @@ class Carrier:
         return urljoin(self._server, signed.url)
 
     def _refuse_if_closed(self) -> None:
-        """What waited for a thread when it was stopped does not begin."""
+        """Raise `Unreachable` in a job that was still queued when the carrier was closed."""
         if self._connections.closed.is_set():
             raise Unreachable("the transfer was stopped")
 
 
 def _read(file: File, content: int, part: range) -> Iterator[memoryview]:
-    """The bytes of a part, a few at a time, in the same buffer."""
+    """Yield the bytes of a part in pieces, all in the same buffer."""
     buffer, at = memoryview(bytearray(BUFFER_BYTES)), part.start
     while at < part.stop:
         count = os.preadv(content, [buffer[: part.stop - at]], at)
@@ -193,13 +195,13 @@ def _hash(file: File, source: Path, part: range) -> str:
 
 
 def _with_length(signed: Signed, part: range) -> dict[str, str]:
-    """Exactly the headers that were signed; the length besides, where it is none of them."""
+    """Return exactly the signed headers, plus Content-Length if it is not among them."""
     named = any(name.lower() == "content-length" for name in signed.headers)
     return signed.headers if named else signed.headers | {"Content-Length": str(len(part))}
 
 
 def _check(answer: HTTPResponse, file: File, *, refused: type[GanglineError] = BadInput) -> None:
-    """`refused` is what it means where the store does not say which mistake it was."""
+    """Raise the error that the answer means; `refused` is the one for a status that names no cause."""
     said = f"the object store answered {answer.status} for {file.path}"
     match answer.status:
         case status if status < 300:
@@ -215,7 +217,7 @@ def _check(answer: HTTPResponse, file: File, *, refused: type[GanglineError] = B
             raise Denied(said)
         case 404:
             raise NotFound(said)
-        case 416:  # a range of an object that is empty, or ends before it
+        case 416:  # the object is empty, or ends before the range
             raise Damaged(f"{file.path} in the object store is not as long as it should be")
         case 408 | 409 | 425 | 429:
             raise Busy(said, _retry_after_s(answer))
@@ -232,6 +234,6 @@ def _says(answer: HTTPResponse, *codes: bytes) -> bool:
 
 
 def _retry_after_s(answer: HTTPResponse) -> float:
-    """What the store asks for, if that is not long; else as if it had said nothing."""
+    """Return the seconds of Retry-After; 0 if it is absent or too long."""
     said = answer.headers.get("Retry-After", "")
     return float(said) if said.isdecimal() and int(said) <= RETRY_S_MAX else 0.0

@@ -1,7 +1,7 @@
-"""HTTP connections that are kept, and that another thread can cut. For bodies of many megabytes, by the standard library's client.
+"""Pool HTTP connections that another thread can cut, for bodies of many megabytes; built on the standard library's client.
 
-Everything else here speaks through httpx. Its bodies pass, 64 KB at a time, through a parser in Python, which on two cores
-halves the rate of a download (`benchmarks/transfer.py`), and a thread that waits in it cannot be called off.
+Everything else uses httpx. Its bodies pass, 64 KB at a time, through a parser in Python, which halves the rate of a download on two cores
+(`benchmarks/transfer.py`), and a thread that waits in it cannot be interrupted.
 """
 
 import socket
@@ -28,7 +28,8 @@ class Origin(NamedTuple):
 
 
 class Connections:
-    """`connect_s` is how long to wait for a connection, `stall_s` for the next bytes on it. Safe for threads."""
+    """A pool of connections, safe for threads. `connect_s` limits the wait for a connection, `stall_s` the wait for the next bytes on
+    it."""
 
     def __init__(self, *, connect_s: float, stall_s: float) -> None:
         self.closed = Event()
@@ -37,13 +38,13 @@ class Connections:
         self._lock = Lock()
         self._idle: dict[Origin, list[HTTPConnection]] = defaultdict(list)
         self._busy: dict[HTTPConnection, socket.socket] = {}
-        """An answer may hold the socket longer than its connection does."""
+        """The socket is kept too, since an answer may hold it longer than its connection does."""
 
     @contextmanager
     def ask(
         self, method: str, url: str, headers: dict[str, str], body: Iterable[memoryview] = ()
     ) -> Iterator[HTTPResponse]:
-        """The answer, with its body still to be read. Raises `Unreachable`."""
+        """Send a request and yield the answer with its body unread. Raises `Unreachable`."""
         parts = urlsplit(url)
         origin = Origin(parts.scheme, parts.hostname or "", parts.port)
         proxy = _proxy(origin)
@@ -58,11 +59,11 @@ class Connections:
             self._give_back(origin, connection, whole)
 
     def close(self) -> None:
-        """For good: who waits on a connection is told at once that it is gone."""
+        """Close for good; threads that wait on a connection fail at once."""
         with self._lock:
             self.closed.set()
             for sock in self._busy.values():
-                with suppress(OSError):  # below TLS, which another thread may be in the midst of
+                with suppress(OSError):  # the plain socket's shutdown, since another thread may be inside TLS
                     socket.socket.shutdown(sock, socket.SHUT_RDWR)
             for connection in chain.from_iterable(self._idle.values()):
                 connection.close()
@@ -83,11 +84,11 @@ class Connections:
                 connection = idle.pop()
                 if not _is_readable(connection.sock):
                     return connection
-                connection.close()  # as its other end has done meanwhile
+                connection.close()  # the server has closed it while it was idle
         return None
 
     def _give_back(self, origin: Origin, connection: HTTPConnection, whole: bool) -> None:
-        """To be used again where the last exchange came to its end."""
+        """Return the connection to the pool if the last exchange was completed, else close it."""
         with self._lock:
             del self._busy[connection]
             if whole and connection.sock and not self.closed.is_set():
@@ -110,7 +111,7 @@ class Connections:
 
 
 def pieces(answer: HTTPResponse, count: int, buffer: memoryview) -> Iterator[memoryview]:
-    """The next `count` bytes of a body, a few at a time, in the same buffer. Raises `Unreachable` where it ends before."""
+    """Yield the next `count` bytes of a body in pieces, all in the same buffer. Raises `Unreachable` if the body ends early."""
     while count:
         with network():
             got = answer.readinto(buffer[:count])
@@ -122,7 +123,7 @@ def pieces(answer: HTTPResponse, count: int, buffer: memoryview) -> Iterator[mem
 
 @contextmanager
 def network() -> Iterator[None]:
-    """Around what waits for the network alone: an `OSError` of the disk means another thing."""
+    """Translate errors of the network. Wrap only calls that wait for the network: an `OSError` of the disk means something else."""
     try:
         yield
     except (OSError, HTTPException) as error:
@@ -141,7 +142,7 @@ def _converse(
         try:
             connection.send(piece)
         except (BrokenPipeError, ConnectionResetError):
-            break  # who refuses need not listen to the end; what it said is still to be read
+            break  # a server that refuses may stop reading early; its answer can still be read
         except OSError as error:
             raise Unreachable(f"the object store takes no more ({type(error).__name__})") from None
     with network():
@@ -155,13 +156,13 @@ def _is_readable(sock: socket.socket) -> bool:
 
 
 def _proxy(origin: Origin) -> SplitResult | None:
-    """The one that the environment names for this host."""
+    """Return the proxy that the environment names for this host."""
     named = None if proxy_bypass(origin.host) else getproxies().get(origin.scheme)
     return urlsplit(named) if named else None
 
 
 def _target(parts: SplitResult, proxy: SplitResult | None) -> str:
-    """A proxy is told the whole URL, unless it is to pass on what it cannot read."""
+    """Return the request target: an HTTP proxy gets the whole URL, everything else the path."""
     if proxy and parts.scheme == "http":
         return parts.geturl()
     return parts._replace(scheme="", netloc="", fragment="").geturl()

@@ -1,4 +1,4 @@
-"""A file that is still coming in: its bytes, in any order, and which of them are there."""
+"""A file that is being downloaded: its bytes, in any order, and which parts are there."""
 
 import fcntl
 import hashlib
@@ -20,11 +20,11 @@ LOOK_EVERY_S = 0.2
 
 
 class Partial:
-    """Lies beside its place under a name of its own, so that a later try, also of a later process, finds it and goes on. Who writes
-    it holds a lock on it: others wait, and find the whole file (`there`) in its place.
+    """A file beside its destination, under a name by which a later try, even of a later process, finds it and resumes. Its writer holds a
+    lock on it; others wait, and then find the complete file (`there`) at the destination.
 
-    On the disk it is the bytes of the file and behind them one byte for each part: 1 where that part is complete. Nothing
-    but the SHA-256 at the end is trusted, so what a crash of the machine left need not be whole. What turns out damaged goes.
+    It consists of the file's bytes followed by one byte for each part: 1 if that part is complete. Only the SHA-256 at the end is trusted,
+    so it does not matter what a crash of the machine left behind. A damaged file is deleted.
     """
 
     def __init__(self, to: Path, file: File, stopped: Event) -> None:
@@ -58,7 +58,7 @@ class Partial:
             self._path.unlink(missing_ok=True)
 
     def _open_alone(self) -> int:
-        """Raises `Unreachable` where it is told to stop while another writes it."""
+        """Open and lock the file. Raises `Unreachable` if the transfer is stopped while another process writes it."""
         while True:
             handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
             while not _lock(handle):
@@ -68,17 +68,17 @@ class Partial:
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(handle), self._path.stat()):
                     return handle
-            os.close(handle)  # who had it has completed it, or given it up
+            os.close(handle)  # its last writer has completed or deleted it
 
     def _take_room(self, size: int) -> None:
-        """All of it now, unless it was before: a disk that is too small is known before anything has come."""
+        """Allocate all space in advance, unless an earlier try did: a disk that is too small shows before anything is downloaded."""
         if os.fstat(self._handle).st_size != size:
             os.ftruncate(self._handle, 0)
             if size:
                 os.posix_fallocate(self._handle, 0, size)
 
     def missing(self, parts_max: int) -> Iterator[range]:
-        """The bytes that are not there yet, in order, in runs of at most so many parts."""
+        """Yield the missing ranges of bytes in order, each of at most `parts_max` parts."""
         there = os.pread(self._handle, self.parts, self._file.bytes)
         for complete, group in groupby(range(self.parts), key=lambda part: there[part] == 1):
             parts = [] if complete else list(group)
@@ -87,7 +87,7 @@ class Partial:
                 yield range(parts[first] * PART_BYTES, min(self._file.bytes, (last + 1) * PART_BYTES))
 
     def write(self, at: int, piece: memoryview) -> None:
-        """Bytes that follow on those before in their part, or begin it."""
+        """Write bytes that follow the previous ones in their part, or begin a part."""
         end = at + len(piece)
         while piece:
             piece = piece[os.pwrite(self._handle, piece, end - len(piece)) :]
@@ -96,7 +96,7 @@ class Partial:
             os.pwrite(self._handle, b"\1", self._file.bytes + part)
 
     def check(self, end: int) -> None:
-        """Take what lies before `end` into the hash: from the file, since parts come in any order."""
+        """Hash the bytes up to `end`, read back from the file, since parts arrive in any order."""
         if end > self._hashed:
             whole = mmap(self._handle, 0, prot=PROT_READ)
             with whole, memoryview(whole) as content, content[self._hashed : end] as news:
@@ -104,7 +104,7 @@ class Partial:
             self._hashed = end
 
     def complete(self, *, durable: bool) -> None:
-        """Give it its name. Raises `Damaged` where its bytes are not those of the file."""
+        """Move the file to its destination. Raises `Damaged` if its bytes do not match the SHA-256."""
         self.check(self._file.bytes)
         if self._hash.hexdigest() != self._file.sha256:
             raise Damaged(f"{self._file.path} does not match its SHA-256")
@@ -117,7 +117,7 @@ class Partial:
 
 
 def _partial_name(name: str, sha256: str) -> str:
-    """Recognisable where that fits: a disk keeps no names of more than `NAME_BYTES_MAX`."""
+    """Return a recognisable name if it fits into `NAME_BYTES_MAX`, the longest name of a file, else a hash."""
     whole = f".{name}.{sha256[:16]}.partial"
     return whole if len(os.fsencode(whole)) <= NAME_BYTES_MAX else f".{digest([name, sha256])}.partial"
 

@@ -1,4 +1,4 @@
-"""Bytes over HTTP in the background: a thread for each file, and a few for the parts of all of them."""
+"""Transfer files over HTTP in the background: a thread for each file, and a few for the parts of all of them."""
 
 import os
 from collections.abc import Callable
@@ -23,7 +23,7 @@ PATIENCE = Patience()
 
 
 class NodeHub(Protocol):
-    """What a node asks of the hub; see `NodesHub`."""
+    """The calls to the hub that a node makes; see `NodesHub`."""
 
     def files(self, repo: str, commit: str, role: ModelRole) -> tuple[File, ...]: ...
 
@@ -52,8 +52,8 @@ class FutureTask(Generic[T]):
 
 
 class HttpTransfer:
-    """`server` is where URLs without a host belong. `nice`: how far its threads stand back for other programs (setpriority(2), which
-    Linux keeps for each thread)."""
+    """The `transfer` port. `server` is the base of URLs without a host. `nice` is how far its threads lower their priority (setpriority(2),
+    which Linux applies to each thread)."""
 
     def __init__(self, server: str, rng: Random, patience: Patience = PATIENCE, *, nice: int = 0) -> None:
         threads = partial(ThreadPoolExecutor, initializer=os.nice, initargs=(nice,))
@@ -87,7 +87,7 @@ class HttpTransfer:
 
 
 class NodesTransfer(HttpTransfer):
-    """With what a node brings from the hub."""
+    """A transfer that also downloads from the hub."""
 
     def __init__(self, server: str, hub: NodeHub, rng: Random, patience: Patience = PATIENCE) -> None:
         super().__init__(server, rng, patience)
@@ -104,6 +104,6 @@ class NodesTransfer(HttpTransfer):
             return
         try:
             signed = self._hub.locate(repo, commit, file.path)
-        except Denied as error:  # for good, unlike a URL that has expired
+        except Denied as error:  # permanent, unlike a URL that has expired
             raise GanglineError(error.message, hint=error.hint) from None
         carrier.download(signed, file, to, durable=True)

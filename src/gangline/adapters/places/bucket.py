@@ -1,4 +1,4 @@
-"""A bucket that an operator named as a source: read and written by obstore, with that source's key and no other."""
+"""A bucket that an operator named as a source: read and written by obstore, with that source's credentials and no others."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from obstore import GetResult
 
 CHUNK, PART = 64 << 10, 16 << 20
-"""Between two chunks it is asked whether an object is still wanted, so they are small."""
+"""Between two chunks of a download the server asks whether the object is still wanted, so `CHUNK` is small. Both are in bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketKey:
-    """What opens a bucket; empty: it is asked without a signature."""
+    """The credentials of a bucket; with empty ones requests are not signed."""
 
     access: str = field(default="", repr=False)
     secret: str = field(default="", repr=False)
@@ -60,13 +60,13 @@ class SourceBucket:
         )
 
     def list(self, prefix: str) -> Iterator[tuple[str, int]]:
-        """Yield keys below a folder with their lengths."""
+        """Yield the keys below a folder, with their lengths in bytes."""
         with self._reached(prefix):
             for page in obstore.list(self._store, prefix.rstrip("/")):
                 yield from ((str(found["path"]), int(found["size"])) for found in page)
 
     def fetch(self, key: str, to: Path, *, bytes_max: int, seconds: float, check: Check) -> int:
-        """Put an object at `to`; return its length in bytes."""
+        """Download an object to `to`; return its length in bytes."""
         shown, watch = f"s3://{self._name}/{key}", Watch(seconds, check)
         with self._reached(key):
             found = obstore.get(self._store, key)
@@ -74,8 +74,8 @@ class SourceBucket:
             return save_chunks(self._chunks(key, found), to, shown=shown, told=size, bytes_max=bytes_max, watch=watch)
 
     def _chunks(self, key: str, found: "GetResult") -> Iterator[bytes]:
-        """All of one version of an object. A request has its time: a long object that comes slowly takes several, each going on where the
-        one before it ended."""
+        """Yield all bytes of one version of an object. Each request has a timeout, so a long object over a slow link takes several
+        requests, each of which resumes where the last one ended."""
         came, version = 0, found.meta["e_tag"]
         while True:
             before = came
@@ -91,13 +91,13 @@ class SourceBucket:
                 return
 
     def put(self, key: str, content: Iterable[bytes]) -> None:
-        """Write an object, in parts where it is long. What was there under this name is replaced."""
+        """Upload an object, in parts if it is long. It overwrites what the key held."""
         with self._reached(key):
             obstore.put(self._store, key, iter(content), chunk_size=PART)
 
     @contextmanager
     def _reached(self, key: str) -> Iterator[None]:
-        """obstore's errors in words that say nothing of requests and keys."""
+        """Translate obstore's errors, whose messages contain requests and credentials."""
         shown = f"s3://{self._name}/{key}"
         try:
             yield

@@ -1,4 +1,4 @@
-"""The `Deliverer` port: buckets and repositories of the hub that the operator named."""
+"""The `Deliverer` port: upload results to buckets and hub repositories that the operator named."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""The `Fetcher` port: photos of URLs and buckets, brought into a folder of the server's home, a folder for each job."""
+"""The `Fetcher` port: download photos from URLs and buckets into a folder of the server's home, one folder for each job."""
 
 import json
 import os
@@ -36,12 +36,12 @@ class ReadableBucket(Protocol):
 
 
 OpenBucket = Callable[[PhotoSource, str], ReadableBucket]
-"""The bucket of this name, with the key of this source."""
+"""Opens the bucket of this name with the credentials of this source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """A file to fetch, and its name below the folder."""
+    """A file to download, and its path below the folder."""
 
     name: str
     address: str
@@ -49,7 +49,8 @@ class _Wanted:
 
 
 class PlacesFetcher:
-    """`look` is a command that looks at a folder in a process of its own (`data/images/imported.py`)."""
+    """Downloads photos below `folder`. `look` is the command that checks a folder's files in a separate process
+    (`data/images/imported.py`), since they come from strangers."""
 
     def __init__(
         self,
@@ -130,7 +131,7 @@ class PlacesFetcher:
         return sorted(found, key=lambda each: each.name)
 
     def _fetch(self, wanted: _Wanted, to: Path, project: str, left: int, check: Check, *, alone: bool) -> int:
-        """Return how long it is. A file has its name only when all of it is here."""
+        """Download a file and return its length in bytes. It gets its name only when it is complete."""
         here = next((path for path in (to, to.with_suffix(ZIP)) if path.is_file()), None)
         if here:
             return here.stat().st_size
@@ -155,14 +156,15 @@ class PlacesFetcher:
         return size
 
     def _bucket(self, address: str, project: str) -> tuple[ReadableBucket, str]:
-        """With the key in it. Which source covers it is looked up each time: an operator may have changed that."""
+        """Return the bucket and the key in it. The source is looked up each time, since an operator may have changed the sources."""
         source = source_of(address, project, self._sources, "read")
         name, _, key = address.removeprefix("s3://").partition("/")
         return self._open_bucket(source, name), key
 
 
 def _answer(command: Sequence[str], check: Check) -> Any:
-    """What the program says; None where it did not come to its end. It decodes what strangers sent, so its word has a bound, too."""
+    """Return the program's answer; None if it failed. The program decodes files of strangers, so its time and the size of its answer are
+    limited too."""
     try:
         looking = subprocess.Popen(
             command,
@@ -184,7 +186,7 @@ def _answer(command: Sequence[str], check: Check) -> Any:
 
 
 def _read(pipe: IO[bytes] | None, watch: Watch) -> bytes | None:
-    """All that comes; None where that is too much, or its time ends first."""
+    """Return the whole output; None if it is too long or takes too much time."""
     assert pipe is not None
     said = bytearray()
     with DefaultSelector() as ready:
@@ -200,12 +202,12 @@ def _read(pipe: IO[bytes] | None, watch: Watch) -> bytes | None:
 
 
 def _without_secrets() -> dict[str, str]:
-    """What decodes strangers' files is given no key of the server's."""
+    """Return the environment without the server's secrets, as the program decodes files of strangers."""
     return {name: os.environ[name] for name in PASSED_ON if name in os.environ}
 
 
 def _is_unwanted(name: str) -> bool:
-    """A folder's own marker, and what systems leave."""
+    """Return whether it is a bucket's folder marker, or a file that operating systems leave behind."""
     return not name or name.endswith("/") or any(part in UNWANTED or part.startswith("._") for part in name.split("/"))
 
 

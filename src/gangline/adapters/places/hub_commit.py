@@ -1,4 +1,4 @@
-"""The hub's commit API: files become one commit of a model repository, large ones by way of Git LFS's batch API.
+"""The hub's commit API: upload files as one commit to a model repository, large ones through Git LFS's batch API.
 
 https://huggingface.co/docs/hub/api and https://github.com/git-lfs/git-lfs/blob/main/docs/api/batch.md
 """
@@ -26,7 +26,8 @@ TRY_AGAIN = (408, 409, 412, 425, 429)
 
 
 class HubRepository:
-    """Raises `BadInput` for what trying again does not mend, else `Unreachable`. The token is in no message."""
+    """A model repository. Its calls raise `BadInput` for errors that a retry does not repair, else `Unreachable`. The token is in no
+    message."""
 
     def __init__(self, repo: str, token: str, endpoint: str = "") -> None:
         self._repo, self._endpoint = repo, (endpoint or ENDPOINT).rstrip("/")
@@ -34,7 +35,7 @@ class HubRepository:
         self._http = httpx.Client(verify=trusted(), timeout=TIMEOUT)
 
     def commit(self, files: Sequence[Outgoing]) -> None:
-        """Add these to the repository, which is made (private) where there is none. Again it changes nothing."""
+        """Commit these files to the repository, which is created (private) if it does not exist. Committing them again changes nothing."""
         organisation, name = self._repo.split("/")
         made = {"name": name, "organization": organisation, "visibility": "private"}
         self._ask("POST", "/api/repos/create", json_of(made), allowed=(409,))
@@ -48,7 +49,7 @@ class HubRepository:
         )
 
     def _large(self, files: Sequence[Outgoing]) -> set[str]:
-        """The paths of those that the hub wants by LFS."""
+        """Return the paths of files that the hub wants by LFS."""
         asked = [
             {"path": file.path, "size": file.bytes, "sample": base64.b64encode(_sample(file)).decode()}
             for file in files
@@ -81,7 +82,7 @@ class HubRepository:
             self._put(file, each.get("actions") or {})
 
     def _put(self, file: Outgoing, actions: dict[str, Any]) -> None:
-        """What is there already has no action."""
+        """Upload a file by the actions that the hub asks for; a file that it already has comes without any."""
         if upload := actions.get("upload"):
             headers = {"Content-Length": str(file.bytes)} | dict(upload.get("header") or {})
             self._send("PUT", upload["href"], file.read(), headers)

@@ -1,4 +1,4 @@
-"""A file that is fetched for somebody, within what it may take."""
+"""Save a file that is downloaded for a user, within limits of time and size."""
 
 import shutil
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ ASK_S = 1.0
 
 
 class Watch:
-    """The time that one file may take, and who is asked each second whether it is still wanted."""
+    """The time limit of one file, and the `check` that is called once a second: it raises when the file is no longer wanted."""
 
     def __init__(self, seconds: float, check: Check) -> None:
         self._check = check
@@ -24,7 +24,7 @@ class Watch:
         return self._ends_s - monotonic()
 
     def ask(self) -> None:
-        """Raises what ends the fetch."""
+        """Call the check if a second has passed. Raises what it raises."""
         now_s = monotonic()
         if now_s - self._asked_s >= ASK_S:
             self._asked_s = now_s
@@ -34,9 +34,10 @@ class Watch:
 def save_chunks(
     chunks: Iterable[bytes], to: Path, *, shown: str, told: int | None, bytes_max: int, watch: Watch
 ) -> int:
-    """Write the chunks of what is `shown` to users as that; return their length in bytes. `told` is what its sender says of it.
+    """Write the chunks to `to`; return their length in bytes. `shown` is the name in messages, `told` the length that the sender announced.
 
-    Raises `BadInput` for what is longer than it may be, `Unreachable` for what takes longer, or has no room here."""
+    Raises `BadInput` if it is longer than `bytes_max`, `Unreachable` if it takes too long or the disk has no room.
+    """
     too_long = BadInput(f"{shown} is longer than {bytes_max / 1e6:,.0f} MB", hint="make it smaller")
     size, most = 0, bytes_max if told is None else told
     if most > bytes_max:

@@ -1,8 +1,8 @@
-"""URLs that users give, asked by the server: every address that it connects to has passed the guard (`core/places/urls.py`).
+"""Download URLs that users give. The server connects only to addresses that have passed the guard (`core/places/urls.py`).
 
-A name is resolved once for a connection, its addresses are checked, and one of those is connected to: who answers differently the next
-time changes nothing. Redirects are followed here, each through the same check. No proxy of the environment is used: it would connect
-to what nobody has checked.
+A host name is resolved once for each connection, its addresses are checked, and one of those is connected to: a name server that answers
+differently the next time (DNS rebinding) gains nothing. Redirects are followed here, each through the same check. Proxies of the
+environment are ignored: they would connect to addresses that nobody has checked.
 """
 
 import socket
@@ -22,7 +22,7 @@ from gangline.ports.places.fetcher import Check
 from gangline.tls import trusted
 
 PATIENCE = {"timeout": {"connect": 10.0, "read": 30.0, "write": 30.0}}
-"""In seconds, for each wait; none of them goes on past the time for the file."""
+"""Timeouts in seconds for each wait; none extends the time limit of the file."""
 REDIRECTS = (301, 302, 303, 307, 308)
 REDIRECTS_MAX = 5
 TRY_AGAIN = (408, 409, 425, 429)
@@ -32,7 +32,7 @@ OPEN_HINT = (
 )
 
 Resolve = Callable[[str, int], Sequence[str]]
-"""The addresses of a name. Raises `OSError`."""
+"""Returns the addresses of a host and port. Raises `OSError`."""
 
 
 def resolve(host: str, port: int) -> list[str]:
@@ -40,14 +40,14 @@ def resolve(host: str, port: int) -> list[str]:
 
 
 class _Timed(httpcore.NetworkStream):
-    """Ends with the time for the file. A limit for each read alone lets a server that sends a byte now and then, in its headers or
-    between chunks, hold a connection for ever."""
+    """A stream that ends at the time limit of the file. With a timeout for each read alone, a server that sends a byte now and then, in its
+    headers or between chunks, could hold a connection for ever."""
 
     def __init__(self, inner: httpcore.NetworkStream, watch: Watch) -> None:
         self._inner, self._watch = inner, watch
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Wait a second at a time: a server that sends nothing keeps nobody from ending the fetch."""
+        """Read, waiting a second at a time, so that the fetch can be ended while the server sends nothing."""
         ends_s = monotonic() + self._within(timeout)
         while True:
             self._watch.ask()
@@ -70,7 +70,7 @@ class _Timed(httpcore.NetworkStream):
         try:
             within = self._within(timeout)
         except httpcore.ReadTimeout:
-            self.close()  # as httpcore's own does where TLS does not come about: nobody else holds the socket
+            self.close()  # as httpcore does when TLS fails: nobody else holds the socket
             raise
         return _Timed(self._inner.start_tls(ssl_context, server_hostname, within), self._watch)
 
@@ -82,7 +82,7 @@ class _Timed(httpcore.NetworkStream):
 
 
 class Guarded(httpcore.NetworkBackend):
-    """Connects to checked addresses alone, and within the time for the file."""
+    """Connects only to checked addresses, and within the time limit of the file."""
 
     def __init__(self, allowed: Sequence[IPNetwork], resolve: Resolve, watch: Watch) -> None:
         self._allowed, self._resolve, self._watch = allowed, resolve, watch
@@ -102,7 +102,7 @@ class Guarded(httpcore.NetworkBackend):
         return _Timed(stream, self._watch)
 
     def check(self, host: str, port: int) -> list[str]:
-        """Return the addresses of `host` that may be connected to. Raises `BadInput` where there is none."""
+        """Return the addresses of `host` that may be connected to. Raises `BadInput` if there is none."""
         try:
             found = list(self._resolve(host, port))
         except (OSError, UnicodeError):
@@ -123,7 +123,7 @@ class Web:
         self._tls = tls or trusted()
 
     def fetch(self, text: str, to: Path, *, bytes_max: int, seconds: float, check: Check) -> int:
-        """Put what a URL gives at `to`; return its length in bytes. Raises `BadInput` for what asking again does not mend, else
+        """Download a URL to `to`; return its length in bytes. Raises `BadInput` for errors that a retry does not repair, else
         `Unreachable`."""
         watch, url = Watch(seconds, check), check_url(text)
         guarded = Guarded(self._allowed, self._resolve, watch)
@@ -141,14 +141,14 @@ class Web:
                     raise
                 except OSError as error:
                     raise Unreachable(f"{url.shown} cannot be kept here: {error.strerror}") from None
-                except Exception as error:  # httpcore's have nothing else in common
+                except Exception as error:  # httpcore's errors have no other common base
                     raise Unreachable(f"{url.shown} cannot be fetched ({type(error).__name__})") from None
         raise BadInput(
             f"{check_url(text).shown} redirects more than {REDIRECTS_MAX} times", hint="give the address where it lies"
         )
 
     def _check_plain(self, url: Url, guarded: Guarded) -> None:
-        """http is for networks that the operator opened: anybody on the way may change what it brings."""
+        """Raise `BadInput` for http outside networks that the operator opened: anybody on the way could change the content."""
         if url.is_plain and not all(is_allowed(each, self._allowed) for each in guarded.check(url.host, url.port)):
             raise BadInput(f"{url.shown} is not an https:// URL", hint="give an https:// URL")
 
@@ -158,7 +158,7 @@ def _asked(url: Url) -> httpcore.URL:
 
 
 def _within(timeout: float | None, watch: Watch) -> float:
-    """Seconds that may be waited for the network once more. Raises httpcore's `ReadTimeout` where the time is over."""
+    """Return the seconds that the next wait may take. Raises httpcore's `ReadTimeout` if the time limit has passed."""
     left_s = watch.left_s
     if left_s <= 0:
         raise httpcore.ReadTimeout

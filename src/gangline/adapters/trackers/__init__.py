@@ -1,1 +1,1 @@
-"""Trackers: one file for one of them."""
+"""Trackers, one module for each."""

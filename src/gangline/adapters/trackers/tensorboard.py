@@ -1,7 +1,7 @@
-"""TensorBoard: event files below a folder, one run for one job (`FOLDER/PROJECT/JOB`).
+"""TensorBoard: event files below a folder, one run for each job (`FOLDER/PROJECT/JOB`).
 
-An event holds all values of a step, so a step is there whole or not at all. What is there is never written to again: after a restart
-a new file goes on, which readers take as the same run.
+An event holds all values of a step, so a step is there completely or not at all. Existing files are never written to: after a restart a new
+file continues, and readers treat it as the same run.
 """
 
 import io
@@ -37,7 +37,7 @@ class TensorBoard:
     name = "tensorboard"
 
     def __init__(self, folder: Path, umask: int | None = None) -> None:
-        """Raises `UserError`. People look at `folder` with other programs, perhaps as other users: `umask` decides who may."""
+        """Create the folder. Other programs, perhaps as other users, read it: `umask` decides who may. Raises `UserError`."""
         self._folder = folder
         self._umask = umask
         try:
@@ -78,7 +78,7 @@ class TensorBoard:
         at.shown |= {(_tag(picture), picture.step) for picture in new}
 
     def end(self, run: str, ending: Ending) -> None:
-        """Nothing marks an end here."""
+        """Forget the run; TensorBoard's format has no end marker."""
         del self._runs[run]
 
     def close(self) -> None:
@@ -96,14 +96,14 @@ class TensorBoard:
 
 
 def read_events(folder: Path) -> Iterator[Event]:
-    """Of all files of a run, each up to where it breaks off."""
+    """Yield the events of all files of a run, each up to the point where it breaks off."""
     for path in sorted(folder.glob("*tfevents*")):
         if path.stat().st_size:
             yield from LegacyEventFileLoader(str(path)).Load()
 
 
 def _begin(folder: Path) -> Path:
-    """A new file, after all others in the order of their names."""
+    """Create a new file whose name sorts after all others."""
     while True:
         now_ms = time.time_ns() // 1_000_000
         path = folder / f"events.out.tfevents.{now_ms:014d}.gangline"
@@ -120,7 +120,7 @@ def _begin(folder: Path) -> Path:
 
 
 def _append(path: Path, told: Sequence[Event]) -> None:
-    """On the disk on return."""
+    """Append the events; they are on the disk when this returns."""
     with path.open("ab") as file:
         writer = RecordWriter(file)
         for event in told:
@@ -135,7 +135,7 @@ def _scalars(point: Measured) -> Event:
 
 
 def _images(picture: TrackedPicture) -> list[Event]:
-    """One, or none where it is no picture that can be read."""
+    """Return one event, or none if the image cannot be read."""
     try:
         with Image.open(io.BytesIO(picture.content)) as opened:
             width, height = opened.size
@@ -147,7 +147,7 @@ def _images(picture: TrackedPicture) -> list[Event]:
 
 
 def _tag(picture: TrackedPicture) -> str:
-    """The same for a picture of the same prompt and seed after other steps."""
+    """Return the same tag for images of the same prompt and seed after different steps."""
     return "/".join(part for part in picture.path.split("/") if not part.startswith("step-"))
 
 

@@ -1,7 +1,7 @@
-"""Weights & Biases: the job's id is the run's, its steps are the run's.
+"""Weights & Biases: the job's id is the run's id, and its steps are the run's steps.
 
-The library lives in a process of its own (`wandb_process`), because it brings processes, threads and exit hooks along: whatever it
-does, the server neither waits for it longer than said here nor is outlived by it. The process is there only while jobs are told.
+The library runs in a separate process (`wandb_process`), because it starts processes, threads and exit hooks: whatever it does, the server
+waits no longer than the timeouts here, and no process outlives the server. The process exists only while jobs are reported.
 """
 
 import json
@@ -27,14 +27,14 @@ WRITE_S = 60.0
 END_S = 300.0
 GOODBYE_S = 10.0
 EXIT_CODES = {"succeeded": 0, "canceled": 255}
-"""W&B calls these finished and killed; any other is failed."""
+"""W&B shows these as finished and killed; any other code as failed."""
 PASSED_ON = ("HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "TMPDIR", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 PASSED_ON_ALL = ("WANDB_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 LOG = "wandb.log"
 
 
 class Wandb:
-    """All calls come from one thread, which lives as long as the process does."""
+    """The W&B tracker. All calls come from one thread, which lives as long as the process does."""
 
     name = "wandb"
 
@@ -79,7 +79,8 @@ class Wandb:
         process.stdout.close()
 
     def _ask(self, what: str, seconds: float, **values: Any) -> Mapping[str, Any]:
-        """Raises `Unreachable` where it does not answer in time; then it is gone, with all that it held open."""
+        """Send a request and return the answer. Raises `Unreachable` if none comes in time; the process is then killed with all its open
+        runs."""
         if self._process is None:
             self._process = self._start()
         line = json.dumps({"ask": what} | values).encode() + b"\n"
@@ -118,7 +119,7 @@ class Wandb:
 
 
 def _talk(process: "subprocess.Popen[bytes]", line: bytes, seconds: float) -> Mapping[str, Any]:
-    """Raises `TimeoutError`, or `OSError` where nobody is there."""
+    """Exchange a line. Raises `TimeoutError`, or `OSError` if the process has ended."""
     assert process.stdin and process.stdout
     until_s = time.monotonic() + seconds
     process.stdin.write(line)
@@ -142,6 +143,6 @@ def _kill(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """W&B's own settings, and no secret of Gangline's."""
+    """Return W&B's settings, and no secret of Gangline's."""
     passed = {name: value for name, value in os.environ.items() if name in PASSED_ON or name.startswith(PASSED_ON_ALL)}
     return passed | {"WANDB_DIR": str(folder), "WANDB_SILENT": "true", "WANDB_CONSOLE": "off"}

@@ -1,7 +1,7 @@
-"""W&B's library in a process of its own: a line of JSON asks, a line answers. It ends when nobody can ask any more.
+"""Run W&B's library in a separate process: each line of JSON is a request, and a line answers. It ends with its standard input.
 
-A point is a row whose `_step` is the job's step. W&B leaves out a row whose step does not lie after its last one, so a step that is
-told twice is there once.
+A point is a row whose `_step` is the job's step. W&B drops a row whose step is not greater than its last one, so a step that is reported
+twice is stored once.
 """
 
 import json
@@ -70,7 +70,7 @@ class Runs:
         return {"held": opened.starting_step - 1 if opened.resumed else 0}
 
     def write(self, run: str, points: list[dict[str, Any]], pictures: list[dict[str, Any]]) -> None:
-        """Pictures go beside the last point. Without points there is a row of theirs after all others."""
+        """Log the points; images go into the row of the last point, or without points into a row after all others."""
         opened = self._open[run]
         with tempfile.TemporaryDirectory() as folder:
             shown = {_panel(picture["path"]): _image(picture, Path(folder)) for picture in pictures}
@@ -87,15 +87,15 @@ class Runs:
         opened.summary.update(summary)
         opened.finish(exit_code=exit_code)
         if not opened.offline:
-            shutil.rmtree(opened.settings.sync_dir, ignore_errors=True)  # W&B has it
+            shutil.rmtree(opened.settings.sync_dir, ignore_errors=True)  # W&B has uploaded it
 
     def close(self) -> None:
-        """Not finished: who opens a run again goes on with it. What was written is on the disk, or sent again."""
+        """Leave runs unfinished: whoever opens a run again resumes it. Unsent data is on the disk, or is sent again."""
         wandb.teardown()
 
 
 def _panel(path: str) -> str:
-    """The same for a picture of the same prompt and seed after other steps."""
+    """Return the same panel for images of the same prompt and seed after different steps."""
     return "/".join(part for part in path.split("/") if not part.startswith("step-"))
 
 
@@ -106,7 +106,7 @@ def _image(picture: dict[str, Any], folder: Path) -> wandb.Image:
 
 
 def _held_offline(folder: Path, run: str) -> int:
-    """The last step of a run in the files of all its sessions."""
+    """Return the last step of a run in the files of all its offline sessions."""
     files = (folder / "wandb").glob(f"offline-run-*-{run}/run-{run}.wandb")
     return max((_step(record) for path in files for record in records(path) if record.HasField("history")), default=0)
 
@@ -116,7 +116,7 @@ def _step(record: Record) -> int:
 
 
 def records(path: Path) -> Iterator[Record]:
-    """Of a file of W&B's (a LevelDB log), up to where it breaks off."""
+    """Yield the records of a W&B file (a LevelDB log), up to the point where it breaks off."""
     content, place, whole = path.read_bytes(), len(MAGIC), b""
     while place + HEADER.size <= len(content):
         left = BLOCK - place % BLOCK
@@ -140,7 +140,7 @@ def _sentence(error: Exception) -> str:
 
 def main() -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever the library prints is no answer
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what the library prints must not mix with answers
     runs = Runs()
     for line in sys.stdin:
         answers.write(json.dumps(runs.answer(json.loads(line))) + "\n")

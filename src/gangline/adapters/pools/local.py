@@ -1,5 +1,5 @@
-"""The `local` driver: nodes are workers on this box, as subprocesses. Each lives in a home, and a home is a machine: who starts
-there later has its machine id and its cache. The kernel kills the nodes when the server dies, however it dies."""
+"""The `local` pool driver: nodes are workers on this machine, as subprocesses. Each lives in a home folder, and a home is a machine: the
+next node in it has its machine id and its cache. The kernel kills the nodes when the server dies, however it dies."""
 
 import json
 import logging
@@ -32,7 +32,7 @@ class LocalNode:
     process: "subprocess.Popen[bytes]"
 
     def kill(self) -> None:
-        """SIGKILL, as when the power goes: its trainer dies with it."""
+        """Kill the worker as a power failure would; its trainer dies with it."""
         self.process.kill()
         self.process.wait()
 
@@ -40,8 +40,8 @@ class LocalNode:
 def start_node(
     *, name: str, home: Path, server: str, join_token: str, node: str = "", command: Sequence[str] = WORKER
 ) -> LocalNode:
-    """It joins as `node`, where that was rented for it. The token goes through the environment, where `ps` does not show it.
-    It dies with the thread that calls this."""
+    """Start a worker. It joins as `node` if that was rented for it. The token is passed in the environment, since `ps` shows arguments. The
+    worker dies with the thread that calls this."""
     home.mkdir(parents=True, exist_ok=True)
     with (home / LOG).open("ab") as output:
         process = subprocess.Popen(
@@ -57,7 +57,7 @@ def start_node(
 
 
 def stop_all(nodes: Sequence[LocalNode]) -> None:
-    """Each saves, hands its job back and leaves; who takes too long is killed."""
+    """Ask each node to save, return its job and leave; kill those that take longer than `GRACE_S`."""
     for node in nodes:
         with suppress(ProcessLookupError):
             node.process.send_signal(signal.SIGTERM)
@@ -71,7 +71,8 @@ def stop_all(nodes: Sequence[LocalNode]) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class _Rented:
-    """`running` until it has ended; `asked_s`, `ended_s`: when it was first asked to stop, and when it was seen to have ended."""
+    """A node of this pool. `running` is None once it has ended. `asked_s` is when it was first asked to stop, `ended_s` when its end was
+    seen (seconds of the monotonic clock)."""
 
     id: str
     name: str
@@ -85,7 +86,7 @@ class _Rented:
 
 
 class LocalPool:
-    """At most `nodes_max` nodes at a time. Its calls may come from several threads; none of them waits for a node."""
+    """Runs at most `nodes_max` nodes at a time. Several threads may call it; no call but `stop_all` waits for a node."""
 
     def __init__(
         self,
@@ -149,7 +150,7 @@ class LocalPool:
             ]
 
     def stop_all(self) -> None:
-        """For good: nothing starts here any more."""
+        """Stop all nodes, and start none any more."""
         with self._lock:
             self._closed = True
             running = [rented for rented in self._rented if rented.running]
@@ -174,7 +175,7 @@ class LocalPool:
             raise NoCapacity(f"no process can be started on this box: {error}") from None
 
     def _look(self) -> None:
-        """Who has ended since? Those who ended long ago are forgotten."""
+        """Check which nodes have ended, and forget those that ended long ago."""
         now_s = time.monotonic()
         for rented in self._rented:
             if rented.running:
@@ -215,7 +216,8 @@ def _stop(rented: _Rented, node: LocalNode) -> None:
 
 
 def _record(rented: _Rented) -> None:
-    """For a server that comes back after a crash: which nodes died with it. One that is lost costs an estimate, not a tick."""
+    """Record the node for a server that restarts after a crash, so that it knows which nodes died. A lost record costs an exact end time,
+    so an error does not stop the tick."""
     partial = rented.home / f".{RECORD}"
     facts = {"id": rented.id, "name": rented.name, "from_ms": rented.from_ms, "to_ms": rented.to_ms}
     with suppress(OSError):
@@ -224,7 +226,7 @@ def _record(rented: _Rented) -> None:
 
 
 def _remembered(homes: Path) -> list[_Rented]:
-    """They have ended: where nobody saw when, then when they were last seen."""
+    """Return the nodes of an earlier server as ended: at the recorded time, else when they were last seen."""
     found = []
     for record in sorted(homes.glob(f"*/{RECORD}")):
         with suppress(OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The Hugging Face hub over HTTP: what a revision stands for, and where its files are."""
+"""The Hugging Face hub over HTTP: resolve a revision to a commit, and locate its files."""
 
 import hashlib
 import json
@@ -29,7 +29,7 @@ LISTS = "hub"
 
 
 class HuggingFaceHub:
-    """`token` opens what is gated; without an `endpoint` nobody is asked."""
+    """The hub at `endpoint`; without one no request is made. `token` gives access to gated repositories."""
 
     def __init__(self, endpoint: str = ENDPOINT, token: str = "") -> None:
         self._endpoint = endpoint.rstrip("/")
@@ -55,7 +55,8 @@ class HuggingFaceHub:
         return content[part.start : part.stop] if part is not None and len(content) > len(part) else content
 
     def locate(self, repo: str, commit: str, path: str) -> Signed:
-        """Where its bytes lie, for a while: the hub itself keeps only small files."""
+        """Return a URL of the bytes that is valid for a while: the hub redirects large files to other hosts, which must not get its
+        token."""
         url, what = f"{self._endpoint}/{quote(repo)}/resolve/{commit}/{quote(path)}", f"{repo} at {commit}"
         for _ in range(REDIRECTS_MAX):
             answer = self._ask("HEAD", url, what, self._headers)
@@ -84,8 +85,8 @@ class HuggingFaceHub:
 
 
 class NodesHub:
-    """The hub as a node sees it, with what is known of a commit kept in `folder`. What the hub's own client has fetched into
-    `users` (its cache) before is not fetched again."""
+    """The hub as a node uses it; file lists of commits are cached in `folder`. Files that the hub's own client has in its cache `users` are
+    not downloaded again."""
 
     def __init__(self, hub: HuggingFaceHub, folder: Path, users: Path | None = None) -> None:
         self._hub = hub
@@ -93,7 +94,7 @@ class NodesHub:
         self._users = users
 
     def files(self, repo: str, commit: str, role: ModelRole) -> tuple[File, ...]:
-        """Those that a run needs. A base that was asked for before needs no network."""
+        """Return the files that a run needs. A base that was asked for before needs no network."""
         path = self._lists / f"{digest([repo, commit, role])}.json"
         if path.exists():
             return tuple(File(**each) for each in json.loads(path.read_text()))
@@ -108,7 +109,7 @@ class NodesHub:
         return self._hub.locate(repo, commit, path)
 
     def take_users(self, repo: str, commit: str, file: File, to: Path) -> bool:
-        """Put what the user's cache has of it at `to`, checked. False where it has it not."""
+        """Put the file from the user's cache at `to`, checked. Return False if the cache does not have it."""
         place = self._snapshot(repo, commit) / file.path if self._users else None
         if place is None or not place.is_file() or _sha256(place) != file.sha256:
             return False
@@ -147,7 +148,7 @@ class NodesHub:
 
 
 def _users_file(path: Path, name: str) -> File:
-    """The hub's client calls the bytes of a large file by their SHA-256."""
+    """Describe a cached file. The hub's client names the bytes of a large file by their SHA-256, so it need not be hashed."""
     blob = path.resolve().name
     return File(path=name, bytes=path.stat().st_size, sha256=blob if is_sha256(blob) else _sha256(path))
 

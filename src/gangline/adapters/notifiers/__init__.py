@@ -1,1 +1,1 @@
-"""Who is told what happens."""
+"""Notifiers: they report events to the outside."""

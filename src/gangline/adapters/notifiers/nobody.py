@@ -1,4 +1,4 @@
-"""For who wants to be told nothing."""
+"""A notifier that reports nothing."""
 
 from collections.abc import Mapping
 from typing import Any

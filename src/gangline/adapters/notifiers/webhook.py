@@ -1,4 +1,4 @@
-"""Standard Webhooks over HTTP, from a thread of its own: signed where there is a secret, tried again, never in anybody's way."""
+"""Send Standard Webhooks over HTTP from a separate thread: signed if there is a secret, and retried. No caller ever waits for it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,8 +26,8 @@ class _Message:
 
 
 class Webhooks:
-    """`secret` is as Standard Webhooks writes it, `whsec_…`; raises ValueError where it is none. `say` gets a warning when a delivery fails
-    for the first time."""
+    """A webhook receiver. `secret` has the form of Standard Webhooks, `whsec_…`; anything else raises ValueError. `say` receives a warning
+    at the first failed delivery."""
 
     def __init__(self, url: str, secret: str, now_ms: Callable[[], int], say: Callable[[str], None]) -> None:
         self._url = url
@@ -54,7 +54,7 @@ class Webhooks:
             self._changed.notify_all()
 
     def close(self, seconds: float) -> int:
-        """What waits for its next try has it now."""
+        """Try each waiting message at once, for at most `seconds`; return how many remain undelivered."""
         with self._changed:
             self._until_s = monotonic() + seconds
             for message in self._waiting:
@@ -82,7 +82,7 @@ class Webhooks:
             self._warned = True
 
     def _next(self) -> _Message | None:
-        """The first that is due. None when there is nothing more to try."""
+        """Wait for the next message that is due and return it; None when there is nothing more to try."""
         with self._changed:
             while True:
                 message = min(self._waiting, key=lambda each: each.due_s, default=None)
@@ -94,7 +94,7 @@ class Webhooks:
                 self._changed.wait(None if message is None else message.due_s - now_s)
 
     def _post(self, message: _Message) -> int | None:
-        """The status of the answer; None where nobody does."""
+        """Return the status of the answer; None if there is none."""
         at = datetime.now(UTC)
         headers = {
             "content-type": "application/json",
@@ -105,5 +105,5 @@ class Webhooks:
             headers["webhook-signature"] = self._signer.sign(message.id, at, message.body)
         try:
             return self._client.post(self._url, content=message.body.encode(), headers=headers).status_code
-        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError):  # an address may hold what no encoding has
+        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError):  # UnicodeError comes from the URL
             return None

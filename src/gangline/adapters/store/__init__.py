@@ -1,4 +1,4 @@
-"""The store: one text of SQL on SQLite and PostgreSQL."""
+"""The store: the same SQL on SQLite and PostgreSQL."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def open_store(database: str) -> "SqliteStore | PostgresStore":
-    """`postgresql://…`, or the path of a SQLite file. Raises `GanglineError` where it cannot be used."""
+    """Open `postgresql://…`, or the path of a SQLite file. Raises `GanglineError` if it cannot be used."""
     if "://" not in database:
         from gangline.adapters.store.sqlite import SqliteStore
 
@@ -21,9 +21,10 @@ def open_store(database: str) -> "SqliteStore | PostgresStore":
 
 
 def schema_of(database: str) -> tuple[int, int]:
-    """Return the version of its schema, 0 where there is none yet, and the one that this Gangline writes. Nothing is changed.
+    """Return the version of its schema, 0 if there is none yet, and the one that this Gangline writes. Nothing is changed.
 
-    Raises `GanglineError` where it cannot be used."""
+    Raises `GanglineError` if it cannot be used.
+    """
     if "://" not in database:
         from gangline.adapters.store.sqlite import SqliteStore
 

@@ -1,4 +1,4 @@
-"""The store on PostgreSQL: for several servers, and for keeps."""
+"""The store on PostgreSQL, for several servers and for production."""
 
 import logging
 import time
@@ -25,29 +25,29 @@ PATIENCE = {
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,
 }
-"""A database that vanished without a word is noticed."""
+"""Connection settings that detect a database that vanished without closing the connection."""
 WAIT_S = 8.0
-"""So long a request waits for a connection before it hears that the database does not answer."""
+"""A request waits this long for a connection, then reports that the database does not answer."""
 CLOCK_S = 10.0
-"""So old the last look at the database's clock may be."""
+"""The database's clock is read again after this long."""
 SKEW_S_MAX = 5.0
 TRIES_MAX = 4
 MIGRATING = 0x67616E67
-"""The advisory lock of who migrates."""
+"""The number of the advisory lock that a migrating server holds."""
 LOCK_WAIT_S = 3
-"""A migration that waits longer for a table lets the others go on, and tries again."""
+"""A migration waits this long for a table, then lets other transactions go on and retries."""
 OPTIONS = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c jit=off -c TimeZone=UTC"
-"""Every statement has its index, and one plan, whatever the statistics say of a table that was empty a moment ago."""
+"""Every statement uses its index, and one plan, whatever the statistics say of a table that was empty a moment ago."""
 
 UNDONE = (errors.DeadlockDetected, errors.SerializationFailure, errors.UniqueViolation)
-"""Another transaction came at the same moment, so that nothing of this one happened: once more, it may go well."""
+"""Errors by which a concurrent transaction undid this one completely, so that a retry may succeed."""
 AWAY = (psycopg.OperationalError, psycopg.InterfaceError, errors.ReadOnlySqlTransaction)
 
 log = logging.getLogger("gangline.store")
 
 
 class PostgresStore:
-    """Each call has a connection of a pool to itself. Raises `Unreachable` where the database does not answer."""
+    """The store. Each call uses a connection of the pool alone. Raises `Unreachable` if the database does not answer."""
 
     def __init__(self, url: str, *, connections_max: int = 16) -> None:
         conninfo = _conninfo(url)
@@ -65,7 +65,7 @@ class PostgresStore:
 
     @staticmethod
     def schema_of(url: str) -> int:
-        """Return the version of the schema; 0 where there is none. Raises `GanglineError`."""
+        """Return the version of the schema; 0 if there is none. Raises `GanglineError`."""
         conninfo = _conninfo(url)
         try:
             with psycopg.connect(conninfo, autocommit=True) as connection:
@@ -89,8 +89,8 @@ class PostgresStore:
         self._pool.close()
 
     def _ask(self, work: Callable[[Session], T]) -> T:
-        """Once more where another transaction came in between, or where the connection was cut: who asked would do the same, and
-        every write may be repeated."""
+        """Run the work, and retry after a conflict with another transaction or a lost connection: the caller would do the same, and every
+        write may be repeated."""
         for _ in range(TRIES_MAX - 1):
             try:
                 return self._once(work)
@@ -110,7 +110,7 @@ class PostgresStore:
         try:
             return work(session)
         finally:
-            self._pool.putconn(session)  # which rolls back what was left open
+            self._pool.putconn(session)  # rolls back a transaction that is still open
 
     def _read_clock(self) -> int:
         sql = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
@@ -118,7 +118,7 @@ class PostgresStore:
 
 
 class _Clock:
-    """The database's clock, carried on by this machine's between looks at it. Never goes back."""
+    """The database's clock, extrapolated by this machine's monotonic clock between two readings. It never goes back."""
 
     def __init__(self, read: Callable[[], int]) -> None:
         self._read = read
@@ -131,7 +131,7 @@ class _Clock:
 
     def now_ms(self) -> int:
         if time.monotonic() - self._looked_s > CLOCK_S:
-            self._looked_s += 1  # the others go on meanwhile
+            self._looked_s += 1  # so that other threads do not wait for this reading
             try:
                 self._look()
             except Unreachable:
@@ -174,7 +174,7 @@ def _migrate(conninfo: str) -> None:
                 if number > _version(connection):
                     _take_step(connection, number, text)
             refuse_newer(_version(connection), _place(conninfo))
-            connection.execute("UPDATE gangline_schema SET version = version WHERE version = 0")  # may we write?
+            connection.execute("UPDATE gangline_schema SET version = version WHERE version = 0")  # checks write access
     except psycopg.Error as error:
         raise _unusable(conninfo, error) from None
 
@@ -196,7 +196,7 @@ def _version(connection: psycopg.Connection[Any]) -> int:
 
 
 def _take_step(connection: psycopg.Connection[Any], number: int, text: str) -> None:
-    """One migration, in one transaction. Requests that are under way go first."""
+    """Apply one migration in one transaction. Running requests have priority."""
     done = False
     while not done:
         try:
@@ -211,7 +211,7 @@ def _take_step(connection: psycopg.Connection[Any], number: int, text: str) -> N
 
 
 def _place(conninfo: str) -> str:
-    """The database without its password."""
+    """Return the database's name and host, without the password."""
     parts = conninfo_to_dict(conninfo)
     return f"{parts.get('dbname') or 'postgres'} at {parts.get('host') or 'localhost'}:{parts.get('port') or 5432}"
 
@@ -221,6 +221,6 @@ def _away(error: Exception) -> Unreachable:
 
 
 def _sentence(error: Exception) -> str:
-    """What an error says in its last line, where servers put the reason."""
+    """Return the first line of an error, where the server puts the reason."""
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
     return lines[0].removeprefix("FATAL:").strip() if lines else type(error).__name__

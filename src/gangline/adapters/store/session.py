@@ -1,7 +1,8 @@
-"""One connection to PostgreSQL: named statements, prepared once, several of them in one round trip.
+"""A connection to PostgreSQL: named statements, prepared once, several of them in one round trip.
 
-On libpq as psycopg wraps it, because psycopg's own cursors cost the server six times the CPU for such small statements
-(`benchmarks/queue.py` prints both)."""
+It uses libpq as psycopg wraps it, because psycopg's cursors cost the server six times the CPU for such small statements
+(`benchmarks/queue.py` prints both).
+"""
 
 import re
 import select
@@ -19,11 +20,11 @@ from gangline.adapters.store.statements import statements
 
 PARAMETER = re.compile(r"(?<!:):(\w+)")
 HELD_OFF = errors.DivisionByZero
-"""How a statement fails that had to change a row and changed none: by one divided by how many it changed."""
+"""The error of a guarded statement that changed no row: it divides one by the number of rows."""
 FAILED = (ExecStatus.FATAL_ERROR, ExecStatus.BAD_RESPONSE)
 BOOL, INT8, INT4, FLOAT8 = 16, 20, 23, 701
 READ: Mapping[int, Callable[[bytes], Any]] = {BOOL: lambda text: text == b"t", INT8: int, INT4: int, FLOAT8: float}
-"""How a column of a type (its OID) is read; any other is text."""
+"""How a column of a type (its OID) is read; any other is read as text."""
 
 
 class Session(psycopg.Connection[Any]):
@@ -34,14 +35,14 @@ class Session(psycopg.Connection[Any]):
         self.prepared = set[bytes]()
 
     def run(self, name: str, values: Mapping[str, object]) -> "Executed":
-        """One statement, a transaction by itself."""
+        """Run one statement, which is a transaction by itself."""
         statement = self._prepared_as(name, guarded=False)
         result = self.pgconn.exec_prepared(statement.key, statement.encode(values))  # type: ignore[arg-type]
         return Executed(self._checked(result))
 
     def transact(self, calls: Sequence[tuple[str, Mapping[str, object], bool]]) -> bool:
-        """A transaction in one round trip: statements, their values, and whether each must change a row. False, and nothing has
-        happened, where one that must did not: it fails at once, so that those after it take no lock."""
+        """Run a transaction in one round trip: statements, their values, and whether each must change a row. If one of those changes none,
+        it fails at once, so that later statements take no lock; everything is rolled back and False returned."""
         sent = [(self._prepared_as(name, guarded), values) for name, values, guarded in calls]
         results = self.send(
             b"BEGIN", *((statement.key, statement.encode(values)) for statement, values in sent), b"COMMIT"
@@ -56,7 +57,7 @@ class Session(psycopg.Connection[Any]):
         return True
 
     def send(self, *commands: "bytes | tuple[bytes, list[bytes | None]]") -> list[PGresult]:
-        """Several commands, or prepared statements with their values, in one round trip. Those after a failure do not run."""
+        """Send several commands, or prepared statements with their values, in one round trip. None runs after a failure."""
         connection = self.pgconn
         connection.enter_pipeline_mode()
         for command in commands:
@@ -82,13 +83,13 @@ class Session(psycopg.Connection[Any]):
         return result
 
     def _error(self, result: PGresult) -> psycopg.Error:
-        """A lost connection has no code of its own."""
+        """Return the error of a result; a lost connection has no SQLSTATE."""
         if result.error_field(DiagnosticField.SQLSTATE) is None:
             return psycopg.OperationalError(result.get_error_message())
         return errors.error_from_result(result)
 
     def _results(self) -> list[PGresult]:
-        """Of each statement that was sent, up to the mark at the end."""
+        """Return the result of each statement that was sent, up to the sync mark."""
         connection, found = self.pgconn, list[PGresult]()
         self._wait(lambda: connection.flush() != 0, select.POLLIN | select.POLLOUT)
         while True:
@@ -113,13 +114,13 @@ class Session(psycopg.Connection[Any]):
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """A statement that was run."""
+    """The result of a statement."""
 
     result: PGresult
 
     @property
     def changed(self) -> int:
-        """So many rows."""
+        """The number of rows that it changed."""
         return self.result.command_tuples or 0
 
     def rows(self) -> list[dict[str, Any]]:
@@ -139,7 +140,7 @@ class Executed:
 
 @dataclass(frozen=True, slots=True)
 class _Statement:
-    """`text` has `$1` for the first of `parameters`, and so on."""
+    """A prepared statement. `text` has `$1` for the first of `parameters`, and so on."""
 
     key: bytes
     text: bytes
@@ -156,7 +157,7 @@ class _Statement:
         return _Statement(f"{name}{'!' if guarded else ''}".encode(), numbered.encode(), names)
 
     def encode(self, values: Mapping[str, object]) -> list[bytes | None]:
-        """As text; a zero byte, which PostgreSQL keeps in none, as the sign for what cannot be shown."""
+        """Return the values as text. A zero byte, which PostgreSQL's text cannot hold, becomes U+FFFD."""
         return [
             None if (value := values[name]) is None else str(value).encode().replace(b"\0", b"\xef\xbf\xbd")
             for name in self.parameters

@@ -18,7 +18,7 @@ AWAY = {
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_CANTOPEN,
 }
-"""What the machine cannot do just now, not what the statement got wrong."""
+"""Errors of the machine at the moment, not of the statement."""
 
 DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 RESTORE = (
@@ -28,7 +28,7 @@ RESTORE = (
 
 
 class SqliteStore:
-    """Readers have a connection for each thread and never wait for the writer; `synchronous = FULL` makes a commit durable."""
+    """The store. Each thread has a connection for reading and never waits for the writer; `synchronous = FULL` makes a commit durable."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -39,7 +39,7 @@ class SqliteStore:
 
     @staticmethod
     def schema_of(path: Path) -> int:
-        """Return the version of the schema of a file that may be in use; 0 where there is none. Raises `GanglineError`."""
+        """Return the version of the schema of a file that may be in use; 0 if it does not exist. Raises `GanglineError`."""
         if not path.exists():
             return 0
         try:
@@ -144,5 +144,5 @@ def _is_damage(error: sqlite3.Error) -> bool:
 
 
 def _code(error: sqlite3.Error) -> int:
-    """Return SQLite's own code of an error; 0 for one of Python's module."""
+    """Return SQLite's error code; 0 for an error of Python's module."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF

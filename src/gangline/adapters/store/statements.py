@@ -14,13 +14,13 @@ COMMENT = re.compile(r"^--.*\n?", re.MULTILINE)
 
 @cache
 def statements() -> dict[str, str]:
-    """Return every statement of the server by its name, with parameters as `:name`. A write that carries a guard changes no row when
-    somebody else moved on; the store then undoes the whole transaction."""
+    """Return every statement of the server by its name, with parameters as `:name`. A guarded write changes no row if another process was
+    first; the store then rolls back the whole transaction."""
     return split_statements(queries())
 
 
 def queries() -> dict[str, str]:
-    """Read the files of `queries/`, one for a subject, by their names; of its folders by their paths."""
+    """Read the files of `queries/`, one for each subject, by their paths below it."""
     return dict(sorted(_texts(files("gangline.adapters.store").joinpath("queries"))))
 
 
@@ -33,7 +33,7 @@ def _texts(folder: Traversable, above: str = "") -> Iterator[tuple[str, str]]:
 
 
 def split_statements(texts: dict[str, str]) -> dict[str, str]:
-    """Split texts into their statements. A name may stand once only: the other statement of that name would never run."""
+    """Split texts into their statements. A name may occur only once: of two statements with one name, one would never run."""
     found, place = dict[str, str](), dict[str, str]()
     for file, text in texts.items():
         parts = NAME.split(text)[1:]
@@ -44,13 +44,13 @@ def split_statements(texts: dict[str, str]) -> dict[str, str]:
 
 
 def migrations() -> list[tuple[int, str]]:
-    """In order; the number is that of the schema afterwards."""
+    """Return the migrations in order; the number is the schema's version afterwards."""
     folder = files("gangline.adapters.store").joinpath("migrations")
     return sorted((int(name.rpartition("/")[2][:4]), text) for name, text in _texts(folder))
 
 
 def refuse_newer(version: int, database: str) -> None:
-    """Raises `GanglineError` where the schema is one that this Gangline does not know."""
+    """Raise `GanglineError` if this Gangline does not know the schema."""
     known = migrations()[-1][0]
     if version > known:
         raise GanglineError(

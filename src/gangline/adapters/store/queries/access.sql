@@ -1,7 +1,7 @@
--- Secrets and what each opens: keys of people, join tokens, tokens of nodes.
+-- Credentials and what each gives access to: keys of people, join tokens, tokens of nodes.
 
 -- name: credential
--- Whose secret it is.
+-- Read the credential with this hash, and its node's state.
 SELECT credential.id, credential.role, credential.project, credential.pool, credential.node, credential.expires_ms,
        credential.revoked_ms, credential.used_ms, node.state AS node_state
 FROM credential LEFT JOIN node ON node.id = credential.node
@@ -18,18 +18,18 @@ ON CONFLICT (hash) DO NOTHING
 UPDATE credential SET used_ms = :now WHERE id = :id
 
 -- name: keys
--- Of a project; without one, all of them and the operators' too.
+-- List the keys of a project; without a project, all keys including the operators'.
 SELECT id, role, name, project, made_ms, expires_ms, revoked_ms, used_ms FROM credential
 WHERE node IS NULL AND role <> 'join' AND (CAST(:project AS TEXT) IS NULL OR project = :project)
 ORDER BY made_ms, id
 
 -- name: revoke_key
--- A project's own; without one, any.
+-- Revoke a key, only if it belongs to the project; without a project, any.
 UPDATE credential SET revoked_ms = COALESCE(revoked_ms, :now)
 WHERE id = :id AND role NOT IN ('join', 'node') AND (CAST(:project AS TEXT) IS NULL OR project = :project)
 
 -- name: join_tokens
--- With how many nodes are here that joined with each.
+-- List join tokens, each with the number of nodes here that joined with it.
 SELECT id, name, pool, made_ms, expires_ms, revoked_ms, used_ms, price_micro_usd_per_hour, trust, nodes_max, nodes_per_hour,
        (SELECT COUNT(*) FROM node WHERE node.join_token = credential.id AND node.state <> 'gone') AS nodes
 FROM credential
@@ -40,7 +40,7 @@ ORDER BY made_ms, id
 UPDATE credential SET revoked_ms = COALESCE(revoked_ms, :now) WHERE id = :id AND role = 'join'
 
 -- name: join_token
--- What it says of the nodes that join with it; and how many of them are here, joined since, and when the first of these did.
+-- Read a token's settings for its nodes, how many of them are here, how many joined since `:since`, and when the first of these did.
 SELECT id, name, price_micro_usd_per_hour, trust, nodes_max, nodes_per_hour,
        (SELECT COUNT(*) FROM node WHERE node.join_token = credential.id AND node.state <> 'gone') AS here,
        (SELECT COUNT(*) FROM node WHERE node.join_token = credential.id AND node.joined_ms > :since) AS joined,
@@ -48,11 +48,11 @@ SELECT id, name, price_micro_usd_per_hour, trust, nodes_max, nodes_per_hour,
 FROM credential WHERE id = :id
 
 -- name: hold_join_token
--- Before a write that counts its nodes: whoever joins with it meanwhile goes first.
+-- Lock the row before a write that counts its nodes, so that a concurrent join commits either before or after that write.
 UPDATE credential SET used_ms = used_ms WHERE id = :id
 
 -- name: join_token_admits
--- Whether one more node may join with it.
+-- Use the token, only if its limits admit one more node.
 UPDATE credential SET used_ms = :now
 WHERE id = :id
   AND (nodes_max IS NULL

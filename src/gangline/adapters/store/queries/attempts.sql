@@ -1,8 +1,8 @@
 -- Attempts and the leases that fence them.
 
 -- name: renew_lease
--- A heartbeat. A holder whose lease is overdue but not yet taken away may renew it. A trainer that starts again
--- within its attempt has as long for a step, from the moment that it trains, as any other.
+-- Record a heartbeat. The holder of an overdue lease may renew it as long as it was not taken away. If a trainer restarts within its
+-- attempt, its first step gets the full time again, counted from when it trains.
 UPDATE lease SET expires_ms = :expires_ms, beat_ms = :now, phase = :phase, step = :step,
        loss = COALESCE(:loss, loss), seconds_per_step = COALESCE(:seconds_per_step, seconds_per_step),
        training_ms = CASE WHEN :training_ms < started_ms THEN started_ms
@@ -12,28 +12,30 @@ WHERE attempt = :attempt AND rank = :rank AND node = :node AND fencing = :fencin
 RETURNING attempt, stop, reserved, downloaded_bytes, price_micro_usd_per_hour, started_ms
 
 -- name: extend_reservation
--- Of two requests that saw the same reservation one extends it: the other reads again, so that a dollar is reserved once.
+-- Extend the reservation that was read: of two requests that saw the same one, the second reads again, so that no dollar is reserved
+-- twice.
 UPDATE lease SET reserved = reserved + :micro_usd WHERE attempt = :attempt AND reserved = :seen
 
 -- name: ask_to_stop
--- The node hears of it with its next heartbeat. The first reason stays.
+-- Ask the attempt to stop; the node gets this with its next heartbeat. The first reason stays.
 UPDATE lease SET stop = :because, stop_kind = :kind, stop_ms = :now WHERE attempt = :attempt AND stop = ''
 
 -- name: ask_to_pause
--- The owner's wish goes before any other reason to stop.
+-- Ask the attempt to pause: the owner's wish overrides any other reason to stop.
 UPDATE lease SET stop = :because, stop_kind = 'paused', stop_ms = COALESCE(stop_ms, :now) WHERE attempt = :attempt
 
 -- name: unpause_lease
--- The node saves and gives the job back all the same; the reason of its stop is no pause any more, so the job is queued again.
+-- The node still saves and returns the job, but its stop is no longer a pause, so the job is queued again.
 UPDATE lease SET stop = 'resumed by its owner', stop_kind = '' WHERE attempt = :attempt
 
 -- name: count_download
--- The lease as `lease_of` names it, so that a lost one is not billed; of two requests at once one counts first, the other reads again.
+-- Count downloaded bytes on the lease that `lease_of` names, so that a lost lease is not billed. Of two requests at once the second
+-- reads again.
 UPDATE lease SET downloaded_bytes = downloaded_bytes + :bytes
 WHERE attempt = :attempt AND rank = :rank AND node = :node AND fencing = :fencing AND downloaded_bytes = :seen
 
 -- name: hold_lease
--- The guard of every other write of a worker: it holds the live lease.
+-- Guard every other write of a worker: it must hold the live lease.
 UPDATE lease SET beat_ms = beat_ms
 WHERE attempt = :attempt AND rank = :rank AND node = :node AND fencing = :fencing
 
@@ -42,7 +44,7 @@ SELECT attempt, stop, reserved, downloaded_bytes, price_micro_usd_per_hour, star
 WHERE attempt = :attempt AND rank = :rank AND node = :node AND fencing = :fencing
 
 -- name: live_leases
--- What the watchdog and the comparison of speeds look at.
+-- List leases for the watchdog and for the comparison of paces.
 SELECT lease.attempt, lease.phase, lease.step, lease.seconds_per_step, lease.training_ms, lease.stepped_ms, lease.stop,
        attempt.node, attempt.job, attempt.machine, attempt.pool, attempt.workload, attempt.gpu, attempt.started_ms,
        attempt.committed_ms, job.steps, job.save_s, node.rented, node.state AS node_state
@@ -53,30 +55,30 @@ WHERE lease.rank = 0
 SELECT lease.attempt, lease.expires_ms FROM lease WHERE lease.expires_ms < :now ORDER BY lease.expires_ms, lease.attempt
 
 -- name: unheeded_stops
--- Attempts that were asked to stop, and did not in time.
+-- List attempts that were asked to stop and have not done so in time.
 SELECT attempt, stop, stop_kind FROM lease WHERE stop <> '' AND stop_ms < :before ORDER BY stop_ms, attempt
 
 -- name: leases_of_node
 SELECT attempt FROM lease WHERE node = :node ORDER BY attempt
 
 -- name: seize_overdue_lease
--- The server's right to end an attempt: only while its lease is overdue.
+-- Take the lease from its node, which ends the attempt; only while the lease is overdue.
 DELETE FROM lease
 WHERE attempt = :attempt AND expires_ms < :now AND downloaded_bytes = :downloaded AND reserved = :reserved
 
 -- name: drop_lease
--- Of an attempt that ends for another reason. What is kept of it and billed is as it was seen.
+-- Delete the lease of an attempt that ends for another reason, only if it is as it was read: so what is recorded and billed is exact.
 DELETE FROM lease
 WHERE attempt = :attempt AND beat_ms = :beat_ms AND downloaded_bytes = :downloaded AND reserved = :reserved
 
 -- name: end_attempt
--- With what its lease knew last.
+-- Record the end, with the last values of the lease.
 UPDATE attempt SET state = :state, kind = :kind, because = :because, ended_ms = :now, step = :step, loss = :loss,
        seconds_per_step = :seconds_per_step, training_ms = :training_ms, beat_ms = :beat_ms
 WHERE id = :attempt
 
 -- name: ending
--- A live attempt with all that its end touches: its lease, its job and the project's purse, its node and the machine.
+-- Read a live attempt with all that its end changes: its lease, its job, the project's budget, its node and the machine.
 SELECT attempt.id, attempt.job, attempt.node, attempt.machine, attempt.pool, attempt.gpu, attempt.gpu_memory_gb,
        attempt.workload, attempt.fencing, attempt.state, attempt.kind, attempt.slots, attempt.price_micro_usd_per_hour,
        attempt.from_step, attempt.committed_step, attempt.started_ms, attempt.ended_ms,
@@ -104,7 +106,7 @@ FROM attempt JOIN lease ON lease.attempt = attempt.id AND lease.rank = 0 JOIN jo
 WHERE attempt.id = :id
 
 -- name: attempt
--- A live one with what its lease knows.
+-- Read an attempt; a live one has the values of its lease.
 SELECT attempt.id, attempt.job, attempt.node, attempt.machine, node.name AS node_name, attempt.pool, attempt.gpu,
        attempt.gpu_memory_gb, attempt.workload, attempt.fencing, attempt.state, attempt.kind, attempt.because, attempt.slots,
        attempt.price_micro_usd_per_hour, attempt.from_step, attempt.committed_step, attempt.started_ms, attempt.ended_ms,
@@ -118,7 +120,7 @@ FROM attempt JOIN node ON node.id = attempt.node
 WHERE attempt.id = :id
 
 -- name: attempts
--- Of a job, in order; a live one with what its lease knows.
+-- List the attempts of a job in order; a live one has the values of its lease.
 SELECT attempt.id, attempt.job, attempt.node, attempt.machine, node.name AS node_name, attempt.gpu, attempt.gpu_memory_gb,
        attempt.fencing, attempt.state, attempt.kind, attempt.because, attempt.slots, attempt.price_micro_usd_per_hour, attempt.price_known,
        attempt.from_step, attempt.committed_step, attempt.started_ms, attempt.ended_ms,
@@ -133,17 +135,17 @@ FROM attempt JOIN node ON node.id = attempt.node
 WHERE attempt.job = :job ORDER BY attempt.fencing
 
 -- name: earlier_attempts
--- The newest first, as many as any rule looks back.
+-- List earlier attempts, newest first, as many as any rule needs.
 SELECT id, job, node, machine, gpu, gpu_memory_gb, fencing, state, kind, slots, price_micro_usd_per_hour, from_step, step,
        committed_step, seconds_per_step, started_ms, training_ms, beat_ms, ended_ms
 FROM attempt WHERE job = :job AND fencing < :fencing ORDER BY fencing DESC LIMIT 50
 
 -- name: advance_attempt
--- A checkpoint was committed.
+-- Record a committed checkpoint.
 UPDATE attempt SET committed_step = :step, committed_ms = :now WHERE id = :attempt
 
 -- name: restart_attempt
--- After a rejection: it goes on from the newest checkpoint that is left.
+-- After a rejection, resume from the newest checkpoint that is left.
 UPDATE attempt SET from_step = COALESCE((SELECT MAX(checkpoint.step) FROM checkpoint
                                          WHERE checkpoint.job = attempt.job AND checkpoint.state = 'committed'), 0)
 WHERE id = :attempt

@@ -6,7 +6,7 @@ VALUES (:id, :job, :attempt, :step, 'committed', '', :verified, :bytes, :prefix,
 ON CONFLICT (attempt, step) DO NOTHING
 
 -- name: checkpoints
--- The committed ones of a job, newest first: among equal steps the younger attempt's.
+-- List the committed checkpoints of a job, newest first; among equal steps the later attempt's is first.
 SELECT checkpoint.id, checkpoint.job, checkpoint.attempt, checkpoint.step, checkpoint.state, checkpoint.verified,
        checkpoint.bytes, checkpoint.prefix, checkpoint.manifest, checkpoint.committed_ms, checkpoint.heirs, attempt.node, job.project,
        (checkpoint.pinned = 1
@@ -18,7 +18,7 @@ WHERE checkpoint.job = :job AND checkpoint.state = 'committed'
 ORDER BY checkpoint.step DESC, attempt.fencing DESC
 
 -- name: checkpoints_to_verify
--- The newest of each job, where the object store did not attest it; who waits for longest comes first.
+-- List the newest checkpoint of each job if the object store did not attest it; the longest waiting is first.
 SELECT checkpoint.id, checkpoint.job, checkpoint.attempt, checkpoint.step, checkpoint.prefix, checkpoint.manifest
 FROM checkpoint
 WHERE checkpoint.verified = 0 AND checkpoint.state = 'committed'
@@ -27,23 +27,23 @@ WHERE checkpoint.verified = 0 AND checkpoint.state = 'committed'
 ORDER BY checkpoint.committed_ms, checkpoint.id LIMIT :limit
 
 -- name: verify_checkpoint
--- Its bytes were read back.
+-- Record that its bytes were read back.
 UPDATE checkpoint SET verified = 1 WHERE id = :id
 
 -- name: jobs_to_prune
--- Jobs with more committed checkpoints than are kept, besides pinned ones.
+-- List jobs with more committed checkpoints than are kept; pinned ones do not count.
 SELECT job FROM checkpoint WHERE state = 'committed' AND pinned = 0 GROUP BY job HAVING COUNT(*) > :kept
 
 -- name: reject_checkpoint
--- Also by a job that was to begin from it.
+-- Reject a checkpoint of the job, or of the job from which it was to start.
 UPDATE checkpoint SET state = 'rejected', because = :because
 WHERE id = :id AND state = 'committed' AND (job = :job OR job = (SELECT begins_from FROM job AS heir WHERE heir.id = :job))
 
 -- name: bequeath_checkpoints
--- Another job is to begin from those of this one.
+-- Count another job that will start from these; the count is the guard of `prune_checkpoint`.
 UPDATE checkpoint SET heirs = heirs + 1 WHERE job = :job AND state = 'committed'
 
 -- name: prune_checkpoint
--- Unless its owner has pinned it meanwhile, or another job is to begin from it.
+-- Prune the checkpoint, unless since it was read its owner has pinned it or another job was submitted to start from it.
 UPDATE checkpoint SET state = 'pruned', because = :because
 WHERE id = :id AND state = 'committed' AND pinned = 0 AND heirs = :heirs

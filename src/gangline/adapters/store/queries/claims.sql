@@ -1,4 +1,4 @@
--- Who gets work: what a node may claim, the claim itself, and what waits although nothing here may take it.
+-- Claims: the jobs that a node may take, the claim itself, and jobs that wait although no node here may take them.
 
 -- name: waiting_projects
 SELECT id, share, usage, usage_ms, budget, spent, reserved FROM project
@@ -6,7 +6,7 @@ WHERE (SELECT id FROM job WHERE job.project = project.id AND job.state = 'queued
        ORDER BY priority DESC LIMIT 1) IS NOT NULL
 
 -- name: interrupted_candidates
--- Training that was tried before, for a node that may have it; with money for it.
+-- List training jobs that had an attempt before and that this node may take within the project's budget.
 SELECT id, project, kind, fencing, version, priority, queued_ms, ready_ms, base, slots,
        input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, numerics, begins_from,
        EXISTS (SELECT 1 FROM node_base WHERE node_base.node = :node AND node_base.base = job.base) AS held
@@ -22,7 +22,7 @@ ORDER BY priority DESC, queued_ms, id
 LIMIT :limit
 
 -- name: fresh_candidates
--- Training of a project that was never tried, for a node that may have it; with money for it.
+-- List a project's training jobs without an attempt that this node may take within the budget.
 SELECT id, project, kind, fencing, version, priority, queued_ms, ready_ms, base, slots,
        input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, numerics, begins_from,
        EXISTS (SELECT 1 FROM node_base WHERE node_base.node = :node AND node_base.base = job.base) AS held
@@ -37,8 +37,8 @@ ORDER BY priority DESC, submitted_ms, id
 LIMIT :limit
 
 -- name: sample_candidates
--- Pictures to render, those of steps only for a node that may; with money for them. Who lacks the base leaves them for a while to a
--- node that has it and nothing to do.
+-- List jobs that render images and that this node may take within the budget; images of steps only if `:steps` is 1. A node that lacks
+-- the base leaves the job for a while to an idle node that has it.
 SELECT id, project, kind, fencing, version, priority, queued_ms, ready_ms, base, slots,
        input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, numerics, begins_from,
        EXISTS (SELECT 1 FROM node_base WHERE node_base.node = :node AND node_base.base = job.base) AS held
@@ -61,7 +61,7 @@ ORDER BY queued_ms, id
 LIMIT :limit
 
 -- name: take_job
--- The claim: only if the job is still as it was seen.
+-- Claim the job, only if its version is the one that was read.
 UPDATE job SET state = 'running', because = :because, fencing = fencing + 1, version = version + 1
 WHERE id = :id AND version = :version
 
@@ -73,7 +73,7 @@ SELECT :id, job.id, :node, :machine, :pool, :gpu, :gpu_memory_gb, job.workload, 
 FROM job WHERE job.id = :job
 
 -- name: add_lease
--- Only on a node that works and has the slots free; one on trial gets one at a time.
+-- Add the lease, only if the node is working and has enough free slots; a node on trial gets one lease at a time.
 INSERT INTO lease (attempt, rank, node, fencing, slots, price_micro_usd_per_hour, started_ms, expires_ms, beat_ms, phase,
                    step, stepped_ms, reserved, downloaded_bytes, stop, stop_kind)
 SELECT :attempt, :rank, node.id, :fencing, :slots, :price_micro_usd_per_hour, CAST(:now AS BIGINT), :expires_ms, :now,
@@ -84,7 +84,7 @@ WHERE node.id = :node AND node.state IN ('ready', 'on_trial')
   AND node.slots >= :slots + CAST((SELECT COALESCE(SUM(held.slots), 0) FROM lease AS held WHERE held.node = node.id) AS BIGINT)
 
 -- name: demand
--- Queued jobs that a node of this offer could take now, as many as matter; with money for them.
+-- List queued jobs, up to a limit, that a node of this offer could take now within the project's budget.
 SELECT job.id, job.project, job.gpu, job.gpu_memory_gb, job.trust, job.slots, job.ready_ms,
        job.input_bytes + job.checkpoint_bytes AS download_bytes,
        project.budget - project.spent - project.reserved AS left
@@ -97,7 +97,7 @@ WHERE job.state = 'queued' AND job.fetching = 0 AND job.kind <> 'sample' AND job
 LIMIT :limit
 
 -- name: stuck
--- Those of them that no node here may take: banned, too large for those that are here, or of a kind that those lack libraries for.
+-- List those of `demand` that no node here may take: they are banned there, need more memory, or need libraries that the nodes lack.
 SELECT job.id, job.project, job.gpu, job.gpu_memory_gb, job.trust, job.slots, job.ready_ms,
        job.input_bytes + job.checkpoint_bytes AS download_bytes,
        project.budget - project.spent - project.reserved AS left
@@ -117,7 +117,7 @@ WHERE job.state = 'queued' AND job.fetching = 0 AND job.kind <> 'sample' AND job
 LIMIT :limit
 
 -- name: banned_jobs
--- Queued for long although ready: machines here could have them but for a ban, and no other could.
+-- List jobs that are ready and have waited for long, because every machine that could take them is banned.
 SELECT job.id, job.version FROM job
 WHERE job.state = 'queued' AND job.fencing > 0 AND job.queued_ms < :before AND job.ready_ms < :before
   AND job.id IN (SELECT job FROM ban)
@@ -128,7 +128,7 @@ WHERE job.state = 'queued' AND job.fencing > 0 AND job.queued_ms < :before AND j
 LIMIT 100
 
 -- name: queued_for_long
--- And nothing here could run them, bans aside. Pictures are given up by `late_samples`.
+-- List jobs that have waited for long and that no node here could run, apart from bans. `late_samples` gives up jobs that render images.
 SELECT id, project, kind, state, version, fencing, attempts_failed, attempts_max, slots, gpu, gpu_memory_gb, pool, trust, numerics
 FROM job
 WHERE state = 'queued' AND fetching = 0 AND kind <> 'sample' AND queued_ms < :before
@@ -139,12 +139,12 @@ WHERE state = 'queued' AND fetching = 0 AND kind <> 'sample' AND queued_ms < :be
 ORDER BY queued_ms, id LIMIT 100
 
 -- name: queue_length
--- As many as matter.
+-- Count queued jobs, up to a limit.
 SELECT COUNT(*) AS jobs FROM (SELECT id FROM job WHERE state = 'queued' AND kind <> 'sample' LIMIT :limit) AS waiting
 
 -- name: jobs_before
--- What goes before a fresh job of a project: its own that were submitted earlier and are no less urgent, and all that were interrupted.
--- As many as matter.
+-- Count the jobs ahead of a fresh job: fresh ones of its project with at least its priority, and all interrupted ones. Each count has a
+-- limit.
 SELECT (SELECT COUNT(*) FROM (SELECT id FROM job WHERE project = :project AND state = 'queued' AND fencing = 0 AND kind <> 'sample'
                               AND priority >= :priority LIMIT :limit) AS fresh)
      + (SELECT COUNT(*) FROM (SELECT id FROM job WHERE state = 'queued' AND fencing > 0 AND kind <> 'sample'

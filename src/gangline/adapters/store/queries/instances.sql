@@ -1,21 +1,21 @@
--- What is rented of a provider, and what it bills for that.
+-- Instances that are rented from a provider, and their bills.
 
 -- name: instance_to_end
--- What a node is rented as that is to leave and has nothing more to do.
+-- Read the instance of a rented node that is to leave and has no lease.
 SELECT pool, instance, because FROM node
 WHERE id = :node AND rented = 1 AND instance IS NOT NULL AND state IN ('draining', 'quarantined')
   AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.node = node.id)
 
 -- name: adopt
--- A node keeps the instance that it has. Of two servers that see the same orphan one adopts it.
+-- Record the node's instance. A node keeps the one that it has, so of two servers that see the same orphan only one adopts it.
 UPDATE node SET instance = :instance, missing = 0 WHERE id = :id AND instance IS NULL
 
 -- name: count_missing
--- A provider's list may lack an instance once without its being gone, so absences in a row are counted.
+-- Count absences in a row: a provider's list may lack an instance once although it still runs.
 UPDATE node SET missing = CASE WHEN :listed = 1 THEN 0 ELSE missing + 1 END WHERE id = :id
 
 -- name: known_instances
--- Those that were not seen to end, and those that ended of late.
+-- List instances whose end was not seen, and those that ended recently.
 SELECT id, billed_to_ms FROM instance WHERE billed_to_ms IS NULL
 UNION ALL SELECT id, billed_to_ms FROM instance WHERE billed_to_ms >= :since
 
@@ -24,7 +24,7 @@ INSERT INTO instance (id, node, billed_from_ms, billed_to_ms, settled) VALUES (:
 ON CONFLICT (id) DO UPDATE SET billed_to_ms = excluded.billed_to_ms
 
 -- name: instances_to_settle
--- All of a node's have ended, and the node too, so that nothing more is written on it.
+-- List instances of nodes that are gone, once all instances of the node have ended: then nothing more is billed to it.
 SELECT instance.id, instance.node, instance.billed_from_ms, instance.billed_to_ms,
        node.joined_ms, node.price_micro_usd_per_hour, node.instance
 FROM instance JOIN node ON node.id = instance.node
@@ -32,11 +32,11 @@ WHERE instance.settled = 0 AND node.state = 'gone'
   AND NOT EXISTS (SELECT 1 FROM instance AS other WHERE other.node = node.id AND other.billed_to_ms IS NULL)
 
 -- name: settle
--- The flag is the guard of the ledger lines beside it: an instance's bill is settled once, whichever server comes first.
+-- The flag is the guard of the ledger lines in the same transaction: an instance's bill is settled once, whichever server is first.
 UPDATE instance SET settled = 1 WHERE id = :id AND settled = 0
 
 -- name: known_bill
--- What the ledger says of a node's time so far.
+-- Sum what the ledger has for the node's time so far.
 SELECT CAST(COALESCE(SUM(ledger.micro_usd), 0) AS BIGINT) AS micro_usd FROM ledger
 WHERE ledger.node = :node AND ledger.cause NOT IN ('storage', 'egress')
 

@@ -1,4 +1,4 @@
--- Jobs: what was asked for, how far it is, and what happened to it.
+-- Jobs: what was submitted, its progress, and its events.
 
 -- name: add_job
 INSERT INTO job (id, project, name, kind, spec, spec_hash, request, state, because, steps, save_s, priority, base, workload,
@@ -10,7 +10,7 @@ VALUES (:id, :project, :name, :kind, :spec, :spec_hash, :request, 'queued', :bec
 ON CONFLICT DO NOTHING
 
 -- name: followed
--- How far a job is, for those who follow it: its newest event, the newest piece of its log, what its node does.
+-- Read the progress of a job for its followers: its newest event, the newest chunk of its log, and the phase of its lease.
 SELECT job.id, job.state, job.because, job.fencing, lease.phase, lease.step, lease.loss, lease.seconds_per_step,
        (SELECT MAX(event.number) FROM event WHERE event.job = job.id) AS number,
        (SELECT MAX(log_chunk.first_byte) FROM log_chunk WHERE log_chunk.attempt = attempt.id) AS first_byte
@@ -30,12 +30,12 @@ SELECT id, project, name, kind, spec, spec_hash, state, because, steps, priority
 FROM job WHERE id = :id
 
 -- name: job_of_attempt
--- Without what is long.
+-- Read the job without its spec, which may be long.
 SELECT job.id, job.project, job.state, job.fencing, job.version, job.attempts_failed, job.attempts_max, job.gpu_memory_gb
 FROM job JOIN attempt ON attempt.job = job.id WHERE attempt.id = :attempt
 
 -- name: held_job
--- The job of a live lease, and the attempt.
+-- Read the job and the attempt of a live lease.
 SELECT job.id, job.project, job.kind, job.spec_hash, job.steps, job.base, job.exact, attempt.machine, attempt.gpu,
        attempt.workload, lease.seconds_per_step, sampling.every_steps AS sample_every_steps, sampling.every_s AS sample_every_s,
        sampling.step AS sampled_step, sampling.at_ms AS sampled_ms
@@ -44,7 +44,7 @@ FROM lease JOIN attempt ON attempt.id = lease.attempt JOIN job ON job.id = attem
 WHERE lease.attempt = :attempt AND lease.rank = :rank AND lease.node = :node AND lease.fencing = :fencing
 
 -- name: jobs_page
--- Newest first, after the one that the last page ended with.
+-- List jobs, newest first, after the last one of the previous page.
 SELECT id, project, name, kind, spec_hash, state, because, steps, priority, base, fencing, attempts_failed, version,
        ready_ms, gpu, gpu_memory_gb, pool, trust, numerics, slots, input_bytes + checkpoint_bytes AS download_bytes,
        begins_from, fetching, submitted_ms, queued_ms, ended_ms
@@ -55,7 +55,7 @@ ORDER BY submitted_ms DESC, id DESC
 LIMIT :limit
 
 -- name: jobs_named
--- Those whose id is this, begins or ends with it, or whose name it is; the newest first.
+-- List jobs by name, or by the beginning or end of the id; newest first.
 SELECT id, project, name, kind, spec_hash, state, because, steps, priority, base, fencing, attempts_failed, version,
        ready_ms, gpu, gpu_memory_gb, pool, trust, numerics, slots, input_bytes + checkpoint_bytes AS download_bytes,
        begins_from, fetching, submitted_ms, queued_ms, ended_ms
@@ -67,39 +67,39 @@ ORDER BY submitted_ms DESC, id DESC
 LIMIT :limit
 
 -- name: pin_numerics
--- Where the job must stay exact, its first checkpoint decides where it may go on.
+-- For a job that must stay exact, the first checkpoint decides on which nodes it may resume.
 UPDATE job SET numerics = (SELECT node.numerics FROM node WHERE node.id = :node) WHERE id = :id
 
 -- name: measure_checkpoint
--- What the next attempt downloads beside the job's inputs.
+-- Set the bytes of the checkpoint that the next attempt downloads beside the job's inputs.
 UPDATE job SET checkpoint_bytes = COALESCE((SELECT bytes FROM checkpoint
                                             WHERE checkpoint.job IN (job.id, job.begins_from) AND state = 'committed'
                                             ORDER BY step DESC LIMIT 1), 0)
 WHERE id = :id
 
 -- name: begin_from
--- Where the job must stay exact, it goes on where those checkpoints were made.
+-- Start the job from another job's checkpoints. If it must stay exact, it may run only where those were made.
 UPDATE job SET begins_from = :of,
        numerics = CASE WHEN exact = 'required' THEN (SELECT numerics FROM job AS before WHERE before.id = :of) ELSE '' END
 WHERE id = :id
 
 -- name: forget_beginning
--- It has a checkpoint of its own.
+-- The job has its first own checkpoint, so it no longer needs the other job's.
 UPDATE job SET begins_from = NULL WHERE id = :id
 
 -- name: heirs
--- Jobs that are still to begin from the checkpoints of this one.
+-- List jobs that will start from the checkpoints of this one.
 SELECT id FROM job WHERE begins_from = :job AND ended_ms IS NULL ORDER BY id
 
 -- name: set_job_state
--- Only if nobody else moved the job on since it was read.
+-- Change the job, only if nobody else has changed it since it was read.
 UPDATE job SET state = :state, because = :because, attempts_failed = :attempts_failed, version = version + 1,
        gpu_memory_gb = :gpu_memory_gb, ready_ms = :ready_ms, queued_ms = :now,
        ended_ms = CASE WHEN :state IN ('succeeded', 'failed', 'canceled') THEN CAST(:now AS BIGINT) ELSE NULL END
 WHERE id = :id AND version = :version
 
 -- name: say_why
--- A move of its own: who moves the job on at the same time looks again, and hears of the owner's wish.
+-- Change the reason and the version: a server that changes the job concurrently reads it again, and finds the owner's wish.
 UPDATE job SET because = :because, version = version + 1 WHERE id = :id AND version = :version
 
 -- name: add_event

@@ -1,4 +1,4 @@
--- Machines behind the nodes: what went wrong on them, their quarantines, and the jobs that they may not have again.
+-- Machines behind the nodes: failures, quarantines, and jobs that are banned from them.
 
 -- name: know_machine
 INSERT INTO machine (id, pool, known_ms, failures, rest_until_ms, quarantines, quarantined_until_ms, on_trial, because)
@@ -16,13 +16,13 @@ UPDATE machine SET failures = failures + 1, rest_until_ms = :rest_until_ms WHERE
 UPDATE machine SET failures = 0, rest_until_ms = 0, on_trial = 0 WHERE id = :id
 
 -- name: quarantine_machine
--- Once for what it did.
+-- The count is the guard: one quarantine for each decision.
 UPDATE machine SET quarantines = quarantines + 1, quarantined_ms = :now, quarantined_until_ms = :until_ms, on_trial = 1,
        because = :because
 WHERE id = :id AND quarantines = :quarantines
 
 -- name: try_machine
--- On trial without a quarantine, once for what it did.
+-- Put the machine on trial without a quarantine. The time is the guard: once for each decision.
 UPDATE machine SET quarantined_ms = :now, on_trial = 1, rest_until_ms = :rest_until_ms, because = :because
 WHERE id = :id AND COALESCE(quarantined_ms, -1) = :judged_ms
 
@@ -33,12 +33,12 @@ UPDATE machine SET on_trial = 1 WHERE id = :id
 UPDATE machine SET because = :because WHERE id = :id
 
 -- name: quarantined_lately
--- Not those that went on trial at once.
+-- Count recent quarantines; machines that went on trial at once do not count.
 SELECT COUNT(*) AS machines FROM machine
 WHERE pool = :pool AND quarantined_ms > :since AND quarantined_until_ms > quarantined_ms AND id <> :id
 
 -- name: quarantines_over
--- Nodes of machines that have served their time. One that failed its probe has to prove itself again.
+-- List nodes of machines whose quarantine is over. A node that failed its probe is not listed: it has to pass one first.
 SELECT node.id, node.machine FROM node JOIN machine ON machine.id = node.machine
 WHERE node.state = 'quarantined' AND node.proof_failed = 0 AND machine.quarantined_until_ms <= :now
 
@@ -50,7 +50,7 @@ VALUES (:attempt, :machine, :job, :workload, :gpu, :kind, :quarters, :now)
 DELETE FROM strike WHERE kind = :kind AND attempt IN (SELECT id FROM attempt WHERE job = :job)
 
 -- name: strikes
--- Those that are not paid for, each with its contrast: what went well on another machine of the class.
+-- List strikes since the last quarantine, each with its contrast: whether another machine did the same well.
 SELECT strike.kind, strike.workload, job.project, strike.quarters,
        EXISTS (SELECT 1 FROM pace WHERE pace.workload = strike.workload AND pace.gpu = strike.gpu
                AND pace.machine <> strike.machine) AS workload_elsewhere,
@@ -61,7 +61,7 @@ FROM strike JOIN machine ON machine.id = strike.machine JOIN job ON job.id = str
 WHERE strike.machine = :machine AND strike.at_ms > :since AND strike.at_ms > COALESCE(machine.quarantined_ms, -1)
 
 -- name: struck_machines
--- Those with strikes that are not paid for, and not in quarantine.
+-- List machines with strikes since their last quarantine that are not in quarantine.
 SELECT DISTINCT machine.id, machine.pool FROM strike JOIN machine ON machine.id = strike.machine
 WHERE strike.at_ms > :since AND strike.at_ms > COALESCE(machine.quarantined_ms, -1) AND machine.quarantined_until_ms <= :now
 

@@ -1,13 +1,13 @@
--- What trainers measure, and what trackers were told of it.
+-- Metrics of trainers, and how far each tracker has them.
 
 -- name: add_metric
--- A batch that goes on where the one before ended. Any other came twice, or too late.
+-- Add a batch that continues after the last one. Any other batch was sent twice or came too late.
 INSERT INTO metric (attempt, step, at_ms, points)
 SELECT CAST(:attempt AS TEXT), CAST(:step AS BIGINT), CAST(:now AS BIGINT), CAST(:points AS TEXT)
 WHERE NOT EXISTS (SELECT 1 FROM metric AS newer WHERE newer.attempt = :attempt AND newer.step >= :step)
 
 -- name: metrics
--- Of all attempts of a job, in order; of one that measured nothing, where it went on from.
+-- List the metrics of all attempts of a job in order; an attempt without metrics has a row with the step from which it resumed.
 SELECT attempt.fencing, attempt.from_step, metric.at_ms, metric.points
 FROM attempt LEFT JOIN metric ON metric.attempt = attempt.id
 WHERE attempt.job = :job ORDER BY attempt.fencing, metric.step
@@ -17,7 +17,7 @@ INSERT INTO tracked (job, tracker, step, ended, because) VALUES (:job, :tracker,
 ON CONFLICT (job, tracker) DO NOTHING
 
 -- name: to_track
--- The jobs that a tracker is to be told of, and how far each is for good.
+-- List jobs that a tracker follows, each with its newest committed step.
 SELECT tracked.job, tracked.step, tracked.because, job.state,
        (SELECT MAX(checkpoint.step) FROM checkpoint WHERE checkpoint.job = job.id AND checkpoint.state = 'committed') AS committed
 FROM tracked JOIN job ON job.id = tracked.job
@@ -28,7 +28,7 @@ ORDER BY tracked.job
 SELECT tracker, step, ended, because FROM tracked WHERE job = :job ORDER BY tracker
 
 -- name: pictures_to_track
--- Those of a job that a tracker was not shown.
+-- List images of a job that a tracker does not have yet.
 SELECT artifact.path, artifact.key FROM artifact
 WHERE artifact.job = :job AND artifact.path LIKE 'samples/%' AND artifact.bytes <= :bytes_max
   AND (artifact.path LIKE '%.png' OR artifact.path LIKE '%.jpg' OR artifact.path LIKE '%.jpeg' OR artifact.path LIKE '%.webp')
@@ -37,14 +37,14 @@ WHERE artifact.job = :job AND artifact.path LIKE 'samples/%' AND artifact.bytes 
 ORDER BY artifact.path LIMIT :limit
 
 -- name: tracked
--- It was told up to a step; only if nobody else told it since.
+-- Record the step up to which the tracker has the metrics, only if no other server has reported to it since.
 UPDATE tracked SET step = :step, because = '' WHERE job = :job AND tracker = :tracker AND step = :seen
 
 -- name: picture_tracked
 INSERT INTO tracked_picture (job, tracker, path) VALUES (:job, :tracker, :path) ON CONFLICT (job, tracker, path) DO NOTHING
 
 -- name: track_again
--- Pictures came, perhaps after the end of what they show.
+-- Images arrived, perhaps after the tracker was told that the job had ended.
 UPDATE tracked SET ended = 0 WHERE job = :job
 
 -- name: end_tracking

@@ -13,18 +13,18 @@ SELECT id, share, usage, usage_ms, budget, spent, reserved FROM project ORDER BY
 UPDATE project SET share = :share, budget = :budget WHERE id = :id
 
 -- name: reserve
--- Within the budget, or not at all.
+-- Reserve the whole amount within the budget, or nothing.
 UPDATE project SET reserved = reserved + :micro_usd
 WHERE id = :id AND (budget IS NULL OR spent + reserved + :micro_usd <= budget)
 
 -- name: enter
--- A claim: what it may spend is reserved within the budget, or not at all, and it counts as used. No budget can be kept where the
--- price of the node is not known.
+-- Charge a claim: reserve what it may spend within the budget, or nothing, and count it as usage. With a budget, a node of unknown price
+-- is refused, since the budget could not be kept.
 UPDATE project SET reserved = reserved + :micro_usd, usage = :usage, usage_ms = :now
 WHERE id = :id AND (budget IS NULL OR (:price_known = 1 AND spent + reserved + :micro_usd <= budget))
 
 -- name: spend
--- An attempt has ended: what it cost takes the place of what was reserved for it.
+-- Replace an ended attempt's reservation by its cost.
 UPDATE project SET spent = spent + :micro_usd, usage = :usage, usage_ms = :now,
        reserved = reserved - :reserved
 WHERE id = :id
@@ -34,7 +34,7 @@ INSERT INTO ledger (node, attempt, cause, from_ms, to_ms, job, project, micro_us
 VALUES (:node, :attempt, :cause, :from_ms, :to_ms, :job, :project, :micro_usd)
 
 -- name: stored
--- What a job keeps in the object store, and since when.
+-- List what a job stores in the object store, and since when.
 SELECT checkpoint.bytes, checkpoint.committed_ms AS since_ms FROM checkpoint
 WHERE checkpoint.job = :job AND checkpoint.state = 'committed'
 UNION ALL
@@ -42,6 +42,6 @@ SELECT artifact.bytes, COALESCE(artifact.made_ms, job.ended_ms) AS since_ms
 FROM artifact JOIN job ON job.id = artifact.job WHERE artifact.job = :job
 
 -- name: unpriced
--- Whether a project ever had an attempt whose price is not known.
+-- Return whether a project ever had an attempt of unknown price.
 SELECT EXISTS (SELECT 1 FROM attempt JOIN job ON job.id = attempt.job
                WHERE attempt.price_known = 0 AND job.project = :project) AS unpriced

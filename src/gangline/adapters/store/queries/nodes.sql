@@ -1,7 +1,7 @@
--- Nodes: how they come, what they are, when they go.
+-- Nodes: how they join, their state, and how they leave.
 
 -- name: add_node
--- One that joins by hand.
+-- Add a node that joins without being rented.
 INSERT INTO node (id, machine, name, pool, state, because, gpu, gpu_memory_gb, trust, numerics, slots, capabilities,
                   kinds, problems, proof_failed, price_micro_usd_per_hour, price_known, join_token, rented, missing, since_ms,
                   joined_ms, seen_ms, meter_ms)
@@ -9,7 +9,7 @@ VALUES (:id, :machine, :name, :pool, :state, :because, :gpu, :gpu_memory_gb, :tr
         :kinds, :problems, :proof_failed, :price_micro_usd_per_hour, :price_known, :join_token, 0, 0, :now, :now, :now, :now)
 
 -- name: rent_node
--- One that was asked of a provider; its worker will join as it.
+-- Add a node that a provider was asked for; its worker joins under this id.
 INSERT INTO node (id, machine, name, number, pool, state, because, gpu, gpu_memory_gb, trust, numerics, slots, capabilities,
                   price_micro_usd_per_hour, price_known, rented, missing, since_ms, seen_ms, meter_ms)
 SELECT :id, '', :called || '-' || next.number, next.number, :pool, 'starting', :because, :gpu, :gpu_memory_gb, :trust, '', :slots,
@@ -17,7 +17,7 @@ SELECT :id, '', :called || '-' || next.number, next.number, :pool, 'starting', :
 FROM (SELECT COALESCE(MAX(number), 0) + 1 AS number FROM node WHERE pool = :pool) AS next
 
 -- name: node_joined
--- The worker of a rented node, once.
+-- The worker of a rented node joins. The state is the guard: of two workers that use the id, only the first joins.
 UPDATE node SET machine = :machine, state = :state, because = :because, gpu = :gpu, gpu_memory_gb = :gpu_memory_gb,
        numerics = :numerics, slots = :slots, capabilities = :capabilities, kinds = :kinds,
        problems = :problems, proof_failed = :proof_failed, joined_ms = :now, seen_ms = :now, meter_ms = :now
@@ -33,7 +33,7 @@ FROM node LEFT JOIN machine ON machine.id = node.machine
 WHERE node.id = :id
 
 -- name: nodes
--- Those that are here, and what each is working on.
+-- List the nodes that are here, and the job of each of their leases.
 SELECT node.id, node.machine, node.name, node.pool, node.state, node.because, node.gpu, node.slots, node.trust,
        node.price_micro_usd_per_hour, node.price_known, node.joined_ms, node.seen_ms, attempt.job, job.project, lease.phase
 FROM node LEFT JOIN lease ON lease.node = node.id LEFT JOIN attempt ON attempt.id = lease.attempt
@@ -42,7 +42,7 @@ WHERE node.state <> 'gone'
 ORDER BY node.since_ms, node.id
 
 -- name: nodes_here
--- All that are here or coming, whoever uses their slots now.
+-- List all nodes that are here or starting, whatever runs on them.
 SELECT node.id, node.machine, node.name, node.pool, node.state, node.because, node.gpu, node.gpu_memory_gb, node.trust,
        node.numerics, node.slots, node.slots AS slots_free, node.kinds, node.problems, node.price_micro_usd_per_hour,
        node.price_known, node.meter_ms, node.joined_ms, COALESCE(machine.rest_until_ms, 0) AS rest_until_ms,
@@ -55,7 +55,7 @@ ORDER BY node.since_ms, node.id
 SELECT id, pool, state, rented FROM node WHERE machine = :machine AND state <> 'gone'
 
 -- name: nodes_of_pool
--- As the autoscaler sees them. A node that holds a lease is heard of through it.
+-- List nodes for the autoscaler. The heartbeat of a node with a lease is that of the lease.
 SELECT node.id, node.state, node.since_ms, node.instance, node.missing, node.rented, node.seen_ms, node.meter_ms,
        (SELECT MAX(lease.beat_ms) FROM lease WHERE lease.node = node.id) AS beat_ms
 FROM node
@@ -67,21 +67,21 @@ SELECT COUNT(*) AS nodes, CAST(COALESCE(SUM(CASE WHEN state = 'draining' THEN 1 
 FROM node WHERE pool = :pool AND rented = 1 AND state <> 'gone'
 
 -- name: failed_starts
--- Nodes that were asked for of late, and are gone without having joined.
+-- Find a node that was requested recently and is gone without having joined.
 SELECT id FROM node WHERE pool = :pool AND joined_ms IS NULL AND since_ms > :since AND state = 'gone' LIMIT 1
 
 -- name: failed_probes
--- Rented nodes of a pool that failed their probe since the last node there that passed it.
+-- Count the rented nodes of a pool that failed their probe since the last node that passed it.
 SELECT COUNT(*) AS nodes, COALESCE(MAX(joined_ms), 0) AS last_ms FROM node
 WHERE pool = :pool AND rented = 1 AND proof_failed = 1
   AND joined_ms > (SELECT COALESCE(MAX(fit.joined_ms), 0) FROM node AS fit WHERE fit.pool = :pool AND fit.proof_failed = 0)
 
 -- name: kinds_of_pool
--- Of nodes that a provider gave us of late.
+-- List the kinds of nodes that a provider delivered recently.
 SELECT DISTINCT kinds FROM node WHERE pool = :pool AND joined_ms > :since AND rented = 1
 
 -- name: kinds_of_nodes
--- Each set of kinds that the nodes have which get work.
+-- List each set of kinds among the nodes that receive work.
 SELECT DISTINCT kinds FROM node WHERE state IN ('ready', 'on_trial')
 
 -- name: silent_nodes
@@ -93,30 +93,30 @@ WHERE state IN ('ready', 'on_trial', 'draining', 'quarantined') AND seen_ms < :b
 UPDATE node SET seen_ms = :now WHERE id = :id
 
 -- name: meter_node
--- Its bill is written up to now, and it was heard of; only if nobody else wrote on it since it was read.
+-- Record that the node is billed up to now, and when it was last heard of; only if no other server has billed it since it was read.
 UPDATE node SET meter_ms = :now, seen_ms = CASE WHEN seen_ms < :heard THEN :heard ELSE seen_ms END
 WHERE id = :id AND meter_ms = :seen
 
 -- name: node_gone
--- It holds nothing any more: what it claimed in between must end first.
+-- Mark a node as gone, unless it has a lease: an attempt that it claimed in the meantime must end first.
 UPDATE node SET state = 'gone', because = :because
 WHERE id = :id AND state <> 'gone' AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.node = node.id)
 
 -- name: set_node_state
--- From the state that the decision saw; another server, or the node itself, may have moved it since.
+-- Change the state that the decision saw; another server, or the node itself, may have changed it since.
 UPDATE node SET state = :state, because = :because WHERE id = :id AND state = :before
 
 -- name: hold_node
--- Before a write that looks at the node's leases: whoever gives it one meanwhile goes first.
+-- Lock the row before a write that reads the node's leases, so that a concurrent claim commits either before or after that write.
 UPDATE node SET seen_ms = seen_ms WHERE id = :id
 
 -- name: drain_idle
--- A busy node is never the one to go.
+-- Drain a node, unless it has a lease: a busy node is never drained for being idle.
 UPDATE node SET state = 'draining', because = :because
 WHERE id = :id AND state IN ('ready', 'on_trial') AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.node = node.id)
 
 -- name: free_nodes
--- Those that work and have slots that no training uses, but for one.
+-- List working nodes, except `:but`, with their slots that no training uses.
 SELECT node.id, node.machine, node.name, node.pool, node.state, node.because, node.gpu, node.gpu_memory_gb, node.trust,
        node.numerics, node.slots, node.kinds, node.problems, node.price_micro_usd_per_hour, node.price_known,
        node.meter_ms, node.joined_ms, node.rented,
@@ -128,7 +128,7 @@ FROM node LEFT JOIN machine ON machine.id = node.machine
 WHERE node.state IN ('ready', 'on_trial') AND node.id <> :but
 
 -- name: nodes_working
--- With those in quarantine; and the others that work besides a machine's own.
+-- Count a pool's working nodes including quarantined ones, and among them those of other machines that are not in quarantine.
 SELECT COUNT(*) AS nodes,
        CAST(COALESCE(SUM(CASE WHEN state <> 'quarantined' AND machine <> :machine THEN 1 ELSE 0 END), 0) AS BIGINT) AS others
 FROM node WHERE pool = :pool AND state <> 'gone' AND state IN ('ready', 'on_trial', 'quarantined')
@@ -140,7 +140,7 @@ SELECT COUNT(*) AS nodes FROM node WHERE machine = :machine AND joined_ms > :sin
 INSERT INTO node_base (node, base) VALUES (:node, :base) ON CONFLICT (node, base) DO NOTHING
 
 -- name: slots_in_use
--- By training: pictures give way to it.
+-- Sum the slots that training uses; rendering gives way to it, so it does not count.
 SELECT lease.node, CAST(SUM(lease.slots) AS BIGINT) AS slots
 FROM lease JOIN attempt ON attempt.id = lease.attempt JOIN job ON job.id = attempt.job
 WHERE job.kind <> 'sample'

@@ -1,4 +1,4 @@
--- How fast machines are at a workload, and what a pool's next node is likely to be.
+-- Paces of machines at workloads, and the likely pace of a pool's next node.
 
 -- name: set_pace
 INSERT INTO pace (workload, gpu, machine, seconds_per_step, at_ms) VALUES (:workload, :gpu, :machine, :seconds_per_step, :now)
@@ -6,14 +6,14 @@ ON CONFLICT (workload, gpu, machine)
 DO UPDATE SET seconds_per_step = COALESCE(excluded.seconds_per_step, pace.seconds_per_step), at_ms = excluded.at_ms
 
 -- name: paces
--- Of the machines that were tried, as many as matter.
+-- List the paces of machines that were tried, up to a limit.
 SELECT machine, seconds_per_step,
        EXISTS (SELECT 1 FROM node WHERE node.machine = pace.machine AND node.state IN ('ready', 'on_trial')) AS working
 FROM pace WHERE workload = :workload AND gpu = :gpu AND seconds_per_step IS NOT NULL
 ORDER BY machine LIMIT :limit
 
 -- name: pace_of_gpu
--- The latest workload that is known of a class, on all of its machines.
+-- Read the newest workload of a GPU class, with the mean over its machines.
 SELECT workload, AVG(seconds_per_step) AS seconds_per_step FROM pace
 WHERE gpu = :gpu AND seconds_per_step IS NOT NULL GROUP BY workload ORDER BY MAX(at_ms) DESC, workload LIMIT 1
 
@@ -23,24 +23,24 @@ SELECT CAST(COALESCE(SUM(CASE WHEN state = 'interrupted' THEN 1 ELSE 0 END), 0) 
 FROM attempt WHERE gpu = :gpu AND state <> 'live' AND ended_ms > :since
 
 -- name: pace_at_job
--- How fast a machine is at such a job, where that is known.
+-- Read the pace of a machine at such a job, if it is known.
 SELECT pace.seconds_per_step, pace.workload, job.steps FROM job
 JOIN pace ON pace.workload = job.workload AND pace.gpu = :gpu AND pace.machine = :machine
 WHERE job.id = :job AND pace.seconds_per_step IS NOT NULL
 
 -- name: moves
--- How often a job gave way to a faster machine.
+-- Count how often a job was moved to a faster machine.
 SELECT COUNT(*) AS moves FROM attempt WHERE job = :job AND kind = 'outpaced'
 
 -- name: machines_tried
--- Of the nodes that came to a pool last, how many were machines that had never come before.
+-- Count, among the last nodes of a pool, those whose machine was new.
 SELECT COUNT(*) AS nodes,
        CAST(COALESCE(SUM(CASE WHEN machine.known_ms = latest.joined_ms THEN 1 ELSE 0 END), 0) AS BIGINT) AS new
 FROM (SELECT machine, joined_ms FROM node WHERE pool = :pool AND joined_ms IS NOT NULL ORDER BY joined_ms DESC LIMIT :last) AS latest
      JOIN machine ON machine.id = latest.machine
 
 -- name: foresee
--- What a pool's next claims reckon with: jobs that wait for each node, and the chance that the next machine is a new one.
+-- Store what the pool's next claims use: the work that waits for each node, and the chance that the next machine is a new one.
 INSERT INTO foresight (pool, waiting, new_share) VALUES (:pool, :waiting, :new_share)
 ON CONFLICT (pool) DO UPDATE SET waiting = excluded.waiting, new_share = excluded.new_share
 
@@ -48,6 +48,6 @@ ON CONFLICT (pool) DO UPDATE SET waiting = excluded.waiting, new_share = exclude
 SELECT waiting, new_share FROM foresight WHERE pool = :pool
 
 -- name: paces_of_workload
--- On every class of GPU, of as many machines as matter.
+-- List paces on every GPU class, up to a limit.
 SELECT gpu, seconds_per_step FROM pace WHERE workload = :workload AND seconds_per_step IS NOT NULL
 ORDER BY gpu, machine LIMIT :limit

@@ -1,14 +1,14 @@
--- Pictures of checkpoints and results: which are due, who renders them, and when they give way.
+-- Images of checkpoints and results: which are due, which node renders them, and when they give way to training.
 
 -- name: add_sampling
 INSERT INTO sampling (job, every_steps, every_s, step, at_ms, here) VALUES (:job, :every_steps, :every_s, 0, :now, 0)
 
 -- name: sampled
--- Pictures of this step were asked for.
+-- Record that images of this step were requested.
 UPDATE sampling SET step = :step, at_ms = :now, here = :here WHERE job = :job
 
 -- name: to_render_here
--- Whether the node that trains is asked for pictures of this step, and none have come.
+-- Return a row if the training node was asked to render this step and no image has arrived.
 SELECT job FROM sampling WHERE job = :job AND step = :step AND here = 1
   AND NOT EXISTS (SELECT 1 FROM artifact WHERE artifact.job = :job AND artifact.path = :path)
 
@@ -19,7 +19,7 @@ INSERT INTO sample (job, parent, checkpoint, step) VALUES (:job, :parent, :check
 SELECT parent, step, checkpoint FROM sample WHERE job = :job
 
 -- name: open_samples
--- Of a training job, the newest first: what is still to be rendered, or being rendered.
+-- List the jobs that render images of a training job and have not ended, newest first.
 SELECT job.id, job.project, job.state, job.fencing, job.version, job.attempts_failed, job.attempts_max, job.gpu_memory_gb,
        sample.step
 FROM sample JOIN job ON job.id = sample.job
@@ -27,7 +27,7 @@ WHERE sample.parent = :parent AND job.ended_ms IS NULL
 ORDER BY sample.step DESC, job.submitted_ms DESC, job.id DESC
 
 -- name: late_samples
--- Pictures that no node came for: of steps, and of results.
+-- List rendering jobs that no node has claimed in time; images of steps and of results have different limits.
 SELECT job.id, job.project, job.state, job.fencing, job.version, job.attempts_failed, job.attempts_max, job.gpu_memory_gb,
        job.submitted_ms
 FROM job JOIN sample ON sample.job = job.id
@@ -35,7 +35,7 @@ WHERE job.state = 'queued' AND job.kind = 'sample' AND job.submitted_ms < CASE W
 ORDER BY job.queued_ms, job.id LIMIT 100
 
 -- name: samples_of
--- The jobs that render pictures of a training job, and what they have cost.
+-- List the jobs that render images of a training job, with their costs.
 SELECT job.id, job.state, job.because, sample.checkpoint,
        CAST((SELECT COALESCE(SUM(micro_usd), 0) FROM ledger WHERE ledger.job = job.id) AS BIGINT) AS micro_usd,
        EXISTS (SELECT 1 FROM attempt WHERE attempt.job = job.id AND attempt.price_known = 0) AS unpriced
@@ -43,17 +43,18 @@ FROM sample JOIN job ON job.id = sample.job WHERE sample.parent = :job
 ORDER BY sample.step, job.id
 
 -- name: pictures
--- How many there are of a training job.
+-- Count the images of a training job.
 SELECT COUNT(*) AS pictures FROM artifact WHERE job = :job AND path LIKE 'samples/%seed-%.png'
 
 -- name: last_training
--- When a node last had something to train.
+-- Read when a node last ended an attempt at training.
 SELECT attempt.ended_ms FROM attempt JOIN job ON job.id = attempt.job
 WHERE attempt.node = :node AND attempt.state <> 'live' AND job.kind <> 'sample'
 ORDER BY attempt.ended_ms DESC LIMIT 1
 
 -- name: in_the_way
--- Pictures that are being rendered where training could go on that waits, that no free node took meanwhile, and that there is money for.
+-- List rendering attempts on nodes where a waiting training job could run, which no free node has claimed meanwhile and which its budget
+-- allows.
 SELECT lease.attempt, lease.node, attempt.job
 FROM job JOIN attempt ON attempt.job = job.id AND attempt.fencing = job.fencing
      JOIN lease ON lease.attempt = attempt.id JOIN node ON node.id = lease.node

@@ -1,7 +1,7 @@
--- Photos that are fetched for jobs from where they lie.
+-- Imports: photos that are downloaded for jobs.
 
 -- name: await_photos
--- Until they are here, the spec says where they are.
+-- Until the photos are here, the spec contains their addresses.
 UPDATE job SET fetching = 1, imported = 1, spec = :spec WHERE id = :id
 
 -- name: add_import
@@ -14,7 +14,8 @@ SELECT photo_import.job, photo_import.state, photo_import.places, photo_import.d
 FROM photo_import JOIN job ON job.id = photo_import.job WHERE photo_import.job = :job
 
 -- name: imports_to_make
--- Not in another's turn, and of projects that have fewer fetches under way than they may: those with the fewest first, then the oldest.
+-- List imports that are not in another server's turn, of projects below their limit of concurrent imports: projects with the fewest
+-- first, then the oldest imports.
 SELECT photo_import.job, job.project FROM photo_import JOIN job ON job.id = photo_import.job
 LEFT JOIN (SELECT job.project, COUNT(*) AS fetches FROM photo_import JOIN job ON job.id = photo_import.job
            WHERE photo_import.server <> '' AND photo_import.server <> :server AND photo_import.turn_ends_ms >= :now
@@ -24,28 +25,30 @@ WHERE photo_import.state = 'fetching' AND (photo_import.turn_ends_ms < :now OR p
 ORDER BY COALESCE(held.fetches, 0), photo_import.job LIMIT 100
 
 -- name: hold_project
--- Who takes a fetch of a project after this sees what others took: PostgreSQL lets no second one pass before the first has committed.
+-- Lock the project's row before an import is taken, so that the count of its imports is exact: PostgreSQL lets a second transaction pass
+-- only after the first has committed.
 UPDATE project SET share = share WHERE id = :project
 
 -- name: take_import
--- One at a time fetches them, and so many of a project at once. A thread has one, so what else bears its name was left by a process that died.
+-- Take the turn: one thread at a time downloads an import, and a project has at most `:at_once_max`. Each thread has its own `:server`
+-- and one import at a time, so another import with its name was left by a process that died.
 UPDATE photo_import SET server = :server, turn_ends_ms = :turn_ends_ms
 WHERE job = :job AND state = 'fetching' AND (turn_ends_ms < :now OR server = :server)
   AND (SELECT COUNT(*) FROM photo_import AS other JOIN job ON job.id = other.job
        WHERE other.server <> '' AND other.server <> :server AND other.turn_ends_ms >= :now AND job.project = :project) < :at_once_max
 
 -- name: advance_import
--- By whose turn it is.
+-- Record progress, only by the server whose turn it is.
 UPDATE photo_import SET done = :done, files = :files, tries = :tries, because = :because, turn_ends_ms = :turn_ends_ms, spent_ms = :spent_ms
 WHERE job = :job AND server = :server
 
 -- name: end_import
--- Of a turn, too: nobody begins another one before a moment.
+-- End the turn, only by the server whose turn it is; the next one may not start before `:not_before_ms`.
 UPDATE photo_import SET state = :state, because = :because, tries = :tries, turn_ends_ms = :not_before_ms, server = '', spent_ms = :spent_ms
 WHERE job = :job AND server = :server
 
 -- name: fill_job
--- All its photos are here: from now on its spec stays as it is, and a node may have it.
+-- All photos are here: from now on the spec stays as it is, and a node may claim the job. A job that has ended is left alone.
 UPDATE job SET fetching = 0, spec = :spec, spec_hash = :spec_hash, workload = :workload, input_bytes = :input_bytes,
        because = CASE WHEN state = 'queued' THEN :because ELSE because END, ready_ms = :now, queued_ms = :now, version = version + 1
 WHERE id = :id AND ended_ms IS NULL

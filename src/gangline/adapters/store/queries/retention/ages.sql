@@ -1,8 +1,8 @@
--- What goes by its age: checkpoints, logs and previews of ended jobs, and uploaded files that no job uses.
+-- What expires by age: checkpoints, logs and previews of ended jobs, and uploaded files that no job uses.
 
 -- name: checkpoints_to_expire
--- Those of jobs that ended long enough ago, but for what is pinned, by its owner, by pictures that are to be made of it, or by a job
--- that is to begin from it.
+-- List checkpoints of jobs that ended long enough ago. Skip those that are pinned by their owner, needed for images that are still to be
+-- rendered, or needed by a job that will start from them.
 SELECT checkpoint.id, checkpoint.job, checkpoint.attempt, checkpoint.step, checkpoint.bytes, checkpoint.committed_ms,
        checkpoint.heirs, attempt.node, job.project, job.state
 FROM checkpoint JOIN job ON job.id = checkpoint.job JOIN attempt ON attempt.id = checkpoint.attempt
@@ -19,14 +19,15 @@ SELECT job.id, job.state, (SELECT COUNT(*) FROM log_chunk JOIN attempt ON attemp
 FROM job WHERE job.log_kept = 1 AND job.ended_ms < :before ORDER BY job.ended_ms, job.id LIMIT :limit
 
 -- name: forget_log
--- Once.
+-- The flag is the guard: a log is deleted once.
 UPDATE job SET log_kept = 0 WHERE id = :id AND log_kept = 1
 
 -- name: drop_log_chunks
 DELETE FROM log_chunk WHERE attempt = :attempt
 
 -- name: jobs_with_old_previews
--- While pictures are still to be made of a job, those that are there stay; the last one as long as if the job had ended with it.
+-- Previews stay while images of the job are still to be rendered. The age of the newest one counts from when it was made, if that was
+-- after the job's end.
 SELECT id, state FROM job
 WHERE previews_kept = 1 AND ended_ms < :before
   AND NOT EXISTS (SELECT 1 FROM artifact
@@ -39,7 +40,8 @@ ORDER BY ended_ms, id LIMIT :limit
 UPDATE job SET previews_kept = 0 WHERE id = :id
 
 -- name: kept_artifacts
--- With since when they are there, and what made them: pictures may be those of a job that only renders, whose bill they are on.
+-- List a job's files with the time since when they are stored and the job that made them: images may come from a job that only renders,
+-- which pays for them.
 SELECT artifact.path, artifact.attempt, artifact.key, artifact.bytes, COALESCE(artifact.made_ms, job.ended_ms) AS since_ms,
        attempt.node, attempt.job, job.project
 FROM artifact JOIN job ON job.id = artifact.job JOIN attempt ON attempt.id = artifact.attempt
@@ -49,7 +51,7 @@ WHERE artifact.job = :job ORDER BY artifact.path
 DELETE FROM artifact WHERE job = :job AND path = :path
 
 -- name: jobs_unlisted
--- Of servers that do not know yet that a job's inputs are listed.
+-- List jobs of older servers, which do not list a job's inputs.
 SELECT id, project, spec FROM job WHERE listed = 0 AND removed_ms IS NULL ORDER BY id LIMIT :limit
 
 -- name: mark_listed
@@ -60,7 +62,7 @@ UPDATE job SET listed = 1 WHERE id = :id AND listed = 0
 INSERT INTO job_file (project, sha256, job) VALUES (:project, :sha256, :job)
 
 -- name: blobs_unused
--- That nobody handed in or named for long, and no job uses that waits, runs or ended a short while ago.
+-- List files that nobody has uploaded or named for long, and that no job uses which waits, runs or ended recently.
 SELECT project, sha256, bytes, used_ms FROM blob
 WHERE going = '' AND used_ms < :before AND made_ms < :before
   AND NOT EXISTS (SELECT 1 FROM job_file JOIN job ON job.id = job_file.job
@@ -69,18 +71,19 @@ WHERE going = '' AND used_ms < :before AND made_ms < :before
 ORDER BY used_ms, project, sha256 LIMIT :limit
 
 -- name: give_up_blob
--- Unless it was handed in or named since it was seen. From here on nobody may name it, nor put it there again, until it is gone.
+-- Mark the file for deletion, unless it was uploaded or named since it was read. From here until it is deleted, it can neither be named
+-- nor uploaded.
 UPDATE blob SET going = 'asked', going_ms = :now, used_ms = :now WHERE project = :project AND sha256 = :sha256 AND used_ms = :seen
 
 -- name: blobs_going
--- To be deleted: by nobody yet, by this server when it ended in between, or by one that is not heard of any more.
+-- List files that are marked for deletion: by no server yet, by this one before a restart, or by one that has stopped responding.
 SELECT project, sha256, going_ms FROM blob
 WHERE going <> '' AND (going IN ('asked', :server) OR going_ms < :late) ORDER BY going_ms, project, sha256 LIMIT :limit
 
 -- name: take_blob
--- One server at a time deletes it.
+-- Take the deletion: one server at a time deletes a file.
 UPDATE blob SET going = :server, going_ms = :now WHERE project = :project AND sha256 = :sha256 AND going_ms = :seen
 
 -- name: drop_blob
--- Its bytes are gone. Not by who was overtaken meanwhile.
+-- Forget the file once its bytes are deleted; only by the server that still holds the deletion.
 DELETE FROM blob WHERE project = :project AND sha256 = :sha256 AND going = :server

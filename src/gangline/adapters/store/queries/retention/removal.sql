@@ -1,16 +1,16 @@
--- Jobs that their owners delete. What is billed stays, and with it the bare rows of job and attempts.
+-- Jobs that their owners delete. Bills stay, and with them rows of the job and its attempts without content.
 
 -- name: samples_beside
--- All jobs that rendered pictures of a job.
+-- List all jobs that rendered images of a job.
 SELECT sample.job AS id FROM sample WHERE sample.parent = :parent ORDER BY sample.job
 
 -- name: remove_job
--- Nothing that its owner wrote is left of it.
+-- Delete everything that the owner wrote.
 UPDATE job SET removed_ms = :now, name = '', spec = '{}', request = NULL, because = 'deleted by its owner', version = version + 1
 WHERE id = :id AND version = :version
 
 -- name: remove_attempt
--- What failed may quote what its owner wrote.
+-- The reason of a failure may quote what the owner wrote.
 UPDATE attempt SET because = 'its job was deleted by its owner' WHERE id = :id
 
 -- name: remove_events
@@ -41,7 +41,7 @@ UPDATE checkpoint SET pinned = 0 WHERE job = :job
 DELETE FROM job_file WHERE job = :job
 
 -- name: blobs_of_job
--- With how many other jobs name each.
+-- List a job's files, each with the number of other jobs that use it.
 SELECT blob.sha256, blob.bytes, blob.used_ms,
        (SELECT COUNT(*) FROM job_file AS other
         WHERE other.project = blob.project AND other.sha256 = blob.sha256 AND other.job <> job_file.job
@@ -53,5 +53,5 @@ WHERE job_file.job = :job AND blob.going = '' ORDER BY blob.sha256
 SELECT project, key, attempt, subject, manifest, prefix, used_ms FROM prepared WHERE attempt = :attempt
 
 -- name: specs_at_work
--- Of jobs on the same base that wait or run, and have their photos.
+-- List specs of jobs on the same base that wait or run and have their photos.
 SELECT spec FROM job WHERE project = :project AND base = :base AND ended_ms IS NULL AND fetching = 0 AND id <> :but

@@ -1,11 +1,12 @@
--- What a project keeps in the object store: how much of each kind, whose, and from when on it may go.
+-- What a project stores in the object store: how much of each kind, for which jobs, and when it may be deleted.
 
 -- name: pin_checkpoint
--- A checkpoint that was rejected or is being deleted cannot be kept any more: the pin is refused and the user told.
+-- Pin or unpin, only while the checkpoint is committed: one that was rejected or is being deleted cannot be kept, and the user gets an
+-- error.
 UPDATE checkpoint SET pinned = :pinned WHERE id = :id AND state = 'committed'
 
 -- name: checkpoints_of_job
--- That are kept, newest first.
+-- List the checkpoints that are stored, newest first.
 SELECT checkpoint.id, checkpoint.step, checkpoint.bytes, checkpoint.verified, checkpoint.pinned, checkpoint.committed_ms,
        EXISTS (SELECT 1 FROM sample JOIN job AS shown ON shown.id = sample.job
                WHERE sample.checkpoint = checkpoint.id AND shown.ended_ms IS NULL) AS shown,
@@ -15,7 +16,7 @@ WHERE checkpoint.job = :job AND checkpoint.state = 'committed'
 ORDER BY checkpoint.step DESC, attempt.fencing DESC
 
 -- name: stored_checkpoints
--- By how their jobs ended; `ends`: without what is pinned.
+-- Sum checkpoints by the state of their jobs, and by whether they are pinned.
 SELECT job.state, checkpoint.pinned, CAST(COUNT(*) AS BIGINT) AS files, CAST(SUM(checkpoint.bytes) AS BIGINT) AS bytes,
        COUNT(DISTINCT job.id) AS jobs, MIN(job.ended_ms) AS ended_ms
 FROM checkpoint JOIN job ON job.id = checkpoint.job
@@ -23,7 +24,7 @@ WHERE job.project = :project AND checkpoint.state = 'committed'
 GROUP BY job.state, checkpoint.pinned
 
 -- name: stored_artifacts
--- Results, and pictures of steps, by whether their jobs have ended; `since_ms`: from when on the age of the first job's counts.
+-- Sum results and previews, by whether their jobs have ended. `since_ms` is when the oldest job's age begins.
 SELECT kind, ended, CAST(SUM(files) AS BIGINT) AS files, CAST(SUM(bytes) AS BIGINT) AS bytes, COUNT(*) AS jobs, MIN(since_ms) AS since_ms
 FROM (SELECT CASE WHEN artifact.path LIKE 'samples/step-%' THEN 'previews' ELSE 'results' END AS kind,
              CASE WHEN job.ended_ms IS NULL THEN 0 ELSE 1 END AS ended, COUNT(*) AS files, SUM(artifact.bytes) AS bytes,
@@ -39,7 +40,7 @@ FROM log_chunk JOIN attempt ON attempt.id = log_chunk.attempt JOIN job ON job.id
 GROUP BY 1
 
 -- name: stored_blobs
--- Uploaded files; `used_ms`: when one was used last, none while a job uses it that has not ended.
+-- List uploaded files. `named_ms` is when each was last uploaded or named, `at_work` how many jobs that have not ended use it.
 SELECT blob.sha256, blob.bytes, CASE WHEN blob.used_ms > blob.made_ms THEN blob.used_ms ELSE blob.made_ms END AS named_ms,
        COUNT(job.id) AS jobs, SUM(CASE WHEN job.id IS NOT NULL AND job.ended_ms IS NULL THEN 1 ELSE 0 END) AS at_work,
        MAX(job.ended_ms) AS ended_ms
@@ -54,7 +55,7 @@ SELECT COUNT(DISTINCT job) AS jobs FROM job_file WHERE project = :project
 SELECT manifest, used_ms, attempt.job FROM prepared JOIN attempt ON attempt.id = prepared.attempt WHERE project = :project
 
 -- name: largest_jobs
--- Checkpoints, results, pictures and logs. Uploaded files may be several jobs'.
+-- Sum checkpoints, results, images and logs by job. Uploaded files are left out, since several jobs may share one.
 SELECT job.id, job.name, job.state, job.ended_ms, CAST(SUM(part.bytes) AS BIGINT) AS bytes
 FROM (SELECT checkpoint.job, checkpoint.bytes FROM checkpoint WHERE checkpoint.state = 'committed'
       UNION ALL SELECT artifact.job, artifact.bytes FROM artifact
@@ -64,7 +65,7 @@ WHERE job.project = :project
 GROUP BY job.id, job.name, job.state, job.ended_ms ORDER BY 5 DESC, job.id LIMIT :limit
 
 -- name: add_storage_cost
--- What was kept since the same moment is one line.
+-- Costs since the same moment are added up in one line.
 INSERT INTO ledger (node, attempt, cause, from_ms, to_ms, job, project, micro_usd)
 VALUES (:node, :attempt, :cause, :from_ms, :to_ms, :job, :project, :micro_usd)
 ON CONFLICT (node, attempt, cause, from_ms) DO UPDATE SET micro_usd = ledger.micro_usd + excluded.micro_usd

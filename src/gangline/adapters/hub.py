@@ -116,7 +116,7 @@ class NodesHub:
         to.parent.mkdir(parents=True, exist_ok=True)
         try:
             os.link(place.resolve(), to)
-        except OSError:  # on another disk
+        except OSError:  # the cache is on another disk
             partial = to.with_name(f".{to.name}.{os.getpid()}.copy")
             shutil.copyfile(place, partial)
             partial.rename(to)

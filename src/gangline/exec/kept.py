@@ -40,8 +40,8 @@ class KeptCheckpoints:
         return self._records[ref]
 
     def keys_of(self, run: str) -> dict[str, str]:
-        """Map the SHA-256s of bytes that this run has uploaded to their keys. Only its own run's, since no other process deletes those
-        meanwhile."""
+        """Map the SHA-256s of bytes that this run has uploaded to their keys. Keys of other runs are left out, as another process may
+        delete those."""
         found = [self.read(ref) for ref in self.refs if ref.run == run]
         return {sha256: key for each in found if each for sha256, key in each.keys.items()}
 

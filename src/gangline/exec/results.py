@@ -133,7 +133,7 @@ class ResultUploader:
             self._reporter.warn(f"--results {path} is not there")
         return not lacking and not self._sender.overtaken
 
-    # What is due
+    # Which files are due
 
     def _begin(self, of: frozenset[str], *, ours: bool) -> None:
         """Mark files as sent that need no upload: those that an earlier run of this history sent from this disk, and, if another machine
@@ -199,6 +199,7 @@ class ResultUploader:
         file by file."""
         if not due:
             return
+        # This sets `overtaken`, which `is_over` reads.
         self._prefix.insist(self._sender.look_for_newer)
         waiting = _batches(sorted(due, key=lambda each: (each.look.mark[1], each.path)))
         while waiting and not is_over():

@@ -278,7 +278,7 @@ class Exec:
     def _show_status(self) -> None:
         self._report.status(self._sender.sending or self._results.sending, away=self._monitor.away)
 
-    # After it
+    # After the command
 
     def _hand_in(self, code: int, because: str) -> tuple[int, str]:
         """Upload the log, the results and the end record, however the command ended; return the exit code and why, which an absent store

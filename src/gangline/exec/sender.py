@@ -88,7 +88,7 @@ class CheckpointUploader:
             self._changed.wait_for(lambda: self._waiting or self._closing)
             if not self._waiting:
                 return False
-            ref, taken, after_ms = self._waiting.pop()
+            ref, taken, after_ms = self._waiting.pop()  # the newest first: a restart resumes from it
         self.sending = taken.title
         try:
             self._commit(ref, taken, after_ms)

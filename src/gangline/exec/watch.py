@@ -63,6 +63,7 @@ class Watcher:
 
     def _look_at(self, candidate: CheckpointCandidate, after_ms: int, *, ended: bool) -> None:
         rules = self._rules
+        # The number of processes costs a look through /proc, so it is asked only for what one process would have completed.
         why = lacks(rules, candidate) or lacks(replace(rules, processes=self._command.processes), candidate)
         if not why:
             if ended or self._now_s() >= self._refused_s.get(candidate.name, 0.0):

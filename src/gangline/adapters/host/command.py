@@ -46,6 +46,7 @@ class KeptCommand:
         self, words: Sequence[str], show: ShowOutput, settings: Mapping[str, str] = MappingProxyType({})
     ) -> None:
         news, told = os.pipe()
+        # -P: a module in the user's folder must not shadow one of ours. The user's environment overrides our settings.
         self._keeper = subprocess.Popen(
             [sys.executable, "-P", "-m", KEEPER, str(told), *words],
             stdin=subprocess.PIPE,

@@ -36,7 +36,7 @@ class HeldRoot(HeldCheckpoint):
 
     @property
     def paths(self) -> frozenset[str]:
-        """The paths of its files at present."""
+        """Return the paths of its files at present."""
         return frozenset(self._entries())
 
     def _may_be_written_over(self, path: str) -> bool:

@@ -73,6 +73,7 @@ class ProcessTrainer:
             self._stand_by()
 
     def _stand_by(self, *options: str, pass_fds: Sequence[int] = ()) -> None:
+        # -P: no module in the working directory may shadow one of ours
         command = [sys.executable, "-P", "-m", STANDBY, *MODULES.values(), *options]
         self._standby = _start(
             command,

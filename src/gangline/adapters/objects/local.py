@@ -135,7 +135,7 @@ class LocalObjects:
     def delete(self, keys: Sequence[str]) -> None:
         for key in keys:
             with self._meaning(key):
-                if self._path(key).is_file():  # neither a folder, nor below a file
+                if self._path(key).is_file():  # a folder, or a path below a file, is no object
                     self._path(key).unlink(missing_ok=True)
                     (self._attested / key).unlink(missing_ok=True)
 

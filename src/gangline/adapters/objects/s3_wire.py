@@ -34,7 +34,7 @@ class S3Bucket:
 
     @property
     def url(self) -> str:
-        """The bucket's URL: path-style with an endpoint, virtual-hosted at Amazon."""
+        """Return the bucket's URL: path-style with an endpoint, virtual-hosted at Amazon."""
         if self.endpoint:
             return f"{self.endpoint}/{self.name}"
         return f"https://{self.name}.s3.{self.region}.amazonaws.com"
@@ -73,7 +73,7 @@ class Wire:
 
     @property
     def place(self) -> str:
-        """The store's host, for messages."""
+        """Return the store's host, for messages."""
         return urlsplit(self.bucket.url).netloc
 
     def name(self, key: str) -> str:

@@ -120,7 +120,7 @@ class Executed:
 
     @property
     def changed(self) -> int:
-        """The number of rows that it changed."""
+        """Return the number of rows that it changed."""
         return self.result.command_tuples or 0
 
     def rows(self) -> list[dict[str, Any]]:

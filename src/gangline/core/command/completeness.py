@@ -51,8 +51,8 @@ def _is_whole(path: str, size: int, read: Read) -> bool:
 
 
 def _is_safetensors(size: int, read: Read) -> bool:
-    """https://github.com/huggingface/safetensors#format: 8 bytes with the header's length, a JSON header, then the tensors up to the
-    end."""
+    """Check 8 bytes with the header's length, a JSON header, then tensors to the end
+    (https://github.com/huggingface/safetensors#format)."""
     if size < 8:
         return False
     length = struct.unpack("<Q", read(0, 8))[0]
@@ -82,7 +82,7 @@ def _is_pickle(size: int, read: Read) -> bool:
 
 
 def _is_zip(size: int, read: Read) -> bool:
-    """APPNOTE.TXT 4.3: the central directory ends where its end record begins, and only a comment follows that record."""
+    """Check that the central directory ends where its end record begins, and that only a comment follows that record (APPNOTE.TXT 4.3)."""
     first = max(0, size - END_BYTES - COMMENT_BYTES_MAX)
     tail = read(first, size - first)
     at = tail.rfind(END)

@@ -95,12 +95,12 @@ class CommittedCheckpoint:
 
     @property
     def keys(self) -> dict[str, str]:
-        """The key at which the bytes of each SHA-256 are stored."""
+        """Return the key at which the bytes of each SHA-256 are stored."""
         return {file.sha256: self.key_of(file.path) for file in self.manifest.files}
 
     @property
     def state(self) -> frozenset[str]:
-        """The SHA-256s of the training state: equal under another name means the same state."""
+        """Return the SHA-256s of the training state: equal under another name means the same state."""
         files = self.manifest.files
         return frozenset(file.sha256 for file in files if STATE.fullmatch(file.path)) or frozenset(self.keys)
 

@@ -281,8 +281,7 @@ class Exec:
     # After the command
 
     def _hand_in(self, code: int, because: str) -> tuple[int, str]:
-        """Upload the log, the results and the end record, however the command ended; return the exit code and why, which an absent store
-        changes."""
+        """Upload the log, the results and the end record; return exit code and reason, which differ if the store stays away."""
         report = self._report
         try:
             self._reporter(lambda: self._prefix.insist(self._monitor.send_log))
@@ -346,5 +345,5 @@ class Exec:
 
 
 def _is_ignored(number: int) -> bool:
-    """Return whether the parent ignores the signal, as `nohup` does: then it stays ignored."""
+    """Return whether the signal was ignored at the start, as under `nohup`: then it stays ignored."""
     return signal.getsignal(number) is signal.SIG_IGN

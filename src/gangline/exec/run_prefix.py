@@ -113,7 +113,7 @@ class RunPrefix:
         bucket may have deleted them. Raises `Unreachable`.
 
         If the store has no conditional writes, two runs may pick the same number, so a random suffix keeps their names apart. A run that
-        finds a claim greater than its own takes a greater one: of two runs that go on, one always sees the other's claim.
+        finds a claim greater than its own takes a greater one: of two runs that both continue, one always sees the other's claim.
         """
         for _ in range(CLAIM_TRIES_MAX):
             run = next_run([*self.claims(), *known])
@@ -335,7 +335,7 @@ class RunPrefix:
     def _nap(self, seconds: float) -> None:
         until_s = monotonic() + seconds
         while (now_s := monotonic()) < min(until_s, self.give_up_s):
-            self._never.wait(min(until_s - now_s, LOOK_S))
+            self._never.wait(min(until_s - now_s, LOOK_S))  # in slices: a signal may set `give_up_s`
         if now_s >= self.give_up_s:
             self.transfer.stop()
             raise Abandoned

@@ -16,6 +16,7 @@ from gangline.ports.workspace import Taken
 
 LOOK_S = 0.1
 PAUSE_S = 0.005
+"""A look follows each notification, but at most one every `PAUSE_S` and at least one every `LOOK_S`."""
 PUZZLED_S, PUZZLED_LONG_S = 10.0, 60.0
 """Seconds until the user is warned that something is not recognised as a checkpoint: if it holds training state, and if only its name looks
 like one."""
@@ -56,7 +57,7 @@ class Watcher:
             self._reporter(self.look)
 
     def look(self, *, ended: bool = False, well: bool = False) -> None:
-        """Scan the folder once. `ended`: the command runs no more; `well`: it ended by itself, with success."""
+        """Scan the folder once. `ended`: the command runs no more; `well`: it exited with 0 or `EXIT_STOPPED`."""
         after_ms = self._after_ms()
         for candidate in self._workspace.look(self._now_s(), ended=ended, well=well):
             self._reporter(lambda candidate=candidate: self._look_at(candidate, after_ms, ended=ended))

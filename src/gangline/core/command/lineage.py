@@ -106,7 +106,7 @@ class CommittedCheckpoint:
 
     @property
     def sent_bytes(self) -> int:
-        """How many of its bytes were uploaded for it."""
+        """Return how many of its bytes were uploaded for it."""
         return sum(file.bytes for file in self.manifest.files if file.path not in self.elsewhere)
 
     @property

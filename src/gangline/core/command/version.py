@@ -95,7 +95,8 @@ def lacks_of_version(candidate: CheckpointCandidate, last: re.Pattern[str], *, b
 
 
 def _mixed(candidate: CheckpointCandidate, last: re.Pattern[str]) -> str:
-    """Return a message if a rewritten file stands beside a last file of the previous version."""
+    """Return a message if two versions are mixed: a last file is still of the previous version, or a file was rewritten after the last
+    files."""
     before, fresh = candidate.before, candidate.fresh
     if before is None or fresh is None:
         return ""

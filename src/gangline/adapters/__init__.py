@@ -1,1 +1,1 @@
-"""One file for one thing of the world. Adapters keep the promises of a port and know nothing of each other."""
+"""Adapters: each module keeps the promises of a port for one external system. They know no service and no rule of it."""

@@ -19,8 +19,8 @@ PROVIDERS = ("aws", "gcp", "azure")
 
 
 class Notices:
-    """The notices of a provider `of`, or the path of a file whose appearance is the notice. A call returns why the machine is about to go,
-    or "". `say` receives a warning once if the provider does not answer."""
+    """Polls the provider `of`; if `of` is a path, the notice is that a file appears there. A call returns why the machine is about to go,
+    or "". `say` receives one warning if the provider does not answer."""
 
     def __init__(self, of: str, say: Callable[[str], None], every_s: float = EVERY_S) -> None:
         asks: dict[str, Callable[[], str]] = {"aws": self._aws, "gcp": self._gcp, "azure": self._azure}

@@ -31,8 +31,8 @@ class Versions:
         return frozenset(self._versions)
 
     def of(self, name: str, here: Callable[[], dict[str, tuple[Path, Mark]]]) -> Version | None:
-        """Return the version with the marks of its files that are `here`. On a copy of the disk all inodes differ, so their hashes
-        decide."""
+        """Return the recorded version. On a copy of the disk all inodes differ: then files whose bytes are the same get the marks that they
+        have `here`."""
         version = self._versions.get(name)
         if version is None:
             return None

@@ -31,7 +31,7 @@ DEAD_S = 3600.0
 
 
 class FolderObjects:
-    """The `objects` port without multipart uploads: `in_parts` is always False, so nobody calls those methods."""
+    """The `objects` port without multipart uploads: `in_parts` is always False, so their methods are not used."""
 
     creates_only = True
 

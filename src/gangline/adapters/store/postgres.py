@@ -131,7 +131,7 @@ class _Clock:
 
     def now_ms(self) -> int:
         if time.monotonic() - self._looked_s > CLOCK_S:
-            self._looked_s += 1  # so that other threads do not wait for this reading
+            self._looked_s += 1  # so that other threads do not read it too
             try:
                 self._look()
             except Unreachable:
@@ -166,7 +166,7 @@ def _conninfo(url: str) -> str:
 
 
 def _migrate(conninfo: str) -> None:
-    """Bring the schema to what this version knows, one server at a time."""
+    """Apply the migrations that the database lacks, one server at a time."""
     try:
         with psycopg.connect(conninfo, autocommit=True) as connection:
             connection.execute("SELECT pg_advisory_lock(%s)", (MIGRATING,))

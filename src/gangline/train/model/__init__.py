@@ -1,1 +1,1 @@
-"""Base models in memory: loading, encoding text, denoising, losses, pictures."""
+"""Base models in memory: loading, text embedding, denoising, losses and pictures."""

@@ -1,7 +1,6 @@
-"""A base model: SDXL, Stable Diffusion 1 or 2, from a folder in diffusers' layout or from a single file.
+"""A base model (SDXL, Stable Diffusion 1 or 2) from a folder in diffusers' layout or from a single file.
 
-A part is loaded when it is first asked for: a run whose latents and embeddings are there already never reads the text
-encoders, nor the VAE.
+A part is loaded on first use: a run whose latents and embeddings are already cached reads neither the text encoders nor the VAE.
 """
 
 from collections.abc import Iterator
@@ -28,11 +27,11 @@ BITS: dict[str, Bits] = {"8bit": 8, "4bit": 4}
 
 @dataclass(kw_only=True)
 class LoadedBase:
-    """The parts are `Any`, as their configurations have no types. All of them are frozen, and on `device`.
+    """A base model whose parts are loaded lazily, frozen, onto `device`. They are typed `Any` because their configurations have no types.
 
-    The VAE stays in float32: SDXL's overflows in float16, bfloat16 is too coarse for what is learned from, and each picture
-    is encoded only once. `prediction_type` and `zero_terminal_snr` are as the run trains it, `model` is what was found.
-    `clip_skip`: which layer of a text encoder is read, from the end, where it is not always the last but one.
+    The VAE stays in float32: SDXL's overflows in float16, bfloat16 is too coarse for training targets, and each picture is encoded only
+    once. `model` describes the files as they were recognised; `prediction_type` and `zero_terminal_snr` are those that the run trains with.
+    `clip_skip` is the text encoder layer to read, counted from the end, for families that do not always read the penultimate one.
     """
 
     path: Path
@@ -52,7 +51,7 @@ class LoadedBase:
 
     @property
     def zero_empty(self) -> bool:
-        """Whether the embedding of an empty prompt is zeros, as SDXL was trained, and not what the encoders say."""
+        """Whether the embedding of an empty prompt is all zeros, as SDXL was trained, instead of the encoders' output."""
         return self.family.zero_empty and self.layout.zeroes_empty_prompts()
 
     @cached_property
@@ -79,7 +78,8 @@ class LoadedBase:
 
     @cached_property
     def noise(self) -> Any:
-        """The forward process. With zero terminal SNR its last step is noise alone (Lin et al. 2023, §3.1), and samplers begin there."""
+        """The noise schedule of the forward process. With zero terminal SNR its last step is pure noise (Lin et al. 2023, §3.1), and
+        samplers start there."""
         changes = {"prediction_type": self.prediction_type, "rescale_betas_zero_snr": self.zero_terminal_snr}
         if self.zero_terminal_snr:
             changes["timestep_spacing"] = "trailing"
@@ -87,23 +87,23 @@ class LoadedBase:
 
     @cached_property
     def latent_factor(self) -> int:
-        """Pixels of a side for one latent."""
+        """Pixels per latent along a side."""
         config = vae_at(self.own_vae, self.family)[0] if self.own_vae else self.layout.vae_config()
         return 2 ** (len(config["block_out_channels"]) - 1)
 
     @cached_property
     def side_unit(self) -> int:
-        """Sides of pictures are multiples of it: the U-Net halves the latents once for each level but one."""
+        """The number of pixels that picture sides must be a multiple of: the U-Net halves the latents once per level except the last."""
         return self.latent_factor * 2 ** (len(self.layout.unet_config()["block_out_channels"]) - 1)
 
     def forget(self, *parts: str) -> None:
-        """Give the memory of parts back; they are read again when they are asked for."""
+        """Free the memory of these parts. They are loaded again on their next use."""
         for part in parts:
             self.__dict__.pop(part, None)
 
     @contextmanager
     def borrowed(self) -> Iterator[None]:
-        """Give the memory of those parts back that come meanwhile."""
+        """Free, at exit, the parts that were first loaded inside this context."""
         before = set(self.__dict__)
         try:
             yield
@@ -125,9 +125,9 @@ def load_base(
     base_precision: Literal["full", "8bit", "4bit"] = "full",
     clip_skip: int = 1,
 ) -> LoadedBase:
-    """What is at `path`, recognised; its weights are read later. `vae` goes in the place of its own.
+    """Return the base at `path`, recognised; its weights are loaded later. `vae` replaces the base's VAE.
 
-    Raises `BadInput` where it is no base that can be trained so.
+    Raise `BadInput` if it is not a base, or cannot be trained with these settings.
     """
     model = describe_base(path)
     file = single_file_of(path)
@@ -154,14 +154,14 @@ def load_base(
 
 
 def base_at(folder: Path, spec: ScratchSpec, device: torch.device, dtype: torch.dtype) -> LoadedBase:
-    """As `spec` has it trained. Raises `BadInput`."""
+    """Return the base with the prediction type and terminal SNR that `spec` trains. Raise `BadInput` as `load_base` does."""
     return load_base(
         folder, device, dtype, prediction_type=spec.prediction_type, zero_terminal_snr=spec.zero_terminal_snr
     )
 
 
 def check_resolution(base: LoadedBase, resolution: int) -> None:
-    """Raise `BadInput` where `base` cannot have pictures of this many pixels a side."""
+    """Raise `BadInput` if `base` cannot have pictures with sides of `resolution` pixels."""
     unit = base.side_unit
     if resolution % unit:
         raise BadInput(

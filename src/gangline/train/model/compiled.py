@@ -1,8 +1,8 @@
-"""A network's blocks, compiled, so that what a step computes follows from the shapes of its samples alone.
+"""Compile a network's blocks so that the result of a step depends on nothing but the shapes of its samples.
 
-Left to itself torch.compile remembers: it makes a size dynamic once it saw it change, keeps a few variants of a function, and then runs
-that function uncompiled without a word. Which of these a shape meets is decided by the order in which a process saw all of them, and a run
-that goes on in its midst sees another order, so other bits. Here every shape is compiled for itself, and no variant is given up.
+By default torch.compile remembers: it makes a size dynamic once that size has changed, keeps a few variants of a function, and beyond that
+runs the function uncompiled without a warning. The order in which a process saw its shapes decides which of these applies. A resumed run
+sees another order, and so would compute other bits. Here every shape is compiled for itself, and no variant is dropped.
 """
 
 from typing import Any
@@ -13,15 +13,15 @@ from diffusers.models.resnet import ResnetBlock2D
 from transformers.models.clip.modeling_clip import CLIPEncoderLayer
 
 BLOCKS = (BasicTransformerBlock, ResnetBlock2D, CLIPEncoderLayer)
-"""Most of a step's work. Those that are alike share what is compiled, so it takes less time than the whole network would."""
+"""Most of a step's work. Equal blocks share their compiled code, so compiling them takes less time than compiling the whole network."""
 VARIANTS_MAX = 4096
-"""Of one kind of block, by its widths and the sizes of the samples: far more than a run can have. One more is an error."""
+"""Limit per kind of block, over its widths and the sizes of the samples. It is far more than a run can have; exceeding it is an error."""
 
 
 def compile_blocks(module: torch.nn.Module, *, repeatable: bool) -> None:
-    """Compile each block of `module`, for every shape that it is given. Where `repeatable` no choice is left to a measurement of time.
+    """Compile each block of `module` for every shape that it gets. If `repeatable`, no choice depends on measured time.
 
-    A block's hooks, such as those that gather sharded weights, stay outside. `uncompiled` says where blocks run as they were.
+    Hooks of a block, such as FSDP's that gather sharded weights, stay outside the compiled code. Within `uncompiled`, blocks run eagerly.
     """
     _remember_nothing()
     options: dict[str, Any] = {"deterministic": repeatable} if "deterministic" in torch._inductor.list_options() else {}
@@ -31,14 +31,14 @@ def compile_blocks(module: torch.nn.Module, *, repeatable: bool) -> None:
 
 
 def uncompiled() -> Any:
-    """While this context lasts, blocks run as they were: for pictures and measurements, whose shapes are few and seen once."""
+    """Run blocks eagerly while this context lasts: for pictures and measurements, whose shapes are few and seen once."""
     return torch.compiler.set_stance("force_eager")
 
 
 def _remember_nothing() -> None:
     config: Any = torch._dynamo.config
     config.automatic_dynamic_shapes = False
-    config.automatic_dynamic_local_pgo = False  # what an earlier process saw, kept on the disk
+    config.automatic_dynamic_local_pgo = False  # a cache on disk of the shapes that earlier processes saw
     config.automatic_dynamic_remote_pgo = False
     config.recompile_limit = config.accumulated_recompile_limit = VARIANTS_MAX
     config.fail_on_recompile_limit_hit = True

@@ -1,4 +1,4 @@
-"""From noise to latents, by a base as it is at the moment: its LoRA on or off."""
+"""Denoise latents with a base in its current state: with its LoRA switched on or off."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +29,7 @@ SAMPLERS: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """How a square of `side` pixels is drawn. `guidance_rescale`: φ of Lin et al. 2023, §3.4."""
+    """The settings for drawing a square picture of `side` pixels. `guidance_rescale` is φ of Lin et al. 2023, §3.4."""
 
     side: int
     sampler: str
@@ -39,7 +39,7 @@ class Drawing:
 
 
 def drawing_of(base: LoadedBase, spec: Spec) -> Drawing:
-    """Of pictures to look at."""
+    """Return the settings for preview pictures."""
     given = spec.guidance_rescale
     return Drawing(
         side=spec.resolution,
@@ -51,7 +51,7 @@ def drawing_of(base: LoadedBase, spec: Spec) -> Drawing:
 
 
 def class_drawing_of(base: LoadedBase, spec: LoraSpec) -> Drawing:
-    """Of class images, which are trained on."""
+    """Return the settings for class images, which are trained on."""
     return Drawing(
         side=spec.resolution,
         sampler=spec.class_sampler,
@@ -69,8 +69,10 @@ def _rescale_of(base: LoadedBase) -> float:
 def sample_latents(
     base: LoadedBase, drawing: Drawing, words: Embedded, silence: Embedded, seed: int, purpose: str = "sample"
 ) -> torch.Tensor:
-    """(1, C, H, W), float32. `words` and `silence` are of one text each. All chance comes from `chance`, on the CPU: every device
-    begins alike, and what training draws is not touched."""
+    """Return latents (1, C, H, W) in float32, drawn for the texts `words` and `silence`, which hold one embedding each.
+
+    All randomness comes from `chance`, on the CPU: every device starts from the same noise, and training's random state is not touched.
+    """
     device = base.device
     scheduler = sampler_of(base, drawing.sampler)
     scheduler.set_timesteps(drawing.steps, device=device)
@@ -88,13 +90,14 @@ def sample_latents(
 
 
 def sampler_of(base: LoadedBase, kind: str) -> Any:
-    """Over the noise that is trained with. Where that ends in noise alone, sampling begins there too (Lin et al. 2023, §3.3)."""
+    """Return a sampler over the noise schedule of training. If that ends in pure noise, sampling starts there (Lin et al. 2023, §3.3)."""
     settings = {"clip_sample": False} if kind == "ddim" else {}
     return SAMPLERS[kind].from_config(base.noise.config, **settings)
 
 
 def _told(base: LoadedBase, drawing: Drawing, words: Embedded, silence: Embedded) -> dict[str, Any]:
-    """What the U-Net is told of the prompt, and beside it of none: guidance leads away from that (Ho & Salimans 2022)."""
+    """Return the U-Net's conditioning on the prompt and, with guidance, on the empty prompt that it leads away from (Ho & Salimans
+    2022)."""
     both = [words, silence] if drawing.guidance_scale > 1 else [words]
     pooled = [one.pooled for one in both if one.pooled is not None]
     embedded = Embedded(torch.cat([one.tokens for one in both]), torch.cat(pooled) if pooled else None)
@@ -104,7 +107,7 @@ def _told(base: LoadedBase, drawing: Drawing, words: Embedded, silence: Embedded
 
 
 class _Guided:
-    """What the U-Net predicts with guidance: the prompt and none in one pass or, once memory ran out for that, in a pass each."""
+    """Predicts with classifier-free guidance: prompt and empty prompt in one pass or, once memory ran out for that, in one pass each."""
 
     def __init__(self, base: LoadedBase, told: dict[str, Any], drawing: Drawing) -> None:
         self._unet = base.unet
@@ -135,7 +138,10 @@ class _Guided:
 
 
 def rescaled(guided: torch.Tensor, towards: torch.Tensor, by: float) -> torch.Tensor:
-    """Bring what guidance made closer to the deviation that the prompt's own prediction has (Lin et al. 2023, eq. 15 and 16)."""
+    """Pull the guided prediction towards the standard deviation of the prompt's own one; `by` is φ (Lin et al. 2023, eq. 15 and 16).
+
+    All tensors are (N, …); the deviation is taken over everything but N.
+    """
     if not by:
         return guided
     rest = tuple(range(1, guided.ndim))

@@ -1,4 +1,4 @@
-"""Models that are equal: by their weights, whatever file they came from."""
+"""Digests by which models are equal if their weights are, whatever file they came from."""
 
 from hashlib import sha256
 
@@ -8,7 +8,7 @@ from gangline.train.model.base import LoadedBase
 
 
 def weights_digest(module: torch.nn.Module) -> str:
-    """SHA-256 of its weights in float32, by their names: the same from any kind of file."""
+    """Return the SHA-256 of the weights in float32, sorted by name: the same for every file format."""
     total = sha256()
     for name, tensor in sorted(module.state_dict().items()):
         total.update(f"{name} {list(tensor.shape)}\n".encode())
@@ -17,4 +17,5 @@ def weights_digest(module: torch.nn.Module) -> str:
 
 
 def text_encoders_digest(base: LoadedBase) -> str:
+    """Return one SHA-256 over the digests of all text encoders, in the family's order."""
     return sha256("".join(map(weights_digest, base.text_encoders)).encode()).hexdigest()

@@ -1,4 +1,5 @@
-"""The parts of a base out of the two layouts that it may have. Both classes offer the same; safetensors only, no network."""
+"""Load the parts of a base from either of its two layouts. Both classes have the same methods, read safetensors only, and use no
+network."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ from gangline.data.safetensors_header import read_header, refuse_pickle
 from gangline.train.model import original
 from gangline.train.model.clip import clip_tokenizer
 
-# What Stable Diffusion's processes have in common; a folder says it itself
+# The noise schedule of every Stable Diffusion; a folder in diffusers' layout states its own
 NOISE = {
     "num_train_timesteps": 1000,
     "beta_start": 0.00085,
@@ -39,7 +40,7 @@ NOT_WEIGHTS = re.compile(r"position_ids$")
 
 @dataclass(frozen=True, slots=True)
 class FolderLayout:
-    """diffusers' layout: a folder for each part."""
+    """A base in diffusers' layout: one folder per part."""
 
     path: Path
     family: Family
@@ -81,7 +82,7 @@ class FolderLayout:
 
 @dataclass(frozen=True, slots=True)
 class SingleFile:
-    """The original layout: one file with all weights, and nothing but weights."""
+    """A base in the original layout: one file with all weights, and nothing but weights."""
 
     path: Path
     header: Header
@@ -139,7 +140,7 @@ class SingleFile:
 
 
 def vae_at(path: Path, family: Family) -> tuple[dict[str, Any], Callable[[], Any]]:
-    """The configuration of a VAE of its own, and how to load it: from its folder, a whole base, or a file."""
+    """Return the configuration of a separate VAE, and a function that loads it: from its folder, from a whole base, or from a file."""
     folder = next((folder for folder in (path, path / "vae") if (folder / "config.json").is_file()), None)
     if folder:
         return read_json(folder / "config.json"), lambda: _from_folder(AutoencoderKL, folder, torch.float32)
@@ -159,7 +160,7 @@ def vae_of_file(path: Path, header: Header, family: Family) -> Any:
 
 
 def fill(module: Any, source: Callable[[str], original.TensorSource], path: Path, dtype: torch.dtype) -> Any:
-    """Weights of `path` for a module that has none yet, each from where `source` says."""
+    """Load the weights in `path` into a module on the meta device, each from the tensor that `source` names."""
     wanted = module.state_dict()
     with as_bad_input(path.name), safe_open(path, framework="pt") as file:
         there = set(file.keys())
@@ -177,7 +178,8 @@ def _taken(file: Any, source: original.TensorSource, shape: torch.Size, dtype: t
 
 
 def _from_folder(kind: Any, folder: Path, dtype: torch.dtype) -> Any:
-    """With every weight from its file: diffusers and transformers would make up what is missing."""
+    """Load a module with every weight from its file. diffusers and transformers would initialise missing weights at random and only
+    warn."""
     name = folder.name
     if not (folder / "config.json").is_file():
         raise BadInput(f"the base has no {name}", hint="is it complete?")
@@ -203,7 +205,7 @@ def _from_folder(kind: Any, folder: Path, dtype: torch.dtype) -> Any:
 
 @contextmanager
 def as_bad_input(what: str) -> Iterator[None]:
-    """What libraries raise at files that are not as they should be, in one sentence."""
+    """Turn the errors that libraries raise for broken files into `BadInput`, in one sentence."""
     try:
         yield
     except (OSError, ValueError, KeyError, RuntimeError, StopIteration, SafetensorError) as error:

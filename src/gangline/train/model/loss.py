@@ -10,25 +10,27 @@ from gangline.train.model.base import LoadedBase
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """The forward process that a base was trained with: `alphas` are the cumulated ones (Ho et al. 2020, eq. 4), float32, on the device."""
+    """The forward process that a base was trained with. `alphas` (T,) is ᾱ, the cumulative product (Ho et al. 2020, eq. 4), float32, on the
+    device."""
 
     alphas: torch.Tensor
     prediction: Prediction
     min_snr_gamma: float | None = None
 
     def noisy(self, clean: torch.Tensor, noise: torch.Tensor, timesteps_B: torch.Tensor) -> torch.Tensor:
+        """Return x_t of x_0 = `clean` (Ho et al. 2020, eq. 4), (B, C, H, W)."""
         signal, spread = self._scales(timesteps_B)
         return signal * clean + spread * noise
 
     def target(self, clean: torch.Tensor, noise: torch.Tensor, timesteps_B: torch.Tensor) -> torch.Tensor:
-        """What is to be predicted: the noise, or the velocity (Salimans & Ho 2022, §4)."""
+        """Return what the network has to predict, (B, C, H, W): the noise, or the velocity (Salimans & Ho 2022, §4)."""
         if self.prediction == "epsilon":
             return noise
         signal, spread = self._scales(timesteps_B)
         return signal * noise - spread * clean
 
     def weights(self, timesteps_B: torch.Tensor) -> torch.Tensor | None:
-        """Min-SNR-γ (Hang et al. 2023, §3.4): how much each timestep counts, (B,)."""
+        """Return the loss weight of each timestep by Min-SNR-γ (Hang et al. 2023, §3.4), (B,), or None without γ."""
         if self.min_snr_gamma is None:
             return None
         alphas = self.alphas[timesteps_B]
@@ -54,7 +56,10 @@ def losses(
     timesteps_B: torch.Tensor,
     mask: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """The mean squared error of each sample, (B,); `mask` (B, 1, H, W) says how much each place counts, of which there may be none."""
+    """Return the mean squared error of each sample, weighted by timestep, (B,).
+
+    `mask` (B, 1, H, W) weighs each position; it may be zero everywhere, and the loss of that sample is then zero.
+    """
     squared = (predicted.float() - process.target(clean, noise, timesteps_B).float()).square()
     if mask is None:
         each = squared.mean(dim=(1, 2, 3))

@@ -1,7 +1,7 @@
-"""The layout of the original Stable Diffusion code, as single files have it: from its tensors to diffusers' modules.
+"""Map single files, in the layout of the original Stable Diffusion code, to diffusers' modules.
 
-Sizes are read from the tensors' shapes, so that a small model loads as a large one does. What shapes do not tell (heads,
-activations, scales) is the family's. Each function of names gives, for a tensor of a diffusers module, where it comes from.
+Sizes are read from the tensors' shapes, so that small models load like large ones. The family supplies what shapes do not show (heads,
+activations, scales). Each `…_source` function returns, for a tensor name of a diffusers module, the tensor that it comes from.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,14 +25,14 @@ TensorShapes = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class TensorSource:
-    """Where a tensor comes from: `name`, or one of the three parts of it that q, k and v are, or its transpose."""
+    """The origin of a tensor: the tensor called `name`, one of its three equal parts (q, k, v), or its transpose."""
 
     name: str
     third: int | None = None
     transposed: bool = False
 
     def take(self, tensor: torch.Tensor, shape: torch.Size) -> torch.Tensor:
-        """1 × 1 convolutions of the original are linear layers in diffusers' VAE."""
+        """Return the tensor in `shape`. The original VAE has 1 × 1 convolutions where diffusers' has linear layers."""
         if self.third is not None:
             size = len(tensor) // 3
             tensor = tensor[self.third * size : (self.third + 1) * size]
@@ -51,7 +51,7 @@ def shapes_below(header: Header, prefix: str) -> TensorShapes:
 
 
 def unet_config(header: Header, family: Family) -> dict[str, Any]:
-    """`UNet2DConditionModel`'s settings (Rombach et al. 2022; for SDXL Podell et al. 2023)."""
+    """Return the settings of `UNet2DConditionModel` (Rombach et al. 2022; for SDXL Podell et al. 2023)."""
     shapes = shapes_below(header, UNET)
     downs = [
         number for number in range(_blocks(shapes, "input_blocks.")) if f"input_blocks.{number}.0.op.weight" in shapes
@@ -82,7 +82,7 @@ def unet_config(header: Header, family: Family) -> dict[str, Any]:
 
 
 def _sizes_config(header: Header, shapes: TensorShapes, family: Family) -> dict[str, Any]:
-    """Pooled text and six sizes, each in sines and cosines, side by side."""
+    """Return the settings of SDXL's added embedding: the pooled text beside six sizes, each in sines and cosines."""
     width = shapes["label_emb.0.0.weight"][1]
     pooled = header.tensors[f"{prefix_of(header, family.text_encoders[-1])}text_projection"].shape[1]
     return {
@@ -136,7 +136,7 @@ def unet_source(config: Any) -> Callable[[str], TensorSource]:
 
 
 def _in_block(kind: str, within: list[str]) -> str:
-    """A block of the original has a residual part, and where it attends an attention behind it."""
+    """Return a name inside a block of the original: a residual part, followed by an attention if the block attends."""
     if kind == "attentions":
         return f"1.{'.'.join(within)}"
     part, end = within
@@ -144,7 +144,7 @@ def _in_block(kind: str, within: list[str]) -> str:
 
 
 def _blocks(shapes: TensorShapes, prefix: str) -> int:
-    """How many numbered blocks follow `prefix`."""
+    """Return how many numbered blocks follow `prefix`."""
     return len({name.removeprefix(prefix).split(".", 1)[0] for name in shapes if name.startswith(prefix)})
 
 
@@ -156,12 +156,12 @@ def _heads(width: int) -> int:
 
 
 def vae_prefix(header: Header) -> str:
-    """A whole model keeps its VAE below a name; a file with a VAE alone does not."""
+    """Return the prefix of the VAE's tensors: a whole model has one, a file with only a VAE does not."""
     return VAE if header.has(VAE) else ""
 
 
 def vae_config(header: Header, family: Family) -> dict[str, Any]:
-    """`AutoencoderKL`'s settings."""
+    """Return the settings of `AutoencoderKL`."""
     shapes = shapes_below(header, vae_prefix(header))
     levels = _blocks(shapes, "encoder.down.")
     widths = [shapes[f"encoder.down.{level}.block.0.conv2.weight"][0] for level in range(levels)]
@@ -217,7 +217,7 @@ IN_OPEN_CLIP = {
 
 
 def text_config(header: Header, encoder: TextEncoder) -> dict[str, Any]:
-    """`CLIPTextConfig`'s settings."""
+    """Return the settings of `CLIPTextConfig`."""
     prefix = prefix_of(header, encoder)
     if encoder.origin == "CLIP":
         return _clip_config(header, prefix)
@@ -230,7 +230,7 @@ def text_source(header: Header, encoder: TextEncoder) -> Callable[[str], TensorS
 
 
 def text_source_of(encoder: TextEncoder) -> Callable[[str], TensorSource]:
-    """The names that its authors' files have."""
+    """Return the tensor names that the family's authors use in their files."""
     prefix = encoder.prefixes[0]
     if encoder.origin == "OpenCLIP":
         return open_clip_source(prefix)
@@ -252,7 +252,7 @@ def _clip_config(header: Header, prefix: str) -> dict[str, Any]:
 
 
 def _clip_source(header: Header, prefix: str) -> Callable[[str], TensorSource]:
-    """Old files have the names with `text_model.` or without it, and so have old and new versions of transformers."""
+    """Accept names with `text_model.` or without it: old files and old versions of transformers have it, or the new ones do."""
     below = prefix + _wrapper(header, prefix)
     return lambda name: TensorSource(below + name.removeprefix("text_model."))
 
@@ -262,7 +262,8 @@ def _wrapper(header: Header, prefix: str) -> str:
 
 
 def _open_clip_config(header: Header, prefix: str, *, without_last: bool) -> dict[str, Any]:
-    """Stable Diffusion 2 reads what its text encoder's last layer but one gives: the last layer is left out."""
+    """Read the settings from shapes. Stable Diffusion 2 uses its encoder's penultimate output, so `without_last` leaves the last layer
+    out."""
     shapes = shapes_below(header, prefix)
     return _text_config(
         header,

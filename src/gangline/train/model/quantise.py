@@ -1,7 +1,7 @@
-"""A frozen base's weights in 8 or 4 bits (QLoRA, Dettmers et al. 2023): stored small, computed with in full.
+"""Keep a frozen base's weights in 8 or 4 bits (QLoRA, Dettmers et al. 2023) and compute with them at full precision.
 
-bitsandbytes packs and restores them, on each processor by other code. What it restores is compared once, when a layer is
-made, with the definition in plain torch.
+bitsandbytes packs and restores them, with different code on each kind of processor. So each layer's restored weights are compared once,
+when the layer is made, with the definition in plain torch.
 """
 
 import importlib.metadata
@@ -22,8 +22,9 @@ from torch.nn import functional
 from gangline.core.errors import GanglineError
 from gangline.core.models.families import Bits
 
-BLOCK = 64  # weights that share one scale in float32: half a bit for each weight
-# Quantiles of a normal distribution, zero among them (Dettmers et al. 2023, appendix E). Ours, so that a wrong table is seen too.
+BLOCK = 64  # weights that share one float32 scale, which costs half a bit per weight
+# Quantiles of a normal distribution, zero among them (Dettmers et al. 2023, appendix E). A copy, so that a wrong table in bitsandbytes
+# is noticed too.
 NF4 = (
     *(-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453),
     *(-0.28444138169288635, -0.18477343022823334, -0.09105003625154495, 0.0),
@@ -33,9 +34,9 @@ NF4 = (
 
 
 class QuantisedLinear(nn.Linear):
-    """A linear layer that keeps its weight in `bits` bits and makes it anew, in `dtype`, forward and backward.
+    """A linear layer that stores its weight in `bits` bits and restores it in `dtype` for each forward and backward pass.
 
-    It is an `nn.Linear`, so that peft puts a LoRA around it; its `weight` is no parameter.
+    It is an `nn.Linear`, so that PEFT wraps it with a LoRA; its `weight` is not a parameter.
     """
 
     codes: torch.Tensor
@@ -70,7 +71,7 @@ class QuantisedLinear(nn.Linear):
 
 
 class _Product(torch.autograd.Function):
-    """x @ weight.T + bias that keeps nothing for the way back but the layer itself."""
+    """Computes x @ weight.T + bias and keeps nothing for the backward pass but the layer itself."""
 
     @staticmethod
     def forward(ctx: Any, input: torch.Tensor, layer: QuantisedLinear) -> torch.Tensor:
@@ -83,10 +84,10 @@ class _Product(torch.autograd.Function):
 
 
 def _quantise(weight: torch.Tensor, bits: Bits) -> tuple[torch.Tensor, QuantState]:
-    """Pack `weight` as one flat row: blocks then lie as the scales count them.
+    """Pack `weight` as one flat row, so that its blocks are those that the scales count.
 
-    Given a matrix, bitsandbytes 0.50.2 counts whole blocks in each of its rows on a processor with AVX-512, and takes the
-    scales of other blocks where a row ends within one: 96 × 96 weights came back 28 % off, not 9 %.
+    Given a matrix, bitsandbytes 0.50.2 counts whole blocks in each of its rows on a processor with AVX-512, and uses the scales of other
+    blocks if a row ends within one: 96 × 96 weights came back 28 % off instead of 9 %.
     """
     row = weight.flatten()
     if bits == 4:
@@ -95,7 +96,8 @@ def _quantise(weight: torch.Tensor, bits: Bits) -> tuple[torch.Tensor, QuantStat
 
 
 def by_definition(layer: QuantisedLinear) -> torch.Tensor:
-    """Return the weight of `layer` from its codes and scales by plain torch, in float32: a level times its block's scale."""
+    """Return the weight of `layer` (out, in) in float32 from its codes and scales by plain torch: each level times the scale of its
+    block."""
     levels = layer.levels.float()
     if layer.bits == 4:  # a byte holds two codes, the first one in its upper half
         nf4 = torch.tensor(NF4, device=levels.device)
@@ -107,11 +109,11 @@ def by_definition(layer: QuantisedLinear) -> torch.Tensor:
 
 
 def _refuse_wrong(name: str, layer: QuantisedLinear) -> None:
-    """Raise `GanglineError` where `layer` restores its weight otherwise than by definition, rounding in its dtype apart."""
+    """Raise `GanglineError` if `layer` restores its weight differently from the definition by more than rounding in its dtype."""
     unit = torch.finfo(layer.dtype)
     least = max(unit.tiny * unit.eps, torch.finfo(torch.float32).tiny)  # subnormal numbers may be rounded to zero
     restored, wanted = layer.weight, by_definition(layer)
-    if torch.equal(restored, wanted.to(layer.dtype)):  # mostly so, and found ten times as fast
+    if torch.equal(restored, wanted.to(layer.dtype)):  # the usual case, and ten times as fast to check
         return
     restored = restored.float()
     if torch.isclose(restored, wanted, rtol=2 * unit.eps, atol=least, equal_nan=True).all():
@@ -125,10 +127,10 @@ def _refuse_wrong(name: str, layer: QuantisedLinear) -> None:
 
 
 def quantise(module: nn.Module, bits: Bits, device: torch.device) -> None:
-    """Replace the linear layers of `module`'s attentions, which hold most of a U-Net, by quantised ones on `device`.
+    """Replace the linear layers of `module`'s attentions, which hold most of a U-Net, with quantised ones on `device`.
 
-    What is small or sensitive stays as it is: convolutions, norms, the embeddings of time and sizes. Raises
-    `GanglineError` where a layer's weights are not restored as they are defined.
+    Small or sensitive layers stay as they are: convolutions, norms, the embeddings of time and sizes. Raise `GanglineError` if the restored
+    weights of a layer do not match their definition.
     """
     for name, parent in list(module.named_modules()):
         for child, layer in list(parent.named_children()):

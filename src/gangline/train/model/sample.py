@@ -1,4 +1,4 @@
-"""Pictures from a base, and from the LoRA that is on it, with the models that are already in memory."""
+"""Draw pictures from a base, and from the LoRA that is on it, with the models that are already in memory."""
 
 import hashlib
 import io
@@ -21,13 +21,15 @@ from gangline.train.run.aside import left_out_without_memory
 from gangline.train.run.memory import is_out_of_memory
 
 TILES = (2, 4)
-"""Of which share of its side the tiles are of a picture that does not fit: a half, then a quarter."""
+"""A picture that does not fit into memory is decoded in tiles with a half, then a quarter of its side."""
 
 
 @torch.no_grad()
 def decode_latents(base: LoadedBase, latents_1CHW: torch.Tensor) -> Image.Image:
-    """As a whole; where memory runs out in tiles, which overlap. Their norms are of a tile each, so its colours may be a little off: what
-    fits as a whole is never cut."""
+    """Decode latents (1, C, H, W) as a whole or, if memory runs out, in overlapping tiles.
+
+    Each tile has its own norms, so colours may shift a little: a picture that fits as a whole is never tiled.
+    """
     scaled = latents_1CHW.to(base.device, base.vae.dtype) / base.vae.config.scaling_factor
     for pieces in (1, *TILES):
         try:
@@ -39,7 +41,7 @@ def decode_latents(base: LoadedBase, latents_1CHW: torch.Tensor) -> Image.Image:
 
 
 def _decoded(base: LoadedBase, scaled_1CHW: torch.Tensor, pieces: int) -> torch.Tensor:
-    """(3, H, W). A tile's side is a multiple of four latents, as tiles overlap by a quarter of it."""
+    """Return pixels (3, H, W). A tile's side is a multiple of four latents, because tiles overlap by a quarter of it."""
     if pieces == 1:
         return base.vae.decode(scaled_1CHW).sample[0].float()
     side = 4 * ceil(max(scaled_1CHW.shape[2:]) / pieces / 4)
@@ -55,7 +57,7 @@ def render(base: LoadedBase, spec: Spec, texts: Texts, spoken: Embedded, prompt:
 def render_step(
     base: LoadedBase, spec: Spec, texts: Texts, spoken: Embedded, folder: Path, step: int
 ) -> Iterator[Picture]:
-    """A picture of each prompt and seed, written into `folder` as it is made; `samples.json`, which lists them, comes last."""
+    """Yield a picture of each prompt and seed, written into `folder` as it is made; `samples.json`, which lists them, is written last."""
     made = list[Picture]()
     for picture in _each_written(base, spec, texts, spoken, folder, step):
         made.append(picture)
@@ -64,8 +66,11 @@ def render_step(
 
 
 def show_step(base: LoadedBase, spec: Spec, texts: Texts, spoken: Embedded, folder: Path, step: int) -> None:
-    """As `render_step` does, but between two steps of a training, which goes on although memory runs out: then the pictures that were made
-    are listed, and beside them those that were not. All are of one size, so after the first that does not fit none is tried."""
+    """Render between two training steps like `render_step`, but let training continue if memory runs out.
+
+    The list then names the pictures that were made and those that were left out. All have one size, so after the first that does not fit
+    none is tried.
+    """
     made = list[Picture]()
     with left_out_without_memory(f"pictures of step {step} are"):
         for picture in _each_written(base, spec, texts, spoken, folder, step):
@@ -84,7 +89,7 @@ def _each_written(
 
 
 def _asked(spec: Spec) -> list[tuple[str, str, int]]:
-    """The name of each picture, its prompt and its seed."""
+    """Return the name of each picture, its prompt and its seed."""
     prompts = enumerate(spec.prompts_to_sample)
     return [(picture_name(number, seed), prompt, seed) for number, prompt in prompts for seed in spec.sample_seeds]
 
@@ -100,7 +105,7 @@ def _list(folder: Path, spec: Spec, step: int, made: list[Picture]) -> None:
 def write_picture(
     image: Image.Image, path: Path, base: LoadedBase, spec: Spec, step: int, prompt: str, seed: int
 ) -> Picture:
-    """As PNG, which says of itself what it shows."""
+    """Write the image as PNG, with its step, prompt, seed and sampler settings as text chunks."""
     what = {
         "step": step,
         "prompt": prompt,
@@ -121,6 +126,6 @@ def write_picture(
 
 
 def _picture(pixels_CHW: torch.Tensor) -> Image.Image:
-    """From [-1, 1] to 8 bits."""
+    """Return pixels (3, H, W) in [-1, 1] as an image of 8 bits per channel."""
     array = (pixels_CHW.permute(1, 2, 0).clamp(-1, 1) + 1) * 127.5
     return Image.fromarray(array.round().byte().cpu().numpy())

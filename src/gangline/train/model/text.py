@@ -1,4 +1,4 @@
-"""Prompts as the U-Net takes them. Shape letters: N texts, K pieces of a long text, L tokens of a piece, D width, P pooled width."""
+"""Embed prompts for the U-Net. Shape letters: N texts, K pieces of a long text, L tokens of a piece, D width, P pooled width."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ PENULTIMATE = -2
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Texts with their tokens for each encoder, (N, K, L), all of as many pieces as the longest of them needs."""
+    """Texts with their token ids for each encoder, (N, K, L). All have as many pieces K as the longest text needs."""
 
     texts: tuple[str, ...]
     ids: tuple[torch.Tensor, ...]
@@ -26,7 +26,7 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """What the encoders make of N texts: tokens (N, K·L, D), and pooled (N, P) where the family has it."""
+    """The encoders' output for N texts: tokens (N, K·L, D), and pooled (N, P) if the family has pooled embeddings."""
 
     tokens: torch.Tensor
     pooled: torch.Tensor | None
@@ -39,7 +39,7 @@ class Embedded:
 
 
 def tokenize(base: LoadedBase, texts: Iterable[str]) -> Texts:
-    """Each text once, in the order of its first coming."""
+    """Tokenize each distinct text once, in order of first occurrence."""
     unique = tuple(dict.fromkeys(texts))
     found = [_ids(tokenizer, unique) for tokenizer in base.tokenizers]
     pieces = max(
@@ -52,9 +52,9 @@ def tokenize(base: LoadedBase, texts: Iterable[str]) -> Texts:
 
 
 def embed(base: LoadedBase, ids: tuple[torch.Tensor, ...]) -> Embedded:
-    """`ids` for each encoder, (N, K, L). The pieces of a text stand one after the other; the first one speaks for all when pooled.
+    """Embed `ids` (N, K, L), one tensor per encoder. The pieces of a text are concatenated; its first piece gives the pooled embedding.
 
-    Where a family has several encoders, their states stand side by side (Podell et al. 2023, §2.1).
+    If a family has several encoders, their states are concatenated along D (Podell et al. 2023, §2.1).
     """
     hidden, pooled = [], None
     for encoder, kind, ids_NKL in zip(base.text_encoders, base.family.text_encoders, ids, strict=True):
@@ -68,7 +68,7 @@ def embed(base: LoadedBase, ids: tuple[torch.Tensor, ...]) -> Embedded:
 
 
 def _read(base: LoadedBase, encoder: Any, output: Any) -> torch.Tensor:
-    """The last layer's states; with `clip_skip` those of an earlier one, which the encoder's last norm brings to the same scale."""
+    """Return the last layer's states or, with `clip_skip`, those of an earlier layer, scaled alike by the encoder's final norm."""
     if base.clip_skip == 1:
         return output.last_hidden_state
     layers = len(output.hidden_states) - 1
@@ -83,7 +83,7 @@ def _final_norm(encoder: Any) -> Any:
 
 @torch.no_grad()
 def embed_all(base: LoadedBase, texts: Texts) -> Embedded:
-    """One text at a time, so that no text's bits depend on the others; on the CPU."""
+    """Embed one text at a time, so that no text's bits depend on the others. The result is on the CPU."""
     each = [embed(base, tuple(ids[[number]] for ids in texts.ids)) for number in range(len(texts.texts))]
     pooled = [one.pooled for one in each if one.pooled is not None]
     embedded = Embedded(torch.cat([one.tokens for one in each]).cpu(), torch.cat(pooled).cpu() if pooled else None)
@@ -92,7 +92,7 @@ def embed_all(base: LoadedBase, texts: Texts) -> Embedded:
 
 
 def with_silence(base: LoadedBase, embedded: Embedded, said_N: torch.Tensor) -> Embedded:
-    """Where the base was trained so, no words are zeros, and not what the encoders make of an empty text."""
+    """Zero the embeddings of empty texts if the base was trained that way. `said_N` is False for empty texts."""
     if not base.zero_empty:
         return embedded
     pooled = None if embedded.pooled is None else embedded.pooled * said_N[:, None]
@@ -100,7 +100,7 @@ def with_silence(base: LoadedBase, embedded: Embedded, said_N: torch.Tensor) -> 
 
 
 def condition(base: LoadedBase, embedded: Embedded, sizes: torch.Tensor) -> dict[str, Any]:
-    """What the U-Net is told besides the noisy latents; `sizes` (N, 6) are for SDXL (Podell et al. 2023, §2.2)."""
+    """Return the U-Net's arguments besides the noisy latents. SDXL uses `sizes` (N, 6) (Podell et al. 2023, §2.2)."""
     told: dict[str, Any] = {"encoder_hidden_states": embedded.tokens.to(base.dtype)}
     if embedded.pooled is not None:
         told["added_cond_kwargs"] = {"text_embeds": embedded.pooled.to(base.dtype), "time_ids": sizes.to(base.dtype)}
@@ -108,7 +108,7 @@ def condition(base: LoadedBase, embedded: Embedded, sizes: torch.Tensor) -> dict
 
 
 def _ids(tokenizer: Any, texts: tuple[str, ...]) -> list[list[int]]:
-    """All in one call: each costs as much as several texts."""
+    """Tokenize all texts in one call: a call costs as much as several texts."""
     return tokenizer(list(texts), add_special_tokens=False, truncation=False, verbose=False).input_ids
 
 
@@ -117,7 +117,7 @@ def _pieces(tokenizer: Any, tokens: int) -> int:
 
 
 def _framed(tokenizer: Any, texts: list[list[int]], pieces: int) -> torch.Tensor:
-    """Cut into pieces, each with a beginning and an end, filled up as the encoder was trained; (N, K, L)."""
+    """Cut texts into pieces, each with start and end tokens, and pad as the encoder was trained: (N, K, L), int64."""
     length, begin, end = tokenizer.model_max_length, tokenizer.bos_token_id, tokenizer.eos_token_id
     framed = np.full((len(texts), pieces, length), tokenizer.pad_token_id, np.int64)
     for row, ids in zip(framed, texts, strict=True):

@@ -1,4 +1,4 @@
-"""CLIP's tokenizer (Radford et al. 2021), for bases in a single file: they hold no tokenizer of their own."""
+"""CLIP's tokenizer (Radford et al. 2021), for bases in a single file, which contain none."""
 
 import gzip
 from functools import cache
@@ -14,9 +14,9 @@ MERGES = TOKENS - 2 * 256 - 2
 
 
 def clip_tokenizer(pad_id: int = TOKENS - 1) -> Any:
-    """OpenAI's pads with the token of the end, OpenCLIP's with number 0, which is `!` inside a word.
+    """Return a tokenizer that pads with `pad_id`: OpenAI's CLIP pads with the end token, OpenCLIP with id 0, which is `!` inside a word.
 
-    The id is set afterwards: a padding token given by its name would also be found in prompts, and `!` be taken for padding.
+    The id is set afterwards: a padding token that is given by name would also be found in prompts, and `!` be taken for padding.
     """
     vocabulary, merges = _vocabulary()
     tokenizer: Any = CLIPTokenizer(
@@ -34,7 +34,7 @@ def clip_tokenizer(pad_id: int = TOKENS - 1) -> Any:
 
 @cache
 def _vocabulary() -> tuple[dict[str, int], list[Any]]:
-    """Ids are places: 256 bytes, the same at the end of a word, what is merged of them, start and end."""
+    """Return ids by token, and the merges. An id is a position: 256 bytes, the same at the end of a word, the merges, start and end."""
     content = (resources.files("gangline.train.model.clip") / VOCABULARY).read_bytes()
     lines = gzip.decompress(content).decode().split("\n")[1 : 1 + MERGES]
     merges = [(left, right) for left, right in (line.split() for line in lines)]
@@ -44,7 +44,7 @@ def _vocabulary() -> tuple[dict[str, int], list[Any]]:
 
 
 def _characters_of_bytes() -> list[str]:
-    """A printable character for each byte (GPT-2's table): printable bytes stand for themselves and come first."""
+    """Return a printable character for each byte (GPT-2's table): printable bytes stand for themselves and come first."""
     printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     others = 256 - len(printable)
     return [chr(code) for code in printable] + [chr(256 + number) for number in range(others)]

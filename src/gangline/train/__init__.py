@@ -1,1 +1,1 @@
-"""Trainers. The only code that imports torch; knows a directory (the trainer contract), neither service nor network."""
+"""Trainers. Only this package imports torch. It knows a directory (the trainer contract), but neither the service nor the network."""

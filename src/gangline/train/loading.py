@@ -1,4 +1,4 @@
-"""Libraries loaded without the garbage collector, which would look again and again through all that they define and find nothing."""
+"""Import libraries without the garbage collector, which would scan all that they define again and again and free nothing."""
 
 import gc
 from collections.abc import Iterator
@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """Import what a trainer needs in here. What is loaded stays, so that later collections do not look through it either."""
+    """Import a trainer's libraries inside this context. At exit the imported objects are frozen, so that later collections skip them
+    too."""
     gc.disable()
     try:
         yield

@@ -1,4 +1,4 @@
-"""A trainer as a program: its directory, its signals, and what its end says."""
+"""Run a trainer as a program: read its directory, obey signals, and turn errors into a failure report and an exit code."""
 
 import argparse
 import sys
@@ -29,7 +29,10 @@ from gangline.train.run.ranks import PeerGone
 
 
 def kind_among(inputs: Path, error: Exception) -> ReportedFailureKind:
-    """Return what an error means for the run whose inputs lie there: a file of theirs may have a name that no disk can hold."""
+    """Return the failure kind of an error in a run whose input files lie below `inputs`.
+
+    An input whose name no disk can hold counts as bad data; the same error outside of `inputs` does not.
+    """
     if isinstance(error, OSError) and error.errno in UNPLACEABLE and isinstance(error.filename, str):
         return "bad data" if inputs in Path(error.filename).parents else failure_kind(error)
     return failure_kind(error)
@@ -38,10 +41,10 @@ def kind_among(inputs: Path, error: Exception) -> ReportedFailureKind:
 def failure_kind(error: Exception) -> ReportedFailureKind:
     match error:
         case InvalidSpec():
-            return "too old"  # the server has read it
+            return "too old"  # the server accepted the spec, so this code is older than the server
         case Unreachable() | KeyRefused():
             return "download failed"
-        case BadInput() | RecursionError():  # nothing of ours nests so deep, but JSON that was given may
+        case BadInput() | RecursionError():  # our code never nests that deep, but JSON from users may
             return "bad data"
         case Diverged():
             return "diverged"
@@ -68,7 +71,7 @@ def main(work: Callable[[RunDirectory, Orders], int]) -> int:
     except LeftOut as error:
         print(error, file=sys.stderr)  # noqa: T201 - the job's log
         return EXIT_LEFT_OUT
-    except PeerGone as error:  # it has said itself why, or was killed
+    except PeerGone as error:  # the other rank reported its reason itself, or was killed
         print(error, file=sys.stderr)  # noqa: T201
         return EXIT_PEER_GONE
     except Exception as error:

@@ -1,6 +1,6 @@
-"""Render what a training job has learned, so far or at its end: `python -m gangline.train.sample_job DIRECTORY`.
+"""Render pictures from a training job, during it or at its end: `python -m gangline.train.sample_job DIRECTORY`.
 
-`inputs/checkpoint` or `inputs/result` holds the weights; the pictures go into `output/`.
+`inputs/checkpoint` or `inputs/result` holds the weights; the pictures are written to `output/`.
 """
 
 import sys
@@ -30,7 +30,8 @@ from gangline.train.scratch.denoiser import Denoiser
 
 
 def render_job(run: RunDirectory, orders: Orders) -> int:
-    """All pictures, or none: one that is told to stop begins anew elsewhere."""
+    """Render all pictures and return the exit code. A job that has to stop starts from the beginning elsewhere: it keeps no partial
+    result."""
     run.report_phase("preparing")
     task = run.read_task()
     assert isinstance(task, SampleSpec), "the agent starts this for what renders"
@@ -45,7 +46,7 @@ def render_job(run: RunDirectory, orders: Orders) -> int:
 
 
 def render_lora(run: RunDirectory, task: SampleSpec, spec: LoraSpec) -> Iterator[object]:
-    """Of a step alone; of the result, beside the base's."""
+    """Yield the pictures of a LoRA: of a checkpoint its pictures alone, of a result each beside the base's."""
     device = numerics.device()
     base = lora.base_of(run, spec, device, numerics.dtype_of(spec.precision, device))
     texts = tokenize(base, [*spec.prompts_to_sample, ""])
@@ -69,7 +70,10 @@ def render_lora(run: RunDirectory, task: SampleSpec, spec: LoraSpec) -> Iterator
 
 
 def of_model(run: RunDirectory, task: SampleSpec, spec: ScratchSpec) -> Iterator[object]:
-    """A result is a whole model; a checkpoint has the weights of those parts of one that are trained."""
+    """Yield the pictures of a whole model.
+
+    A result is a complete model. A checkpoint holds only the trained parts, so the other parts come from the base.
+    """
     device = numerics.device()
     dtype = numerics.dtype_of(spec.precision, device)
     folder = run.inputs / ("base" if task.checkpoint else "result")
@@ -83,7 +87,7 @@ def of_model(run: RunDirectory, task: SampleSpec, spec: ScratchSpec) -> Iterator
 
 
 def take_parts(network: Denoiser, run: RunDirectory) -> None:
-    """Raises `BadInput` where they are another model's, or not whole."""
+    """Load the checkpoint's trained parts, averaged if it has averages. Raise `BadInput` if they are damaged or of another model."""
     network.requires_grad_(False).eval()
     try:
         found = averaged_or_not(run.inputs / "checkpoint")
@@ -98,7 +102,7 @@ def take_parts(network: Denoiser, run: RunDirectory) -> None:
 
 
 def take_weights(adapter: Adapter, run: RunDirectory) -> None:
-    """Those that would be the result: the averaged ones where there are. Raises `BadInput` where they are another LoRA's."""
+    """Load the weights that would be the result: averaged ones if the checkpoint has them. Raise `BadInput` if they are of another LoRA."""
     folder = run.inputs / "checkpoint"
     averaged = folder / checkpoint.AVERAGED
     try:

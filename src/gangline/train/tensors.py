@@ -1,6 +1,6 @@
-"""What weights, gradients and states are passed around as."""
+"""The type in which weights, gradients and optimiser states are passed around."""
 
 import torch
 
 Tensors = dict[str, torch.Tensor]
-"""Tensors by their names."""
+"""Tensors by name."""

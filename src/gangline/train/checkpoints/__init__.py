@@ -1,1 +1,1 @@
-"""Checkpoints on disk, whole or in shards, what was prepared, and how many samples fit into memory."""
+"""Checkpoints on disk, whole or sharded, prepared tensors, and the microbatch sizes that fit into memory."""

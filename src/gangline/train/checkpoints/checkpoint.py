@@ -1,4 +1,4 @@
-"""Checkpoints on disk: safetensors and a manifest that is written last. A checkpoint without a good manifest does not exist."""
+"""Checkpoints on disk: safetensors and a manifest that is written last. A checkpoint without a valid manifest does not exist."""
 
 import hashlib
 import json
@@ -27,8 +27,11 @@ NUMBERS = "numbers.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Everything that a run needs to go on, besides its spec and its inputs. `averaged`: the weights that would be the result of
-    now, where they are not those in training. `scaler`: of the loss, in half precision."""
+    """Everything that a run needs to resume, besides its spec and inputs.
+
+    `averaged` are the weights that would be the result now, if they are not those in training. `scaler` is the state of the loss scale in
+    half precision.
+    """
 
     weights: Tensors
     optimizer: OptimizerState
@@ -43,7 +46,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class SavedState:
-    """A snapshot from the disk."""
+    """A snapshot that was read from disk."""
 
     manifest: Manifest
     snapshot: Snapshot
@@ -51,7 +54,7 @@ class SavedState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointIdentity:
-    """Whose checkpoint it is and under which numerics it came about; see `Manifest`."""
+    """Which job's checkpoint it is, and under which numerics it was made; see `Manifest`."""
 
     spec_hash: str
     fingerprint: dict[str, str]
@@ -59,7 +62,7 @@ class CheckpointIdentity:
 
 
 def write_checkpoint(folder: Path, step: int, identity: CheckpointIdentity, snapshot: Snapshot) -> Path:
-    """Write `folder/000100` for step 100. Every byte is on the disk before the manifest is."""
+    """Write `folder/000100` for step 100. Every byte is on disk before the manifest is."""
     target = folder / checkpoint_name(step)
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
@@ -75,7 +78,7 @@ def write_checkpoint(folder: Path, step: int, identity: CheckpointIdentity, snap
 
 
 def write_manifest(target: Path, manifest: Manifest) -> None:
-    """All of it or nothing."""
+    """Write the manifest atomically."""
     partial = target / f".{MANIFEST}"
     partial.write_text(json.dumps(manifest.to_json(), indent=1))
     flush(partial)
@@ -84,7 +87,7 @@ def write_manifest(target: Path, manifest: Manifest) -> None:
 
 
 class CheckpointSaver:
-    """Saves beside the training, which is held up only while the state is copied; one checkpoint at a time."""
+    """Saves in a thread, one checkpoint at a time; training is held up only while the state is copied."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -92,20 +95,20 @@ class CheckpointSaver:
         self._saving: Future[Path] | None = None
 
     def save(self, step: int, identity: CheckpointIdentity, snapshot: Snapshot) -> None:
-        """Raises what went wrong with the one before."""
+        """Start to save. Raise the error of the previous checkpoint, if it had one."""
         self.wait()
         copied = Copied(snapshot)
         self._saving = self._thread.submit(lambda: write_checkpoint(self._folder, step, identity, copied.snapshot()))
 
     def wait(self) -> None:
-        """Until the last one is complete. Raises what went wrong with it."""
+        """Wait until the last checkpoint is complete. Raise its error, if it had one."""
         if self._saving:
             self._saving.result()
 
 
 class Copied:
-    """A snapshot as it was in this moment, whatever becomes of the original. From a card it is copied beside the training, into
-    memory that the card can write to, in the order of the card's work."""
+    """A snapshot as it was at this moment, whatever happens to the original. From a card it is copied in the background, into pinned
+    memory, in the order of the card's work."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         optimizer = replace(snapshot.optimizer, tensors=copy_to_host(snapshot.optimizer.tensors))
@@ -115,15 +118,15 @@ class Copied:
         self._done = torch.cuda.current_stream().record_event() if on_card else None
 
     def snapshot(self) -> Snapshot:
-        """Blocks until it is whole."""
+        """Return the copy; blocks until it is complete."""
         if self._done:
             self._done.synchronize()
         return self._snapshot
 
 
 def newest_good(folders: tuple[Path, ...], spec_hash: str, names: set[str]) -> tuple[SavedState | None, list[str]]:
-    """The newest checkpoint below `folders` that is whole, of this spec and has the weights `names`, and a sentence for each newer
-    one that is not."""
+    """Return the newest valid checkpoint below `folders` of this spec with the weights `names`, and a sentence for each newer one that is
+    rejected."""
     rejected: list[str] = []
     for candidate in newest_first(folders):
         try:
@@ -140,7 +143,7 @@ def _of_this_trainer(state: SavedState, names: set[str]) -> SavedState:
 
 
 def load_checkpoint(checkpoint: Path, spec_hash: str) -> SavedState:
-    """Raises `Damaged` unless every byte is what the manifest says and the checkpoint belongs to this spec."""
+    """Load a checkpoint. Raise `Damaged` unless every byte matches the manifest and it belongs to this spec."""
     manifest = read_manifest(checkpoint)
     if manifest.spec_hash != spec_hash:
         raise Damaged("it belongs to another job's spec")
@@ -156,7 +159,7 @@ def load_checkpoint(checkpoint: Path, spec_hash: str) -> SavedState:
 
 
 def _read(checkpoint: Path, listed: set[str]) -> Snapshot:
-    """Nothing that the manifest does not list."""
+    """Read the files that the manifest lists, and no others."""
     numbers = json.loads((checkpoint / NUMBERS).read_text())
     return Snapshot(
         weights=load_file(checkpoint / WEIGHTS),
@@ -179,7 +182,7 @@ def read_manifest(checkpoint: Path) -> Manifest:
 
 
 def check_file(path: Path, expected: File) -> None:
-    """Raises `Damaged` unless the file at `path` is `expected`."""
+    """Raise `Damaged` unless the file at `path` is `expected`."""
     if not path.is_file():
         raise Damaged(f"{expected.path} is missing")
     if path.stat().st_size != expected.bytes:
@@ -195,7 +198,7 @@ def checkpoint_file(path: Path, name: str) -> File:
 
 
 def copy_to_host(tensors: Tensors) -> Tensors:
-    """Into memory of the host; from a card once its work so far is done."""
+    """Copy tensors to host memory; from a card once its work so far is done, without waiting for it."""
     return {
         name: torch.empty_like(tensor, device="cpu", pin_memory=tensor.is_cuda).copy_(
             tensor.detach(), non_blocking=True

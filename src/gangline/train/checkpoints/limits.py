@@ -1,7 +1,7 @@
-"""How many samples at a time the phases of a run have room for here: a note in its directory, for ranks that are started again.
+"""The microbatch sizes that fit the phases of a run here: a note in its directory, for ranks that are started again.
 
-No search goes on inside a process group: an error in a backward pass leaves DDP and FSDP in a state in which they train nothing. So a
-rank whose memory runs out notes what to try next and ends, and the launcher starts all of them again.
+The search cannot happen inside a process group: an error in a backward pass leaves DDP and FSDP in a state in which they train nothing. So
+a rank that runs out of memory notes what to try next and ends, and the launcher starts all ranks again.
 """
 
 import json
@@ -12,7 +12,7 @@ NOTE = "microbatch.json"
 
 
 def read_limits(directory: Path) -> dict[int, int]:
-    """Return the samples at a time of each phase that memory ran out in."""
+    """Return the microbatch size to try, for each phase that memory ran out in."""
     try:
         return {int(phase): samples for phase, samples in json.loads((directory / NOTE).read_text()).items()}
     except FileNotFoundError:
@@ -20,7 +20,7 @@ def read_limits(directory: Path) -> dict[int, int]:
 
 
 def lower_limit(directory: Path, phase: int, samples: int) -> None:
-    """All of the note or nothing: several ranks may write it at once, all of them the same."""
+    """Write the note atomically: several ranks may write it at once, all with the same content."""
     note = {str(number): limit for number, limit in (read_limits(directory) | {phase: samples}).items()}
     partial = directory / f".{NOTE}.{os.getpid()}"
     partial.write_text(json.dumps(note))

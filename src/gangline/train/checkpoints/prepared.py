@@ -1,4 +1,4 @@
-"""What was prepared under a key: looked for among the inputs before it is made, and kept for others once it is."""
+"""Tensors that were prepared under a key: they are looked up among the inputs before they are made, and kept for other runs afterwards."""
 
 import json
 import shutil
@@ -19,12 +19,12 @@ SUFFIX = ".safetensors"
 
 
 class LeftOut(Exception):
-    """A part of the base did not come, as what it makes is prepared; but that does not fit here. The trainer exits with
-    `EXIT_LEFT_OUT`, and is started again when the part is there."""
+    """Raised when a part of the base was not downloaded because its output is prepared, but the prepared tensors do not fit this machine.
+    The trainer exits with `EXIT_LEFT_OUT`, and is started again once the part is there."""
 
 
 def need(run: RunDirectory, parts: tuple[str, ...]) -> None:
-    """Call it before the weights of these parts of the base are loaded: raises `LeftOut` where one of them did not come."""
+    """Raise `LeftOut` if one of these parts of the base was not downloaded. Call it before their weights are loaded."""
     path = run.path / contract.LEFT_OUT
     missing = {*parts} & {*json.loads(path.read_text())} if path.exists() else set()
     if missing:
@@ -34,7 +34,7 @@ def need(run: RunDirectory, parts: tuple[str, ...]) -> None:
 
 
 def find_prepared(run: RunDirectory, key: str) -> Path | None:
-    """The folder with what was prepared under `key`, every byte checked; None where there is none, or it is damaged."""
+    """Return the folder that was prepared under `key`, with every byte checked, or None if there is none or it is damaged."""
     for folder in (run.inputs / contract.PREPARED / key, run.path / contract.PREPARED / key):
         if not folder.is_dir():
             continue
@@ -48,12 +48,12 @@ def find_prepared(run: RunDirectory, key: str) -> Path | None:
 
 
 def read_prepared(folder: Path, name: str) -> Tensors:
-    """The tensors that were kept as `name`."""
+    """Return the tensors that were written as `name`."""
     return load_file(folder / f"{name}{SUFFIX}")
 
 
 def write_prepared(run: RunDirectory, key: str, tensors: Mapping[str, Tensors]) -> Path:
-    """Write `prepared/KEY/NAME.safetensors` for each name, and the manifest last: then the agent hands it on to other runs."""
+    """Write `prepared/KEY/NAME.safetensors` for each name, and the manifest last, after which the agent shares it with other runs."""
     folder = run.path / contract.PREPARED / key
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

@@ -1,11 +1,11 @@
-"""Checkpoints of a run that several ranks share: each writes its part, and whatever number of ranks goes on reads what it needs.
+"""Checkpoints of a run that several ranks share: each writes its part, and any number of ranks that resumes reads the rows it needs.
 
     weights-00000.safetensors    the rows of each weight that this rank has; averaged-… and optimizer-… likewise
-    rank-00000.json              which rows of which whole are in which file, and the bytes and SHA-256 of those files
-    numbers.json                 all that is no tensor
-    manifest.json                written last, by the first rank, once all others have said that theirs is on the disk
+    rank-00000.json              which rows of which tensor are in which file, and the bytes and SHA-256 of those files
+    numbers.json                 all state that is not a tensor
+    manifest.json                written last, by the first rank, once all ranks have reported that their part is on disk
 
-A tensor that every rank has (DDP) is written by one of them, so that all have about as many bytes to write.
+A tensor that every rank has (DDP) is written by one of them, balanced so that all write about as many bytes.
 """
 
 import json
@@ -46,7 +46,7 @@ WEIGHTS, AVERAGED, OPTIMIZER = "weights/", "averaged/", "optimizer/"
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Rows `start` to `stop` of a tensor of this `shape`; of a number all of it."""
+    """Rows `start` to `stop` of a tensor of this `shape`; a scalar has one row."""
 
     shape: tuple[int, ...]
     start: int
@@ -54,12 +54,12 @@ class Span:
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:
-    """What this rank has of it."""
+    """Return the part of a tensor that this rank has."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def rows_of_shard(tensor: torch.Tensor) -> Span:
-    """Which rows these are. FSDP cuts the first dimension as `torch.chunk` does."""
+    """Return which rows this rank has. FSDP cuts the first dimension as `torch.chunk` does."""
     shape = tuple(tensor.shape)
     if not isinstance(tensor, DTensor):
         return Span(shape, 0, shape[0] if shape else 1)
@@ -69,7 +69,7 @@ def rows_of_shard(tensor: torch.Tensor) -> Span:
 
 
 def as_sharded_as(like: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """The same rows of another tensor of that shape."""
+    """Return `rows` as this rank's shard of a tensor with the shape and placement of `like`."""
     if not isinstance(like, DTensor):
         return rows
     return DTensor.from_local(
@@ -78,7 +78,7 @@ def as_sharded_as(like: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
 
 
 def shared_out(tensors: Tensors, ranks: Ranks) -> list[str]:
-    """The names of those whole tensors that this rank writes: the largest first, each to who has least so far."""
+    """Return the names of the unsharded tensors that this rank writes: the largest first, each to the rank with the least bytes so far."""
     load = [0] * ranks.count
     mine = []
     for name in sorted(tensors, key=lambda name: (-tensors[name].nbytes, name)):
@@ -91,7 +91,7 @@ def shared_out(tensors: Tensors, ranks: Ranks) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPart:
-    """What one rank writes of a checkpoint; `numbers` are the first one's alone."""
+    """One rank's part of a checkpoint; only the first rank writes `numbers`."""
 
     spans: dict[str, Span]
     tensors: Tensors
@@ -99,7 +99,7 @@ class CheckpointPart:
 
     @classmethod
     def of(cls, tensors: Tensors, numbers: StateNumbers, ranks: Ranks) -> "CheckpointPart":
-        """A copy: training goes on."""
+        """Copy this rank's part to the host, so that training can continue."""
         whole = {name: tensor for name, tensor in tensors.items() if not isinstance(tensor, DTensor)}
         mine = set(shared_out(whole, ranks)) | (tensors.keys() - whole.keys())
         spans = {
@@ -112,11 +112,11 @@ class CheckpointPart:
 
 
 class ShardSaver:
-    """Saves beside the training, which is held up only while the state is copied; one checkpoint at a time.
+    """Saves in a thread, one checkpoint at a time; training is held up only while the state is copied.
 
-    No thread waits for another rank: what a rank has written it says in the exchange that all have at each step, so when one dies
-    nothing hangs, and the checkpoint is not complete. What an earlier try left beyond the step that all go on `after` is cleared away:
-    it is torn or damaged.
+    No thread waits for another rank: a rank reports what it has written in the exchange that all have at each step, so if one dies nothing
+    hangs, and the checkpoint stays incomplete. Checkpoints beyond the step `after` that all ranks resume from are deleted: an earlier
+    attempt left them torn or damaged.
     """
 
     def __init__(self, folder: Path, ranks: Ranks, *, after: int) -> None:
@@ -131,7 +131,7 @@ class ShardSaver:
         self._step = NOTHING
 
     def save(self, step: int, identity: CheckpointIdentity, tensors: Tensors, numbers: StateNumbers) -> None:
-        """On every rank at the same step. Raises what went wrong with the one before."""
+        """Start to save, on every rank at the same step. Raise the error of the previous checkpoint, if it had one."""
         self.wait()
         part = CheckpointPart.of(tensors, numbers, self._ranks)
         done = torch.cuda.current_stream().record_event() if any(one.is_cuda for one in tensors.values()) else None
@@ -142,21 +142,21 @@ class ShardSaver:
 
     @property
     def written(self) -> int:
-        """The last step whose part is on this rank's disk. Raises what went wrong with it."""
+        """The last step whose part is on this rank's disk. Raises that part's error, if it had one."""
         if self._writing is None or not self._writing.done():
             return NOTHING
         self._writing.result()
         return self._step
 
     def heard(self, written: int) -> None:
-        """Every rank has written its part of `written`."""
+        """Handle that every rank has written its part of step `written`: if that is the last one saved, the first rank completes it."""
         if self._complete and written == self._step != NOTHING:
             if self._ranks.count > 1 and self._ranks.is_first:
                 self._complete()
             self._complete = None
 
     def wait(self) -> None:
-        """Until the last one is complete; all ranks together."""
+        """Wait until the last checkpoint is complete; all ranks together."""
         if self._writing is None:
             return
         self._writing.result()
@@ -174,7 +174,7 @@ class ShardSaver:
 
 
 def write_part(target: Path, part: CheckpointPart, ranks: Ranks) -> None:
-    """Its note is there once its bytes are."""
+    """Write this rank's part, and its note once its bytes are on disk."""
     target.mkdir(parents=True, exist_ok=True)
     if ranks.is_first:
         (target / NUMBERS).write_text(json.dumps(part.numbers))
@@ -187,7 +187,7 @@ def write_part(target: Path, part: CheckpointPart, ranks: Ranks) -> None:
 
 
 def _write_tensors(target: Path, kind: str, tensors: Tensors, rank: int) -> File | None:
-    """Those of one kind, where there are any."""
+    """Write the tensors of one kind, if there are any."""
     own = {name: tensor for name, tensor in tensors.items() if name.startswith(kind)}
     if not own:
         return None
@@ -198,7 +198,7 @@ def _write_tensors(target: Path, kind: str, tensors: Tensors, rank: int) -> File
 
 
 def complete(target: Path, step: int, identity: CheckpointIdentity, ranks: int) -> None:
-    """Write the manifest: from here on the checkpoint exists."""
+    """Write the manifest: from now on the checkpoint exists."""
     files = [checkpoint_file(target / NUMBERS, NUMBERS)]
     for rank in range(ranks):
         note = note_name(rank)
@@ -219,7 +219,7 @@ def file_name(tensor: str, rank: int) -> str:
 
 
 class Spread:
-    """Tensors on the disk, each in the files of several ranks. Raises `Damaged` where what their notes say is no whole."""
+    """Tensors on disk, each in the files of several ranks. Raises `Damaged` if a tensor lacks rows."""
 
     def __init__(self, folder: Path, notes: Iterable[str]) -> None:
         self.folder = folder
@@ -241,7 +241,7 @@ class Spread:
         return self.parts[name][0][0].shape
 
     def rows(self, name: str, wanted: Span) -> torch.Tensor:
-        """Those alone are read. Raises `Damaged`."""
+        """Read only these rows. Raise `Damaged` if they cannot be read."""
         found = []
         try:
             for part, file in self.parts[name]:
@@ -258,7 +258,7 @@ class Spread:
         return found[0] if len(found) == 1 else torch.cat(found)
 
     def _opened(self, file: str) -> Any:
-        """Once: its header has a line for each tensor."""
+        """Return the opened file; it is opened once because its header has an entry for each tensor."""
         if file not in self._files:
             self._files[file] = safe_open(self.folder / file, framework="pt")
         return self._files[file]
@@ -270,7 +270,7 @@ class Spread:
 
 
 class StoredCheckpoint(Spread):
-    """A checkpoint on the disk. Raises `Damaged` where it is not all there."""
+    """A checkpoint on disk. Raises `Damaged` if it is incomplete."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         super().__init__(folder, [file.path for file in manifest.files if PurePath(file.path).match(NOTES)])
@@ -282,7 +282,7 @@ class StoredCheckpoint(Spread):
 
 
 def averaged_or_not(folder: Path) -> Tensors:
-    """The weights that would be the result: the averaged ones where there are. Raises `Damaged`."""
+    """Return the weights that would be the result: averaged ones if there are any. Raise `Damaged` if they cannot be read."""
     spread = Spread(folder, sorted(path.name for path in folder.glob(NOTES)))
     kind = AVERAGED if spread.below(AVERAGED) else WEIGHTS
     whole = {name: Span(spread.shape(name), 0, sys.maxsize) for name in spread.below(kind)}
@@ -292,8 +292,8 @@ def averaged_or_not(folder: Path) -> Tensors:
 def newest_good_of_ranks(
     folders: tuple[Path, ...], spec_hash: str, names: set[str], ranks: Ranks
 ) -> tuple[StoredCheckpoint | None, list[str]]:
-    """The newest checkpoint that is whole and has the weights `names`, the same one on every rank, and a sentence for each newer one
-    that is not: from the rank that found it so."""
+    """Return the newest valid checkpoint with the weights `names`, the same one on every rank, and a sentence for each newer one that is
+    rejected, on the rank that rejected it."""
     rejected: list[str] = []
     for candidate in newest_first(folders):
         stored = None
@@ -307,7 +307,7 @@ def newest_good_of_ranks(
 
 
 def _checked(folder: Path, spec_hash: str, names: set[str], ranks: Ranks) -> StoredCheckpoint:
-    """Of the files each rank looks at its share."""
+    """Return a checkpoint whose files are checked: each rank checks its share of them. Raise `Damaged`."""
     manifest = read_manifest(folder)
     if manifest.spec_hash != spec_hash:
         raise Damaged("it belongs to another job's spec")
@@ -326,7 +326,7 @@ def clear_after(folder: Path, step: int) -> None:
 
 
 def _is_whole(spans: Iterable[Span]) -> bool:
-    """Whether they are all rows of one tensor, each once."""
+    """Return whether the spans cover all rows of one tensor, each once."""
     reached, shape = 0, ()
     for found in sorted(spans, key=lambda found: found.start):
         if found.start != reached:

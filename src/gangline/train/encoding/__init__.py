@@ -1,1 +1,1 @@
-"""Columns that a data set gets from a base's models: latents of its images, embeddings of its texts."""
+"""Columns that a base's models add to a data set: latents of its images, embeddings of its texts."""

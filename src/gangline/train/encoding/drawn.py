@@ -1,4 +1,4 @@
-"""Columns of latents that were drawn elsewhere: what they are, and whether the VAE that is named made them."""
+"""Columns of latents that another tool made: describe them, and check that the named VAE made them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,19 +19,19 @@ from gangline.train.encoding.encoder import Encoder, Encoding
 
 SHOWN = 8
 PIECE = 8192
-"""Rows of a shard; fewer would make a list of many shards of a large source, of which only the first are read."""
+"""Rows of a shard. Smaller shards would make a long list for a large source, although only the first shards are read."""
 DRAWS, SMALLER = 2.0, 0.5
-"""How far latents that were drawn may be from their mean: so many deviations, and such a share of their size for other pixels."""
+"""How far given latents may be from the VAE's mean: this many standard deviations, plus this share of their size for differences in
+resizing."""
 
 
 def drawn_elsewhere(
     source: TableSource, entries: list[Entry], base: Path, resolutions: Sequence[int], scaled_by: float | None
 ) -> TableSource:
-    """The source with its columns `latents_512` and the like, of all resolutions that it has or of these, as the VAE of `base` made
-    them; they were multiplied by `scaled_by`, else by the VAE's own scale.
+    """Return the source with its columns `latents_512` and the like, at these resolutions or all that it has, as made by the VAE of `base`.
 
-    Raises `BadInput` where the first images show that it was another VAE, or another scale: their latents are farther from what this
-    VAE makes than what it draws, and another way to make a picture smaller, explain.
+    They were multiplied by `scaled_by`, by default the VAE's scale. Raise `BadInput` if the first images show another VAE or another scale:
+    their latents are farther from this VAE's mean than its noise and another way of resizing explain.
     """
     there = {resolution_of(name): name for name in source.latent_columns()}
     lacking = [f"latents_{resolution}" for resolution in resolutions if resolution not in there]

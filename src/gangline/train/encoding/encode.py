@@ -1,7 +1,7 @@
-"""Add to a data set what training would else compute in every epoch: image latents, and on request text embeddings.
+"""Add columns to a data set that training would otherwise compute in every epoch: image latents and, on request, text embeddings.
 
-As a conversion it is done in pieces, here fragments, with a note for each beside the data set (`NAME.encoding`); said again it makes
-what is missing, and one commit adds the columns. Every resolution comes from one decode of an image.
+Like a conversion it is done in pieces, here fragments, with a note for each beside the data set (`NAME.encoding`). Repeating the command
+makes what is missing, and one commit adds the columns. All resolutions come from one decode of an image.
 """
 
 import json
@@ -30,7 +30,7 @@ READ = ("image", "sha256", "captions")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodingForecast:
-    """What it will take: `bytes_added` in the data set, `images_per_second` of one process in a short burst."""
+    """What encoding will cost: `bytes_added` to the data set, and `images_per_second` of one process, measured in a short burst."""
 
     rows: int
     columns: dict[str, int]
@@ -42,7 +42,7 @@ class EncodingForecast:
 
 
 def forecast_encoding(data: DataSet, encoding: Encoding) -> EncodingForecast:
-    """Sizes, and a burst of a few rows. Raises `BadInput` where it cannot be done, or is done already."""
+    """Compute sizes, and encode a few rows to measure speed. Raise `BadInput` if it cannot be done, or is already done."""
     encoder = Encoder(encoding)
     names = encoder.schema.names
     there = [name for name in names if name in data.table.schema.names]
@@ -61,8 +61,8 @@ def forecast_encoding(data: DataSet, encoding: Encoding) -> EncodingForecast:
 def encode_data_set(
     data: DataSet, encoding: Encoding, engine: Engine, tell: Callable[[int, int], None] = lambda done, before: None
 ) -> DataSet:
-    """The data set with its new columns. `tell` hears how many rows are done, and how many of these an earlier try did."""
-    _encoder.cache_clear()  # another base may lie there since the last call
+    """Return the data set with its new columns. `tell` gets how many rows are done, and how many of these an earlier attempt did."""
+    _encoder.cache_clear()  # another base may be at the same path since the last call
     plan = _plan(data, encoding)
     fragments = {one.fragment_id: one.count_rows() for one in data.table.get_fragments()}
     done = _done(encoding, plan)
@@ -77,7 +77,7 @@ def encode_data_set(
 
 
 def encode_fragment(encoding: Encoding, plan: str, number: int) -> tuple[int, dict[str, Any]]:
-    """Make the columns of one fragment, and leave the note that they are made."""
+    """Make the columns of one fragment, then write its note."""
     encoder = _encoder(encoding)
     failed: list[Exception] = []
 
@@ -85,7 +85,7 @@ def encode_fragment(encoding: Encoding, plan: str, number: int) -> tuple[int, di
         try:
             return encoder.encode(batch)
         except Exception as error:
-            failed.append(error)  # Lance makes another one of it
+            failed.append(error)  # Lance raises an exception of another type instead
             raise
 
     with errors_of(encoding.target):
@@ -109,14 +109,14 @@ def _encoder(encoding: Encoding) -> Encoder:
 
 
 def _plan(data: DataSet, encoding: Encoding) -> str:
-    """Of what is asked for, of this data set, and of the models' weights, wherever they lie."""
+    """Return a digest of the request, of this data set, and of the models' weights, wherever their files are."""
     asked = {name: str(value) for name, value in asdict(encoding).items() if name not in ("target", "base", "vae")}
     columns = _encoder(encoding).schema
     return digest([data.info.id, asked, [(column.name, column.metadata[KEY].decode()) for column in columns]])
 
 
 def _done(encoding: Encoding, plan: str) -> dict[int, dict[str, Any]]:
-    """The fragments that an earlier try of the same made. Raises `BadInput` where it made something else."""
+    """Return the fragments that an earlier attempt with the same plan made. Raise `BadInput` if it made other columns."""
     names = [entry.name for entry in encoding.work.entries() if entry.name.endswith(".json")]  # one may be half written
     notes = [json.loads(encoding.work.read(name)) for name in names]
     if any(note["plan"] != plan for note in notes):

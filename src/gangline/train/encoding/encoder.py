@@ -1,4 +1,4 @@
-"""The models that make columns of a data set, and those columns: of a batch of rows, image latents and text embeddings."""
+"""The models that compute a data set's columns, image latents and text embeddings, from batches of rows."""
 
 import multiprocessing
 from concurrent.futures import ThreadPoolExecutor
@@ -31,7 +31,7 @@ STORED = np.float16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoding:
-    """`base` is a model's folder or file on this machine, `vae` another VAE for it; what they compute in is `dtype`."""
+    """A request to encode. `base` is a model's folder or file on this machine, `vae` another VAE for it; they compute in `dtype`."""
 
     target: DataPlace
     version: int
@@ -49,7 +49,7 @@ class Encoding:
 
 
 class Encoder:
-    """The models, and the columns that they make."""
+    """The models, loaded, and the columns that they make."""
 
     def __init__(self, encoding: Encoding) -> None:
         silence_libraries()
@@ -68,7 +68,7 @@ class Encoder:
 
     @cached_property
     def latents(self) -> dict[str, LatentsColumn]:
-        """By the column's name. Raises `BadInput` where a resolution does not suit the model."""
+        """The latent columns by name. Raises `BadInput` if a resolution does not suit the model."""
         config = self.vae.config
         unit = self.base.latent_factor
         wrong = [side for side in self.encoding.resolutions if side % unit]
@@ -109,7 +109,7 @@ class Encoder:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the columns that are added."""
+        """The schema of the columns that are added."""
         number = pa.from_numpy_dtype(STORED)
         columns = [
             described(pa.field(name, pa.list_(number, latents.numbers)), latents)
@@ -124,7 +124,7 @@ class Encoder:
         return pa.schema(columns)
 
     def encode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Those columns for these rows. Raises `BadInput` where memory has no room for so many at a time."""
+        """Return those columns for these rows. Raise `BadInput` if memory has no room for a batch."""
         try:
             return self._encoded(batch)
         except (MemoryError, RuntimeError) as error:
@@ -154,7 +154,7 @@ class Encoder:
         )
 
     def _views(self, content: bytes, hashed: str) -> list[np.ndarray]:
-        """(H, W, 3) of each resolution."""
+        """Return the image cut for each resolution, (H, W, 3), uint8."""
         with loaded(BytesIO(content)) as image:
             picture: Image.Image = as_seen(image)
         size = Size(width=picture.width, height=picture.height)
@@ -165,7 +165,7 @@ class Encoder:
 
     @torch.no_grad()
     def _posterior(self, pixels_NHWC: np.ndarray, latents: LatentsColumn) -> np.ndarray:
-        """(N, 2·C·h·w): mean and deviation."""
+        """Return mean and deviation of the latents, (N, 2·C·h·w), float16."""
         pixels = torch.from_numpy(pixels_NHWC).to(self.base.device).permute(0, 3, 1, 2).to(self.dtype) / 127.5 - 1
         posterior = self.vae.encode(pixels).latent_dist
         found = torch.stack((posterior.mean, posterior.std), dim=1).float()

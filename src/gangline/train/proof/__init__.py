@@ -1,1 +1,1 @@
-"""What a machine proves of itself before it gets jobs: its libraries, its cards."""
+"""The tests that a machine runs before it gets jobs: of its libraries and of its cards."""

@@ -1,6 +1,6 @@
-"""Try the cards of this machine: `python -m gangline.train.proof.cards NAME`, with the name that the driver gives the first of them.
+"""Test the cards of this machine: `python -m gangline.train.proof.cards NAME`, with the driver's name for the first of them.
 
-It prints what came of it as JSON and ends, and with it goes what it held of the cards: a process that stands by holds none of them.
+It prints the result as JSON and ends, which frees the cards: a process on standby must not hold any.
 """
 
 import json
@@ -20,7 +20,7 @@ TOLERANCES = {torch.float32: 5e-3, torch.bfloat16: 2e-2, torch.float16: 5e-3}
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """`problem` is empty where the device computes what the processor does."""
+    """The result of a burst. `problem` is empty if the device's products match the CPU's."""
 
     problem: str
     tflops: float
@@ -34,7 +34,7 @@ def main() -> int:
 
 
 def examine(shown: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return problems and measurements of all cards that torch sees, where the driver shows at least one."""
+    """Return problems and measurements of all cards that torch sees, if the driver shows at least one."""
     try:
         torch.cuda.init()
     except (RuntimeError, AssertionError) as error:
@@ -55,8 +55,10 @@ def examine(shown: str) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def burst(device: torch.device, *, size: int = 4096, repeats_s: float = REPEATS_S) -> Burst:
-    """Multiply matrices in single and in half precision, compare a part with the processor's result and the last product with the first,
-    and measure the speed."""
+    """Multiply matrices in single and in half precision and measure the speed.
+
+    A part is compared with the CPU's result in float64, and the last product with the first.
+    """
     half = _half_of(device)
     generator = torch.Generator().manual_seed(0)
     left, right = (torch.randn(size, size, generator=generator) for _ in range(2))
@@ -65,7 +67,7 @@ def burst(device: torch.device, *, size: int = 4096, repeats_s: float = REPEATS_
     for dtype in (torch.float32, half):
         first, last, tflops = _repeat(left.to(device, dtype), right.to(device, dtype), repeats_s)
         error = float((first[:16].cpu().double() - rows).norm() / rows.norm())
-        if not error < TOLERANCES[dtype]:  # also where it is no number
+        if not error < TOLERANCES[dtype]:  # NaN counts as an error too
             problem = problem or f"a product in {_name(dtype)} is off by {error:.1e}"
         elif not torch.equal(first, last):
             problem = problem or f"the same product in {_name(dtype)} differs from one time to the next"

@@ -1,6 +1,5 @@
-"""What the process that stands by proves of its machine: the libraries of each kind of job, and the cards. It must not import torch
-itself: there may be none.
-"""
+"""The tests that a process on standby runs on its machine: the libraries of each kind of job, and the cards. It must not import torch
+itself, which may not be installed."""
 
 import importlib
 import json
@@ -21,8 +20,10 @@ CARDS_S_MAX = 120.0
 
 
 def start_cards(shown: str) -> "subprocess.Popen[bytes] | None":
-    """Try the cards in a process of its own, while libraries load here: whoever stands by holds no card. Return None where the driver
-    shows none."""
+    """Start to test the cards in another process, while libraries load here: a process on standby must not hold a card.
+
+    Return None if the driver shows no card.
+    """
     if not shown:
         return None
     return subprocess.Popen(
@@ -35,7 +36,7 @@ def start_cards(shown: str) -> "subprocess.Popen[bytes] | None":
 
 
 def prove(cards: "subprocess.Popen[bytes] | None") -> dict[str, Any]:
-    """Return which kinds work, and the problems and measurements of all."""
+    """Return the kinds of jobs that work here, and all problems and measurements."""
     lacks = find_lacks()
     kinds = [kind for kind in KINDS if kind not in lacks]
     found = _await_cards(cards) if cards and kinds else {"problems": {}, "measured": {}}
@@ -43,10 +44,10 @@ def prove(cards: "subprocess.Popen[bytes] | None") -> dict[str, Any]:
 
 
 def find_lacks() -> dict[str, str]:
-    """Return a sentence for each kind of job whose libraries are not here or do not load.
+    """Return a sentence for each kind of job whose libraries are missing or do not load.
 
-    They load in a fork of this process, which shares what is loaded already: what a library only does for the proof, such as taking
-    memory, starting threads or crashing, does not stay here.
+    They load in a fork of this process, which shares the modules that are already loaded. Whatever a library does while it loads, such as
+    taking memory, starting threads or crashing, does not affect this process.
     """
     reading, writing = os.pipe()
     child = os.fork()
@@ -54,7 +55,7 @@ def find_lacks() -> dict[str, str]:
         with suppress(BaseException):
             die_with_parent()
             nowhere = os.open(os.devnull, os.O_WRONLY)
-            for stream in (1, 2):  # what libraries print as they load is for nobody
+            for stream in (1, 2):  # nobody needs what libraries print as they load
                 os.dup2(nowhere, stream)
             for name, kind in KINDS.items():
                 os.write(writing, json.dumps([name, lack_of(kind)]).encode() + b"\n")
@@ -68,7 +69,7 @@ def find_lacks() -> dict[str, str]:
 
 
 def lack_of(kind: JobKind) -> str:
-    """Return why the libraries of this kind do not work; empty where they do."""
+    """Return why the libraries of this kind do not work; empty if they do."""
     for extra in kind.extras:
         for library in LIBRARIES[extra]:
             if not _is_installed(library):

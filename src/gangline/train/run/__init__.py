@@ -1,1 +1,1 @@
-"""What every trainer shares: its directory, ranks, numerics, meters and optimisers."""
+"""Shared by all trainers: the run's directory, ranks, numerics, meters and optimisers."""

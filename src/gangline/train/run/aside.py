@@ -1,4 +1,4 @@
-"""What is done beside the steps, to be looked at: where memory does not suffice for it, training does without."""
+"""Optional work beside the steps, such as preview pictures: if memory does not suffice for it, training continues without it."""
 
 import sys
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from gangline.train.run.memory import is_out_of_memory
 
 @contextmanager
 def left_out_without_memory(what: str) -> Iterator[None]:
-    """Leave the rest of it where memory runs out, and say so in the job's log. Other errors are raised."""
+    """Skip the rest of this context if memory runs out, and say so in the job's log. Other errors are raised."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:

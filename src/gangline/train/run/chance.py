@@ -1,4 +1,4 @@
-"""All chance of a run as a pure function of (seed, purpose, step, sample): interrupted or not, a run draws the same numbers."""
+"""All randomness of a run, as a pure function of (seed, purpose, step, sample): interrupted or not, a run draws the same numbers."""
 
 from collections.abc import Iterable
 from concurrent.futures import Executor
@@ -9,7 +9,7 @@ import torch
 from gangline.data.chance import stream, streams
 
 AT_A_TIME = 16
-"""Samples that a thread draws for: some milliseconds' work."""
+"""Samples that a thread draws for in one task: some milliseconds of work."""
 
 
 def normal(
@@ -20,7 +20,7 @@ def normal(
     shape: tuple[int, ...],
     threads: Executor | None = None,
 ) -> torch.Tensor:
-    """Standard normal float32 numbers on the CPU, one of `shape` for each sample; the same whoever draws them."""
+    """Draw standard normal numbers (samples, *shape) in float32 on the CPU. A sample's numbers do not depend on the other samples."""
     numbers = list(samples)
     drawn = np.empty((len(numbers), *shape), np.float32)
 
@@ -35,15 +35,15 @@ def normal(
 
 
 def integers(seed: int, purpose: str, step: int, samples: Iterable[int], below: int) -> torch.Tensor:
-    """Whole numbers in [0, below) on the CPU, one for each sample."""
+    """Draw integers in [0, below) on the CPU, one for each sample: (samples,), int64."""
     return torch.tensor([int(own.integers(below)) for own in streams(seed, purpose, step, samples)])
 
 
 def seed_torch(seed: int, purpose: str, step: int = 0) -> None:
-    """Fix what the libraries themselves draw (initial weights, dropout) from here on."""
+    """Seed the random numbers that libraries draw themselves from here on (initial weights, dropout)."""
     torch.manual_seed(int(stream(seed, purpose, step).integers(2**63)))
 
 
 def generator(seed: int, purpose: str) -> torch.Generator:
-    """For a library that draws by itself; on the CPU, and apart from torch's own."""
+    """Return a generator for a library that draws by itself; it is on the CPU and separate from torch's global one."""
     return torch.Generator().manual_seed(int(stream(seed, purpose).integers(2**63)))

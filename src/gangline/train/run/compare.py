@@ -1,4 +1,4 @@
-"""Two results side by side: which tensors differ, and how far. By tensors where there are any, as files say when they were made."""
+"""Compare two results: which tensors differ, and by how much. Tensors are compared if there are any, because files contain their dates."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ TensorEntry = dict[str, Any]
 
 
 def compare_folders(expected: Path, found: Path) -> Comparison:
-    """Of all files below two folders."""
+    """Compare all files below two folders."""
     names = _files(expected) | _files(found)
     with_tensors = sorted(name for name in names if name.endswith(TENSORS))
     others = [name for name in sorted(names) if not name.endswith(TENSORS) and not _same(expected / name, found / name)]
@@ -60,7 +60,7 @@ def _differences(file: str, expected: dict[str, TensorEntry], found: dict[str, T
 
 
 def _distance(expected: TensorEntry, found: TensorEntry) -> tuple[float, float]:
-    """‖found − expected‖² and ‖expected‖²; zeros where they are no floating-point numbers of one shape."""
+    """Return ‖found − expected‖² and ‖expected‖²; zeros unless both are floating-point numbers of one shape."""
     before, after = _numbers(expected), _numbers(found)
     if before is None or after is None or before.shape != after.shape:
         return 0.0, 0.0

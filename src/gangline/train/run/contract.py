@@ -1,4 +1,4 @@
-"""The trainer's side of the trainer contract: the directory it was given, what it reports, and the signals it obeys."""
+"""The trainer's side of the trainer contract: the run's directory, the reports that it writes, and the signals that it obeys."""
 
 import json
 import signal
@@ -25,14 +25,15 @@ ORDERED_BY = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
 @dataclass(slots=True)
 class Orders:
-    """What the agent wants: `stop` after this step (saved), or `save`, or `render` pictures of it, and go on. Set by signals."""
+    """What the agent has ordered by signals: `stop` saves after this step and ends; `save` and `render` do so and continue."""
 
     stop: bool = False
     save: bool = False
     render: bool = False
 
     def obey_signals(self) -> None:
-        """Also those that came before, where whoever started this process had them wait (gangline.train.scratch.launch)."""
+        """Set the signal handlers. Signals that came earlier count too, if the parent process blocked them
+        (gangline.train.scratch.launch)."""
         signal.signal(signal.SIGTERM, lambda *_: setattr(self, "stop", True))
         signal.signal(signal.SIGUSR1, lambda *_: setattr(self, "save", True))
         signal.signal(signal.SIGUSR2, lambda *_: setattr(self, "render", True))
@@ -40,7 +41,7 @@ class Orders:
 
 
 def obey_no_more() -> None:
-    """For a process that ends: while Python is taken down its handlers are gone, and a signal would make a crash of the end."""
+    """Ignore the signals in a process that ends: Python removes its handlers at shutdown, and a late signal would look like a crash."""
     for number in ORDERED_BY:
         signal.signal(number, signal.SIG_IGN)
 
@@ -57,7 +58,7 @@ class SpeedMeter:
 
 @dataclass(slots=True)
 class RunDirectory:
-    """Paths and reports of one run. Every report is one whole line, flushed, so that a reader never sees half of one."""
+    """The paths and reports of one run. Each report is one complete line, flushed, so that a reader never sees half of one."""
 
     path: Path
     steps: int = 0
@@ -105,15 +106,14 @@ class RunDirectory:
             raise BadInput(f"{self.path / contract.SPEC} cannot be read: {error}") from None
 
     def report_phase(self, phase: Phase) -> None:
-        """To the agent; and to the job's log, but for the training that goes on after something else."""
+        """Report the phase to the agent, and to the job's log unless training merely continues after something else."""
         if phase != self.phase and (phase != "training" or not self._logged_s):
             self._log(phase)
         self.phase = phase
         self._write(asdict(Progress(phase=phase, step=self.step, steps=self.steps, save_s=self.save_s)))
 
     def report_step(self, step: int, metrics: dict[str, float], *, steps_since: int) -> None:
-        """`metrics` are means over the `steps_since` steps that ended just now, by the names of gangline.core.runs.metrics. How fast
-        they were is added here."""
+        """Report `metrics`, means over the last `steps_since` steps, named as in gangline.core.runs.metrics. The speed is added here."""
         self.step = step
         pace = self._meter.seconds_per_step(steps_since)
         speed = {"seconds_per_step": pace, "images_per_second": self.images_per_step / pace}
@@ -134,7 +134,7 @@ class RunDirectory:
             self._logged_s = time.monotonic()
 
     def _log(self, words: str) -> None:
-        """Standard error is the job's log: whoever follows that hears of the run every few seconds."""
+        """Write a line to standard error, which is the job's log: a follower sees a line of the run every few seconds."""
         far = f"step {self.step}/{self.steps}  " if self.steps else ""
         print(f"{far}{words.strip()}", file=sys.stderr, flush=True)  # noqa: T201
 
@@ -143,13 +143,13 @@ class RunDirectory:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """What is done meanwhile is no part of a step."""
+        """Exclude the time spent inside this context from the seconds per step."""
         started_s = time.monotonic()
         yield
         self._meter.last_s += time.monotonic() - started_s
 
     def restart_meter(self) -> None:
-        """Count from now: what lies behind was not a step."""
+        """Measure speed from now on: the time before was not spent on a step."""
         self._meter = SpeedMeter()
 
     def _write(self, line: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The libraries' own words are for those who write programs with them."""
+"""Silence the libraries' own messages, which are meant for programmers."""
 
 from diffusers.utils import logging
 from transformers.utils.logging import disable_progress_bar

@@ -1,4 +1,4 @@
-"""Whether an error says that memory ran out: PyTorch's allocator has a type for that, the libraries below it have only words."""
+"""Recognise errors that mean memory ran out: PyTorch's allocator has a type for them, the libraries below it have only messages."""
 
 import torch
 
@@ -8,7 +8,7 @@ SAYS_SO = (
     "CUBLAS_STATUS_ALLOC_FAILED",
     "CUDNN_STATUS_ALLOC_FAILED",
     "CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
-    "Cuda failure 'out of memory'",  # NCCL, which has buffers of its own
+    "Cuda failure 'out of memory'",  # from NCCL, which allocates its buffers itself
     "Cuda failure 2 'out of memory'",
     "DefaultCPUAllocator: can't allocate memory",
     "DefaultCPUAllocator: not enough memory",
@@ -16,8 +16,8 @@ SAYS_SO = (
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an allocation failed, which leaves the device as it was: one can try again with less. After an illegal access
-    to memory, for example, nothing on the device can be trusted any more."""
+    """Return whether an allocation failed. That leaves the device intact, so one can retry with less; after an illegal memory access, for
+    example, nothing on the device can be trusted any more."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in SAYS_SO)

@@ -1,4 +1,4 @@
-"""When there is something to report, and when to save."""
+"""Decide when to report and when to save, and notice runs that no longer learn."""
 
 import math
 import time
@@ -12,21 +12,21 @@ REPORT_EVERY_S = 0.5
 
 
 IN_A_ROW = 50
-"""Steps without a gradient that are no chance any more. One alone is: a sample that is nothing but noise may weigh nothing (velocity,
-zero terminal SNR and min-SNR at the last timestep), and with fp16 the scale of the loss is found by gradients that overflow."""
+"""After this many steps in a row without a gradient it is no coincidence. A single one may be: a sample of pure noise may have weight zero
+(velocity, zero terminal SNR and min-SNR at the last timestep), and fp16 finds the scale of its loss by letting gradients overflow."""
 
 
 class Diverged(ArithmeticError):
-    """The loss is no longer a number, or no gradient is one."""
+    """Raised when the loss, or every recent gradient, is not a finite number."""
 
 
 class NoGradient(ArithmeticError):
-    """Steps go on, and change nothing."""
+    """Raised when steps continue but change nothing."""
 
 
 @dataclass(slots=True)
 class SaveClock:
-    """When a checkpoint is due: by time, and where asked also by steps; pictures are made of those, too."""
+    """Decides when a checkpoint is due: by time and, if set, by steps, which include those that pictures are made of."""
 
     every_s: float
     every_steps: tuple[int | None, ...]
@@ -42,14 +42,14 @@ class SaveClock:
 
 @dataclass(frozen=True, slots=True)
 class KeptWeights:
-    """Weights as they would have been the result after `step`, on the CPU: what pictures of that step show, whenever they are asked for."""
+    """Weights on the CPU as they would have been the result after `step`: pictures of that step show them, whenever they are ordered."""
 
     step: int
     weights: Tensors
 
 
 def may_be_shown(every_steps: int | None, every_s: float | None, step: int) -> bool:
-    """Whether pictures may be asked for of a checkpoint of `step`: of every one where they come by time, else of the multiples."""
+    """Return whether pictures of this step's checkpoint may be ordered: always if they come by time, else at the multiples."""
     return every_s is not None or bool(every_steps and step % every_steps == 0)
 
 
@@ -75,8 +75,11 @@ class LossMeter:
         return time.monotonic() - self.last_s >= REPORT_EVERY_S
 
     def take(self) -> tuple[int, float, float]:
-        """How many steps there were, their mean loss and norm. Raises `Diverged` where the loss is not a number, or no gradient was one
-        for `IN_A_ROW` steps, and `NoGradient` where it was 0 for so many. A row goes on from one report to the next."""
+        """Return the number of steps since the last report, and their mean loss and gradient norm.
+
+        Raise `Diverged` if the loss is not finite, or no gradient was for `IN_A_ROW` steps, and `NoGradient` if it was 0 for as many. A row
+        may span several reports.
+        """
         loss, norm, zero, endless = torch.cat((self.sums / self.count, self.longest)).tolist()
         if not math.isfinite(loss):
             raise Diverged(f"the loss became {loss}: a lower learning rate may help")

@@ -1,4 +1,4 @@
-"""What decides the bits of a run besides its spec and inputs, and the switches that make those bits repeatable."""
+"""Whatever decides the bits of a run besides its spec and inputs, and the switches that make those bits repeatable."""
 
 import importlib.metadata
 import os
@@ -14,18 +14,20 @@ from gangline.train.run.optimiser import PACKAGES
 
 QUANTISES = "bitsandbytes"
 COMPILED = "blocks"
-"""What `compile` compiles (gangline.train.model.compiled): another part has other bits."""
+"""The parts that `compile` compiles (gangline.train.model.compiled): compiling other parts would give other bits."""
 HALF_FROM = (7, 0)
 """The compute capability of the first GPUs with tensor cores, which multiply in float16."""
 
 
 class OtherNumerics(ArithmeticError):
-    """This machine would not go on with the same bits, and the job asks for them."""
+    """Raised when this machine would not continue with the same bits, although the job requires them."""
 
 
 def choose_kernels(*, repeatable: bool) -> None:
-    """Where `repeatable`, only those that give the same bits each time; else the fastest. The order of sums follows the number
-    of threads, so that is fixed."""
+    """Allow only kernels that give the same bits each time if `repeatable`, else the fastest.
+
+    The number of threads is fixed either way, because it decides the order of sums.
+    """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(repeatable)
     torch.utils.deterministic.fill_uninitialized_memory = False  # pyright: ignore[reportAttributeAccessIssue]
@@ -38,11 +40,13 @@ def device() -> torch.device:
 
 
 def dtype_of(precision: str, on: torch.device) -> torch.dtype:
-    """Return what `precision` names. `auto` is bfloat16 on GPUs that compute in it (Ampere, sm_80, and later; AMD's), float16 with a scaled
-    loss on Volta and Turing (V100, T4, RTX 20, GTX 16; sm_70 to sm_75), and float32 on older ones and on processors.
+    """Return the dtype that `precision` names.
 
-    Volta and Turing hold bfloat16 tensors, too, but emulate what they compute with them: several times slower than float16, with no
-    attention but the kind that needs most memory. In what came before them float16 itself is slow.
+    `auto` is bfloat16 on GPUs that compute in it (Ampere, sm_80, and later; AMD's), float16 with a scaled loss on Volta and Turing (V100,
+    T4, RTX 20, GTX 16; sm_70 to sm_75), and float32 on older GPUs and on CPUs.
+
+    Volta and Turing hold bfloat16 tensors too, but emulate computing with them: that is several times slower than float16, and only the
+    kind of attention that needs most memory works. On GPUs before them float16 itself is slow.
     """
     if precision != "auto":
         return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
@@ -62,7 +66,7 @@ def fingerprint(on: torch.device, dtype: torch.dtype, spec: LoraSpec) -> dict[st
 def fingerprint_of(
     on: torch.device, dtype: torch.dtype, microbatch: int, *, ranks: int = 1, packages: Collection[str | None] = ()
 ) -> dict[str, str]:
-    """`packages`: those that decide bits besides those that every run has."""
+    """Return whatever decides the bits of a run, by name. `packages` decide bits in addition to those that every run uses."""
     libraries = [*LIBRARIES, *(name for name in packages if name)]
     return {
         "device": _device_name(on),
@@ -77,7 +81,7 @@ def fingerprint_of(
 
 
 def differences(before: dict[str, str], now: dict[str, str]) -> str:
-    """What changed, in words: `torch 2.12.0 → 2.13.0`; empty when nothing did."""
+    """Return what changed, in words: `torch 2.12.0 → 2.13.0`; empty if nothing did."""
     names = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
     return ", ".join(f"{name} {before.get(name, '–')} → {now.get(name, '–')}" for name in names)
 

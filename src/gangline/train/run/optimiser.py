@@ -1,4 +1,5 @@
-"""Optimisers by name, and their state as tensors and numbers: everything that a step reads, so that a restored one goes on to the bit."""
+"""Optimisers by name, and their state as tensors and numbers: everything that a step reads, so that a restored one continues bit for
+bit."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,12 +13,12 @@ from gangline.train.tensors import Tensors
 
 Numbers = dict[str, Any]
 PACKAGES = {"adamw8bit": "bitsandbytes", "prodigy": "prodigyopt", "schedule_free": "schedulefree"}
-"""Those that a run needs besides, by its optimiser; their versions are part of its numerics."""
+"""The additional package that each optimiser needs; its version is part of the run's numerics."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParameterGroup:
-    """Parameters by name that have a learning rate of their own."""
+    """Parameters by name that share a learning rate."""
 
     weights: dict[str, torch.nn.Parameter]
     learning_rate: float
@@ -25,14 +26,15 @@ class ParameterGroup:
 
 @dataclass(frozen=True, slots=True)
 class OptimizerState:
-    """`tensors`: `<parameter>/<moment>`; `numbers`: the same for what is no tensor, and `<group>/<setting>` for what steps change there."""
+    """An optimiser's state. `tensors` are named `<parameter>/<moment>`; `numbers` likewise for values that are not tensors, and
+    `<group>/<setting>` for settings of a group that steps change."""
 
     tensors: Tensors
     numbers: Numbers
 
 
 def make_optimizer(spec: Spec, groups: list[ParameterGroup]) -> torch.optim.Optimizer:
-    """Raises `BadInput` where a package is missing. Groups without parameters are left out."""
+    """Return the optimiser that `spec` names, for groups that have parameters. Raise `BadInput` if its package is missing."""
     settings = [{"params": list(group.weights.values()), "lr": group.learning_rate} for group in groups]
     common: dict[str, Any] = {
         "betas": (spec.adam_beta1, spec.adam_beta2),
@@ -58,9 +60,9 @@ def set_rates(optimizer: torch.optim.Optimizer, groups: list[ParameterGroup], fa
 
 
 def averaged(optimizer: torch.optim.Optimizer, weights: dict[str, torch.nn.Parameter]) -> Tensors | None:
-    """The weights that a schedule-free optimiser has found (Defazio et al. 2024, x of eq. 1–3); None of any other.
+    """Return the averaged weights of a schedule-free optimiser (Defazio et al. 2024, x of eq. 1–3), or None for any other.
 
-    Training goes on from the ones it has: turning them into the averaged ones and back would change their last bits.
+    They are computed as a copy: converting the weights in training to them and back would change their last bits.
     """
     group = optimizer.param_groups[0]
     if "train_mode" not in group:
@@ -102,7 +104,7 @@ def restore_optimizer(
 
 
 def _changing(group: dict[str, Any]) -> Iterable[str]:
-    """What an optimiser counts or estimates in a group: Prodigy's distance, schedule-free's weights."""
+    """Return the settings that an optimiser counts or estimates in a group: Prodigy's distance, schedule-free's weights."""
     known = ("d", "d_max", "d_hat", "d_numerator", "d_denom", "k", "weight_sum", "lr_max", "scheduled_lr")
     return [setting for setting in known if setting in group]
 

@@ -1,7 +1,7 @@
-"""The processes that share one run: who this one is, and what all of them agree on.
+"""The processes that share one run: which of them this one is, and how they agree.
 
-torchrun says it in the environment. Alone, torch.distributed is never started. Only numbers go between ranks, never objects,
-which would be pickled.
+torchrun's environment variables say it. A single process never starts torch.distributed. Ranks exchange only numbers, never objects, which
+would be pickled.
 """
 
 import os
@@ -22,12 +22,12 @@ from gangline.train.run.memory import is_out_of_memory
 
 
 class PeerGone(RuntimeError):
-    """Another rank of this run has ended, and with it this one."""
+    """Raised when another rank of this run has ended, so this one must end too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """`rank` of `count`; `local` is its place on this machine."""
+    """This process is `rank` of `count`; `local` is its index on this machine."""
 
     rank: int = 0
     count: int = 1
@@ -38,7 +38,7 @@ class Ranks:
         return self.rank == 0
 
     def device(self) -> torch.device:
-        """Raises `BadInput` where there are fewer GPUs than ranks."""
+        """Return this rank's device. Raise `BadInput` if there are fewer GPUs than ranks."""
         if not torch.cuda.is_available():
             return torch.device("cpu")
         if self.local >= torch.cuda.device_count():
@@ -53,26 +53,26 @@ class Ranks:
         return init_device_mesh(device.type, (self.count,))
 
     def most(self, *numbers: int) -> list[int]:
-        """Of each the greatest that a rank has. Blocks until all have said theirs."""
+        """Return the maximum of each number over all ranks. Blocks until every rank has called it."""
         told = torch.tensor(numbers, dtype=torch.int64)
         if self.count > 1:
             dist.all_reduce(told, dist.ReduceOp.MAX)
         return told.tolist()
 
     def least(self, number: int) -> int:
-        """That a rank has."""
+        """Return the minimum over all ranks."""
         return -self.most(-number)[0]
 
     def meet(self) -> None:
-        """Nobody goes on before all have come here."""
+        """Wait until every rank has called this."""
         self.most(0)
 
     def all(self, holds: bool) -> bool:
-        """Whether it holds on every rank."""
+        """Return whether it holds on every rank."""
         return self.most(not holds) == [0]
 
     def sum(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Over all ranks; `tensor` itself is left alone."""
+        """Return the sum over all ranks; `tensor` itself is not changed."""
         if self.count == 1:
             return tensor
         total = tensor.clone()
@@ -81,13 +81,12 @@ class Ranks:
 
 
 def told() -> Ranks:
-    """Which one of how many the environment says that this process is."""
+    """Return this process's ranks from the environment: one of one by default."""
     return Ranks(*(int(os.environ.get(name, default)) for name, default in _ENVIRONMENT.items()))
 
 
 def exit_process(code: int) -> NoReturn:
-    """End this process. One of several that has failed ends at once: destructors of a process group would wait for its peers, and
-    these for it."""
+    """End this process. A failed one of several ends at once: destructors of a process group would wait for its peers, and they for it."""
     if told().count > 1 and code not in (EXIT_DONE, EXIT_STOPPED):
         sys.stdout.flush()
         sys.stderr.flush()
@@ -96,8 +95,10 @@ def exit_process(code: int) -> NoReturn:
 
 
 def _meet_peers(ranks: Ranks) -> None:
-    """Over the store that MASTER_ADDR and MASTER_PORT name. torchrun starts ranks again over the same store, where those of before have
-    left their addresses: each start has keys of its own."""
+    """Start the process group over the store at MASTER_ADDR and MASTER_PORT.
+
+    torchrun restarts ranks over the same store, which still holds the addresses of the previous ones, so each start uses a prefix.
+    """
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     store = next(rendezvous("env://"))[0]
     start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
@@ -108,7 +109,7 @@ def _meet_peers(ranks: Ranks) -> None:
 
 @contextmanager
 def joined_ranks() -> Iterator[Ranks]:
-    """This process among its peers, for as long as it lasts. Raises `PeerGone` where another one ended."""
+    """Yield this process's ranks while they form a process group. Raise `PeerGone` if another one ended."""
     ranks = told()
     if ranks.count == 1:
         yield ranks
@@ -127,6 +128,6 @@ _ENVIRONMENT = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}
 
 
 def _is_of_a_peer(error: RuntimeError) -> bool:
-    if is_out_of_memory(error):  # also where NCCL says so
+    if is_out_of_memory(error):  # even if the message is NCCL's
         return False
     return isinstance(error, dist.DistError) or any(word in str(error).lower() for word in ("gloo", "nccl"))

@@ -1,4 +1,4 @@
-"""Tensors that all have one row for each sample, so that they are cut and moved together."""
+"""Tensors that all have one row per sample, so that they are split and moved together."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
@@ -9,23 +9,24 @@ import torch
 
 @dataclass(frozen=True, slots=True)
 class SampleTensors:
-    """Its fields are tensors, tuples of tensors, or None; the first one is always there."""
+    """A dataclass whose fields are tensors, tuples of tensors, or None; the first field is always a tensor."""
 
     def __len__(self) -> int:
         return len(getattr(self, fields(self)[0].name))
 
     def pieces(self, most: int) -> Iterator[Self]:
-        """In order, `most` samples at a time."""
+        """Yield the samples in order, at most `most` at a time."""
         for start in range(0, len(self), most):
             yield self.each(lambda tensor, start=start: tensor[start : start + most])
 
     def tensors(self) -> list[torch.Tensor]:
-        """In the order of its fields."""
+        """Return all tensors in the order of the fields."""
         found: list[torch.Tensor] = []
         self.each(lambda tensor: found.append(tensor) or tensor)
         return found
 
     def each(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Self:
+        """Return a copy in which every tensor is replaced by `change` of it."""
         changed: dict[str, Any] = {}
         for field in fields(self):
             value = getattr(self, field.name)

@@ -1,7 +1,7 @@
 """A trainer that has loaded its libraries and waits for its run: `python -m gangline.train.run.standby MODULE...`.
 
-Until one line on standard input names its module and the run's directory it knows nothing of any job, and holds no card.
-It ends where the line does not come. With `--report FD` it first writes there, as JSON, what the machine can do.
+One line on standard input names its module and the run's directory. Until then it knows nothing of any job and holds no card; at the end of
+input it ends. With `--report FD` it first writes there, as JSON, what the machine can do.
 """
 
 import argparse
@@ -28,7 +28,7 @@ def main() -> int:
     asked = parser.parse_args()
     cards = start_cards(asked.card)
     for module in asked.modules:
-        with loading(), suppress(Exception):  # said where the log is read, when its run comes, and in the proof
+        with loading(), suppress(Exception):  # the run will raise it again, into its log; the proof reports it too
             importlib.import_module(module)
     if asked.report is not None:
         with os.fdopen(asked.report, "w") as report:
@@ -39,13 +39,13 @@ def main() -> int:
     order = json.loads(line)
     _move_into(Path(order["directory"]), order["log"])
     sys.argv = [order["module"], order["directory"]]
-    sys.modules.pop(order["module"], None)  # its libraries stay; itself it runs anew, as a program
+    sys.modules.pop(order["module"], None)  # its libraries stay loaded; the module runs again, as `__main__`
     runpy.run_module(order["module"], run_name="__main__", alter_sys=True)
     return EXIT_DONE
 
 
 def _stop(*_: object) -> None:
-    """It has done nothing that could be lost."""
+    """End at once: nothing could be lost yet."""
     sys.exit(EXIT_STOPPED)
 
 

@@ -1,4 +1,4 @@
-"""How much of what a GPU could do a run gets out of it."""
+"""Measure how much of a GPU's peak a run uses."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,21 +11,22 @@ from gangline.core.gpus import kind_of_device
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThroughputMeter:
-    """`flops_per_image` of a step, forwards and backwards; `peak_flops` of one GPU, where it is known."""
+    """Turns images per second into rates per GPU. `flops_per_image` is of a step's forward and backward pass, `peak_flops` (FLOP/s) of one
+    GPU, 0 if unknown."""
 
     gpus: int
     flops_per_image: float = 0.0
     peak_flops: float = 0.0
 
     def rates(self, images_per_second: float) -> dict[str, float]:
-        """Under the names of gangline.core.runs.metrics."""
+        """Return rates, named as in gangline.core.runs.metrics."""
         each = images_per_second / self.gpus
         share = {"share_of_peak": each * self.flops_per_image / self.peak_flops} if self.peak_flops else {}
         return {"images_per_second_per_gpu": each} | share
 
 
 def peak_flops(device: torch.device) -> float:
-    """Dense, with sums in float32, in bf16 or, before Ampere, fp16; 0 for what no table has."""
+    """Return the dense peak in FLOP/s with sums in float32, in bf16 or, before Ampere, fp16; 0 for devices that the table lacks."""
     if device.type != "cuda":
         return 0.0
     memory_gb = torch.cuda.get_device_properties(device).total_memory / 2**30
@@ -34,7 +35,7 @@ def peak_flops(device: torch.device) -> float:
 
 
 def flops(work: Callable[[], object]) -> int:
-    """Of matrix products, convolutions and attention in `work`: what is computed, also what is computed twice to keep less of it."""
+    """Return the FLOPs of matrix products, convolutions and attention in `work`, including those that checkpointing computes twice."""
     with FlopCounterMode(display=False) as counter:
         work()
     return counter.get_total_flops()

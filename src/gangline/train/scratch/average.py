@@ -1,4 +1,4 @@
-"""What follows the weights from step to step besides the optimiser: their moving average, and the factor of the loss in float16."""
+"""State that follows the weights from step to step besides the optimiser: their moving average, and the loss scale in float16."""
 
 from dataclasses import dataclass, field
 
@@ -12,13 +12,17 @@ FIRST_SCALE, GROWS_AFTER = 2.0**16, 2000
 
 @dataclass(slots=True)
 class LossScale:
-    """In float16 small gradients would vanish: they are computed of a multiple of the loss (Micikevicius et al. 2017, §3.2), doubled
-    as long as nothing overflows. All ranks see the same norm, so all take or leave the same steps."""
+    """The factor of the loss in float16, where small gradients would otherwise vanish (Micikevicius et al. 2017, §3.2).
+
+    It doubles after `GROWS_AFTER` steps without overflow, and halves at each overflow. All ranks see the same norm, so all take or skip the
+    same steps.
+    """
 
     factor: float = 1.0
     steps: int = 0
 
     def took(self, finite: bool) -> None:
+        """Adjust the factor after a step whose gradient was finite or overflowed."""
         self.steps = self.steps + 1 if finite else 0
         if not finite:
             self.factor /= 2
@@ -28,7 +32,7 @@ class LossScale:
 
 @dataclass(slots=True)
 class Average:
-    """The exponential moving average of the weights, in place, from a first step on; before that there is none."""
+    """The exponential moving average of the weights, updated in place from step `from_step` on; before that `tensors` is empty."""
 
     decay: float
     from_step: int
@@ -36,7 +40,8 @@ class Average:
 
     @torch.no_grad()
     def follow(self, step: int, weights: Tensors) -> None:
-        """More closely at first, as the one of diffusers. Of sharded weights each rank averages its rows."""
+        """Update the average. As in diffusers, the decay starts low: the average follows closely at first. A rank averages only its rows of
+        sharded weights."""
         if step < self.from_step:
             return
         if not self.tensors:

@@ -1,7 +1,7 @@
-"""What each step of a run over data sets sees, ready on the device before it is needed.
+"""The data loader of a run over data sets: it has each step's batch ready on the device before the step needs it.
 
-All of it follows from the numbers of the samples: their rows, views, captions, noise and timesteps. So it does not matter how many
-ranks share a step, nor where a run goes on. Shape letters: B samples, C latent channels, H W sides.
+Everything follows from the numbers of the samples: their rows, views, captions, noise and timesteps. So neither the number of ranks that
+share a step nor the step that a run resumes at makes a difference. Shape letters: B samples, C latent channels, H W sides.
 """
 
 import os
@@ -53,7 +53,7 @@ VaeScaling = tuple[str, float, float]
 
 
 def open_data(spec: ScratchSpec, inputs: Path) -> list[DataSet]:
-    """As they were when the job was submitted. Raises `BadInput` where one is not there any more, or another one is."""
+    """Open the data sets as they were when the job was submitted. Raise `BadInput` if one is gone or was replaced."""
     found = []
     for ref in spec.data:
         place = DataPlace(ref.place, data_options()) if ref.is_remote else DataPlace(str(inputs / ref.place))
@@ -62,7 +62,7 @@ def open_data(spec: ScratchSpec, inputs: Path) -> list[DataSet]:
 
 
 def data_options() -> dict[str, str]:
-    """How a node reads data sets that lie in a bucket, from its environment: a key that may read, and nothing else."""
+    """Return the storage options for data sets in a bucket, from this node's environment: a key that may only read."""
     found = {option: os.environ[name] for name, option in OPTIONS.items() if name in os.environ}
     if found.get("aws_endpoint", "").startswith("http://"):
         found["allow_http"] = "true"
@@ -70,7 +70,7 @@ def data_options() -> dict[str, str]:
 
 
 def data_cache() -> BlockCache | None:
-    """Where a node keeps what it read of buckets, if its environment names a folder, and at most how much. Ranks share it."""
+    """Return the cache of data read from buckets if the environment names a folder, with its size limit. The ranks of a node share it."""
     folder = os.environ.get("GANGLINE_DATA_CACHE")
     given = os.environ.get("GANGLINE_DATA_CACHE_GB", str(CACHE_GB))
     try:
@@ -87,8 +87,10 @@ def _short(vae: VaeScaling) -> str:
 
 
 class Collator:
-    """Makes samples of rows, as a phase wants them: of `column` where that holds its latents, else of pictures. `silence` is what
-    stands for no words where captions are embedded already."""
+    """Makes batches from rows as a phase needs them: from the latents in `column` if it is given, else from images.
+
+    `silence` is the embedding of the empty text if captions are embedded already, else None.
+    """
 
     def __init__(
         self,
@@ -110,7 +112,7 @@ class Collator:
         self.timesteps = base.noise.config.num_train_timesteps
 
     def trained(self, batch: Batch, threads: ThreadPoolExecutor) -> ScratchBatch:
-        """All chance comes from the samples' numbers."""
+        """Return a batch to train on. All randomness follows from the samples' numbers."""
         numbers = batch.numbers.tolist()
         drawn, noise = (
             chance.normal(self.seed, purpose, 0, numbers, self.shape, threads) for purpose in ("posterior", "noise")
@@ -124,7 +126,7 @@ class Collator:
         return self._collated(batch, threads, said, drawn=drawn, noise=noise, timesteps=timesteps)
 
     def measured(self, batch: Batch, threads: ThreadPoolExecutor, rows: int) -> ScratchBatch:
-        """Of the `rows` that are held out: each with its first caption, its mean latents, and noise and a timestep that stay."""
+        """Return a batch of the `rows` held-out rows: each with its first caption, its mean latents, and fixed noise and timestep."""
         numbers = batch.numbers.tolist()
         noise = chance.normal(self.seed, "held-out noise", 0, numbers, self.shape)
         timesteps = torch.tensor([(2 * number + 1) * self.timesteps // (2 * rows) for number in numbers]).clamp(
@@ -166,7 +168,7 @@ class Collator:
         return [square(Size(width=w, height=h), side, crop, sha256) for w, h, sha256 in zip(*columns, strict=True)]
 
     def _ids(self, said: list[str]) -> tuple[torch.Tensor, ...]:
-        """Of each text as much as an encoder takes at once."""
+        """Tokenize the texts for each encoder, cut to what an encoder takes at once: (B, 1, L)."""
         if self.spec.part == "vae" or self.silence:
             return ()
         texts = tokenize(self.base, said)
@@ -175,7 +177,7 @@ class Collator:
         return tuple(ids[:, :1].index_select(0, rows) for ids in texts.ids)
 
     def _words(self, batch: Batch, said: list[str]) -> tuple[torch.Tensor, ...]:
-        """What the columns hold of each row's first caption, where there is something to be said."""
+        """Return the columns' embeddings of each row's first caption, or of the empty text for rows without words."""
         if self.silence is None:
             return ()
         silent = torch.tensor([text == "" for text in said])
@@ -197,7 +199,7 @@ def _picture(content: bytes, view: View, sha256: str) -> np.ndarray:
 
 
 class ScratchBatches:
-    """The samples of this rank, step by step. A thread makes the next step's while the device is at work on this one's."""
+    """Loads the batches of this rank, step by step. A thread makes the next one while the device computes the current one."""
 
     def __init__(
         self, spec: ScratchSpec, base: LoadedBase, sets: list[DataSet], ranks: Ranks, device: torch.device
@@ -227,8 +229,10 @@ class ScratchBatches:
         return self._arrived(soon.result())
 
     def held_out(self) -> tuple[ScratchBatch, int]:
-        """The share of this rank in the rows that are never trained on, those of the last phase, and how many there are of these.
-        Every rank has as many: what comes after the last row counts for nothing. On the CPU."""
+        """Return this rank's share of the last phase's held-out rows on the CPU, and the number of all of them.
+
+        Every rank's share has the same size, so it may hold rows past the last one, which the caller ignores.
+        """
         number = len(self.spec.phases) - 1
         with self._stream(number, held_out=True) as stream:
             rows = min(stream.rows, self.spec.held_out_rows)
@@ -236,7 +240,7 @@ class ScratchBatches:
             return self._collator(number).measured(batch, self._decoders, rows), rows
 
     def first_pictures(self, most: int) -> ScratchBatch:
-        """Samples of the last phase, those that no rank shares; on the CPU."""
+        """Return at most `most` samples of the last phase, the same on every rank; on the CPU."""
         number = len(self.spec.phases) - 1
         with self._stream(number, ranks=Ranks()) as rows:
             return self._collator(number).trained(next(rows.batches(0, min(most, rows.rows))), self._decoders)
@@ -248,8 +252,10 @@ class ScratchBatches:
             self._open[1].close()
 
     def _latents(self, phase: TrainingPhase) -> str | None:
-        """The column that holds a phase's latents; None where pictures are encoded as they come. Raises `BadInput` where it was made
-        by another encoder: a U-Net would learn what nothing decodes."""
+        """Return the column with a phase's latents, or None if images are encoded in each step.
+
+        Raise `BadInput` if another VAE made the column: the U-Net would learn latents that the base's VAE cannot decode.
+        """
         if self.spec.part == "vae" or phase.latents == "off":
             return None
         name = latents_column(phase.resolution, phase.crop)
@@ -268,9 +274,12 @@ class ScratchBatches:
         return name
 
     def _silence(self) -> Embedded | None:
-        """None where captions are embedded in each step. Raises `BadInput` where the columns were made by other encoders.
+        """Return the embedding of the empty text, or None if captions are embedded in each step. Raise `BadInput` if other encoders made
+        the columns.
 
-        By the encoders in float32, as those of the columns were: in the precision of the steps their weights are others."""
+        The encoders run in float32 like those that made the columns: in the precision of the steps their weights, and so their digest,
+        differ.
+        """
         if self.spec.text_embeddings == "off":
             return None
         base = replace(self.base, dtype=torch.float32)
@@ -297,12 +306,13 @@ class ScratchBatches:
             return samples
         with torch.cuda.stream(self._copies):
             moved = samples.each(lambda tensor: tensor.pin_memory().to(self.device, non_blocking=True))
-        self._copies.synchronize()  # this thread waits, not who trains
+        self._copies.synchronize()  # blocks this thread, not the training one
         return moved
 
     def _arrived(self, samples: ScratchBatch) -> ScratchBatch:
         if self._copies is not None:
             here = torch.cuda.current_stream(self.device)
+            # Without this the allocator could reuse memory of the copy stream while the training stream still reads it.
             samples.each(lambda tensor: tensor.record_stream(here) or tensor)
         return samples
 

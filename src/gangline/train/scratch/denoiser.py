@@ -1,6 +1,6 @@
-"""A U-Net in training, alone or with its text encoders: from samples to the loss of each.
+"""A U-Net in training, alone or with its text encoders: it turns a batch into the loss of each sample.
 
-Shape letters: B samples, C latent channels, H W latent sides.
+Shape letters: B samples, C latent channels, H W latent sides, L tokens, D width, P pooled width.
 """
 
 from dataclasses import dataclass
@@ -16,17 +16,19 @@ from gangline.train.run.sample_tensors import SampleTensors
 from gangline.train.scratch.initial_weights import UNET, begin_text_encoders, begin_unet
 
 SCALE = 0.18215
-"""Of a VAE that does not say its own, as diffusers has it."""
+"""The latents' scale of a VAE whose configuration states none, as in diffusers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScratchBatch(SampleTensors):
-    """B samples of a step by their `numbers` in its phase. Of each picture either `pixels` (B, H, W, 3), 8 bits, or the `posterior`
-    of its latents (B, 2, C, H, W), mean and deviation, as the column has them; what is `drawn` from that (B, C, H, W) is standard
-    normal, as `noise` is.
+    """B samples of a step; `numbers` (B,) are their numbers in the phase.
 
-    What a U-Net is told: `sizes` (B, 6), `said` (B,), whether there are words, and either their tokens for each encoder, `ids` (B, 1, L),
-    or `words`, what a column holds of them: embeddings (B, L, D) and, where the family has them, pooled ones (B, P).
+    An image comes either as `pixels` (B, H, W, 3), uint8, of the image's sides, or as the `posterior` of its latents (B, 2, C, H, W), mean
+    and deviation, as the column has them. `drawn` (B, C, H, W) is the standard normal noise that latents are drawn from the posterior with;
+    `noise` (B, C, H, W) is standard normal too, `timesteps` (B,).
+
+    The U-Net is conditioned on `sizes` (B, 6) and on texts: `said` (B,) is False for empty ones; they come either as token ids for each
+    encoder, `ids` (B, 1, L), or as `words`, a column's embeddings (B, L, D) and, if the family has them, pooled ones (B, P).
     """
 
     numbers: torch.Tensor
@@ -42,7 +44,7 @@ class ScratchBatch(SampleTensors):
 
 
 class Denoiser(torch.nn.Module):
-    """`parts` are trained; the base's other models stay as they are, and are asked without gradients."""
+    """The network whose `parts` are trained; the base's other models stay frozen and run without gradients."""
 
     measures: ClassVar[str] = "held_out_loss"
 
@@ -61,7 +63,7 @@ class Denoiser(torch.nn.Module):
         self.shift, self.scale = config.get("shift_factor") or 0.0, config.get("scaling_factor", SCALE)
 
     def checkpoint_gradients(self) -> None:
-        """Compute activations twice and keep few of them (Chen et al. 2016)."""
+        """Recompute activations in the backward pass instead of keeping them (Chen et al. 2016)."""
         for name, part in self.parts.items():
             if name == UNET:
                 part.enable_gradient_checkpointing()
@@ -69,7 +71,7 @@ class Denoiser(torch.nn.Module):
                 part.gradient_checkpointing_enable({"use_reentrant": False})
 
     def forward(self, samples: ScratchBatch, *, measured: bool = False) -> torch.Tensor:
-        """The mean squared error of each, (B,); `measured` ones are not weighed."""
+        """Return the mean squared error of each sample, (B,); if `measured`, without Min-SNR weights."""
         base = self.base
         clean = self._latents(samples)
         noisy = self.process.noisy(clean, samples.noise, samples.timesteps)
@@ -80,12 +82,12 @@ class Denoiser(torch.nn.Module):
 
     @staticmethod
     def score(values: torch.Tensor) -> torch.Tensor:
-        """What is reported of held out samples: the mean of it."""
+        """Return the value whose mean is reported for held-out samples, (B,)."""
         return values
 
     @torch.no_grad()
     def _latents(self, samples: ScratchBatch) -> torch.Tensor:
-        """Drawn from the VAE's posterior and scaled, (B, C, H, W), float32: of a column, or of pictures that are encoded now."""
+        """Return scaled latents (B, C, H, W) in float32, drawn from the VAE's posterior: a column's, or that of images encoded now."""
         if samples.posterior is not None:
             mean, deviation = samples.posterior.float().unbind(1)
         else:
@@ -102,6 +104,6 @@ class Denoiser(torch.nn.Module):
 
 
 def in_floats(samples: ScratchBatch) -> torch.Tensor:
-    """(B, 3, H, W) in [-1, 1]."""
+    """Return the pixels as (B, 3, H, W) float32 in [-1, 1]."""
     assert samples.pixels is not None
     return samples.pixels.permute(0, 3, 1, 2).float() / 127.5 - 1

@@ -1,4 +1,4 @@
-"""The modules that are trained, as training begins: float32, random or with the base's weights. Random ones are the same everywhere."""
+"""The modules to train as training starts: float32, with random weights or the base's. Random weights are the same on every machine."""
 
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,12 @@ from gangline.train.run import chance
 UNET = "unet"
 VAE = "vae"
 FROZEN_EMBEDDINGS = 0.5
-"""The deviation of random token embeddings that stay so. With the 0.02 that CLIP begins with and grows from, what the layers add would
-drown which token it is: pictures then follow their seed, not their words."""
+"""The standard deviation of random token embeddings that are never trained. CLIP starts with 0.02 and grows from there; frozen at that
+size, the layers' outputs would drown which token it is, and pictures follow their seed instead of their prompt."""
 
 
 def folder_of(base: LoadedBase) -> Path:
-    """Raises `BadInput` where the base is one file: a whole model is written as it came."""
+    """Return the base's folder, in whose layout the result is written. Raise `BadInput` if the base is a single file."""
     if not isinstance(base.layout, FolderLayout):
         raise BadInput(
             f"{base.path.name} is a single file; a model to train from is a folder in diffusers' layout",
@@ -32,6 +32,7 @@ def folder_of(base: LoadedBase) -> Path:
 
 
 def begin_unet(base: LoadedBase, spec: ScratchSpec) -> Any:
+    """Return the U-Net to train, (re-)initialised from `spec.seed` if it is in `spec.new`."""
     if UNET not in spec.new:
         return _trained(base.layout.unet(torch.float32), base)
     chance.seed_torch(spec.seed, "initial weights of the U-Net")
@@ -40,6 +41,7 @@ def begin_unet(base: LoadedBase, spec: ScratchSpec) -> Any:
 
 
 def begin_vae(base: LoadedBase, spec: ScratchSpec) -> Any:
+    """Return the VAE to train, initialised from `spec.seed` if it is in `spec.new`."""
     if VAE not in spec.new:
         return _trained(base.layout.vae(), base)
     chance.seed_torch(spec.seed, "initial weights of the VAE")
@@ -48,6 +50,7 @@ def begin_vae(base: LoadedBase, spec: ScratchSpec) -> Any:
 
 
 def begin_text_encoders(base: LoadedBase, spec: ScratchSpec) -> tuple[Any, ...]:
+    """Return the text encoders to train, initialised from `spec.seed` if they are in `spec.new`. Layers that nothing reads stay frozen."""
     if "text_encoders" in spec.new:
         found = tuple(_new_encoder(base, spec, kind) for kind in base.family.text_encoders)
     else:
@@ -57,7 +60,7 @@ def begin_text_encoders(base: LoadedBase, spec: ScratchSpec) -> tuple[Any, ...]:
         for encoder in encoders:
             encoder.get_input_embeddings().requires_grad_(False)
     for encoder, kind in zip(encoders, base.family.text_encoders, strict=True):
-        if kind.reads == "penultimate" and not kind.is_pooled:  # nothing reads its last layer, so nothing teaches that
+        if kind.reads == "penultimate" and not kind.is_pooled:  # nothing reads its last layer, so it gets no gradient
             last = getattr(encoder, "text_model", encoder)
             last.encoder.layers[-1].requires_grad_(False)
             last.final_layer_norm.requires_grad_(False)

@@ -1,8 +1,8 @@
-"""As many ranks of `gangline.train.scratch` as its job has GPUs here: `python -m gangline.train.scratch.launch DIRECTORY`.
+"""Start one rank of `gangline.train.scratch` per GPU of its job on this machine: `python -m gangline.train.scratch.launch DIRECTORY`.
 
-They get the environment that torchrun gives, under which the trainer runs as well. But this hands signals on, which end torchrun, ends
-with the trainer's own exit code, which torchrun does not tell, and starts all of them again where one had no memory for so many samples
-at a time; and no rendezvous unpickles anything.
+Why not torchrun, whose environment the ranks get and under which the trainer runs too? Signals end torchrun, while this forwards them; this
+ends with the trainer's exit code, which torchrun does not return; it starts all ranks again if one had no memory for its microbatch; and no
+rendezvous unpickles anything.
 """
 
 import argparse
@@ -41,21 +41,21 @@ def main() -> int:
             from gangline.train import program
             from gangline.train.scratch import trainer as scratch
 
-        sys.argv = [TRAINER, str(asked.directory)]  # as if it had been started itself
+        sys.argv = [TRAINER, str(asked.directory)]  # as if the trainer had been started directly
         return program.main(scratch.run_scratch_trainer)
     write_whole_lines()
     return Launcher(asked.directory, ranks).run()
 
 
 def _slots(directory: Path) -> int:
-    """1 where the spec cannot be read: that one rank says why."""
+    """Return the spec's needs.slots, or 1 if it cannot be read: the one rank then reports why."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         return int(json.loads((directory / SPEC).read_text())["needs"]["slots"])
     return 1
 
 
 class Launcher:
-    """All ranks of a run, which are started again where one had no memory for so many samples at a time."""
+    """All ranks of a run, which are started again if one had no memory for its microbatch."""
 
     def __init__(self, directory: Path, ranks: int) -> None:
         self._directory = directory
@@ -71,20 +71,20 @@ class Launcher:
         signal.signal(signal.SIGALRM, lambda *_: self._kill())
 
     def run(self) -> int:
-        """Return the exit code of the rank that tells why the run ended."""
+        """Return the exit code of the rank that best explains why the run ended."""
         forget_limits(self._directory)
         while (code := self._run_once()) == EXIT_OUT_OF_MEMORY and not self._stopping:
             limits = sorted(read_limits(self._directory).items())
             tried = ", ".join(f"{samples} samples at a time in phases.{phase}" for phase, samples in limits)
             print(f"out of memory: starting again with {tried}", file=sys.stderr)  # noqa: T201 - the job's log
-        for number in HANDED_ON:  # while Python is taken down its handlers are gone
+        for number in HANDED_ON:  # Python removes its handlers at shutdown, and a late signal would look like a crash
             signal.signal(number, signal.SIG_IGN)
         if code == EXIT_OUT_OF_MEMORY:
-            return EXIT_STOPPED  # all since the newest checkpoint is lost already
+            return EXIT_STOPPED  # the work since the newest checkpoint is lost already
         return EXIT_FAILED if code == EXIT_PEER_GONE else code
 
     def _run_once(self) -> int:
-        """Start all and wait for them. Once one has failed the others are ended, if they do not soon end by themselves."""
+        """Start all ranks and wait for them. Once one has failed, kill the others if they do not soon end by themselves."""
         self._start()
         found = EXIT_DONE
         while self._ranks:
@@ -100,14 +100,14 @@ class Launcher:
         return found
 
     def _ended(self) -> Iterator[int]:
-        """Yield the exit codes of ranks that have ended. Only ranks are asked for: this process may have inherited other children."""
+        """Yield the exit codes of ranks that have ended. Poll only ranks: this process may have inherited other children."""
         for process in self._ranks.copy():
             if (code := process.poll()) is not None:
                 self._ranks.remove(process)
                 yield code
 
     def _start(self) -> None:
-        """Signals that came meanwhile, or come until all are there, are handed on then."""
+        """Start all ranks, then forward the signals that came before all of them were there."""
         port = free_port()
         self._killing = False
         for rank in range(self._count):
@@ -141,7 +141,7 @@ class Launcher:
 
 
 def _start(directory: Path, rank: int, ranks: int, port: int) -> "subprocess.Popen[bytes]":
-    """Signals wait until the rank obeys them (gangline.train.run.contract.Orders): by default they would end it."""
+    """Start one rank with signals blocked until it handles them (gangline.train.run.contract.Orders): by default they would kill it."""
     who = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     environment = os.environ | {name: str(value) for name, value in who.items()}
     command = [sys.executable, "-m", TRAINER, str(directory)]

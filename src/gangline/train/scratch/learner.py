@@ -1,4 +1,4 @@
-"""The weights in training, on one rank or on several: a step, and what is read of them between steps."""
+"""The weights in training, on one rank or on several: take steps, and read or replace the weights between steps."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -31,15 +31,15 @@ from gangline.train.tensors import Tensors
 
 Network = Denoiser | VaeModel
 SHARDED = ("BasicTransformerBlock", "ResnetBlock2D", "CLIPEncoderLayer")
-"""What FSDP gathers at a time."""
+"""The modules that FSDP gathers one at a time."""
 AT_A_TIME = 8
-"""Samples, where there is no memory to be found out about, or none of it is needed for gradients."""
+"""The microbatch size if there is no GPU memory to measure, or no gradients need memory."""
 
 
 class Learner:
-    """`history` holds what was measured of held out samples: step and value; `fitted` the phase that `microbatch` is of, `kept` what a
-    checkpoint knows of its own phase, `limits` what memory was found to have room for in each. `began`: steps of this phase were taken
-    with this microbatch."""
+    """The weights in training on this rank, with their optimiser. `history` holds step and value of each held-out measurement. `microbatch`
+    was found for the phase `fitted`; `kept` is a checkpoint's size in its phase, `limits` the sizes to try in phases that memory ran out
+    in. `began` is True once steps of this phase were taken with this microbatch."""
 
     def __init__(
         self,
@@ -87,8 +87,8 @@ class Learner:
         self.identity = CheckpointIdentity(spec_hash=scratch_hash(spec), fingerprint=self._fingerprint(), exact=exact)
 
     def step(self, moment: Moment, samples: ScratchBatch) -> tuple[torch.Tensor, torch.Tensor]:
-        """One optimiser step; returns its loss and the norm of its gradient, of all ranks, still on the device. Raises `MemoryError`
-        where memory runs out: on several ranks `NoRoom`, as long as fewer samples at a time may fit."""
+        """Take one optimiser step. Return its loss and gradient norm over all ranks, () and still on the device. Raise `MemoryError` if
+        memory runs out, and on several ranks `NoRoom` as long as a smaller microbatch may fit."""
         with self._within_memory(moment):
             stepped = self._stepped(moment, samples)
         self.began = True
@@ -108,12 +108,12 @@ class Learner:
         return loss, norm
 
     def measure(self, samples: ScratchBatch) -> torch.Tensor:
-        """Of each what its network measures of what is held out, (B,)."""
+        """Return the network's measure of each held-out sample, (B,)."""
         with torch.no_grad(), self._in_dtype():
             return self.wrapped(samples.each(lambda tensor: tensor.to(self.device)), measured=True).float()
 
     def gauges(self) -> dict[str, float]:
-        """What can be read off at any step."""
+        """Return learning rates and the peak of allocated GPU memory in GB."""
         names = ("learning_rate", "text_encoder_learning_rate")
         found = {name: group["lr"] for name, group in zip(names, self.optimizer.param_groups, strict=False)}
         if self.device.type == "cuda":
@@ -121,7 +121,7 @@ class Learner:
         return found
 
     def _accumulated(self, moment: Moment, samples: ScratchBatch) -> torch.Tensor:
-        """The step's gradient. Who is alone goes on with half as many samples at a time where memory runs out."""
+        """Accumulate the step's gradient. A single rank halves its microbatch and retries if memory runs out."""
         while True:
             chance.seed_torch(self.spec.seed, f"layers of rank {self.ranks.rank}", moment.step)
             try:
@@ -129,7 +129,7 @@ class Learner:
             except (MemoryError, RuntimeError) as error:
                 if not is_out_of_memory(error) or self.ranks.count > 1 or not self._may_halve(moment):
                     raise
-            self.optimizer.zero_grad(set_to_none=True)  # out here, where nothing holds on to what the passes had made
+            self.optimizer.zero_grad(set_to_none=True)  # not in `except`: its traceback keeps the passes' tensors alive
             self._halve()
 
     def _may_halve(self, moment: Moment) -> bool:
@@ -137,7 +137,7 @@ class Learner:
         return self.microbatch > 1 and not moment.phase.microbatch and not must_not
 
     def _halve(self) -> None:
-        """A run whose steps had more is not the same to the bit any more."""
+        """Halve the microbatch. If steps were already taken with the larger one, the run is no longer exact to the bit."""
         self._compute_by(self.microbatch // 2)
         self.identity = replace(self.identity, exact=self.identity.exact and not self.began)
         self.began = False
@@ -155,7 +155,7 @@ class Learner:
             raise self._without_memory(moment) from error
 
     def _without_memory(self, moment: Moment) -> MemoryError:
-        """What is to be done about it."""
+        """Return the error that says what to do about it."""
         if self.microbatch > 1 and not moment.phase.microbatch:
             if self.ranks.count > 1:
                 return NoRoom(moment.number, self.microbatch, moment.phase.resolution)
@@ -164,7 +164,7 @@ class Learner:
         return too_large(self.microbatch, moment.phase.resolution)
 
     def _gradient(self, samples: ScratchBatch, batch_size: int) -> torch.Tensor:
-        """Accumulated over pieces: that of the mean over all samples of all ranks. Returns this rank's part of the loss."""
+        """Accumulate the gradient of the mean over all samples of all ranks, in pieces. Return this rank's part of the loss, ()."""
         return self._passes(list(samples.pieces(self.microbatch)), batch_size)
 
     def _passes(self, pieces: Sequence[ScratchBatch], batch_size: int) -> torch.Tensor:
@@ -173,7 +173,7 @@ class Learner:
             with self._together(number == len(pieces) - 1):
                 with self._in_dtype():
                     loss = self.wrapped(piece).sum() / batch_size
-                # ranks' gradients are averaged, so each counts as often as there are ranks
+                # DDP and FSDP average gradients over ranks; the factor makes it their sum
                 (loss * (self.ranks.count * self.scale.factor)).backward()
             total += loss.detach()
         return total
@@ -186,7 +186,7 @@ class Learner:
         return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
     def _is_taken(self, norm: torch.Tensor) -> bool:
-        """In float16 a step whose gradient overflowed is left out."""
+        """Return whether to take the step: in float16, one whose gradient overflowed is skipped."""
         if self.dtype != torch.float16:
             return True
         finite = bool(torch.isfinite(norm))
@@ -202,12 +202,12 @@ class Learner:
 
     @property
     def at_a_time(self) -> int:
-        """Samples that surely fit where there are no gradients."""
+        """Samples that surely fit into memory when there are no gradients."""
         return self.microbatch or AT_A_TIME
 
     def fit(self, moment: Moment, samples: ScratchBatch) -> bool:
-        """Before the first step here, and before that of a phase: find how many samples fit, all ranks the same. The weights are left
-        as they are. Returns whether there was anything to find. Raises `MemoryError` as `step` does."""
+        """Find the microbatch before the first step here or of a phase, the same on all ranks; the weights stay as they are. Return False
+        if this was already done. Raise `MemoryError` as `step` does."""
         if self.fitted == moment.number:
             return False
         self.fitted = moment.number
@@ -218,7 +218,7 @@ class Learner:
             known = known or AT_A_TIME
         self.microbatch = 1
         with self._within_memory(moment):
-            with uncompiled():  # whose operations can be counted, and of which no size is compiled that no step has
+            with uncompiled():  # eager operations can be counted, and no size is compiled that no step has
                 if self.device.type == "cuda":
                     self.flops_per_image = flops(lambda: self.trial.run(samples, 1, pieces=1))
                 self._compute_by(min(known, len(samples)) if known else self._found(moment, samples))
@@ -229,7 +229,8 @@ class Learner:
         return True
 
     def _found(self, moment: Moment, samples: ScratchBatch) -> int:
-        """Alone by trying; with others, where an error would not leave what they share whole, by a guess that is the least of all."""
+        """Find the microbatch by trying if alone, else by the least of all ranks' guesses: an error would leave the process group
+        broken."""
         if self.ranks.count == 1:
             return self.trial.largest(samples, moment.phase.resolution)
         one = self.trial.peak(samples, 1)
@@ -262,7 +263,7 @@ class Learner:
 
     @contextmanager
     def _together(self, now: bool) -> Iterator[None]:
-        """Gradients go between ranks with the last piece of a step alone."""
+        """Exchange gradients between ranks only in the last piece of a step."""
         wrapped = self.wrapped
         if isinstance(wrapped, DistributedDataParallel) and not now:
             with wrapped.no_sync():
@@ -273,7 +274,7 @@ class Learner:
         yield
 
     def _groups(self) -> list[ParameterGroup]:
-        """What text encoders learn may have a rate of its own."""
+        """Return the parameter groups: text encoders may have another learning rate."""
         text = {name: weight for name, weight in self.weights.items() if name.startswith("text_encoder")}
         others = {name: weight for name, weight in self.weights.items() if name not in text}
         rates = (self.spec.learning_rate, self.spec.text_encoder_learning_rate or self.spec.learning_rate)
@@ -291,12 +292,12 @@ class Learner:
         return common | own
 
     def averaged(self) -> Tensors:
-        """The weights that are the result, where they are not those in training."""
+        """Return the weights that are the result, by name; empty if they are those in training."""
         return self.average.tensors if self.average else {}
 
     def keep(self, step: int) -> None:
-        """Remember what pictures of this step are to show: they are asked for when its checkpoint is committed, some steps later. Of
-        weights in pieces each rank keeps its own, else the first one, which draws alone."""
+        """Copy the weights that pictures of this step will show: they are ordered only once its checkpoint is committed, some steps later.
+        Each rank copies its shard; without shards only the first rank copies, which draws alone."""
         of_pictures = step and may_be_shown(self.spec.sample_every_steps, self.spec.sample_every_s, step)
         if of_pictures and (self.ranks.is_first or self.in_pieces):
             weights = self.weights | self.averaged()
@@ -306,8 +307,8 @@ class Learner:
 
     @contextmanager
     def as_result(self, weights: Tensors | None = None) -> Iterator[None]:
-        """With `weights`, by default the averaged ones, where there are, in the place of those in training, which come back to the bit.
-        Nothing is compiled for it."""
+        """Use `weights`, by default the averaged ones if there are any, inside this context, without compiling. The weights in training are
+        restored bit for bit."""
         shown = self.averaged() if weights is None else weights
         kept = {name: self.weights[name].detach().clone() for name in shown}
         self.put(shown)
@@ -324,18 +325,18 @@ class Learner:
         for name, tensor in tensors.items():
             shards.local(self.weights[name]).copy_(shards.local(tensor))
         if isinstance(self.wrapped, FSDPModule):
-            self.wrapped.reshard()  # what is gathered already is of before
+            self.wrapped.reshard()  # drop gathered copies of the old weights
 
     @property
     def in_pieces(self) -> bool:
-        """Whether no rank has all of the weights."""
+        """Whether every rank has only a shard of the weights."""
         return isinstance(self.wrapped, FSDPModule)
 
     def whole(self, part: str) -> Tensors:
-        """All weights of a part, gathered by all ranks; on the CPU of the first one, and nowhere else."""
+        """Return all weights of a part, gathered from all ranks, on the CPU of the first rank; the others return nothing."""
         found: Tensors = {}
         for name, tensor in self.network.parts[part].state_dict().items():
             full = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
             if self.ranks.is_first:
-                found[name] = full.detach().to("cpu", copy=True).contiguous()  # not those that training goes on with
+                found[name] = full.detach().to("cpu", copy=True).contiguous()  # a copy: training changes them
         return found

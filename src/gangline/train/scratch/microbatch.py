@@ -1,4 +1,4 @@
-"""How many samples go through a network at a time: alone found by trying, on several ranks by a guess from two passes."""
+"""Find how many samples go through a network at a time: by trying on a single rank, by a guess from two passes on several."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from gangline.train.scratch.denoiser import ScratchBatch
 
 
 class NoRoom(MemoryError):
-    """On a rank of several memory ran out: all of them are to be started again with fewer samples at a time in this phase."""
+    """Raised when memory ran out on one of several ranks: all of them must start again with a smaller microbatch in this phase."""
 
     def __init__(self, phase: int, samples: int, resolution: int) -> None:
         super().__init__(f"{samples} samples of {resolution} pixels at a time do not fit into this GPU's memory")
@@ -25,8 +25,8 @@ class NoRoom(MemoryError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MicrobatchTrial:
-    """Forward and backward passes without a step: the weights and their gradients are left as they are. `passes` are those of a step,
-    over some pieces of it."""
+    """Runs forward and backward passes without a step, which leaves the weights as they are and no gradients. `passes` runs a step's passes
+    over some of its pieces."""
 
     passes: Callable[[list[ScratchBatch]], object]
     weights: dict[str, Any]
@@ -34,7 +34,8 @@ class MicrobatchTrial:
     average: Average | None
 
     def largest(self, samples: ScratchBatch, resolution: int) -> int:
-        """Return how many fit; for a process that is alone. Raises `MemoryError` where not even one does."""
+        """Return how many samples fit; only for a single rank. Raise `MemoryError` if not even one does."""
+        # Tensors that only come with later steps must fit as well, so their memory is taken during the search.
         reserved = [torch.empty_like(weight) for weight, copies in self._to_come() for _ in range(copies)]
         most = largest(len(samples), lambda count: self._fits(samples, count))
         del reserved
@@ -44,7 +45,7 @@ class MicrobatchTrial:
         return most
 
     def guess(self, peaks: tuple[int, int], most: int) -> int:
-        """Return how many should fit on this card, from what passes of one and of two samples had allocated at their most."""
+        """Return how many samples should fit on this card, given the peaks of allocated bytes with one and with two samples."""
         free, _ = torch.cuda.mem_get_info()
         return first_guess(
             peaks,
@@ -54,13 +55,13 @@ class MicrobatchTrial:
         )
 
     def peak(self, samples: ScratchBatch, count: int) -> int:
-        """The bytes that passes of so many samples have allocated on this card at their most."""
+        """Return the peak of allocated bytes on this card during passes of `count` samples."""
         torch.cuda.reset_peak_memory_stats()
         self.run(samples, count)
         return torch.cuda.max_memory_allocated()
 
     def run(self, samples: ScratchBatch, count: int, *, pieces: int = 2) -> None:
-        """The second piece is computed while the gradient of the first one is kept, as in a step."""
+        """Run passes over `pieces` pieces. As in a step, the second one runs while the first one's gradient is kept."""
         self.passes(list(islice(samples.pieces(count), pieces)))
         self.optimizer.zero_grad(set_to_none=True)
 
@@ -72,12 +73,13 @@ class MicrobatchTrial:
             if not is_out_of_memory(error):
                 raise
             fits = False
-        self.optimizer.zero_grad(set_to_none=True)  # out here, where no traceback holds on to what the passes had made
+        self.optimizer.zero_grad(set_to_none=True)  # after `except`, whose traceback keeps the passes' tensors alive
         torch.cuda.empty_cache()
         return fits
 
     def _to_come(self) -> list[tuple[torch.Tensor, int]]:
-        """What this rank has of each weight, and how many tensors like it only come with later steps: two moments, and the average."""
+        """Return this rank's part of each weight with the number of such tensors that later steps allocate: two moments, and the
+        average."""
         copies = (0 if self.optimizer.state else 2) + (self.average is not None and not self.average.tensors)
         return [(shards.local(weight), copies) for weight in self.weights.values()]
 
@@ -91,7 +93,7 @@ def too_large(samples: int, resolution: int) -> MemoryError:
 
 
 def must_stay(phase: int, samples: int) -> MemoryError:
-    """For a run whose bits must stay the same."""
+    """Return the error for a run whose bits must stay the same."""
     return MemoryError(
         f"{samples} samples at a time, as its steps had so far, do not fit into this GPU's memory any more, and with fewer the bits would "
         f"be others, which exact = required forbids: set phases.{phase}.microbatch to fewer, or let it run on a GPU with more memory"

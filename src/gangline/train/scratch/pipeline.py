@@ -1,4 +1,5 @@
-"""What is learned as a whole model: in diffusers' layout with a report, as a run leaves it, or to draw with between two steps."""
+"""Turn what was learned into a whole model: in diffusers' layout with a report, as a run's result, or in memory to draw with between
+steps."""
 
 import json
 import shutil
@@ -33,7 +34,7 @@ SCHEDULER = "scheduler/scheduler_config.json"
 def write_pipeline(
     run: RunDirectory, base: LoadedBase, spec: ScratchSpec, learner: Learner, batches: ScratchBatches
 ) -> None:
-    """All ranks gather, the first one writes."""
+    """Write the model. All ranks gather weights, the first one writes."""
     with learner.as_result():
         trained = {part: learner.whole(part) for part in learner.network.parts}
     if not learner.ranks.is_first:
@@ -52,7 +53,8 @@ def write_pipeline(
 
 
 def copy_base(base: Path, to: Path, *, without: tuple[str, ...]) -> None:
-    """The parts of a model, but for some. What is stored as a variant (`….fp16.safetensors`) is the only one here, so it is none."""
+    """Copy a model without some of its parts. Files of a variant (`….fp16.safetensors`) lose its name, because they are the only ones
+    here."""
     names = [name for name in files_needed(names_below(base)) if Path(name).parts[0] not in without]
     for name in {*names, INDEX}:
         variant = variant_of([Path(name).name])
@@ -62,7 +64,7 @@ def copy_base(base: Path, to: Path, *, without: tuple[str, ...]) -> None:
 
 
 def module_with_weights(like: Any, tensors: Tensors) -> Any:
-    """Another module of that kind, whole, on the CPU."""
+    """Return another module of the same class and configuration with these weights, unsharded, on the CPU."""
     make: Callable[[Any], Any] = getattr(type(like), "from_config", type(like))
     with init_empty_weights():
         module = make(like.config)
@@ -71,10 +73,10 @@ def module_with_weights(like: Any, tensors: Tensors) -> Any:
 
 
 def gathered(learner: Learner, shown: Tensors | None = None) -> dict[str, Tensors]:
-    """Return all weights of each part as they would be the result, or were when `shown` was kept of this rank's pieces, on the CPU of the
-    first rank, and nothing on the others. All ranks call it together.
+    """Return all weights of each part, on the CPU of the first rank, and nothing on the others. All ranks call it together.
 
-    They are exchanged by the CPU: a rank without memory on its card could not come to an exchange there, and the others would wait for it.
+    They are those that would be the result now or, with `shown`, those that `Learner.keep` copied of this rank's shard. The exchange uses
+    the CPU: a rank without memory on its card could not take part in one there, and the others would wait for it forever.
     """
     mesh = learner.ranks.mesh(torch.device("cpu"))
     averaged = learner.averaged() if shown is None else shown
@@ -89,7 +91,7 @@ def gathered(learner: Learner, shown: Tensors | None = None) -> dict[str, Tensor
 
 
 def _whole(like: torch.Tensor, own: torch.Tensor, mesh: DeviceMesh) -> torch.Tensor:
-    """`own`: the rows of this rank of a tensor that is cut as `like` is."""
+    """Return the whole tensor from `own`, this rank's rows of a tensor that is sharded like `like`."""
     rows = own.detach().to("cpu", copy=True)
     if not isinstance(like, DTensor):
         return rows
@@ -99,7 +101,7 @@ def _whole(like: torch.Tensor, own: torch.Tensor, mesh: DeviceMesh) -> torch.Ten
 
 @contextmanager
 def with_whole_parts(base: LoadedBase, learner: Learner, weights: dict[str, Tensors]) -> Iterator[None]:
-    """`base` with models of `weights` in the place of those that ranks hold in pieces. No other rank takes part in their passes."""
+    """Replace the base's sharded modules with unsharded ones of `weights` inside this context. No other rank takes part in their passes."""
     kept = {name: base.__dict__[name] for name in ("unet", "text_encoders") if name in base.__dict__}
     parts = learner.network.parts.items()
     whole = {
@@ -116,7 +118,7 @@ def with_whole_parts(base: LoadedBase, learner: Learner, weights: dict[str, Tens
 
 
 def _tell_samplers(base: LoadedBase, scheduler: Path) -> None:
-    """What the U-Net predicts now, and how the noise ends (Lin et al. 2023, §3.3)."""
+    """Write the prediction type and the end of the noise schedule into the scheduler's configuration (Lin et al. 2023, §3.3)."""
     said = read_json(scheduler) | {"prediction_type": base.prediction_type}
     if base.zero_terminal_snr:
         said |= {"rescale_betas_zero_snr": True, "timestep_spacing": "trailing"}

@@ -1,4 +1,4 @@
-"""What a checkpoint holds of a learner, and how it goes on from there: with as many ranks as before, or with others."""
+"""Save a learner in a checkpoint, and resume it with the same number of ranks or another."""
 
 import sys
 import time
@@ -18,7 +18,7 @@ from gangline.train.scratch.microbatch import must_stay
 
 
 def save_learner(learner: Learner, saver: shards.ShardSaver, step: int) -> float:
-    """Save it after `step`. Returns the seconds for which that held training up."""
+    """Save the learner after `step`. Return the seconds for which that held up training."""
     started_s = time.monotonic()
     state = optimizer_state(learner.optimizer, learner.weights)
     tensors = {shards.WEIGHTS + name: weight for name, weight in learner.weights.items()}
@@ -35,7 +35,7 @@ def save_learner(learner: Learner, saver: shards.ShardSaver, step: int) -> float
 
 
 def resume_learner(learner: Learner, folders: tuple[Path, ...]) -> int:
-    """Go on from the newest good checkpoint, if there is one; returns the step that it was made after."""
+    """Resume from the newest valid checkpoint, if there is one. Return the step after which it was made, or 0."""
     stored, rejected = shards.newest_good_of_ranks(
         folders, learner.identity.spec_hash, set(learner.weights), learner.ranks
     )
@@ -59,7 +59,7 @@ def resume_learner(learner: Learner, folders: tuple[Path, ...]) -> int:
 
 
 def _same_rows(stored: shards.StoredCheckpoint, name: str, weight: torch.Tensor) -> torch.Tensor:
-    """Those that this rank has of the weight; of what has another shape all."""
+    """Return the rows that this rank has of the weight; a tensor of another shape, such as a step count, is read whole."""
     if stored.shape(name) != tuple(weight.shape):
         return stored.rows(name, shards.Span((), 0, 2**62)).to(weight.device, copy=True)
     rows = stored.rows(name, shards.rows_of_shard(weight)).to(weight.device, copy=True)
@@ -76,8 +76,11 @@ def _restore_optimizer(learner: Learner, stored: shards.StoredCheckpoint) -> Non
 
 
 def _take_numerics(learner: Learner, before: dict[str, str], exact: bool, step: int) -> None:
-    """As many samples at a time as before in this phase, or fewer where memory has no room for those; what else differs is said.
-    Raises `OtherNumerics`, or `MemoryError`, where it must not."""
+    """Take over the checkpoint's microbatch in its phase, or a smaller one if memory has no room for it. Report other differences in
+    numerics.
+
+    Raise `OtherNumerics` or `MemoryError` if the job does not allow the difference.
+    """
     phase, had = moment_of_step(learner.spec, step).number, int(before["microbatch"])
     has = settled(None, learner.limits.get(phase, 0), had)
     learner.kept = {phase: has}

@@ -1,5 +1,5 @@
-"""Train a U-Net, with its text encoders or without, or a VAE on data sets: `python -m gangline.train.scratch DIRECTORY`, or several
-of it by torchrun, which share each step. The directory keeps the trainer contract (gangline.core.runs.contract).
+"""Train a U-Net, with or without its text encoders, or a VAE on data sets: `python -m gangline.train.scratch DIRECTORY`, or several ranks
+of it under torchrun that share each step. The directory keeps the trainer contract (gangline.core.runs.contract).
 
 Read `run_scratch_trainer` from top to bottom: it is the whole run.
 """
@@ -34,7 +34,7 @@ from gangline.train.scratch.vae import VaeModel
 
 
 def run_scratch_trainer(run: RunDirectory, orders: Orders) -> int:
-    """Run to the end, or until told to stop; returns the exit code."""
+    """Run to the end, or until ordered to stop. Return the exit code."""
     try:
         with joined_ranks() as ranks:
             return train_as(ranks, run if ranks.is_first else Unheard(run.path), orders)
@@ -78,6 +78,7 @@ def train_as(ranks: Ranks, run: RunDirectory, orders: Orders) -> int:
             )
             run.restart_meter()
         meter.add(*learner.step(moment, samples))
+        # One exchange for all: the ranks agree on what to do next, and the greatest -step is the last step that every rank has written.
         stop, save, render, report, written = ranks.most(*wishes(ranks, orders, saves, meter, step), -saver.written)
         saver.heard(-written)
         look = held_out.due(step)
@@ -111,7 +112,7 @@ def train_as(ranks: Ranks, run: RunDirectory, orders: Orders) -> int:
 
 
 def check_shares(spec: ScratchSpec, ranks: Ranks) -> None:
-    """Raises `BadInput` where a step's samples cannot be shared out evenly."""
+    """Raise `BadInput` if a step's samples cannot be divided evenly among the ranks."""
     for phase in spec.phases:
         if phase.batch_size % ranks.count:
             raise BadInput(
@@ -121,13 +122,13 @@ def check_shares(spec: ScratchSpec, ranks: Ranks) -> None:
 
 
 def wishes(ranks: Ranks, orders: Orders, saves: SaveClock, meter: LossMeter, step: int) -> tuple[int, ...]:
-    """To stop, to save, to render, to report. Any rank may have been given an order; the clocks are the first one's."""
+    """Return whether to stop, to save, to render and to report. Any rank may have received an order; only the first rank's clocks count."""
     save = orders.save or (ranks.is_first and saves.due(step))
     return orders.stop, save, orders.render, ranks.is_first and meter.due
 
 
 class Unheard(RunDirectory):
-    """The directory as ranks see it that report nothing."""
+    """The run directory of ranks that report nothing: only the first rank does."""
 
     def _write(self, line: dict[str, Any]) -> None:
         pass
@@ -138,7 +139,7 @@ class Unheard(RunDirectory):
 
 @dataclass(frozen=True, slots=True)
 class HeldOutLoss:
-    """What is never trained on: this rank's share of all `rows`, filled up so that every rank has as many."""
+    """Measures samples that are never trained on: this rank's share of all `rows`, padded so that every rank has the same number."""
 
     spec: ScratchSpec
     samples: ScratchBatch | None
@@ -149,7 +150,8 @@ class HeldOutLoss:
         return bool(self.spec.held_out) and (step == self.spec.steps or bool(every and step % every == 0))
 
     def look(self, learner: Learner, step: int) -> dict[str, float]:
-        """The mean over the rows of all ranks, for what would be the result now; kept in the learner's history."""
+        """Return the mean over the rows of all ranks, with the weights that would be the result now, and append it to the learner's
+        history."""
         if self.samples is None:
             return {}
         total = torch.zeros((), dtype=torch.float64, device=learner.device)
@@ -163,8 +165,11 @@ class HeldOutLoss:
 
 
 def draw_scratch_samples(run: RunDirectory, learner: Learner, base: LoadedBase, texts: Texts | None, step: int) -> None:
-    """Pictures of what would be the result, where there are prompts, as far as memory suffices: of the step that was kept for them, else
-    of this one. The first rank draws them alone, with whole weights: in the midst of a pass nobody else waits for it."""
+    """Draw pictures of what would be the result, if there are prompts and as far as memory suffices: of the step that was kept for them,
+    else of this one.
+
+    The first rank draws them alone, with unsharded weights, so that no other rank waits inside a pass.
+    """
     if texts is None:
         return
     run.report_phase("rendering")

@@ -1,4 +1,4 @@
-"""A VAE in training (Kingma & Welling 2013; Rombach et al. 2021): from pictures to the loss of each, and the scale of its latents.
+"""A VAE in training (Kingma & Welling 2013; Rombach et al. 2021): the loss of each picture, and the scale of the latents.
 
 Shape letters: B samples, C latent channels, H W latent sides.
 """
@@ -13,13 +13,13 @@ from gangline.train.scratch.denoiser import ScratchBatch, in_floats
 from gangline.train.scratch.initial_weights import VAE, begin_vae
 
 SCALED_BY = 1024
-"""So many pictures tell how far their latents spread."""
+"""The number of pictures that the standard deviation of latents is measured on."""
 PEAK = 2.0
-"""Between black and white."""
+"""The difference between black and white."""
 
 
 class VaeModel(torch.nn.Module):
-    """Pictures through the VAE and back."""
+    """The VAE, trained to reconstruct pictures."""
 
     measures: ClassVar[str] = "held_out_psnr"
 
@@ -34,7 +34,8 @@ class VaeModel(torch.nn.Module):
         self.vae.enable_gradient_checkpointing()
 
     def forward(self, samples: ScratchBatch, *, measured: bool = False) -> torch.Tensor:
-        """(B,): the weighed sum of its errors; of `measured` ones the mean squared error alone."""
+        """Return the weighted sum of L1, squared error and KL divergence of each picture, (B,); if `measured`, only the mean squared
+        error."""
         pixels = in_floats(samples)
         posterior = self.vae.encode(pixels).latent_dist
         made = self.vae.decode(posterior.mean + posterior.std * samples.drawn).sample.float()
@@ -47,17 +48,17 @@ class VaeModel(torch.nn.Module):
 
     @staticmethod
     def score(values: torch.Tensor) -> torch.Tensor:
-        """The peak signal-to-noise ratio of each picture, in dB; the mean of it is reported."""
+        """Return the peak signal-to-noise ratio of each picture in dB, (B,), whose mean is reported."""
         return 10 * torch.log10(PEAK**2 / values)
 
 
 @torch.no_grad()
 def standardise(vae: Any, samples: ScratchBatch, at_a_time: int, *, by_channel: bool) -> None:
-    """Brings latents of these pictures to a standard deviation of one by the VAE's `scaling_factor` (Rombach et al. 2021, appendix G).
+    """Bring the latents of these pictures to a standard deviation of one by the VAE's `scaling_factor` (Rombach et al. 2021, appendix G).
 
-    `by_channel` brings each channel to a mean of zero and a deviation of one, as the noise has from which sampling begins (EDM2,
-    Karras et al. 2023), by weights of the two 1 × 1 convolutions on both sides of the latents: pictures come back as before. Then the
-    factor is one, and every pipeline of the family can use the VAE. Where it has no such convolutions, the factor is all there is.
+    `by_channel` brings each channel to mean zero and deviation one, like the noise that sampling starts from (EDM2, Karras et al. 2023), by
+    changing the weights of the two 1 × 1 convolutions on both sides of the latents: reconstructions stay the same. The factor is then one,
+    and every pipeline of the family can use the VAE. A VAE without these convolutions gets only the factor.
     """
     count, total, squares = 0, torch.zeros(()), torch.zeros(())
     for some in samples.pieces(at_a_time):
@@ -75,12 +76,14 @@ def standardise(vae: Any, samples: ScratchBatch, at_a_time: int, *, by_channel: 
 
 
 def _fold(vae: Any, mean_C: torch.Tensor, deviation_C: torch.Tensor) -> None:
-    """z becomes (z - mean) / deviation, where it leaves the encoder, and z again, where it enters the decoder."""
+    """Replace z by (z - mean) / deviation where it leaves the encoder, and restore z where it enters the decoder."""
     channels = len(mean_C)
     to, back = vae.quant_conv, vae.post_quant_conv
     mean_C, deviation_C = mean_C.to(to.weight), deviation_C.to(to.weight)
     to.weight[:channels] /= deviation_C[:, None, None, None]
     to.bias[:channels] = (to.bias[:channels] - mean_C) / deviation_C
+    # The other half of the channels is the logarithm of the variance.
     to.bias[channels:] -= 2 * deviation_C.log()
+    # The bias first: it needs the weights before they are scaled.
     back.bias += back.weight[:, :, 0, 0] @ mean_C
     back.weight *= deviation_C[None, :, None, None]

@@ -28,7 +28,7 @@ UNET = "unet"
 
 
 class Adapter:
-    """Float32 whatever the base is in. Raises `BadInput` where the modules that a spec names are not there."""
+    """A LoRA on a base, in float32 whatever the base's dtype. Raises `BadInput` if the base lacks the modules that a spec names."""
 
     def __init__(self, base: LoadedBase, spec: LoraSpec) -> None:
         self.parts: dict[str, Any] = {UNET: base.unet}
@@ -53,12 +53,12 @@ class Adapter:
             begin_as_the_base(module)
 
     def start_from(self, path: Path, base: LoadedBase) -> None:
-        """A LoRA in diffusers' format or in kohya's. Raises `BadInput` where it does not fit."""
+        """Load a LoRA in diffusers' format or in kohya's. Raise `BadInput` if it does not fit."""
         for part, state in read_lora(path, base.family, self.as_parts(), base.unet.config.layers_per_block).items():
             set_peft_model_state_dict(self.parts[part], state)
 
     def groups(self, spec: LoraSpec) -> list[ParameterGroup]:
-        """The U-Net's weights and the text encoders', which may learn at a rate of their own."""
+        """Return the U-Net's and the text encoders' weights as groups, which may have different learning rates."""
         text = {name: weight for name, weight in self.weights.items() if not name.startswith(f"{UNET}.")}
         unet = {name: weight for name, weight in self.weights.items() if name not in text}
         rates = (spec.learning_rate, spec.text_encoder_learning_rate or spec.learning_rate)
@@ -71,8 +71,8 @@ class Adapter:
 
     @contextmanager
     def as_result(self, weights: Tensors | None) -> Iterator[None]:
-        """For use: with `weights` (averaged ones, where there are) in the place of those in training, which come back to the bit. Nothing
-        is compiled for it."""
+        """Put the adapter into evaluation mode inside this context, with `weights` (such as averaged ones) if given, and without compiling.
+        The weights in training are restored bit for bit."""
         kept = {name: weight.detach().clone() for name, weight in self.weights.items()} if weights else {}
         if weights:
             self.load(weights)
@@ -87,11 +87,11 @@ class Adapter:
             self.train()
 
     def state_of(self, part: str) -> Tensors:
-        """Under PEFT's names, which leave out the adapter's."""
+        """Return the weights of a part under PEFT's names, which leave out the adapter's name."""
         return get_peft_model_state_dict(self.parts[part])
 
     def as_parts(self) -> dict[str, LoraPart]:
-        """The weights of each model, as they are written and read."""
+        """Return the weights of each model in the form in which files are written and read."""
         return {
             part: LoraPart(weights=self.state_of(part), config=config, originals=originals(self.parts[part]))
             for part, config in self.configs.items()
@@ -99,7 +99,7 @@ class Adapter:
 
     @contextmanager
     def switched_off(self) -> Iterator[None]:
-        """The base alone."""
+        """Use the base alone inside this context."""
         for module in self.parts.values():
             module.disable_adapters()
         try:
@@ -109,9 +109,9 @@ class Adapter:
                 module.enable_adapters()
 
     def checkpoint_gradients(self) -> None:
-        """Compute activations twice and keep few of them (Chen et al. 2016)."""
+        """Recompute activations in the backward pass instead of keeping them (Chen et al. 2016)."""
         for part, module in self.parts.items():
-            if part == UNET:  # which a CUDA graph may be made of, where it draws nothing
+            if part == UNET:  # a CUDA graph can be captured only if no random state is saved
                 module.enable_gradient_checkpointing(
                     partial(checkpoint, use_reentrant=False, preserve_rng_state=self.draws)
                 )
@@ -120,7 +120,7 @@ class Adapter:
 
     @property
     def draws(self) -> bool:
-        """Whether a pass of the U-Net draws chance."""
+        """Whether a pass of the U-Net draws random numbers."""
         return any(isinstance(module, torch.nn.Dropout) and module.p > 0 for module in self.parts[UNET].modules())
 
     def train(self) -> None:
@@ -129,13 +129,14 @@ class Adapter:
 
 
 def originals(module: torch.nn.Module) -> dict[str, Any]:
-    """The layers that have low-rank weights, as they were before, by their names in `module`."""
+    """Return the layers under the low-rank weights, without them, by their names in `module`."""
     return {name: layer.get_base_layer() for name, layer in module.named_modules() if isinstance(layer, LoraLayer)}
 
 
 @torch.no_grad()
 def begin_as_the_base(module: torch.nn.Module) -> None:
-    """Give each layer with DoRA the norms of its weights in float32, as its passes take them. PEFT rounds them to the base's precision."""
+    """Initialise the norms of each DoRA layer from its weights in float32, as its passes compute them. PEFT rounds them to the base's
+    precision."""
     layers: list[Any] = [layer for layer in module.modules() if isinstance(layer, LoraLayer)]
     for layer in layers:
         for name, dora in layer.lora_magnitude_vector.items():

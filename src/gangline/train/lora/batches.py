@@ -1,6 +1,7 @@
-"""The samples of each step, ready on the device before it is needed. What a step gets is a function of its number alone.
+"""The data loader of a LoRA: it has each step's batches ready on the device before the step needs them. They are a function of the step's
+number alone.
 
-Shape letters: B samples, C latent channels, H W latent sides, K pieces, L tokens, D width.
+Shape letters: B samples, C latent channels, H W latent sides, K pieces, L tokens, D width, P pooled width.
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,8 +21,11 @@ from gangline.train.run.sample_tensors import SampleTensors
 
 @dataclass(frozen=True, slots=True)
 class LoraBatch(SampleTensors):
-    """Samples of one size. `share`: how much each counts in the step's loss. Of the texts either the embeddings, or the tokens of
-    an encoder each, which are trained, and whether there are words at all."""
+    """B samples of one size: `clean` and `noise` (B, C, H, W), `timesteps`, `share` and `said` (B,), `sizes` (B, 6), `mask` (B, 1, H, W).
+
+    `share` is how much each sample counts in the step's loss; `said` is False for empty texts. Texts are either embeddings, `tokens` (B,
+    K·L, D) and `pooled` (B, P), or, if the encoders are trained, token ids for each encoder, `ids` (B, K, L).
+    """
 
     clean: torch.Tensor
     noise: torch.Tensor
@@ -41,12 +45,13 @@ class LoraBatch(SampleTensors):
 
 @dataclass(frozen=True, slots=True)
 class TextBatches:
-    """Every text of a run, tokenised, and embedded too where the encoders are frozen."""
+    """All texts of a run, tokenized, and embedded too if the encoders are frozen."""
 
     texts: Texts
     embedded: Embedded | None
 
     def batch(self, chosen: list[str]) -> dict[str, Any]:
+        """Return the text fields of a `LoraBatch` for these texts."""
         places = [self.texts.index(text) for text in chosen]
         said = torch.tensor([text != "" for text in chosen])
         if self.embedded is None:
@@ -56,7 +61,7 @@ class TextBatches:
 
 
 class ExampleSource:
-    """Photos in buckets; what is drawn of them follows from `seed` alone. Together they count `share` in a step's loss."""
+    """Photos in buckets. All randomness of their samples follows from `seed`; the samples of a step count `share` in its loss together."""
 
     def __init__(
         self,
@@ -97,7 +102,8 @@ class ExampleSource:
         )
 
     def _noise(self, step: int, samples: range, shape: tuple[int, ...]) -> torch.Tensor:
-        """With an offset for each channel where that is asked for (Guttenberg 2023): else pictures keep a middling brightness."""
+        """Return noise (B, C, H, W), with an offset for each channel if the spec has one (Guttenberg 2023): without it brightness stays
+        near the middle."""
         noise = chance.normal(self._seed, "noise", step, samples, shape)
         if not self._spec.noise_offset:
             return noise
@@ -115,7 +121,7 @@ class ExampleSource:
 
 
 def side_by_side(batches: list[LoraBatch]) -> list[LoraBatch]:
-    """One batch for each size of latents."""
+    """Join batches whose latents have the same size, so that they share passes."""
     by_shape: dict[torch.Size, list[LoraBatch]] = {}
     for batch in batches:
         by_shape.setdefault(batch.clean.shape[1:], []).append(batch)
@@ -139,14 +145,14 @@ def _whole(batch: LoraBatch) -> torch.Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The batches of a step; on a card once `copied` has come to pass."""
+    """The batches of a step; on a GPU they may be used once the event `copied` has happened."""
 
     batches: list[LoraBatch]
     copied: torch.Event | None = None
 
 
 class LoraBatches:
-    """The next step's batches are made and brought to the device by a thread, while the device is at work on this one's."""
+    """Loads the batches step by step. A thread makes the next ones and copies them to the device while it computes the current ones."""
 
     def __init__(self, sources: list[ExampleSource], device: torch.device) -> None:
         self._sources = sources
@@ -163,6 +169,7 @@ class LoraBatches:
             here = torch.cuda.current_stream(self._device)
             here.wait_event(ready.copied)
             for batch in ready.batches:
+                # Without this the allocator could reuse memory of the copy stream while the training stream still reads it.
                 batch.each(lambda tensor: tensor.record_stream(here) or tensor)
         return ready.batches
 

@@ -1,4 +1,4 @@
-"""The model card: what the Hugging Face hub and people read of a LoRA. It says what is known, and what is not."""
+"""The model card of a LoRA for people and for the Hugging Face hub. It states what is known, and what is not."""
 
 import json
 import re
@@ -24,7 +24,7 @@ UNKNOWN_LICENCE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardPicture:
-    """`path` is relative to the card."""
+    """A picture of the card with its prompt; `path` is relative to the card."""
 
     prompt: str
     path: str
@@ -50,7 +50,7 @@ def card(spec: LoraSpec, facts: Facts, pictures: tuple[CardPicture, ...]) -> str
 
 
 def _front_matter(spec: LoraSpec, facts: Facts, pictures: tuple[CardPicture, ...]) -> str:
-    """YAML: JSON's values are a part of it, but for the characters that it takes only escaped."""
+    """Return YAML. JSON values are valid YAML, except for characters that YAML accepts only escaped."""
     values: dict[str, Any] = {
         "library_name": "diffusers",
         "pipeline_tag": "text-to-image",
@@ -131,7 +131,7 @@ def _how(spec: LoraSpec, facts: Facts) -> str:
 
 
 def _as_trained(spec: LoraSpec, facts: Facts) -> str:
-    """Return arguments without which a picture would be another than those of the job. diffusers counts skipped layers."""
+    """Return the arguments without which a picture would differ from the job's. diffusers counts skipped layers."""
     skip = f", clip_skip={spec.clip_skip - 1}" if spec.clip_skip > 1 else ""
     return skip + (f", guidance_rescale={facts.guidance_rescale:g}" if facts.guidance_rescale else "")
 
@@ -159,7 +159,7 @@ def _settings(spec: LoraSpec, facts: Facts) -> str:
     shown = {
         name for name, one in known.items() if one.decides & (RESULT | BITS) and one.group is not SettingGroup.FILES
     }
-    listed = [one for one in fields(spec) if one.name in shown - {"prompt"}]  # which stands above
+    listed = [one for one in fields(spec) if one.name in shown - {"prompt"}]  # already shown above
     changed = [one for one in listed if getattr(spec, one.name) != one.default]
     rows = [f"| {_text(one.name)} | {_cell(value[one.name])} | {_cell(one.default)} |" for one in changed]
     table = "\n".join(("| setting | here | by default |", "|---|---|---|", *rows))
@@ -193,16 +193,16 @@ def _cell(value: Any) -> str:
 
 
 MARKUP = re.compile(r"[\\`*_\[\]<>|#&~@$]|:(?! )|(?<=www)\.", re.IGNORECASE)
-"""What Markdown, HTML and the sites that show cards read as more than text: their links, mentions, formulas and emoji, too."""
+"""Characters that Markdown, HTML and the sites that show cards interpret: their links, mentions, formulas and emoji, too."""
 
 
 def _text(words: str) -> str:
-    """Return words of others as text in a line: none of it is markup."""
+    """Return foreign text with all markup escaped."""
     return MARKUP.sub(r"\\\g<0>", printable(words))
 
 
 def _code(words: str) -> str:
-    """Return words of others as code in a line, between more backticks than they hold."""
+    """Return foreign text as inline code, between more backticks than it contains."""
     shown = printable(words)
     fence = "`" * (1 + max(map(len, re.findall("`+", shown)), default=0))
     pad = " " * (shown[:1] in "` " or shown[-1:] in "` ") if shown.strip() else ""
@@ -210,6 +210,6 @@ def _code(words: str) -> str:
 
 
 def _yaml(value: Any) -> str:
-    """Return JSON with every character escaped that YAML takes for a line break or refuses, or that shows nothing."""
+    """Return JSON with every character escaped that YAML takes for a line break or refuses, or that is invisible."""
     text = json.dumps(value, ensure_ascii=False)
     return "".join(each if each.isprintable() else f"\\U{ord(each):08x}" for each in text)

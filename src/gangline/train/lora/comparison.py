@@ -1,4 +1,4 @@
-"""Pictures of a base with and without its LoRA, side by side."""
+"""Render pictures of a base with and without its LoRA, side by side."""
 
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -25,10 +25,11 @@ def render_comparison(
     folder: Path,
     photos: Path,
 ) -> Iterator[Picture]:
-    """Every prompt and seed without and with the LoRA: single pictures as they are made, and at last `grid.png`, both side by side, below
-    the strip of `photos` where there is one.
+    """Yield a picture of every prompt and seed without and with the LoRA as it is made; at last write `grid.png`, which shows them side by
+    side.
 
-    `before` and `after`: `texts` as the encoders say them without and with it.
+    The grid stands below the strip of `photos` if that file exists. `before` and `after` are `texts` as the encoders embed them without and
+    with the LoRA.
     """
     folder.mkdir(parents=True, exist_ok=True)
     rows = list[GridRow]()

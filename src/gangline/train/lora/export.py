@@ -1,6 +1,6 @@
-"""A LoRA's weights on their way out, as every tool loads them.
+"""Write a LoRA's weights in the formats that other tools load.
 
-Written in float32, as they were trained. No file says when it was made: equal results have equal bytes.
+Files are float32, as trained, and contain no time of writing: equal results have equal bytes.
 """
 
 import hashlib
@@ -22,9 +22,9 @@ from gangline.train.tensors import Tensors
 
 SETTINGS = "lora_adapter_metadata"
 EPSILON = torch.finfo(torch.float32).eps
-"""What ComfyUI and Forge add to a norm that they divide by."""
+"""ComfyUI and Forge add this to a norm that they divide by."""
 DIVIDED = {"gangline_dora_scale": "divided by the growth of each output's weights, for ComfyUI and Forge"}
-"""What a file in kohya's format says whose DoRA's norms are not those of the sum, as LyCORIS has them."""
+"""Metadata of a kohya file whose DoRA norms are not those of the sum, unlike LyCORIS'."""
 DOWN, UP, MAGNITUDE = IN_UNET = (".lora_A.weight", ".lora_B.weight", ".lora_magnitude_vector")
 # transformers 5 finds a magnitude only by the name of its parameter; diffusers reads `lora_A` of attention only
 IN_TEXT_ENCODER = (".lora_linear_layer.down.weight", ".lora_linear_layer.up.weight", ".lora_magnitude_vector.weight")
@@ -32,15 +32,15 @@ IN_TEXT_ENCODER = (".lora_linear_layer.down.weight", ".lora_linear_layer.up.weig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoraPart:
-    """The low-rank weights of one model of the pipeline, named as `get_peft_model_state_dict` names them. `originals`: a DoRA's
-    layers without them."""
+    """The low-rank weights of one model of the pipeline, named as by `get_peft_model_state_dict`. `originals` are a DoRA's layers without
+    them."""
 
     weights: Tensors
     config: LoraConfig
     originals: Mapping[str, Any] = field(default_factory=dict)
 
     def layers(self) -> Iterator[tuple[str, "LowRankLayer"]]:
-        """By module, as the model calls it."""
+        """Yield each layer under its module's name in the model."""
         weights = self.weights
         for module in (name.removesuffix(DOWN) for name in weights if name.endswith(DOWN)):
             layer = LowRankLayer(
@@ -54,9 +54,9 @@ class LoraPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LowRankLayer:
-    """What one module gets: W + scale · up @ down. `down` is (rank, in, …), `up` (out, rank, …).
+    """A module's low-rank update: W + scale · up @ down, where `down` is (rank, in, …) and `up` (out, rank, …).
 
-    `magnitude`: what DoRA (Liu et al. 2024) scales each output's weights to: (out,), or (1, out, 1, 1) of a convolution.
+    `magnitude` is the norm that DoRA (Liu et al. 2024) scales each output's weights to: (out,), or (1, out, 1, 1) for a convolution.
     """
 
     down: torch.Tensor
@@ -69,8 +69,8 @@ class LowRankLayer:
 def growth(layer: LowRankLayer, scale: float) -> torch.Tensor:
     """Return how many times longer the weights of each output are with the LoRA than without, (out,), in float32.
 
-    ComfyUI and Forge divide a DoRA's norms by those of the base's own weights; PEFT, as the paper,
-    by those of the sum. This is the factor between the two.
+    ComfyUI and Forge divide a DoRA's norms by those of the base's weights; PEFT, like the paper, by those of the sum. This is the factor
+    between the two.
     """
     weight = layer.original.weight.float().flatten(1)
     changed = weight + scale * (layer.up.to(weight).flatten(1) @ layer.down.to(weight).flatten(1))
@@ -78,7 +78,7 @@ def growth(layer: LowRankLayer, scale: float) -> torch.Tensor:
 
 
 def write_diffusers(folder: Path, parts: Mapping[str, LoraPart]) -> Path:
-    """The file that `load_lora_weights` takes, with the settings that PEFT needs to read it as it was trained."""
+    """Write the file that `load_lora_weights` reads, with the settings that PEFT needs to restore the LoRA as it was trained."""
     tensors: Tensors = {}
     settings: dict[str, Any] = {}
     for part, trained in parts.items():
@@ -95,7 +95,7 @@ def write_diffusers(folder: Path, parts: Mapping[str, LoraPart]) -> Path:
 
 
 def _settings(config: LoraConfig) -> dict[str, Any]:
-    """Only what a result depends on: an older PEFT refuses names that it does not know."""
+    """Return only the settings that the result depends on: an older PEFT refuses names that it does not know."""
     targets = config.target_modules
     return {
         "r": config.r,
@@ -113,7 +113,7 @@ def write_kohya(
     facts: Facts,
     base_file: Path | None = None,
 ) -> Path:
-    """The file as ComfyUI, A1111, Forge and kohya's scripts load it. `base_file`: the base, where it is one file."""
+    """Write the file that ComfyUI, A1111, Forge and kohya's scripts load. `base_file` is the base, if it is a single file."""
     tensors = kohya_tensors(parts, facts.family, layers_per_block)
     conv = any(tensor.shape[2:].numel() > 1 for tensor in tensors.values())
     divided = any(name.endswith(".dora_scale") for name in tensors)
@@ -127,7 +127,8 @@ def write_kohya(
 
 
 def kohya_tensors(parts: Mapping[str, LoraPart], family: Family, layers_per_block: int) -> Tensors:
-    """DoRA's norms for each output, (out, 1) or (out, 1, 1, 1), divided so that ComfyUI and Forge make the weights that were trained."""
+    """Return the tensors under kohya's names. A DoRA's norms, (out, 1) or (out, 1, 1, 1), are divided so that ComfyUI and Forge restore the
+    trained weights."""
     tensors: Tensors = {}
     for part, trained in parts.items():
         for module, layer in trained.layers():
@@ -142,7 +143,7 @@ def kohya_tensors(parts: Mapping[str, LoraPart], family: Family, layers_per_bloc
 
 
 def webui_hash(path: Path) -> str:
-    """The short name that A1111's web UI first had for a file: of the 64 KiB that follow its first MiB."""
+    """Return the short hash of A1111's first web UI: of the 64 KiB after a file's first MiB."""
     with path.open("rb") as file:
         return _webui_hash(file.read(0x110000))
 
@@ -156,13 +157,13 @@ def _plain(tensors: Tensors) -> Tensors:
 
 
 def _split(blob: bytes) -> tuple[bytes, bytes]:
-    """The header of a safetensors file with its length, and the tensors' bytes."""
+    """Split a safetensors file into its header, with the length, and the tensors' bytes."""
     end = 8 + int.from_bytes(blob[:8], "little")
     return blob[:end], blob[end:]
 
 
 def _write(path: Path, tensors: Tensors, metadata: dict[str, str]) -> Path:
-    """safetensors writes metadata in an order by chance, here it is the given one."""
+    """Write a safetensors file with the metadata in the given order: the library's own order is random."""
     header, content = _split(save(_plain(tensors), metadata))
     value = json.loads(header[8:])
     value["__metadata__"] = metadata

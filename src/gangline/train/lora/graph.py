@@ -1,7 +1,7 @@
-"""A step's gradient as one CUDA graph: captured once for each shape of its batches, then replayed.
+"""Compute a step's gradient as one CUDA graph, captured once for each shape of its batches and then replayed.
 
-A U-Net is thousands of small kernels, and the host takes longer to launch them one by one than a fast card to compute them. A graph is
-launched at once. It is replayed only where its gradient was that of the same kernels, launched one by one.
+A U-Net is thousands of small kernels, and the host needs longer to launch them one by one than a fast GPU to compute them. A graph is
+launched at once. It is used only if its gradient equals that of the same kernels, launched one by one.
 """
 
 import sys
@@ -14,9 +14,9 @@ import torch
 from gangline.train.lora.batches import LoraBatch
 
 SHAPES_MAX = 32
-"""The graphs that are kept: each takes some of the host's and of the driver's memory."""
+"""Limit of the graphs that are kept: each takes memory of the host and of the driver."""
 NEAR = 0.05
-"""How far a gradient may be from that of kernels which sum in any order, as a share of its norm."""
+"""How far the gradient of a graph may be from that of kernels that sum in any order, as a share of its norm."""
 
 Passes = Callable[[list[LoraBatch]], torch.Tensor]
 Gradients = list[torch.Tensor | None]
@@ -24,8 +24,12 @@ GraphShapes = tuple[tuple[torch.Size, ...], ...]
 
 
 class Graphs:
-    """`passes` adds the gradient of batches to `weights`, which have none, and returns their loss, a number on the device; it waits for
-    neither. What it reads besides may change in place only. Where `exact`, a graph of other bits is not used."""
+    """Computes gradients by graphs. `passes` adds the gradient of batches to `weights`, which have none before, and returns their loss, ()
+    on the device.
+
+    `passes` must not synchronise with the host, and whatever else it reads may change only in place. If `exact`, a graph with other bits is
+    not used.
+    """
 
     def __init__(self, weights: Sequence[torch.nn.Parameter], passes: Passes, *, exact: bool) -> None:
         self._weights = list(weights)
@@ -37,11 +41,12 @@ class Graphs:
 
     @property
     def replayed(self) -> int:
-        """How many shapes have a graph."""
+        """The number of shapes that have a graph."""
         return len(self._graphs)
 
     def gradient(self, batches: list[LoraBatch], seed: Callable[[], None]) -> torch.Tensor:
-        """The loss; the gradient is left at the weights. `seed` fixes what the layers draw. Raises what `is_out_of_memory` knows."""
+        """Compute the gradient into the weights and return the loss, (). `seed` seeds the layers' randomness. Raise the errors that
+        `is_out_of_memory` recognises."""
         shapes = tuple(tuple(tensor.shape for tensor in batch.tensors()) for batch in batches)
         seed()
         if shapes in self._graphs:
@@ -53,12 +58,12 @@ class Graphs:
         return loss
 
     def forget(self) -> None:
-        """Give the card's memory back that graphs hold; the next steps are captured anew."""
+        """Free the GPU memory that graphs hold; the next steps capture them again."""
         self._forget()
         torch.cuda.empty_cache()
 
     def stop(self, because: str) -> None:
-        """From now on everything is launched one by one; the job's log says why."""
+        """Launch everything kernel by kernel from now on, and write the reason to the job's log."""
         self._because = because
         print(f"steps are launched kernel by kernel, not as a CUDA graph: {because}", file=sys.stderr)  # noqa: T201
         self.forget()
@@ -70,7 +75,7 @@ class Graphs:
         self._kept: list[torch.Tensor] = []
 
     def _one_by_one(self, batches: list[LoraBatch]) -> torch.Tensor:
-        """On the stream of the captures, whose libraries have then what they need."""
+        """Run the passes on the capture stream, so that libraries have set up all they need there before a capture."""
         here = torch.cuda.current_stream()
         self._stream.wait_stream(here)
         with torch.cuda.stream(self._stream):
@@ -81,10 +86,10 @@ class Graphs:
     def _capture(
         self, shapes: GraphShapes, batches: list[LoraBatch], seed: Callable[[], None], loss: torch.Tensor
     ) -> None:
-        """Beside the gradient that the weights have now, which they have afterwards, too."""
+        """Capture a graph and check it against the weights' current gradient, which they have again afterwards."""
         here, gradients = torch.cuda.current_stream(), [weight.grad for weight in self._weights]
         write_gradients(self._weights, [None] * len(self._weights))
-        torch.cuda.empty_cache()  # the memory of graphs is their own
+        torch.cuda.empty_cache()  # graphs cannot use the allocator's cached memory
         graph = None
         try:
             self._kept = self._kept or [torch.empty_like(weight) for weight in self._weights]
@@ -94,7 +99,7 @@ class Graphs:
             same = (_same_bits if self._exact else _near)(found, [loss, *gradients])
             because = "" if same else "its gradient is another"
         except RuntimeError as error:
-            torch.cuda.set_stream(here)  # which a capture that cannot be ended leaves as its own
+            torch.cuda.set_stream(here)  # a capture that fails to end leaves its stream as the current one
             because = str(error).strip().splitlines()[0]
         write_gradients(self._weights, gradients)
         if graph is None or because:
@@ -104,7 +109,7 @@ class Graphs:
 
 
 class _Graph:
-    """One shape's: its inputs and its loss stay where they are, and its gradients go into `kept`, which all graphs share."""
+    """The graph of one shape. Its inputs and its loss have fixed addresses; its gradients go into `kept`, which all graphs share."""
 
     def __init__(
         self,
@@ -140,7 +145,7 @@ def write_gradients(weights: list[torch.nn.Parameter], gradients: Gradients) -> 
 
 
 def _same_bits(some: Gradients, others: Gradients) -> bool:
-    """Of float32; what is not a number is equal to itself here."""
+    """Return whether float32 tensors have the same bits; NaN equals itself here."""
     return all(
         one is other if one is None or other is None else torch.equal(one.view(torch.int32), other.view(torch.int32))
         for one, other in zip(some, others, strict=True)
@@ -148,7 +153,7 @@ def _same_bits(some: Gradients, others: Gradients) -> bool:
 
 
 def _near(some: Gradients, others: Gradients) -> bool:
-    """As sums are that were made in another order, or overflowed in both."""
+    """Return whether gradients are as near as sums in another order, or overflowed in both."""
     pairs = [(one, other) for one, other in zip(some, others, strict=True) if one is not None and other is not None]
     apart = torch.stack([(one - other).norm() for one, other in pairs]).norm()
     size = torch.stack([other.norm() for _, other in pairs]).norm()

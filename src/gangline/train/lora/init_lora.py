@@ -1,4 +1,4 @@
-"""A LoRA to go on from: its file in, in diffusers' or kohya's format, whoever wrote it."""
+"""Read a LoRA to start from: a file in diffusers' or kohya's format, whatever tool wrote it."""
 
 import json
 import math
@@ -36,10 +36,10 @@ LoraWeights = dict[str, dict[WeightRole, torch.Tensor]]
 
 
 def read_lora(path: Path, family: Family, parts: Mapping[str, LoraPart], layers_per_block: int) -> dict[str, Tensors]:
-    """The weights of the LoRA at `path`, under exactly the names and shapes of `parts`' weights.
+    """Return the weights of the LoRA at `path` under exactly the names and shapes of `parts`' weights.
 
-    They do at `parts`' alphas what they do at the file's. What the file lacks stays as it is in `parts`, whose `up`s are
-    still zero: modules, and directions where its rank is smaller. Raises `BadInput` where that cannot be.
+    They are scaled so that they have the same effect at `parts`' alphas as at the file's. What the file lacks, modules or ranks above its
+    own, stays as it is in `parts`, whose `up`s are still zero. Raise `BadInput` if the file does not fit.
     """
     file = open_lora(path, family)
     weights = {part: dict(fresh.weights) for part, fresh in parts.items()}
@@ -56,7 +56,7 @@ def read_lora(path: Path, family: Family, parts: Mapping[str, LoraPart], layers_
 
 
 def open_lora(path: Path, family: Family) -> "LoraFile":
-    """Raises `BadInput` where it is none, or of another family."""
+    """Read a LoRA's file. Raise `BadInput` if it is not a LoRA, or for another family."""
     header = read_header(path)
     try:
         tensors = load_file(path)
@@ -99,8 +99,10 @@ def _can_be(role: WeightRole, tensor: torch.Tensor) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoraFile:
-    """`layers`: its tensors by stem and role. `settings`: what diffusers wrote of PEFT's, by part. `divided`: whether a DoRA's norms are as
-    we write them for ComfyUI and Forge."""
+    """A LoRA's file. `layers` are its tensors by stem and role, `settings` are PEFT's as diffusers wrote them, by part.
+
+    `divided` says whether a DoRA's norms are in the form that `export` writes for ComfyUI and Forge.
+    """
 
     name: str
     layers: LoraWeights
@@ -108,11 +110,11 @@ class LoraFile:
     divided: bool
 
     def stem_of(self, family: Family, part: str, module: str, layers_per_block: int) -> str | None:
-        """Under which stem it has weights for `module`, by whichever tool's names."""
+        """Return the stem of the weights for `module`, in any tool's naming, or None."""
         return next((stem for stem in stems(family, part, module, layers_per_block) if stem in self.layers), None)
 
     def merged(self, stem: str, part: str, module: str, weight: torch.Tensor) -> torch.Tensor:
-        """`weight` with what the file does to it, in float32."""
+        """Return `weight` with the file's update applied, in its shape and in float32."""
         found = self.layers[stem]
         if not {"down", "up"} <= found.keys():
             raise BadInput(f"{self.name} is damaged: {stem} is not whole", hint="get it anew")
@@ -130,7 +132,7 @@ class LoraFile:
         return changed * scale.reshape(-1, *[1] * (weight.dim() - 1))
 
     def fitted(self, stem: str, part: str, module: str, fresh: LowRankLayer, scale: float) -> Tensors:
-        """The layer in the shapes of `fresh`, for a job in which `scale` is alpha / rank."""
+        """Return the layer in the shapes of `fresh`, for a job in which `scale` is alpha / rank."""
         found = self.layers[stem]
         if not {"down", "up"} <= found.keys():
             raise BadInput(f"{self.name} is damaged: {stem} is not whole", hint="get it anew")
@@ -149,7 +151,7 @@ class LoraFile:
         return weights
 
     def _scale(self, part: str, module: str, found: Mapping[WeightRole, torch.Tensor]) -> float:
-        """alpha / rank, or what PEFT's settings say in its place; 1 where nothing is said."""
+        """Return alpha / rank, from the file or from PEFT's settings; 1 if neither states it."""
         rank = found["down"].shape[0]
         if "alpha" in found:
             return float(found["alpha"].reshape(-1)[0]) / rank
@@ -186,7 +188,7 @@ class LoraFile:
         )
 
     def _shaped(self, stem: str, tensor: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
-        """In float32; a linear layer may have been written as a convolution of one pixel."""
+        """Return the tensor in `shape` and float32: some tools write a linear layer as a convolution of one pixel."""
         if [size for size in tensor.shape if size > 1] != [size for size in shape if size > 1]:
             raise self._misfit(stem, tuple(tensor.shape), shape)
         if not torch.isfinite(tensor).all():

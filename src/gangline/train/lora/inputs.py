@@ -1,4 +1,4 @@
-"""All that a run is trained on, made once or found among what was prepared before: photos, class images, words, held out photos."""
+"""Gather all that a run trains on, made here or found among prepared tensors: photos, class images, texts, held-out photos."""
 
 import sys
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ TEXTS = "texts"
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """A photo that is never trained on, and what its caption says."""
+    """A photo that is never trained on, with its caption."""
 
     photo: str
     caption: str
@@ -57,14 +57,14 @@ class TrainingInputs:
     held_out: list[HeldOut]
     words: TextBatches
     spoken: Embedded
-    """Of `words.texts` as the frozen encoders say them: for pictures of the base."""
+    """The embeddings of `words.texts` by the frozen encoders, for pictures of the base."""
     digest: str
 
 
 def gather(
     run: RunDirectory, base: LoadedBase, spec: LoraSpec, fingerprint: dict[str, str], orders: Orders
 ) -> TrainingInputs | None:
-    """None where there was an order to stop before all was there; what was made is kept."""
+    """Return the inputs, or None if there was an order to stop before all were ready; what was made until then is kept."""
     unit = base.side_unit
     planned = plan_pictures(spec, run.inputs, unit)
     held_out = list(plan_held_out(spec, run.inputs, unit))
@@ -97,7 +97,7 @@ def gather(
 
 
 def _texts(spec: LoraSpec, buckets: list[AspectBucket], held_out: list[tuple[File, Example]]) -> list[str]:
-    """All that is trained on, or that pictures show, or that is measured; and silence."""
+    """Return all texts to train on, to draw or to measure with, and the empty text."""
     of_photos = [text for bucket in buckets for variants in bucket.texts for text in variants]
     of_photos += [picture.caption.text for _, picture in held_out]
     return [*of_photos, spec.prompt, *([spec.class_prompt] if spec.class_prompt else []), *spec.prompts_to_sample, ""]
@@ -111,7 +111,8 @@ def _latents(
     pictures: list[tuple[str, Example]],
     orders: Orders,
 ) -> dict[str, Latents] | None:
-    """Of all pictures that have one name. In shards: what one holds, those who come after need not make."""
+    """Return the latents of all pictures that share a name, or None after an order to stop. A shard that is prepared is not encoded
+    again."""
     found: dict[str, list[Latents]] = {}
     most = max(1, keys.VIEWS_IN_SHARD // max(len(picture.views) for _, picture in pictures))
     shards = _shards(pictures, most)
@@ -135,7 +136,7 @@ def _latents(
                 found.setdefault(name, []).append(latents)
     return {
         name: concatenated(found.pop(name)) for name in [*found]
-    }  # the parts of one size at a time stand twice in memory
+    }  # one size at a time, so that only its parts are in memory twice
 
 
 def _name(size: Size) -> str:
@@ -166,7 +167,7 @@ def _spoken(run: RunDirectory, base: LoadedBase, spec: LoraSpec, fingerprint: di
 def _class_images(
     run: RunDirectory, base: LoadedBase, spec: LoraSpec, texts: Texts, spoken: Embedded, orders: Orders
 ) -> list[AspectBucket] | None:
-    """Pictures of the class as the base draws them, as latents: they need not be decoded to be encoded again. In shards, as photos."""
+    """Return images of the class as the base draws them, kept as latents in shards: they need not be decoded and encoded again."""
     assert spec.class_prompt is not None
     words, silence = spoken[[texts.index(spec.class_prompt)]], spoken[[texts.index("")]]
     found = []
@@ -207,7 +208,7 @@ def _as_tensors(latents: Latents) -> Tensors:
 
 
 def _digest(latents: list[Latents], spoken: Embedded) -> str:
-    """What was prepared elsewhere may differ in its last bits: then the run is another one."""
+    """Return a digest of the inputs: tensors that were prepared elsewhere may differ in their last bits, which makes it another run."""
     total = blake2b(digest_size=16)
     tensors = [tensor for one in latents for tensor in _as_tensors(one).values()]
     for tensor in (*tensors, spoken.tokens, *([] if spoken.pooled is None else [spoken.pooled])):

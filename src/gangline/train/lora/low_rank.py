@@ -1,4 +1,4 @@
-"""A linear layer with a LoRA (Hu et al. 2021) as one node of the graph: no product of full width is made, scaled and added by itself.
+"""A linear layer with a LoRA (Hu et al. 2021) as one autograd node: no full-width product is made, scaled and added separately.
 
 Shape letters: N samples times pieces, I O the layer's width in and out, R rank.
 """
@@ -12,7 +12,7 @@ from torch.nn import functional
 
 
 class LowRankLinear(PeftLinear):
-    """PEFT's layer, computed in fewer passes over memory. DoRA, dropout and what is not training are left to PEFT."""
+    """PEFT's layer, computed with fewer passes over memory. DoRA, dropout and inference are left to PEFT."""
 
     def forward(self, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         name = self.active_adapters[0]
@@ -24,7 +24,7 @@ class LowRankLinear(PeftLinear):
 
 
 class _Product(torch.autograd.Function):
-    """x (W + s·B·A)ᵀ + bias in the base's precision; W is frozen, A and B are kept in float32."""
+    """Computes x (W + s·B·A)ᵀ + bias in the base's precision, (…, I) to (…, O). W is frozen; A and B are kept in float32."""
 
     @staticmethod
     def forward(
@@ -49,4 +49,4 @@ class _Product(torch.autograd.Function):
         of_input = None
         if ctx.needs_input_grad[0]:
             of_input = (back_NO @ ctx.base.weight).addmm_(back_NR, down_RI).view(ctx.shape)
-        return of_input, of_down, of_up, None, None  # the graph casts each to what it is the gradient of
+        return of_input, of_down, of_up, None, None  # autograd casts each to its input's dtype

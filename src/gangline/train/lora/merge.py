@@ -1,4 +1,4 @@
-"""A base with a LoRA in its weights, as one file in the original layout: for tools that compute a LoRA otherwise, or not at all."""
+"""Merge a LoRA into its base, as one file in the original layout: for tools that compute a LoRA differently, or not at all."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from gangline.train.tensors import Tensors
 
 Names = Callable[[str], original.TensorSource]
 READ_FROM_SHAPES = ("attention_head_dim", "transformer_layers_per_block", "layers_per_block", "block_out_channels")
-"""What a single file does not say of its U-Net: tools read it from the family and from shapes, as `original` does."""
+"""Settings of a U-Net that a single file does not contain: tools derive them from the family and from shapes, as `original` does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +27,13 @@ class Merged:
     path: Path
     family: str
     layers: int
-    """How many have other weights than the base's."""
+    """The number of layers whose weights differ from the base's."""
 
 
 def merge_lora(lora: Path, base: Path, target: Path, dtype: torch.dtype) -> Merged:
-    """Write the model at `base` with `lora` merged into it to `target`. Sums are made in float32, what is written is in `dtype`.
+    """Write the model at `base` with `lora` merged into it to `target`. Sums are computed in float32 and written in `dtype`.
 
-    Raises `BadInput` where the LoRA does not fit the base, or where no tool could read the base's architecture from a single file.
+    Raise `BadInput` if the LoRA does not fit the base, or if no tool could read the base's architecture from a single file.
     """
     model = load_base(base, torch.device("cpu"), torch.float32)
     file = open_lora(lora, model.family)
@@ -61,7 +61,7 @@ def merge_lora(lora: Path, base: Path, target: Path, dtype: torch.dtype) -> Merg
 
 
 def in_original_layout(module: Any, names: Names) -> Tensors:
-    """The tensors of `module` as the original code calls and shapes them: what it keeps as one tensor is put together."""
+    """Return the tensors of `module` with the original code's names and shapes; tensors that it stores as one are joined."""
     whole: Tensors = {}
     thirds: dict[str, list[torch.Tensor]] = {}
     for name, tensor in module.state_dict().items():
@@ -74,21 +74,22 @@ def in_original_layout(module: Any, names: Names) -> Tensors:
 
 
 def _parts(base: LoadedBase) -> Iterator[tuple[str, Callable[[], Any], Names]]:
-    """What a LoRA may change: the U-Net, and each text encoder."""
+    """Yield what a LoRA may change, with a loader and its tensors' original names: the U-Net, and each text encoder."""
     yield "unet", lambda: base.layout.unet(torch.float32), original.unet_source(base.layout.unet_config())
     for number, encoder in enumerate(base.family.text_encoders):
         yield encoder.part, lambda number=number: base.text_encoders[number], _names_of(base, encoder)
 
 
 def _layers(module: Any) -> Iterator[tuple[str, Any]]:
-    """Those that a LoRA can be of: with a matrix or a convolution."""
+    """Yield the layers that can have a LoRA: those with a matrix or a convolution."""
     for name, layer in module.named_modules():
         if isinstance(getattr(layer, "weight", None), torch.Tensor) and layer.weight.dim() > 1:
             yield name, layer
 
 
 def _layers_left_out(family: Family, tensors: Tensors) -> Tensors:
-    """The last layer of an encoder, which nothing reads and diffusers leaves out: a copy of the first one, so that tools count right."""
+    """Return a substitute for an encoder's last layer, which nothing reads and diffusers leaves out: a copy of its first, so that tools
+    count right."""
     copies: Tensors = {}
     for encoder in family.text_encoders:
         below = f"{encoder.prefixes[0]}transformer.resblocks."
@@ -106,7 +107,7 @@ def _names_of(base: LoadedBase, encoder: TextEncoder) -> Names:
 
 
 def _whole(base: LoadedBase, dtype: torch.dtype) -> Tensors:
-    """Of a single file all that it holds; of a folder what no LoRA changes."""
+    """Return all tensors of a single file, or those of a folder that no LoRA changes."""
     tensors: Tensors = {}
     if isinstance(base.layout, SingleFile):
         _put(tensors, load_file(base.layout.path), dtype)
@@ -118,7 +119,7 @@ def _whole(base: LoadedBase, dtype: torch.dtype) -> Tensors:
 
 
 def _as_convolution(name: str, tensor: torch.Tensor) -> torch.Tensor:
-    """The original VAE's attention has convolutions of one pixel, where diffusers has linear layers."""
+    """Return the tensor as the original VAE's attention has it: as a 1 × 1 convolution where diffusers has a linear layer."""
     return tensor[:, :, None, None] if ".attn_1." in name and tensor.dim() == 2 else tensor
 
 
@@ -129,7 +130,7 @@ def _put(tensors: Tensors, new: Tensors, dtype: torch.dtype) -> None:
 
 
 def _check_can_be_read(base: LoadedBase, tensors: Tensors) -> None:
-    """Raise `BadInput` where a reader of shapes takes the U-Net for another one than it is."""
+    """Raise `BadInput` if a tool that reads shapes would mistake the U-Net for another architecture."""
     entries = {
         name: TensorHeader(dtype="F32", shape=tuple(tensor.shape), start=0, end=0) for name, tensor in tensors.items()
     }
@@ -150,7 +151,7 @@ def _for_each_level(value: Any, levels: int) -> list[Any]:
 
 
 def _write(target: Path, tensors: Tensors, metadata: dict[str, str]) -> None:
-    """Under its name once it is all there."""
+    """Write the file atomically: it gets its name once it is complete."""
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}")
     save_file({name: tensor.clone() for name, tensor in tensors.items()}, partial, metadata)

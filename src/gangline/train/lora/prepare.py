@@ -1,4 +1,4 @@
-"""What is computed once, before the first step: the latents of every view of every photo, and the embeddings of every text.
+"""Compute, once before the first step, the latents of every view of every photo, and the variants of every caption.
 
 Shape letters: P photos, V views of each, C latent channels, H W latent sides.
 """
@@ -24,8 +24,9 @@ from gangline.train.model.base import LoadedBase
 
 @dataclass(frozen=True, slots=True)
 class Latents:
-    """Of pictures of one size, view by view (P·V, …): the VAE's posterior, so that every step can draw from it anew, SDXL's six
-    numbers of size and place, and where there are masks how much each latent counts."""
+    """The latents of pictures of one size, view by view: the VAE's posterior, `mean` and `deviation` (P·V, C, H, W), to draw from at every
+    step; SDXL's six numbers of size and crop, `sizes` (P·V, 6); and, if there are masks, how much each latent counts, `mask` (P·V, 1, H,
+    W)."""
 
     mean: torch.Tensor
     deviation: torch.Tensor
@@ -42,7 +43,7 @@ class Latents:
 
 @dataclass(frozen=True, slots=True)
 class AspectBucket:
-    """Photos of one size. `examples`: the photo of each, as often as it repeats; `texts`: of each photo, the variants of its caption."""
+    """Photos of one size. `examples` are indices of photos, each as often as it repeats; `texts` are the caption variants of each photo."""
 
     latents: Latents
     views: int
@@ -52,7 +53,7 @@ class AspectBucket:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A photo and how it is seen. `mask` is a file of its own, or the photo itself: then its transparency is meant."""
+    """A photo and its views. `mask` is a separate file, or the photo itself, whose transparency is then the mask."""
 
     photo: Path
     mask: Path | None
@@ -65,7 +66,7 @@ class Example:
 
 
 def plan_pictures(spec: LoraSpec, inputs: Path, unit: int) -> dict[Size, list[Example]]:
-    """Every photo to train on, by the size that it is cut to."""
+    """Return every photo to train on, by the size that it is cut to."""
     names = [file.path for file in spec.photos]
     captions = read_captions(inputs / "captions", names, spec.prompt)
     masks = sidecar_files(names, [file.path for file in spec.masks])
@@ -76,7 +77,7 @@ def plan_pictures(spec: LoraSpec, inputs: Path, unit: int) -> dict[Size, list[Ex
 
 
 def plan_class_photos(spec: LoraSpec, inputs: Path, unit: int) -> dict[Size, list[Example]]:
-    """Those of the class, which are cut and seen as the others; all of each counts."""
+    """Return the photos of the class, cut and viewed like the others, but without masks."""
     names = [file.path for file in spec.class_photos]
     captions = read_captions(inputs / "class_captions", names, spec.class_prompt or "")
     return _planned(spec, inputs / "class_photos", captions, {}, unit, "class crops")
@@ -85,7 +86,7 @@ def plan_class_photos(spec: LoraSpec, inputs: Path, unit: int) -> dict[Size, lis
 def _planned(
     spec: LoraSpec, folder: Path, captions: dict[str, Caption], masks: dict[str, Path], unit: int, purpose: str
 ) -> dict[Size, list[Example]]:
-    """`captions` has the names of all photos, in their order. `purpose`: whose chance it is where they are cut."""
+    """Plan the photos that `captions` names, in its order. `purpose` names the random stream of their crops."""
     sizes = targets(spec.resolution, spec.aspect_buckets, unit)
     planned: dict[Size, list[Example]] = {}
     for number, (name, caption) in enumerate(captions.items()):
@@ -105,7 +106,7 @@ def _planned(
 
 
 def plan_held_out(spec: LoraSpec, inputs: Path, unit: int) -> Iterator[tuple[File, Example]]:
-    """Each seen once, from its centre, under its own caption."""
+    """Yield each held-out photo, seen once, from its centre, with its caption."""
     sizes = targets(spec.resolution, spec.aspect_buckets, unit)
     captions = read_captions(inputs / "captions", [file.path for file in spec.held_out], spec.prompt)
     for file in spec.held_out:
@@ -115,7 +116,7 @@ def plan_held_out(spec: LoraSpec, inputs: Path, unit: int) -> Iterator[tuple[Fil
 
 
 def caption_variants(spec: LoraSpec, number: int, caption: Caption) -> tuple[str, ...]:
-    """The caption, or so many shuffles of its tags, drawn once: what is frozen can be encoded once."""
+    """Return the caption, or `caption_shuffles` shuffles of its tags. They are drawn once, so that frozen encoders encode them once."""
     drawn = (
         shuffled(caption.text, spec.caption_keep, stream(spec.seed, "caption shuffle", variant, number))
         for variant in range(spec.caption_shuffles)
@@ -126,7 +127,7 @@ def caption_variants(spec: LoraSpec, number: int, caption: Caption) -> tuple[str
 def make_buckets(
     spec: LoraSpec, planned: dict[Size, list[Example]], latents: dict[Size, Latents], number: int = 0
 ) -> list[AspectBucket]:
-    """`number`: of the first photo, among all whose captions are shuffled."""
+    """Return the buckets in order of size. `number` is the first photo's number among all whose captions are shuffled."""
     made = []
     for size in sorted(planned):
         pictures = planned[size]
@@ -139,10 +140,10 @@ def make_buckets(
 
 @torch.no_grad()
 def encode_examples(base: LoadedBase, pictures: list[Example], decoded: Iterator[list[DecodedView]]) -> Latents:
-    """On the CPU. One view at a time, so that no view's bits depend on the others; times the VAE's scaling factor. `decoded` gives
-    each of the pictures next.
+    """Return the latents of the pictures on the CPU, times the VAE's scaling factor. `decoded` yields the pixels of each picture in turn.
 
-    Raises `BadInput` where the VAE gives no finite numbers.
+    Views are encoded one at a time, so that no view's bits depend on the others. Raise `BadInput` if the VAE gives numbers that are not
+    finite.
     """
     means, deviations, sizes, masks = [], [], [], []
     scale = base.vae.config.scaling_factor
@@ -170,7 +171,7 @@ def encode_examples(base: LoadedBase, pictures: list[Example], decoded: Iterator
 
 
 def concatenated(parts: list[Latents]) -> Latents:
-    """Pictures of one size, one part after the other."""
+    """Concatenate latents of one size."""
     masked = any(part.mask is not None for part in parts)
     return Latents(
         mean=torch.cat([part.mean for part in parts]),
@@ -190,11 +191,12 @@ def _upright_size(photo: Path) -> Size:
 
 
 def _pixels(seen: DecodedView) -> torch.Tensor:
+    """Return the pixels as (1, 3, H, W) float32 in [-1, 1], with sides in pixels."""
     return torch.from_numpy(seen.pixels.astype(np.float32)).permute(2, 0, 1)[None] / 127.5 - 1
 
 
 def _mask(seen: DecodedView, sides: torch.Size) -> torch.Tensor | None:
-    """(1, 1, H, W): the mean of each latent's pixels."""
+    """Return the mask as (1, 1, H, W), the mean over each latent's pixels."""
     if seen.mask is None:
         return None
     mask = torch.from_numpy(seen.mask.astype(np.float32) / 255)[None, None]

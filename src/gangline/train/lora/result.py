@@ -1,4 +1,4 @@
-"""What a run leaves: weights, the loss of photos that were never trained on, and what is to be said of them."""
+"""Write a run's result: weights, the loss of photos that were never trained on, and the model card."""
 
 import json
 from typing import Any
@@ -38,7 +38,7 @@ def write_result(
     adapter: Adapter,
     identity: CheckpointIdentity,
 ) -> None:
-    """The adapter is as it is to be used."""
+    """Write the result. The adapter must already hold the weights of the result."""
     run.output.mkdir(parents=True, exist_ok=True)
     facts = Facts(
         name=lora_name(spec),
@@ -68,7 +68,7 @@ def write_result(
 
 
 def _show_photos(run: RunDirectory, spec: LoraSpec) -> None:
-    """What pictures of the result are to be compared with."""
+    """Write a strip of photos to compare pictures of the result with."""
     folder = run.output / SAMPLES
     folder.mkdir(exist_ok=True)
     shown = (read_photo(run.inputs / "photos" / spec.photos[number].path) for number in spread(len(spec.photos)))
@@ -76,7 +76,7 @@ def _show_photos(run: RunDirectory, spec: LoraSpec) -> None:
 
 
 def comparison_pictures(spec: LoraSpec) -> tuple[CardPicture, ...]:
-    """What `render_comparison` will make with the LoRA, as the card finds it among the job's artifacts."""
+    """Return the pictures with the LoRA that `render_comparison` will make, with their paths among the job's artifacts."""
     return tuple(
         CardPicture(prompt=prompt, path=f"samples/{picture_name(number, seed, LORA)}")
         for number, prompt in enumerate(spec.prompts_to_sample)
@@ -85,7 +85,7 @@ def comparison_pictures(spec: LoraSpec) -> tuple[CardPicture, ...]:
 
 
 def spoken_now(base: LoadedBase, inputs: TrainingInputs, adapter: Adapter) -> Embedded:
-    """The embeddings of all texts, by the text encoders as they have become."""
+    """Return the embeddings of all texts by the text encoders in their current state."""
     if inputs.words.embedded is not None:
         return inputs.words.embedded
     return embed_all(base, inputs.words.texts)
@@ -94,7 +94,7 @@ def spoken_now(base: LoadedBase, inputs: TrainingInputs, adapter: Adapter) -> Em
 def measure_held_out(
     base: LoadedBase, spec: LoraSpec, inputs: TrainingInputs, adapter: Adapter
 ) -> list[dict[str, Any]]:
-    """The loss of photos that were never trained on, with the base alone and with the LoRA; none where memory runs out."""
+    """Return the loss of photos that were never trained on, with the base alone and with the LoRA; empty if memory runs out."""
     found = list[dict[str, Any]]()
     if not inputs.held_out:
         return found
@@ -111,7 +111,7 @@ def measure_held_out(
 
 @torch.no_grad()
 def held_out_loss(base: LoadedBase, spec: LoraSpec, latents: Latents, words: Embedded) -> float:
-    """The mean over fixed pairs of noise and timestep, the same before and after training."""
+    """Return the mean loss over `DRAWS` fixed pairs of noise and timestep, the same before and after training."""
     device = base.device
     process = process_of(base)
     count = len(process.alphas)

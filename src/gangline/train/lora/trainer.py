@@ -36,7 +36,7 @@ from gangline.train.tensors import Tensors
 
 
 def run_lora_trainer(run: RunDirectory, orders: Orders) -> int:
-    """Run to the end, or until told to stop; returns the exit code."""
+    """Run to the end, or until ordered to stop. Return the exit code."""
     run.report_phase("preparing")
     spec = run.read_lora()
     run.steps, run.images_per_step = spec.steps, spec.samples_per_step
@@ -109,7 +109,7 @@ def base_of(run: RunDirectory, spec: LoraSpec, device: torch.device, dtype: torc
 
 
 def draw_lora_samples(run: RunDirectory, lora: "Lora", inputs: TrainingInputs, kept: KeptWeights) -> None:
-    """Pictures of what would be the result, as far as memory suffices. Training goes on as if they had not been made."""
+    """Draw pictures of what would be the result, as far as memory suffices. Training continues as if they had not been drawn."""
     base, spec, step = lora.base, lora.spec, kept.step
     lora.forget_graphs()
     with (
@@ -122,7 +122,7 @@ def draw_lora_samples(run: RunDirectory, lora: "Lora", inputs: TrainingInputs, k
 
 
 def sources(base: LoadedBase, spec: LoraSpec, inputs: TrainingInputs) -> list[ExampleSource]:
-    """The subject's photos, and where its class is to be preserved as many of that."""
+    """Return the source of the subject's photos and, with prior preservation, one of class images with as many samples in each step."""
     timesteps = base.noise.config.num_train_timesteps
     subject = ExampleSource(spec, inputs.photos, inputs.words, seed=spec.seed, timesteps=timesteps)
     if not inputs.class_images:
@@ -133,7 +133,7 @@ def sources(base: LoadedBase, spec: LoraSpec, inputs: TrainingInputs) -> list[Ex
 
 
 class Lora:
-    """The low-rank weights in training: a step, what is saved of them, and how they go on from there."""
+    """The low-rank weights in training: take steps, save, and resume."""
 
     def __init__(self, base: LoadedBase, spec: LoraSpec, adapter: Adapter, fingerprint: dict[str, str]) -> None:
         self.base = base
@@ -158,7 +158,8 @@ class Lora:
         self.graphs = self._replays()
 
     def _replays(self) -> Graphs | None:
-        """None without a card, and for what no replay was seen to compute alike: text encoders, dropout that is drawn twice, `compile`."""
+        """Return None without a GPU, and for passes that a replay was not seen to reproduce: text encoders in training, dropout that
+        checkpointing draws twice, and compiled blocks."""
         spec = self.spec
         drawn_twice = spec.gradient_checkpointing and self.adapter.draws
         if self.base.device.type != "cuda" or spec.train_text_encoder or spec.compile or drawn_twice:
@@ -170,7 +171,7 @@ class Lora:
             self.graphs.forget()
 
     def step(self, step: int, batches: list[LoraBatch]) -> tuple[torch.Tensor, torch.Tensor]:
-        """One optimiser step; returns its loss and the norm of its gradient, still on the device."""
+        """Take one optimiser step. Return its loss and the norm of its gradient, () and still on the device."""
         loss = self._accumulate(step, batches)
         set_rates(self.optimizer, self.groups, rate_factor(self.spec, step))
         self.scaler.unscale_(self.optimizer)
@@ -183,9 +184,9 @@ class Lora:
         return loss, norm
 
     def gauges(self) -> dict[str, float]:
-        """What can be read off at any step: the rates of its optimiser, and the memory that it has taken."""
+        """Return values that can be read at any step: the optimiser's learning rates, and the peak of allocated GPU memory in GB."""
         names = ("learning_rate", "text_encoder_learning_rate")
-        groups = self.optimizer.param_groups  # d: what Prodigy found; scheduled_lr: what schedule-free warms up to
+        groups = self.optimizer.param_groups  # d: Prodigy's estimate; scheduled_lr: schedule-free's rate in warm-up
         rates = [group.get("scheduled_lr", group["lr"]) * group.get("d", 1.0) for group in groups]
         found: dict[str, float] = dict(zip(names, rates, strict=False))
         if self.base.device.type == "cuda":
@@ -193,7 +194,7 @@ class Lora:
         return found
 
     def _accumulate(self, step: int, batches: list[LoraBatch]) -> torch.Tensor:
-        """The step's gradient; where memory does not suffice, without graphs, and then by half as many samples at a time."""
+        """Accumulate the step's gradient. If memory runs out, drop the graphs and retry, then halve the microbatch."""
         while True:
             try:
                 return self._gradient(step, batches)
@@ -201,7 +202,7 @@ class Lora:
                 held = bool(self.graphs and self.graphs.replayed)
                 if not is_out_of_memory(error) or (self.microbatch == 1 and not held):
                     raise
-            self.optimizer.zero_grad(set_to_none=True)  # out here, where nothing holds on to what the passes had made
+            self.optimizer.zero_grad(set_to_none=True)  # not in `except`: its traceback keeps the passes' tensors alive
             if held and self.graphs:
                 self.graphs.stop("memory has no room for them")
             else:
@@ -237,7 +238,7 @@ class Lora:
         return condition(self.base, embedded, batch.sizes)
 
     def _halve(self) -> None:
-        """A run that had begun with more is not the same to the bit any more."""
+        """Halve the microbatch. If steps were already taken with the larger one, the run is no longer exact to the bit."""
         self.microbatch //= 2
         print(f"out of memory: going on with {self.microbatch} samples at a time", file=sys.stderr)  # noqa: T201
         fingerprint = self.identity.fingerprint | {"microbatch": str(self.microbatch)}
@@ -246,17 +247,17 @@ class Lora:
 
     @torch.no_grad()
     def _follow(self, step: int) -> None:
-        """The exponential moving average, which follows more closely at first, as the one of diffusers."""
+        """Update the exponential moving average. As in diffusers, its decay starts low, so that it follows closely at first."""
         if self.ema and self.spec.ema_decay:
             decay = min(self.spec.ema_decay, (1 + step) / (10 + step))
             torch._foreach_lerp_(list(self.ema.values()), list(self.weights.values()), 1 - decay)
 
     def averaged(self) -> Tensors | None:
-        """The weights that are the result, where they are not those in training."""
+        """Return the weights that are the result, or None if they are those in training."""
         return self.ema or averaged(self.optimizer, self.weights)
 
     def resume(self, run: RunDirectory) -> int:
-        """Go on from the newest good checkpoint, if there is one; returns the step that it was made after."""
+        """Resume from the newest valid checkpoint, if there is one. Return the step after which it was made, or 0."""
         folders = (run.resume, run.checkpoints)
         state, rejected = checkpoint.newest_good(folders, self.identity.spec_hash, set(self.weights))
         for sentence in rejected:
@@ -275,7 +276,8 @@ class Lora:
         return state.manifest.step
 
     def _take_numerics(self, before: dict[str, str], exact: bool) -> None:
-        """As many samples at a time as before; what else differs is said. Raises `OtherNumerics` where it must not."""
+        """Take over the checkpoint's microbatch if it is smaller, and report other differences in numerics. Raise `OtherNumerics` if the
+        job forbids them."""
         if int(before["microbatch"]) < self.microbatch:
             self.microbatch = int(before["microbatch"])
         now = self.identity.fingerprint | {"microbatch": str(self.microbatch)}
@@ -287,7 +289,8 @@ class Lora:
         self.identity = replace(self.identity, fingerprint=now, exact=self.identity.exact and exact and not changed)
 
     def keep(self, step: int) -> None:
-        """Remember what pictures of this step are to show: they are asked for when its checkpoint is committed, some steps later."""
+        """Copy the weights that pictures of this step will show: they are ordered only once its checkpoint is committed, some steps
+        later."""
         if step and may_be_shown(self.spec.sample_every_steps, self.spec.sample_every_s, step):
             weights = self.averaged() or self.weights
             self.kept = KeptWeights(
@@ -295,7 +298,7 @@ class Lora:
             )
 
     def save(self, saver: checkpoint.CheckpointSaver, step: int) -> float:
-        """The seconds for which it held training up."""
+        """Save a checkpoint. Return the seconds for which that held up training."""
         started_s = time.monotonic()
         saver.save(
             step,

@@ -1,7 +1,7 @@
-"""Image data sets. Knows files and pixels; knows neither the service nor torch."""
+"""Image data sets. This package knows files and pixels, but neither the service nor torch."""
 
 import os
 
 os.environ.setdefault(
     "LANCE_LOG", "error"
-)  # before Lance is imported: its warnings speak of data sets that are not there yet
+)  # before Lance is imported: it would warn of data sets that do not exist yet

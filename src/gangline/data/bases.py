@@ -1,4 +1,4 @@
-"""Bases as people have them: a folder in diffusers' layout, or one safetensors file as kohya, ComfyUI and Civitai have it."""
+"""Base models on this machine: a folder in diffusers' layout, or one safetensors file as kohya's scripts, ComfyUI and Civitai use."""
 
 import json
 import statistics
@@ -30,7 +30,7 @@ from gangline.data.safetensors_header import PICKLES, read_header, read_values, 
 
 
 def describe_base(path: Path) -> RecognisedModel:
-    """What the base at `path` is; only configurations and a file's header are read. Raises `BadInput` that names the file."""
+    """Recognise the base at `path` from its configurations or its file's header alone. Raise `BadInput` that names the file."""
     single = single_file_of(path)
     if single is None:
         return _describe_folder(path)
@@ -42,7 +42,7 @@ def describe_base(path: Path) -> RecognisedModel:
 
 
 def files_of_base(path: Path) -> list[Path]:
-    """The files of a base that a run needs. Raises `BadInput` where it is none, or not whole."""
+    """Return the files of a base that a run needs. Raise `BadInput` if it is not a base, or incomplete."""
     describe_base(path)
     if path.is_file():
         return [path]
@@ -55,9 +55,9 @@ def files_of_base(path: Path) -> list[Path]:
 
 
 def files_to_begin(path: Path, new: Collection[str], *, alone: str = "") -> list[Path]:
-    """The files of a folder in diffusers' layout, without the weights of the parts that are `new` (`text_encoders`: both of them).
+    """Return the files of a folder in diffusers' layout without the weights of the parts in `new`; `text_encoders` stands for both of them.
 
-    Raises `BadInput` where others lack; with a part that is trained `alone`, where that one does.
+    Raise `BadInput` if a file is missing: of any part, or only of the part that is trained `alone`.
     """
     describe_base(path)
     names = names_below(path)
@@ -74,7 +74,7 @@ def files_to_begin(path: Path, new: Collection[str], *, alone: str = "") -> list
 
 
 def files_of_vae(path: Path) -> list[Path]:
-    """The files of a VAE that goes in the place of a base's own. Raises `BadInput` where there is none."""
+    """Return the files of a VAE that replaces a base's. Raise `BadInput` if there is none."""
     if path.is_file():
         read_header(path)
         return [path]
@@ -87,7 +87,7 @@ def files_of_vae(path: Path) -> list[Path]:
 
 
 def single_file_of(path: Path) -> Path | None:
-    """The file that holds the whole base; None where it is a folder in diffusers' layout."""
+    """Return the file with the whole base, or None if it is a folder in diffusers' layout. Raise `BadInput` if it is neither."""
     if path.is_file():
         return path
     if not path.is_dir():
@@ -109,7 +109,7 @@ def names_below(folder: Path) -> list[str]:
 
 
 def read_json(path: Path) -> Any:
-    """An object of a configuration file."""
+    """Return the JSON object in a configuration file. Raise `BadInput` if there is none."""
     try:
         value = json.loads(path.read_text())
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The columns of a data set that were computed: what each says in its own metadata of how it was made. It knows no table."""
+"""The computed columns of a data set: their metadata states how each was made. This module knows no table."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -15,12 +15,12 @@ POOLED = "texts_pooled"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatentsColumn:
-    """A column of image latents: of each image `[mean, deviation]` of the VAE's posterior, C × H × W each, as the VAE gives them:
-    not multiplied by `scale`, which is what a U-Net expects (z · scale).
+    """A column of image latents: for each image `[mean, deviation]` of the VAE's posterior, C × H × W each, not yet multiplied by `scale`;
+    a U-Net expects z · scale.
 
-    `vae` is the SHA-256 of its weights; `precision` that of the stored numbers; `compute_precision` that in which the VAE made them,
-    None where it was not kept. `drawn`: instead of the mean there are latents that were drawn from the posterior once, elsewhere, and a
-    deviation of zero.
+    `vae` is the SHA-256 of its weights, `precision` the dtype of the stored numbers, and `compute_precision` the dtype that the VAE
+    computed in, None if unknown. If `drawn`, another tool drew latents from the posterior once: they take the place of the mean, and the
+    deviation is zero.
     """
 
     vae: str
@@ -41,8 +41,8 @@ class LatentsColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextsColumn:
-    """A column of embeddings of each row's first caption, `tokens` × `width` numbers, as the encoders give them; where the family
-    has pooled ones (`pooled` numbers), these lie in a column of the same name with `_pooled`.
+    """A column of embeddings of each row's first caption, `tokens` × `width` numbers. Pooled embeddings, `pooled` numbers if the family has
+    them, are in a column of the same name with `_pooled`.
 
     `encoders` is the SHA-256 of their weights. 77 × 2048 numbers are 315 KB in half precision: ten times a 512-pixel image's latents.
     """
@@ -63,12 +63,13 @@ def latents_column(resolution: int, crop: Crop) -> str:
 
 
 def described(column: pa.Field, known: Computed) -> pa.Field:
-    """With what is known of it."""
+    """Return the column with `known` in its metadata."""
     kind = next(name for name, of in KINDS.items() if isinstance(known, of))
     return column.with_metadata({KEY: json.dumps({"kind": kind} | asdict(known)).encode()})
 
 
 def known_of(column: pa.Field) -> Computed | None:
+    """Return how a column was computed, from its metadata, or None if it was not."""
     if not column.metadata or KEY not in column.metadata:
         return None
     value: dict[str, Any] = json.loads(column.metadata[KEY])

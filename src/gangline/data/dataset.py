@@ -1,7 +1,7 @@
-"""A data set: a Lance table of images and what is said of them, in a folder or a bucket, with what Gangline knows of it.
+"""A data set: a Lance table of images and their captions, in a folder or a bucket, with metadata.
 
-`Info` lies in the table's schema metadata under `gangline`; columns that were computed say in their own metadata from what
-(gangline.data.columns). A version of a table never changes, so a run that pins one sees the same rows for as long as it lies there.
+`Info` is in the table's schema metadata under `gangline`; computed columns state their origin in their own metadata
+(gangline.data.columns). A version of a table never changes, so a run that pins one sees the same rows for as long as the version exists.
 """
 
 import json
@@ -19,14 +19,17 @@ ENDING = ".lance"
 DATA = "data"
 VERSIONS = "_versions"
 NEWEST = 2**64 - 1
-"""A version's file has the number that is left to this, so that the newest is listed first."""
+"""A version's file is named by the difference to this number, so that the newest one is listed first."""
 FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Info:
-    """`id` is of this making of it alone; `plan` of what was asked for; `image_bytes` is the mean of an image's. `left_out` counts
-    samples by the reason, `dropped` what no column could hold of those that were kept."""
+    """Facts about a data set. `id` is unique to each conversion, `plan` is the digest of what was requested; `image_bytes` is the mean size
+    of an image.
+
+    `left_out` counts samples by the reason why they were skipped, `dropped` counts fields of the kept samples that no column could hold.
+    """
 
     id: str
     plan: str
@@ -41,7 +44,7 @@ class Info:
 
     @classmethod
     def of(cls, table: lance.LanceDataset) -> "Info | None":
-        """None where the table is not Gangline's."""
+        """Return the table's metadata, or None if the table is not Gangline's."""
         stored = (table.schema.metadata or {}).get(KEY)
         if stored is None:
             return None
@@ -50,7 +53,7 @@ class Info:
         except ValueError:
             return None
         value["where"] = tuple(value["where"])
-        known = {field.name for field in fields(cls)}  # a newer format may have more
+        known = {field.name for field in fields(cls)}  # a newer format may have more fields
         return cls(**{name: value[name] for name in known & value.keys()})
 
     def to_metadata(self) -> dict[bytes, bytes]:
@@ -72,7 +75,7 @@ class DataSet:
         return self.table.count_rows()
 
     def files(self) -> list[str]:
-        """All that this version is read from, as paths below its place."""
+        """Return all files that this version is read from, as paths below its place."""
         with errors_of(self.place):
             fragments = [fragment.metadata for fragment in self.table.get_fragments()]
             listed = {entry.name for entry in self.place.below(VERSIONS).entries()}
@@ -86,11 +89,11 @@ class DataSet:
         )
 
     def computed(self) -> dict[str, Computed]:
-        """What is known of the columns that were added, by name."""
+        """Return how each computed column was made, by name."""
         return {column.name: known for column in self.table.schema if (known := known_of(column)) is not None}
 
     def latents(self, column: str) -> LatentsColumn:
-        """Raises `BadInput` where that column holds no latents."""
+        """Return how a column of latents was made. Raise `BadInput` if there is none of this name."""
         there = {name: known for name, known in self.computed().items() if isinstance(known, LatentsColumn)}
         if column not in there:
             raise BadInput(
@@ -100,7 +103,7 @@ class DataSet:
         return there[column]
 
     def texts(self) -> TextsColumn:
-        """Raises `BadInput` where there are no embeddings of captions."""
+        """Return how the caption embeddings were made. Raise `BadInput` if there are none."""
         known = self.computed().get(TEXTS)
         if not isinstance(known, TextsColumn):
             raise BadInput(
@@ -110,7 +113,8 @@ class DataSet:
 
 
 def open_data_set(place: DataPlace, *, version: int | None = None, id: str = "") -> DataSet:
-    """As it is now, or as it was at `version`. Raises `BadInput` where it is none, unfinished, or not the one with this `id`."""
+    """Open the newest version of a data set, or `version`. Raise `BadInput` if it is not a data set, unfinished, or does not have this
+    `id`."""
     place.check_name()
     with errors_of(place):
         try:
@@ -143,7 +147,7 @@ def open_data_set(place: DataPlace, *, version: int | None = None, id: str = "")
 
 
 def there(place: DataPlace) -> DataSet | None:
-    """None where there is no data set; one whose conversion is not finished counts."""
+    """Return the data set at `place`, even if its conversion is not finished, or None."""
     try:
         with errors_of(place):
             table = lance.dataset(place.uri, storage_options=place.lance_options)
@@ -154,23 +158,23 @@ def there(place: DataPlace) -> DataSet | None:
 
 
 def is_data(name: str) -> bool:
-    """Of files at a data set's place: Lance's own data, whole or cut off."""
+    """Return whether a file at a data set's place is Lance's data, complete or cut off."""
     folder, _, rest = name.partition("/")
     return folder == DATA and (rest.startswith(".tmp") or rest.endswith(ENDING))
 
 
 def data_lengths(place: DataPlace) -> dict[str, int]:
-    """How many bytes Lance's files there have, by the names that fragments call them by."""
+    """Return the size in bytes of Lance's files, by the names that fragments use."""
     return {entry.name: entry.bytes for entry in place.below(DATA).entries()}
 
 
 def is_fragment_complete(fragment: dict[str, Any], lengths: dict[str, int]) -> bool:
-    """Whether all the data of one, as Lance notes it, is there: a machine that lost its power may have the note without it."""
+    """Return whether all data of a fragment is there: after a power loss its note may exist without it."""
     return all(lengths.get(file["path"]) == file["file_size_bytes"] for file in fragment["files"])
 
 
 def sweep(place: DataPlace) -> None:
-    """Data that no version names: writers that were cut off left it."""
+    """Delete data files that no version names: writers that were interrupted left them."""
     made = there(place)
     with errors_of(place):
         versions = [made.table.checkout_version(one["version"]) for one in made.table.versions()] if made else []
@@ -180,7 +184,7 @@ def sweep(place: DataPlace) -> None:
 
 
 def data_sets(place: DataPlace) -> list[DataSet]:
-    """The one at the place itself, or those right below it by their names."""
+    """Return the data set at the place itself, or those directly below it in order of name."""
     names = place.folders()
     places = [place] if "_versions" in names else [place.below(name) for name in names]
     return [found for one in places if (found := there(one))]

@@ -1,4 +1,4 @@
-"""Links in folders that strangers may have packed: a text that is sent or shown must not come from elsewhere on this machine."""
+"""Check links in folders that strangers may have packed: a file that is uploaded or shown must not come from elsewhere on this machine."""
 
 from pathlib import Path
 
@@ -6,9 +6,10 @@ from gangline.core.errors import BadInput
 
 
 def refuse_link_out(root: Path, name: str, *, linked_folders: bool = False) -> None:
-    """Raise `BadInput` where the file `name` of `root` is a link that leads out of it.
+    """Raise `BadInput` if the file `name` of `root` is a link that leads out of it.
 
-    `linked_folders`: a linked folder is part of what was asked for, so a file may lie anywhere in that one."""
+    With `linked_folders`, folders that are links belong to `root`, so a file may be anywhere in such a folder.
+    """
     path = root / name
     target = path.resolve()
     allowed = [root.resolve(), _hubs_files(root), *([path.parent.resolve()] if linked_folders else [])]
@@ -20,6 +21,6 @@ def refuse_link_out(root: Path, name: str, *, linked_folders: bool = False) -> N
 
 
 def _hubs_files(root: Path) -> Path | None:
-    """Return where the Hugging Face cache keeps the files that a snapshot (`snapshots/COMMIT`) links to."""
+    """Return the folder of the Hugging Face cache that the files of a snapshot (`snapshots/COMMIT`) link to, or None."""
     snapshots = root.resolve().parent
     return snapshots.parent / "blobs" if snapshots.name == "snapshots" else None

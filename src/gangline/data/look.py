@@ -1,4 +1,4 @@
-"""What a data set looks like: in numbers, and as a sheet of pictures."""
+"""Show a data set, in numbers and as a sheet of pictures."""
 
 from dataclasses import dataclass
 from io import BytesIO
@@ -27,7 +27,7 @@ class ColumnSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataSummary:
-    """Of the shorter sides and the aspects the least, the 10th, 50th and 90th percentile and the most."""
+    """A data set in numbers. `short_side` and `aspect` are the minimum, the 10th, 50th and 90th percentile, and the maximum."""
 
     place: str
     rows: int
@@ -39,7 +39,7 @@ class DataSummary:
 
 
 def summarise(data: DataSet) -> DataSummary:
-    """Reads the narrow columns, not the images."""
+    """Summarise a data set from its narrow columns, without reading images."""
     with errors_of(data.place):
         found = data.table.to_table(columns=["width", "height", "captions"])
     width, height = (found[name].to_numpy().astype(np.float64) for name in ("width", "height"))
@@ -64,7 +64,7 @@ def summarise(data: DataSet) -> DataSummary:
 
 
 def sheet(data: DataSet, seed: int) -> Image.Image:
-    """Pictures drawn at random, each with its first caption."""
+    """Draw random pictures, each with its first caption."""
     chosen = sorted(stream(seed, "look").choice(data.rows, min(SHOWN, data.rows), replace=False).tolist())
     with errors_of(data.place):
         rows = data.table.take(chosen, columns=["image", "captions"]).to_pylist()

@@ -1,6 +1,6 @@
-"""Where data lies: a folder, or a prefix of an S3 bucket, behind one address and the same five verbs.
+"""A place for data: a folder, or a prefix in an S3 bucket, with one address and the same methods.
 
-Lance and obstore take the same options, so that a place is an address and a dictionary: it can be handed to other processes.
+Lance and obstore take the same options, so a place is only an address and a dictionary, and can be passed to other processes.
 """
 
 import io
@@ -45,12 +45,12 @@ PATIENCE = {"client_max_retries": "6", "client_retry_timeout": "60", "timeout": 
 
 
 class KeyRefused(BadInput):
-    """No fault of the data: another key, or the same one elsewhere, may read it."""
+    """Raised when a key may not read or write here. The data is not at fault: another key, or this one from another machine, may work."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Entry:
-    """A file below a place; `mark` changes when its content does, as far as the place can tell."""
+    """A file below a place. `mark` changes when its content does, as far as the place can tell."""
 
     name: str
     bytes: int
@@ -58,13 +58,13 @@ class Entry:
 
 
 def printable_name(name: str) -> str:
-    """A file's name, which need not be UTF-8, as something that is."""
+    """Return a file's name, which may not be valid UTF-8, as valid UTF-8."""
     return name.encode(errors="backslashreplace").decode()
 
 
 @dataclass(frozen=True, slots=True)
 class DataPlace:
-    """`uri` is an absolute path, or s3://BUCKET/PREFIX; `options` are those of object_store: keys, region, endpoint."""
+    """A place. `uri` is an absolute path or s3://BUCKET/PREFIX; `options` are those of object_store: keys, region, endpoint."""
 
     uri: str
     options: dict[str, str] = field(default_factory=dict, repr=False, hash=False)
@@ -82,7 +82,7 @@ class DataPlace:
         return self.options | PATIENCE if self.is_remote else {}
 
     def check_name(self) -> None:
-        """Raise `BadInput` where Lance can open no such path. Images may lie there, a data set may not."""
+        """Raise `BadInput` if Lance cannot open such a path. It may hold images, but not a data set."""
         if UNNAMEABLE.search(self.uri):
             raise BadInput(
                 f"no data set can be at {self.uri}: its name holds control characters, or is not UTF-8",
@@ -96,12 +96,12 @@ class DataPlace:
         return DataPlace(f"{self.uri.rstrip('/')}{ending}", self.options)
 
     def entries(self, *, links: bool = False) -> list[Entry]:
-        """Every file at or below it, in the order of their names; none where nothing is there. `links`: in linked folders, too."""
+        """Return every file at or below the place, sorted by name; empty if nothing is there. With `links`, follow links to folders."""
         with errors_of(self):
             return sorted(self._remote_entries() if self.is_remote else _local_entries(Path(self.uri), links))
 
     def entry(self, name: str) -> Entry | None:
-        """The file of that name, for which nothing else is looked at where files are on this machine; None where there is none."""
+        """Return the file of that name, or None. A local place is not listed for it."""
         if self.is_remote:
             return next((entry for entry in self.entries() if entry.name == name), None)
         with errors_of(self):
@@ -109,7 +109,7 @@ class DataPlace:
             return _local_entry(Path(self.uri), path) if path.is_file() else None
 
     def folders(self) -> list[str]:
-        """The names of those right below it."""
+        """Return the names of the folders directly below the place."""
         with errors_of(self):
             if self.is_remote:
                 import obstore
@@ -131,7 +131,7 @@ class DataPlace:
 
     @contextmanager
     def open(self, name: str) -> Iterator[BinaryIO]:
-        """The file at `name`, which can be read anywhere."""
+        """Open the file at `name` for reading; it is seekable."""
         with errors_of(self):
             if self.is_remote:
                 import obstore
@@ -143,7 +143,7 @@ class DataPlace:
                     yield file
 
     def write(self, name: str, content: bytes) -> None:
-        """All of it or nothing, in the place of what was there."""
+        """Write a file atomically, replacing an existing one."""
         with errors_of(self):
             if self.is_remote:
                 import obstore
@@ -167,7 +167,7 @@ class DataPlace:
                 (Path(self.uri) / name).unlink(missing_ok=True)
 
     def wipe(self) -> None:
-        """Everything below it, and its folders."""
+        """Delete all files below the place, and its folders."""
         self.delete([entry.name for entry in self.entries()])
         root = Path(self.uri)
         if not self.is_remote and root.is_dir():
@@ -196,7 +196,7 @@ class DataPlace:
 
 
 class _Remote(io.RawIOBase):
-    """obstore's reader as the standard library's files are, whose bytes are bytes."""
+    """Adapts obstore's reader to the standard library's: its reads return `Bytes`, not `bytes`."""
 
     def __init__(self, reader: Any) -> None:
         self._reader = reader
@@ -220,7 +220,7 @@ class _Remote(io.RawIOBase):
 
 
 def name_in_messages(place: DataPlace, entries: list[Entry]) -> str:
-    """What a sentence calls it: the file, where it is one alone."""
+    """Return how messages name the source: the file's path if it is a single one, else the place's address."""
     return place.below(printable_name(entries[0].name)).uri if len(entries) == 1 else place.uri
 
 
@@ -238,7 +238,7 @@ def _local_entry(root: Path, path: Path) -> Entry:
 
 
 def _through_links(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
-    """All that lies below it; a link to a folder that it lies in is not followed."""
+    """Yield all paths below `folder`, through links, except into a folder that contains the link."""
     own = folder.resolve()
     if own in above:
         return
@@ -251,7 +251,7 @@ def _through_links(folder: Path, above: frozenset[Path] = frozenset()) -> Iterat
 
 @contextmanager
 def errors_of(place: DataPlace) -> Iterator[None]:
-    """What Lance, Arrow, obstore and the system raise, as one sentence with a hint."""
+    """Turn errors of Lance, Arrow, obstore and the system into one sentence with a hint."""
     try:
         yield
     except GanglineError:
@@ -264,7 +264,7 @@ def errors_of(place: DataPlace) -> Iterator[None]:
 
 
 def explained(place: DataPlace, error: Exception) -> GanglineError | None:
-    """None for what is no fault of the place."""
+    """Return the error in our words, or None if the place is not at fault."""
     text = str(error)
     low = text.lower()
     if says_full(error):
@@ -292,7 +292,7 @@ def explained(place: DataPlace, error: Exception) -> GanglineError | None:
 
 
 def says_full(error: Exception) -> bool:
-    """Libraries in Rust tell it in words only, by errors of their own."""
+    """Return whether the disk is full: Rust libraries say so only in the messages of their own error types."""
     return any(words in str(error).lower() for words in FULL)
 
 

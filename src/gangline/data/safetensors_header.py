@@ -1,4 +1,4 @@
-"""The header of a safetensors file, read without loading a tensor; and files that are something else, refused by name."""
+"""Read the header of a safetensors file without loading a tensor, and refuse pickles by name."""
 
 import json
 import struct
@@ -12,9 +12,9 @@ HEADER_BYTES_MAX = 32 * 2**20
 
 
 def read_header(path: Path) -> Header:
-    """Names, dtypes, shapes and places of the tensors of `path`, whose bytes are all there.
+    """Return names, dtypes, shapes and offsets of the tensors in `path`, whose size is checked.
 
-    Raises `BadInput` that names the file: a pickle, cut off, or no safetensors at all.
+    Raise `BadInput` that names the file if it is a pickle, truncated, or not a safetensors file.
     """
     refuse_pickle(path)
     try:
@@ -33,12 +33,13 @@ def read_header(path: Path) -> Header:
 
 
 def refuse_pickle(path: Path) -> None:
+    """Raise `BadInput` if the file's name is that of a pickle."""
     if path.suffix.lower() in PICKLES:
         raise BadInput(f"{path.name} is a pickle, which can run any program when it is loaded", hint=CONVERT)
 
 
 def read_values(path: Path, header: Header, name: str) -> list[float]:
-    """The numbers of one small tensor; none where it is in neither 16 nor 32 bits."""
+    """Return the numbers of one small tensor; empty unless it is float16, bfloat16 or float32."""
     tensor = header.tensors[name]
     code = {"F16": "e", "BF16": "f", "F32": "f"}.get(tensor.dtype)
     if code is None:

@@ -1,6 +1,6 @@
-"""Which samples are wanted, as SQL conditions on columns: `width >= 512 and aspect <= 2 and pwatermark < 0.5`.
+"""Select samples by SQL conditions on columns: `width >= 512 and aspect <= 2 and pwatermark < 0.5`.
 
-They are those of Lance (DataFusion's SQL), here and where a data set is read, so there is one language to know.
+The language is Lance's (DataFusion's SQL), for conversion as for reading a data set, so there is only one to know.
 """
 
 import re
@@ -27,12 +27,13 @@ OPENINGS = (
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Conditions that all must hold; one that is null for a sample (no score) does not."""
+    """Conditions that must all hold; one that is null for a sample (say, without a score) does not hold."""
 
     conditions: tuple[str, ...] = ()
 
     def split(self, early: pa.Schema, late: pa.Schema) -> "tuple[Where, Where]":
-        """Those that need only the columns of `early`, and the rest, which need `late`. Raises `BadInput`."""
+        """Split into the conditions that need only columns of `early`, and the rest, which need `late`. Raise `BadInput` if one fits
+        neither."""
         soon = tuple(text for text in self.conditions if _problem(text, early) is None)
         rest = tuple(text for text in self.conditions if text not in soon)
         for text in rest:
@@ -40,7 +41,7 @@ class Where:
         return Where(soon), Where(rest)
 
     def kept(self, rows: list[dict[str, Any]], schema: pa.Schema) -> list[bool]:
-        """Of each row whether it is wanted. Raises `BadInput` where a condition cannot be computed."""
+        """Return for each row whether it is selected. Raise `BadInput` if a condition cannot be computed."""
         if not self.conditions or not rows:
             return [True] * len(rows)
         try:
@@ -58,7 +59,7 @@ class Where:
 
 
 def check_condition(text: str, schema: pa.Schema, *, instead: str = "") -> None:
-    """Raises `BadInput` where it is no condition on these columns. `instead`: how another is given, for the hint."""
+    """Raise `BadInput` if the text is not a condition on these columns. `instead` tells the hint how to give another one."""
     problem = _problem(text, schema)
     if problem is not None:
         columns = f"columns are {', '.join(schema.names)}"
@@ -69,17 +70,17 @@ def check_condition(text: str, schema: pa.Schema, *, instead: str = "") -> None:
 
 
 def enclosed(text: str) -> str:
-    """So that Lance reads it to its end, past which it would read nothing; the line ends before that, for `-- a comment`."""
+    """Enclose a condition so that Lance must read all of it; it would ignore text after a complete one. The newline ends a `-- comment`."""
     return f"({text}\n)"
 
 
 def on_one_line(text: str) -> str:
-    """As it stands in a message, on one line."""
+    """Return a condition as messages show it, on one line."""
     return f"`{' '.join(text.split())}`"
 
 
 def reason(error: Exception, asked: str) -> str:
-    """Lance's own words on one line, without where in its source they were said and without the statement around them."""
+    """Return Lance's message on one line, without the position in Lance's source and without the statement that it repeats."""
     said = _opened(str(error).partition(", /")[0])
     before, found, after = said.partition(asked)
     if found and before.startswith("Error "):
@@ -95,15 +96,18 @@ def _opened(said: str) -> str:
 
 
 def _some(schema: pa.Schema) -> pa.Schema:
-    """A table without columns has no rows either."""
+    """Add a column to an empty schema: a table without columns has no rows either."""
     return schema if len(schema) else pa.schema([pa.field("", pa.null())])
 
 
 def _problem(text: str, schema: pa.Schema) -> str | None:
-    """Why it is no condition on these columns."""
+    """Return why the text is not a condition on these columns, or None."""
     if not text.strip():
         return "it is empty"
-    for asked in (text, enclosed(text)):  # of what stands alone the parser's words are about what the user wrote
+    for asked in (
+        text,
+        enclosed(text),
+    ):  # first without brackets, so that the parser's message is about what the user wrote
         said = _refusal(asked, schema)
         if said is not None:
             return said if asked == text else said.replace("Expected: ), found", "Expected: the end, found")
@@ -113,7 +117,7 @@ def _problem(text: str, schema: pa.Schema) -> str | None:
 
 
 def _refusal(asked: str, schema: pa.Schema) -> str | None:
-    """Lance's, in one line."""
+    """Return Lance's message on one line if it refuses the condition."""
     try:
         table = lance.write_dataset(_some(schema).empty_table(), MEMORY)
         table.scanner(columns=[], filter=asked, with_row_id=True).to_table()

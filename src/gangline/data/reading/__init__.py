@@ -1,1 +1,1 @@
-"""Reading a data set: order, shuffle, mix, stream."""
+"""Read a data set for training: order, shuffle, mix, stream."""

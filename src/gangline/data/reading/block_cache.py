@@ -1,6 +1,6 @@
-"""Blocks of remote data sets that were read before, on this machine's disk: what was used longest ago goes first.
+"""A cache of remote data sets' blocks on this machine's disk. The least recently used blocks are deleted first.
 
-Several processes may share a folder. A file that is damaged, or that somebody deletes, is read from afar again.
+Several processes may share a folder. A block that is damaged or deleted is downloaded again.
 """
 
 import os
@@ -17,7 +17,7 @@ SUM_BYTES = 16
 
 @dataclass(slots=True)
 class BlockCache:
-    """`limit_bytes` of all files together; the folder is looked through whenever a tenth of that was written."""
+    """A cache of at most `limit_bytes` in all. The folder is scanned after each tenth of that was written."""
 
     folder: Path
     limit_bytes: int
@@ -28,7 +28,7 @@ class BlockCache:
         self._make_room()
 
     def get(self, key: str, read: Callable[[], pa.Table]) -> pa.Table:
-        """The block from disk, or what `read` gives, which is kept where there is room."""
+        """Return the block from disk, or call `read` and keep its result if there is room."""
         path = self.folder / f"{blake2b(key.encode(), digest_size=20).hexdigest()}.block"
         kept = _load(path)
         if kept is not None:

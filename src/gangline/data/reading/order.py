@@ -1,4 +1,4 @@
-"""Which examples make up a step. Pure: the number of the step is all the state there is."""
+"""Decide which examples make up a step, as a pure function: the number of the step is all the state there is."""
 
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from gangline.data.chance import stream
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The order of examples that lie in buckets, `counts` of them in each; a step takes `batch` of one bucket.
+    """The order of examples in buckets with `counts` examples each; a step takes `batch` examples of one bucket.
 
-    A bucket's examples come as one permutation after the other without a gap: a batch may end one pass and begin the next.
-    A round has as many batches of each bucket as one pass needs, in the mean: over many rounds every example is seen equally
-    often, however large the bucket that it lies in. The buckets of a round's steps are shuffled.
+    A bucket's examples come as one permutation after the other without a gap: a batch may end one pass and start the next. A round has as
+    many batches of each bucket as one pass needs, on average: over many rounds every example is seen equally often, however large its
+    bucket is. The buckets of a round's steps are shuffled.
     """
 
     seed: int
@@ -26,13 +26,13 @@ class Order:
         assert self.counts and min(self.counts) > 0, "an empty bucket has no batches"
 
     def step(self, step: int) -> tuple[int, list[int]]:
-        """The bucket of `step` (from 1), and the places in it of its examples."""
+        """Return the bucket of `step` (from 1), and the indices of its examples in that bucket."""
         bucket, earlier = self._place(step - 1)
         first = earlier * self.batch
         return bucket, self._examples(bucket, range(first, first + self.batch))
 
     def _place(self, index: int) -> tuple[int, int]:
-        """The bucket of the batch at `index` (from 0), and how many batches that bucket had before."""
+        """Return the bucket of the batch at `index` (from 0), and how many batches that bucket had before."""
         turn = self._round_of(index)
         labels = _labels(self.seed, turn, tuple(self._batches(bucket, turn) for bucket in range(len(self.counts))))
         within = index - self._until(turn)
@@ -40,14 +40,18 @@ class Order:
         return bucket, turn * self.counts[bucket] // self.batch + labels[:within].count(bucket)
 
     def _round_of(self, index: int) -> int:
-        """Rounds lie between `fewest` and `most`, as a round has sum(counts) / batch batches, less than one a bucket short."""
+        """Return the round of the batch at `index`, found by bisection.
+
+        t rounds have at most t · sum(counts) / batch batches; rounding down costs each bucket less than one. So the round is between
+        `fewest` and `most`.
+        """
         examples = sum(self.counts)
         fewest = index * self.batch // examples
         most = (index + len(self.counts)) * self.batch // examples + 1
         return fewest + bisect_right(range(fewest, most + 1), index, key=self._until) - 1
 
     def _until(self, turn: int) -> int:
-        """How many batches the rounds before `turn` have."""
+        """Return how many batches the rounds before `turn` have."""
         return sum(turn * count // self.batch for count in self.counts)
 
     def _batches(self, bucket: int, turn: int) -> int:
@@ -70,6 +74,6 @@ def _permutation(seed: int, turn: int, bucket: int, among: int) -> list[int]:
 
 @lru_cache(maxsize=4)
 def _labels(seed: int, turn: int, batches: tuple[int, ...]) -> list[int]:
-    """The bucket of each batch of a round."""
+    """Return the bucket of each batch of a round."""
     labels = [bucket for bucket, count in enumerate(batches) for _ in range(count)]
     return stream(seed, "rounds", turn).permutation(labels).tolist()

@@ -1,4 +1,4 @@
-"""One data set as blocks that can be read: how it is cut, and how a block gets into memory in spite of faults."""
+"""Read one data set in blocks: cut it into blocks, and load a block into memory with retries."""
 
 import math
 import threading
@@ -29,7 +29,8 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOrder:
-    """What is read of a data set, and in which order; `where` leaves rows out. `block_rows` of 0 follows from the mean row."""
+    """Which columns of a data set to read, and in which order; `where` selects rows. A `block_rows` of 0 is derived from the mean size of a
+    row."""
 
     columns: tuple[str, ...]
     seed: int
@@ -40,14 +41,14 @@ class ReadOrder:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Rows that are read together: `rows` are places in a fragment, not counting rows that were deleted."""
+    """Rows that are read together: `rows` are their positions in a fragment, not counting deleted rows."""
 
     fragment: int
     rows: SampleNumbers | range
 
 
 class BlockRows:
-    """Rows of a block in memory. `places`, rising, are theirs in the block; all of them where that is None."""
+    """Rows of a block in memory. `places` are their sorted positions in the block; None means all rows."""
 
     def __init__(self, table: pa.Table, places: SampleNumbers | None = None) -> None:
         self._columns = {name: _column(table.column(name)) for name in table.column_names}
@@ -59,7 +60,7 @@ class BlockRows:
 
 
 class DataReader:
-    """Raises `BadInput` where the data set has no such columns, or no rows that are wanted."""
+    """Reads one data set in blocks. Raises `BadInput` if the data set lacks a column, or has no rows that are selected."""
 
     def __init__(
         self, data: DataSet, reading: ReadOrder, *, cache: BlockCache | None = None, wait_s: float = WAIT_S
@@ -74,7 +75,8 @@ class DataReader:
         self.shuffle = Shuffle(reading.seed, [len(block.rows) for block in self.blocks], reading.lanes)
 
     def read(self, block: int, places: SampleNumbers) -> BlockRows:
-        """These rows of a block; all of it where they are most of it. Raises `BadInput` and `Unreachable`, after some tries."""
+        """Return these rows of a block, or the whole block if they are more than half of it. Raise `BadInput` or `Unreachable` after
+        retries."""
         if 2 * len(places) > len(self.blocks[block].rows):
             return BlockRows(self._cached(block))
         own = np.sort(places)
@@ -95,7 +97,7 @@ class DataReader:
         return self._retried(lambda: self._fragments[own.fragment].take(chosen, columns=list(self.reading.columns)))
 
     def _retried(self, read: Callable[[], Value]) -> Value:
-        """What the store's own client gave up is asked again for a while; what is refused is not."""
+        """Retry for a while what the store's client gave up on, but not what the store refused."""
         for number in range(1, TRIES + 1):
             try:
                 return read()
@@ -127,7 +129,7 @@ class DataReader:
 
 
 def block_rows(data: DataSet, columns: tuple[str, ...]) -> int:
-    """The power of two by which a block comes nearest to `BLOCK_BYTES` of these columns."""
+    """Return the power of two of rows whose size in these columns is nearest to `BLOCK_BYTES`."""
     row = sum(_bytes_of(data, data.table.schema.field(name)) for name in columns)
     return max(1, min(BLOCK_ROWS_MAX, 1 << max(0, round(math.log2(BLOCK_BYTES / max(row, 1))))))
 
@@ -141,7 +143,8 @@ def _bytes_of(data: DataSet, column: pa.Field) -> int:
 
 
 def _column(chunks: pa.ChunkedArray) -> Callable[[int], Any]:
-    """What a row has there: an array where every row has as many numbers. What is in one piece, as blocks are, is not copied."""
+    """Return a function from row to value: an array if every row has equally many numbers. A single chunk, as blocks have, is not
+    copied."""
     values = chunks.chunk(0) if chunks.num_chunks == 1 else chunks.combine_chunks()
     if pa.types.is_fixed_size_list(values.type):
         return values.flatten().to_numpy(zero_copy_only=False).reshape(len(values), -1).__getitem__
@@ -151,7 +154,7 @@ def _column(chunks: pa.ChunkedArray) -> Callable[[int], Any]:
 
 
 def check_columns(data: DataSet, columns: tuple[str, ...], where: str) -> None:
-    """Raises `BadInput` where the data set has no such columns, the condition is none, or it leaves no row. Looks for one row only."""
+    """Raise `BadInput` if the data set lacks a column, the condition is invalid, or it selects no row. Searches for one row only."""
     there = data.table.schema.names
     missing = [name for name in columns if name not in there]
     if missing:

@@ -1,4 +1,4 @@
-"""Whether data sets have what the phases of a job ask of them: told before the first step, not when the last phase begins."""
+"""Check that data sets have what the phases of a job need: before the first step, not when the last phase starts."""
 
 from collections.abc import Sequence
 
@@ -10,8 +10,10 @@ from gangline.data.where import check_condition
 
 
 def check_data_sets(spec: ScratchSpec, sets: Sequence[DataSet], *, instead: str = "") -> None:
-    """Raises `BadInput` for a condition that is none or leaves no row, and for latents and embeddings that are required and not
-    there. `instead`: how another condition of a data set is given, for the hint."""
+    """Raise `BadInput` if a condition is invalid or selects no row, or if required latents or embeddings are missing.
+
+    `instead` tells the hint how to give another condition for a data set.
+    """
     for data, ref in zip(sets, spec.data, strict=True):
         for text in dict.fromkeys((ref.where, spec.held_out, *(phase.where for phase in spec.phases))):
             if text:

@@ -1,10 +1,10 @@
-"""The order of samples in which a data set is seen, as a pure function of (seed, epoch). Its whole state is a number: how many
-samples were taken.
+"""The order in which a data set's samples are seen, as a pure function of (seed, epoch). Its whole state is one number: how many samples
+were taken.
 
-Rows lie in blocks, which are read whole. An epoch is a permutation of all blocks, cut into windows of `lanes` blocks; the rows of
-each block of a window are permuted, and the window takes one of each block in turn. So neighbours come from places far apart, a
-reader holds no more than a window, and whoever takes every n-th sample reads only every n-th block of each window (where n
-divides `lanes`): ranks and loader processes share the reading without knowing of each other.
+Rows are in blocks, which are read whole. An epoch is a permutation of all blocks, cut into windows of `lanes` blocks; the rows of each
+block in a window are permuted, and the window takes one row of each block in turn. So neighbours come from distant places, a reader holds
+no more than a window, and a reader of every n-th sample reads only every n-th block of each window (if n divides `lanes`): ranks and loader
+processes share the reading without communicating.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ SampleNumbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where samples lie: of each its epoch, the window of that, its block, and its row in that block."""
+    """The positions of samples: each one's epoch, window in the epoch, block, and row in the block."""
 
     epoch: SampleNumbers
     window: SampleNumbers
@@ -32,9 +32,9 @@ class Places:
 
 
 class Shuffle:
-    """`blocks` has the number of rows of each. Samples are numbered from 0, on and on through the epochs.
+    """The order of a data set whose blocks have `blocks` rows each. Samples are numbered from 0, continuously through the epochs.
 
-    What it is asked again and again is kept: the window that is read, the next one, and the one before.
+    Results that are needed repeatedly are cached: the current window, the next, and the previous one.
     """
 
     def __init__(self, seed: int, blocks: Sequence[int], lanes: int = LANES) -> None:
@@ -64,25 +64,25 @@ class Shuffle:
         return Places(epochs, windows, blocks, rows)
 
     def window_of(self, number: int) -> tuple[int, int]:
-        """The epoch of a sample, and the window of that."""
+        """Return the epoch of a sample, and its window in the epoch."""
         epoch, within = divmod(number, self.rows)
         return epoch, int(np.searchsorted(self._starts(epoch), within, side="right")) - 1
 
     def first_of(self, epoch: int, window: int) -> int:
-        """The number of a window's first sample."""
+        """Return the number of a window's first sample."""
         return epoch * self.rows + int(self._starts(epoch)[window])
 
     def _permuted(self, epoch: int) -> SampleNumbers:
         return stream(self.seed, "blocks", epoch).permutation(len(self._sizes))
 
     def _counted(self, epoch: int) -> SampleNumbers:
-        """How many samples of the epoch come before each of its windows."""
+        """Return how many samples of the epoch come before each of its windows."""
         sizes = self._sizes[self._permutation(epoch)]
         counts = np.add.reduceat(sizes, np.arange(0, len(sizes), self.lanes))
         return np.concatenate(([0], np.cumsum(counts)))[:-1]
 
     def _interleaved(self, epoch: int, window: int) -> tuple[SampleNumbers, SampleNumbers]:
-        """Block and row of each sample of a window, in their order."""
+        """Return block and row of each sample of a window, in order."""
         chosen = self._permutation(epoch)[window * self.lanes : (window + 1) * self.lanes]
         sizes = self._sizes[chosen].tolist()
         lane = np.repeat(np.arange(len(chosen)), sizes)
@@ -94,5 +94,5 @@ class Shuffle:
 
 
 def cut_into_blocks(rows: int, size: int) -> list[range]:
-    """Of `size` rows each, but for the last."""
+    """Return blocks of `size` rows; the last one may be smaller."""
     return [range(first, min(first + size, rows)) for first in range(0, rows, size)]

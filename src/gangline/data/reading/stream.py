@@ -1,11 +1,12 @@
-"""Read data sets in a shuffled order, ahead of who uses it.
+"""Read data sets in shuffled order, ahead of their use.
 
-    with Stream([Shelf(data, Reading(columns=("image", "captions"), seed=7))], rank=0, ranks=8) as stream:
+    reader = DataReader(data, ReadOrder(columns=("image", "captions"), seed=7))
+    with Stream([reader], rank=0, ranks=8) as stream:
         for batch in stream.batches(first=cursor, size=16): …
 
-`first` is how many samples all ranks together had taken: with the version of each data set it is all there is to resume from. A
-process that loads for a rank is a finer rank: of `workers` for each of `ranks`, the w-th of rank r reads as rank r + w · ranks of
-ranks · workers.
+`first` is how many samples all ranks together have taken: with the version of each data set that is all the state needed to resume. A
+loader process of a rank is a finer rank: with `workers` for each of `ranks`, the w-th of rank r reads as rank r + w · ranks of ranks ·
+workers.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +26,7 @@ THREADS = 8
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Samples by their `numbers`; `sets` says from which data set each comes, `epochs` how often that was seen before.
+    """Samples with their `numbers`; `sets` is each one's data set, `epochs` how many times that data set was seen before.
 
     A column of fixed-size lists is an array (samples, numbers), any other a list.
     """
@@ -41,7 +42,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class RankShare:
-    """The samples of one rank: each `ranks`-th from `first` on."""
+    """The samples of one rank: every `ranks`-th from `first` on."""
 
     first: int
     ranks: int
@@ -55,7 +56,7 @@ class RankShare:
 
 
 class Stream:
-    """`weights` mixes several data sets; `close` it, or use it in a `with`."""
+    """Reads batches of one rank, mixing several data sets by `weights`. Call `close`, or use it as a context manager."""
 
     def __init__(
         self,
@@ -75,7 +76,7 @@ class Stream:
 
     @property
     def rows(self) -> int:
-        """Of all data sets together."""
+        """Rows of all data sets together."""
         return sum(reader.shuffle.rows for reader in self.readers)
 
     def __enter__(self) -> "Stream":
@@ -88,10 +89,10 @@ class Stream:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def batches(self, first: int, size: int) -> Iterator[Batch]:
-        """Without an end: batches of the `size` samples of this rank among `size` · `ranks`, from number `first` on.
+        """Yield batches of this rank's `size` samples among `size` · `ranks`, from sample number `first` on, without end.
 
-        Raises `BadInput` and `Unreachable`. The first one is read alone, so that nobody waits for whole blocks; these are read while
-        it is used.
+        Raise `BadInput` or `Unreachable`. The first batch reads only its rows, so that nobody waits for whole blocks, which load while it
+        is used.
         """
         share = RankShare(first + self.rank, self.ranks)
         ahead = [_Ahead(reader, of, self.mix, share, self._threads) for of, reader in enumerate(self.readers)]
@@ -109,7 +110,7 @@ class Stream:
         return self._gathered(numbers, [one.found for one in alone])
 
     def _gathered(self, numbers: SampleNumbers, found: Sequence[Any]) -> Batch:
-        """`found[set](numbers there)` are rows in memory, and the place of each sample in them."""
+        """Build a batch. `found[set](numbers there)` yields rows in memory, and the position of each sample in them."""
         sets, own = self.mix.split(numbers)
         values: dict[str, list[Any]] = {name: [None] * len(numbers) for name in self.readers[0].reading.columns}
         epochs = np.empty_like(numbers)
@@ -126,8 +127,8 @@ Window = tuple[int, int]
 
 
 class _Ahead:
-    """Of one data set the blocks of the window that is read, and of the next one, which are loaded meanwhile. Where data sets are mixed,
-    the one before stays for as long as some lane may want it."""
+    """Holds the blocks of one data set's current window, and loads those of the next one meanwhile. If data sets are mixed, it keeps the
+    previous window for as long as any lane may need it."""
 
     def __init__(self, reader: DataReader, of: int, mix: Mix, share: RankShare, threads: ThreadPoolExecutor) -> None:
         self._reader = reader
@@ -146,7 +147,7 @@ class _Ahead:
             yield rows, row
 
     def load(self, numbers: SampleNumbers) -> tuple[list[Window], Places]:
-        """Begin to, where it is not done: where these are, and the window after."""
+        """Start to load the windows of these samples and the window after them, unless already started."""
         places = self._reader.shuffle.places(numbers)
         keys = list(zip(places.epoch.tolist(), places.window.tolist(), strict=True))
         earliest = min(*keys, self._reader.shuffle.window_of(max(int(numbers.max()) - self._mix.spread, 0)))
@@ -160,7 +161,7 @@ class _Ahead:
         return (epoch, window + 1) if window + 1 < self._reader.shuffle.windows else (epoch + 1, 0)
 
     def _loading(self, key: Window) -> dict[int, Future[BlockRows] | BlockRows]:
-        """The blocks of this window that have samples of this rank, in the order in which they are needed."""
+        """Start to load the window's blocks that have samples of this rank, in the order in which they are needed."""
         blocks, rows = self._reader.shuffle.window(*key)
         first = self._reader.shuffle.first_of(*key)
         numbers = self._mix.joined(self._of, np.arange(first, first + len(blocks), dtype=np.int64))
@@ -174,7 +175,7 @@ class _Ahead:
 
 
 class _Alone:
-    """Of one data set just the rows that are asked for."""
+    """Reads only the rows of one data set that are needed."""
 
     def __init__(self, reader: DataReader, threads: ThreadPoolExecutor) -> None:
         self._reader = reader

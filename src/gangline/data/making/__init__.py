@@ -1,1 +1,1 @@
-"""Making a data set: sources in, a Lance table out."""
+"""Make a data set: convert sources into a Lance table."""

@@ -1,4 +1,4 @@
-"""All that decides what a data set will be, and what came of each of its pieces."""
+"""The values of a conversion: whatever decides what the data set will be, and the results of its pieces."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -19,7 +19,7 @@ OTHERS = "other fields"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversion:
-    """All that decides what the data set will be. `rows` is how many samples a piece has, about."""
+    """Everything that decides what the data set will be. A piece has about `rows` samples."""
 
     source: Source
     target: DataPlace
@@ -38,7 +38,7 @@ class Conversion:
         return self.target.beside(".converting")
 
     def digest(self, entries: list[Entry]) -> str:
-        """Of what is asked for and of the files that it is asked of: another conversion has another one."""
+        """Return a digest of the settings and of the source's files: two conversions have the same one only if both are equal."""
         asked = asdict(replace(self, source=None, target=None))  # pyright: ignore[reportArgumentType]
         of = [self.source.place.uri, self.source.columns.to_string(), self.source.asked]
         return digest([asked, of, [(printable_name(entry.name), entry.bytes, entry.mark) for entry in entries]])
@@ -46,8 +46,11 @@ class Conversion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvertedPiece:
-    """What came of a piece of the conversion with this `plan`. `left_out` counts samples by the reason; `examples` has the names of
-    some of them. `dropped` counts what the columns cannot hold of samples that were kept."""
+    """The result of one piece of the conversion with this `plan`.
+
+    `left_out` counts skipped samples by reason, and `examples` names some of them. `dropped` counts fields of kept samples that no column
+    can hold.
+    """
 
     plan: str
     shard: str
@@ -62,7 +65,7 @@ class ConvertedPiece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversionProgress:
-    """Pieces and samples done so far, those of an earlier try apart: a rate counts what this one did."""
+    """Pieces and samples done so far, with those of earlier attempts counted separately, so that a rate counts only this attempt's."""
 
     shards: int
     shards_done: int
@@ -77,17 +80,17 @@ TellProgress = Callable[[ConversionProgress], None]
 
 
 def left_out_counts(done: Iterable[ConvertedPiece]) -> dict[str, int]:
-    """How many for each reason, the most frequent first."""
+    """Return how many samples were skipped for each reason, the most frequent first."""
     return dict(sum((Counter(one.left_out) for one in done), Counter()).most_common())
 
 
 def dropped(done: Iterable[ConvertedPiece]) -> dict[str, int]:
-    """How often each was, the most frequent first."""
+    """Return how often each field was dropped, the most frequent first."""
     return bounded(sum((Counter(one.dropped) for one in done), Counter()))
 
 
 def bounded(counts: Counter[str]) -> dict[str, int]:
-    """The most frequent ones, and the rest as one: a source may have any number of names."""
+    """Return the most frequent fields, and all others as one entry: a source may have any number of fields."""
     named = Counter({name: count for name, count in counts.items() if name != OTHERS})
     first = dict(named.most_common(DROPPED_MAX - 1))
     others = counts.total() - sum(first.values())

@@ -1,8 +1,8 @@
-"""Make a data set from what somebody has. Its pieces are made apart, by anybody and in any order; one commit makes them a data set.
+"""Make a data set from a source. Its pieces are made separately, by any process and in any order; one commit makes them a data set.
 
-What is done stays done: beside the data set that is to be lies a folder `NAME.converting` with a note for each finished piece. Said
-again, a conversion makes what is missing. A piece is a function of the source, so no sample is lost and none comes twice, wherever
-it was cut off: what no note names is swept.
+Finished work is kept: beside the target is a folder `NAME.converting` with a note for each finished piece, and repeating the command makes
+what is missing. A piece is a pure function of the source, so no sample is lost or doubled, wherever a conversion was interrupted: data that
+no note names is deleted.
 """
 
 import json
@@ -50,7 +50,7 @@ def convert(
     how: Fetching,
     tell: TellProgress = lambda progress: None,
 ) -> tuple[DataSet, list[ConvertedPiece]]:
-    """The data set, and what came of each piece. Raises `BadInput`, and `Unreachable` where saying the same again may help."""
+    """Return the data set, and the result of each piece. Raise `BadInput`, or `Unreachable` if repeating the command may help."""
     plan = conversion.digest(entries)
     check_conversion(conversion)
     made = there(conversion.target)
@@ -78,7 +78,7 @@ def convert(
 
 
 def check_conversion(conversion: Conversion) -> None:
-    """Raises `BadInput` where it asks for what cannot be."""
+    """Raise `BadInput` if the conversion is impossible."""
     target = conversion.target
     target.check_name()
     if target.is_remote and not target.uri.partition("://")[2].partition("/")[2]:
@@ -93,7 +93,7 @@ def check_conversion(conversion: Conversion) -> None:
 
 
 def _begin(conversion: Conversion, plan: str) -> None:
-    """Raises `BadInput` where something else was begun there, of which a piece is made."""
+    """Write the plan. Raise `BadInput` if another conversion was started there and has finished a piece."""
     notes = [entry.name for entry in conversion.work.entries()]
     stored = json.loads(conversion.work.read(PLAN)) if PLAN in notes else None
     if stored is not None and stored["plan"] == plan:
@@ -104,12 +104,12 @@ def _begin(conversion: Conversion, plan: str) -> None:
             hint=f"say it as before, or delete {conversion.work.uri} to begin anew",
         )
     _check_vacant(conversion.target)
-    conversion.work.delete(notes)  # without a plan nobody knows what they are of
+    conversion.work.delete(notes)  # without a plan, nobody knows which conversion they belong to
     conversion.work.write(PLAN, json.dumps({"plan": plan, "source": conversion.source.place.uri}).encode())
 
 
 def _check_vacant(target: DataPlace) -> None:
-    """Raises `BadInput` where files lie that no conversion left there."""
+    """Raise `BadInput` if there are files that no conversion left."""
     others = [entry.name for entry in target.entries() if not is_data(entry.name)]
     if others:
         raise BadInput(
@@ -118,7 +118,7 @@ def _check_vacant(target: DataPlace) -> None:
 
 
 def _done(conversion: Conversion, plan: str, shards: list[Shard]) -> list[ConvertedPiece]:
-    """What earlier tries of the same finished."""
+    """Return the pieces that earlier attempts of the same conversion finished."""
     wanted = {f"{shard.name}.json" for shard in shards}
     notes = [entry.name for entry in conversion.work.entries() if entry.name in wanted]
     done = [ConvertedPiece(**json.loads(conversion.work.read(name))) for name in notes]
@@ -131,7 +131,7 @@ def _is_whole(done: ConvertedPiece, lengths: dict[str, int]) -> bool:
 
 
 def _check_alone(conversion: Conversion, done: list[ConvertedPiece]) -> None:
-    """Raises `BadInput` where another process that was told the same came first: it swept what was made here."""
+    """Raise `BadInput` if another process with the same conversion finished first: it deleted the data that was made here."""
     lengths = data_lengths(conversion.target)
     if there(conversion.target) is not None or not all(_is_whole(one, lengths) for one in done):
         raise _overtaken(conversion)
@@ -205,6 +205,6 @@ def _commit(conversion: Conversion, plan: str, done: list[ConvertedPiece], sourc
 
 
 def _sweep(conversion: Conversion) -> None:
-    """Data that no note and no version names was written by tries that were cut off; the notes go last."""
+    """Delete data that no version names, which interrupted attempts wrote, and then the notes."""
     sweep(conversion.target)
     conversion.work.wipe()

@@ -1,4 +1,4 @@
-"""Rows of a data set that are equal in a column: the first is kept."""
+"""Remove rows of a data set that are equal in a column to an earlier row."""
 
 import lance
 import numpy as np
@@ -10,12 +10,12 @@ from gangline.data.place import errors_of
 
 
 def _of_any_length(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Texts of more than 2 GB together, which an array of the usual kind cannot hold."""
+    """Return a column that may hold more than 2 GB of text, which the usual string type cannot."""
     return column.cast(pa.large_string()) if pa.types.is_string(column.type) else column
 
 
 def drop_doubles(conversion: Conversion) -> None:
-    """Of rows that are equal in a column the first is kept, in the order of the source; what has no value there is no double."""
+    """Keep the first of the rows that are equal in a column, in the order of the source. A row without a value there is always kept."""
     with errors_of(conversion.target):
         table = lance.dataset(conversion.target.uri, storage_options=conversion.target.lance_options)
         if FINISHED in table.metadata:

@@ -1,4 +1,4 @@
-"""Who does the pieces of a large work: processes of this box, or a Ray cluster. Each piece is one call that says what came of it."""
+"""Run the pieces of a large job in processes of this machine, or on a Ray cluster. Each piece is one call that returns its result."""
 
 import logging
 import multiprocessing
@@ -18,18 +18,22 @@ _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
 
 RETRIES = 3
-"""Of a piece whose node vanished; what a piece raises ends all."""
+"""For a piece whose node vanished; an error that a piece raises ends the whole run."""
 ANSWER_S = 5.0
 FOUND_BY_RAY = ("", "local", "auto")
 
 
 class Engine(Protocol):
+    """Runs tasks in parallel."""
+
     def run(self, work: Callable[[_Task], _Result], tasks: Sequence[_Task]) -> Iterator[_Result]:
-        """What came of each, as they end. What one raises ends all."""
+        """Yield the result of each task as it ends. An error of one task ends all."""
         ...
 
 
 class Processes:
+    """Runs tasks in `count` processes of this machine."""
+
     def __init__(self, count: int) -> None:
         self.count = count
 
@@ -38,7 +42,7 @@ class Processes:
         if count <= 1:
             yield from map(work, tasks)
             return
-        spawn = multiprocessing.get_context("spawn")  # Lance's threads do not live through a fork
+        spawn = multiprocessing.get_context("spawn")  # Lance's threads do not survive a fork
         pool = ProcessPoolExecutor(count, mp_context=spawn, initializer=_die_with, initargs=(os.getpid(),))
         ended = False
         try:
@@ -53,13 +57,13 @@ class Processes:
             ) from None
         finally:
             for process in [] if ended else list((pool._processes or {}).values()):
-                process.kill()  # what it was at is done anew
+                process.kill()  # its piece will be made again
             pool.shutdown(cancel_futures=True)
 
 
 class Ray:
-    """`address` of a cluster, whose nodes have Gangline installed and reach both places; empty: one on this box for the time being.
-    `on_gpus`: each task has a GPU of its own, where the cluster has any."""
+    """Runs tasks on the cluster at `address`, whose nodes have Gangline installed and reach both places; by default on a temporary one on
+    this machine. With `on_gpus`, each task gets a GPU if the cluster has any."""
 
     def __init__(self, address: str = "", *, processes: int | None = None, on_gpus: bool = False) -> None:
         self.address = address
@@ -101,7 +105,7 @@ class Ray:
 
 
 def _knock(address: str) -> None:
-    """Ray itself would try for minutes. Raises `Unreachable` where nothing answers."""
+    """Raise `Unreachable` if nothing answers at the address: Ray itself would retry for minutes."""
     if address in FOUND_BY_RAY:
         return
     host, _, port = address.rpartition("://")[2].rpartition(":")
@@ -122,8 +126,9 @@ def _done(work: Callable[[_Task], _Result], task: _Task) -> _Result:
 
 
 def _die_with(parent: int) -> None:
-    """This process ends with its parent, however that ends; Ctrl-C is the parent's to hear."""
+    """End this process when its parent ends for any reason. Ctrl-C is left to the parent."""
     die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # The parent may have ended before the call took effect.
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -1,7 +1,7 @@
-"""Images that lie elsewhere, brought in many at a time and given on in the order in which they were asked for.
+"""Download a source's images in parallel, and yield them in the order in which they were requested.
 
-A server on the web may be slow, wrong or gone: nothing of it stops a conversion, all of it is counted. A place of the user's own
-that fails is an error, not a missing image.
+A web server may be slow, wrong or gone: its failures never stop a conversion, but are counted. A failure of the user's own storage is an
+error, not a missing image.
 """
 
 import threading
@@ -32,8 +32,11 @@ AGENT = "gangline (makes data sets for training; takes nothing that says noai or
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetching:
-    """How the web is asked: `connections` at a time for each process; `total_s` for an image with all that it takes. `buckets` is the
-    key with which those are asked that a table of this machine names; one in a bucket is read with the key of that."""
+    """How to download. `connections` is the number of parallel downloads in each process, `total_s` the time limit of an image with its
+    retries.
+
+    `buckets` has the storage options for buckets that a local table names; a table in a bucket uses the options of that bucket.
+    """
 
     connections: int = 32
     tries: int = TRIES
@@ -46,7 +49,7 @@ NO_FILE = FileNotFoundError, NotADirectoryError, IsADirectoryError
 
 
 class FetchFailed(Exception):
-    """Why there is no image, in words that are counted."""
+    """Raised when an image cannot be downloaded; failures are counted by `because`."""
 
     def __init__(self, because: str, *, again: bool = False, after_s: float = 0.0) -> None:
         super().__init__(because)
@@ -56,7 +59,8 @@ class FetchFailed(Exception):
 
 
 def fetched(items: Iterable[Item], place: DataPlace, how: Fetching) -> Iterator[Item]:
-    """Each of them with its bytes, or with its problem; at most twice `connections` are held at a time. Who stops waits for none."""
+    """Yield each item with its image's bytes, or with its problem. At most twice `connections` are held at a time; closing waits for
+    none."""
     limits = httpx.Limits(max_connections=how.connections)
     client = httpx.Client(
         verify=trusted(), timeout=TIMEOUT, limits=limits, follow_redirects=True, headers={"User-Agent": AGENT}
@@ -107,7 +111,7 @@ def _read(item: Item, place: DataPlace, name: str) -> Item:
 
 
 def _ask(url: str, client: httpx.Client, how: Fetching) -> bytes:
-    """Raises `FetchFailed`, after as many tries as make sense."""
+    """Return the content of a URL. Raise `FetchFailed` after as many tries as make sense."""
     until_s = monotonic() + how.total_s
     for number in range(1, how.tries + 1):
         try:

@@ -1,4 +1,4 @@
-"""One piece of a data set: its rows out of the source, what is left out of them and why, and the note that it is made."""
+"""Make one piece of a data set: read its rows from the source, count which are skipped and why, and write its note."""
 
 import json
 from collections import Counter
@@ -25,7 +25,7 @@ UNCAPTIONED = "no caption"
 
 
 def convert_shard(conversion: Conversion, plan: str, how: Fetching, shard: Shard) -> ConvertedPiece:
-    """Make one piece, and leave the note that it is made."""
+    """Make one piece, then write its note."""
     tally = Tally()
     with errors_of(conversion.target):
         batches = _batches(conversion, how, shard, tally)
@@ -74,7 +74,7 @@ def _chained(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[
 
 
 def _batches(conversion: Conversion, how: Fetching, shard: Shard, tally: Tally) -> Iterator[pa.RecordBatch]:
-    """The rows of a piece. What is not wanted by the source's own columns is not fetched; by all others, not stored."""
+    """Yield the rows of a piece. Conditions on the source's columns apply before the download, all others before storing."""
     seen = pa.schema([*SEEN, *conversion.source.columns])
     early, late = conversion.where.split(conversion.source.columns, seen)
     items = _wanted(conversion.source.read(shard), early, conversion, tally)

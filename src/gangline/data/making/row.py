@@ -1,4 +1,4 @@
-"""A row of a data set, and how a picture gets into it: one decode, and one encode where its bytes cannot stay as they are."""
+"""Make a row of a data set. An image is decoded once, and encoded only if its bytes cannot be stored as they are."""
 
 import hashlib
 from dataclasses import dataclass
@@ -30,16 +30,16 @@ OWN = pa.schema(
         pa.field("source", pa.string()),
     ]
 )
-"""`width` and `height` are those of `image`, upright; `sha256` is that of the source's bytes, in hexadecimal; `dhash` is a
-perceptual hash: pictures that look alike to the last detail of 9 × 8 grey pixels have the same."""
+"""`width` and `height` are those of `image`, upright; `sha256` is that of the source's bytes, in hexadecimal; `dhash` is a perceptual hash:
+images that are equal when reduced to 9 × 8 grey pixels have the same."""
 
 SEEN = OWN.remove(0).append(pa.field("aspect", pa.float64()))
-"""What conditions may speak of, besides the source's columns; `aspect` is width ÷ height."""
+"""The columns that conditions may use besides the source's; `aspect` is width ÷ height."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storing:
-    """How images are stored. With `keep` bytes stay as they are where they can: upright, RGB, no larger than `short_side`."""
+    """How images are stored. With `keep`, bytes stay as they are if possible: upright, RGB, no larger than `short_side`."""
 
     format: ImageFormat = "keep"
     quality: int = 95
@@ -47,7 +47,7 @@ class Storing:
 
 
 def image_row(item: Item, storing: Storing) -> dict[str, Any]:
-    """Raises `Unreadable`."""
+    """Return the row of an item. Raise `Unreadable` if its image cannot be decoded or stored."""
     content = item.image or b""
     try:
         with loaded(BytesIO(content), at_least=storing.short_side) as image:
@@ -72,8 +72,10 @@ def image_row(item: Item, storing: Storing) -> dict[str, Any]:
 
 
 def dhash(grey: Image.Image) -> int:
-    """The difference hash (Krawetz, "Kind of like that", 2013) of 9 × 8 pixels: of each but the last of a row whether it is darker
-    than the next; as a signed 64-bit number."""
+    """Return the difference hash (Krawetz, "Kind of like that", 2013) of 9 × 8 pixels as a signed 64-bit number.
+
+    Each pixel but the last of a row gives one bit: whether it is darker than the next.
+    """
     width, height = DHASH
     pixels = grey.tobytes()
     bits = 0
@@ -84,7 +86,7 @@ def dhash(grey: Image.Image) -> int:
 
 
 def fitted(size: Size, short_side: int | None) -> Size:
-    """No longer than `short_side` at its shorter side, in its own shape."""
+    """Return the size scaled down so that its shorter side is at most `short_side`, with the same aspect."""
     short = min(size.width, size.height)
     if short_side is None or short <= short_side:
         return size
@@ -92,7 +94,7 @@ def fitted(size: Size, short_side: int | None) -> Size:
 
 
 def _stored(content: bytes, image: Image.Image, storing: Storing) -> tuple[bytes, Image.Image]:
-    """The bytes to store, and the picture that they show."""
+    """Return the bytes to store, and the image that they show."""
     before = Size(width=image.width, height=image.height)
     plain = is_upright_rgb(image)
     picture = image if plain else as_seen(image)
@@ -108,7 +110,7 @@ def _stored(content: bytes, image: Image.Image, storing: Storing) -> tuple[bytes
 
 
 def _whole(content: bytes, image: Image.Image) -> bool:
-    """Whether the decoder was not asked for less than all pixels, as only that of JPEG can be."""
+    """Return whether the decoder read all pixels. Only that of JPEG can be asked for fewer."""
     if image.format != "JPEG":
         return True
     with JpegImageFile(BytesIO(content)) as header:

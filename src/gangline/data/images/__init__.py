@@ -1,1 +1,1 @@
-"""Photos as people have them: files, captions, masks, sizes, pixels."""
+"""Photos as users have them: files, captions, masks, sizes, pixels."""

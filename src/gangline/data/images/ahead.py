@@ -1,7 +1,7 @@
-"""Photos decoded ahead by processes, in order, while who asked for them is at work on those before.
+"""Decode photos ahead in other processes, in order, while the caller works on earlier ones.
 
-Not `multiprocessing`: that would start each process as the trainer that it descends from, which takes the seconds and the memory of its
-libraries, and would send pickles. So a process is a program of its own, and what goes through its pipes are JSON and pixels.
+Why not `multiprocessing`? Each process would start as the trainer that it descends from, which takes the seconds and the memory of its
+libraries, and would exchange pickles. So each process is a separate program, whose pipes carry JSON and pixels.
 """
 
 import signal
@@ -21,22 +21,22 @@ from gangline.data.images.pixels import printable_path
 
 DECODER = (sys.executable, "-P", "-m", "gangline.data.images.decoder")
 PHOTOS_EACH = 12
-"""A process takes a moment to start, as long as a few photos: for fewer than twice as many photos none is started."""
+"""A process takes as long to start as a few photos to decode: none is started for fewer than twice as many photos."""
 PROCESSES_MAX = 16
 BYTES_AHEAD = 2**31
-"""What all photos may take together that are asked for and not yet taken, however many there are."""
+"""Limit of the memory of all photos that are requested and not yet taken."""
 TRIES = 2
 
 
 def processes_for(photos: int, on_cores: int) -> int:
-    """Return how many processes pay for so many photos: none for few."""
+    """Return how many processes pay off for this number of photos: none for few."""
     return min(on_cores, PROCESSES_MAX, photos // PHOTOS_EACH) if photos >= 2 * PHOTOS_EACH else 0
 
 
 def decoded(asked: Sequence[Asked], processes: int) -> Generator[list[DecodedView]]:
-    """Yield the views of each photo, in order. Close it where not all are taken: then the processes end.
+    """Yield the views of each photo, in order. Close it if not all are taken, which ends the processes.
 
-    Raises `BadInput`, which names the photo, when its turn has come.
+    Raise `BadInput` that names the photo when its turn comes.
     """
     if not processes:
         yield from map(decode_views, asked)
@@ -45,6 +45,7 @@ def decoded(asked: Sequence[Asked], processes: int) -> Generator[list[DecodedVie
         coming, ahead = deque[tuple[Asked, Future[list[DecodedView]]]](), 0
         left = deque(asked)
         while left or coming:
+            # One photo is always requested, even if it alone exceeds the limit.
             while left and (not coming or ahead + left[0].bytes_at_most <= BYTES_AHEAD):
                 each = left.popleft()
                 coming.append((each, decoders.decode(each)))
@@ -55,7 +56,7 @@ def decoded(asked: Sequence[Asked], processes: int) -> Generator[list[DecodedVie
 
 
 class _Decoders:
-    """So many processes; each is written to and read from by a thread."""
+    """Decoder processes; a thread writes to and reads from each."""
 
     def __init__(self, processes: int) -> None:
         self._threads = ThreadPoolExecutor(processes, thread_name_prefix="decoder")
@@ -86,7 +87,7 @@ class _Decoders:
 
 
 class _Decoder:
-    """One process, started when it is first asked, and once more where it was ended."""
+    """One process, started on its first photo, and again if it was killed."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -111,13 +112,13 @@ class _Decoder:
         return self._process
 
     def close(self) -> None:
-        """Nobody waits for its answers any more."""
+        """Kill the process: nobody waits for its answers any more."""
         self._closed = True
         if self._process:
             self._process.kill()
 
     def wait(self) -> None:
-        """For its end, also of one that was just being started."""
+        """Wait for the end of the process, even if it was just being started."""
         self.close()
         if self._process:
             self._process.wait()
@@ -125,7 +126,7 @@ class _Decoder:
 
 
 def _ended(asked: Asked, code: int) -> Exception:
-    """What is said of a process that ended twice over the same photo; one that was not ended by a signal has said more in the log."""
+    """Return the error for a process that ended twice on the same photo. Unless a signal ended it, it has written more to the log."""
     name = printable_path(asked.photo)
     if code == -signal.SIGKILL:
         return MemoryError(f"the process that decodes {name} was killed, perhaps for want of memory")

@@ -1,7 +1,7 @@
-"""How a picture is cut to a size that a batch can have. Pure, but for `cut_view`, which makes pixels.
+"""Decide how a picture is cut to a size that a batch can have. Pure, except for `cut_view`, which makes pixels.
 
-Buckets of several aspect ratios and about one area come from NovelAI ("Improvements on Stable Diffusion", 2022); SDXL is told of each
-picture how large it was and where it was cut (Podell et al. 2023, §2.2).
+Buckets of several aspect ratios and about one area come from NovelAI ("Improvements on Stable Diffusion", 2022). SDXL is conditioned on
+each picture's original size and on where it was cut (Podell et al. 2023, §2.2).
 """
 
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Literal
 from PIL import Image
 
 if TYPE_CHECKING:
-    import numpy as np  # the command line plans without it
+    import numpy as np  # not at runtime: the command line plans without it
 
 ASPECT_MAX = 2
 STEP = 64
-STEPS_LEAST = 8  # smaller pictures have finer steps, where the base can
+STEPS_LEAST = 8  # smaller pictures have finer steps, if the base can
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -32,14 +32,14 @@ class Size:
 
 
 def targets(resolution: int, aspect_buckets: bool, unit: int) -> list[Size]:
-    """What pictures are cut to; `unit`: sides that a base can have are its multiples."""
+    """Return the sizes that pictures are cut to, whose sides are multiples of `unit`, as the base needs."""
     if not aspect_buckets:
         return [Size(width=resolution, height=resolution)]
     return buckets(resolution, max(unit, STEP) if resolution >= STEPS_LEAST * STEP else unit)
 
 
 def buckets(resolution: int, step: int) -> list[Size]:
-    """Sizes of at most resolution² pixels with sides that are multiples of `step`, from 1:2 to 2:1, narrow ones first."""
+    """Return sizes of at most resolution² pixels, with sides that are multiples of `step`, from 1:2 to 2:1, narrow ones first."""
     step = min(step, resolution)
     sides = range(step, resolution * ASPECT_MAX + 1, step)
     widest = [Size(width=width, height=resolution**2 // width // step * step) for width in sides]
@@ -48,7 +48,7 @@ def buckets(resolution: int, step: int) -> list[Size]:
 
 
 def nearest(size: Size, among: list[Size]) -> Size:
-    """The bucket whose aspect ratio is closest, in the ratio of the two; of equals the one with more pixels."""
+    """Return the bucket with the closest aspect, by the ratio of the two; of equals the one with more pixels."""
 
     def distance(bucket: Size) -> tuple[Fraction, int]:
         ratio = Fraction(size.width * bucket.height, size.height * bucket.width)
@@ -59,7 +59,8 @@ def nearest(size: Size, among: list[Size]) -> Size:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What is seen of an upright photo of size `original`: scaled to `scaled`, cut to `target` at (left, top), then mirrored or not."""
+    """The part of an upright photo of size `original` that is seen: scaled to `scaled`, cut to `target` at (left, top), and maybe
+    mirrored."""
 
     original: Size
     scaled: Size
@@ -70,7 +71,7 @@ class View:
 
     @property
     def box(self) -> tuple[float, float, float, float]:
-        """Left, top, right, bottom in the pixels of the photo."""
+        """Left, top, right and bottom in pixels of the photo."""
         across, down = self.original.width / self.scaled.width, self.original.height / self.scaled.height
         right, bottom = self.left + self.target.width, self.top + self.target.height
         return (
@@ -82,7 +83,8 @@ class View:
 
     @property
     def sizes(self) -> tuple[int, int, int, int, int, int]:
-        """SDXL's: original height and width, top and left of the cut in the scaled picture (mirrored as it is), target height and width."""
+        """SDXL's conditioning: original height and width, top and left of the cut in the scaled picture (mirrored like it), target height
+        and width."""
         left = self.scaled.width - self.target.width - self.left if self.mirrored else self.left
         return self.original.height, self.original.width, self.top, left, self.target.height, self.target.width
 
@@ -96,9 +98,9 @@ def views(
     flip: bool = False,
     rng: "np.random.Generator | None" = None,
 ) -> list[View]:
-    """The centre, or `crops` places that `rng` draws; each of them mirrored too with `flip`.
+    """Return the centre, or `crops` positions that `rng` draws; with `flip`, each of them mirrored too.
 
-    As many for every photo, though places may coincide: a photo that fits its bucket has only one.
+    Every photo gets the same number, though positions may coincide: a photo that fits its bucket has only one.
     """
     scaled = covering(size, bucket)
     room = scaled.width - bucket.width, scaled.height - bucket.height
@@ -115,7 +117,7 @@ def views(
 
 
 def covering(size: Size, target: Size) -> Size:
-    """`size` scaled so that `target` just fits into it."""
+    """Return `size` scaled so that `target` just fits into it."""
     if size.width * target.height <= size.height * target.width:
         height = _rounded(size.height * target.width, size.width)
         return Size(width=target.width, height=max(height, target.height))
@@ -128,9 +130,9 @@ def _rounded(part: int, whole: int) -> int:
 
 
 def cut_view(image: Image.Image, view: View, how: Image.Resampling = Image.Resampling.LANCZOS) -> Image.Image:
-    """Scaling the box alone is scaling all and cutting then, in memory that the target bounds.
+    """Scale and cut in one step. Scaling the box alone equals scaling the whole and cutting then, in memory that the target bounds.
 
-    `image` is the whole photo, or anything that shows all of it at another size.
+    `image` is the whole photo, or another size of the whole photo.
     """
     across, down = image.width / view.original.width, image.height / view.original.height
     left, top, right, bottom = view.box

@@ -1,6 +1,6 @@
-"""What is said of each photo: a .txt or .caption file beside it, a line of metadata.jsonl, the words of its folder, or the prompt.
+"""The caption of each photo: a .txt or .caption file beside it, a line of metadata.jsonl, the words of its folder, or the prompt.
 
-The folder's name is kohya's convention: the photos of `10_sks dog` are seen ten times as often, as "sks dog".
+The folder's name is kohya's convention: the photos in `10_sks dog` are seen ten times as often, as "sks dog".
 """
 
 import codecs
@@ -31,7 +31,7 @@ TellUser = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caption:
-    """`repeats`: how often a pass over all photos has this one."""
+    """A caption; a pass over all photos includes its photo `repeats` times."""
 
     text: str
     repeats: int = 1
@@ -39,7 +39,7 @@ class Caption:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptionText:
-    """What one file says of a photo; empty and None where it says nothing."""
+    """The caption and repeats that one file states for a photo; empty and None if it states none."""
 
     file: str
     text: str = ""
@@ -49,10 +49,10 @@ class CaptionText:
 def read_captions(
     folder: Path, photos: list[str], prompt: str, tell: TellUser = lambda sentence: None
 ) -> dict[str, Caption]:
-    """The caption of each of `photos` (paths with `/`), from files that lie in `folder` as they would beside them.
+    """Return the caption of each of `photos` (paths with `/`), from files whose paths in `folder` are those beside the photos.
 
-    What is nearest to the photo counts: its own file, its line, the words of its folder, the prompt. `tell` hears, in
-    sentences, what may not be as it was meant. Raises `BadInput` that names file and line, or a link that leads out of `folder`.
+    The nearest one wins: the photo's own file, its line, the words of its folder, the prompt. `tell` gets sentences about what may be
+    unintended. Raise `BadInput` that names file and line, or a link that leads out of `folder`.
     """
     files = _files(folder, photos)
     own = {photo: _own(folder, file, tell) for photo, file in sidecar_files(photos, _sidecars(files)).items()}
@@ -65,7 +65,7 @@ def read_captions(
 
 
 def find_captions(folder: Path, photos: list[str]) -> list[str]:
-    """The files beside `photos` that hold captions of them, as paths below `folder`."""
+    """Return the files beside `photos` that hold their captions, as paths below `folder`."""
     files = _files(folder, photos)
     return sorted({*sidecar_files(photos, _sidecars(files)).values(), *_metadata(files)})
 
@@ -75,7 +75,7 @@ def is_caption(path: PurePath) -> bool:
 
 
 def shuffled(text: str, keep: int, rng: "np.random.Generator") -> str:
-    """The tags between commas in another order; the first `keep` stay where they are."""
+    """Return the comma-separated tags in random order; the first `keep` stay in place."""
     tags = [tag for part in text.split(",") if (tag := part.strip())]
     rest = tags[keep:]
     return ", ".join([*tags[:keep], *(rest[place] for place in rng.permutation(len(rest)))])
@@ -124,7 +124,8 @@ def _own(folder: Path, file: str, tell: TellUser) -> CaptionText:
 
 
 def _lines(folder: Path, file: str, tell: TellUser) -> Iterator[tuple[str, CaptionText]]:
-    """What Hugging Face's `imagefolder` reads: a JSON object a line, its `file_name` as seen from the file's own folder."""
+    """Yield photo and caption of each line, in the format of Hugging Face's `imagefolder`: JSON objects whose `file_name` is relative to
+    the file's folder."""
     for number, line in enumerate(_text(folder / file, file, tell).split("\n"), start=1):
         if line.strip():
             name, said = _line(line, f"line {number} of {file}")
@@ -156,7 +157,7 @@ def _repeats(value: dict[str, Any], where: str) -> int | None:
 
 
 def _caption_text(text: str, where: str) -> str:
-    """On one line, without characters that nobody sees."""
+    """Return the caption on one line, without invisible characters. Raise `BadInput` if it is too long."""
     seen = "".join(character for character in text if character.isprintable() or character.isspace())
     text = " ".join(seen.split())
     if len(text) > CHARACTERS_MAX:
@@ -179,9 +180,9 @@ def _text(path: Path, name: str, tell: TellUser) -> str:
 
 
 def text_of(content: bytes, name: str, tell: TellUser = lambda sentence: None) -> str:
-    """UTF-8, UTF-16 with its mark, or else the encoding of old Windows programs, which can read any bytes that are a text.
+    """Decode UTF-8, UTF-16 with a byte order mark, or else Windows-1252, which can decode any bytes of a text.
 
-    Raises `BadInput`.
+    Raise `BadInput` if it is not a text.
     """
     mark = next((mark for mark in MARKS if content.startswith(mark)), b"")
     if not mark and b"\0" in content:

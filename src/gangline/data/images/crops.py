@@ -1,4 +1,4 @@
-"""Which part of a picture a square of some resolution shows: the same whenever and wherever somebody asks."""
+"""Decide which part of a picture a square of some resolution shows: the same on every machine and in every run."""
 
 from typing import Literal
 
@@ -7,10 +7,10 @@ from gangline.data.images.buckets import Size, View, views
 
 Crop = Literal["center", "random"]
 DIGITS = 15
-"""Of a SHA-256: what a 64-bit number holds."""
+"""Hexadecimal digits of a SHA-256 that fit into a 64-bit number."""
 
 
 def square(size: Size, resolution: int, crop: Crop, sha256: str) -> View:
-    """`random` is drawn from the picture's own hash, so that one picture has one place."""
+    """Return the view. A `random` crop is drawn from the picture's own hash, so that each picture has one position."""
     rng = stream(int(sha256[:DIGITS], 16), "crop") if crop == "random" else None
     return views(size, Size(width=resolution, height=resolution), crop=crop, rng=rng)[0]

@@ -1,8 +1,8 @@
 """A process that decodes photos: `python -m gangline.data.images.decoder`.
 
-Asked on standard input, a JSON line for each photo. It answers on standard output: a line, empty or with what is wrong, then the bytes of
-each view's pixels and of its mask. It ends with its input, so it does not outlive who started it, whatever ended that; signals
-that are meant for the trainer it leaves to that.
+Standard input has a JSON line for each photo. The answer on standard output is a line, empty or with an error, then the bytes of each
+view's pixels and of its mask. The process ends with its input, so it cannot outlive its parent, however that ended. It ignores signals that
+are meant for the trainer.
 """
 
 import json
@@ -25,7 +25,7 @@ def main() -> None:
         for line in sys.stdin.buffer:
             _answer(as_asked(json.loads(line)), sys.stdout.buffer)
     except BrokenPipeError:
-        sys.stdout = None  # nobody is left to hear
+        sys.stdout = None  # the reader is gone, and flushing at exit would fail again
 
 
 def _answer(asked: Asked, to: IO[bytes]) -> None:
@@ -49,7 +49,7 @@ def write_question(asked: Asked, to: IO[bytes]) -> None:
 
 
 def read_answer(asked: Asked, source: IO[bytes]) -> list[DecodedView]:
-    """Raises `EOFError` where the process has ended, `BadInput` and `MemoryError` as `decode` does."""
+    """Return the decoded views. Raise `EOFError` if the process has ended, and `BadInput` or `MemoryError` as `decode_views` does."""
     line = source.readline()
     if not line.endswith(b"\n"):
         raise EOFError

@@ -1,4 +1,4 @@
-"""What is seen of a photo, decoded once: its views, and where the loss counts in each."""
+"""Decode a photo once into its views, with the weight of each pixel in the loss."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ CHANNELS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """`mask` is a file of its own, or the photo itself: then its transparency is meant."""
+    """A photo to decode. `mask` is a separate file, or the photo itself, whose transparency is then the mask."""
 
     photo: Path
     mask: Path | None
@@ -26,25 +26,25 @@ class Asked:
 
     @property
     def bytes_seen(self) -> int:
-        """Of all views, with their masks."""
+        """Bytes of all views, with their masks."""
         return sum(view.target.area for view in self.views) * (CHANNELS + (self.mask is not None))
 
     @property
     def bytes_at_most(self) -> int:
-        """What decoding takes for a moment: the photo as it was stored and as it is seen, and its views."""
+        """Peak of bytes while decoding: the photo as stored and as seen, and its views."""
         return 2 * CHANNELS * self.views[0].original.area + self.bytes_seen
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedView:
-    """A view in 8 bits: pixels (H, W, 3), and how much each counts (H, W) where there is a mask."""
+    """A view in uint8: pixels (H, W, 3), and if there is a mask, the weight of each pixel (H, W)."""
 
     pixels: "np.ndarray"
     mask: "np.ndarray | None"
 
 
 def decode_views(asked: Asked) -> list[DecodedView]:
-    """Every view of a photo. Raises `BadInput`, which names the file."""
+    """Return every view of a photo. Raise `BadInput` that names the file."""
     photo, mask = _read(asked)
     if asked.mask and mask:
         check_shape(asked.mask, mask, asked.views[0].original)

@@ -1,4 +1,4 @@
-"""Pictures side by side on one sheet, to be compared by eye."""
+"""Draw pictures side by side on one sheet, to compare them by eye."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ from gangline.core.display import printable
 
 TILE, GAP, MARGIN, LABEL = 256, 4, 16, 30
 STRIP, STRIP_MAX = 128, 8
-"""Pixels of a side of each photo in a strip, and how many there are at most."""
+"""The side of each photo in a strip in pixels, and the number of photos at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class GridRow:
-    """What its pictures have in common, and one picture for each column: None where there is none."""
+    """A row of pictures, one for each column or None, under a label that they share."""
 
     label: str
     pictures: Sequence[Image.Image | None]
 
 
 def draw_grid(rows: Sequence[GridRow], columns: Sequence[str], photos: Image.Image | None = None) -> Image.Image:
-    """A sheet with a heading over each column and a line over each row; above all of it the strip of `photos` that were trained on."""
+    """Draw a sheet with a heading over each column and a label over each row, below the strip of `photos` that were trained on."""
     width = 2 * MARGIN + len(columns) * (TILE + GAP) - GAP
     width = max(width, 2 * MARGIN + photos.width) if photos else width
     above = LABEL + photos.height if photos else 0
@@ -42,7 +42,7 @@ def draw_grid(rows: Sequence[GridRow], columns: Sequence[str], photos: Image.Ima
 
 
 def strip(pictures: Iterable[Image.Image]) -> Image.Image:
-    """Pictures in one row, small."""
+    """Draw small pictures in one row."""
     found = list(pictures)
     sheet = Image.new("RGB", (len(found) * (STRIP + GAP) - GAP, STRIP), "white")
     for number, picture in enumerate(found):
@@ -51,14 +51,14 @@ def strip(pictures: Iterable[Image.Image]) -> Image.Image:
 
 
 def spread(count: int) -> list[int]:
-    """The numbers of those of `count` pictures that a strip has: the first and the last among them, the others evenly between."""
+    """Return the indices of the pictures for a strip of `count` pictures: the first, the last, and others evenly spaced."""
     if count <= STRIP_MAX:
         return list(range(count))
     return [round(number * (count - 1) / (STRIP_MAX - 1)) for number in range(STRIP_MAX)]
 
 
 def _place(sheet: Image.Image, picture: Image.Image, left: int, top: int, side: int = TILE) -> None:
-    """As large as its tile allows, in its middle."""
+    """Paste the picture centred, as large as its tile allows."""
     factor = side / max(picture.size)
     width, height = (max(1, round(each * factor)) for each in picture.size)
     fitted = picture.convert("RGB").resize((width, height), Image.Resampling.LANCZOS)
@@ -66,9 +66,9 @@ def _place(sheet: Image.Image, picture: Image.Image, left: int, top: int, side: 
 
 
 def _write(pen: ImageDraw.ImageDraw, left: int, top: int, text: str, width: int, *, size: int, fill: str) -> None:
-    """In one line, cut where it would run into what stands beside it."""
+    """Write one line of text, cut at `width` pixels."""
     font = ImageFont.load_default(size)
-    shown = printable(text)[:width]  # a letter has a pixel at least, and each cut measures all of it
+    shown = printable(text)[:width]  # each letter has at least a pixel, and the loop measures the whole text each time
     while pen.textlength(shown, font) > width:
         shown = f"{shown.removesuffix('…')[:-1]}…"
     pen.text((left, top), shown, fill=fill, font=font)

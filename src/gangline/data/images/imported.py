@@ -1,7 +1,7 @@
-"""Photos that a server has fetched for a user, looked at in a process of their own: `python -m gangline.data.images.imported FOLDER`.
+"""Inspect photos that a server has downloaded for a user, in a separate process: `python -m gangline.data.images.imported FOLDER`.
 
-What strangers sent is decoded here and nowhere else in the server, with bounds of memory and time; a file that crashes the decoder
-ends this process. `FOLDER/fetched` is what came; photos and captions lie in `FOLDER/photos` afterwards. The answer is a line of JSON.
+Files from strangers are decoded here and nowhere else in the server, within limits of memory and time; a file that crashes the decoder ends
+only this process. `FOLDER/fetched` has the downloads; photos and captions are in `FOLDER/photos` afterwards. The answer is a line of JSON.
 """
 
 import json
@@ -21,13 +21,15 @@ MEMORY_BYTES_MAX = 4 * 2**30
 CPU_S_MAX = 1800
 REFUSED = 65
 TOLD_MAX = 20
-"""Sentences; what strangers packed may be worth ten thousand."""
+"""Limit of sentences: an archive from a stranger could cause ten thousand."""
 
 
 def inspect_folder(folder: Path, bounds: ZipBounds, *, all_are_photos: bool) -> dict[str, Any]:
-    """The names of photos and captions below `PHOTOS`, and sentences on what was not used. Raises `BadInput`.
+    """Return the names of photos and captions below `PHOTOS`, and sentences on what was skipped. Raise `UserError` if the files cannot be
+    used.
 
-    `all_are_photos`: each was named by itself, so one that is none is an error."""
+    With `all_are_photos` the user named each file, so one that is not a photo is an error.
+    """
     fetched, photos = folder / FETCHED, folder / PHOTOS
     shutil.rmtree(photos, ignore_errors=True)
     photos.mkdir()

@@ -1,4 +1,4 @@
-"""Where in a photo the loss counts: all where a mask is white, not at all where it is black."""
+"""Masks weigh the loss within a photo: fully where they are white, not at all where they are black."""
 
 from pathlib import Path
 
@@ -12,12 +12,12 @@ ASPECT_TOLERANCE = 0.02
 
 
 def check_shape(path: Path, mask: Image.Image, photo: Size) -> None:
-    """Raises `BadInput` where the mask in that file has another shape than its photo; it may be smaller or larger."""
+    """Raise `BadInput` if the mask in that file has another aspect than its photo; its size may differ."""
     check_fits(printable_path(path), Size(width=mask.width, height=mask.height), photo)
 
 
 def check_fits(name: str, mask: Size, photo: Size) -> None:
-    """Raises `BadInput` where a mask has another shape than its photo."""
+    """Raise `BadInput` if a mask has another aspect than its photo."""
     ratio = (mask.width * photo.height) / (mask.height * photo.width)
     if not 1 / (1 + ASPECT_TOLERANCE) <= ratio <= 1 + ASPECT_TOLERANCE:
         raise BadInput(

@@ -1,4 +1,4 @@
-"""Photos as people have them: a folder of files, some turned, some transparent, some no image at all."""
+"""Find photos as users have them: in a folder of files, some rotated, some transparent, some not images at all."""
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,15 +18,15 @@ from gangline.posix import cores
 T = TypeVar("T")
 U = TypeVar("U")
 READERS = min(4, cores())
-"""Threads that read photos for a plan: decoders let go of the interpreter. Each holds a photo in memory, one of 89 megapixels some hundreds
-of megabytes, so there are few; a server, which bounds the memory of what it looks at, reads one at a time."""
+"""Threads that read photos for a plan: decoders release the interpreter lock. There are few, because each holds a photo in memory, up to
+some hundred megabytes for 89 megapixels; a server, whose memory is limited, reads one at a time."""
 SUFFIXES = (".jpg", ".jpeg", ".jfif", ".png", ".apng", ".webp", ".avif", ".bmp", ".tif", ".tiff", ".gif")
 UNREADABLE = (".heic", ".heif", ".jxl", ".psd", ".svg", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2")
 
 
 @dataclass(frozen=True, slots=True)
 class FoundPhotos:
-    """Photos in the order of their names, the size of each as a person sees it, and sentences on what is not used."""
+    """Photos sorted by name, each one's size as a person sees it, and sentences on what was skipped."""
 
     photos: list[Path]
     sizes: list[Size]
@@ -34,10 +34,10 @@ class FoundPhotos:
 
 
 def find_photos(folder: Path, *, threads: int = 1) -> FoundPhotos:
-    """Every image in `folder` and in its subfolders that are named as kohya does, `10_sks dog`, each read to its last byte.
+    """Find every image in `folder` and in subfolders that are named like kohya's, `10_sks dog`, and read each to its last byte.
 
-    Captions are left to `captions`; so many `threads` read at once. Raises `BadInput` that names the folder, or the first image that
-    cannot be read.
+    Captions are left to `captions`; `threads` read in parallel. Raise `BadInput` that names the folder, or the first image that cannot be
+    read.
     """
     if not folder.exists():
         raise BadInput(f"there is no folder {folder}", hint="give the path of a folder of photos")
@@ -62,13 +62,13 @@ def find_photos(folder: Path, *, threads: int = 1) -> FoundPhotos:
 
 
 def read_each(read: Callable[[T], U], wanted: Iterable[T], threads: int) -> list[U]:
-    """Return what `read` gives of each, in order, by some threads. Raises what it raises of the first that fails."""
+    """Return the result of `read` for each, in order, computed by threads. Raise the error of the first that fails."""
     with ThreadPoolExecutor(threads, thread_name_prefix="photos") as readers:
         return list(readers.map(read, wanted))
 
 
 def _candidates(folder: Path) -> list[Path]:
-    """What lies in the folder and in subfolders with a number before their names, but for captions."""
+    """Return the entries of the folder and of subfolders with a number before their names, except captions."""
     try:
         entries = sorted(folder.iterdir())
         counted = [path for path in entries if path.is_dir() and COUNTED.fullmatch(path.name)]
@@ -80,7 +80,7 @@ def _candidates(folder: Path) -> list[Path]:
 
 
 def _why_not(path: Path) -> str:
-    """Why what lies in a folder of photos is none, or nothing; for an image that cannot be used, `BadInput`."""
+    """Return why an entry of a folder of photos is skipped, or "". Raise `BadInput` for an image that cannot be used."""
     suffix = path.suffix.lower()
     if path.is_dir():
         return "photos are taken from the folder itself and from folders named like `10_sks dog`"
@@ -102,13 +102,13 @@ def _is_image(path: Path) -> bool:
         with path.open("rb") as file, recognised(file):
             return True
     except Unreadable:
-        return True  # one that is too large
+        return True  # an image that is too large
     except (OSError, SyntaxError, Image.DecompressionBombError, Image.DecompressionBombWarning):
         return False
 
 
 def _checked(path: Path, folder: Path) -> tuple[Size, str]:
-    """Return its size, and a sentence on what is not used of it."""
+    """Return the photo's size, and a sentence if only its first frame is used."""
     if not is_safe_path(path.relative_to(folder).as_posix()):
         raise BadInput(f"{path.name!r} is a name that not every system can have", hint="rename it")
     with opened(path) as image:

@@ -1,6 +1,6 @@
-"""Pictures as people have them, in a file or as bytes: some turned, some transparent, some no image at all.
+"""Read images as users have them, from a file or bytes: some rotated, some transparent, some not images at all.
 
-What a file is, its bytes say, not its name. No file makes more than `PIXELS_MAX` pixels in memory.
+The format follows from a file's bytes, not from its name. No file makes more than `PIXELS_MAX` pixels in memory.
 """
 
 import struct
@@ -19,10 +19,10 @@ from PIL.JpegImagePlugin import JpegImageFile
 
 from gangline.core.errors import BadInput
 
-FORMATS = ("PNG", "WEBP", "AVIF", "BMP", "TIFF", "GIF")  # and JPEG; Pillow knows others that call programs
+FORMATS = ("PNG", "WEBP", "AVIF", "BMP", "TIFF", "GIF")  # and JPEG; for some other formats Pillow calls programs
 PIXELS_MAX = 89_000_000
 ONE_AT_A_TIME = Lock()
-"""Filters of warnings are the whole process's: two threads that change them at once leave them changed."""
+"""Warning filters belong to the whole process: two threads that change them at once leave them changed."""
 JPEG = b"\xff\xd8\xff"
 ON_ITS_SIDE = (5, 6, 7, 8)
 UPRIGHT = {
@@ -37,7 +37,8 @@ UPRIGHT = {
 
 
 class Unreadable(Exception):
-    """Bytes that give no picture. `kind` is one of a few words; `because` follows the file's name in a sentence."""
+    """Raised for bytes that are no usable image. `kind` is one of a few phrases, for counting; `because` follows the file's name in a
+    sentence."""
 
     def __init__(self, kind: str, because: str, hint: str) -> None:
         super().__init__(because)
@@ -47,38 +48,39 @@ class Unreadable(Exception):
 
 
 def read_photo(path: Path) -> Image.Image:
-    """The picture as a person sees it: its first frame, upright, in sRGB, transparency over white. Raises `BadInput`."""
+    """Return the image as a person sees it: its first frame, upright, in sRGB, transparency over white. Raise `BadInput` if it is
+    unreadable."""
     with opened(path) as image:
         return as_seen(image)
 
 
 def read_alpha(path: Path) -> Image.Image | None:
-    """How opaque each pixel of the upright photo is, in mode L; None where all of it is."""
+    """Return the opacity of each pixel of the upright photo, in mode L, or None if it has no transparency."""
     with opened(path) as image:
         plain = _eight_bits(image)
         return _upright(image, _alpha(plain)) if plain.has_transparency_data else None
 
 
 def read_both(path: Path) -> tuple[Image.Image, Image.Image | None]:
-    """What `read_photo` and `read_alpha` give, decoded once."""
+    """Return the results of `read_photo` and `read_alpha` from one decode."""
     with opened(path) as image:
         plain = _eight_bits(image)
         return as_seen(image), _upright(image, _alpha(plain)) if plain.has_transparency_data else None
 
 
 def upright_size(path: Path) -> tuple[int, int]:
-    """Return width and height of what `read_photo` gives. No pixel is decoded but of a PNG that speaks of itself at its end.
+    """Return width and height of the result of `read_photo`. No pixel is decoded, except of a PNG with metadata at its end.
 
-    Raises `BadInput`, though not for every file that cannot be read to its end.
+    Raise `BadInput`, though not for every file whose pixels are damaged.
     """
     with _by_name(path), path.open("rb") as file, _unreadable(file), recognised(file) as image:
-        turned = image.format != "TIFF" and _turn_in_header(image, file) in ON_ITS_SIDE  # Pillow gives a TIFF's upright
+        turned = image.format != "TIFF" and _turn_in_header(image, file) in ON_ITS_SIDE  # a TIFF's size is upright
         return (image.height, image.width) if turned else image.size
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[Image.Image]:
-    """The image in a file, loaded. Raises `BadInput`, which names the file."""
+    """Open and load the image in a file. Raise `BadInput` that names the file."""
     with _by_name(path), path.open("rb") as file, loaded(file) as image:
         yield image
 
@@ -97,7 +99,7 @@ def _by_name(path: Path) -> Iterator[None]:
 
 @contextmanager
 def loaded(file: BinaryIO, *, at_least: int | None = None) -> Iterator[Image.Image]:
-    """The image in `file`. What a decoder raises on damaged bytes nobody has listed: all of it is `Unreadable`.
+    """Load the image in `file`. Any error of a decoder becomes `Unreadable`: there is no list of what damaged bytes make them raise.
 
     A JPEG may be decoded at a half, a quarter or an eighth of its size, as long as no side gets below `at_least` pixels.
     """
@@ -126,14 +128,18 @@ def _unreadable(file: BinaryIO) -> Iterator[None]:
 
 
 def recognised(file: BinaryIO) -> Image.Image:
-    """Its format and size; of a JPEG too large for memory a half, a quarter or an eighth, which its coding allows. Others of that
-    size are refused: raises `Unreadable`, or what Pillow raises."""
+    """Open an image without decoding it. A JPEG too large for memory is opened at a half, a quarter or an eighth of its size.
+
+    Other formats cannot be reduced while decoding: raise `Unreadable` if they are too large, or Pillow's errors.
+    """
     start = file.read(len(JPEG))
     file.seek(0)
     if start == JPEG:
         image = JpegImageFile(file)
         pixels = image.width * image.height
-        if pixels > PIXELS_MAX and "progressive" in image.info:  # its decoder holds all of it at once
+        if (
+            pixels > PIXELS_MAX and "progressive" in image.info
+        ):  # the decoder of progressive files holds all coefficients at once
             raise _too_large(f" (progressive, {image.width} × {image.height})")
         part = next(part for part in (1, 2, 4, 8) if pixels <= PIXELS_MAX * part**2)
         if part > 1:
@@ -148,17 +154,18 @@ def recognised(file: BinaryIO) -> Image.Image:
 
 
 def as_seen(image: Image.Image) -> Image.Image:
+    """Return the loaded image as a person sees it: upright, in sRGB, transparency over white."""
     return _upright(image, _over_white(_eight_bits(image)))
 
 
 def is_upright_rgb(image: Image.Image) -> bool:
-    """Whether its pixels are as a person sees them already."""
+    """Return whether the image's pixels already are as a person sees them."""
     plain = image.mode == "RGB" and not image.has_transparency_data and not image.info.get("icc_profile")
     return plain and _orientation(image) not in UPRIGHT
 
 
 def printable_path(path: Path) -> str:
-    """A name that is fit to be printed, whatever it is."""
+    """Return the file's name in a printable form."""
     return path.name if path.name.isprintable() else repr(path.name)
 
 
@@ -183,7 +190,7 @@ def _kind(file: BinaryIO) -> str:
 
 
 def _eight_bits(image: Image.Image) -> Image.Image:
-    """16-bit grey becomes 8-bit grey; 16-bit colours are read as 8 bits."""
+    """Convert 16-bit grey to 8 bits; Pillow already reads 16-bit colours as 8 bits."""
     if image.mode == "I" or image.mode.startswith("I;16"):
         return image.convert("I").point(lambda value: value / 256).convert("L")
     return image
@@ -203,7 +210,7 @@ def _alpha(image: Image.Image) -> Image.Image:
 
 
 def _in_srgb(image: Image.Image) -> Image.Image:
-    """By the colour profile in the file, where it has one that fits; inks without one as screens show them."""
+    """Convert by the file's colour profile, if it has a valid one; CMYK without a profile is converted as screens show it."""
     profile = image.info.get("icc_profile")
     plain = image if image.mode in ("RGB", "L", "CMYK") else image.convert("RGB")
     if not profile:
@@ -225,17 +232,17 @@ def _upright(image: Image.Image, seen: Image.Image) -> Image.Image:
 
 
 def _turn_in_header(image: Image.Image, file: BinaryIO) -> int:
-    """The orientation, read without decoding: what a PNG says of it after its pixels Pillow only finds once it has decoded them."""
+    """Return the orientation without decoding. Only if a PNG has metadata after its pixels does Pillow have to decode them first."""
     if image.format != "PNG" or _speaks_at_its_end(file):
         return _orientation(image)
     try:
         return _orientation_in(Image.Image.getexif(image))
-    except Exception:  # as below
+    except Exception:  # damaged metadata, as in `_orientation`
         return 1
 
 
 def _speaks_at_its_end(file: BinaryIO) -> bool:
-    """Whether chunks of a PNG that may hold its orientation follow its pixels."""
+    """Return whether chunks of a PNG that may hold its orientation follow its pixels."""
     place, pixels = file.tell(), False
     file.seek(8)
     try:
@@ -253,7 +260,7 @@ def _speaks_at_its_end(file: BinaryIO) -> bool:
 def _orientation(image: Image.Image) -> int:
     try:
         return _orientation_in(image.getexif())
-    except Exception:  # a damaged note on a picture is no damage to the picture
+    except Exception:  # damaged metadata does not make the pixels unusable
         return 1
 
 

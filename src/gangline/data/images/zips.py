@@ -1,4 +1,4 @@
-"""Zips that strangers may have packed, unpacked into a folder: nothing leaves it, nothing swells, nothing is followed."""
+"""Unpack zips that strangers may have packed: no file lands outside the folder, sizes are bounded, and links are refused."""
 
 import stat
 import zipfile
@@ -15,14 +15,14 @@ from gangline.data.images.captions import COUNTED
 CHUNK = 1 << 20
 ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar", ".zst")
 PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""Others unpack with libraries of their own, and swell further."""
+"""Other compressions need additional libraries, and expand further."""
 OF_SYSTEMS = ("__MACOSX", ".DS_Store", "Thumbs.db", "desktop.ini")
 ENCRYPTED = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZipBounds:
-    """What a zip may hold when it is unpacked."""
+    """Limits of what a zip may hold when it is unpacked."""
 
     files_max: int = 20_000
     file_bytes_max: int = 200_000_000
@@ -30,13 +30,14 @@ class ZipBounds:
 
 
 DEPTH_MAX = 16
-"""Photos lie at the top or one folder below. Folders cost a disk as much as files, and count as none."""
+"""Photos are at the top or one folder below. Folders take space on a disk as files do, but do not count as files."""
 
 
 def unpack_zip(path: Path, folder: Path, bounds: ZipBounds) -> ZipBounds:
-    """Unpack a zip of photos into `folder`, without the one folder that holds all of it; return what is left of the bounds.
+    """Unpack a zip of photos into `folder`, without a single folder that holds everything. Return the bounds that are left.
 
-    Raises `BadInput`."""
+    Raise `BadInput` if it cannot be unpacked, or exceeds the bounds.
+    """
     try:
         with zipfile.ZipFile(path) as packed:
             wanted = _wanted(packed, path.name, bounds)
@@ -55,7 +56,7 @@ def unpack_zip(path: Path, folder: Path, bounds: ZipBounds) -> ZipBounds:
 
 
 def _wanted(packed: zipfile.ZipFile, name: str, bounds: ZipBounds) -> dict[str, zipfile.ZipInfo]:
-    """The files to unpack by their names in the folder. What the central directory says is checked before a byte is unpacked."""
+    """Return the files to unpack by their names in the folder. The central directory is checked before a byte is unpacked."""
     members = [each for each in packed.infolist() if not each.is_dir() and not _is_of_a_system(each.filename)]
     if not members:
         raise BadInput(f"{name} holds no files", hint="pack photos into it")
@@ -102,7 +103,7 @@ def _is_of_a_system(inner: str) -> bool:
 
 
 def _below_the_one_folder(names: list[str]) -> list[str]:
-    """A folder that was packed itself is not part of the names; one with repeats, `10_sks dog`, is."""
+    """Return the names without a single folder that holds all of them, unless it states repeats, `10_sks dog`."""
     while all("/" in name for name in names) and len(first := {name.partition("/")[0] for name in names}) == 1:
         if COUNTED.fullmatch(next(iter(first))):
             break
@@ -111,7 +112,7 @@ def _below_the_one_folder(names: list[str]) -> list[str]:
 
 
 def _unpack_one(packed: zipfile.ZipFile, member: zipfile.ZipInfo, to: Path, bytes_max: int, name: str) -> int:
-    """Return how long it is: what the zip says of that is not believed."""
+    """Unpack one file and return its size. It is counted, because the zip's own statement of it may be false."""
     to.parent.mkdir(parents=True, exist_ok=True)
     size = 0
     with packed.open(member) as content, to.open("xb") as out:

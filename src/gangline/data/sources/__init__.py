@@ -1,8 +1,8 @@
-"""What a data set is made from: folders of images, webdataset tars, MosaicML's MDS, tables with images, with their URLs or paths.
+"""Sources that a data set is made from: folders of images, webdataset tars, MosaicML's MDS, and tables with images, URLs or paths.
 
-find_source(place, hints)     which of them lies there
-source.shards(rows)           the work, cut into pieces that do not depend on who does them, or when
-source.read(shard)            the samples of a piece, in an order that never changes
+find_source(place, hints)       returns which source is at a place
+source.shards(entries, rows)    returns the work in pieces that do not depend on who does them, or when
+source.read(shard)              yields the samples of a piece, always in the same order
 """
 
 from gangline.data.sources.find import CALLED, Hints, find_source

@@ -1,4 +1,4 @@
-"""Columns that a source has besides image and caption: which are kept, under which names, as which type."""
+"""Decide which columns of a source besides image and caption are kept, under which names and types."""
 
 import json
 import math
@@ -20,18 +20,18 @@ TYPES = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string(
 
 @lru_cache(4096)
 def named_apart(name: str) -> str:
-    """A source's own name for a column, changed where a data set has one of that name with another meaning. SQL tells no `WIDTH` from
+    """Return the source's name for a column, changed if a data set has another column of that name. SQL does not distinguish `WIDTH` from
     `width`."""
     plain = name.replace(".", "_").encode(errors="replace").decode()  # Lance takes no dots
     rest = plain.lower()
-    while rest.startswith("source_"):  # else `width` and `source_width` of one source would be one
+    while rest.startswith("source_"):  # else `width` and `source_width` of one source would get one name
         rest = rest.removeprefix("source_")
     ours = not rest or rest in OURS or rest.startswith(("latents_", "texts", "_row"))
     return f"source_{plain}" if ours else plain
 
 
 def inferred(samples: Iterable[Mapping[str, Any]], left_out: Iterable[str]) -> pa.Schema:
-    """Of JSON objects: a column for each name that has a number, a text or a truth value, the widest of what it has in `samples`."""
+    """Return a column for each name in JSON objects that has a number, a text or a truth value, with the widest type in `samples`."""
     found: dict[str, pa.DataType] = {}
     for sample in samples:
         for name, value in sample.items():
@@ -43,7 +43,8 @@ def inferred(samples: Iterable[Mapping[str, Any]], left_out: Iterable[str]) -> p
 
 
 def _cast(kind: pa.DataType) -> Callable[[Any], Any]:
-    """To a value of that type, or to None, or by an error of three kinds to nothing."""
+    """Return a function that converts a value to the type. It returns None, or raises TypeError, ValueError or OverflowError, if it
+    cannot."""
     if pa.types.is_string(kind):
         return lambda value: (value if isinstance(value, str) else json.dumps(value)).encode(errors="replace").decode()
     if pa.types.is_boolean(kind):
@@ -61,8 +62,8 @@ def _cast(kind: pa.DataType) -> Callable[[Any], Any]:
 
 
 class Split:
-    """What `columns` hold of a line, and what they cannot hold of it, named with the reason. Names in `used` hold something else, such
-    as the caption."""
+    """Splits a line into the values that `columns` hold, and the fields that they cannot hold, named with the reason. Fields in `used` have
+    another purpose, such as the caption."""
 
     def __init__(self, columns: pa.Schema, used: Iterable[str]) -> None:
         self._empty = dict.fromkeys(columns.names)
@@ -92,14 +93,14 @@ class Split:
 
 
 def _why(value: Any, kind: pa.DataType | None) -> str:
-    """It is not in a column of this type, or in none."""
+    """Return why a value is not in a column of this type, or not in any."""
     if type(value) not in TYPES:
         return _kind(value)
     return f"{_kind(value)}, not {kind}" if kind else "in none of the first samples"
 
 
 def dropped_column(name: str, why: str) -> str:
-    """What is dropped, as it is counted."""
+    """Return the label by which a dropped field is counted."""
     shown, reason = (text.encode(errors="replace").decode() for text in (name, why))
     short, brief = (text if len(text) <= NAME_MAX else f"{text[:NAME_MAX]}…" for text in (shown, reason))
     return f"{short} ({brief})"
@@ -122,20 +123,20 @@ def _kind(value: Any) -> str:
 
 
 def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """What holds values of both."""
+    """Return a type that holds values of both."""
     if one == other:
         return one
     return pa.float64() if {one, other} == {pa.int64(), pa.float64()} else pa.string()
 
 
 def clean(text: str) -> str:
-    """A caption on one line, without characters that nobody sees, and no longer than anything reads."""
+    """Return a caption on one line, without invisible characters, cut at `CHARACTERS_MAX`."""
     seen = "".join(character for character in text if character.isprintable() or character.isspace())
     return " ".join(seen.split())[:CHARACTERS_MAX]
 
 
 def captions_in(content: bytes, name: str) -> tuple[str, ...]:
-    """Of a text file; none where it is no text."""
+    """Return the captions in a text file; empty if it is not a text."""
     try:
         return captions_of(text_of(content, name))
     except BadInput:
@@ -143,7 +144,7 @@ def captions_in(content: bytes, name: str) -> tuple[str, ...]:
 
 
 def object_in(content: bytes) -> dict[str, Any] | None:
-    """Of a JSON file; None where it is damaged, or of something else."""
+    """Return the object in a JSON file, or None if it is damaged or not an object."""
     try:
         value = json.loads(content)
     except (ValueError, RecursionError):
@@ -152,7 +153,7 @@ def object_in(content: bytes) -> dict[str, Any] | None:
 
 
 def captions_of(value: Any) -> tuple[str, ...]:
-    """What a cell says: one text or several; none where it is empty."""
+    """Return the captions in a cell, which holds one text or several; empty if it has none."""
     texts = value if isinstance(value, list | tuple) else [value]
     cleaned = (clean(text) for text in texts if isinstance(text, str))
     return tuple(dict.fromkeys(text for text in cleaned if text))

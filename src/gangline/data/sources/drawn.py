@@ -1,6 +1,5 @@
-"""Latents that a source has of its images, as MosaicML's diffusion writes them: `latents_512` are the bytes of a square's latents in half
-precision, drawn once from the VAE's posterior and multiplied by the VAE's scale. Whose VAE it was, only the user can say.
-"""
+"""Latents that a source has of its images, in the format of MosaicML's diffusion: `latents_512` holds the bytes of a square's latents in
+half precision, drawn once from the VAE's posterior and multiplied by the VAE's scale. Only the user knows which VAE it was."""
 
 import re
 from dataclasses import asdict, dataclass
@@ -17,12 +16,12 @@ STORED = np.dtype("<f2")
 
 
 class Unusable(Exception):
-    """Why a sample has no latents, in words that are counted."""
+    """Raised if a sample has no usable latents; the message is a phrase that is counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A column of the source, and what `latents` it holds once it is divided by `scale`."""
+    """A column of the source, and the `latents` that it holds once divided by `scale`."""
 
     name: str
     latents: LatentsColumn
@@ -30,7 +29,7 @@ class Drawn:
 
     @property
     def column(self) -> str:
-        """What they become."""
+        """The name of its column in the data set."""
         return latents_column(self.latents.resolution, "center")
 
     @property
@@ -44,7 +43,8 @@ class Drawn:
         return f"{self.name} / {self.scale}: {sorted(asdict(self.latents).items())}"
 
     def read(self, stored: bytes | None) -> np.ndarray:
-        """Mean and deviation, as `data encode` stores them; what was drawn once deviates by nothing. Raises `Unusable`."""
+        """Return mean and deviation (2·C·side·side,) in float16, as `data encode` stores them; the deviation of drawn latents is zero.
+        Raise `Unusable`."""
         if not stored:
             raise Unusable(f"no {self.name}")
         if len(stored) != self.latents.numbers // 2 * STORED.itemsize:
@@ -58,7 +58,7 @@ class Drawn:
 
 
 def resolution_of(name: str) -> int:
-    """Raises `BadInput` where a column's name does not say it."""
+    """Return the resolution in a column's name. Raise `BadInput` if there is none."""
     found = IMAGES.fullmatch(name)
     if not found:
         raise BadInput(f"{name} is no column of latents", hint="they are called after their resolution: latents_512")
@@ -66,7 +66,7 @@ def resolution_of(name: str) -> int:
 
 
 def notes_on(names: list[str]) -> tuple[str, ...]:
-    """What the user is told of columns of latents that are left out."""
+    """Return notes for the user on columns of latents that are skipped."""
     images = [name for name in names if IMAGES.fullmatch(name)]
     notes = []
     if images:

@@ -1,4 +1,4 @@
-"""Which kind of source lies at a place."""
+"""Find out which kind of source is at a place."""
 
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -33,7 +33,7 @@ SOUGHT = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hints:
-    """What the user says of the source; what is empty is found. `uncaptioned`: no caption is needed."""
+    """The user's options for the source; empty ones are detected. `uncaptioned` means that no caption is needed."""
 
     kind: str = ""
     captions: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class Hints:
 
 
 def find_source(place: DataPlace, hints: Hints = Hints()) -> tuple[Source, list[Entry]]:
-    """The source, and the files that it was found to be. Raises `BadInput` where nothing there can be one."""
+    """Return the source and its files. Raise `BadInput` if nothing there can be a source."""
     place, entries = _listed(place)
     found = _found(entries)
     wanted = FROM.get(hints.kind, (hints.kind,)) if hints.kind else ("mds", "tars", "tables", "folder", "lines")
@@ -73,10 +73,10 @@ def find_source(place: DataPlace, hints: Hints = Hints()) -> tuple[Source, list[
 
 
 def _found(entries: list[Entry]) -> dict[str, list[Entry]]:
-    """The files of each kind of source."""
+    """Return the files of each kind of source."""
     found = {kind: [one for one in entries if one.name.lower().endswith(ends)] for kind, ends in ENDINGS.items()}
     found |= {"folder": [entry for entry in entries if is_image(entry)], "mds": mds_files(entries)}
-    if found["folder"]:  # a table of metadata is about them, and img2dataset's 00000.parquet about those in 00000/
+    if found["folder"]:  # tables of metadata describe the images, as img2dataset's 00000.parquet describes 00000/
         folders = {entry.name.partition("/")[0] for entry in found["folder"] if "/" in entry.name}
         found["tables"] = [
             entry
@@ -87,8 +87,8 @@ def _found(entries: list[Entry]) -> dict[str, list[Entry]]:
 
 
 def _of_one_kind(place: DataPlace, entries: list[Entry]) -> list[Entry]:
-    """What lies beside tables as .json is about them. Raises `BadInput` where there are tables of several kinds: they may be the same
-    ones."""
+    """Return the tables of one kind; a .json beside others describes them. Raise `BadInput` if there are several kinds: they may be copies
+    of the same table."""
     of_kind: dict[str, list[Entry]] = {}
     for entry in entries:
         of_kind.setdefault(PurePosixPath(entry.name).suffix.lower(), []).append(entry)
@@ -103,7 +103,7 @@ def _of_one_kind(place: DataPlace, entries: list[Entry]) -> list[Entry]:
 
 
 def _check_hints(place: DataPlace, kind: str, hints: Hints) -> None:
-    """Raises `BadInput` where something is named that a source of this kind does not have."""
+    """Raise `BadInput` if an option names something that a source of this kind does not have."""
     of_tables = (("--image-column", hints.image), ("--url-column", hints.url))
     of_tars = (("--image-member", hints.image_member), ("--caption-member", hints.caption_member))
     for what, owners, options in (
@@ -119,7 +119,7 @@ def _check_hints(place: DataPlace, kind: str, hints: Hints) -> None:
 
 
 def _listed(place: DataPlace) -> tuple[DataPlace, list[Entry]]:
-    """A single file is a folder with that file alone."""
+    """Return the place and its files. A single file counts as a folder with only that file."""
     path = Path(place.uri)
     single = place.uri.lower().endswith((*TARS, *TABLES, *LINES)) and (place.is_remote or path.is_file())
     if not single:

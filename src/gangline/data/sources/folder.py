@@ -1,6 +1,6 @@
-"""A folder of images at any depth, each with what is said of it: a .txt, .caption or .json file beside it (as img2dataset writes
-them), a line of metadata.jsonl, metadata.csv or metadata.parquet in its folder or above (Hugging Face's `imagefolder`), or the words
-of a folder named as kohya does, `10_sks dog`. Where each class has a folder of its own, its name is the image's label."""
+"""A folder of images at any depth, with their captions: in a .txt, .caption or .json file beside each (as img2dataset writes them), in a
+line of metadata.jsonl, metadata.csv or metadata.parquet in its folder or above (Hugging Face's `imagefolder`), or in the name of a folder
+in kohya's style, `10_sks dog`. If each class has a folder, the folder's name is the image's label."""
 
 import csv
 import io
@@ -36,7 +36,7 @@ Lines = dict[str, dict[str, Any]]
 
 
 class Cells(dict[str, Any]):
-    """A line of a CSV: texts, and None where there is nothing."""
+    """A line of a CSV file: texts, and None for empty cells."""
 
 
 def is_image(entry: Entry) -> bool:
@@ -44,20 +44,21 @@ def is_image(entry: Entry) -> bool:
 
 
 def says_something(entry: Entry) -> bool:
-    """Of images; what else lies there is none of the source, such as a data set that is made there."""
+    """Return whether a file has captions or metadata of images. Other files do not belong to the source, such as a data set that is made
+    there."""
     path = PurePosixPath(entry.name)
     return is_caption(path) or path.name in METADATA
 
 
 def about_images(entries: list[Entry]) -> list[Entry]:
-    """The images, and the files that say something of them."""
+    """Return the images, and the files that describe them."""
     images = [entry.name for entry in entries if is_image(entry)]
     details = set(_details(images, entries).values())
     return [entry for entry in entries if is_image(entry) or says_something(entry) or entry.name in details]
 
 
 def _details(images: list[str], entries: list[Entry]) -> dict[str, str]:
-    """The .json file of each image that has one."""
+    """Return the .json file of each image that has one."""
     return sidecar_files(images, (entry.name for entry in entries if entry.name.lower().endswith(DETAILS)))
 
 
@@ -77,7 +78,7 @@ class FolderSource:
         return ["folder", *self.captions]
 
     def shards(self, entries: list[Entry], rows: int) -> list[Shard]:
-        """Of images, each with the file of its caption and that of its details, if there are any."""
+        """Cut into shards of images, each with its caption's file and its .json file, if there are any."""
         images = [entry.name for entry in entries if is_image(entry)]
         files = sidecar_files(images, (entry.name for entry in entries if entry.name.lower().endswith(BESIDE)))
         details = _details(images, entries)
@@ -103,7 +104,7 @@ class FolderSource:
 def folder_source(
     place: DataPlace, entries: list[Entry], captions: tuple[str, ...], passed_over: list[str] | None = None
 ) -> FolderSource:
-    """`passed_over`: tables beside the images, which the user is told of."""
+    """Return the source. `passed_over` are tables beside the images, which the user gets a note about."""
     names = {entry.name for entry in entries}
     metadata = tuple(sorted(name for name in names if PurePosixPath(name).name in METADATA))
     images = [entry.name for entry in entries if is_image(entry)]
@@ -126,7 +127,7 @@ def folder_source(
 
 
 def _labels(images: list[str]) -> Lines:
-    """Where all images lie at one depth in several folders, as ImageNet's do by their classes."""
+    """Return the label of each image if all images are at one depth in several folders, like ImageNet's classes."""
     folders = {PurePosixPath(image).parent for image in images}
     by_class = len(folders) > 1 and len({len(folder.parts) for folder in folders}) == 1
     return {image: _label(image) for image in images} if by_class else {}
@@ -137,7 +138,7 @@ def _label(image: str) -> dict[str, Any]:
 
 
 def _check_there(place: DataPlace, captions: tuple[str, ...], lines: list[dict[str, Any]]) -> None:
-    """Raises `BadInput` where captions are to be in a column that no line has."""
+    """Raise `BadInput` if a caption column is given that no line has."""
     there = dict.fromkeys(name for line in lines for name in line if name != NAME)
     missing = [name for name in captions if name not in there]
     if missing:
@@ -151,7 +152,7 @@ def _details_in(place: DataPlace, file: str) -> dict[str, Any] | None:
 
 @cache
 def read_metadata(place: DataPlace, files: tuple[str, ...]) -> Lines:
-    """What the lines of these files say of each image, by its path below the place."""
+    """Return the fields of each image that these files describe, by its path below the place. Raise `BadInput` that names a wrong line."""
     found: Lines = {}
     named: dict[str, str] = {}
     for file in files:
@@ -208,7 +209,7 @@ def _cells(text: str, file: str) -> Iterator[Cells]:
 
 
 def _typed(line: dict[str, Any]) -> dict[str, Any]:
-    """What looks like a number in a CSV is one, where all of its column do."""
+    """Parse cells of a CSV file that look like numbers."""
     return {name: _number(value) for name, value in line.items()} if isinstance(line, Cells) else line
 
 

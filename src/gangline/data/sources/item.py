@@ -1,4 +1,4 @@
-"""What every source gives."""
+"""The interface of all sources."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,11 +11,11 @@ from gangline.data.place import DataPlace, Entry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """A sample before anybody looked at it: its image's bytes, or the `file` below the source's place, or `s3://` anywhere, or the `url`
-    that holds them.
+    """A sample before its image is decoded: the image's bytes, or the `file` below the source's place or at `s3://`, or the `url` that
+    holds them.
 
-    `name` says where it comes from. `dropped` names what its source says of it and `columns` cannot hold, each with the reason. With a
-    `problem`, a few words that are counted, there is no sample at all.
+    `name` states its origin. `dropped` names fields that `columns` cannot hold, each with the reason. If `problem` is set, a phrase that is
+    counted, there is no sample.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A piece of the work; what `parts` are, its source knows."""
+    """A piece of the work; only its source knows what `parts` are."""
 
     number: int
     parts: tuple[Any, ...]
@@ -42,7 +42,7 @@ class Shard:
 
 
 class Source(Protocol):
-    """`columns` are those of its own that are kept, `latents` what it has of its images' latents; `notes` are told to the user."""
+    """A source of samples. `columns` are its columns that are kept, `latents` those of images' latents; `notes` are shown to the user."""
 
     @property
     def kind(self) -> str: ...
@@ -61,12 +61,12 @@ class Source(Protocol):
 
     @property
     def asked(self) -> list[str]:
-        """All that decides what is read of its files, besides `columns`: captions of another column are of another source."""
+        """All options, besides `columns`, that decide what is read from its files: with other caption columns it is another source."""
         ...
 
     def shards(self, entries: list[Entry], rows: int) -> list[Shard]:
-        """Of about `rows` samples each; `entries` are the files that the source was found to be. It does not keep them: a source is
-        sent with each shard."""
+        """Return shards of about `rows` samples; `entries` are the source's files. They are not kept, because the source is sent with each
+        shard."""
         ...
 
     def read(self, shard: Shard) -> Iterator[Item]: ...
@@ -77,7 +77,7 @@ NO_LATENTS = pa.schema([])
 
 
 def cut_into_shards(parts: list[Any], size: int) -> list[Shard]:
-    """`size` parts to a shard."""
+    """Return shards of `size` parts; the last may have fewer."""
     return [
         Shard(number, tuple(parts[first : first + size])) for number, first in enumerate(range(0, len(parts), size))
     ]

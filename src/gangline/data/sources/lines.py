@@ -1,7 +1,7 @@
-"""Tables that people write themselves: CSV, TSV, JSON lines, and JSON that is an array of objects; all in UTF-8, of any length.
+"""Tables that people write themselves: CSV, TSV, JSON lines, and JSON arrays of objects, in UTF-8 and of any length.
 
-A file is read through once for the number of its rows, the types of its columns and where every so many rows begin, so that a piece
-can be read from there on.
+A file is scanned once for the number of its rows, the types of its columns, and the position of every `MARKED`-th row, from which a piece
+can start to read.
 """
 
 import codecs
@@ -34,14 +34,14 @@ WHOLE = re.compile(r"-?(0|[1-9]\d{0,17})")
 BROKEN = re.compile(r"[-+]?((\d+\.\d*|\.\d+)(e[-+]?\d+)?|\d+e[-+]?\d+|nan|inf)", re.IGNORECASE)
 BETWEEN = " \t\r\n,"
 LOST = re.compile("[\udc80-\udcff]")
-"""What stands for bytes that are no text."""
+"""Surrogates that stand for bytes that are not UTF-8."""
 NESTED = pa.list_(pa.null())
 """Stands for lists and objects."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A row, or why it is none; `mark` is where it begins."""
+    """A row that starts at `mark`, or the `problem` why it is none."""
 
     mark: LineMark
     values: dict[str, Any]
@@ -50,7 +50,7 @@ class Record:
 
 @lru_cache(SCANS_KEPT)
 def line_shape(place: DataPlace, entry: Entry) -> Shape:
-    """Raises `BadInput` where it is no such table."""
+    """Scan a file. Raise `BadInput` if it is not such a table."""
     found: dict[str, set[Any]] = {}
     marks: list[LineMark] = []
     count, first_problem, good = 0, "", False
@@ -76,7 +76,7 @@ def line_shape(place: DataPlace, entry: Entry) -> Shape:
 
 
 def _widest(types: set[Any]) -> pa.DataType:
-    """That of a column with values of these types."""
+    """Return the type of a column with values of these types."""
     widest = pa.null()
     for kind in types:
         widest = _together(widest, TYPES.get(kind, NESTED))
@@ -84,7 +84,7 @@ def _widest(types: set[Any]) -> pa.DataType:
 
 
 def line_rows(place: DataPlace, rows: TableRange, names: list[str]) -> Iterator[TableRow]:
-    """With all that they hold: what is not among `names` is counted."""
+    """Yield rows with all their fields: those that are not in `names` are counted as dropped."""
     with place.open(rows.file) as file:
         records = _records(file, rows.file, rows.mark)
         for record in islice(records, rows.first - rows.mark.row, rows.stop - rows.mark.row):
@@ -92,7 +92,7 @@ def line_rows(place: DataPlace, rows: TableRange, names: list[str]) -> Iterator[
 
 
 def lines_together(schemas: Iterable[pa.Schema]) -> pa.Schema:
-    """The columns of all, each as the widest of its types: a table may lack what another one has."""
+    """Return the columns of all schemas, each with the widest of its types: a table may lack columns of another one."""
     types: dict[str, pa.DataType] = {}
     for schema in schemas:
         for field in schema:
@@ -101,7 +101,7 @@ def lines_together(schemas: Iterable[pa.Schema]) -> pa.Schema:
 
 
 def _together(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """A column that has anything besides lists and objects is of that."""
+    """Return the wider type; nulls, lists and objects give way to any other."""
     for kind in (pa.null(), NESTED):
         if kind in (one, other):
             return other if one == kind else one
@@ -109,7 +109,7 @@ def _together(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 
 def _cell_type(text: str) -> type:
-    """That of the number that it looks like; one that begins with a zero, or is too long to be one, is a text."""
+    """Return the type of the number that a cell looks like. One with a leading zero, or with too many digits, is text."""
     if WHOLE.fullmatch(text):
         return int
     return float if BROKEN.fullmatch(text) else str
@@ -126,7 +126,7 @@ def _what(name: str) -> str:
 
 
 def _records(file: BinaryIO, name: str, mark: LineMark) -> Iterator[Record]:
-    """From one that was marked on, or all. Raises `BadInput`."""
+    """Yield the records from a mark on, or all. Raise `BadInput` if the file is not in UTF-8."""
     start = file.read(CHUNK_BYTES)
     bom = next((bom for bom in BOMS if start.startswith(bom)), b"")
     if BOMS.get(bom, "utf-8") != "utf-8":
@@ -140,7 +140,8 @@ def _records(file: BinaryIO, name: str, mark: LineMark) -> Iterator[Record]:
 
 
 class _Lines:
-    """Lines of a file, and where the next one begins. `bad` and `quotes` are of those since they were set back."""
+    """The lines of a file, with the position of the next one. `bad` (not UTF-8) and `quotes` cover the lines since the caller reset
+    them."""
 
     def __init__(self, file: BinaryIO, name: str, mark: LineMark) -> None:
         file.seek(mark.byte)
@@ -186,7 +187,7 @@ def _separated(file: BinaryIO, name: str, top: LineMark, mark: LineMark) -> Iter
 
 
 def _cells(lines: _Lines, delimiter: str, row: int = 0) -> Iterator[tuple[LineMark, list[str]]]:
-    """Of each row that has any. A cell in quotes may have line breaks in it, so that a row may be of several lines."""
+    """Yield mark and cells of each row that is not empty. A quoted cell may contain line breaks, so a row may have several lines."""
     csv.field_size_limit(CELL_BYTES_MAX)
     reader = csv.reader(lines, delimiter=delimiter)
     while True:
@@ -209,7 +210,7 @@ def _cells(lines: _Lines, delimiter: str, row: int = 0) -> Iterator[tuple[LineMa
 
 
 def _header(name: str, cells: list[str]) -> list[str]:
-    """Raises `BadInput` where the first line is none."""
+    """Return the column names. Raise `BadInput` if the first line does not hold names."""
     names = [cell.strip() for cell in cells]
     data = next(
         (cell for cell in names if "://" in cell or cell.lower().endswith(SUFFIXES) or _cell_type(cell) is not str),
@@ -246,7 +247,7 @@ def _object(mark: LineMark, text: str) -> Record:
 
 
 def _array(file: BinaryIO, name: str, begin: LineMark) -> Iterator[Record]:
-    """What lies between commas, up to the bracket that closes it all."""
+    """Yield the values between commas, up to the bracket that closes the array."""
     text, decoder, row = _Growing(file, begin), json.JSONDecoder(), begin.row
     while not text.skip("]"):
         mark = LineMark(row, text.line, text.byte)
@@ -267,7 +268,7 @@ def _array(file: BinaryIO, name: str, begin: LineMark) -> Iterator[Record]:
 
 
 class _Growing:
-    """The text of a file from one place on: `held` begins at `line` and `byte`, and grows when it is asked to."""
+    """The text of a file from one position on: `held` starts at `line` and `byte`, and grows on request."""
 
     def __init__(self, file: BinaryIO, mark: LineMark) -> None:
         file.seek(mark.byte)
@@ -276,13 +277,13 @@ class _Growing:
         self.held, self.line, self.byte = "", mark.line, mark.byte
 
     def grow(self) -> bool:
-        """As much again, so that a long value is not tried too often; False at the end of the file."""
+        """Read as much again, so that parsing a long value is not retried too often. Return False at the end of the file."""
         content = self._file.read(max(CHUNK_BYTES, len(self.held)))
         self.held += self._decoder.decode(content, final=not content)
         return bool(content)
 
     def take(self, end: int) -> bool:
-        """Go on behind what is taken; False where that is not UTF-8."""
+        """Drop the text before `end`. Return False if it is not UTF-8."""
         piece = self.held[:end]
         self.held = self.held[end:]
         self.line += piece.count("\n")
@@ -290,7 +291,7 @@ class _Growing:
         return not LOST.search(piece)
 
     def skip(self, end: str) -> bool:
-        """Go on at the next value; True where `end` stands there."""
+        """Move to the next value. Return True if `end` is there instead."""
         while True:
             self.take(len(self.held) - len(self.held.lstrip(BETWEEN)))
             if self.held or not self.grow():

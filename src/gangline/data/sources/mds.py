@@ -1,8 +1,8 @@
-"""MDS, the format of MosaicML's `streaming`: an `index.json` that lists shards, here or in several folders below.
+"""MDS, the format of MosaicML's `streaming`: an `index.json` that lists shards, at the top or in several folders below.
 
-A shard is `[samples: u4] [where each begins, and where the last one ends: (samples + 1) × u4] [columns, as JSON] [samples]`, all in
-little endian; a sample `[sizes of the columns that have none of their own: u4 each] [values]`. So a shard can be read alone, once it
-is unpacked. Nothing is ever unpickled: a column of pickles is left out.
+A shard is `[number of samples: u4] [start of each sample, and end of the last: (samples + 1) × u4] [columns, as JSON] [samples]`, all in
+little endian; a sample is `[sizes of the columns without a fixed size: u4 each] [values]`. So each shard can be read by itself, once it is
+decompressed. Nothing is ever unpickled: columns of pickles are skipped.
 """
 
 import json
@@ -31,7 +31,7 @@ ENDINGS = (SHARDS, *(f"{SHARDS}{ending}" for ending in PACKED))
 U4 = struct.Struct("<I")
 PLAIN_MODES = ("1", "L", "LA", "I;16", "P", "RGB", "RGBA")
 BITS = 8
-"""So many pixels fit into a byte at most."""
+"""At most this many pixels fit into a byte."""
 SNAPPY_SIZE = 5
 
 SCALARS = {
@@ -67,14 +67,14 @@ class MdsColumn:
 
     @property
     def field(self) -> pa.Field:
-        """As a column of a table; of nulls where its values are nothing that a data set could have."""
+        """The column as a table's; of type null if a data set cannot hold its values."""
         kind = (SCALARS.get(self.encoding) or TEXTS.get(self.encoding) or ("", pa.null()))[1]
         return pa.field(
             self.name, pa.binary() if self.encoding in IMAGES else kind, metadata={STORED_AS: self.encoding}
         )
 
     def value(self, stored: bytes) -> Any:
-        """Raises `ValueError` where it is damaged."""
+        """Decode a value. Raise `ValueError` if it is damaged."""
         if self.encoding in SCALARS:
             try:
                 return struct.unpack(f"<{SCALARS[self.encoding][0]}", stored)[0]
@@ -86,13 +86,12 @@ class MdsColumn:
 
 
 def picture_columns(columns: pa.Schema) -> list[str]:
-    """The names, in small letters, of those that hold pictures whatever they are called."""
+    """Return the lower-case names of columns that are encoded as pictures, whatever they are called."""
     return [column.name.lower() for column in columns if column_type(column) in PICTURES]
 
 
 def mds_shapes(place: DataPlace, entries: list[Entry]) -> list[tuple[Entry, Shape]]:
-    """The shards that indexes list, each once and in their order. Raises `BadInput` where one is not there: what it holds would be
-    lost."""
+    """Return the shards that the indexes list, each once and in order. Raise `BadInput` if one is missing: its samples would be lost."""
     there = {entry.name: entry for entry in entries}
     shards: dict[str, tuple[Entry, Shape]] = {}
     missing: list[str] = []
@@ -101,7 +100,7 @@ def mds_shapes(place: DataPlace, entries: list[Entry]) -> list[tuple[Entry, Shap
             names = [(PurePosixPath(index).parent / name).as_posix() for name in listed]
             found = next((name for name in names if name in there), "")
             if found:
-                shards[names[0]] = there[found], shape  # an index of several folders lists what those list, too
+                shards[names[0]] = there[found], shape  # an index of several folders repeats their own lists
             else:
                 missing.append(names[-1])
     if missing:
@@ -113,7 +112,7 @@ def mds_shapes(place: DataPlace, entries: list[Entry]) -> list[tuple[Entry, Shap
 
 
 def _listed(place: DataPlace, index: str) -> Iterator[tuple[list[str], Shape]]:
-    """Each shard by its names: unpacked, as a reader leaves it in its cache, and packed."""
+    """Yield the file names of each shard: decompressed, as a reader leaves it in its cache, and compressed."""
     try:
         found = json.loads(place.read(index))
         for shard in found["shards"]:
@@ -133,7 +132,7 @@ def _shape_of(shard: dict[str, Any]) -> Shape:
 
 
 def mds_files(entries: list[Entry]) -> list[Entry]:
-    """Indexes and shards; none where one of the two is lacking."""
+    """Return indexes and shards; empty unless there are both."""
     indexes = [entry for entry in entries if PurePosixPath(entry.name).name == INDEX]
     shards = [entry for entry in entries if entry.name.lower().endswith(ENDINGS)]
     return sorted([*indexes, *shards]) if indexes and shards else []
@@ -173,7 +172,7 @@ def _row(at: str, columns: tuple[MdsColumn, ...], sample: bytes, names: list[str
 
 
 def _columns(shard: BinaryIO, rows: TableRange) -> tuple[MdsColumn, ...]:
-    """Raises `BadInput` where these rows are not there."""
+    """Return the shard's columns. Raise `BadInput` if it lacks these rows."""
     samples, first = struct.unpack("<2I", _exactly(shard, 2 * U4.size, rows.file))
     start = U4.size * (samples + 2)
     if first < start or rows.stop > samples:
@@ -208,7 +207,7 @@ def _damaged(name: str) -> BadInput:
 
 @contextmanager
 def _opened(place: DataPlace, name: str) -> Iterator[BinaryIO]:
-    """A shard, unpacked."""
+    """Open a shard, decompressed."""
     packing = PACKED.get(PurePosixPath(name).suffix.lower())
     if packing is None:
         with place.open(name) as shard:
@@ -227,7 +226,7 @@ def _unpacked(content: bytes, packing: str) -> bytes:
         with pa.CompressedInputStream(pa.BufferReader(content), packing) as stream:
             return stream.read()
     size = 0
-    for place, byte in enumerate(content[:SNAPPY_SIZE]):  # of all that follows, in groups of seven bits
+    for place, byte in enumerate(content[:SNAPPY_SIZE]):  # a varint of the decompressed size: pyarrow needs it
         size |= (byte & 0x7F) << 7 * place
         if byte < 0x80:
             break
@@ -235,7 +234,7 @@ def _unpacked(content: bytes, packing: str) -> bytes:
 
 
 def _as_file(stored: bytes) -> bytes:
-    """A picture of PIL's `[width: u4] [height: u4] [length: u4] [mode] [pixels]` as a file, without loss."""
+    """Return an image in the encoding `pil`, `[width: u4] [height: u4] [length: u4] [mode] [pixels]`, as a lossless file."""
     if len(stored) < 3 * U4.size:
         raise ValueError("no picture")
     width, height, length = struct.unpack("<3I", stored[: 3 * U4.size])
@@ -247,5 +246,5 @@ def _as_file(stored: bytes) -> bytes:
     try:
         picture.save(file, "PNG" if mode in PLAIN_MODES else "TIFF")
     except OSError as error:
-        raise ValueError(str(error)) from None  # a mode that no file has
+        raise ValueError(str(error)) from None  # neither format has this mode
     return file.getvalue()

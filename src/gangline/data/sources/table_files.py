@@ -1,4 +1,4 @@
-"""Files that hold a table, and of Parquet and Arrow files (Hugging Face's `save_to_disk`) what they have and the rows themselves."""
+"""Files that hold a table; read schema and rows of Parquet and Arrow files (Hugging Face's `save_to_disk`)."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ NOT_UTF8 = "a text that is not UTF-8"
 
 @dataclass(frozen=True, slots=True)
 class LineMark:
-    """Where a row of a file of lines begins: its number, the number of its line from 1 on, and the byte."""
+    """The position of a row in a text file: its number, the number of its line from 1, and its byte offset."""
 
     row: int = 0
     line: int = 1
@@ -27,7 +27,7 @@ class LineMark:
 
 @dataclass(frozen=True, slots=True)
 class TableRange:
-    """A part of a shard: rows of one file. `mark` is the last known one before them."""
+    """A part of a shard: rows `first` to `stop` of one file. `mark` is the last known position at or before them."""
 
     file: str
     first: int
@@ -37,7 +37,7 @@ class TableRange:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Columns, and how many rows. `marks` are of every so many rows, where a file has no way of its own to find one."""
+    """The columns and number of rows of a file. `marks` are positions of rows at intervals, for formats without an index."""
 
     columns: pa.Schema
     rows: int
@@ -46,7 +46,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """`at` says where in its file it is: `#12`, or `:13` of lines. With a `problem` there are no values."""
+    """A row. `at` is its position in the file: `#12`, or line `:13` of a text file. If `problem` is set, there are no values."""
 
     at: str
     values: dict[str, Any]
@@ -54,13 +54,13 @@ class TableRow:
 
 
 def column_type(column: pa.Field) -> str:
-    """What it is in the words of its own format."""
+    """Return the column's type in the terms of its file format."""
     return (column.metadata or {}).get(STORED_AS, str(column.type).encode()).decode()
 
 
 @contextmanager
 def damage_of(name: str) -> Iterator[None]:
-    """What Arrow says of a file's content is told of the file; its own I/O errors have no number of the system's."""
+    """Turn Arrow's errors about a file's content into `BadInput` that names the file. Only the system's I/O errors have an `errno`."""
     try:
         yield
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
@@ -71,7 +71,7 @@ def damage_of(name: str) -> Iterator[None]:
 
 
 def arrow_shape(place: DataPlace, entry: Entry) -> Shape:
-    """Raises `BadInput` where it is no such file."""
+    """Return columns and number of rows. Raise `BadInput` if it is not such a file."""
     with damage_of(entry.name), place.open(entry.name) as file:
         if _is_parquet(entry.name):
             table = pq.ParquetFile(_for_arrow(file))
@@ -84,7 +84,7 @@ def arrow_shape(place: DataPlace, entry: Entry) -> Shape:
 
 
 def check_names(file: str, names: list[str]) -> None:
-    """Raises `BadInput` where several columns have one."""
+    """Raise `BadInput` if several columns have the same name."""
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise BadInput(f"{file} has several columns of one name: {', '.join(twice)}", hint="rename them")
@@ -99,7 +99,7 @@ def arrow_rows(place: DataPlace, rows: TableRange, columns: list[str]) -> Iterat
 
 
 def _of_batch(batch: pa.RecordBatch) -> list[dict[str, Any] | None]:
-    """None for one that has a text which is none."""
+    """Return the rows of a batch, with None for each that contains text that is not UTF-8."""
     try:
         return batch.to_pylist()
     except UnicodeDecodeError:
@@ -111,7 +111,7 @@ def _of_batch(batch: pa.RecordBatch) -> list[dict[str, Any] | None]:
 
 
 def _batches(place: DataPlace, rows: TableRange, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """Exactly these rows."""
+    """Yield exactly these rows."""
     with damage_of(rows.file), place.open(rows.file) as file, _reader(file, rows, columns) as (batches, start):
         at = start
         for batch in batches:
@@ -125,7 +125,7 @@ def _batches(place: DataPlace, rows: TableRange, columns: list[str]) -> Iterator
 
 @contextmanager
 def _reader(file: BinaryIO, rows: TableRange, columns: list[str]) -> Iterator[tuple[Iterator[pa.RecordBatch], int]]:
-    """Batches that hold `rows`, and the number of their first row: of a Parquet file only the row groups that are needed."""
+    """Yield batches that contain `rows`, and the number of their first row. Of a Parquet file only the needed row groups are read."""
     if not _is_parquet(rows.file):
         yield (batch.select(columns) for batch in _arrow(file)), 0
         return

@@ -1,6 +1,6 @@
-"""Tables: with images in them, with their addresses on the web, as LAION has them, or with the paths of their files.
+"""Tables that contain images, their URLs (like LAION's), or paths of their files.
 
-Parquet and Arrow files, MosaicML's MDS, and what people write themselves: CSV, TSV, JSON and JSON lines.
+The formats are Parquet, Arrow, MosaicML's MDS, and those that people write themselves: CSV, TSV, JSON and JSON lines.
 """
 
 import posixpath
@@ -44,7 +44,7 @@ READERS: dict[str, Callable[[DataPlace, TableRange, list[str]], Iterator[TableRo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedColumns:
-    """Columns that the user named. `uncaptioned`: no captions are needed."""
+    """Columns that the user named. `uncaptioned` means that no captions are needed."""
 
     captions: tuple[str, ...] = ()
     image: str = ""
@@ -54,7 +54,7 @@ class NamedColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roles:
-    """Which columns hold what: one of the first three has a name."""
+    """The columns' roles: exactly one of the first three has a name."""
 
     images: str = ""
     urls: str = ""
@@ -63,14 +63,14 @@ class Roles:
 
     @property
     def read(self) -> tuple[str, ...]:
-        """What is no column of its own in the data set; where an image came from stays with it."""
+        """Columns that are not kept as columns of the data set; URLs and paths are, because they state an image's origin."""
         return (*filter(None, [self.images]), *self.captions)
 
 
 @dataclass(frozen=True, slots=True)
 class TableSource:
-    """`kept` are the source's names for `columns`, `left` those of columns that no data set has, each with what it is; `files` have
-    each their number of rows. `drawn` are its latents that are kept."""
+    """A table. `kept` are the source's names of `columns`, `left` the names and types of columns that are skipped, `files` the files with
+    their numbers of rows, and `drawn` the latents that are kept."""
 
     place: DataPlace
     roles: Roles
@@ -98,7 +98,7 @@ class TableSource:
         return pa.schema([drawn.field for drawn in self.drawn])
 
     def latent_columns(self) -> list[str]:
-        """Those that hold latents of images, by their names and by what they are."""
+        """Return the columns with latents of images, by name and type."""
         return [
             name for name, kind in self.left if LATENTS.fullmatch(name) and kind in ("bytes", "binary", "large_binary")
         ]
@@ -108,7 +108,7 @@ class TableSource:
         return replace(self, drawn=drawn, left=tuple((name, kind) for name, kind in self.left if name not in taken))
 
     def shards(self, entries: list[Entry], rows: int) -> list[Shard]:
-        """Each of rows of one file; of MDS, whose files may have few, of several whole ones."""
+        """Return shards with rows of one file each; of MDS, whose files may be small, with several whole files."""
         marks = {entry.name: line_shape(self.place, entry).marks for entry in entries} if self.kind == "lines" else {}
         parts = [
             TableRange(file, first, min(first + rows, count), _before(marks.get(file, ()), first))
@@ -121,7 +121,7 @@ class TableSource:
         names = list(dict.fromkeys((*self.roles.read, *self.kept, *(drawn.name for drawn in self.drawn))))
         lost = (
             () if self.kind == "lines" else tuple(dropped_column(*column) for column in self.left)
-        )  # rows of lines have them all
+        )  # rows of text files hold all fields, so `split` counts them
         split = Split(self.columns, (*self.roles.read, *(drawn.name for drawn in self.drawn)))
         for rows in shard.parts:
             for row in READERS[self.kind](self.place, rows, names):
@@ -149,12 +149,12 @@ class TableSource:
             url = row.get(self.roles.urls)
             own = self.kind == "lines" and str(url).startswith(
                 BUCKET
-            )  # what others wrote is read with no key of the user's
+            )  # a Parquet file or MDS may be someone else's, and gets no access with the user's key
             return Item(**{"file" if own else "url": str(url)}, **common) if url else Item(name=name, problem="no URL")
         if self.roles.paths:
             return _at_path(self.place, file, row.get(self.roles.paths), common)
         image = row.get(self.roles.images)
-        if isinstance(image, dict):  # Hugging Face's `Image`: bytes, or the path of a file beside
+        if isinstance(image, dict):  # Hugging Face's `Image`: bytes, or the path of a file beside the table
             path = image.get("path") or ""
             image = image.get("bytes")
             if image is None and path:
@@ -163,8 +163,8 @@ class TableSource:
 
 
 def _at_path(place: DataPlace, file: str, path: Any, common: dict[str, Any]) -> Item:
-    """The image whose path is seen from the table's own folder; `..` and absolute paths are taken as they are, for the table is the
-    user's own. One in a bucket knows no paths of this machine."""
+    """Return the image at a path relative to the table's folder. `..` and absolute paths are followed, because the table is the user's own,
+    but a table in a bucket may not name paths of this machine."""
     if not path or not isinstance(path, str):
         return Item(name=common["name"], problem="no path")
     if "://" in path:
@@ -179,13 +179,13 @@ def _at_path(place: DataPlace, file: str, path: Any, common: dict[str, Any]) -> 
 
 
 def _before(marks: tuple[LineMark, ...], row: int) -> LineMark:
-    """The last one that is not behind that row."""
+    """Return the last mark at or before that row."""
     place = bisect_right(marks, row, key=lambda mark: mark.row)
     return marks[place - 1] if place else LineMark()
 
 
 def _together_of(parts: list[TableRange], rows: int) -> list[Shard]:
-    """As many parts, one after the other, as have `rows` together."""
+    """Combine consecutive parts into shards of at most `rows` rows."""
     shards: list[list[TableRange]] = []
     room = 0
     for part in parts:
@@ -201,7 +201,7 @@ def _together_of(parts: list[TableRange], rows: int) -> list[Shard]:
 def table_source(
     place: DataPlace, kind: str, entries: list[Entry], given: NamedColumns = NamedColumns()
 ) -> TableSource:
-    """Columns are found by their names, or are those given. Raises `BadInput` that lists what there is."""
+    """Return the source, with columns found by name or as given. Raise `BadInput` that lists the columns."""
     shapes = _shapes(place, kind, entries)
     if not any(shape.rows for _, shape in shapes):
         raise BadInput(f"{name_in_messages(place, entries)} has no rows", hint="give a table that has some")
@@ -211,7 +211,7 @@ def table_source(
     kept = tuple(name for name in schema.names if name in apart.values() and name not in (roles.urls, *roles.read))
     left = sorted(set(schema.names) - {roles.urls, *roles.read, *kept})
     columns = pa.schema([pa.field(named_apart(name), _plain(schema.field(name).type)) for name in kept])
-    if roles.urls:  # where an image came from stays with it
+    if roles.urls:  # keeps the origin of each image
         kept, columns = (*kept, roles.urls), columns.append(pa.field(named_apart(roles.urls), pa.string()))
     files = tuple((entry.name, shape.rows) for entry, shape in shapes)
     named = tuple((name, _why_left(schema.field(name))) for name in left)
@@ -226,7 +226,8 @@ def _shapes(place: DataPlace, kind: str, entries: list[Entry]) -> list[tuple[Ent
 
 
 def _schema(kind: str, shapes: list[tuple[Entry, Shape]]) -> pa.Schema:
-    """The columns of all. Raises `BadInput` where a file has others than the first one, but for what people write themselves."""
+    """Return the columns of all files. Raise `BadInput` if a file's columns differ from the first one's, except for tables that people
+    write."""
     if kind == "lines":
         return lines_together(shape.columns for _, shape in shapes)
     schema = shapes[0][1].columns
@@ -237,7 +238,7 @@ def _schema(kind: str, shapes: list[tuple[Entry, Shape]]) -> pa.Schema:
 
 
 def _roles(place: DataPlace, kind: str, schema: pa.Schema, given: NamedColumns) -> Roles:
-    """Raises `BadInput` where no column is known to have images, or captions that are needed."""
+    """Choose the columns by name. Raise `BadInput` if none is known to hold images, or captions that are needed."""
     if given.image and given.url:
         raise BadInput("--image-column and --url-column are both given", hint="give one of them")
     images = urls = paths = ""
@@ -263,7 +264,7 @@ def _why_left(column: pa.Field) -> str:
 
 
 def _together(one: pa.Schema, other: pa.Schema, told: str) -> pa.Schema:
-    """The columns of both, in any order; numbers as the wider of two types. Raises `BadInput`."""
+    """Return the columns of both, in any order, with numbers as the wider of two types. Raise `BadInput` if they differ otherwise."""
     apart = set(one.names) ^ set(other.names)
     try:
         if not apart:
@@ -274,7 +275,7 @@ def _together(one: pa.Schema, other: pa.Schema, told: str) -> pa.Schema:
 
 
 def _captions(schema: pa.Schema, given: tuple[str, ...], *, needed: bool) -> tuple[str, ...]:
-    """Those given; else the first whose name says so; else none, where none is needed."""
+    """Return the given columns, else the first whose name is known, else none if none is needed."""
     missing = [name for name in given if name not in schema.names]
     if missing:
         raise BadInput(f"there is no column {_list(missing)}", hint=f"there are {_list(schema.names)}")

@@ -1,7 +1,7 @@
-"""webdataset tars: files that share a name up to its first dot are one sample: `000123.jpg`, `000123.txt`, `000123.json`.
+"""Webdataset tars: files that share a name up to its first dot are one sample: `000123.jpg`, `000123.txt`, `000123.json`.
 
-Of several files of a kind that with the plain ending counts (`.jpg` before `.seg.png`), or the only one there is; else a pattern says
-which it is.
+Of several files of one kind the one with the plain ending counts (`.jpg` before `.seg.png`), or the only one there is; else the user must
+give a pattern.
 """
 
 import tarfile
@@ -35,7 +35,7 @@ GZIP = b"\x1f\x8b"
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """Patterns of the names of a sample's files: which is its image, and which its caption; empty where that is found."""
+    """Patterns for the names of a sample's image and caption; empty means detected."""
 
     image: str = ""
     caption: str = ""
@@ -58,7 +58,7 @@ class TarSource:
         return ["tars", *(f"{what}: {pattern}" for what, pattern in named if pattern), *self.captions]
 
     def shards(self, entries: list[Entry], rows: int) -> list[Shard]:
-        """Whole tars: they are read from the front."""
+        """Return shards of whole tars, because a tar can only be read from its start."""
         return cut_into_shards([entry.name for entry in entries], max(1, rows // max(1, self.samples_per_tar)))
 
     def read(self, shard: Shard) -> Iterator[Item]:
@@ -95,19 +95,19 @@ class TarSource:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """`files` by all that follows the first dot of their names, in small letters and with that dot."""
+    """A sample. `files` are keyed by all that follows the first dot of their names, in lower case and with that dot."""
 
     key: str
     files: dict[str, bytes] = field(default_factory=dict)
     problem: str = ""
 
     def names(self) -> dict[str, str]:
-        """Of its files, by their endings."""
+        """Return the names of its files by their endings."""
         own = PurePosixPath(self.key).name
         return {ending: f"{own}{ending}" for ending in self.files}
 
     def of_kind(self, endings: tuple[str, ...], pattern: str) -> list[bytes]:
-        """Its files with these endings whose names fit the pattern; without one those with a plain ending, or else all."""
+        """Return the files with these endings whose names match the pattern; without a pattern those with a plain ending, or else all."""
         found = [ending for ending in self.files if ending.endswith(endings)]
         if pattern:
             names = self.names()
@@ -120,8 +120,8 @@ class Sample:
 def tar_source(
     place: DataPlace, entries: list[Entry], captions: tuple[str, ...], members: Members = Members()
 ) -> TarSource:
-    """Its columns, and how many samples a tar has, are those of the first one that has any. Raises `BadInput` where no file there fits
-    a pattern."""
+    """Return the source, with the columns and the samples per tar of the first tar that has samples. Raise `BadInput` if no file matches a
+    pattern."""
     wanted = captions or CAPTIONS
     tar, first = _first_with_samples(place, entries)
     _check_members(tar, first, members)
@@ -147,12 +147,12 @@ def _first_with_samples(place: DataPlace, entries: list[Entry]) -> tuple[Entry, 
 
 
 def _details_alone(sample: Sample) -> Sample:
-    """Without what its other files hold, which may be much."""
+    """Return the sample without the content of other files, which may be large."""
     return replace(sample, files={name: held if name.endswith(JSON) else b"" for name, held in sample.files.items()})
 
 
 def _check_members(tar: Entry, first: list[Sample], members: Members) -> None:
-    """Raises `BadInput` where a pattern fits no file of these samples."""
+    """Raise `BadInput` if a pattern matches no file of these samples."""
     for pattern, endings in ((members.image, SUFFIXES), (members.caption, ("",))):
         if pattern and first and not any(sample.of_kind(endings, pattern) for sample in first):
             there = ", ".join(dict.fromkeys(name for sample in first[:1] for name in sample.names().values()))
@@ -163,7 +163,7 @@ def _check_members(tar: Entry, first: list[Sample], members: Members) -> None:
 
 
 def _details(sample: Sample) -> dict[str, Any] | None:
-    """What its .json says; None where nobody can tell."""
+    """Return the object in the sample's .json file, or None if it is unusable or there are several."""
     found = sample.of_kind((JSON,), "")
     if not found:
         return {}
@@ -171,14 +171,14 @@ def _details(sample: Sample) -> dict[str, Any] | None:
 
 
 def _samples(file: BinaryIO) -> Iterator[Sample]:
-    """A tar that breaks off gives what it has, and a problem at its end."""
+    """Yield the samples of a tar. A truncated tar yields what it has, and then a problem."""
     end = 0
     try:
         with tarfile.open(fileobj=file, mode="r|*") as tar:
             for key, members in groupby((member for member in tar if _counts(member)), key=_key):
                 found: dict[str, bytes] = {}
                 for member in members:
-                    if _ending(member) in found:  # another sample of the same name
+                    if _ending(member) in found:  # the next sample has the same name
                         yield Sample(key, found)
                         found = {}
                     found[_ending(member)] = _content(tar, member)
@@ -192,12 +192,12 @@ def _samples(file: BinaryIO) -> Iterator[Sample]:
 
 
 def _counts(member: tarfile.TarInfo) -> bool:
-    """macOS lays a `._name` before each file."""
+    """Return whether a member is a visible file: macOS adds a `._name` before each file."""
     return member.isfile() and not PurePosixPath(member.name).name.startswith(".")
 
 
 def _is_packed(file: BinaryIO) -> bool:
-    """Of a packed tar the length says nothing; it has an end of its own, which was found."""
+    """Return whether the tar is compressed. Its length then does not show whether it is complete, but gzip's end marker was found."""
     file.seek(0)
     return file.read(len(GZIP)) == GZIP
 
@@ -217,7 +217,7 @@ def _ending(member: tarfile.TarInfo) -> str:
 
 
 def _bytes_of(file: BinaryIO, samples: int) -> tuple[int, int]:
-    """How many of the first `samples` there are, and how far into the tar they reach."""
+    """Return how many samples start near the front of a tar, at most `samples` + 1, and the bytes that they extend to."""
     keys: list[str] = []
     at = 0
     try:

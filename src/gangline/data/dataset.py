@@ -62,6 +62,8 @@ class Info:
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
+    """One version of a data set, opened."""
+
     place: DataPlace
     table: lance.LanceDataset
     info: Info

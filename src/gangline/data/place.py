@@ -93,6 +93,7 @@ class DataPlace:
         return DataPlace(f"{self.uri.rstrip('/')}/{name}", self.options)
 
     def beside(self, ending: str) -> "DataPlace":
+        """Return the place whose address is this one's with `ending` appended."""
         return DataPlace(f"{self.uri.rstrip('/')}{ending}", self.options)
 
     def entries(self, *, links: bool = False) -> list[Entry]:

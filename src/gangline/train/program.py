@@ -39,6 +39,7 @@ def kind_among(inputs: Path, error: Exception) -> ReportedFailureKind:
 
 
 def failure_kind(error: Exception) -> ReportedFailureKind:
+    """Return what an error means for the run, as its report states it."""
     match error:
         case InvalidSpec():
             return "too old"  # the server accepted the spec, so this code is older than the server

@@ -18,7 +18,7 @@ _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
 
 RETRIES = 3
-"""For a piece whose node vanished; an error that a piece raises ends the whole run."""
+"""Retries of a piece whose node vanished; an error that a piece raises ends the whole run."""
 ANSWER_S = 5.0
 FOUND_BY_RAY = ("", "local", "auto")
 

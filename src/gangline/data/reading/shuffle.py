@@ -50,6 +50,7 @@ class Shuffle:
         self.window = lru_cache(maxsize=3)(self._interleaved)
 
     def places(self, numbers: SampleNumbers) -> Places:
+        """Return the positions of the samples with these numbers."""
         epochs, within = np.divmod(numbers, self.rows)
         windows, blocks, rows = (np.empty_like(numbers) for _ in range(3))
         for epoch in dict.fromkeys(epochs.tolist()):

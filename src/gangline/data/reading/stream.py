@@ -48,10 +48,12 @@ class RankShare:
     ranks: int
 
     def batch(self, number: int, size: int) -> SampleNumbers:
+        """Return the sample numbers of this rank's batch `number`, counted from 0."""
         start = self.first + number * size * self.ranks
         return np.arange(start, start + size * self.ranks, self.ranks, dtype=np.int64)
 
     def has(self, numbers: SampleNumbers) -> Any:
+        """Return for each number whether it belongs to this rank."""
         return (numbers >= self.first) & ((numbers - self.first) % self.ranks == 0)
 
 

@@ -78,7 +78,10 @@ def write_checkpoint(folder: Path, step: int, identity: CheckpointIdentity, snap
 
 
 def write_manifest(target: Path, manifest: Manifest) -> None:
-    """Write the manifest atomically."""
+    """Write the manifest atomically.
+
+    Its content is flushed before it is renamed, and the folder afterwards: after a power loss there is a whole manifest or none.
+    """
     partial = target / f".{MANIFEST}"
     partial.write_text(json.dumps(manifest.to_json(), indent=1))
     flush(partial)
@@ -208,5 +211,6 @@ def copy_to_host(tensors: Tensors) -> Tensors:
 
 
 def newest_first(folders: tuple[Path, ...]) -> list[Path]:
+    """Return the checkpoints in these folders, complete or not, the highest step first."""
     found = [path for folder in folders if folder.is_dir() for path in folder.iterdir() if path.is_dir()]
     return sorted((path for path in found if path.name.isdigit()), key=lambda path: int(path.name), reverse=True)

@@ -161,9 +161,9 @@ class ShardSaver:
             return
         self._writing.result()
         if self._complete:
-            self._ranks.meet()
+            self._ranks.meet()  # every part is on disk before the first rank writes the manifest
             self.heard(self._step)
-            self._ranks.meet()
+            self._ranks.meet()  # no rank continues before the manifest is there
 
     def _write(self, target: Path, part: CheckpointPart, done: torch.Event | None) -> None:
         if done:
@@ -320,6 +320,7 @@ def _checked(folder: Path, spec_hash: str, names: set[str], ranks: Ranks) -> Sto
 
 
 def clear_after(folder: Path, step: int) -> None:
+    """Delete the checkpoints of later steps."""
     for path in newest_first((folder,)):
         if int(path.name) > step:
             shutil.rmtree(path)

@@ -82,6 +82,7 @@ class ExampleSource:
         self._order = Order(seed, tuple(len(bucket.examples) for bucket in buckets), spec.batch_size)
 
     def batch(self, step: int) -> LoraBatch:
+        """Return the batch of `step`, counted from 1."""
         size = self._spec.batch_size
         which, places = self._order.step(step)
         bucket = self._buckets[which]
@@ -162,6 +163,7 @@ class LoraBatches:
         self._copies = torch.cuda.Stream(device) if device.type == "cuda" else None
 
     def step(self, step: int) -> list[LoraBatch]:
+        """Return the batches of `step`, one for each size, and start to make those of the next step."""
         soon = self._next[1] if self._next and self._next[0] == step else self._thread.submit(self._made, step)
         self._next = step + 1, self._thread.submit(self._made, step + 1)
         ready = soon.result()

@@ -53,6 +53,7 @@ class Graphs:
             return self._graphs[shapes].replay(batches)
         loss = self._one_by_one(batches)
         self._seen[shapes] += 1
+        # Not at the first batch of a shape: a capture takes seconds and memory, which a shape that never returns would not repay.
         if self._seen[shapes] == 2 and not self._because and len(self._graphs) < SHAPES_MAX:
             self._capture(shapes, batches, seed, loss)
         return loss

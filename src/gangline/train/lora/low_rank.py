@@ -15,6 +15,7 @@ class LowRankLinear(PeftLinear):
     """PEFT's layer, computed with fewer passes over memory. DoRA, dropout and inference are left to PEFT."""
 
     def forward(self, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Return (…, O) for x (…, I)."""
         name = self.active_adapters[0]
         dropped = not isinstance(self.lora_dropout[name], nn.Identity)
         if not self.training or self.disable_adapters or dropped or name in self.lora_variant or args or kwargs:

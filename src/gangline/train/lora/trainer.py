@@ -158,8 +158,8 @@ class Lora:
         self.graphs = self._replays()
 
     def _replays(self) -> Graphs | None:
-        """Return None without a GPU, and for passes that a replay was not seen to reproduce: text encoders in training, dropout that
-        checkpointing draws twice, and compiled blocks."""
+        """Return None without a GPU, and for passes that a replay was not seen to reproduce: text encoders in training (transformers makes
+        another attention mask during a capture), dropout that checkpointing draws twice, and compiled blocks."""
         spec = self.spec
         drawn_twice = spec.gradient_checkpointing and self.adapter.draws
         if self.base.device.type != "cuda" or spec.train_text_encoder or spec.compile or drawn_twice:

@@ -44,6 +44,7 @@ class Process:
 
 
 def process_of(base: LoadedBase, min_snr_gamma: float | None = None) -> Process:
+    """Return the base's forward process on its device."""
     alphas = base.noise.alphas_cumprod.to(base.device, torch.float32)
     return Process(alphas, base.prediction_type, min_snr_gamma)
 

@@ -55,6 +55,7 @@ class QuantisedLinear(nn.Linear):
 
     @property
     def weight(self) -> torch.Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The weight (out, in) in `dtype`, restored at each access."""
         state = QuantState(
             absmax=self.scales.float(),
             shape=torch.Size((self.out_features * self.in_features,)),

@@ -50,6 +50,7 @@ def _decoded(base: LoadedBase, scaled_1CHW: torch.Tensor, pieces: int) -> torch.
 
 
 def render(base: LoadedBase, spec: Spec, texts: Texts, spoken: Embedded, prompt: str, seed: int) -> Image.Image:
+    """Draw the picture of one prompt and seed. `spoken` are the embeddings of `texts`, which include the prompt and the empty text."""
     words, silence = spoken[[texts.index(prompt)]], spoken[[texts.index("")]]
     return decode_latents(base, sample_latents(base, drawing_of(base, spec), words, silence, seed))
 

@@ -13,7 +13,7 @@ import torch
 from gangline.core.runs.proof import BURST, CARD
 
 REPEATS_S = 0.2
-"""Long enough to leave the idle clock, short enough that nobody waits for it."""
+"""Seconds of repeated products: long enough to leave the idle clock, short enough that nobody waits for it."""
 TOLERANCES = {torch.float32: 5e-3, torch.bfloat16: 2e-2, torch.float16: 5e-3}
 """Relative error of a matrix product that no sound card reaches, with its inputs rounded and in tensor cores' formats (TF32)."""
 

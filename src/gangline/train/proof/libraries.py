@@ -16,7 +16,7 @@ from gangline.posix import die_with_parent
 
 CARDS = "gangline.train.proof.cards"
 CARDS_S_MAX = 120.0
-"""Starting CUDA and a burst take seconds; a broken card may hang."""
+"""Time limit in seconds. Starting CUDA and a burst take seconds; a broken card may hang."""
 
 
 def start_cards(shown: str) -> "subprocess.Popen[bytes] | None":

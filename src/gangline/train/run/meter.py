@@ -64,6 +64,7 @@ class LossMeter:
         self.last_s = time.monotonic()
 
     def add(self, loss: torch.Tensor, norm: torch.Tensor) -> None:
+        """Add a step's loss and gradient norm, both () on the device, without waiting for the device."""
         self.sums += torch.stack((loss, norm))
         without = torch.stack((norm == 0, ~torch.isfinite(norm)))
         self.in_a_row = (self.in_a_row + 1) * without

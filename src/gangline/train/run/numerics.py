@@ -28,8 +28,10 @@ def choose_kernels(*, repeatable: bool) -> None:
 
     The number of threads is fixed either way, because it decides the order of sums.
     """
+    # cuBLAS repeats its bits only with a workspace of fixed size.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(repeatable)
+    # By default, deterministic mode fills every new tensor, which takes time and helps only code that reads memory before writing it.
     torch.utils.deterministic.fill_uninitialized_memory = False  # pyright: ignore[reportAttributeAccessIssue]
     torch.backends.cudnn.benchmark = not repeatable
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))

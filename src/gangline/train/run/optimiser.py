@@ -75,6 +75,7 @@ def averaged(optimizer: torch.optim.Optimizer, weights: dict[str, torch.nn.Param
 
 
 def optimizer_state(optimizer: torch.optim.Optimizer, weights: dict[str, torch.nn.Parameter]) -> OptimizerState:
+    """Return the optimiser's state. Its tensors are those in use, not copies."""
     tensors: Tensors = {}
     numbers: Numbers = {}
     for name, weight in weights.items():
@@ -91,6 +92,7 @@ def optimizer_state(optimizer: torch.optim.Optimizer, weights: dict[str, torch.n
 def restore_optimizer(
     optimizer: torch.optim.Optimizer, weights: dict[str, torch.nn.Parameter], state: OptimizerState
 ) -> None:
+    """Write `state` into the optimiser, with its tensors copied to the weights' devices."""
     for key, tensor in state.tensors.items():
         name, moment = key.rsplit("/", 1)
         weight = weights[name]

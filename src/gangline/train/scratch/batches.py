@@ -112,7 +112,7 @@ class Collator:
         self.timesteps = base.noise.config.num_train_timesteps
 
     def trained(self, batch: Batch, threads: ThreadPoolExecutor) -> ScratchBatch:
-        """Return a batch to train on. All randomness follows from the samples' numbers."""
+        """Return a batch to train on. All randomness follows from the samples' numbers, which count on through the steps of a phase."""
         numbers = batch.numbers.tolist()
         drawn, noise = (
             chance.normal(self.seed, purpose, 0, numbers, self.shape, threads) for purpose in ("posterior", "noise")
@@ -224,6 +224,7 @@ class ScratchBatches:
         self._open: tuple[int, Stream, Iterator[Batch]] | None = None
 
     def step(self, step: int) -> ScratchBatch:
+        """Return the batch of `step`, and start to make the next one."""
         soon = self._next[1] if self._next and self._next[0] == step else self._thread.submit(self._made, step)
         self._next = (step + 1, self._thread.submit(self._made, step + 1)) if step < self.spec.steps else None
         return self._arrived(soon.result())
@@ -252,10 +253,8 @@ class ScratchBatches:
             self._open[1].close()
 
     def _latents(self, phase: TrainingPhase) -> str | None:
-        """Return the column with a phase's latents, or None if images are encoded in each step.
-
-        Raise `BadInput` if another VAE made the column: the U-Net would learn latents that the base's VAE cannot decode.
-        """
+        """Return the column with a phase's latents, or None if images are encoded in each step. Raise `BadInput` if another VAE made the
+        column: the U-Net would learn latents that the base's VAE cannot decode."""
         if self.spec.part == "vae" or phase.latents == "off":
             return None
         name = latents_column(phase.resolution, phase.crop)

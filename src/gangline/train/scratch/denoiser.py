@@ -91,7 +91,7 @@ class Denoiser(torch.nn.Module):
         if samples.posterior is not None:
             mean, deviation = samples.posterior.float().unbind(1)
         else:
-            with torch.autocast(self.base.device.type, enabled=False):
+            with torch.autocast(self.base.device.type, enabled=False):  # the VAE stays in float32, see LoadedBase
                 posterior = self.base.vae.encode(in_floats(samples)).latent_dist
             mean, deviation = posterior.mean, posterior.std
         return (mean + deviation * samples.drawn - self.shift) * self.scale

@@ -45,6 +45,7 @@ def run_scratch_trainer(run: RunDirectory, orders: Orders) -> int:
 
 
 def train_as(ranks: Ranks, run: RunDirectory, orders: Orders) -> int:
+    """Train as one of the ranks. Return the exit code."""
     run.report_phase("preparing")
     spec = run.read_scratch()
     run.steps = spec.steps
@@ -78,7 +79,7 @@ def train_as(ranks: Ranks, run: RunDirectory, orders: Orders) -> int:
             )
             run.restart_meter()
         meter.add(*learner.step(moment, samples))
-        # One exchange for all: the ranks agree on what to do next, and the greatest -step is the last step that every rank has written.
+        # One exchange for everything: what to do next, and (the maximum of -step) the last step whose part every rank has written.
         stop, save, render, report, written = ranks.most(*wishes(ranks, orders, saves, meter, step), -saver.written)
         saver.heard(-written)
         look = held_out.due(step)

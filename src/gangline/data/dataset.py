@@ -25,8 +25,8 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Info:
-    """Facts about a data set. `id` is unique to each conversion, `plan` is the digest of what was requested; `image_bytes` is the mean size
-    of an image.
+    """The metadata of a data set. `id` is unique to each conversion, `plan` is the digest of what was requested; `image_bytes` is the mean
+    size of an image.
 
     `left_out` counts samples by the reason why they were skipped, `dropped` counts fields of the kept samples that no column could hold.
     """
@@ -44,7 +44,7 @@ class Info:
 
     @classmethod
     def of(cls, table: lance.LanceDataset) -> "Info | None":
-        """Return the table's metadata, or None if the table is not Gangline's."""
+        """Return the table's metadata, or None if Gangline did not write it."""
         stored = (table.schema.metadata or {}).get(KEY)
         if stored is None:
             return None

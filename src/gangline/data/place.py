@@ -197,7 +197,7 @@ class DataPlace:
 
 
 class _Remote(io.RawIOBase):
-    """Adapts obstore's reader to the standard library's: its reads return `Bytes`, not `bytes`."""
+    """An adapter from obstore's reader to the standard library's: its reads return `Bytes`, not `bytes`."""
 
     def __init__(self, reader: Any) -> None:
         self._reader = reader

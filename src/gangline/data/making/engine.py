@@ -24,7 +24,7 @@ FOUND_BY_RAY = ("", "local", "auto")
 
 
 class Engine(Protocol):
-    """Runs tasks in parallel."""
+    """A way to run tasks in parallel."""
 
     def run(self, work: Callable[[_Task], _Result], tasks: Sequence[_Task]) -> Iterator[_Result]:
         """Yield the result of each task as it ends. An error of one task ends all."""
@@ -32,7 +32,7 @@ class Engine(Protocol):
 
 
 class Processes:
-    """Runs tasks in `count` processes of this machine."""
+    """At most `count` processes of this machine."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -62,8 +62,8 @@ class Processes:
 
 
 class Ray:
-    """Runs tasks on the cluster at `address`, whose nodes have Gangline installed and reach both places; by default on a temporary one on
-    this machine. With `on_gpus`, each task gets a GPU if the cluster has any."""
+    """The Ray cluster at `address`, whose nodes have Gangline installed and reach both places; by default a temporary one on this machine.
+    With `on_gpus`, each task gets a GPU if the cluster has any."""
 
     def __init__(self, address: str = "", *, processes: int | None = None, on_gpus: bool = False) -> None:
         self.address = address

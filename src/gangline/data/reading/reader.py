@@ -60,7 +60,7 @@ class BlockRows:
 
 
 class DataReader:
-    """Reads one data set in blocks. Raises `BadInput` if the data set lacks a column, or has no rows that are selected."""
+    """One data set in blocks that can be read. Raises `BadInput` if it lacks a column, or has no rows that are selected."""
 
     def __init__(
         self, data: DataSet, reading: ReadOrder, *, cache: BlockCache | None = None, wait_s: float = WAIT_S

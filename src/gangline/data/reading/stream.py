@@ -58,7 +58,7 @@ class RankShare:
 
 
 class Stream:
-    """Reads batches of one rank, mixing several data sets by `weights`. Call `close`, or use it as a context manager."""
+    """The batches of one rank, from one data set or several mixed by `weights`. Call `close`, or use it as a context manager."""
 
     def __init__(
         self,
@@ -129,8 +129,8 @@ Window = tuple[int, int]
 
 
 class _Ahead:
-    """Holds the blocks of one data set's current window, and loads those of the next one meanwhile. If data sets are mixed, it keeps the
-    previous window for as long as any lane may need it."""
+    """The blocks of one data set's current window, and those of the next one, which load meanwhile. If data sets are mixed, the previous
+    window stays for as long as any lane may need it."""
 
     def __init__(self, reader: DataReader, of: int, mix: Mix, share: RankShare, threads: ThreadPoolExecutor) -> None:
         self._reader = reader
@@ -177,7 +177,7 @@ class _Ahead:
 
 
 class _Alone:
-    """Reads only the rows of one data set that are needed."""
+    """Only those rows of one data set that are requested."""
 
     def __init__(self, reader: DataReader, threads: ThreadPoolExecutor) -> None:
         self._reader = reader

@@ -62,8 +62,8 @@ def _cast(kind: pa.DataType) -> Callable[[Any], Any]:
 
 
 class Split:
-    """Splits a line into the values that `columns` hold, and the fields that they cannot hold, named with the reason. Fields in `used` have
-    another purpose, such as the caption."""
+    """A function that splits a line into the values that `columns` hold, and the fields that they cannot hold, named with the reason.
+    Fields in `used` have another purpose, such as the caption."""
 
     def __init__(self, columns: pa.Schema, used: Iterable[str]) -> None:
         self._empty = dict.fromkeys(columns.names)

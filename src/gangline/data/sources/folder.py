@@ -209,7 +209,7 @@ def _cells(text: str, file: str) -> Iterator[Cells]:
 
 
 def _typed(line: dict[str, Any]) -> dict[str, Any]:
-    """Parse cells of a CSV file that look like numbers."""
+    """Parse cells of a CSV file that look like numbers. A column that has other cells too still becomes text, by `inferred`."""
     return {name: _number(value) for name, value in line.items()} if isinstance(line, Cells) else line
 
 

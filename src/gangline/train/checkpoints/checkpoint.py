@@ -90,7 +90,7 @@ def write_manifest(target: Path, manifest: Manifest) -> None:
 
 
 class CheckpointSaver:
-    """Saves in a thread, one checkpoint at a time; training is held up only while the state is copied."""
+    """A thread that saves one checkpoint at a time. Training is held up only while the state is copied."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -112,7 +112,7 @@ class CheckpointPart:
 
 
 class ShardSaver:
-    """Saves in a thread, one checkpoint at a time; training is held up only while the state is copied.
+    """A thread that saves this rank's part of one checkpoint at a time. Training is held up only while the state is copied.
 
     No thread waits for another rank: a rank reports what it has written in the exchange that all have at each step, so if one dies nothing
     hangs, and the checkpoint stays incomplete. Checkpoints beyond the step `after` that all ranks resume from are deleted: an earlier

@@ -153,7 +153,7 @@ class Ready:
 
 
 class LoraBatches:
-    """Loads the batches step by step. A thread makes the next ones and copies them to the device while it computes the current ones."""
+    """The batches, step by step. A thread makes the next step's and copies them to the device while it computes the current ones."""
 
     def __init__(self, sources: list[ExampleSource], device: torch.device) -> None:
         self._sources = sources

@@ -24,8 +24,8 @@ GraphShapes = tuple[tuple[torch.Size, ...], ...]
 
 
 class Graphs:
-    """Computes gradients by graphs. `passes` adds the gradient of batches to `weights`, which have none before, and returns their loss, ()
-    on the device.
+    """CUDA graphs of the passes, one for each shape of batches. `passes` adds the gradient of batches to `weights`, which have none before,
+    and returns their loss, () on the device.
 
     `passes` must not synchronise with the host, and whatever else it reads may change only in place. If `exact`, a graph with other bits is
     not used.

@@ -25,7 +25,7 @@ class LowRankLinear(PeftLinear):
 
 
 class _Product(torch.autograd.Function):
-    """Computes x (W + s·B·A)ᵀ + bias in the base's precision, (…, I) to (…, O). W is frozen; A and B are kept in float32."""
+    """The product x (W + s·B·A)ᵀ + bias in the base's precision, (…, I) to (…, O). W is frozen; A and B are kept in float32."""
 
     @staticmethod
     def forward(

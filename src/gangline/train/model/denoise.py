@@ -107,7 +107,8 @@ def _told(base: LoadedBase, drawing: Drawing, words: Embedded, silence: Embedded
 
 
 class _Guided:
-    """Predicts with classifier-free guidance: prompt and empty prompt in one pass or, once memory ran out for that, in one pass each."""
+    """A U-Net with classifier-free guidance: prompt and empty prompt go through it in one pass or, once memory ran out for that, in one
+    pass each."""
 
     def __init__(self, base: LoadedBase, told: dict[str, Any], drawing: Drawing) -> None:
         self._unet = base.unet

@@ -72,7 +72,7 @@ class QuantisedLinear(nn.Linear):
 
 
 class _Product(torch.autograd.Function):
-    """Computes x @ weight.T + bias and keeps nothing for the backward pass but the layer itself."""
+    """The product x @ weight.T + bias, (…, in) to (…, out), which keeps nothing for the backward pass but the layer itself."""
 
     @staticmethod
     def forward(ctx: Any, input: torch.Tensor, layer: QuantisedLinear) -> torch.Tensor:

@@ -26,7 +26,7 @@ class NoGradient(ArithmeticError):
 
 @dataclass(slots=True)
 class SaveClock:
-    """Decides when a checkpoint is due: by time and, if set, by steps, which include those that pictures are made of."""
+    """A clock for checkpoints: one is due by time and, if set, by steps, which include those that pictures are made of."""
 
     every_s: float
     every_steps: tuple[int | None, ...]
@@ -54,7 +54,7 @@ def may_be_shown(every_steps: int | None, every_s: float | None, step: int) -> b
 
 
 class LossMeter:
-    """Sums losses and norms on the device, so that the host waits for it only when it reports."""
+    """Sums of losses and norms on the device, so that the host waits for it only when it reports."""
 
     def __init__(self, device: torch.device) -> None:
         self.sums = torch.zeros(2, device=device)

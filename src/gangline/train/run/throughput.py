@@ -11,8 +11,8 @@ from gangline.core.gpus import kind_of_device
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThroughputMeter:
-    """Turns images per second into rates per GPU. `flops_per_image` is of a step's forward and backward pass, `peak_flops` (FLOP/s) of one
-    GPU, 0 if unknown."""
+    """The figures that turn images per second into rates per GPU. `flops_per_image` is of a step's forward and backward pass, `peak_flops`
+    (FLOP/s) of one GPU, 0 if unknown."""
 
     gpus: int
     flops_per_image: float = 0.0

@@ -87,7 +87,7 @@ def _short(vae: VaeScaling) -> str:
 
 
 class Collator:
-    """Makes batches from rows as a phase needs them: from the latents in `column` if it is given, else from images.
+    """The function from rows to batches of one phase: from the latents in `column` if it is given, else from images.
 
     `silence` is the embedding of the empty text if captions are embedded already, else None.
     """
@@ -199,7 +199,7 @@ def _picture(content: bytes, view: View, sha256: str) -> np.ndarray:
 
 
 class ScratchBatches:
-    """Loads the batches of this rank, step by step. A thread makes the next one while the device computes the current one."""
+    """The batches of this rank, step by step. A thread makes the next one while the device computes the current one."""
 
     def __init__(
         self, spec: ScratchSpec, base: LoadedBase, sets: list[DataSet], ranks: Ranks, device: torch.device

@@ -17,8 +17,8 @@ from gangline.train.run import chance
 UNET = "unet"
 VAE = "vae"
 FROZEN_EMBEDDINGS = 0.5
-"""The standard deviation of random token embeddings that are never trained. CLIP starts with 0.02 and grows from there; frozen at that
-size, the layers' outputs would drown which token it is, and pictures follow their seed instead of their prompt."""
+"""The standard deviation of random token embeddings that are never trained. CLIP starts with 0.02 and grows from there. Frozen at that
+size, the layers' outputs would drown which token it is, and pictures would follow their seed instead of their prompt."""
 
 
 def folder_of(base: LoadedBase) -> Path:
@@ -32,7 +32,7 @@ def folder_of(base: LoadedBase) -> Path:
 
 
 def begin_unet(base: LoadedBase, spec: ScratchSpec) -> Any:
-    """Return the U-Net to train, (re-)initialised from `spec.seed` if it is in `spec.new`."""
+    """Return the U-Net to train, initialised from `spec.seed` if it is in `spec.new`, else the base's."""
     if UNET not in spec.new:
         return _trained(base.layout.unet(torch.float32), base)
     chance.seed_torch(spec.seed, "initial weights of the U-Net")
@@ -41,7 +41,7 @@ def begin_unet(base: LoadedBase, spec: ScratchSpec) -> Any:
 
 
 def begin_vae(base: LoadedBase, spec: ScratchSpec) -> Any:
-    """Return the VAE to train, initialised from `spec.seed` if it is in `spec.new`."""
+    """Return the VAE to train, initialised from `spec.seed` if it is in `spec.new`, else the base's."""
     if VAE not in spec.new:
         return _trained(base.layout.vae(), base)
     chance.seed_torch(spec.seed, "initial weights of the VAE")
@@ -50,7 +50,8 @@ def begin_vae(base: LoadedBase, spec: ScratchSpec) -> Any:
 
 
 def begin_text_encoders(base: LoadedBase, spec: ScratchSpec) -> tuple[Any, ...]:
-    """Return the text encoders to train, initialised from `spec.seed` if they are in `spec.new`. Layers that nothing reads stay frozen."""
+    """Return the text encoders to train, initialised from `spec.seed` if they are in `spec.new`, else the base's. Layers that nothing reads
+    stay frozen."""
     if "text_encoders" in spec.new:
         found = tuple(_new_encoder(base, spec, kind) for kind in base.family.text_encoders)
     else:

@@ -229,8 +229,7 @@ class Learner:
         return True
 
     def _found(self, moment: Moment, samples: ScratchBatch) -> int:
-        """Find the microbatch by trying if alone, else by the least of all ranks' guesses: an error would leave the process group
-        broken."""
+        """Find the microbatch by trying if alone, else by the least of all ranks' guesses: an error would leave DDP and FSDP broken."""
         if self.ranks.count == 1:
             return self.trial.largest(samples, moment.phase.resolution)
         one = self.trial.peak(samples, 1)

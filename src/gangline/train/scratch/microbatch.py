@@ -25,8 +25,8 @@ class NoRoom(MemoryError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MicrobatchTrial:
-    """Runs forward and backward passes without a step, which leaves the weights as they are and no gradients. `passes` runs a step's passes
-    over some of its pieces."""
+    """Forward and backward passes without a step, which leave the weights as they are and no gradients. `passes` runs a step's passes over
+    some of its pieces."""
 
     passes: Callable[[list[ScratchBatch]], object]
     weights: dict[str, Any]

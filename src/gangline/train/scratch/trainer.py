@@ -140,7 +140,7 @@ class Unheard(RunDirectory):
 
 @dataclass(frozen=True, slots=True)
 class HeldOutLoss:
-    """Measures samples that are never trained on: this rank's share of all `rows`, padded so that every rank has the same number."""
+    """The samples that are never trained on: this rank's share of all `rows`, padded so that every rank has the same number."""
 
     spec: ScratchSpec
     samples: ScratchBatch | None

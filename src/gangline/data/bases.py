@@ -35,10 +35,7 @@ def describe_base(path: Path) -> RecognisedModel:
     if single is None:
         return _describe_folder(path)
     header = read_header(single)
-    spread = (
-        statistics.pstdev(read_values(single, header, TELLS_V_OF_SD2)) if TELLS_V_OF_SD2 in header.tensors else None
-    )
-    return recognise_file(header, spread)
+    return recognise_file(header, _spread(single, header))
 
 
 def files_of_base(path: Path) -> list[Path]:
@@ -122,6 +119,7 @@ def read_json(path: Path) -> Any:
 
 
 def _spread(path: Path, header: Header) -> float | None:
+    """Return the deviation of the weights that tell what SD 2 predicts; None if there are none, or their dtype is not read here."""
     values = read_values(path, header, TELLS_V_OF_SD2) if TELLS_V_OF_SD2 in header.tensors else []
     return statistics.pstdev(values) if values else None
 

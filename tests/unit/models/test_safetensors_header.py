@@ -93,6 +93,13 @@ def test_the_weights_of_stable_diffusion_2_tell_what_they_predict(tmp_path: Path
     assert "spread" in describe_base(tmp_path).because
 
 
+def test_weights_of_a_dtype_that_is_not_read_leave_the_prediction_open(tmp_path: Path) -> None:
+    entries = {FIRST_CONV: entry("F16", [320, 4, 3, 3], 0, 0), "cond_stage_model.model.x": entry("F16", [0], 0, 0)}
+    without = describe_base(write(tmp_path / "without.safetensors", entries, b""))
+    path = write(tmp_path / "m.safetensors", entries | {TELLS_V_OF_SD2: entry("F64", [1], 0, 8)}, b"\0" * 8)
+    assert describe_base(path).prediction_type == without.prediction_type
+
+
 def test_a_folder_of_several_models_asks_which(tmp_path: Path) -> None:
     for name in ("a.safetensors", "b.safetensors"):
         write(tmp_path / name, {})

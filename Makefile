@@ -27,6 +27,8 @@ lint: .venv/dev
 	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/lint-imports
 	$(BIN)/basedpyright
+	$(BIN)/codespell README.md CHANGELOG.md ARCHITECTURE.md CONTRIBUTING.md docs src tests benchmarks
+	$(BIN)/python -m tests.docs.words
 
 nightly: .venv/dev lint
 	PYTEST_DEBUG_TEMPROOT=$${TMPDIR:-/tmp} $(BIN)/pytest $(BESIDE) --tenth all

@@ -1,0 +1,30 @@
+"""Pages, docstrings and help texts use plain words: words.txt lists those that they do not use."""
+
+import pytest
+
+from tests.docs.words import FOLDERS, PACKAGE, WORDS, found_in, read_words, texts_of, unused_words
+
+
+def test_no_page_and_no_help_text_has_a_word_that_this_project_does_not_use() -> None:
+    assert unused_words() == []
+
+
+def test_every_folder_that_is_looked_at_has_modules() -> None:
+    assert [folder for folder in FOLDERS if not list((PACKAGE / folder).glob("*.py"))] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Hand in\na job", ["“Hand in”: write submit, upload"]),
+        ("the manewver", []),
+        ("`anew` and\n```sh\nanew\n```\n", []),
+    ],
+)
+def test_a_word_is_found_in_prose_alone_across_lines_and_in_capitals(text: str, found: list[str]) -> None:
+    assert list(found_in(text, read_words(WORDS.read_text()))) == found
+
+
+def test_docstrings_and_the_texts_of_options_are_read() -> None:
+    source = '"""Anew."""\ndef f(x=Option(help="Handed " f"in {1}")):\n    """Goes on."""\n    "told"\n'
+    assert sorted(text for text in texts_of(source) if text) == ["Anew.", "Goes on.", "Handed in "]

@@ -13,7 +13,12 @@ from tests.docs.tables_of_settings import PAGES
 
 WORDS = Path(__file__).with_name("words.txt")
 PACKAGE = ROOT / "src" / "gangline"
-TEXTS = (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES_OF = (ROOT / "docs", ROOT / "docs" / "decisions")
+TEXTS = (
+    ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
+    *(page for folder in PAGES_OF for page in sorted(folder.glob("*.md"))),
+)
 FOLDERS = (
     "adapters/pools",
     "api/limits",

@@ -20,9 +20,11 @@ TEXTS = (
     *(page for folder in PAGES_OF for page in sorted(folder.glob("*.md"))),
 )
 FOLDERS = (
+    "adapters",
     "adapters/pools",
     "api/limits",
     "api/retention",
+    "cli",
     "cli/bundled",
     "cli/doctor",
     "cli/jobs/places",
@@ -34,6 +36,7 @@ FOLDERS = (
     "sim/promises",
     "train/model/clip",
     "train/proof",
+    "wire",
 )
 """Folders whose docstrings and help texts are clean. The list shall grow until it names all of them."""
 SHOWN = ("help", "short_help", "hint")

@@ -1,1 +1,1 @@
-"""Pure decisions and the types they speak of. Nothing here reads a clock, a file, a database or the environment."""
+"""Pure decisions and the types that they work on. Nothing here reads a clock, a file, a database or the environment."""

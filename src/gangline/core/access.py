@@ -1,4 +1,4 @@
-"""Who may do what: the roles of keys, the names of projects, and when a secret has lost its force."""
+"""Define access control: the roles of keys, valid project names, and when a secret has expired or was revoked."""
 
 import re
 from typing import Literal
@@ -10,8 +10,8 @@ Role = KeyRole | Literal["join", "node"]
 Standing = Literal["valid", "expired", "revoked"]
 
 KEY_ROLES: tuple[KeyRole, ...] = ("viewer", "member", "admin", "operator")
-"""Each may do what those before it may. A viewer reads its project, a member submits and steers its jobs, an admin has
-its keys; an operator has no project and all of them."""
+"""Each role has the permissions of those before it. A viewer reads its project, a member also submits and controls jobs, an admin
+also manages keys. An operator belongs to no project and may do all of that in every project."""
 
 CALLED: dict[Role, str] = {
     "viewer": "a viewer's key",
@@ -25,8 +25,10 @@ PROJECT_NAME = re.compile("[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
 
 def as_secret(text: str, called: str) -> str:
-    """Return it without what surrounds it: a file that is mounted as a secret ends with a line break. Raises `BadInput` where it
-    holds what no secret does, and never says what it is."""
+    """Return the secret without surrounding white space, as a file that is mounted as a secret ends with a line break.
+
+    Raises `BadInput` if it contains characters that no secret has. The message names it as `called` and never quotes it.
+    """
     secret = text.strip()
     if not (secret.isascii() and secret.isprintable()):
         raise BadInput(
@@ -37,12 +39,12 @@ def as_secret(text: str, called: str) -> str:
 
 
 def is_project_name(text: str) -> bool:
-    """One that is safe as a part of an object's key."""
+    """Return whether the text is a valid project name, which is safe as a part of an object's key."""
     return PROJECT_NAME.fullmatch(text) is not None
 
 
 def permits(given: Role, needed: Role) -> bool:
-    """A worker's token opens the routes that are made for it, and no key does."""
+    """Return whether a key or token of role `given` may use a route for `needed`. Workers' routes take a worker's token and no key."""
     if given in KEY_ROLES and needed in KEY_ROLES:
         return KEY_ROLES.index(given) >= KEY_ROLES.index(needed)
     return given == needed

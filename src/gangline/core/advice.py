@@ -1,4 +1,4 @@
-"""What may disappoint although every number is allowed. Advice is said before a job is handed in, and never holds one up."""
+"""Warn about settings that are allowed but may give poor results. Advice is shown before a job is submitted, and never refuses one."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ RATE_ABSURD = 1e-2
 SEEN_MIN, SEEN_MAX = 10, 2000
 RANK_HIGH, SCALE_HIGH = 128, 8
 RESOLUTION_OF_MODELS = 256
-"""No published family was trained on smaller pictures. What is, is a test, for which other rates are right."""
+"""No published model family was trained on smaller images. A base that was is a tiny test model, for which other rates are right."""
 ASPECT_CUT = 1.4
 WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 SMALL_WORDS = "a an the of in on at with and my his her their our this that one some by for from to is"
@@ -24,7 +24,7 @@ WORDS_OF_PICTURES = "photo photos photograph picture image images portrait paint
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhotoFacts:
-    """A photo to train on, as a person sees it, and what is said of it; `own` where that is not the prompt."""
+    """A training photo: its size in pixels as displayed, and its caption; `own` is true if the caption is not the job's prompt."""
 
     name: str
     width: int
@@ -36,7 +36,7 @@ class PhotoFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """`setting` could be another."""
+    """A suggestion to change `setting`: the message says to what, `because` says why."""
 
     setting: str
     message: str
@@ -44,7 +44,7 @@ class Advice:
 
 
 def advise(spec: LoraSpec, pictures: tuple[PhotoFacts, ...], base: RecognisedModel | None = None) -> tuple[Advice, ...]:
-    """In the order of how much it matters. `base` where it is known."""
+    """Return the advice, the most important first. `base` is None if the base is not known yet."""
     return (
         *_on_words(spec, pictures),
         *_on_photos(spec, pictures),
@@ -58,7 +58,8 @@ def advise(spec: LoraSpec, pictures: tuple[PhotoFacts, ...], base: RecognisedMod
 
 
 def words_of_the_subject(prompt: str) -> list[str]:
-    """
+    """Return the words of a prompt that name its subject.
+
     >>> words_of_the_subject("a photo of sks dog")
     ['sks', 'dog']
     """
@@ -229,7 +230,7 @@ def _on_what_does_nothing(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> I
 
 
 def _side(picture: PhotoFacts, keeps_shape: bool) -> float:
-    """Of the square that is cut from it, or that has its area."""
+    """Return the side in pixels of the square that is cropped from the photo; if it keeps its shape, of a square with its area."""
     return (picture.width * picture.height) ** 0.5 if keeps_shape else min(picture.width, picture.height)
 
 

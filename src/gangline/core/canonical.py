@@ -1,4 +1,4 @@
-"""One text for one value: JSON with sorted keys and no spaces, so that equal things have equal hashes."""
+"""Encode values as canonical JSON, with sorted keys and no spaces, so that equal values have equal hashes."""
 
 import hashlib
 import json
@@ -7,5 +7,8 @@ canonical_json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_
 
 
 def digest(value: object) -> str:
-    """SHA-256 of the canonical JSON of `value`, in hexadecimal. A command's words may be no UTF-8: they have lone surrogates."""
+    """Return the SHA-256 of the canonical JSON of `value`, in hexadecimal.
+
+    The arguments of a command may be invalid UTF-8, which Python decodes to lone surrogates: those are hashed as they are.
+    """
     return hashlib.sha256(canonical_json(value).encode(errors="surrogatepass")).hexdigest()

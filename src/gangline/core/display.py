@@ -1,4 +1,4 @@
-"""Text that others wrote - names, prompts, reasons, logs - made safe to show: it writes itself and steers no terminal."""
+"""Make untrusted text (names, prompts, reasons, logs) safe to show: it cannot control a terminal or disguise itself."""
 
 import re
 from typing import Annotated
@@ -9,19 +9,19 @@ from annotated_types import MaxLen, MinLen, Predicate
 UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Control and format characters (bidi overrides among them), lone surrogates, line and paragraph separators."""
 JOINERS = "\u200c\u200d"
-"""Format characters that words need: of Persian and Indic scripts, and of emoji."""
+"""Format characters that words of Persian and Indic scripts need, and emoji."""
 NAME_MAX = 200
 WORDS_MAX = 4000
-"""The longest reason, in characters."""
+"""The maximum length of a reason, in characters."""
 
 
 def is_text(text: str) -> bool:
-    """Return whether it can be encoded: a lone surrogate cannot."""
+    """Return whether the text can be encoded as UTF-8: a lone surrogate cannot."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def is_printable(text: str) -> bool:
-    """Return whether every character shows itself and does nothing else."""
+    """Return whether every character is visible or a plain space, and has no other effect."""
     return text.isprintable() or all(map(_is_safe, text))
 
 
@@ -30,14 +30,14 @@ def has_words(text: str) -> bool:
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    """Return the text with all else escaped as Python does: `\\x1b`, `\\n`, `\\u202e`. Characters of `keep` stay."""
+    """Return the text with unsafe characters escaped as Python does: `\\x1b`, `\\n`, `\\u202e`. Characters of `keep` stay."""
     if text.isprintable():
         return text
     return "".join(each if _is_safe(each) or each in keep else _escaped(each) for each in text)
 
 
 def as_words(reason: str) -> str:
-    """Return a node's or a trainer's reason as it is sent and stored: one line that any database takes, of a bounded length."""
+    """Return a node's or a trainer's reason as it is sent and stored: one line of bounded length that any database accepts."""
     return printable(reason)[:WORDS_MAX]
 
 
@@ -50,14 +50,14 @@ def _escaped(character: str) -> str:
 
 
 Label = Annotated[str, MaxLen(NAME_MAX), Predicate(is_printable)]
-"""A name for people that may be empty."""
+"""A name for display; it may be empty."""
 Name = Annotated[str, MinLen(1), MaxLen(NAME_MAX), Predicate(has_words)]
 
 
 HELD_MAX = 4000
-"""A sequence that is longer is none: it would hold back the log."""
+"""A longer control sequence, in characters, is shown as text: waiting for its end would hold back the log."""
 STRING = rf"[\]PX^_][^\x00-\x1f]{{0,{HELD_MAX}}}"
-"""What follows ESC in OSC, DCS, SOS, PM and APC (ECMA-48), without the end."""
+"""The part of OSC, DCS, SOS, PM and APC sequences (ECMA-48) between ESC and the terminator."""
 CSI = rf"\[[0-?]{{0,{HELD_MAX}}}[ -/]{{0,9}}"
 TWO = r"[ -/]{0,9}"
 SEQUENCE = re.compile(rf"\x1b(?:{CSI}[@-~]|{STRING}(?:\x07|\x1b\\)|{TWO}(?![\[\]PX^_])[0-~])")
@@ -65,18 +65,21 @@ UNFINISHED = re.compile(rf"\x1b(?:{CSI}|{STRING}\x1b?|{TWO})\Z")
 COLOUR = re.compile(r"\x1b\[[0-9;:]{0,100}m")
 RESET = "\x1b[0m"
 LAYOUT = "\t\n\r"
-"""A carriage return redraws a progress bar."""
+"""White space that logs keep. A carriage return redraws a progress bar."""
 
 
 class LogText:
-    """What a trainer printed, chunk by chunk, with colours (SGR) and without any other control sequence. One that is cut by
-    the border of two chunks is held back until its end comes."""
+    """A filter for a trainer's log that comes in chunks: it keeps colours (SGR) and removes every other control sequence.
+
+    A sequence that is split between two chunks is held back until its end arrives.
+    """
 
     def __init__(self) -> None:
         self._held = ""
         self._coloured = False
 
     def feed(self, chunk: str) -> str:
+        """Return what can be shown after this chunk."""
         text = self._held + chunk
         cut = UNFINISHED.search(text)
         end = cut.start() if cut else len(text)
@@ -84,7 +87,7 @@ class LogText:
         return self._shown(text[:end])
 
     def end(self) -> str:
-        """Return what was held back, and a reset: colours of a log do not hide what comes after it."""
+        """Return the text that was held back, and a reset if colours are on, so that they do not affect text after the log."""
         rest, self._held = self._shown(self._held), ""
         return rest + RESET * self._coloured
 

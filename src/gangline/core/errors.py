@@ -1,16 +1,16 @@
-"""Operating errors: what can go wrong although every line of Gangline is right.
+"""Define operating errors: faults that occur although the code is correct.
 
     GanglineError
-    ├── UserError        what was given is wrong; nothing was started       exit 2, HTTP 4xx
+    ├── UserError        the input is wrong; nothing was started            exit 2, HTTP 4xx
     │   ├── BadInput     … a photo, a prompt, a number, a base              exit 65 in a trainer
-    │   ├── Denied       … a key or token: nobody is known by it, or not any more      HTTP 401
-    │   ├── Forbidden    … a key or token whose role does not reach so far             HTTP 403
-    │   ├── NotFound     … a name or an id
-    │   ├── TooLarge     … more bytes than a request may have                          HTTP 413
-    │   └── TooSlow      … a request that did not come to its end in time              HTTP 408
-    ├── Unreachable      somebody is not there; trying again may help       exit 2, HTTP 503
-    │   └── TooMany      … or has been asked too often: it says when to ask again      HTTP 429
-    └── Damaged          bytes are not what their SHA-256 says
+    │   ├── Denied       … a key or token is unknown, expired or revoked               HTTP 401
+    │   ├── Forbidden    … the role of a key or token does not permit this             HTTP 403
+    │   ├── NotFound     … a name or an id does not exist
+    │   ├── TooLarge     … a request has more bytes than allowed                       HTTP 413
+    │   └── TooSlow      … a request did not arrive completely in time                 HTTP 408
+    ├── Unreachable      a peer does not answer; a retry may help           exit 2, HTTP 503
+    │   └── TooMany      … or is asked too often: the error says when to retry         HTTP 429
+    └── Damaged          bytes do not match their SHA-256
 
 Expected refusals (`Stale`, `NoWork`) are values, not errors; broken invariants are assertions.
 """
@@ -19,7 +19,7 @@ from math import ceil
 
 
 class GanglineError(Exception):
-    """One sentence for people, and where there is one a hint at what to do."""
+    """An error whose message is one sentence for people; `hint` says what to do, and may be empty."""
 
     code = "error"
 
@@ -62,7 +62,7 @@ class Unreachable(GanglineError):
 
 
 class TooMany(Unreachable):
-    """`wait_s`: after so many seconds the sender may ask again."""
+    """A refusal because of too many requests. The sender may retry after `wait_s` seconds."""
 
     code = "too-many"
 

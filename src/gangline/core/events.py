@@ -1,6 +1,6 @@
-"""What is recorded of a job, as a closed list: each event is of one of these kinds, and each kind has its sentence.
+"""List the kinds of events that are recorded for a job, each with a sentence. The list is closed.
 
-docs/reference/events.md and the OpenAPI document have the same list. A new kind is added here first: nobody can record another.
+docs/reference/events.md and the OpenAPI document have the same list. A new kind is added here first: the type checker refuses others.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from gangline.core.job import AttemptEnd
 
 Moved = Literal["paused", "queued", "canceled"]
-"""What its owner did with a job on which no node was at work."""
+"""How an owner changed the state of a job while no node was working on it."""
 EventKind = Literal[
     "submitted",
     "fetched",
@@ -51,7 +51,7 @@ EVENTS: dict[EventKind, str] = {
 
 
 class Described:
-    """What the OpenAPI document says of a field: a text, and the closed list that its values come from.
+    """An annotation that puts a description, and the closed list of a field's values, into the OpenAPI document.
 
     A reader accepts any other string, too: a client may be older than its server, and a stored event older than both.
     """
@@ -66,9 +66,9 @@ class Described:
 
 
 def markdown_list(sentences: Mapping[Any, str]) -> str:
-    """A closed list as Markdown."""
+    """Return a closed list and its sentences as Markdown."""
     return "\n".join(f"- `{kind}`: {says}" for kind, says in sentences.items())
 
 
 RecordedKind = Annotated[str, Described(f"What happened:\n\n{markdown_list(EVENTS)}", EVENTS)]
-"""The kind of an event, as it is read."""
+"""The kind of an event in answers. It is a plain string, as it may be one that this version does not know."""

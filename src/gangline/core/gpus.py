@@ -1,4 +1,4 @@
-"""Kinds of GPUs: what their vendor says they can do at most."""
+"""List kinds of GPUs with the peak figures of their vendors."""
 
 import math
 import re
@@ -11,10 +11,12 @@ from gangline.core.errors import BadInput
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuKind:
-    """`tflops`: peak of dense products in `computes_in` with sums in float32, in 10^12 FLOP/s, without sparsity. `memory_gb_per_s`: peak
-    bandwidth. `memory_gb`: what its vendor sells it with, in GiB but for HBM's round numbers; a driver leaves some of it to programs.
+    """A model of GPU.
 
-    `computes_in` is what the trainer takes there by itself (gangline.train.run.numerics): NVIDIA's cards before Ampere have no bf16.
+    `tflops` is its peak of dense matrix products in `computes_in` with sums in float32, in 10^12 FLOP/s, without sparsity.
+    `memory_gb_per_s` is its peak memory bandwidth. `memory_gb` is the nominal size of its memory, in GiB except for HBM's round numbers;
+    programs can use somewhat less. `computes_in` is the trainer's default there (gangline.train.run.numerics): NVIDIA's cards before
+    Ampere have no bf16.
     """
 
     name: str
@@ -24,9 +26,9 @@ class GpuKind:
     computes_in: Literal["bf16", "fp16"] = "bf16"
 
 
-# NVIDIA's data sheets of servers' cards often give sparse figures: these are half of them. GeForce cards compute with sums in float32
-# half as fast as with sums in float16: 512 dense FLOP for each multiprocessor and clock, which is what the architectures' appendices give
-# for the first of each generation, and times a product page's clock for the others.
+# NVIDIA's data sheets of server cards often give sparse figures: these are half of them. GeForce cards compute with sums in float32 at
+# half the rate of sums in float16: 512 dense FLOP per multiprocessor and clock cycle. The appendices of the architectures' white papers
+# give that figure for the first card of each generation; for the others it is multiplied by the clock of the product page.
 KINDS = (
     GpuKind(name="A100 40GB", tflops=312, memory_gb_per_s=1555, memory_gb=40),  # NVIDIA A100 data sheet, 2021
     GpuKind(name="A100 80GB", tflops=312, memory_gb_per_s=2039, memory_gb=80),  # the same, SXM
@@ -82,17 +84,17 @@ KINDS = (
     ),  # NVIDIA Turing, appendix A
 )
 OTHERS = frozenset({"pcie", "nvl", "ti", "super", "ada", "d", "laptop", "mobile", "max", "mig"})
-"""Words by which a card is another one than its number says, most often a slower one."""
+"""Words that make a card a different one from the card of that number, most often a slower one."""
 MEMORY_LEFT_SHARE = 0.1
-"""What a driver reports may differ from what the card is sold with by so much: error correction takes a sixteenth, the driver some."""
+"""The memory that a driver reports may differ from the nominal size by this share: ECC takes a sixteenth, the driver takes some."""
 SLICE = re.compile(r"\d+[abcq]")
-"""The last word of a virtual GPU, such as `NVIDIA A40-8Q`."""
+"""The last word of the name of a virtual GPU, such as `NVIDIA A40-8Q`."""
 NAMES = tuple(kind.name for kind in KINDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
-    """How many times as fast a GPU of one kind computes as one of another."""
+    """The speed of one kind of GPU as a multiple of another's: lower bound, estimate and upper bound."""
 
     low: float
     middle: float
@@ -100,7 +102,7 @@ class Speed:
 
 
 def find_kind(name: str) -> GpuKind:
-    """Raises `BadInput`."""
+    """Return the kind of this name, in any case. Raises `BadInput` with similar names if there is none."""
     by_name = {kind.name.lower(): kind for kind in KINDS}
     if name.lower() in by_name:
         return by_name[name.lower()]
@@ -112,9 +114,9 @@ def find_kind(name: str) -> GpuKind:
 
 
 def kind_of_device(name: str, memory_gb: float | None = None) -> GpuKind | None:
-    """By what its driver calls it, such as `NVIDIA A100-SXM4-80GB`; None where it is none of these, or another version of one.
+    """Return the kind of a GPU whose driver reports this name, such as `NVIDIA A100-SXM4-80GB`; None if it is not listed here.
 
-    Some cards are sold with more or less memory under one name: those are known where `memory_gb` tells them apart.
+    Some cards are sold under one name with different memory: `memory_gb` distinguishes them, and without it they are not recognised.
     """
     said = set(re.split(r"[^a-z0-9]+", name.lower()))
     said |= {"sxm"} if "hbm3" in said and not said & {"nvl", "pcie"} else set()
@@ -132,7 +134,10 @@ def _is(kind: GpuKind, said: set[str], memory_gb: float | None) -> bool:
 
 
 def speed(kind: GpuKind, beside: GpuKind) -> Speed:
-    """Between the ratio of their peak FLOP/s and that of their memory bandwidths: what bounds a kernel is one of the two (the roofline:
-    Williams, Waterman and Patterson 2009). Which kernels these are was not measured, so the middle is the geometric mean."""
+    """Return the speed of `kind` relative to `beside`.
+
+    It lies between the ratio of their peak FLOP/s and that of their memory bandwidths, as each kernel is bound by one of the two (the
+    roofline: Williams, Waterman and Patterson 2009). The mix of kernels was not measured, so the estimate is the geometric mean.
+    """
     ratios = (kind.tflops / beside.tflops, kind.memory_gb_per_s / beside.memory_gb_per_s)
     return Speed(low=min(ratios), middle=math.sqrt(ratios[0] * ratios[1]), high=max(ratios))

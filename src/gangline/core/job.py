@@ -1,4 +1,4 @@
-"""What the service knows of a job, its attempts and the nodes that try, as decisions see them."""
+"""Define jobs, attempts and nodes as the decisions see them: what the service knows of each, without its storage."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -14,7 +14,7 @@ WORKING: frozenset[str] = frozenset({"ready", "on_trial"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """`version` guards the server's writes; `fencing` is the number of the newest attempt, 0 before the first."""
+    """A job. `version` guards the server's writes; `fencing` is the number of the newest attempt, 0 before the first."""
 
     id: str
     project: str
@@ -28,9 +28,10 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """Steps: where it went on from, the last that was heard of, and the last committed (0: none by this attempt).
+    """One try of a job on a node.
 
-    `price_micro_usd_per_hour` is that of its slots; `kind` is that of its failure, empty where it did not fail.
+    `from_step` is the step it started from, `step` the last one reported, `committed_step` the last one in a checkpoint of this attempt
+    (0: none). `price_micro_usd_per_hour` is the price of its slots; `kind` is the kind of its failure, empty if it did not fail.
     """
 
     id: str
@@ -55,16 +56,17 @@ class Attempt:
 
     @property
     def advanced(self) -> bool:
-        """Whether it brought its job further for good."""
+        """Return whether the attempt made progress that cannot be lost: it committed a checkpoint or finished the job."""
         return self.committed_step > 0 or self.state == "succeeded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """`numerics` names what decides the bits of a result: GPU, driver, libraries. `meter_ms`: its bill is written up to here.
+    """A worker's machine.
 
-    Where `price_known` is 0, `price_micro_usd_per_hour` says nothing. `kinds` (see `kinds_text` in `gangline.core.runs.proof`) are those of
-    the jobs whose libraries it has; `problems` is JSON: a sentence for each other kind.
+    `numerics` names what decides the bits of a result: GPU, driver, libraries. Its cost is in the ledger up to `meter_ms`. If
+    `price_known` is 0, `price_micro_usd_per_hour` has no meaning. `kinds` lists the kinds of jobs whose libraries it has (as `kinds_text`
+    in `gangline.core.runs.proof`); `problems` is a JSON object with a sentence for each other kind.
     """
 
     id: str
@@ -90,5 +92,5 @@ class Node:
     because: str = ""
 
     def price_of(self, slots: int) -> int:
-        """Micro-dollars an hour for `slots` of this node's: money splits by slot."""
+        """Return the price of `slots` of the node's slots, in micro-dollars per hour: each slot costs the same."""
         return self.price_micro_usd_per_hour * slots // self.slots

@@ -1,4 +1,4 @@
-"""Moments for people who may live anywhere: times of day in UTC, and marked as that."""
+"""Format points in time for readers in any time zone: in UTC, and labelled so."""
 
 from datetime import UTC, datetime
 
@@ -6,8 +6,7 @@ FAR_MS = 15 * 60_000
 
 
 def until(at_ms: int, now_ms: int) -> str:
-    """Return when something ends, rounded up: to the minute where that is far away, else to the second. With its date unless it is
-    today.
+    """Return the time of an end, rounded up to the minute if it is over 15 minutes away, else to the second; with its date unless today.
 
     >>> until(1_700_000_000_000, 1_699_999_000_000)
     '22:14 UTC'

@@ -1,4 +1,4 @@
-"""JSON and TOML values as dataclasses, with all that is wrong with them told at once, in the same words wherever they were read."""
+"""Parse JSON and TOML values as dataclasses, and report all their problems at once, in the same words wherever they come from."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from gangline.core.errors import BadInput
 
 OBJECT, TABLE = "an object", "a table"
-"""What named values are called in JSON, and in TOML."""
+"""The word for a mapping in JSON, and in TOML."""
 PROBLEMS_MAX = 50
 """An answer reports this many problems at most: a spec with 100,000 unknown fields would make one of megabytes."""
 
@@ -42,13 +42,13 @@ SAID = {
     "too_long": "has more than {max_length} parts",
     "too_short": "has fewer than {min_length} parts",
 }
-"""By pydantic's type of error, whose own words are for programmers: `input should be a valid integer, unable to parse string as an
-integer`."""
+"""Messages by pydantic's type of error. Pydantic's messages are for programmers: `input should be a valid integer, unable to parse
+string as an integer`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """Marks a type whose values are checked when they are read: `why_not` returns a sentence where one is refused."""
+    """An annotation for a type whose values are checked when they are parsed: `why_not` returns why a value is refused, or ''."""
 
     why_not: Callable[[Any], str]
 
@@ -66,7 +66,7 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class ExactNumbers:
-    """Marks a type that is read from JSON, in which only a number is a number: pydantic takes `false` for 0, and "5" for 5."""
+    """An annotation for a type that is parsed from JSON, where only numbers may be numbers: pydantic takes `false` for 0, "5" for 5."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
         from pydantic_core import core_schema
@@ -85,8 +85,10 @@ class ExactNumbers:
 
 
 def _made_numbers(given: Any, value: Any, loc: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
-    """Yield where `value` has a number and `given`, of which it was made, a truth value or a text. What was taken as it is, such as a
-    spec that is parsed later, is not walked through: a megabyte of it took half a second of the event loop."""
+    """Yield each place where `value` has a number and `given`, from which it was parsed, a boolean or a string.
+
+    Parts that were not converted, such as a spec that is parsed later, are skipped: one megabyte took half a second of the event loop.
+    """
     if type(value) in (int, float):
         if isinstance(given, bool | str):
             yield loc, given
@@ -110,14 +112,14 @@ UNACCEPTABLE = "is not acceptable here (control characters, empty, or a path tha
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong with a spec: which field, and why."""
+    """A problem of a spec: the field, and what is wrong with it."""
 
     field: str
     message: str
 
 
 class InvalidSpec(BadInput):
-    """Every problem of a spec, at once."""
+    """An error with every problem of a spec."""
 
     code = "invalid-spec"
 
@@ -127,8 +129,11 @@ class InvalidSpec(BadInput):
 
 
 def parse_as(kind: Any, value: object, *, options: bool = False) -> Any:
-    """Return JSON values as a value of this type; `options`: they come from a command line or a recipe, so numbers may be texts, and
-    named values are called a table. Raises `InvalidSpec` with every field that is none."""
+    """Parse JSON values as a value of this type.
+
+    `options` says that they come from a command line or a recipe: numbers may then be strings, and a mapping is called a table. Raises
+    `InvalidSpec` with every field that is invalid.
+    """
     from pydantic import ValidationError
 
     known, left_out = _without_a_flood(kind, value)
@@ -140,8 +145,10 @@ def parse_as(kind: Any, value: object, *, options: bool = False) -> Any:
 
 
 def _without_a_flood(kind: Any, value: object) -> tuple[object, int]:
-    """Return a value with `PROBLEMS_MAX` of its unknown fields at most, and how many were left out: pydantic would make an error of
-    each, and hold the interpreter for as long as that takes."""
+    """Return the value with at most `PROBLEMS_MAX` of its unknown fields, and how many were left out.
+
+    Pydantic makes an error for each unknown field, and holds the interpreter as long as that takes.
+    """
     if not is_dataclass(kind) or not isinstance(value, dict):
         return value, 0
     fields = kind.__dataclass_fields__
@@ -151,8 +158,7 @@ def _without_a_flood(kind: Any, value: object) -> tuple[object, int]:
 
 
 def problems(found: list[Any], worded: Callable[[dict[str, Any]], Problem], *, more: int = 0) -> tuple[Problem, ...]:
-    """Return pydantic's errors as problems, each `worded` by way of `as_problem`: the first `PROBLEMS_MAX`, and one that counts the rest
-    and `more`."""
+    """Return pydantic's errors as problems, which `worded` makes: the first `PROBLEMS_MAX`, and one that counts the rest and `more`."""
     causes = _causes(found)
     named = [worded(dict(cause)) for cause in causes[:PROBLEMS_MAX]]
     more += len(causes) - len(named)
@@ -160,7 +166,7 @@ def problems(found: list[Any], worded: Callable[[dict[str, Any]], Problem], *, m
 
 
 def to_json(value: Any) -> dict[str, Any]:
-    """Of such a dataclass."""
+    """Return a dataclass as JSON values: the inverse of `parse_as`."""
     return adapter(type(value)).dump_python(value)
 
 
@@ -172,8 +178,8 @@ def adapter(of: Any) -> Any:
 
 
 def in_words(found: list[Any], whole: str, options: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Return pydantic's problems with a `whole` as one sentence for people. `options`: fields that were given as options of the
-    command line."""
+    """Return pydantic's errors as one sentence for people. `whole` names the parsed value; `options` maps the fields that were given
+    on the command line to their options."""
     causes = _causes(found)
     named = dict.fromkeys(_sentence(cause, whole, options) for cause in causes[:PROBLEMS_MAX])
     more = len(causes) - PROBLEMS_MAX
@@ -181,7 +187,7 @@ def in_words(found: list[Any], whole: str, options: Mapping[str, str] = MappingP
 
 
 def _causes(found: list[Any]) -> list[Any]:
-    """Leave out problems that only follow from another one: a list lacks what is wrong inside it."""
+    """Return the errors without those that only follow from another: a list counts as missing if its content is invalid."""
     above = {place[:length] for place in (problem["loc"] for problem in found) for length in range(len(place))}
     return [problem for problem in found if problem["loc"] not in above]
 
@@ -209,19 +215,19 @@ def _sentence(found: Any, whole: str, options: Mapping[str, str]) -> str:
 
 
 def _place(loc: Iterable[str | int]) -> str:
-    """`phases[0].gpus[1]`: the first of its kind has the number 0."""
+    """Return a location as text, such as `phases[0].gpus[1]`. Numbers start at 0."""
     words = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc)
     return words.removeprefix(".").removesuffix(".[key]")
 
 
 def as_problem(found: Mapping[str, Any], whole: str, named_values: str = OBJECT) -> Problem:
-    """Return one of pydantic's errors in a user's words. `whole` names the field where the value itself is wrong."""
+    """Return one of pydantic's errors in words for users. `whole` is the field's name if the value as a whole is wrong."""
     field_name = ".".join(str(part) for part in found["loc"]) or whole
     return Problem(field_name, UNACCEPTABLE if found["type"] == "predicate_failed" else _said(found, named_values))
 
 
 def _said(found: Mapping[str, Any], named_values: str) -> str:
-    """Return what is wrong with a value, after its name, in a user's words in the place of pydantic's; a short value stands in it."""
+    """Return what is wrong with a value in words for users instead of pydantic's, to follow its name; a short value is quoted."""
     given, kind = found["input"], found["type"]
     said = str(found["msg"]).removeprefix("Value error, ").removeprefix("Input ")
     limits = {

@@ -1,13 +1,13 @@
-"""How numbers are told to people."""
+"""Format counts and nouns for people."""
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 photo`, `2 photos`: of nouns that take an s."""
+    """Return the count with its noun, such as `1 photo` or `2 photos`, for nouns whose plural ends in s."""
     return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def one(noun: str) -> str:
-    """With its article, by how a name is read aloud: an abbreviation letter by letter.
+    """Return the noun with its indefinite article, chosen by pronunciation: an abbreviation is read letter by letter.
 
     >>> one("RTX 4090"), one("H100 SXM"), one("NVIDIA A10"), one("T4"), one("CPU"), one("A100"), one("Tesla T4")
     ('an RTX 4090', 'an H100 SXM', 'an NVIDIA A10', 'a T4', 'a CPU', 'an A100', 'a Tesla T4')

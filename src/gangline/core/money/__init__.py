@@ -1,1 +1,1 @@
-"""What time and bytes cost, and what a project may spend."""
+"""Compute what time and bytes cost, and what a project may spend."""

@@ -1,4 +1,4 @@
-"""A project's money: what it may spend, and what is reserved of it before it is spent."""
+"""Check a project's budget, and reserve money for an attempt before it is spent."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -9,7 +9,7 @@ from gangline.core.policy import Policy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Purse:
-    """A project's usage, decayed to `usage_ms`, its share of the fleet, and its budget (None: no limit). Money in micro-dollars."""
+    """A project's usage, decayed to `usage_ms`, its share of the fleet, and its budget (None: no limit). Money is in micro-dollars."""
 
     project: str
     usage: float
@@ -21,7 +21,7 @@ class Purse:
 
 
 UNPRICED_MICRO_USD = 2 * 10**15
-"""What a slot whose price is not known would have to reserve of a budget: more than any budget has, times 4,000 slots within 64 bits."""
+"""The reservation for a slot of unknown price: it exceeds every budget, and fits into 64 bits for up to 4,000 slots."""
 
 
 def unaccountable(purse: Purse, what: str) -> str:
@@ -33,6 +33,7 @@ def unaccountable(purse: Purse, what: str) -> str:
 
 
 def over_budget(purse: Purse, more: int) -> str | None:
+    """Return why the budget does not allow `more` micro-dollars, or None if it does."""
     if purse.budget is None or purse.spent + purse.reserved + more <= purse.budget:
         return None
     return (
@@ -42,7 +43,7 @@ def over_budget(purse: Purse, more: int) -> str | None:
 
 
 def reservation(price_micro_usd_per_hour: int, download_bytes: int, policy: Policy) -> int:
-    """Micro-dollars for an attempt's downloads, and for so long that it can be told to stop, and stopped, before they are spent."""
+    """Return the micro-dollars to reserve for a new attempt: its downloads, and `reserve_s` of time, in which it can still be stopped."""
     time = round(price_micro_usd_per_hour * policy.reserve_s / 3600)
     return time + egress_micro_usd(download_bytes, policy.egress_usd_per_gb)
 
@@ -50,8 +51,7 @@ def reservation(price_micro_usd_per_hour: int, download_bytes: int, policy: Poli
 def more_to_reserve(
     price_micro_usd_per_hour: int, *, reserved: int, elapsed_ms: int, downloaded_bytes: int, policy: Policy
 ) -> int:
-    """Micro-dollars that an attempt needs at least, beside what is reserved for it, so that it can still be stopped before they
-    are spent; 0 where it has enough."""
+    """Return the micro-dollars that an attempt needs in addition to `reserved`, so that it can be stopped before all is spent; or 0."""
     margin_ms = elapsed_ms + 1000 * (policy.stop_margin_s + policy.heartbeat_interval_s)
     sent = egress_micro_usd(downloaded_bytes, policy.egress_usd_per_gb)
     missing = sent + price_micro_usd_per_hour * margin_ms / HOUR_MS - reserved

@@ -1,4 +1,4 @@
-"""What time on a node costs, what it was spent on, and what interruptions cost."""
+"""Compute what time on a node costs, what it was spent on, and what interruptions cost."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,26 +15,26 @@ MONTH_MS = 30 * DAY_MS
 
 Cause = Literal[
     "training",  # steps that are part of the result
-    "samples",  # pictures that another node than the training one rendered, from the claim on
-    "start-up",  # a rented node before it has joined
+    "samples",  # rendering samples on a node other than the training one, from the claim on
+    "start-up",  # a rented node until it joins
     "download",  # from the claim to the first step: inputs, base, checkpoint, preparing
-    "redone steps",  # lost with an interruption: another attempt trains them again
-    "failed",  # of an attempt that failed, after its last checkpoint
+    "redone steps",  # steps lost with an interruption, which another attempt repeats
+    "failed",  # the time of a failed attempt after its last checkpoint
     "idle",  # a node without work
     "storage",
     "egress",
-    "correction",  # what the provider did not bill after all: a node that was gone before we knew
+    "correction",  # a credit for time that the provider did not bill: the node was gone before the server noticed
 ]
 
 
 CostPart = Literal["node time", "storage", "egress"]
-"""What a cost may lack, where its price is not known."""
+"""A part that a cost lacks if its price is not known."""
 COST_PARTS: tuple[CostPart, ...] = get_args(CostPart)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerLine:
-    """A line of the ledger."""
+    """A line of the ledger: the money that a period of time cost, and its cause."""
 
     cause: Cause
     from_ms: int
@@ -43,7 +43,7 @@ class LedgerLine:
 
 
 def time_cost_micro_usd(*, price_micro_usd_per_hour: int, from_ms: int, to_ms: int) -> int:
-    """The difference of two running totals, so that the parts of a time cost exactly what the whole costs."""
+    """Return the cost of a period as the difference of two running totals: so its parts cost exactly as much as the whole."""
     return price_micro_usd_per_hour * max(from_ms, to_ms) // HOUR_MS - price_micro_usd_per_hour * from_ms // HOUR_MS
 
 
@@ -53,7 +53,7 @@ def time_line(cause: Cause, price_micro_usd_per_hour: int, from_ms: int, to_ms: 
 
 
 def lines_of_attempt(attempt: Attempt, state: AttemptState, now_ms: int) -> list[LedgerLine]:
-    """What the time of an attempt that ends now, as `state`, was spent on: without gaps, from its start."""
+    """Return ledger lines that cover the time of an attempt from its start to now, when it ends as `state`, without gaps."""
     started_ms = attempt.started_ms
     if attempt.training_ms is None and state == "failed":
         return _parts(attempt, ("failed",), [started_ms, now_ms])
@@ -69,7 +69,7 @@ def _parts(attempt: Attempt, causes: tuple[Cause, ...], cuts: list[int]) -> list
 
 
 def _lost_from_ms(attempt: Attempt, state: AttemptState, now_ms: int) -> int:
-    """When the steps began that the end takes away: those after the last commit, and the silence before the end."""
+    """Return when the lost time began: the steps after the last commit, and the silence before the end, are lost."""
     if attempt.training_ms is None or state in ("succeeded", "canceled"):
         return now_ms
     lost_steps = max(0, attempt.step - max(attempt.committed_step, attempt.from_step))
@@ -80,17 +80,17 @@ def _lost_from_ms(attempt: Attempt, state: AttemptState, now_ms: int) -> int:
 
 
 def storage_micro_usd(size: int, from_ms: int, to_ms: int, usd_per_gb_month: float | None) -> int:
-    """Return what is billed: nothing where the price is not known (None)."""
+    """Return the cost of storing `size` bytes, in micro-dollars; 0 if the price is not known (None)."""
     return round((usd_per_gb_month or 0) * 1e6 * size / GB * (to_ms - from_ms) / MONTH_MS)
 
 
 def egress_micro_usd(size: int, usd_per_gb: float | None) -> int:
-    """Return what is billed: nothing where the price is not known (None)."""
+    """Return the cost of sending `size` bytes, in micro-dollars; 0 if the price is not known (None)."""
     return round((usd_per_gb or 0) * 1e6 * size / GB)
 
 
 def unknown_parts(policy: Policy, *, node_time: bool) -> tuple[CostPart, ...]:
-    """Return what a cost lacks because its price is not known; `node_time`: some node had none."""
+    """Return the parts that a cost lacks as their prices are not known; `node_time` says that a node had no price."""
     lacking = {
         "node time": node_time,
         "storage": policy.storage_usd_per_gb_month is None,
@@ -101,7 +101,7 @@ def unknown_parts(policy: Policy, *, node_time: bool) -> tuple[CostPart, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """What a job's interruptions cost: how many, steps trained twice, and the time until it stood where it had stood before."""
+    """What a job's interruptions cost: their number, the steps repeated, and the time in ms until it was back at its old step."""
 
     interruptions: int
     steps_redone: int
@@ -109,8 +109,11 @@ class Lost:
 
 
 def lost(attempts: Sequence[Attempt]) -> Lost:
-    """Over a job's attempts in order. Time lost: from the last heartbeat of the one that was cut off until the next
-    one trains, and then the steps that it does again, at its own pace."""
+    """Return what interruptions cost a job, given its attempts in order.
+
+    The time lost lasts from the last heartbeat of an interrupted attempt until the next one trains, and for the steps that it repeats,
+    at its pace.
+    """
     interruptions = steps = ms = 0
     for before, after in pairwise(attempts):
         if before.state not in ("interrupted", "released"):

@@ -1,4 +1,4 @@
-"""Where a user's photos lie and where results are to go: addresses, and the sources of an operator that cover them."""
+"""Parse the addresses of a user's photos and of the target for results, and find the operator's source that covers one."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ PLACES_MAX = 1000
 CAPTION_MAX = 2000
 SHOWN_MAX = 100
 STEM_BYTES_MAX = 200
-"""What stands around it, a number, an ending and `.partial`, has room beside it in a name."""
+"""The maximum length of a photo's stem: a number, a suffix and `.partial` must fit into its file name, too."""
 ADDRESS_MAX = 1000
 BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 REPO = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}/[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}")
@@ -44,7 +44,7 @@ FORMS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhotoPlace:
-    """An address that a user gave; with the caption of the one photo that lies there."""
+    """An address that a user gave; with a caption if it is the address of one photo."""
 
     address: str
     caption: str = ""
@@ -55,7 +55,7 @@ class PhotoPlace:
 
     @property
     def is_zip(self) -> bool:
-        """As far as the address says."""
+        """Return whether the address looks like that of a zip; its content may still differ."""
         return not self.is_folder and _path(self.address).lower().endswith(ZIP)
 
     @property
@@ -64,12 +64,12 @@ class PhotoPlace:
 
 
 def names_places(given: object) -> bool:
-    """Whether `photos` of a submission names where they lie, not files that were uploaded."""
+    """Return whether `photos` of a submission gives addresses rather than uploaded files."""
     return isinstance(given, str) or _is_object(given) or (isinstance(given, list) and any(map(_is_place, given)))
 
 
 def parse_places(given: object) -> tuple[PhotoPlace, ...]:
-    """Raises `BadInput` with what may be said."""
+    """Return the addresses of `photos`. Raises `BadInput` with the valid forms."""
     listed = given if isinstance(given, list) else [given]
     if not listed:
         raise BadInput("photos: the list is empty", hint=FORMS)
@@ -125,7 +125,7 @@ def _address(text: str) -> str:
 
 
 def check_bucket(address: str) -> None:
-    """Raise `BadInput` for what is no plain s3:// address."""
+    """Raise `BadInput` unless the address is a plain s3:// address."""
     bucket, _, key = address.removeprefix("s3://").partition("/")
     good = (
         address.startswith("s3://") and BUCKET.fullmatch(bucket) and len(address) <= ADDRESS_MAX and is_printable(key)
@@ -141,7 +141,10 @@ def _path(address: str) -> str:
 
 
 def file_names(places: Sequence[PhotoPlace]) -> list[str]:
-    """A name for each photo, from its address, all of them different without their endings too: captions are named as photos are."""
+    """Return a file name for each photo, derived from its address.
+
+    Their stems differ, too, as the caption of a photo is a file with the photo's stem.
+    """
     seen, found = set[str](), list[str]()
     for number, place in enumerate(places, start=1):
         name = FORBIDDEN.sub("", unquote(_path(place.address).rstrip("/").rpartition("/")[2], errors="replace")).lstrip(
@@ -166,7 +169,7 @@ Use = Literal["read", "deliver"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhotoSource:
-    """A place that the operator lets these projects use: a prefix of a bucket, or an organisation or a repository of the hub."""
+    """A place that the operator lets `projects` use: a prefix of a bucket, or an organisation or a repository of the hub."""
 
     name: str
     place: str
@@ -179,7 +182,7 @@ class PhotoSource:
 
 
 def source_of(address: str, project: str, sources: Mapping[str, PhotoSource], use: Use) -> PhotoSource:
-    """The source with the longest place that covers it. Raises `BadInput` where none does."""
+    """Return the source with the longest place that covers the address. Raises `BadInput` if none does."""
     covering = [source for source in sources.values() if source.covers(address, project)]
     fitting = [source for source in covering if use == "read" or source.deliver]
     if not fitting:
@@ -195,7 +198,7 @@ def source_of(address: str, project: str, sources: Mapping[str, PhotoSource], us
 
 
 def why_no_target(address: str) -> str:
-    """Return what is wrong with a place for results; empty where nothing is."""
+    """Return what is wrong with an address for results, or an empty string."""
     if address.startswith("hf://"):
         repo = address.removeprefix("hf://").rstrip("/")
         good = REPO.fullmatch(repo) and ".." not in repo and "--" not in repo
@@ -212,7 +215,7 @@ def places_to_json(places: Sequence[PhotoPlace]) -> list[dict[str, Any]]:
 
 
 def without_keys(photos: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What a spec says of photos that are still to be fetched, for who may see the job: a URL's query may be the key that opens it."""
+    """Return a spec's photos that are not fetched yet, safe to show with the job: a URL's query, which may be a secret, is removed."""
     return [each | {"url": _without_query(each["url"])} if _is_object(each) else each for each in photos]
 
 

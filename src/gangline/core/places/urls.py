@@ -1,7 +1,8 @@
-"""One guard for every address that a user gives to the server: which URLs it may ask, and which machines it may connect to.
+"""Guard against server-side request forgery: decide which URLs of users the server may request, and which addresses it may connect to.
 
-A name says nothing: what it resolves to is looked at, and that very address is connected to (`adapters/places/web.py`), for the first
-request and for each redirect. An IPv6 address that stands for an IPv4 address (mapped, 6to4, NAT64) is judged by both.
+Host names prove nothing: the address that a name resolves to is checked, and the connection goes to that very address
+(`adapters/places/web.py`), for the first request and for each redirect; a second lookup could give another address (DNS rebinding). An
+IPv6 address that embeds an IPv4 address (mapped, 6to4, NAT64) must pass as both.
 """
 
 import re
@@ -25,7 +26,7 @@ HOST = re.compile(
 )
 NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+", re.I)
 
-# IANA's registries of special-purpose addresses (RFC 6890), and multicast. Python's own `is_global` differs between versions.
+# These are IANA's registries of special-purpose addresses (RFC 6890), and multicast. Python's `is_global` differs between versions.
 SPECIAL = {
     "unspecified": "0.0.0.0/8 ::/128",
     "private": "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7 fec0::/10",
@@ -44,12 +45,12 @@ NAT64 = IPv6Network("64:ff9b::/96")
 
 
 def parse_networks(texts: Iterable[str]) -> tuple[IPNetwork, ...]:
-    """Networks as an operator writes them, `10.1.0.0/16`. Raises `ValueError`."""
+    """Parse networks in CIDR notation, such as `10.1.0.0/16`. Raises `ValueError`."""
     return tuple(ip_network(text) for text in texts)
 
 
 def why_refused(address: str, allowed: Sequence[IPNetwork] = ()) -> str:
-    """Return what kind of address it is that the server must not connect to: `loopback`; empty where it may."""
+    """Return the kind of an address that the server must not connect to, such as `loopback`; empty if it may connect."""
     try:
         found = ip_address(address.partition("%")[0])
     except ValueError:
@@ -60,7 +61,7 @@ def why_refused(address: str, allowed: Sequence[IPNetwork] = ()) -> str:
 
 
 def is_allowed(address: str, allowed: Sequence[IPNetwork]) -> bool:
-    """Whether the operator opened the network that it lies in. One that stands for an IPv4 address counts as that."""
+    """Return whether the address lies in a network that the operator allowed. An IPv4-mapped address counts as its IPv4 address."""
     found = ip_address(address.partition("%")[0])
     meant = found.ipv4_mapped if isinstance(found, IPv6Address) and found.ipv4_mapped else found
     return any(meant.version == network.version and meant in network for network in allowed)
@@ -68,12 +69,12 @@ def is_allowed(address: str, allowed: Sequence[IPNetwork]) -> bool:
 
 def _special(address: IPAddress) -> str:
     if isinstance(address, IPv6Address) and address.ipv4_mapped:
-        return ""  # judged by what it stands for
+        return ""  # the IPv4 address that it embeds is checked instead
     return next((words for network, words in NETWORKS if address.version == network.version and address in network), "")
 
 
 def _inside(address: IPAddress) -> list[IPv4Address]:
-    """The IPv4 addresses that an IPv6 address leads to."""
+    """Return the IPv4 addresses that an IPv6 address embeds."""
     if not isinstance(address, IPv6Address):
         return []
     nat64 = IPv4Address(int(address) & 0xFFFFFFFF) if address in NAT64 else None
@@ -82,7 +83,7 @@ def _inside(address: IPAddress) -> list[IPv4Address]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Url:
-    """A URL that may be asked, as far as its text says. `text` has no fragment, `target` is its path and query in ASCII."""
+    """A URL whose text passed the checks. `text` has no fragment, `target` is its path and query in ASCII."""
 
     text: str
     scheme: str
@@ -92,23 +93,26 @@ class Url:
 
     @property
     def shown(self) -> str:
-        """For people. Without its query, which may be the key that opens it."""
+        """Return the URL for messages, without its query, which may be a secret."""
         return _shown(self.text)
 
     @property
     def authority(self) -> str:
-        """As it stands in a Host header (RFC 9110, 7.2): an IPv6 address in brackets, the port where it is not the usual one."""
+        """Return the value of the Host header (RFC 9110, 7.2): IPv6 addresses in brackets, the port if it is not the default."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
 
     @property
     def is_plain(self) -> bool:
-        """Whether what is sent and answered can be read and changed on the way."""
+        """Return whether requests and answers are unencrypted, so that they can be read and changed on the way."""
         return self.scheme == "http"
 
 
 def check_url(text: str) -> Url:
-    """Raise `BadInput` for what is no plain https or http URL: a key in it, a host that is a number in disguise, odd characters."""
+    """Parse a plain https or http URL.
+
+    Raises `BadInput` for others, and for credentials in the URL, numeric hosts in disguise and characters that no URL has.
+    """
     shown = _shown(text)
     hint = "give an https:// URL"
     if len(text) > URL_MAX or NOT_IN_URLS.search(text) or not is_text(text):
@@ -136,13 +140,13 @@ def check_url(text: str) -> Url:
 
 
 def _shown(text: str) -> str:
-    """For people, whatever it is: without a query, a fragment and what stands before an @, which may be the key that opens it."""
+    """Return any text for messages, without query, fragment and credentials before an @, which may be secrets."""
     plain = re.split(r"[?#]", text, maxsplit=1)[0]
     return printable(re.sub(r"^([^/]*)//[^/]*@", r"\1//", plain))[:SHOWN_MAX]
 
 
 def _host(parts: SplitResult, shown: str) -> str:
-    """In ASCII. An address is written in full: `127.1`, `0x7f000001` and `2130706433` are loopback for a resolver."""
+    """Return the host in ASCII. IP addresses must be written in full: resolvers take `127.1`, `0x7f000001`, `2130706433` for loopback."""
     host = (parts.hostname or "").removesuffix(".")
     if ":" in host:  # urlsplit has taken the brackets away
         if "%" in host or why_refused(host) == "not an IP address":

@@ -1,6 +1,6 @@
 """List the kinds of events that are recorded for a job, each with a sentence. The list is closed.
 
-docs/reference/events.md and the OpenAPI document have the same list. A new kind is added here first: the type checker refuses others.
+docs/reference/events.md and the OpenAPI document have the same list. A new kind is added here first: no other can be recorded.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""What users are shown. Times are milliseconds UTC, money is US dollars with six decimals."""
+"""Define the answers of the API. Times are milliseconds UTC, money is US dollars with six decimals."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
@@ -35,9 +35,9 @@ class AttemptView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSummary:
-    """`step` is the last that is known to be taken, and never less than `committed_step`, the one that nothing can take away any more.
-    `phase` is what its node is doing, or `pausing` until that has saved. `cost_usd` is what is known of the cost, without what
-    `cost_lacks`."""
+    """A job without its spec and attempts. `step` is the last step that is known to be done, and never less than `committed_step`, which no
+    interruption can undo. `phase` is what its node is doing, or `pausing` until the node has saved. `cost_usd` is the known part of
+    the cost, without the parts in `cost_lacks`."""
 
     id: str
     name: str
@@ -62,8 +62,8 @@ class JobSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplesView:
-    """Pictures of a training job: how many there are; of the jobs that render them, how many are still to do it and how many did
-    not, and why the last of those; what they cost, which is not in the training job's own cost."""
+    """Samples of a training job: the number of `pictures`; how many of the jobs that render them are `waiting` and how many `failed`,
+    the last one `because` of what; and their cost, which is not in the training job's cost."""
 
     pictures: int
     waiting: int
@@ -75,7 +75,7 @@ class SamplesView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryView:
-    """Where results go after success, and how far that is: `because` says what the last try met, if it came to nothing."""
+    """Where results are delivered after success, and the state of that: `because` says why the last try failed, if it did."""
 
     to: str
     state: Literal["waiting", "delivered", "failed", "dropped"]
@@ -96,7 +96,7 @@ class JobView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLineView:
-    """What became of line `line` of a batch, the first being 1: a `job`, or the `problem` (RFC 9457) for which it was refused."""
+    """The result of line `line` (from 1) of a batch: a `job`, or the `problem` (RFC 9457) for which it was refused."""
 
     line: int
     job: str | None = None
@@ -105,7 +105,7 @@ class BatchLineView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPage:
-    """`next` asks for the page after this one; None where this is the last."""
+    """A page of a list of jobs. `next` asks for the following page; it is None on the last one."""
 
     jobs: tuple[JobSummary, ...]
     next: str | None
@@ -126,7 +126,7 @@ class EventView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressView:
-    """What a job is doing, for those who follow it; None where no node is at work on it."""
+    """What a job is doing, for clients that follow it. Fields are None while no node works on it."""
 
     state: JobState
     phase: str | None
@@ -137,7 +137,7 @@ class ProgressView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackedView:
-    """How far a tracker was told of a job; `because` says what keeps it from being told, if anything does."""
+    """The last step of a job that was sent to a tracker; `because` says what prevents sending more, if anything does."""
 
     tracker: str
     step: int
@@ -147,7 +147,7 @@ class TrackedView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsView:
-    """One run of all attempts. Ask after `next` for what is new: points beyond it may still be replaced by another attempt's."""
+    """One series from all attempts. Ask for new points after `next`: points beyond it may still be replaced by another attempt's."""
 
     points: tuple[Measured, ...]
     committed_step: int
@@ -157,7 +157,7 @@ class MetricsView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndView:
-    """A job has ended: there is nothing more to follow."""
+    """The end of a job, after which there is nothing more to follow."""
 
     state: JobState
     because: str
@@ -173,7 +173,7 @@ class ArtifactView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogView:
-    """A piece of what the trainers printed; `next` asks for what comes after it."""
+    """A part of the trainers' log; `next` asks for the part after it."""
 
     text: str
     next: str
@@ -181,7 +181,7 @@ class LogView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
-    """`job` is None also where it is another project's. Where `price_known` is false, `price_usd_per_hour` says nothing."""
+    """A node. `job` is also None if it belongs to another project. If `price_known` is false, `price_usd_per_hour` has no meaning."""
 
     id: str
     name: str
@@ -201,7 +201,7 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlobView:
-    """Whether the bytes are here; if not, how to put them there."""
+    """Whether a file is stored already; if not, `grant` has the requests that upload it."""
 
     present: bool
     grant: Grant | None
@@ -212,8 +212,8 @@ BaseState = Literal["ready", "fetching", "failed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseView:
-    """A base by its name. `base` and `vae` are what a spec takes; `id` changes with any byte of it. One that is gated on the hub is
-    `fetching` until all of its `bytes` are in the object store."""
+    """A base by its name. `base` and `vae` are the values that a spec takes; `id` changes with any byte of it. A base that is gated on the
+    hub is `fetching` until all of its `bytes` are in the object store."""
 
     name: str
     base: dict[str, Any]
@@ -232,8 +232,8 @@ class BaseView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectView:
-    """`reserved_usd` is set aside for what runs; `budget_usd` is None where there is no limit. `spent_usd` is what is known, without what
-    `cost_lacks`."""
+    """A project and its money. `reserved_usd` is reserved for running attempts; `budget_usd` is None if there is no limit. `spent_usd` is
+    the known part of the cost, without the parts in `cost_lacks`."""
 
     project: str
     share: float
@@ -245,7 +245,7 @@ class ProjectView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyView:
-    """What lets a person or a program in. `used_ms` is right to the hour; an operator's key has no `project`."""
+    """An API key, without its secret. `used_ms` is accurate to the hour; an operator's key has no `project`."""
 
     id: str
     role: KeyRole
@@ -260,7 +260,7 @@ class KeyView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewKey:
-    """`secret` is shown this once, and in no log."""
+    """A key that was just made. `secret` is shown only once, and in no log."""
 
     key: KeyView
     secret: str = field(repr=False)
@@ -268,8 +268,8 @@ class NewKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinTokenView:
-    """What lets workers join a pool, and nothing else. Their price and trust are its pool's where it has none; `nodes_max` nodes may be
-    here at once, `nodes_per_hour` may join within an hour, any number where there is no limit; `nodes` are here now."""
+    """A token with which workers may join a pool and do nothing else. If it has no price or trust, those of its pool apply. At most
+    `nodes_max` nodes may exist at once and `nodes_per_hour` join within an hour (None: no limit); `nodes` exist now."""
 
     id: str
     name: str
@@ -288,7 +288,7 @@ class JoinTokenView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewJoinToken:
-    """`secret` is shown this once, and in no log."""
+    """A join token that was just made. `secret` is shown only once, and in no log."""
 
     join_token: JoinTokenView
     secret: str = field(repr=False)

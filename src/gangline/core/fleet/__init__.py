@@ -1,1 +1,1 @@
-"""Nodes: how many, which are trusted, how fast they are."""
+"""Decide about nodes: how many there are, which are trusted, and which are too slow."""

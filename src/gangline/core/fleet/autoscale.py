@@ -1,4 +1,4 @@
-"""How many nodes a pool should have, which to rent, which to give back; and what the provider's list says of ours."""
+"""Decide how many nodes a pool has, which to rent and which to give back; and compare our nodes with the provider's list."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from gangline.core.words import counted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolLimits:
-    """How many nodes a pool has, at least and at most."""
+    """The minimum and maximum number of nodes in a pool."""
 
     name: str
     nodes_min: int
@@ -21,14 +21,13 @@ class PoolLimits:
 
 
 def may_rent(limits: PoolLimits | None, *, rented: int, gives_back: int) -> bool:
-    """Tell whether a pool that has `rented` so many nodes may rent another, once it gave so many back. A pool without limits
-    rents none."""
+    """Return whether a pool that has `rented` nodes and gives back `gives_back` may rent another. A pool without limits rents none."""
     return limits is not None and rented - gives_back < limits.nodes_max
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rented:
-    """A node of the pool. `idle_since_ms` is None while it works; so many lists in a row, before this one, were `missing` it."""
+    """A node of the pool. `idle_since_ms` is None while it works; `missing` counts the provider's lists in a row that lacked it."""
 
     id: str
     state: NodeState
@@ -41,8 +40,8 @@ class Rented:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """`takable`: queued jobs that a further node of this pool could take now; the first of them has waited since `since_ms`.
-    `stuck`: those of them that no node here may take."""
+    """The queued work for a pool. `takable` jobs could run on a further node of it now, and the first has waited since `since_ms`; `stuck`
+    of them may run on none of the existing nodes."""
 
     takable: int
     stuck: int
@@ -62,7 +61,7 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """A node that never came, or that the provider has lost: gone."""
+    """Mark a node as gone: it never joined, or the provider has lost it."""
 
     node: str
     because: str
@@ -76,7 +75,7 @@ class StopInstance:
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """`instance` is the one that `node` was rented as."""
+    """Record that `instance` of the provider is the one that was rented as `node`."""
 
     node: str
     instance: str
@@ -87,24 +86,24 @@ LISTS_WITHOUT_MAX = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingPlan:
-    """What to do; and so many of the jobs that wait will have nodes that are here already, or coming."""
+    """The actions to take. `covers` is the number of waiting jobs for which nodes exist already or are starting."""
 
     actions: list[StartNode | Drain | GiveUp]
     covers: int
 
 
 def scale(limits: PoolLimits, nodes: Sequence[Rented], demand: Demand, now_ms: int, policy: Policy) -> ScalingPlan:
-    """Rent for work that a further node could take, cold starts counted; give back what has been idle for long.
+    """Rent nodes for queued jobs that a further node could take, less those already starting; give back nodes that stay idle.
 
-    A node that stays idle while jobs wait may have none of them: it makes room for one that may. Only for that are there ever
-    fewer nodes than the minimum.
+    A node that stays idle while jobs wait may run none of them: it is given back to make room for one that may. Only then may the pool
+    have fewer nodes than its minimum.
     """
     actions: list[StartNode | Drain | GiveUp] = []
     starting = [node for node in nodes if node.state == "starting"]
     for node in starting:
         if now_ms - node.since_ms > policy.starting_s * 1000:
             actions.append(GiveUp(node.id, f"has not joined in {policy.starting_s / 60:.0f} min"))
-    room = limits.nodes_max - (len(nodes) - len(actions))  # who leaves is still paid for
+    room = limits.nodes_max - (len(nodes) - len(actions))  # a node that is draining still costs money
     coming = len(starting) - len(actions)
     working = [node for node in nodes if node.state in ("ready", "on_trial")]
     idle = sorted(
@@ -144,10 +143,10 @@ def _why(demand: Demand, working: int, coming: int) -> str:
 def starts_max(
     limits: PoolLimits, nodes: Sequence[Rented], failed: int, last_ms: int, now_ms: int, policy: Policy
 ) -> int:
-    """Return how many nodes the pool may rent now, after so many `failed` their probe in a row, the last of them at `last_ms`.
+    """Return how many nodes the pool may rent now, after `failed` nodes in a row failed their probe, the last at `last_ms`.
 
-    A machine or an image without libraries must not be paid for again and again: one node at a time, after a pause that doubles,
-    until one passes.
+    An image without the libraries must not be rented again and again: after a failure the pool rents one node at a time, with a pause
+    that doubles, until one passes.
     """
     if not failed:
         return limits.nodes_max
@@ -161,7 +160,7 @@ TAKEN_BACK = "the provider took it back"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenInstance:
-    """An instance of the provider's list; `ended` says why, once it is no longer there."""
+    """An instance in the provider's list; `ended` says why it no longer exists, and is empty while it does."""
 
     id: str
     name: str
@@ -171,7 +170,10 @@ class SeenInstance:
 def reconcile(
     nodes: Sequence[Rented], instances: Sequence[SeenInstance], now_ms: int, policy: Policy
 ) -> list[Adopt | StopInstance | GiveUp]:
-    """Ours beside the provider's. What it runs and we do not want is stopped; what we had and it has not is gone."""
+    """Compare our nodes with the provider's list: stop instances that we do not want, and give up nodes that it no longer has.
+
+    A node that is missing is given up only after `LISTS_WITHOUT_MAX` lists and if it is silent: a list may be incomplete.
+    """
     actions: list[Adopt | StopInstance | GiveUp] = []
     ours = {node.id: node for node in nodes}
     alive = [instance for instance in instances if not instance.ended]
@@ -205,7 +207,7 @@ def _silent(node: Rented, now_ms: int, policy: Policy) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferRate:
-    """An offer and what is known of its kind: seconds per step (None: unknown) and interruptions per hour."""
+    """An offer with the seconds per step (None: unknown) and the interruptions per hour of its kind of node."""
 
     offer: str
     price_micro_usd_per_hour: int
@@ -214,7 +216,10 @@ class OfferRate:
 
 
 def cheapest(rates: Sequence[OfferRate], policy: Policy) -> list[OfferRate]:
-    """By expected dollars per step: price × seconds per step × what interruptions add. Unknown speeds count as the best known one."""
+    """Sort offers by expected cost per step: price × seconds per step × the factor by which interruptions lengthen the work.
+
+    An unknown speed counts as the best known one, else a kind of node that was never tried would never be.
+    """
     known = [rate.seconds_per_step for rate in rates if rate.seconds_per_step]
     best = min(known, default=1.0)
 

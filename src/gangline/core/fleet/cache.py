@@ -1,4 +1,4 @@
-"""What goes from a node's cache when it is full: what was used longest ago, and never what is in use."""
+"""Choose what to evict from a node's cache when it is full: the least recently used entries, but none in use."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ PARTIAL_KEPT_S = 86_400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cached:
-    """`partial`: a download that was cut off; `in_use`: by a run, or by who is downloading it."""
+    """An entry of the cache. `partial` marks an incomplete download; `in_use` says that a run or a download uses it now."""
 
     name: str
     bytes: int
@@ -18,7 +18,10 @@ class Cached:
 
 
 def to_evict(cached: Sequence[Cached], *, room_bytes: int, limit_bytes: int, now_s: float) -> list[Cached]:
-    """What has to go so that `room_bytes` more fit below the limit, as far as that can be; and downloads that nobody wanted again."""
+    """Return the entries to evict so that `room_bytes` more fit below the limit, as far as possible; and stale partial downloads.
+
+    A partial download that was not resumed for a day is deleted even if there is room.
+    """
     size = sum(each.bytes for each in cached)
     gone: list[Cached] = []
     for each in sorted((each for each in cached if not each.in_use), key=lambda each: (each.used_s, each.name)):

@@ -1,8 +1,8 @@
-"""Whom to trust with work: strikes, rest, quarantine, trial and release of machines.
+"""Decide which machines get work: strikes, rest, quarantine, trial and release.
 
-A strike counts only against a contrast: where the same workload went well on another machine of the class, or where this
-machine failed two workloads which do not share one cause: they belong to two projects, or one of them went well on any other
-machine. What a machine said of a job ("the input is bad") counts once that job went well elsewhere.
+A strike counts only if there is a contrast: the same workload succeeded on another machine of the class, or this machine failed two
+workloads that do not share a cause, as they belong to two projects or one of them succeeded on any other machine. If a machine blamed a
+job ("the input is bad"), that counts as a strike once the job succeeds elsewhere.
 """
 
 from collections.abc import Sequence
@@ -14,8 +14,11 @@ from gangline.core.policy import Policy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strike:
-    """`elsewhere`: the workload (or, where the job was blamed, the job itself) went well on another machine of the class.
-    `anywhere`: the workload went well on another machine of any class."""
+    """A failure that may count against a machine, in `quarters` of a strike.
+
+    `elsewhere` says that the workload (or the job itself, if it was blamed) succeeded on another machine of the class, `anywhere` that the
+    workload succeeded on another machine of any class.
+    """
 
     kind: FailureKind
     workload: str
@@ -27,7 +30,7 @@ class Strike:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """`quarantines`: how often so far. `failures`: in a row, up to now."""
+    """The record of a machine: its `quarantines` so far, and its latest `failures` in a row."""
 
     quarantines: int = 0
     failures: int = 0
@@ -36,8 +39,8 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolHealth:
-    """The pool of a machine. `nodes`: those that work and those in quarantine; `others`: those that work on other machines;
-    `quarantined_lately`: other machines, within the last hour. `may_rent`: a node can be rented in the machine's place."""
+    """The pool of a machine. `nodes` counts its working and quarantined nodes, `others` the working nodes on other machines,
+    `quarantined_lately` the other machines that were quarantined within the last hour. `may_rent` says that a replacement can be rented."""
 
     nodes: int
     others: int
@@ -53,7 +56,7 @@ class Quarantine:
 
 @dataclass(frozen=True, slots=True)
 class TrialDue:
-    """A quarantine is due, but nobody would be left to work: the machine goes on, one job at a time, after a rest."""
+    """A quarantine is due, but no other machine could work: this one continues after a rest, with one job at a time."""
 
     rest_until_ms: int
     because: str
@@ -61,7 +64,7 @@ class TrialDue:
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """A quarantine is due, but so many at once look like something else: an operator must look."""
+    """A quarantine is due, but so many at once suggest a common cause, which an operator must find."""
 
     because: str
 
@@ -98,27 +101,30 @@ def _last(machine: Machine, because: str, now_ms: int, policy: Policy) -> TrialD
 
 
 def is_quarantine_due(machine: Machine, strikes: Sequence[Strike], policy: Policy) -> bool:
-    """Whether its strikes are enough; on trial, half a one is."""
+    """Return whether the strikes suffice for a quarantine; on trial, half a strike does."""
     quarters = sum(strike.quarters for strike in counting(strikes, on_trial=machine.on_trial))
     return quarters >= (STRIKE // 2 if machine.on_trial else policy.strikes_max * STRIKE)
 
 
 def counting(strikes: Sequence[Strike], *, on_trial: bool = False) -> list[Strike]:
-    """Return the strikes that have a contrast. A machine on trial gave the contrast before."""
+    """Return the strikes that count, as there is a contrast. On trial all of a machine's strikes count: earlier ones gave the contrast."""
     own = [strike for strike in strikes if MEANING[strike.kind].blame != "job"]
     its_own_fault = on_trial or _has_contrast(own)
     return [strike for strike in strikes if strike.elsewhere or (its_own_fault and strike in own)]
 
 
 def _has_contrast(own: Sequence[Strike]) -> bool:
-    """Tell whether the machine, rather than what it was given, is the cause: one project's jobs may all be broken alike."""
+    """Return whether the machine rather than its jobs is the cause: all jobs of one project may share a fault."""
     if len({strike.workload for strike in own}) < 2:
         return False
     return len({strike.project for strike in own}) >= 2 or any(strike.anywhere for strike in own)
 
 
 def rest_ms(failures: int, policy: Policy) -> int:
-    """How long a machine pauses after its `failures`th failure in a row, whoever is to blame: it bounds what a bad one can spoil."""
+    """Return the milliseconds that a machine pauses after `failures` failures in a row, whatever the cause.
+
+    This bounds how many jobs a bad machine can fail before enough strikes count.
+    """
     if failures < 2:
         return 0
     return round(1000 * min(policy.rest_max_s, policy.rest_first_s * 2 ** min(failures - 2, 20)))

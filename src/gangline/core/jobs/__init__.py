@@ -1,1 +1,1 @@
-"""Jobs: who gets which one, what a failure means, and why one waits."""
+"""Decide about jobs: which node gets which one, what a failure means, and why a job waits."""

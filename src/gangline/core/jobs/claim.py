@@ -1,4 +1,4 @@
-"""Which job a node that asks gets: those that were interrupted, then fair share, priority, age; matched with what the node is."""
+"""Choose the job for a node that asks for one: interrupted jobs first, then by fair share, priority and age, if the node fits."""
 
 import json
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ from gangline.core.words import one
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimCandidate:
-    """A queued job. What it needs of a node is empty (or 0) where any will do; `numerics` pins it to what made its checkpoints;
-    `begins_from` is the job whose checkpoints it begins with, until it has its own."""
+    """A queued job. A requirement that is empty (or 0) accepts any node; `numerics` restricts it to nodes like the one that made its
+    checkpoints; `begins_from` is the job whose checkpoints it starts from, until it has some itself."""
 
     id: str
     project: str
@@ -39,7 +39,7 @@ class ClaimCandidate:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """`reserve`: micro-dollars of the project's budget that the attempt may spend before it asks for more."""
+    """The job that a node gets. `reserve` is the micro-dollars of the project's budget that the attempt may spend before it needs more."""
 
     job: ClaimCandidate
     because: str
@@ -48,7 +48,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """`locked_out`: the node would get nothing, whatever waited, for some time."""
+    """No job for the node, and why. `locked_out` says that the node gets no job for some time, whichever jobs are queued."""
 
     because: str
     locked_out: bool = False
@@ -58,9 +58,9 @@ NOTHING = Nothing("no job waits that may run here")
 
 
 def locked_out(node: Node, now_ms: int) -> str | None:
-    """Say what a node is or does while it gets no work for some time, and why. The same until that changes."""
+    """Return why a node gets no work for some time, as a verb phrase; None if it may get some. The text stays until the reason changes."""
     if node.state not in WORKING:
-        ends = node.state == "quarantined" and node.quarantined_until_ms > now_ms  # not where the node failed its probe
+        ends = node.state == "quarantined" and node.quarantined_until_ms > now_ms  # a failed probe sets no end
         end = f" until {until(node.quarantined_until_ms, now_ms)}" if ends else ""
         why = node.because.removeprefix(f"{node.state}: ")
         return f"is {node.state}{end}: {why}" if why else f"is {node.state}{end}"
@@ -70,7 +70,7 @@ def locked_out(node: Node, now_ms: int) -> str | None:
 
 
 def refusal(node: Node, now_ms: int) -> Nothing | None:
-    """Why this node gets nothing, whatever waits."""
+    """Return why this node gets no job, whichever jobs are queued; None if it may get one."""
     locked = locked_out(node, now_ms)
     if locked:
         return Nothing(f"{node.name} {locked}", locked_out=True)
@@ -82,7 +82,7 @@ def refusal(node: Node, now_ms: int) -> Nothing | None:
 
 
 def mismatch(job: ClaimCandidate, node: Node, now_ms: int) -> str | None:
-    """The first reason why this node may not have this job."""
+    """Return the first reason why this node may not have this job, or None."""
     if job.ready_ms > now_ms:
         return f"waits {(job.ready_ms - now_ms) / 1000:.0f} s before its next try"
     if job.banned:
@@ -109,7 +109,7 @@ def _lack(node: Node, kind: str) -> str:
 
 
 def by_fair_share(purses: Sequence[Purse], now_ms: int, policy: Policy) -> list[Purse]:
-    """Who used least of its share first: 2^(-usage / share) with a half-life, as Slurm's fair-share priority."""
+    """Sort projects by usage per share, the least first. Usage decays with a half-life, as in Slurm's fair-share priority."""
     return sorted(purses, key=lambda purse: (decayed(purse, now_ms, policy) / purse.share, purse.project))
 
 
@@ -120,7 +120,7 @@ def decayed(purse: Purse, now_ms: int, policy: Policy) -> float:
 def choose(
     candidates: Sequence[ClaimCandidate], node: Node, purse: Purse, held: frozenset[str], now_ms: int, policy: Policy
 ) -> Choice | Nothing:
-    """`candidates` of one project in the queue's order; `held`: the bases that the node has."""
+    """Choose among `candidates`, the jobs of one project in the queue's order; `held` are the bases that the node has on disk."""
     reasons = [
         mismatch(job, node, now_ms) or unpriced(purse, node) or over_budget(purse, to_reserve(job, node, policy))
         for job in candidates
@@ -133,7 +133,7 @@ def choose(
 
 
 def unpriced(purse: Purse, node: Node) -> str | None:
-    """Return why this node takes nothing of a project with a budget: nobody knows what that would cost."""
+    """Return why a project with a budget may not use this node: its price is not known. None if it may."""
     return None if purse.budget is None or node.price_known else unaccountable(purse, node.name)
 
 
@@ -142,7 +142,10 @@ def to_reserve(job: ClaimCandidate, node: Node, policy: Policy) -> int:
 
 
 def _preferred(fitting: Sequence[ClaimCandidate], held: frozenset[str], now_ms: int, policy: Policy) -> ClaimCandidate:
-    """One whose base the node holds, among equals, while the first of them has not waited for long."""
+    """Return the first job; or one of equal rank whose base the node has, unless the first has waited longer than `base_wait_s`.
+
+    The wait is bounded, as otherwise a stream of jobs with a common base would starve one with a rare base.
+    """
     first = fitting[0]
     if first.base in held or now_ms - first.queued_ms > policy.base_wait_s * 1000:
         return first

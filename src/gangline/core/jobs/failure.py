@@ -1,7 +1,7 @@
-"""What the end of an attempt means: one table, from which retry, ban, strike and the user's sentence follow.
+"""Decide what the end of an attempt means: one table, from which retry, ban, strike and the user's sentence follow.
 
-Blame needs contrast. What a single try cannot tell — is the input bad, or the node? does the job kill its hosts? — is
-decided over the job's past attempts; what a machine is to be blamed for is decided in `gangline.core.fleet.trust`.
+Blame needs contrast. A single try cannot show whether the input or the node is bad, or whether the job kills its hosts: that is decided
+over the job's past attempts. Whether a machine is to blame is decided in `gangline.core.fleet.trust`.
 """
 
 from collections.abc import Sequence
@@ -15,20 +15,21 @@ from gangline.core.runs.contract import ReportedFailureKind as TrainerFailureKin
 NodeFailureKind = Literal["upload failed", "no result", "gpu error"]
 ServerFailureKind = Literal["no progress", "too slow", "outpaced", "kills its hosts"]
 ReportedKind = Literal[TrainerFailureKind, NodeFailureKind]
-"""What a node may say of the end of its attempt."""
+"""The kinds of failure that a node may report for its attempt."""
 FailureKind = Literal[ReportedKind, ServerFailureKind]
-"""All of them: a closed list, as docs/reference/events.md and the OpenAPI document have it."""
+"""All kinds of failure: a closed list, which docs/reference/events.md and the OpenAPI document repeat."""
 Blame = Literal["job", "node", "network", "unknown"]
 
 STRIKE = 4
-"""Strikes are counted in quarters."""
+"""Quarters in a strike: strikes are counted in quarters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meaning:
-    """`says` begins the reason that is recorded, `sentence` explains the kind to whoever reads that.
+    """The consequences of a kind of failure. `says` begins the recorded reason, `sentence` explains the kind to users.
 
-    `confirm`: ends the job once a second machine says the same. `strike`: quarters of a strike against the machine.
+    `counts` says that it uses up one of the job's attempts, `ban` that the machine may not try the job again, `confirm` that the job fails
+    once a second machine reports the same. `strike` is the number of quarters of a strike against the machine.
     """
 
     says: str
@@ -149,7 +150,10 @@ MEANING: dict[FailureKind, Meaning] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What becomes of the attempt, its job and the machine. `wait_s`: before the next try. `gpu_memory_gb`: its need from now on."""
+    """The new state of the attempt and its job, and the effects on the machine.
+
+    The job waits `wait_s` before its next try, and needs `gpu_memory_gb` of GPU memory from now on.
+    """
 
     attempt: AttemptEnd
     job: JobState
@@ -175,14 +179,14 @@ def canceled(job: Job) -> Verdict:
 
 
 def failure_sentence(kind: FailureKind, words: str) -> str:
-    """What a user reads of a failure of this kind."""
+    """Return the reason that a user reads for a failure of this kind."""
     return f"{MEANING[kind].says}: {words}" if words else MEANING[kind].says
 
 
 def after_failure(
     job: Job, attempt: Attempt, past: Sequence[Attempt], kind: FailureKind, words: str, policy: Policy
 ) -> Verdict:
-    """`past` are the job's earlier attempts, in any order; `attempt` is the one that fails now."""
+    """Decide what follows from the failure of `attempt`. `past` are the job's earlier attempts, in any order."""
     meaning = MEANING[kind]
     because = failure_sentence(kind, words)
     failed = job.attempts_failed + meaning.counts
@@ -220,7 +224,7 @@ def _confirmed(verdict: Verdict, attempt: Attempt, past: Sequence[Attempt], othe
 
 
 def _needs_more(verdict: Verdict, attempt: Attempt) -> Verdict:
-    """Two machines of a class have too little memory for it: it is the job that needs more."""
+    """Raise the job's need of memory, as two machines of a class had too little, and do not blame the machine."""
     need = max(verdict.gpu_memory_gb, attempt.gpu_memory_gb + 1)
     because = f"{verdict.because}; on a second {attempt.gpu or 'machine'} too, so it needs {need:g} GB or more"
     return replace(verdict, strike=0, gpu_memory_gb=need, because=because)
@@ -229,7 +233,7 @@ def _needs_more(verdict: Verdict, attempt: Attempt) -> Verdict:
 def after_interruption(
     job: Job, attempt: Attempt, past: Sequence[Attempt], node: str, policy: Policy, *, released: bool = False
 ) -> Verdict:
-    """A node that is gone, or had notice to go: never a failure of the job, unless it seems to kill its hosts.
+    """Decide what follows when a node disappeared or was preempted: the job has not failed, unless it seems to kill its hosts.
 
     `past` are the job's earlier attempts, the newest first.
     """
@@ -256,7 +260,7 @@ def after_interruption(
 
 
 def _lost_in_a_row(attempt: Attempt, past: Sequence[Attempt]) -> set[str]:
-    """The machines lost since the job last came further, or was last blamed for such a row."""
+    """Return the machines that were lost in a row since the job last made progress, or was last blamed for such a row."""
     machines: set[str] = set()
     for lost in (attempt, *past):
         if lost.advanced or lost.kind or lost.state not in ("live", "interrupted"):
@@ -266,7 +270,7 @@ def _lost_in_a_row(attempt: Attempt, past: Sequence[Attempt]) -> set[str]:
 
 
 def wait_s(failed: int, policy: Policy) -> float:
-    """Before try number `failed` + 1: doubles each time, up to a bound."""
+    """Return the seconds to wait before try number `failed` + 1: they double each time, up to a bound."""
     return min(policy.retry_max_s, policy.retry_first_s * 2 ** (min(failed, 30) - 1)) if failed else 0
 
 

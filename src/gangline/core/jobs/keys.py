@@ -1,4 +1,4 @@
-"""Where bytes lie in the object store. Every key is below its project, and what an attempt writes below the attempt."""
+"""Name objects in the object store. Every key begins with its project, and a key that an attempt writes with the attempt's prefix."""
 
 from gangline.core.runs.contract import checkpoint_name
 
@@ -12,7 +12,7 @@ def attempt_prefix(project: str, job: str, attempt: str) -> str:
 
 
 def folder_prefix(attempt: str, folder: str, step: int) -> str:
-    """Below an attempt's prefix; a checkpoint has a folder of its own step."""
+    """Return the prefix of a folder of an attempt; each checkpoint has a folder named by its step."""
     return f"{attempt}/checkpoints/{checkpoint_name(step)}" if folder == "checkpoints" else f"{attempt}/{folder}"
 
 

@@ -1,4 +1,4 @@
-"""Which job a user means who does not type its whole id."""
+"""Find the job that a user means by a name or a part of an id."""
 
 import re
 from collections.abc import Sequence
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from gangline.core.errors import BadInput, NotFound
 
 LAST = "last"
-"""Stands for the job that was submitted last."""
+"""The word for the job that was submitted last."""
 SHORT_MIN = 4
-"""Fewer characters of an id are a coincidence."""
+"""Fewer characters than this are not looked up as a part of an id: they would match by coincidence."""
 SHOWN_MAX = 10
 JOB_ID = re.compile(r"job-[0-9a-f]{19}")
 SHORT = slice(-8, None)
-"""The random part of an id, which tells those of one moment apart. What stands before it is the time."""
+"""The random part of an id, which distinguishes ids of one moment; the characters before it encode the time."""
 
 
 def is_job_id(given: str) -> bool:
@@ -20,14 +20,15 @@ def is_job_id(given: str) -> bool:
 
 
 def short(job: str) -> str:
-    """Return the end of an id, by which a job is found as well."""
+    """Return the end of an id, which also finds the job."""
     return job[SHORT] if is_job_id(job) else job
 
 
 def the_one(given: str, found: Sequence[tuple[str, str]]) -> str:
-    """Return the id of the one among jobs (id, name), the newest first, that `given` means: an id, else a name, else a part of an id.
+    """Return the id of the job that `given` means: an id, else a name, else a part of an id. `found` are (id, name), the newest first.
 
-    Raises `NotFound` where there is none, `BadInput` where there are several."""
+    Raises `NotFound` if no job matches, `BadInput` if several do.
+    """
     exact = [job for job, _ in found if job == given]
     named = [job for job, name in found if name == given]
     parts = [job for job, _ in found] if len(given.removeprefix("job-")) >= SHORT_MIN else []

@@ -1,5 +1,5 @@
-"""Where a job that is not submitted yet could run: which nodes fit, or why none does, what waits before it, and how fast such work
-was there. Pure: the same rules as for jobs that wait."""
+"""Find where a job could run before it is submitted: which nodes fit, or why none does, how many jobs are ahead of it, and how fast the
+same work was there. The rules are those for queued jobs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from gangline.core.money.budget import Purse
 from gangline.core.policy import Policy
 
 NODES_MAX = 100
-"""So many nodes that fit are named, and so many that do not."""
+"""At most this many nodes that fit are listed, and as many that do not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittingNode:
-    """A node that could take the job. `price_usd_per_hour` is that of the slots that the job asks for, None where it is not known;
-    `busy` where others hold those slots now; `waits` says why it gets no work now, and is empty where it does."""
+    """A node that could take the job. `price_usd_per_hour` is the price of the slots that the job asks for, None if it is not known;
+    `busy` says that other jobs use them now; `waits` says why the node gets no work now, and is empty if it does."""
 
     name: str
     pool: str
@@ -49,7 +49,7 @@ class RentableNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Took:
-    """What the same work took on a class of GPU before: `seconds_per_step` of each machine as it was last seen, the fastest first."""
+    """The pace of the same work on a class of GPU: the latest `seconds_per_step` of each machine, the fastest first."""
 
     gpu: str
     seconds_per_step: tuple[float, ...]
@@ -57,10 +57,13 @@ class Took:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementView:
-    """Where a job could run, if it was submitted now. `fitting` and `unfit` have a hundred nodes each at most, of all that are here
-    (`nodes`). `because` says why it would wait, and is empty where a node may take it at once. `ahead`: the project's own jobs that
-    go first, and interrupted ones; a thousand at most. `budget_left_usd` is None where there is no limit. `copies` says of each of
-    the spec's models that the server copies from the hub (`base`, `vae`) whether that is `ready`, or how far it is."""
+    """Where a job could run if it were submitted now.
+
+    `nodes` is the number of all nodes; `fitting` and `unfit` list at most a hundred each. `because` says why the job would wait, and is
+    empty if a node may take it at once. `ahead` counts the project's jobs that run first and interrupted jobs, up to a thousand.
+    `budget_left_usd` is None if there is no limit. `copies` says for each model of the spec that the server copies from the hub (`base`,
+    `vae`) whether the copy is `ready`, or its progress.
+    """
 
     nodes: int
     fitting: tuple[FittingNode, ...]
@@ -75,7 +78,7 @@ class PlacementView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachinePace:
-    """Of one machine at the same work."""
+    """The latest pace of one machine at the same work."""
 
     gpu: str
     seconds_per_step: float
@@ -94,7 +97,7 @@ def place(
     ahead: int,
     copies: Mapping[str, str],
 ) -> PlacementView:
-    """`nodes`: all that are here or coming; `taken`: how many slots of each, by its id, others hold."""
+    """Return where the job could run. `nodes` are all that exist or start now; `taken` is the number of used slots by node id."""
     reasons = misfits(job, purse, nodes, frozenset(), now_ms)
     fitting = sorted((node for node in nodes if reasons[node.id] is None), key=lambda node: _preference(job, node))
     unfit = [
@@ -114,7 +117,7 @@ def place(
 
 
 def _preference(job: ClaimCandidate, node: Node) -> tuple[bool, bool, int, str]:
-    """Those that get work first; of them those with a price, the cheapest first."""
+    """Return the sort key of a node: nodes that get work now come first, then those with a known price, the cheapest first."""
     return (node.state not in WORKING, not node.price_known, node.price_of(job.slots), node.name)
 
 
@@ -141,7 +144,7 @@ def _rentable(job: ClaimCandidate, pool: PoolSeen, offer: Rentable) -> RentableN
 
 
 def _took(paces: Sequence[MachinePace]) -> tuple[Took, ...]:
-    """One for each class, the fastest first."""
+    """Return one entry for each class of GPU, the fastest first."""
     of_class: dict[str, list[float]] = {}
     for pace in paces:
         of_class.setdefault(pace.gpu, []).append(pace.seconds_per_step)

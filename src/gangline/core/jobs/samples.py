@@ -1,4 +1,4 @@
-"""When pictures of a training job are due, and who is to render them."""
+"""Decide when samples of a training job are due, and whether another node renders them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from gangline.core.money.budget import Purse
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rhythm:
-    """Pictures every so many steps or seconds, or never; `step` and `at_ms` are those of the last."""
+    """How often samples are rendered: every `every_steps` steps, every `every_s` seconds, or never. The last are of `step`, at `at_ms`."""
 
     every_steps: int | None
     every_s: float | None
@@ -19,15 +19,17 @@ class Rhythm:
 
 
 def are_samples_due(rhythm: Rhythm, step: int, now_ms: int) -> bool:
-    """Of a checkpoint of `step`: the first at or after each multiple. Steps that are trained again are not shown again."""
+    """Return whether the checkpoint of `step` is to be sampled: the first one at or after each multiple. Repeated steps are not."""
     by_steps = rhythm.every_steps is not None and step // rhythm.every_steps > rhythm.step // rhythm.every_steps
     by_time = rhythm.every_s is not None and now_ms - rhythm.at_ms >= rhythm.every_s * 1000
     return step > rhythm.step and (by_steps or by_time)
 
 
 def may_go_elsewhere(job: ClaimCandidate, nodes: Sequence[Node], purse: Purse, now_ms: int) -> bool:
-    """Whether one of `nodes`, those with nothing to train, may take it. Else who trains renders between its steps: that holds it up
-    for less than a node that nobody has."""
+    """Return whether one of the idle `nodes` may take the rendering job.
+
+    If none may, the training node renders between its steps: that delays the job less than waiting for a node that does not exist.
+    """
     return any(
         refusal(node, now_ms) is None and mismatch(job, node, now_ms) is None and unpriced(purse, node) is None
         for node in nodes

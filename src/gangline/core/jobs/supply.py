@@ -1,4 +1,4 @@
-"""What could be started for a job that nothing here can run, as the providers said last; and what would help."""
+"""Find which nodes could be started for a job that no node can run, by the providers' last answers, and what would help."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from gangline.core.words import one
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rentable:
-    """A kind of node that a provider offers. `exhausted`: it had none left when one was last asked for."""
+    """A kind of node that a provider offers. `exhausted` says that it had none left at the last request."""
 
     gpu: str
     gpu_memory_gb: float
@@ -24,7 +24,7 @@ class Rentable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSeen:
-    """A pool that starts nodes: rents them, or runs them on this box. `away` says why its offers are not known; empty where they are."""
+    """A pool that starts nodes: it rents them, or runs them on this machine. `away` says why its offers are not known, else it is empty."""
 
     name: str
     rented: int
@@ -35,14 +35,14 @@ class PoolSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supply:
-    """The pools that start nodes, and the `names` of all that exist: nodes may join some of them by hand alone."""
+    """The pools that start nodes, and the `names` of all pools: some have only nodes that join by hand."""
 
     pools: tuple[PoolSeen, ...] = ()
     names: frozenset[str] = frozenset()
 
 
 def needs(*, gpu_memory_gb: float, gpu: str, slots: int, pool: str, trust: int, numerics: str) -> str:
-    """Return what a job asks of a node, for people; empty where any will do."""
+    """Return a job's requirements for a node in words; empty if every node will do."""
     parts = [
         f"{gpu_memory_gb:g} GB of GPU memory" if gpu_memory_gb else "",
         one(gpu) if gpu else "",
@@ -66,7 +66,7 @@ def needs_of(job: ClaimCandidate) -> str:
 
 
 def what_helps(job: ClaimCandidate, purse: Purse, supply: Supply, policy: Policy) -> str:
-    """Return why no node is started for a job, or what would bring one."""
+    """Return why no node is started for a job, or what the user can do about it."""
     if job.pool and job.pool not in supply.names:
         return f"its pool {job.pool} does not exist: there are {', '.join(sorted(supply.names))}"
     pools = [pool for pool in supply.pools if job.pool in ("", pool.name)]
@@ -79,7 +79,7 @@ def what_helps(job: ClaimCandidate, purse: Purse, supply: Supply, policy: Policy
 
 
 def could_rent(job: ClaimCandidate, purse: Purse, supply: Supply, policy: Policy) -> list[tuple[PoolSeen, Rentable]]:
-    """Return what may be started for a job, in the pools that it may run in and may grow."""
+    """Return the offers that may be started for a job, in pools that it may use and that have room."""
     pools = [pool for pool in supply.pools if job.pool in ("", pool.name) and pool.rented < pool.nodes_max]
     fitting = [(pool, offer) for pool, offer in _fitting(job, pools) if not offer.exhausted]
     return [(pool, offer) for pool, offer in fitting if _is_affordable(job, purse, offer, policy)]
@@ -116,7 +116,7 @@ def _why_not_rented(job: ClaimCandidate, purse: Purse, pools: Sequence[PoolSeen]
 
 
 def _lacks(job: ClaimCandidate, offers: Sequence[Rentable]) -> str:
-    """Return the first thing that the job asks and none of these offers has."""
+    """Return the first requirement of the job that none of these offers meets; empty if each is met by some offer."""
     if not offers:
         return "no pool offers a node now"
     if job.gpu and all(offer.gpu != job.gpu for offer in offers):

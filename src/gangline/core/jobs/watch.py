@@ -1,4 +1,4 @@
-"""When the server ends an attempt that beats, because nothing comes of it."""
+"""Decide when the server ends an attempt that sends heartbeats but makes no progress."""
 
 from dataclasses import dataclass
 
@@ -7,8 +7,8 @@ from gangline.core.policy import Policy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedAttempt:
-    """A live attempt. Moments in milliseconds: of its claim, its first step, its last new one, its last commit.
-    A checkpoint is due every `save_s`."""
+    """A live attempt. Its times are milliseconds UTC: of its claim, its first step, its latest new step and its latest commit. It is to
+    save a checkpoint every `save_s` seconds."""
 
     phase: str
     step: int
@@ -20,7 +20,7 @@ class WatchedAttempt:
 
 
 def no_progress(watched: WatchedAttempt, now_ms: int, up_since_ms: int, policy: Policy) -> str | None:
-    """The sentence why it is given up, or None. What happened while we ourselves were away is nobody's fault."""
+    """Return why the attempt is ended, or None. Time while the server was down does not count."""
     if watched.training_ms is None:
         return _late("no step", watched.started_ms, now_ms, up_since_ms, policy.start_s)
     if watched.phase == "training":

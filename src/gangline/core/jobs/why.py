@@ -1,4 +1,4 @@
-"""One true sentence why a queued job is not running yet."""
+"""Explain in one sentence why a queued job is not running yet."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +22,8 @@ def why_queued(
     now_ms: int,
     policy: Policy,
 ) -> str:
-    """`said` when it was queued; `nodes`: all that are here or coming; `banned`: the machines that may not have it."""
+    """Return why the job waits. `said` is the reason from when it was queued; `nodes` are all that exist or start now; `banned` are the
+    machines that may not have it."""
     if job.ready_ms > now_ms:
         return f"waits {(job.ready_ms - now_ms) / 1000:.0f} s before its next try: {said}"
     reasons = misfits(job, purse, nodes, banned, now_ms)
@@ -46,12 +47,12 @@ def why_queued(
 def misfits(
     job: ClaimCandidate, purse: Purse, nodes: Sequence[Node], banned: frozenset[str], now_ms: int
 ) -> dict[str, str | None]:
-    """Return why each node, by its id, may not have the job; None of one that may once its slots are free."""
+    """Return by node id why a node may not have the job; None for a node that may as soon as its slots are free."""
     return {node.id: _misfit(job, node, banned, now_ms) or unpriced(purse, node) for node in nodes}
 
 
 def _why_not_there(fitting: Sequence[Node], here: int, said: str, now_ms: int) -> str:
-    """Tell what holds up those nodes that could take the job; where nothing does, what was `said`: its turn comes."""
+    """Return what keeps the nodes that fit from taking the job; if nothing does for one of them, `said`: the job's turn will come."""
     reasons = [locked_out(node, now_ms) for node in fitting]
     if not all(reasons):
         return said
@@ -69,12 +70,12 @@ def _misfit(job: ClaimCandidate, node: Node, banned: frozenset[str], now_ms: int
     if node.machine in banned:
         job = replace(job, banned=True)
     elif node.state == "starting":
-        job = replace(job, numerics="")  # what it will compute with is not known
+        job = replace(job, numerics="")  # its numerics are known only once it has joined
     return mismatch(job, _idle(node), now_ms)
 
 
 def _idle(node: Node) -> Node:
-    """That others are using it now is no reason. There are many nodes, so none is copied without need."""
+    """Return the node with all slots free, as other jobs on it are no misfit. It is copied only if needed: there are many nodes."""
     return node if node.slots_free == node.slots else replace(node, slots_free=node.slots)
 
 

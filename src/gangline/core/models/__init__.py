@@ -1,1 +1,1 @@
-"""Base models and LoRAs: families, names, metadata, licences. It knows no jobs."""
+"""Describe base models and LoRAs: families, names, metadata, licences. It knows no jobs."""

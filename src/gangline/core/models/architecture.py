@@ -1,4 +1,4 @@
-"""How large the parts of a model are: what their config.json says, as far as memory and computation follow from it. Pure."""
+"""Read the sizes of a model's parts from their config.json, as far as memory and computation follow from them. It opens no files."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,9 +9,12 @@ DOWN_WITH_ATTENTION = "CrossAttnDownBlock2D"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UNet:
-    """`channels` of each block on the way down. `depths`: transformer blocks of each attention there, 0 for a block without;
-    `middle_depth` those in the middle. `linear_projection`: attention's first and last product is a linear layer, else a convolution.
-    `sizes_width`: how many numbers it is told of text and sizes besides, 0 for none."""
+    """The sizes of a U-Net.
+
+    `channels` are those of each down block, `depths` the transformer blocks in each of its attention modules (0 for a block without),
+    `middle_depth` those in the middle block. If `linear_projection` is true, the projections into and out of attention modules are linear
+    layers, else convolutions. `sizes_width` is the width of the pooled text and size conditioning, 0 for none.
+    """
 
     channels: tuple[int, ...]
     depths: tuple[int, ...]
@@ -25,7 +28,7 @@ class UNet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextTransformer:
-    """A CLIP text encoder of `layers` layers. `projection`: the width of its pooled output, 0 where there is none."""
+    """A CLIP text encoder with `layers` layers. `projection` is the width of its pooled output, 0 if it has none."""
 
     width: int
     layers: int
@@ -37,7 +40,7 @@ class TextTransformer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Autoencoder:
-    """The VAE: `channels` of each block of its encoder."""
+    """The sizes of a VAE: `channels` are those of each block of its encoder."""
 
     channels: tuple[int, ...]
     layers_per_block: int = 2
@@ -45,11 +48,11 @@ class Autoencoder:
 
 
 PUBLISHED_VAE = Autoencoder(channels=(128, 256, 512, 512))
-"""All families have it, with weights of their own."""
+"""The architecture of every family's VAE; the weights differ."""
 
 
 def unet_of_config(config: Mapping[str, Any]) -> UNet:
-    """From a U-Net's config.json as diffusers writes it."""
+    """Return the sizes from a U-Net's config.json as diffusers writes it. Raises errors of many types if it is incomplete."""
     channels = tuple(config["block_out_channels"])
     depths = config.get("transformer_layers_per_block") or 1
     each = tuple(depths) if isinstance(depths, list | tuple) else (depths,) * len(channels)
@@ -67,7 +70,7 @@ def unet_of_config(config: Mapping[str, Any]) -> UNet:
 
 
 def text_of_config(config: Mapping[str, Any], *, pooled: bool) -> TextTransformer:
-    """From a text encoder's config.json as transformers writes it."""
+    """Return the sizes from a text encoder's config.json as transformers writes it."""
     return TextTransformer(
         width=config["hidden_size"],
         layers=config["num_hidden_layers"],

@@ -1,4 +1,4 @@
-"""Which files of a base a run needs: a folder in diffusers' layout, or one file that holds all of it. Pure: it sees names only."""
+"""Select the files of a base that a run needs: of a folder in diffusers' layout, or one file with the whole model. It sees names only."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -18,18 +18,18 @@ VARIANT = re.compile(r"^[^.]+\.(?:safetensors\.index\.)?([A-Za-z0-9_]+?)(?:-\d{5
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 UNKNOWN = "unknown"
 TEXT_ENCODERS = tuple(dict.fromkeys(part for family in FAMILIES.values() for part in family.text_parts))
-"""The parts of any family that hold one."""
+"""The folders of text encoders in any family."""
 ModelRole = Literal["base", "vae"]
 ROLES: tuple[ModelRole, ...] = ("base", "vae")
 
 
 def family_published_as(repo: str) -> Family | None:
-    """The family of a base under the name that its authors gave it on the hub; others' bases have to be asked for it."""
+    """Return the family of a base that its authors published as `repo` on the hub; None for others, whose files must be inspected."""
     return next((family for family in FAMILIES.values() if repo in family.published_as), None)
 
 
 def is_base_name(text: str) -> bool:
-    """What a project may call a base: no path, and no hub id."""
+    """Return whether a project may name a base so: it is neither a path nor an id of the hub."""
     return NAME.fullmatch(text) is not None
 
 
@@ -38,9 +38,9 @@ def files_of_role(names: list[str], role: ModelRole) -> list[str]:
 
 
 def files_needed(names: list[str]) -> list[str]:
-    """The configuration, the tokenizers and one set of safetensors for each part, half precision where both are there.
+    """Return the configuration, the tokenizers and one set of safetensors for each part, in half precision if there are both.
 
-    Without a model_index.json it is the one safetensors file at the top; nothing where there are several.
+    Without a model_index.json it is the one safetensors file at the top, or nothing if there are several.
 
     >>> files_needed(["model_index.json", "unet/config.json", "unet/w.safetensors", "unet/w.fp16.safetensors", "x.ckpt"])
     ['model_index.json', 'unet/config.json', 'unet/w.fp16.safetensors']
@@ -54,7 +54,7 @@ def files_needed(names: list[str]) -> list[str]:
 
 
 def vae_files_needed(names: list[str]) -> list[str]:
-    """Of a VAE that goes in the place of a base's own: its folder, the VAE of a whole base, or one safetensors file."""
+    """Return the files of a VAE that replaces a base's VAE: a VAE's folder, the VAE of a whole base, or one safetensors file."""
     if INDEX in names:
         return _needed_of("vae", names)
     if "config.json" in names:
@@ -64,12 +64,12 @@ def vae_files_needed(names: list[str]) -> list[str]:
 
 
 def single_files(names: list[str]) -> list[str]:
-    """The safetensors at the top, each of which may hold a whole model."""
+    """Return the safetensors files at the top, each of which may hold a whole model."""
     return [name for name in names if name.endswith(WEIGHTS) and "/" not in name]
 
 
 def variant_of(names: list[str]) -> str | None:
-    """Which set of a part's weights is taken: diffusers' `variant`, None for the one without a name.
+    """Return which set of a part's weights is used: diffusers' `variant`, None for the set without a suffix.
 
     >>> variant_of(["w.safetensors", "w.fp16.safetensors"]), variant_of(["w.safetensors", "w.non_ema.safetensors"])
     ('fp16', None)
@@ -91,13 +91,13 @@ def _is_of_weights(name: str) -> bool:
 
 
 def _variant(name: str) -> str | None:
-    """`fp16` of `w.fp16.safetensors`, `w.fp16-00001-of-00002.safetensors` and `w.safetensors.index.fp16.json`."""
+    """Return `fp16` for `w.fp16.safetensors`, `w.fp16-00001-of-00002.safetensors` and `w.safetensors.index.fp16.json`."""
     match = VARIANT.match(name.replace(f"{WEIGHTS}.index.json", "json"))
     return match[1] if match and _is_of_weights(name) else None
 
 
 def parts_of(index: Mapping[str, object]) -> tuple[str, ...]:
-    """The parts that a model_index.json speaks of: SD 1.5 and SD 2 have one text encoder, SDXL has two."""
+    """Return the parts that a model_index.json lists: SD 1.5 and SD 2 have one text encoder, SDXL has two."""
     return tuple(part for part in PARTS if _is_class(index.get(part)))
 
 
@@ -106,7 +106,7 @@ def _is_class(value: object) -> bool:
 
 
 def missing_parts(names: list[str], parts: tuple[str, ...]) -> list[str]:
-    """Which of `parts` are not whole in a folder with these files: a download that was cut off, a copy without weights."""
+    """Return which of `parts` are incomplete in a folder with these files, after an aborted download or in a copy without weights."""
     return [part for part in parts if not _is_whole(part, names)]
 
 
@@ -127,17 +127,19 @@ def _has_weights(part: str, names: list[str]) -> bool:
 
 
 def is_complete(names: list[str], index: Mapping[str, object]) -> bool:
-    """Whether a folder has every part that its model_index.json speaks of."""
+    """Return whether a folder has every part that its model_index.json lists."""
     parts = parts_of(index)
     return bool(parts) and INDEX in names and not missing_parts(names, parts)
 
 
 def parts_left_out(spec: Mapping[str, Any], kinds: Collection[str]) -> tuple[str, ...]:
-    """The parts of a base whose weights a run of `spec` need not have, given what `kinds` of things are prepared for it: the text
-    encoders, unless they are trained. The VAE always comes, since pictures are rendered with it."""
+    """Return the parts of a base whose weights a run of `spec` need not download, given which `kinds` of files are prepared for it.
+
+    These are the text encoders, unless they are trained. The VAE is always downloaded, as samples are rendered with it.
+    """
     return TEXT_ENCODERS if "embeddings" in kinds and not spec.get("train_text_encoder") else ()
 
 
 def is_weights_of(path: str, parts: Collection[str]) -> bool:
-    """Whether this file of a base holds the weights of one of its `parts`."""
+    """Return whether this file of a base has weights of one of `parts`."""
     return PurePosixPath(path).parts[0] in parts and path.endswith(WEIGHTS)

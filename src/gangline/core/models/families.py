@@ -1,7 +1,7 @@
-"""The families of base models that Gangline trains: each is declared here, once, and no other module spells its name.
+"""Declare the families of base models that Gangline trains. Each is declared here only, and no other module spells its name.
 
-A family decides the text encoders, what the U-Net is told, the sizes, and what a LoRA of it is called by the tools that read it.
-Classes of libraries are named by strings: this module knows neither torch nor diffusers. Pure.
+A family decides the text encoders, the U-Net's conditioning, the sizes, and the names that other tools use in its LoRAs. Classes of
+libraries are named by strings: this module knows neither torch nor diffusers.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from gangline.core.models.architecture import TextTransformer, UNet, text_of_con
 from gangline.core.specs.fields import Prediction
 
 FamilyName = Literal["sdxl", "sd15", "sd2"]
-"""As the API, the command line and files write it."""
+"""A family's name in the API, on the command line and in files."""
 Bits = Literal[8, 4]
 
 
@@ -21,8 +21,8 @@ Bits = Literal[8, 4]
 class TextEncoder:
     """A text encoder of a family: `part` is its folder in diffusers' layout, `model` its class in transformers.
 
-    A single file keeps it below one of `prefixes`, kohya's LoRAs below `kohya_prefix`. `without_last`: diffusers leaves out its last
-    layer, which nothing reads. `reads`: which of its hidden states the U-Net is given. `shape` is that of the published bases.
+    A single file has its tensors under one of `prefixes`, kohya's LoRAs under `kohya_prefix`. `without_last` says that diffusers omits its
+    last layer, which nothing reads. `reads` is the layer whose hidden states the U-Net gets. `shape` is that of the published bases.
     """
 
     part: Literal["text_encoder", "text_encoder_2"]
@@ -36,15 +36,15 @@ class TextEncoder:
 
     @property
     def is_pooled(self) -> bool:
-        """Whether its pooled output goes to the U-Net, too."""
+        """Return whether the U-Net also gets the encoder's pooled output."""
         return self.model == "CLIPTextModelWithProjection"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """A base of a family by what its U-Net predicts, with the names that tools give it.
+    """The bases of a family whose U-Net has this prediction type, with the names that other tools give them.
 
-    `published`: the family's authors have published such a base.
+    `published` says that the family's authors published such a base.
     """
 
     prediction: Prediction
@@ -55,14 +55,14 @@ class Variant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """What all bases of a family have in common. Lengths are in pixels, widths in channels.
+    """The common properties of all bases of a family. Lengths are in pixels, widths in channels.
 
-    `words` name it in a sentence, `title` on a model card, `tag` on the hub; `mark` is how a file shows that it is one. `pipeline` is its
-    class in diffusers. `text_width` is what the U-Net's cross-attention reads. `has_sizes`: the U-Net is told pooled text and the
-    sizes of the picture (Podell et al. 2023, §2.2). `zero_empty`: it was trained with zeros for an empty prompt. `attention_heads`:
-    as many in every layer; None where a head has a fixed width. `resolution`: of its first base. `resolution_max`: above it a
-    subject is drawn several times. `unet` is that of the published bases, which their authors call `published_as` on the hub.
-    `kohya_unet`: after which layout kohya's scripts name the U-Net's modules.
+    Its names are `words` in a sentence, `title` on a model card and `tag` on the hub; `mark` says by what a file is recognised as one.
+    `pipeline` is its class in diffusers. `text_width` is the width that the U-Net's cross-attention reads. `has_sizes` says that the U-Net
+    is conditioned on pooled text and image sizes (Podell et al. 2023, §2.2), `zero_empty` that an empty prompt was zeros in its training.
+    `attention_heads` is the number in every layer; None if a head has a fixed width. `resolution` is that of its first base; above
+    `resolution_max` it repeats the subject. `unet` has the sizes of the published bases, which are `published_as` on the hub. `kohya_unet`
+    is the layout by which kohya's scripts name the U-Net's modules.
     """
 
     name: FamilyName
@@ -92,7 +92,7 @@ class Family:
 
     @property
     def published(self) -> tuple[Prediction, ...]:
-        """What a base predicts that says nothing of it: the only one, or one of several."""
+        """Return the prediction types of published bases. A base that does not state its type has one of these."""
         return tuple(variant.prediction for variant in self.variants if variant.published)
 
     def variant(self, prediction: Prediction) -> Variant:
@@ -100,7 +100,7 @@ class Family:
 
 
 CLIP_L = TextTransformer(width=768, layers=12, inner=3072)
-"""OpenAI's ViT-L/14, the text half."""
+"""The text encoder of OpenAI's CLIP ViT-L/14."""
 
 SDXL = Family(
     name="sdxl",
@@ -255,12 +255,12 @@ SD2 = Family(
     implementation="diffusers",
 )
 
-# A file is asked for them in this order: one that holds the encoders of both 2.x and 1.x counts as 2.x
+# Files are matched in this order: one that has the encoders of both 2.x and 1.x counts as 2.x.
 FAMILIES: dict[FamilyName, Family] = {family.name: family for family in (SDXL, SD2, SD15)}
 
 
 def check_clip_skip(family: Family, clip_skip: int) -> None:
-    """Raise `BadInput` where bases of this family always read one layer."""
+    """Raise `BadInput` if the family cannot use this clip_skip, as its bases always read the same layer."""
     if clip_skip != 1 and any(encoder.reads == "penultimate" for encoder in family.text_encoders):
         raise BadInput(
             f"clip_skip {clip_skip} is for Stable Diffusion 1 and 2: {family.words} always reads the last layer but one",
@@ -269,12 +269,12 @@ def check_clip_skip(family: Family, clip_skip: int) -> None:
 
 
 def family_of_width(text_width: int) -> Family | None:
-    """The family whose U-Net reads text so wide."""
+    """Return the family whose U-Net reads text of this width, or None."""
     return next((family for family in FAMILIES.values() if family.text_width == text_width), None)
 
 
 def sized(family: Family, configs: Mapping[str, Mapping[str, Any]]) -> Family:
-    """The family as a base has it whose parts have other sizes than the published ones: `configs` is their config.json, by part."""
+    """Return the family with the sizes of a base that differs from the published ones. `configs` has the parts' config.json, by part."""
     encoders = tuple(
         replace(encoder, shape=text_of_config(configs[encoder.part], pooled=encoder.is_pooled))
         if encoder.part in configs

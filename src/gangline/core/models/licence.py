@@ -1,4 +1,4 @@
-"""What a model's card says of its licence: the YAML at the beginning of its README, as the hub reads it."""
+"""Read a model's licence from its card: from the YAML at the beginning of its README, as the hub does."""
 
 import re
 
@@ -7,7 +7,7 @@ LICENCE = re.compile(r"^(license_name|license):[ \t]*(.+?)[ \t]*$", re.MULTILINE
 
 
 def licence_of(readme: str) -> str:
-    """Empty where it says nothing. A name of its own goes before `other`.
+    """Return the licence, empty if the card states none. A `license_name` overrides `license`, which is `other` then.
 
     >>> licence_of("---\\nlicense: openrail++\\ntags:\\n- a\\n---\\n# A model")
     'openrail++'

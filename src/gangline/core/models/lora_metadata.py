@@ -1,6 +1,6 @@
-"""What a LoRA's file says of itself to the tools that read it. Pure, and without a clock: equal results have equal files.
+"""Make the metadata of a LoRA's file for the tools that read it. It has no time in it, so that equal results have equal files.
 
-`ss_*`: as kohya's train_network.py names and writes them. `modelspec.*`: Stability AI's model metadata standard 1.0.1.
+`ss_*` fields follow kohya's train_network.py, `modelspec.*` fields Stability AI's model metadata standard 1.0.1.
 """
 
 import hashlib
@@ -30,9 +30,9 @@ NAME_CHARACTERS_MAX = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What a run has found out beside its spec. `licence` is the base's, as the hub writes it; None where nobody knows it.
+    """Facts about a run that are not in its spec. `licence` is the base's, as the hub writes it; None if it is not known.
 
-    `held_out` has for each photo its name and `loss_before` and `loss_after`. `guidance_rescale`: of its pictures.
+    `held_out` has for each held-out photo its name, `loss_before` and `loss_after`. `guidance_rescale` is that of its samples.
     """
 
     name: str
@@ -56,8 +56,10 @@ class Facts:
 
 
 def lora_name(spec: LoraSpec) -> str:
-    """A name for the result that suits a file and a prompt such as `<lora:sks-cat:1>`: the words of `output_name` in any script, else
-    those of the prompt in ASCII, else `lora`."""
+    """Return a name for the result that is valid as a file name and in prompts such as `<lora:sks-cat:1>`.
+
+    It has the words of `output_name` in any script, else the ASCII words of the prompt, else it is `lora`.
+    """
     named = re.findall(r"\w+", spec.output_name.lower())
     words = named or re.findall(r"[a-z0-9]+", spec.prompt.lower())
     name = "-".join(words)[:NAME_CHARACTERS_MAX].strip("-")
@@ -65,7 +67,7 @@ def lora_name(spec: LoraSpec) -> str:
 
 
 def base_name(base: Base) -> str:
-    """What a user knows the base by."""
+    """Return the name by which a user knows the base."""
     if isinstance(base, HubBase):
         return base.repo
     only = single_file(base)
@@ -73,30 +75,30 @@ def base_name(base: Base) -> str:
 
 
 def single_file(base: Base) -> File | None:
-    """The file that holds all of the base, if it is in one."""
+    """Return the file that has the whole base, or None if the base has several files."""
     return base.files[0] if isinstance(base, FilesBase) and len(base.files) == 1 else None
 
 
 def base_sha256(base: Base) -> str:
-    """Of the base's file where it is one, so that sites and tools find it; else of its id, which no tool knows."""
+    """Return the SHA-256 of the base's only file, by which sites and tools find it; else that of its id, which no tool knows."""
     only = single_file(base)
     return only.sha256 if only else hashlib.sha256(base.id.encode()).hexdigest()
 
 
 def kohya_metadata(spec: LoraSpec, facts: Facts, conv: bool) -> dict[str, str]:
-    """`conv`: whether a convolution wider than one pixel is among the trained modules."""
+    """Return the `ss_*` fields. `conv` says whether a convolution wider than one pixel is among the trained modules."""
     derived = _network(spec, conv) | _model(spec, facts) | _training(spec, facts) | _images(spec)
     return {f"ss_{name}": str(value) for name, value in sorted((_as_they_are(spec) | derived).items())}
 
 
 def _as_they_are(spec: LoraSpec) -> dict[str, Any]:
-    """Those settings that only have another name here."""
+    """Return the settings that kohya has under other names with the same values."""
     known = settings_of(LoraSpec)
     return {called: getattr(spec, name) for name, setting in known.items() for called in setting.kohya}
 
 
 def _network(spec: LoraSpec, conv: bool) -> dict[str, Any]:
-    """kohya's own module has no DoRA; LyCORIS's has, with norms over each output's weights as PEFT's."""
+    """Return the network's fields. DoRA is declared as LyCORIS's, as kohya's module has none; its norms are per output, as in PEFT."""
     args: dict[str, Any] = {"conv_dim": spec.rank, "conv_alpha": spec.alpha} if conv else {}
     if spec.dora:
         args |= {"algo": "lora", "dora_wd": True, "wd_on_output": True}
@@ -137,7 +139,7 @@ def _training(spec: LoraSpec, facts: Facts) -> dict[str, Any]:
 
 
 def _arguments(spec: LoraSpec) -> str:
-    """Of the optimiser; those that it has by default are left out."""
+    """Return the optimiser's arguments, without those that are the default."""
     betas, eps = (spec.adam_beta1, spec.adam_beta2), spec.adam_epsilon
     given = {"betas": betas} if betas != (0.9, 0.999) else {}
     given |= {"eps": eps} if eps != 1e-8 else {}
@@ -145,7 +147,7 @@ def _arguments(spec: LoraSpec) -> str:
 
 
 def _images(spec: LoraSpec) -> dict[str, Any]:
-    """`tag_frequency` is what UIs offer as words to prompt with; captions of single photos are not repeated there."""
+    """Return the data's fields. UIs suggest the words of `tag_frequency` for prompts; captions of single photos are not disclosed there."""
     trained = {} if spec.captions else {"tag_frequency": json.dumps({"photos": {spec.prompt: len(spec.photos)}})}
     return trained | {
         "num_train_images": len(spec.photos),
@@ -158,7 +160,10 @@ def _images(spec: LoraSpec) -> dict[str, Any]:
 
 
 def modelspec(spec: LoraSpec, facts: Facts, content_sha256: str) -> dict[str, str]:
-    """`content_sha256`: of all bytes after the file's header. A date is left out: it would make equal results differ."""
+    """Return the `modelspec.*` fields. `content_sha256` is the hash of all bytes after the file's header.
+
+    The standard's date is left out: with it, equal results would have different files.
+    """
     values = {
         "sai_model_spec": "1.0.1",
         "architecture": f"{facts.variant.architecture}/lora",

@@ -1,8 +1,8 @@
-"""What the modules of a LoRA are called in files. Pure: it sees names only.
+"""Map the modules of a LoRA to their names in files. It sees names only.
 
-Here a module has the path that it has in diffusers' models (`down_blocks.1.attentions.0.proj_in`), in a part of the
-pipeline (`unet`, `text_encoder`, `text_encoder_2`). A file's tensors are a stem, which says the module, and an ending, which
-says the role. kohya's stems are paths with `_` for `.`; for SDXL, paths in the U-Net's original (ldm) layout.
+A module is identified by its path in diffusers' models (`down_blocks.1.attentions.0.proj_in`) and its part of the pipeline (`unet`,
+`text_encoder`, `text_encoder_2`). The name of a tensor in a file is a stem for the module and a suffix for the role. kohya's stems are
+paths with `_` for `.`; for SDXL, paths in the U-Net's original (ldm) layout.
 """
 
 import re
@@ -31,7 +31,7 @@ ROLES: dict[str, WeightRole] = {
 }
 
 TEXT_MODULES = ("q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2")
-"""What a LoRA trains in text encoders."""
+"""The modules of text encoders that a LoRA trains."""
 IN_A_RESNET = {
     "conv1": "in_layers.2",
     "conv2": "out_layers.3",
@@ -54,7 +54,7 @@ SAMPLERS = {"downsamplers.0.conv": "0.op", "upsamplers.0.conv": "2.conv"}
 
 
 def split_key(key: str) -> tuple[str, WeightRole] | None:
-    """The stem and the role of a tensor; None for one that no LoRA has."""
+    """Return the stem and the role of a tensor; None if its name is not one of a LoRA."""
     for ending, role in ROLES.items():
         if key.endswith(ending):
             return key.removesuffix(ending), role
@@ -62,7 +62,7 @@ def split_key(key: str) -> tuple[str, WeightRole] | None:
 
 
 def kohya_stem(family: Family, part: str, module: str, layers_per_block: int) -> str:
-    """The name that ComfyUI, A1111, Forge and kohya's scripts know.
+    """Return the stem that ComfyUI, A1111, Forge and kohya's scripts read.
 
     >>> kohya_stem(SDXL, "unet", "down_blocks.1.attentions.0.proj_in", 2)
     'lora_unet_input_blocks_4_1_proj_in'
@@ -81,7 +81,7 @@ def diffusers_stem(part: str, module: str) -> str:
 
 
 def stems(family: Family, part: str, module: str, layers_per_block: int) -> tuple[str, ...]:
-    """Every stem under which a file may hold `module`, by all tools and their earlier versions."""
+    """Return every stem that a file may have for `module`, by all tools and their earlier versions."""
     if part == "unet":
         processor = re.sub(r"\.(attn\d)\.to_(\w+)(\.0)?$", r".\1.processor.to_\2", module)
         others = (f"unet.{processor}", f"lora_unet_{module}".replace(".", "_"))
@@ -94,15 +94,15 @@ def stems(family: Family, part: str, module: str, layers_per_block: int) -> tupl
 
 
 def text_path(module: str) -> str:
-    """Files keep the names of transformers 4, in which every text encoder has a `text_model`."""
+    """Return the module's path as files have it: as in transformers 4, where every text encoder has a `text_model`."""
     return module if module.startswith(("text_model.", "text_projection")) else f"text_model.{module}"
 
 
 def original_path(module: str, layers_per_block: int) -> str:
-    """The path of a U-Net's module in the layout in which SDXL was published.
+    """Return the path of a U-Net's module in the original layout, in which SDXL was published.
 
-    There all layers of the way down are one list (`input_blocks`: the first convolution, then for each level its layers and
-    what halves the picture), and all of the way up another (`output_blocks`, one layer more for each level).
+    There all layers of the down blocks are one list (`input_blocks`: the first convolution, then for each level its layers and the
+    downsampler), and all layers of the up blocks another (`output_blocks`, with one layer more for each level).
     """
     if module in OUTSIDE_BLOCKS:
         return OUTSIDE_BLOCKS[module]
@@ -118,7 +118,7 @@ def original_path(module: str, layers_per_block: int) -> str:
 
 
 def target_of(stem: str) -> str | None:
-    """Which entry of a spec's `target_modules` trains the module of a file's stem.
+    """Return the entry of a spec's `target_modules` that trains the module with this stem, or None.
 
     >>> target_of("lora_unet_output_blocks_2_1_transformer_blocks_3_ff_net_0_proj"), target_of("lora_unet_input_blocks_3_0_op")
     ('ff.net.0.proj', 'downsamplers.0.conv')
@@ -132,9 +132,9 @@ def target_of(stem: str) -> str | None:
 
 
 def family_of_lora(input_widths: Mapping[str, int]) -> Family | None:
-    """Of a LoRA, from its stems and how wide each module's input is; None where that does not say it.
+    """Return the family of a LoRA, given the width of each module's input by stem; None if that does not show it.
 
-    What the cross-attention reads is as wide as the text encoders' outputs together.
+    The input of the cross-attention is as wide as the text encoders' outputs together, which differs between families.
     """
     for stem, width in input_widths.items():
         if CROSS_ATTENTION.search(stem):

@@ -1,4 +1,4 @@
-"""Which model a file or a folder holds, from names, shapes and configurations alone. Pure: nothing is read here."""
+"""Recognise the model in a file or a folder from names, shapes and configurations alone. It reads no files."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ WANTED = "give an SDXL, Stable Diffusion 1.x or 2.x text-to-image model"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorHeader:
-    """`start` and `end` count bytes from the end of the header."""
+    """A tensor in a safetensors file. `start` and `end` are in bytes from the end of the header."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -25,7 +25,7 @@ class TensorHeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """What a safetensors file called `name` says before its tensors, which begin at byte `data_start`."""
+    """The header of a safetensors file called `name`, whose tensors begin at byte `data_start`."""
 
     name: str
     data_start: int
@@ -41,8 +41,8 @@ class Header:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecognisedModel:
-    """A base that can be trained. `because` says what the family and the prediction were read from, or that one is assumed. `unet` says
-    how large that is, where a configuration does."""
+    """A base that can be trained. `because` says from what the family and the prediction type were read, or that they are assumed. `unet`
+    has the U-Net's sizes, None if there is no configuration."""
 
     family: Family
     prediction_type: Prediction
@@ -53,7 +53,7 @@ class RecognisedModel:
 
     @property
     def is_of_published_size(self) -> bool:
-        """Whether what is known of the family's memory and computation is true of it; a single file is taken to be."""
+        """Return whether the estimates for the family's published size apply to the base; a single file is assumed to have that size."""
         return self.unet is None or self.unet == self.family.unet
 
 
@@ -69,7 +69,7 @@ def no_safetensors(name: str, start: bytes = b"") -> BadInput:
 
 
 def header_of(name: str, value: Any, data_start: int, size: int) -> Header:
-    """`value` is what the JSON of the header says, `size` the length of the whole file. Raises `BadInput`."""
+    """Return the header of a file, given its parsed JSON (`value`) and the length of the whole file (`size`). Raises `BadInput`."""
     try:
         metadata = {str(key): str(text) for key, text in value.pop("__metadata__", {}).items()}
         tensors = {tensor: _tensor(entry) for tensor, entry in value.items()}
@@ -91,7 +91,7 @@ def _tensor(entry: Any) -> TensorHeader:
 
 
 def check_lora(header: Header, base: Family | None) -> None:
-    """Raises `BadInput` where the file holds none, or one of another family than the base, as far as it says of which it is."""
+    """Raise `BadInput` if the file has no LoRA, or a LoRA that is recognised as one of another family than the base."""
     known = [(split_key(name), tensor) for name, tensor in header.tensors.items()]
     halves = [(*key, tensor) for key, tensor in known if key and key[1] in ("down", "up")]
     if not halves:
@@ -108,7 +108,7 @@ def check_lora(header: Header, base: Family | None) -> None:
         )
 
 
-# A single file, as kohya's scripts, ComfyUI and Civitai have them
+# Single files, as kohya's scripts, ComfyUI and Civitai have them
 
 UNET = "model.diffusion_model."
 FIRST_CONV = f"{UNET}input_blocks.0.0.weight"
@@ -136,7 +136,7 @@ OTHER_PROCESSES = (
 
 
 def recognise_file(header: Header, spread: float | None = None) -> RecognisedModel:
-    """The model that a single file holds. `spread` is the standard deviation of `TELLS_V_OF_SD2`, where the file has it."""
+    """Return the model in a single file. `spread` is the standard deviation of the tensor `TELLS_V_OF_SD2`, None if there is none."""
     _check_architecture(header)
     family, mark = _family_of_file(header)
     prediction, reason = _prediction_of_file(header, family, spread)
@@ -185,10 +185,10 @@ def _family_of_file(header: Header) -> tuple[Family, str]:
 
 
 def _prediction_of_file(header: Header, family: Family, spread: float | None) -> tuple[Prediction, str]:
-    """Read what a file predicts: marks in the file before what its metadata says, and both before what only the weights suggest.
+    """Return the prediction type of a file and the reason: by a marker tensor, else by its metadata, else by a guess from the weights.
 
-    The spread of one bias tells the published 768-v weights of Stable Diffusion 2 and what came of them from 512-base: ComfyUI
-    judges by the same number.
+    The spread of one bias distinguishes the published 768-v weights of Stable Diffusion 2, and models derived from them, from 512-base:
+    ComfyUI uses the same test.
     """
     if "v_pred" in header.tensors:
         return "v_prediction", "it is marked v_pred"
@@ -209,11 +209,11 @@ def _prediction_of_file(header: Header, family: Family, spread: float | None) ->
     return "epsilon", "epsilon is assumed, as the spread of its last attention's bias is small, like 512-base's"
 
 
-# A folder in diffusers' layout
+# Folders in diffusers' layout
 
 
 def pipeline_of(name: str, index: Any) -> str:
-    """Return the class in diffusers that a folder's model_index.json names. Raises `BadInput` where no family has it."""
+    """Return the class in diffusers that a folder's model_index.json names. Raises `BadInput` if no family has it."""
     kind = index.get("_class_name")
     if not any(family.pipeline == kind for family in FAMILIES.values()):
         raise BadInput(f"{name} is a {kind}", hint=WANTED)
@@ -221,7 +221,7 @@ def pipeline_of(name: str, index: Any) -> str:
 
 
 def recognise_folder(name: str, pipeline: str, *, unet: Any, text_encoder: Any, scheduler: Any) -> RecognisedModel:
-    """The model of a folder of this `pipeline`, from the configurations of three of its parts."""
+    """Return the model in a folder of this `pipeline`, recognised by the configurations of three of its parts. Raises `BadInput`."""
     _check_inputs(name, unet.get("in_channels", 4))
     _check_process(name, scheduler)
     family, mark = _family_of_folder(pipeline, unet, text_encoder)
@@ -252,7 +252,7 @@ def _check_process(name: str, scheduler: Any) -> None:
 
 
 def _family_of_folder(pipeline: str, unet: Any, text_encoder: Any) -> tuple[Family, str]:
-    """By its pipeline; where several families share that, by how wide the text is, or how its encoder was trained."""
+    """Return the family by pipeline; if families share it, by the width of the text, else by the origin of the text encoder."""
     possible = [family for family in FAMILIES.values() if family.pipeline == pipeline]
     if len(possible) == 1:
         return possible[0], f"it is a {pipeline}"

@@ -1,1 +1,1 @@
-"""A run of a trainer: its contract, metrics, schedule and checkpoints."""
+"""Define a run of a trainer: its contract, metrics, schedule and checkpoints."""

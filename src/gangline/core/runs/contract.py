@@ -1,16 +1,16 @@
-"""The trainer contract: a directory and a few signals, so that any training program plugs in.
+"""Define the trainer contract: a directory and a few signals, which any training program can implement.
 
     spec.json  inputs/  resume/            in
-    progress.jsonl                         out: a line for each phase, and for steps with their metrics; the step that is saved has one
+    progress.jsonl                         out: a line for each phase, and for steps with their metrics; each saved step has one
     checkpoints/000100/…, manifest.json    out: the manifest is written last; it lists names, bytes and SHA-256
-    prepared/KEY/…, manifest.json          out: what others need not make again, the manifest last; in: inputs/prepared/KEY/
-    samples/step-000100/…, samples.json    out: pictures of a step; samples.json is written last; it tells what each shows
+    prepared/KEY/…, manifest.json          out: results that other runs can reuse, the manifest last; in: inputs/prepared/KEY/
+    samples/step-000100/…, samples.json    out: samples of a step; samples.json is written last; it describes each of them
     samples/  output/                      out
-    left_out.json                          in: the parts of the base that did not come, as what they make is prepared
-    SIGTERM  save, exit 75   ·   SIGUSR1  save, go on   ·   SIGUSR2  render pictures of this step, go on
+    left_out.json                          in: the parts of the base that were not downloaded, as their results are prepared
+    SIGTERM  save, exit 75   ·   SIGUSR1  save, continue   ·   SIGUSR2  render samples of this step, continue
 
-Exit codes are those of sysexits.h where it has one: 0 done, 65 the input is bad, 69 a part that was left out is needed after
-all (it comes, and the trainer is started again), 75 stopped and resumable; anything else is a crash.
+Exit codes are those of sysexits.h if it has one: 0 done, 65 the input is bad, 69 a part that was left out is needed after all (it is
+downloaded, and the trainer is started again), 75 stopped and resumable; any other code is a crash.
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,8 @@ EXIT_BAD_INPUT = 65
 EXIT_LEFT_OUT = 69
 EXIT_STOPPED = 75
 EXIT_OUT_OF_MEMORY, EXIT_PEER_GONE = 79, 80
-"""Of one rank of several, to its launcher alone: all are to be started again with fewer samples at a time; another one has ended first."""
+"""Exit codes of one rank of several, which only its launcher sees: 79 asks to restart all ranks with a smaller microbatch, 80 says that
+another rank ended first."""
 
 SPEC = "spec.json"
 INPUTS = "inputs"
@@ -46,13 +47,13 @@ Phase = Literal["starting", "downloading", "preparing", "training", "rendering",
 
 
 BASE, LORA, GRID = "base", "lora", "grid.png"
-"""The sides of a comparison, and the picture that shows both."""
+"""The two sides of a comparison in file names, and the image that shows both."""
 PHOTOS = "photos.png"
-"""Some of the photos that were trained on, as a strip: what pictures are compared with."""
+"""An image with some of the training photos side by side, to compare samples with."""
 LIBRARIES = ("torch", "diffusers", "transformers", "peft", "numpy", "pillow")
-"""Those whose versions decide the bits of a result."""
+"""The libraries whose versions decide the bits of a result."""
 TRAINER = "2"
-"""Counts the changes of our own trainer that change the bits of a step."""
+"""The version of Gangline's trainer: it is raised by each change that changes the bits of a step."""
 
 
 def checkpoint_name(step: int) -> str:
@@ -64,13 +65,13 @@ def pictures_name(step: int) -> str:
 
 
 def picture_name(prompt: int, seed: int, side: str = "") -> str:
-    """Of the prompt with this number; in a comparison with the base, of its `BASE` or its `LORA` side."""
+    """Return the file name of a sample. `prompt` is the prompt's number; `side` is `BASE` or `LORA` in a comparison with the base."""
     return f"prompt-{prompt:02d}-{f'{side}-' * bool(side)}seed-{seed}.png"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture(File):
-    """What one shows, and how it was made. `width` and `height` in pixels."""
+    """A sample: the prompt that it shows, and how it was made. `width` and `height` are in pixels."""
 
     step: int
     prompt: str
@@ -84,10 +85,10 @@ class Picture(File):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What a checkpoint is: its step, whose it is, under which numerics it was made, and its files.
+    """The manifest of a checkpoint: its step, the hash of its job's spec, the numerics that it was made with, and its files.
 
-    `fingerprint` names all that decides the bits besides spec and inputs: GPU, library versions, kernels,
-    microbatch, ranks. `exact` tells whether it stayed the same from the first step to this one.
+    `fingerprint` names everything that decides the bits besides spec and inputs: GPU, library versions, kernels, microbatch, ranks.
+    `exact` says whether it was the same from the first step to this one.
     """
 
     step: int
@@ -97,7 +98,7 @@ class Manifest:
     files: tuple[File, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """With the digest of everything else, so that a manifest proves itself too."""
+        """Return the manifest as JSON with a digest over its content, so that damage to the manifest is detected, too."""
         body = _body(self)
         return body | {"digest": digest(body)}
 
@@ -117,7 +118,7 @@ def _files_to_json(files: tuple[File, ...]) -> list[dict[str, Any]]:
 
 
 def parse_manifest(value: object) -> Manifest:
-    """Raises `Damaged` for anything that `Manifest.to_json` did not write."""
+    """Parse a manifest. Raises `Damaged` for anything that `Manifest.to_json` did not write."""
     try:
         assert isinstance(value, dict)
         body = {name: part for name, part in value.items() if name != "digest"}
@@ -138,7 +139,7 @@ def parse_manifest(value: object) -> Manifest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """The manifest of what was prepared under a key (gangline.core.runs.prepared)."""
+    """The manifest of the files that were prepared under a key (gangline.core.runs.prepared)."""
 
     key: str
     files: tuple[File, ...]
@@ -153,7 +154,7 @@ def _body_of_prepared(prepared: Prepared) -> dict[str, Any]:
 
 
 def parse_prepared(value: object) -> Prepared:
-    """Raises `Damaged` for anything that `Prepared.to_json` did not write."""
+    """Parse a manifest of prepared files. Raises `Damaged` for anything that `Prepared.to_json` did not write."""
     try:
         assert isinstance(value, dict)
         prepared = Prepared(key=str(value["key"]), files=_files(value["files"]))
@@ -173,7 +174,7 @@ def _files(values: Iterable[dict[str, Any]]) -> tuple[File, ...]:
 
 
 def _whole(value: object) -> int:
-    """Only a number is a number: neither true nor "5"."""
+    """Return `value` if it is an int. Raises `TypeError` for others, such as True and "5"."""
     if type(value) is not int:
         raise TypeError(f"{value!r} is no whole number")
     return value
@@ -188,8 +189,8 @@ def _file(value: dict[str, Any]) -> File:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """The last known point of a run. `seconds_per_step` is a recent mean; `loss` too. So long did the last save hold training up.
-    `metrics` are those of a line about steps (gangline.core.runs.metrics): means over the steps since the line before."""
+    """The last known point of a run. `seconds_per_step` and `loss` are recent means; `save_s` is how long the last save stopped training.
+    `metrics` are means over the steps since the line before (gangline.core.runs.metrics)."""
 
     phase: Phase = "starting"
     step: int = 0
@@ -215,7 +216,7 @@ ReportedFailureKind = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """What a trainer says of its own end."""
+    """The reason for its end that a trainer reports."""
 
     kind: ReportedFailureKind
     because: str

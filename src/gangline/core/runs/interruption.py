@@ -1,4 +1,4 @@
-"""Whether a run that was interrupted ends as one that was not: where to interrupt it, and what is said of the two results."""
+"""Check that an interrupted run gives the same result as an uninterrupted one: where to interrupt it, and how to report differences."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,14 +9,14 @@ WAYS: tuple[InterruptionSignal, ...] = ("SIGTERM", "SIGKILL")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interruption:
-    """`after`: not before this step. SIGTERM asks to save and stop; SIGKILL comes some steps after a checkpoint is complete."""
+    """A signal to a run, not before step `after`. SIGTERM asks to save and stop; SIGKILL comes some steps after a complete checkpoint."""
 
     way: InterruptionSignal
     after: int
 
 
 def interruptions(steps: int, times: int) -> tuple[Interruption, ...]:
-    """`times` of each way, all at steps of their own, spread evenly over a run of `steps`.
+    """Return `times` interruptions with each signal, at different steps, spread evenly over a run of `steps`.
 
     >>> [(one.way, one.after) for one in interruptions(100, 2)]
     [('SIGTERM', 20), ('SIGKILL', 40), ('SIGTERM', 60), ('SIGKILL', 80)]
@@ -30,7 +30,8 @@ def interruptions(steps: int, times: int) -> tuple[Interruption, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """`tensor` is empty where it is the whole file. `relative_l2`: ‖found − expected‖ ÷ ‖expected‖, where both are numbers of a shape."""
+    """A difference between two results. `tensor` is empty if the whole file differs. `relative_l2` is ‖found − expected‖ ÷ ‖expected‖, None
+    unless both are numbers of one shape."""
 
     file: str
     tensor: str = ""
@@ -44,10 +45,9 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Of two results, by names, types, shapes and bytes of their tensors; where there are none, by the bytes of their files.
+    """The comparison of two results by names, types, shapes and bytes of their tensors; or of their files, if there are no tensors.
 
-    `besides`: files without tensors that are not the same byte for byte, in a result that has tensors. `relative_l2` is over
-    all tensors as one.
+    `besides` lists files without tensors that differ, in a result that has tensors. `relative_l2` is over all tensors together.
     """
 
     compared: int
@@ -62,7 +62,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumeCheck:
-    """`comparison` is None where the run could not be brought to its end; then `because` says why."""
+    """The outcome of one interruption. `comparison` is None if the run could not be finished; then `because` says why."""
 
     interruption: Interruption
     interrupted_at: int = 0

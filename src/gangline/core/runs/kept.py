@@ -1,4 +1,4 @@
-"""What a project keeps in the object store, as users are shown it. Times are milliseconds UTC, money is US dollars with six decimals."""
+"""Define the views of a project's stored objects. Times are milliseconds UTC, money is US dollars with six decimals."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,13 +6,13 @@ from typing import Literal
 from gangline.core.job import JobState
 
 KeptKind = Literal["uploads", "prepared", "checkpoints", "results", "previews", "logs"]
-"""What lies in the object store: uploaded files (photos, data sets, bases); latents, embeddings and class images; checkpoints;
-final weights with the pictures of them; pictures of steps; logs."""
+"""Kinds of stored objects: uploaded files (photos, data sets, bases); latents, embeddings and class images; checkpoints; final weights
+with their samples; samples of steps; logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointView:
-    """One that is kept. `goes_ms` says when it will be deleted, where that is known: the job has ended, and it is not pinned."""
+    """A stored checkpoint. `goes_ms` is when it will be deleted, None while that is not known: its job has not ended, or it is pinned."""
 
     step: int
     bytes: int
@@ -25,7 +25,7 @@ class CheckpointView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoingView:
-    """What goes with a job, of one kind."""
+    """The objects of one kind that are deleted with a job."""
 
     kind: KeptKind
     files: int
@@ -34,7 +34,7 @@ class GoingView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovalView:
-    """What is deleted with a job: uploaded files only where nothing else uses them. Its bills stay."""
+    """What is deleted with a job: uploaded files are deleted only if nothing else uses them. The job's costs stay in the ledger."""
 
     job: str
     name: str
@@ -43,8 +43,8 @@ class RemovalView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptView:
-    """What a project keeps of one kind. Of its bytes, `going_bytes` will be deleted by age, the first of them at `next_ms` unless
-    somebody uses them; `rule` says how long they are kept. `usd_per_month` is None where no price of storage is known."""
+    """A project's stored objects of one kind. `going_bytes` of their bytes will be deleted by age, the first of them at `next_ms` unless
+    they are used; `rule` says how long they are kept. `usd_per_month` is None if no price of storage is known."""
 
     kind: KeptKind
     files: int
@@ -58,7 +58,7 @@ class KeptView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSizeView:
-    """What one job keeps, without uploaded files, which may be several jobs'."""
+    """The stored bytes of one job, without uploaded files, which several jobs may share."""
 
     job: str
     name: str
@@ -68,7 +68,7 @@ class JobSizeView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageView:
-    """What a project keeps in the object store, and the jobs that keep the most of it."""
+    """A project's stored objects, and its jobs with the most stored bytes."""
 
     bytes: int
     usd_per_month: float | None

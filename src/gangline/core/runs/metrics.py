@@ -1,7 +1,7 @@
-"""What trainers measure, from the lines that they write to the one series of a job.
+"""Turn the metrics that trainers report into one series for each job.
 
-A point holds means over the steps since the point before it; its `step` is the last of them. `MEANING` has the names that
-Gangline's own trainers use; any other trainer may add its own. What an interruption made a job do again counts once: `series`.
+A point holds means over the steps since the point before it; its `step` is the last of them. `MEANING` has the names that Gangline's
+trainers use; other trainers may add more. Steps that were repeated after an interruption count once (`series`).
 """
 
 import json
@@ -28,13 +28,14 @@ MEANING = {
     "held_out_psnr": "of images that are never trained on, encoded and decoded again, in dB",
     "memory_gb": "the most GPU memory that was in use at a time, in 10⁹ bytes",
 }
-"""Every name, and what stands there. `smoothed_loss` is derived when somebody looks; trainers do not report it."""
+"""The metrics by name, with their meaning. `smoothed_loss` is computed when it is read; trainers do not report it."""
 
 POINTS_MAX = 500
-"""Points in one batch."""
+"""The maximum number of points in one batch."""
 NAMES_MAX = 32
 SPACING = 512
-"""So many points at most between a step and its double, besides those of saved steps: how dense a job is does not depend on its length."""
+"""The maximum number of points between a step and twice that step, besides saved steps: the density of points relative to the length of
+a job does not depend on the length."""
 SMOOTHING = 0.98
 DIGITS = 7
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_./-]{0,63}")
@@ -57,7 +58,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """A point as a trainer reports it, or, without values, that it has `saved` this very step: another attempt may go on from it."""
+    """A point as a trainer reports it; or, without values, the report that this step was `saved`, so that an attempt may resume from it."""
 
     point: Point
     saved: bool = False
@@ -65,7 +66,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A point of a job's series; `at_ms` is when the server heard of it."""
+    """A point of a job's series; `at_ms` is when the server received it."""
 
     step: int
     at_ms: int
@@ -74,14 +75,14 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptPoints:
-    """What an attempt measured, from where it went on."""
+    """The points of an attempt, which started from `from_step`."""
 
     from_step: int
     points: tuple[Measured, ...] = ()
 
 
 def sound(found: object) -> dict[str, float]:
-    """Those of a trainer's values that are numbers under a name."""
+    """Return the valid entries of a trainer's metrics: finite numbers with a valid name, `NAMES_MAX` at most, rounded to `DIGITS`."""
     if not isinstance(found, dict):
         return {}
     numbers = {
@@ -95,19 +96,22 @@ def _is_number(value: object) -> bool:
 
 
 def spacing(step: int) -> int:
-    """How far apart points are kept about `step`: a power of two, that doubles with it."""
+    """Return the distance in steps between points that are kept near `step`: a power of two that doubles when the step doubles."""
     return 1 << max(0, (step // SPACING).bit_length() - 1)
 
 
 def thin(readings: Sequence[Reading], after: int) -> tuple[list[Point], list[Reading]]:
-    """Means of readings that lie closer than need be, and those at the end that more may still come to. A saved step ends its
-    mean: what goes on from there doubles nothing and leaves nothing out. `after` is the last step of the point before."""
+    """Return the means of readings that are closer than the spacing, and the readings at the end, whose mean is not complete yet.
+
+    A saved step ends a mean, so that an attempt that resumes from it repeats and omits nothing. `after` is the last step of the point
+    before.
+    """
     kept, waiting, start = list[Point](), list[Reading](), after
     for reading in readings:
         step, every = reading.point.step, spacing(reading.point.step)
         last = waiting[-1].point.step if waiting else start
         if step < last or (step == last and reading.point.values):
-            continue  # it went back
+            continue  # a repeated step: the trainer went back
         waiting.append(reading)
         if reading.saved or step // every > start // every:
             kept += summed_up(waiting, start)
@@ -116,19 +120,19 @@ def thin(readings: Sequence[Reading], after: int) -> tuple[list[Point], list[Rea
 
 
 def summed_up(readings: Sequence[Reading], after: int) -> list[Point]:
-    """One point of them all, if there is anything in them."""
+    """Return one point with the means of all readings; none if they have no values."""
     points = [reading.point for reading in readings if reading.point.values]
     return [mean(points, after)] if points else []
 
 
 def halve(points: Sequence[Point], after: int) -> list[Point]:
-    """Means of two neighbours each."""
+    """Return the points with each pair of neighbours replaced by its mean."""
     starts = [after, *(point.step for point in points)]
     return [mean(points[place : place + 2], starts[place]) for place in range(0, len(points), 2)]
 
 
 def mean(points: Sequence[Point], after: int) -> Point:
-    """Of neighbours, each weighed by its steps."""
+    """Return the mean of neighbouring points, each weighted by its number of steps."""
     if len(points) == 1:
         return points[0]
     sums, steps, before = dict[str, float](), dict[str, int](), after
@@ -145,7 +149,7 @@ def is_ascending(points: Sequence[Point]) -> bool:
 
 
 def pack(points: Sequence[Point]) -> str:
-    """JSON by columns, as names would take most of the room."""
+    """Return the points as JSON in columns: in rows, the repeated names would take most of the space."""
     names = sorted({name for point in points for name in point.values})
     columns = {name: [point.values.get(name) for point in points] for name in names}
     return json.dumps({"step": [point.step for point in points], "values": columns}, separators=(",", ":"))
@@ -164,8 +168,11 @@ def unpack_points(packed: str, at_ms: int) -> list[Measured]:
 
 
 def series(stretches: Sequence[AttemptPoints], up_to: int | None = None) -> list[Measured]:
-    """One run of a job's attempts, in their order. The points of an attempt count after the step that it went on from, up to the
-    one that a later attempt went on from, and up to `up_to`. What was told twice counts once."""
+    """Return one series from a job's attempts, in their order.
+
+    The points of an attempt count from the step that it started from up to the step that a later attempt started from, and up to `up_to`.
+    A step that was reported twice counts once.
+    """
     told, end = list[list[Measured]](), math.inf if up_to is None else up_to
     for stretch in reversed(stretches):
         told.append(list(_ascending(stretch, end)))
@@ -182,7 +189,7 @@ def _ascending(stretch: AttemptPoints, end: float) -> Iterable[Measured]:
 
 
 def with_smoothed_loss(points: Iterable[Measured]) -> list[Measured]:
-    """An exponential mean over steps, corrected for its start (Kingma & Ba 2014, §3), whatever the spacing of the points."""
+    """Add an exponential moving average of the loss over steps, bias-corrected (Kingma & Ba 2014, §3), for any spacing of the points."""
     told, total, weight, before = list[Measured](), 0.0, 0.0, 0
     for point in points:
         if "loss" in point.values:

@@ -1,13 +1,13 @@
-"""How many samples a GPU computes at a time, from numbers alone."""
+"""Choose the microbatch: how many samples a GPU computes at a time. This module knows numbers only, no torch."""
 
 from collections.abc import Callable
 
 USED_MAX = 0.9
-"""The part of the memory that a first guess fills: the rest is for what grows otherwise than with the samples, and for fragments."""
+"""The share of memory that the first guess may fill: the rest is for memory that does not grow linearly, and for fragmentation."""
 
 
 def largest(most: int, fits: Callable[[int], bool]) -> int:
-    """Return the largest power of two, or `most` itself, that fits; 0 where not even 1 does."""
+    """Return the largest power of two, or `most` itself, that fits; 0 if not even 1 does."""
     found, count = 0, 1
     while fits(count):
         found = count
@@ -18,10 +18,10 @@ def largest(most: int, fits: Callable[[int], bool]) -> int:
 
 
 def first_guess(peaks: tuple[int, int], *, room: int, to_come: int, most: int) -> int:
-    """Return how many of `most` samples are expected to fit; at least 1, which was seen to.
+    """Return how many of `most` samples are expected to fit; at least 1, as one was seen to fit.
 
-    All in bytes: `peaks` are the most that a pass of one sample and of two had allocated, `room` is what this process may allocate in
-    all, `to_come` what later steps keep besides.
+    All sizes are in bytes: `peaks` are the peak allocations of a pass with one sample and with two, `room` is what this process may
+    allocate in total, `to_come` is what later steps keep in addition.
     """
     one, two = peaks
     each = max(0, two - one)
@@ -29,6 +29,9 @@ def first_guess(peaks: tuple[int, int], *, room: int, to_come: int, most: int) -
 
 
 def settled(asked: int | None, limit: int, kept: int) -> int:
-    """Return the microbatch of a phase, or 0 where it is to be found: what its spec asks for, else the least of what memory was found
-    to have room for in this run (`limit`) and what its checkpoint was made with (`kept`); 0 says that nothing is known."""
+    """Return the microbatch of a phase, or 0 if it must still be found.
+
+    The spec's (`asked`) is used if given; else the smaller of the one that was found to fit in this run (`limit`) and the one that the
+    checkpoint was made with (`kept`), where 0 means unknown.
+    """
     return asked or min((known for known in (limit, kept) if known), default=0)

@@ -1,10 +1,10 @@
-"""What a run makes once, before its first step, and other runs need not make again: latents, embeddings, class images.
+"""Name what a run prepares before its first step and other runs can reuse: latents, embeddings, class images.
 
-A key is `<kind>-<of what>-<under what>`. *Of what* follows from the spec alone, so that a server knows which a job may use;
-*under what* are the numerics that decide the bits, and which shard of it is meant: an interruption costs one shard, not all.
-Class images are data once they are made, whoever made them.
+A key is `<kind>-<subject>-<numerics>`. The subject is a hash of the settings that decide it, so that the server knows which ones a job may
+use. The second hash has the numerics that decide the bits, and the number of the shard: an interruption loses one shard, not all. Class
+images are data, whichever machine made them, so their keys have no numerics.
 
-A change in how any of it is made of the same spec is a new `MADE_AS`.
+Raise `MADE_AS` when a change makes other bits from the same spec.
 """
 
 import re
@@ -19,7 +19,7 @@ from gangline.core.specs.shared import RESCALE_OF_ZERO_SNR
 
 MADE_AS = 2
 VIEWS_IN_SHARD, CLASS_IMAGES_IN_SHARD = 32, 10
-"""Seconds of work for a card; another number is another `MADE_AS`. A photo's views (crops, mirror images) stay together."""
+"""The size of a shard: seconds of work for a GPU. Changing it needs a new `MADE_AS`. A photo's views (crops, flips) stay together."""
 KINDS = tuple(str(each.name).lower() for each in PREPARED)
 KEY = re.compile(rf"({'|'.join(KINDS)})-[0-9a-f]{{32}}-[0-9a-f]{{32}}")
 CLASS_IMAGES_CALLED = {
@@ -27,20 +27,20 @@ CLASS_IMAGES_CALLED = {
     "class_sampler": "sample_sampler",
     "class_guidance_scale": "guidance_scale",
 }
-"""What these were in keys when class images were drawn as pictures to look at are: those that were made so are the same still."""
+"""Old names of settings that keys still use: class images once used the settings of samples, and those remain valid."""
 ADDED = {"clip_skip", "class_photos", "class_captions"}
-"""Settings that came after the first release: in a key only where they are not as they are by default."""
+"""Settings that were added after the first release: a key has them only if they are not the default, so that old keys stay valid."""
 OF_THE_STEP_ALONE = ("trainer", "microbatch", "ranks", "peft", "bitsandbytes", "prodigyopt", "schedulefree", "compile")
-"""What no frozen encoder knows of: jobs on one kind of node that differ in these alone share what they made."""
+"""Parts of the fingerprint that do not affect a frozen encoder: jobs that differ only in these share prepared files."""
 
 
 def latents_key(spec: LoraSpec, fingerprint: dict[str, str], shard: int = 0) -> str:
-    """Of the photos, the held out ones, those of the class and the masks, cut as the spec says."""
+    """Return the key of a shard of latents: of photos, held-out photos, class photos and masks, cropped as the spec says."""
     return _key(_latents(spec), fingerprint, shard)
 
 
 def embeddings_key(spec: LoraSpec, fingerprint: dict[str, str]) -> str:
-    """Of every text that a run is trained on or that its pictures show."""
+    """Return the key of the embeddings of every text that a run trains on or renders."""
     return _key(_embeddings(spec), fingerprint)
 
 
@@ -49,17 +49,17 @@ def class_images_key(spec: LoraSpec, shard: int = 0) -> str:
 
 
 def subject_of(key: str) -> str:
-    """The part of a key that follows from the spec."""
+    """Return the part of a key that follows from the spec."""
     return key.rsplit("-", 1)[0]
 
 
 def is_under_numerics(key: str) -> bool:
-    """Whether its bits are those of one kind of machine: only its like may use it."""
+    """Return whether the bits depend on the kind of machine, so that only machines of the same kind may use them."""
     return prepared_kind(key) != "class_images"
 
 
 def may_stay(key: str) -> bool:
-    """Whether a node may keep it when the job has ended: it shows nobody's photos and words."""
+    """Return whether a node may keep the files after the job has ended: class images contain no photos or texts of a user."""
     return prepared_kind(key) == "class_images"
 
 
@@ -68,7 +68,7 @@ def prepared_kind(key: str) -> str:
 
 
 def subjects(spec: LoraSpec) -> tuple[str, ...]:
-    """Of what a run of this spec may use what others made."""
+    """Return the subjects of which a run of this spec may reuse files that other runs prepared."""
     of_class = (_class_images(spec),) if spec.class_images_drawn else ()
     return (_latents(spec), _embeddings(spec), *of_class)
 
@@ -83,13 +83,13 @@ def _subject(kind: str, of: dict[str, Any]) -> str:
 
 
 def _latents(spec: LoraSpec) -> str:
-    """The seed chooses where pictures are cut at random, and nothing else of them."""
+    """Return the subject of the latents. The seed is a part of it only with random crops, as it decides nothing else there."""
     cut = _values(spec, LATENTS, {"base", "vae", "seed"})
     return _subject("latents", cut | {"seed": spec.seed if spec.crop == "random" else None, "vae": _vae(spec)})
 
 
 def _embeddings(spec: LoraSpec) -> str:
-    """The photos' names, too: a caption belongs to a name, or is a part of it."""
+    """Return the subject of the embeddings. Photos' names are a part of it, as a caption belongs to a name or is in it."""
     shuffled = {"shuffles": spec.caption_shuffles, "keep": spec.caption_keep, "seed": spec.seed}
     said = _values(
         spec, EMBEDDINGS, {"base", "sample_prompts", "caption_shuffles", "caption_keep", "seed", "class_photos"}
@@ -102,7 +102,7 @@ def _embeddings(spec: LoraSpec) -> str:
 
 
 def _class_images(spec: LoraSpec) -> str:
-    """Each picture's number is its seed, so that jobs of every seed share them."""
+    """Return the subject of the class images. An image's number is its seed, so that jobs with different seeds share them."""
     drawn = {"class_images": max(0, spec.class_images - len(spec.class_photos))}
     of_spec = _values(spec, CLASS_IMAGES, {"base", "vae", "class_photos"}) | drawn
     settings = {CLASS_IMAGES_CALLED.get(name, name): value for name, value in of_spec.items()}
@@ -112,7 +112,7 @@ def _class_images(spec: LoraSpec) -> str:
 
 
 def _values(spec: LoraSpec, what: Decides, written_otherwise: set[str]) -> dict[str, Any]:
-    """Every setting that decides it, but for those that the key has in a form of their own."""
+    """Return the settings that decide `what`, except those that the key has in another form (`written_otherwise`)."""
     defaults = {field.name: field.default for field in fields(spec)}
     names = [name for name in deciding(type(spec), what) if name not in written_otherwise]
     counting = [name for name in names if name not in ADDED or getattr(spec, name) != defaults[name]]

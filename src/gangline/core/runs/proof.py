@@ -1,4 +1,4 @@
-"""A node's proof of itself: what it found out before it joined, when it loaded its libraries and looked at card, disk and memory."""
+"""Judge a node's probe: before it joins, a node loads its libraries and checks its GPU, disk and memory."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -7,19 +7,19 @@ from gangline.core.specs.kinds import KINDS
 
 CARD, BURST, DISK, MEMORY, PROBE = "card", "burst", "disk", "memory", "probe"
 ASPECTS = (CARD, BURST, DISK, MEMORY, PROBE)
-"""What every job needs of a node. `burst`: the card computes something else than the CPU; `probe`: the proof itself broke off."""
+"""Aspects of a node that every job needs. `burst` fails if the GPU's results differ from the CPU's, `probe` if the probe did not finish."""
 
 DISK_BYTES_MIN = 4 * 10**9
-"""Free for bases and runs, or taken by bases that may go: Stable Diffusion 1.5, the smallest base in use, is 2 GB in half precision, and
-the cache leaves as much to others."""
+"""Disk space that is free or that evictable bases use: Stable Diffusion 1.5, the smallest base in use, is 2 GB in half precision, and the
+cache leaves as much free for other uses."""
 MEMORY_BYTES_MIN = 2 * 10**9
-"""Of the machine: the libraries alone take half a gigabyte in each process."""
+"""The least memory of a machine: the libraries alone take half a gigabyte in each process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """`kinds`: the kinds of jobs whose libraries load. `problems`: a sentence for each kind that is not among them, and for each of
-    `ASPECTS` that is not as it should be. `measured`: facts for people, such as the speed of the card; they decide no bits."""
+    """The result of a probe. `kinds` are the kinds of jobs whose libraries load; `problems` has a sentence for each other kind and for
+    each of `ASPECTS` that failed; `measured` has facts for people, such as the speed of the GPU, which decide no bits."""
 
     kinds: tuple[str, ...] = tuple(KINDS)
     problems: Mapping[str, str] = field(default_factory=dict)
@@ -27,7 +27,7 @@ class Proof:
 
 
 def unfit(kinds: Iterable[str], problems: Mapping[str, str]) -> str:
-    """Return why a node with this proof may have no job at all; empty where it may have some."""
+    """Return why a node with this proof may have no job at all; empty if it may have some."""
     found = [problems[aspect] for aspect in ASPECTS if aspect in problems]
     if not found and not set(kinds):
         found = [*dict.fromkeys(problems.values())] or ["it has the libraries of no kind of job"]
@@ -35,12 +35,12 @@ def unfit(kinds: Iterable[str], problems: Mapping[str, str]) -> str:
 
 
 def limits(problems: Mapping[str, str]) -> str:
-    """Return which kinds of jobs a node with this proof may not have, and why; empty where it may have all."""
+    """Return which kinds of jobs a node with this proof may not have, and why; empty if it may have all."""
     return "; ".join(f"no libraries for {kind}: {sentence}" for kind, sentence in problems.items())
 
 
 def shortages(*, disk_free_bytes: int, folder: str, memory_bytes: int) -> dict[str, str]:
-    """Return a sentence for each of disk and memory that is too small for any job."""
+    """Return a sentence for the disk and for the memory if they are too small for any job, by aspect."""
     found = {}
     if disk_free_bytes < DISK_BYTES_MIN:
         found[DISK] = (
@@ -65,5 +65,5 @@ def kinds_in(text: str) -> frozenset[str]:
 
 
 def has_kind(text: str, kind: str) -> bool:
-    """Tell whether a text of `kinds_text` names this kind."""
+    """Return whether a text of `kinds_text` names this kind."""
     return f",{kind}," in text

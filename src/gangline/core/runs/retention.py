@@ -1,4 +1,4 @@
-"""Which checkpoints a job keeps, and for how long what it made is kept after its end."""
+"""Decide which checkpoints a job keeps, and how long its objects are kept after its end."""
 
 from dataclasses import dataclass
 
@@ -8,14 +8,14 @@ from gangline.core.runs.contract import SAMPLES
 from gangline.core.words import counted
 
 PREVIEWS = f"{SAMPLES}/step-"
-"""So the paths of artifacts begin that are pictures of a step, not of the result."""
+"""The prefix of artifacts that are samples of a step, not of the result."""
 DAY_S, HOUR_S = 86_400, 3_600
 _ENDED: dict[str, str] = {"succeeded": "succeeded", "failed": "failed", "canceled": "was canceled"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptCheckpoint:
-    """A committed checkpoint; newest first is their order. `pinned`: somebody needs it, however old it is."""
+    """A committed checkpoint. `pinned` says that it is needed, however old it is."""
 
     id: str
     step: int
@@ -24,8 +24,10 @@ class KeptCheckpoint:
 
 
 def to_prune(checkpoints: list[KeptCheckpoint], *, keep: int) -> list[KeptCheckpoint]:
-    """All but the newest `keep`, those that are pinned and the last verified one, once there is one. `checkpoints` are newest
-    first."""
+    """Return the checkpoints to delete, from `checkpoints`, the newest first.
+
+    The newest `keep`, pinned ones and the last verified one stay. None is deleted until one is verified: the newest may all be damaged.
+    """
     last_verified = next((checkpoint for checkpoint in checkpoints if checkpoint.verified), None)
     if last_verified is None:
         return []
@@ -44,7 +46,7 @@ def before_ms(now_ms: int, kept_s: float) -> int:
 
 
 def why_deleted(what: str, state: JobState, kept_s: float) -> str:
-    """Say why something was deleted by its age.
+    """Return the sentence that says why something was deleted by its age.
 
     >>> why_deleted("2 checkpoints were deleted", "succeeded", 86_400.0)
     '2 checkpoints were deleted: the job succeeded more than 1 day ago'
@@ -53,7 +55,7 @@ def why_deleted(what: str, state: JobState, kept_s: float) -> str:
 
 
 def age(seconds: float) -> str:
-    """Say an age in the largest unit that it fills."""
+    """Return an age in words, in the largest unit that it fills."""
     for unit_s, unit in ((DAY_S, "day"), (HOUR_S, "hour"), (60, "minute")):
         if seconds >= unit_s:
             return counted(round(seconds / unit_s), unit)

@@ -1,4 +1,4 @@
-"""The learning rate over a run."""
+"""Compute the learning rate's factor in each step of a run."""
 
 import math
 
@@ -7,10 +7,9 @@ from gangline.core.specs.spec import Spec
 
 
 def rate_factor(spec: Spec, step: int) -> float:
-    """What the learning rate is multiplied with in `step` (from 1): a linear warm-up, then constant, or down to its floor after the last
-    step.
+    """Return the factor of the learning rate in `step` (from 1): a linear warm-up, then constant or a decay to the floor.
 
-    A schedule-free optimiser warms up by itself.
+    The floor would be reached one step after the last. A schedule-free optimiser warms up by itself.
     """
     if spec.optimizer == "schedule_free":
         return 1.0
@@ -28,6 +27,6 @@ def rate_factor(spec: Spec, step: int) -> float:
 
 
 def warm_up(moment: Moment) -> float:
-    """What it is multiplied with besides, where the phase warms up anew."""
+    """Return the additional factor of the learning rate in a phase that has a warm-up of its steps; else 1."""
     step = moment.first_sample // moment.phase.batch_size + 1
     return min(1.0, step / moment.phase.warmup_steps) if moment.phase.warmup_steps else 1.0
